@@ -1,1 +1,5 @@
-//! hookgate
+//! hookgate: hooks between an AI agent and a Gemini-style model API.
+
+pub mod model;
+
+pub mod event;

@@ -1,0 +1,37 @@
+//! `AfterModel`: the model has answered, wholly or by one chunk.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, EventKind, EventName, Flow, HookOutput, Part};
+use crate::model::{LlmRequest, LlmResponse, ResponseMutation};
+
+/// A request and what came of it.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct AfterModel {
+    /// The request as it was sent.
+    pub llm_request: LlmRequest,
+    /// The whole answer, or one chunk of it.
+    pub llm_response: LlmResponse,
+}
+
+impl EventKind for AfterModel {
+    const NAME: EventName = EventName::AfterModel;
+    const HONOURS: &'static [Part] = &[
+        Part::Flow,
+        Part::SystemMessage,
+        Part::SuppressOutput,
+        Part::ResponseEdit,
+    ];
+    /// A change to the answer, if any.
+    type Verdict = Flow<Option<ResponseMutation>>;
+
+    fn as_event(&self) -> Event<'_> {
+        Event::AfterModel(self)
+    }
+
+    fn judge(folded: &HookOutput) -> Self::Verdict {
+        Flow::judge(folded, || {
+            ResponseMutation::read(folded.specific("llm_response")?)
+        })
+    }
+}

@@ -1,0 +1,45 @@
+use proptest::prelude::*;
+use serde_json::json;
+
+use super::*;
+use crate::event::{BeforeTool, EventKind, EventName, Verdict};
+
+fn any_output() -> impl Strategy<Value = HookOutput> {
+    let decision = prop::sample::select(vec!["allow", "ask", "deny", "nonsense"]);
+    (decision, prop::option::of(any::<bool>())).prop_map(|(decision, r#continue)| {
+        let fields = json!({"decision": decision, "continue": r#continue, "reason": "r"});
+        HookOutput::read(fields.as_object().unwrap().clone(), EventName::BeforeTool).0
+    })
+}
+
+fn action(outputs: &[HookOutput]) -> crate::event::Action {
+    BeforeTool::judge(&fold(outputs, BeforeTool::HONOURS).0).action()
+}
+
+proptest! {
+    #[test]
+    fn the_order_of_hooks_never_changes_the_action(mut outputs in prop::collection::vec(any_output(), 0..6)) {
+        let forward = action(&outputs);
+        outputs.reverse();
+        prop_assert_eq!(forward, action(&outputs));
+    }
+
+    #[test]
+    fn one_more_hook_never_loosens(outputs in prop::collection::vec(any_output(), 0..6), extra in any_output()) {
+        let before = action(&outputs);
+        let mut more = outputs;
+        more.push(extra);
+        prop_assert!(before <= action(&more));
+    }
+}
+
+#[test]
+fn a_malformed_answer_is_left_out_and_said() {
+    let fields = json!({"hookSpecificOutput": {"llm_response": {"candidates": 5}}});
+    let (output, _) = HookOutput::read(fields.as_object().unwrap().clone(), EventName::BeforeModel);
+
+    let (folded, diagnostics) = fold(&[output], &[Part::SyntheticAnswer]);
+
+    assert_eq!(folded, HookOutput::default());
+    assert_eq!(diagnostics[0].code, DiagnosticCode::MalformedResponse);
+}

@@ -1,0 +1,45 @@
+//! The envelope every hook receives (hook protocol, section 1).
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+
+use super::{Event, EventName};
+
+/// Where and when an event happened.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct Context {
+    /// The agent's session.
+    pub session_id: String,
+    /// The conversation so far as a file; empty if none is kept.
+    pub transcript_path: String,
+    /// The working directory the event speaks of. Processes are started in the
+    /// directory of the config, never in this one.
+    pub cwd: String,
+    /// RFC 3339 in UTC with milliseconds.
+    pub timestamp: String,
+}
+
+/// The JSON document a hook reads.
+#[derive(Debug, Serialize)]
+pub struct HookInput<'a> {
+    #[serde(flatten)]
+    context: &'a Context,
+    hook_event_name: EventName,
+    #[serde(flatten)]
+    event: Event<'a>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    document: Option<&'a RawValue>,
+}
+
+impl<'a> HookInput<'a> {
+    /// Puts `event` into its envelope, beside the document it was read from if
+    /// the hook asked for that.
+    pub fn new(context: &'a Context, event: Event<'a>, document: Option<&'a RawValue>) -> Self {
+        Self {
+            context,
+            hook_event_name: event.name(),
+            event,
+            document,
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! The JSON document a hook writes (hook protocol, sections 1 and 3).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use super::{EventName, Reason};
+
+/// What one hook said, or what all hooks together said.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct HookOutput {
+    /// Yes, no, or ask.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// Why.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `Some(false)` ends the agent's loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#continue: Option<bool>,
+    /// Why the loop ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// A message for the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_message: Option<String>,
+    /// Whether the run is hidden from the agent's display.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_output: Option<bool>,
+    /// Fields only some events understand.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub hook_specific_output: Map<String, Value>,
+}
+
+/// A hook's yes or no; `Ord` is the precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// Go on.
+    #[serde(alias = "approve")]
+    Allow,
+    /// Ask the human.
+    Ask,
+    /// Do not go on.
+    #[serde(alias = "block")]
+    Deny,
+}
+
+/// How a hook's run ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HookStatus {
+    /// It answered, or had nothing to say.
+    Ok,
+    /// It refused by its exit code.
+    Block,
+    /// It failed.
+    Failed,
+}
+
+impl HookStatus {
+    /// The word in metrics and explanations.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Block => "block",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+/// One hook's run, understood.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Answer {
+    /// How it ended.
+    pub status: HookStatus,
+    /// What it said.
+    pub output: HookOutput,
+    /// What was left out of what it said, and why.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Something about a hook's output that its author should know.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// What kind of thing.
+    pub code: DiagnosticCode,
+    /// In words; empty if the code says it all.
+    pub detail: String,
+}
+
+/// The kinds of [`Diagnostic`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiagnosticCode {
+    /// Standard output was text, not JSON; it became a `systemMessage`.
+    PlainText,
+    /// Standard output was JSON, but not an object.
+    NonObjectJson,
+    /// A field has the wrong type and was left out.
+    WrongType,
+    /// An `llm_response` that nothing can be made of.
+    MalformedResponse,
+    /// An edit that could not be applied.
+    EditDropped,
+    /// A key nobody understands.
+    UnknownKey,
+    /// A tail tool call, which a gateway cannot run.
+    TailToolCall,
+    /// No answer in time.
+    Timeout,
+    /// It could not be started or ended in failure.
+    Failed,
+}
+
+impl DiagnosticCode {
+    /// The word in logs and explanations.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PlainText => "plain_text",
+            Self::NonObjectJson => "non_object_json",
+            Self::WrongType => "wrong_type",
+            Self::MalformedResponse => "malformed_response",
+            Self::EditDropped => "edit_dropped",
+            Self::UnknownKey => "unknown_key",
+            Self::TailToolCall => "tail_tool_call",
+            Self::Timeout => "timeout",
+            Self::Failed => "failed",
+        }
+    }
+
+    /// A diagnostic of this kind.
+    pub fn with(self, detail: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code: self,
+            detail: detail.into(),
+        }
+    }
+}
+
+impl HookOutput {
+    /// Reads what a hook wrote about `event`. A wrongly typed field is left out
+    /// alone, with a diagnostic; the others count.
+    pub fn read(mut fields: Map<String, Value>, event: EventName) -> (Self, Vec<Diagnostic>) {
+        let mut reader = Reader::default();
+        let specific = fields.shift_remove("hookSpecificOutput");
+        let mut output = Self {
+            decision: reader.decision(fields.get("decision")),
+            reason: reader.text(&fields, "reason"),
+            r#continue: reader.flag(&fields, "continue"),
+            stop_reason: reader.text(&fields, "stopReason"),
+            system_message: reader.text(&fields, "systemMessage"),
+            suppress_output: reader.flag(&fields, "suppressOutput"),
+            hook_specific_output: match specific {
+                Some(Value::Object(specific)) => specific,
+                None | Some(Value::Null) => Map::new(),
+                Some(_) => reader.wrong("hookSpecificOutput"),
+            },
+        };
+        if let Some(clear) = fields.get("clearContext") {
+            let specific = &mut output.hook_specific_output;
+            specific.entry("clearContext").or_insert(clear.clone());
+        }
+        if event == EventName::BeforeTool {
+            output.take_permission(&mut reader);
+        }
+        (output, reader.diagnostics)
+    }
+
+    /// A refusal.
+    pub fn denial(reason: impl Into<String>) -> Self {
+        Self {
+            decision: Some(Decision::Deny),
+            reason: Some(reason.into()),
+            ..Self::default()
+        }
+    }
+
+    /// A message for the user, without a decision.
+    pub fn message(text: impl Into<String>) -> Self {
+        Self {
+            system_message: Some(text.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Why the agent's loop ends, if it does: `stopReason`, else `reason`.
+    pub fn stop(&self) -> Option<Reason> {
+        let said = self.stop_reason.as_deref().or(self.reason.as_deref());
+        (self.r#continue == Some(false)).then(|| Reason::new(said))
+    }
+
+    /// Why it is a no, if it is one.
+    pub fn deny(&self) -> Option<Reason> {
+        let denied = self.decision == Some(Decision::Deny);
+        denied.then(|| Reason::new(self.reason.as_deref()))
+    }
+
+    /// One of the fields only some events understand.
+    pub fn specific(&self, key: &str) -> Option<&Value> {
+        self.hook_specific_output.get(key)
+    }
+
+    /// Context for the model, as the hook wrote it.
+    pub fn additional_context(&self) -> Option<String> {
+        Some(self.specific("additionalContext")?.as_str()?.to_owned())
+    }
+
+    /// `permissionDecision` and its reason, an older spelling of `BeforeTool`'s
+    /// decision (hook protocol, section 11). The stricter of both counts.
+    fn take_permission(&mut self, reader: &mut Reader) {
+        let specific = &mut self.hook_specific_output;
+        let decision = specific.shift_remove("permissionDecision");
+        let reason = specific.shift_remove("permissionDecisionReason");
+        self.decision = self.decision.max(reader.decision(decision.as_ref()));
+        if let (None, Some(Value::String(reason))) = (&self.reason, reason) {
+            self.reason = Some(reason);
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct Reader {
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Reader {
+    fn decision(&mut self, value: Option<&Value>) -> Option<Decision> {
+        let value = value.filter(|it| !it.is_null())?;
+        let decision = value.as_str().and_then(Decision::parse);
+        if decision.is_none() {
+            self.wrong::<()>("decision");
+        }
+        decision
+    }
+
+    fn text(&mut self, fields: &Map<String, Value>, key: &str) -> Option<String> {
+        match fields.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(_) => self.wrong(key),
+        }
+    }
+
+    fn flag(&mut self, fields: &Map<String, Value>, key: &str) -> Option<bool> {
+        match fields.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(flag)) => Some(*flag),
+            Some(_) => self.wrong(key),
+        }
+    }
+
+    fn wrong<T: Default>(&mut self, key: &str) -> T {
+        self.diagnostics.push(DiagnosticCode::WrongType.with(key));
+        T::default()
+    }
+}
+
+impl Decision {
+    /// Exact and case-sensitive; unknown words are no decision.
+    fn parse(word: &str) -> Option<Self> {
+        match word {
+            "allow" | "approve" => Some(Self::Allow),
+            "ask" => Some(Self::Ask),
+            "deny" | "block" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! `SessionStart`: an agent begins, resumes or clears a session.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Event, EventKind, EventName, HookOutput, Part, Subject};
+
+/// How the session started.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct SessionStart {
+    /// `startup`, `resume` or `clear`.
+    pub source: String,
+}
+
+impl EventKind for SessionStart {
+    const NAME: EventName = EventName::SessionStart;
+    const HONOURS: &'static [Part] = &[
+        Part::SystemMessage,
+        Part::SuppressOutput,
+        Part::AdditionalContext,
+    ];
+    /// Context for every model call of the session.
+    type Verdict = Option<String>;
+
+    fn as_event(&self) -> Event<'_> {
+        Event::SessionStart(self)
+    }
+
+    fn subject(&self) -> Subject<'_> {
+        Subject::Word(&self.source)
+    }
+
+    fn judge(folded: &HookOutput) -> Option<String> {
+        folded.additional_context()
+    }
+}

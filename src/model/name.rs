@@ -1,0 +1,58 @@
+//! The name of a model, checked once.
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+/// The name of a model, without the `models/` in front.
+///
+/// INVARIANT: 1 to 128 characters of `A-Za-z0-9._@-`, and never only dots, so
+/// that a name can stand in a URL path as it is.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String")]
+pub struct ModelName(String);
+
+impl ModelName {
+    /// Parses a name; a leading `models/` is dropped.
+    pub fn parse(text: &str) -> Option<Self> {
+        let name = text.strip_prefix("models/").unwrap_or(text);
+        let allowed = |it: char| it.is_ascii_alphanumeric() || "._@-".contains(it);
+        let fits = (1..=128).contains(&name.len());
+        let only_dots = name.chars().all(|it| it == '.');
+        (fits && !only_dots && name.chars().all(allowed)).then(|| Self(name.to_owned()))
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl TryFrom<String> for ModelName {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is no model name"))
+    }
+}
+
+impl fmt::Display for ModelName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_that_could_change_a_path_are_refused() {
+        for text in ["", "a/b", "..", "a b", "a%2Fb", "a?b", "models/"] {
+            assert_eq!(ModelName::parse(text), None, "{text:?}");
+        }
+        for text in ["gemini-2.5-pro", "models/gemini-2.5-pro", "claude@2024"] {
+            assert!(ModelName::parse(text).is_some(), "{text:?}");
+        }
+    }
+}

@@ -1,0 +1,206 @@
+//! `LLMRequest`: what the agent asks of the model (hook protocol, section 6).
+
+use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde_json::{Map, Value};
+
+use super::{ModelName, ToolConfig};
+
+/// What the agent asks of the model, in the stable form.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct LlmRequest {
+    /// The model asked for.
+    pub model: String,
+    /// The conversation so far, text only.
+    #[serde(deserialize_with = "read_messages")]
+    pub messages: Vec<Message>,
+    /// `temperature`, `maxOutputTokens`, `topP`, `topK`, as the agent wrote them.
+    pub config: Map<String, Value>,
+    /// Only if the request has one.
+    #[serde(
+        rename = "toolConfig",
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "read_tool_config"
+    )]
+    pub tool_config: Option<ToolConfig>,
+}
+
+/// One turn of the conversation.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Message {
+    /// Who speaks.
+    pub role: Role,
+    /// What they say.
+    pub content: String,
+}
+
+/// Who speaks in a [`Message`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The human, or the agent on their behalf.
+    User,
+    /// The model.
+    Model,
+    /// The system instruction.
+    System,
+}
+
+/// A hook's change to a request: the fields of `llm_request` as it wrote them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct RequestMutation {
+    /// Fields of the stable form to replace; whoever applies them leaves out
+    /// what is wrongly typed.
+    pub fields: Map<String, Value>,
+}
+
+/// The two names under which generation parameters come back.
+const CONFIG_KEYS: [&str; 2] = ["config", "generationConfig"];
+
+impl LlmRequest {
+    /// Takes in what a sequential hook changed, so that the next one sees it.
+    pub fn absorb(&mut self, mutation: &RequestMutation) {
+        if let Some(model) = mutation.model() {
+            model.as_str().clone_into(&mut self.model);
+        }
+        if let Some(messages) = mutation.messages() {
+            self.messages = messages;
+        }
+        for (key, value) in mutation.config() {
+            if value.is_null() {
+                self.config.shift_remove(key);
+            } else {
+                self.config.insert(key.clone(), value.clone());
+            }
+        }
+        if let Some(tools) = mutation.tool_config() {
+            self.tool_config = Some(tools);
+        }
+    }
+}
+
+impl RequestMutation {
+    /// Whether there is nothing to change.
+    pub fn is_empty(&self) -> bool {
+        self.fields.is_empty()
+    }
+
+    /// Folds a later hook's fields in: later keys win, generation parameters
+    /// key by key.
+    pub fn merge(&mut self, later: &Map<String, Value>) {
+        for (key, value) in later {
+            let old = self.fields.get_mut(key).and_then(Value::as_object_mut);
+            match (old, value.as_object()) {
+                (Some(old), Some(new)) if CONFIG_KEYS.contains(&key.as_str()) => {
+                    old.extend(new.clone());
+                }
+                _ => {
+                    self.fields.insert(key.clone(), value.clone());
+                }
+            }
+        }
+    }
+
+    /// The model asked for instead, if it is a model name.
+    pub fn model(&self) -> Option<ModelName> {
+        ModelName::parse(self.fields.get("model")?.as_str()?)
+    }
+
+    /// The messages to use instead; `None` for a missing, empty or wrongly
+    /// typed list. Entries without a known role or without content are left out.
+    pub fn messages(&self) -> Option<Vec<Message>> {
+        let list = self.fields.get("messages")?.as_array()?;
+        let messages: Vec<Message> = list.iter().filter_map(read_message).collect();
+        (!messages.is_empty()).then_some(messages)
+    }
+
+    /// The generation parameters to set; `null` means: delete.
+    pub fn config(&self) -> impl Iterator<Item = (&String, &Value)> {
+        CONFIG_KEYS
+            .into_iter()
+            .filter_map(|it| self.fields.get(it)?.as_object())
+            .flatten()
+    }
+
+    /// The selection of tools to use instead.
+    pub fn tool_config(&self) -> Option<ToolConfig> {
+        ToolConfig::read(self.fields.get("toolConfig")?)
+    }
+}
+
+fn read_messages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Message>, D::Error> {
+    let list = Vec::<Value>::deserialize(deserializer)?;
+    let wrong =
+        || D::Error::custom("a message needs a `role` of user, model or system and a `content`");
+    list.iter()
+        .map(|it| read_message(it).ok_or_else(wrong))
+        .collect()
+}
+
+fn read_tool_config<'de, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<ToolConfig>, D::Error> {
+    Ok(ToolConfig::read(&Value::deserialize(deserializer)?))
+}
+
+fn read_message(value: &Value) -> Option<Message> {
+    let role = match value.get("role")?.as_str()? {
+        "user" => Role::User,
+        "model" | "assistant" => Role::Model,
+        "system" => Role::System,
+        _ => return None,
+    };
+    let content = read_content(value.get("content")?)?;
+    Some(Message { role, content })
+}
+
+/// The text of a `content` as hooks write it: a string; an array, of which
+/// strings and `.text` are joined and anything else stands as its JSON; an
+/// object's `.text`. `None` for anything else.
+pub fn read_content(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) => Some(items.iter().map(read_item).collect()),
+        Value::Object(fields) => fields.get("text")?.as_str().map(str::to_owned),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+fn read_item(item: &Value) -> String {
+    let text = item
+        .as_str()
+        .or_else(|| item.get("text").and_then(Value::as_str));
+    text.map_or_else(|| item.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn fields(value: Value) -> Map<String, Value> {
+        value.as_object().unwrap().clone()
+    }
+
+    #[test]
+    fn generation_parameters_merge_key_by_key() {
+        let mut mutation = RequestMutation::default();
+        mutation.merge(&fields(
+            json!({"config": {"temperature": 0, "topK": 4}, "model": "a"}),
+        ));
+        mutation.merge(&fields(json!({"config": {"temperature": 1}, "model": "b"})));
+        assert_eq!(
+            Value::Object(mutation.fields),
+            json!({"config": {"temperature": 1, "topK": 4}, "model": "b"})
+        );
+    }
+
+    #[test]
+    fn content_comes_in_three_shapes() {
+        let array = json!(["a", {"text": "b"}, {"x": 1}]);
+        assert_eq!(read_content(&array).unwrap(), "ab{\"x\":1}");
+        assert_eq!(read_content(&json!({"text": "c"})).unwrap(), "c");
+        assert_eq!(read_content(&json!(5)), None);
+    }
+}

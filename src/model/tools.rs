@@ -1,0 +1,137 @@
+//! Which tools a model may call, in neutral words (hook protocol, section 7).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// How freely a model may call tools.
+///
+/// `Ord` is the precedence when hooks disagree: `None` beats `Any` beats `Auto`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "UPPERCASE")]
+pub enum FunctionCallingMode {
+    /// The model decides.
+    #[default]
+    Auto,
+    /// The model must call a tool.
+    Any,
+    /// The model must not call a tool.
+    None,
+}
+
+impl FunctionCallingMode {
+    /// The word on the wire; unknown words are no mode.
+    pub fn parse(text: &str) -> Option<Self> {
+        match text {
+            "AUTO" => Some(Self::Auto),
+            "ANY" => Some(Self::Any),
+            "NONE" => Some(Self::None),
+            _ => None,
+        }
+    }
+
+    /// The word on the wire.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Auto => "AUTO",
+            Self::Any => "ANY",
+            Self::None => "NONE",
+        }
+    }
+}
+
+/// A selection of tools, as a hook gives it and as hooks together come to it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ToolConfig {
+    /// The mode; none given counts as `AUTO` where one is needed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mode: Option<FunctionCallingMode>,
+    /// The names allowed, sorted; empty restricts nothing.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub allowed_function_names: Vec<String>,
+}
+
+impl ToolConfig {
+    /// Reads `{mode, allowedFunctionNames}` or `{functionCallingConfig: {…}}`,
+    /// in both spellings. Wrongly typed fields are left out; `None` if nothing
+    /// usable is left.
+    pub fn read(value: &Value) -> Option<Self> {
+        let nested = value
+            .get("functionCallingConfig")
+            .or_else(|| value.get("function_calling_config"));
+        let fields = nested.unwrap_or(value).as_object()?;
+        let mode = fields
+            .get("mode")
+            .and_then(Value::as_str)
+            .and_then(FunctionCallingMode::parse);
+        let names = fields
+            .get("allowedFunctionNames")
+            .or_else(|| fields.get("allowed_function_names"))
+            .and_then(Value::as_array);
+        if mode.is_none() && names.is_none() {
+            return None;
+        }
+        let texts = names.into_iter().flatten().filter_map(Value::as_str);
+        Some(Self::new(mode, texts.map(str::to_owned).collect()))
+    }
+
+    /// Both selections at once: the stricter mode and all names; `NONE` has no
+    /// names. Commutative and idempotent.
+    #[must_use]
+    pub fn merge(&self, other: &Self) -> Self {
+        let names = [
+            self.allowed_function_names.as_slice(),
+            other.allowed_function_names.as_slice(),
+        ];
+        Self::new(self.mode.max(other.mode), names.concat())
+    }
+
+    fn new(mode: Option<FunctionCallingMode>, mut names: Vec<String>) -> Self {
+        if mode == Some(FunctionCallingMode::None) {
+            names.clear();
+        }
+        names.sort_unstable();
+        names.dedup();
+        Self {
+            mode,
+            allowed_function_names: names,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn any_config() -> impl Strategy<Value = ToolConfig> {
+        use FunctionCallingMode as Mode;
+        let mode = prop::option::of(prop::sample::select(vec![
+            Mode::Auto,
+            Mode::Any,
+            Mode::None,
+        ]));
+        (mode, prop::collection::vec("[ab]{1,2}", 0..3))
+            .prop_map(|(mode, names)| ToolConfig::new(mode, names))
+    }
+
+    proptest! {
+        #[test]
+        fn merging_is_commutative_and_idempotent_and_none_absorbs(a in any_config(), b in any_config()) {
+            prop_assert_eq!(a.merge(&b), b.merge(&a));
+            prop_assert_eq!(a.merge(&b).merge(&b), a.merge(&b));
+            let none = ToolConfig::new(Some(FunctionCallingMode::None), vec![]);
+            prop_assert_eq!(a.merge(&none), none);
+        }
+    }
+
+    #[test]
+    fn both_forms_and_spellings_are_read() {
+        let flat = serde_json::json!({"mode": "ANY", "allowedFunctionNames": ["b", "a"]});
+        let nested = serde_json::json!({"function_calling_config":
+            {"mode": "ANY", "allowed_function_names": ["a", "b", 7]}});
+        assert_eq!(ToolConfig::read(&flat), ToolConfig::read(&nested));
+        assert_eq!(ToolConfig::read(&serde_json::json!({"mode": 5})), None);
+    }
+}
