@@ -3,3 +3,6 @@
 pub mod model;
 
 pub mod event;
+
+pub mod dialect;
+pub mod telemetry;

@@ -1,0 +1,265 @@
+//! Lenses between a model API's JSON and [`crate::model`].
+//!
+//! A dialect reads the stable form out of a document and writes mutations back
+//! into it; what nobody changes keeps its bytes. All dialects here carry the
+//! same request and answer; they differ in paths and in what is wrapped around.
+//! Pure. To add a dialect: one file here and one line in [`ALL`].
+
+mod align;
+mod answer;
+mod contents;
+mod document;
+mod gemini;
+mod json;
+mod request;
+mod selection;
+
+use http::Method;
+use serde_json::Value;
+use thiserror::Error;
+
+pub use self::{
+    answer::ResponseDocument,
+    document::Document,
+    json::parse,
+    request::Edited,
+    selection::{Allowed, Selected},
+};
+use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};
+
+/// Every dialect, asked in this order.
+pub const ALL: &[&dyn Dialect] = &[&gemini::Gemini];
+
+/// One model API's way of writing a call.
+pub trait Dialect: std::fmt::Debug + Send + Sync {
+    /// Its name in logs and metrics.
+    fn name(&self) -> &'static str;
+
+    /// What a request line asks for; `None` if it is not in this dialect.
+    fn recognise(&self, line: RequestLine<'_>) -> Option<Result<Call, DialectError>>;
+
+    /// Path and query under which upstream takes the call.
+    fn target(&self, call: &Call) -> String;
+
+    /// The stable form of a request.
+    fn read_request(&self, call: &Call, document: &Document) -> Result<LlmRequest, DialectError> {
+        request::read(call, document)
+    }
+
+    /// Writes what hooks changed into a request.
+    fn write_request(
+        &self,
+        call: &Call,
+        document: Document,
+        mutation: &RequestMutation,
+    ) -> Result<Edited, DialectError> {
+        request::write(call, document, mutation)
+    }
+
+    /// Writes a selection of tools into a request (hook protocol, section 7).
+    fn write_selection(
+        &self,
+        document: &mut Document,
+        selection: &ToolConfig,
+    ) -> Result<Selected, DialectError> {
+        selection::write(document, selection)
+    }
+
+    /// What kind of answer a request wants.
+    fn wish(&self, document: &Document) -> Result<Wish, DialectError> {
+        request::wish(document)
+    }
+
+    /// An answer made by a hook. `id` becomes its response id.
+    fn compose_answer(&self, call: &Call, answer: &ResponseMutation, id: &str) -> Value {
+        answer::compose(call, answer, id)
+    }
+
+    /// An answer that only says `text`.
+    fn compose_message(&self, call: &Call, text: &str, id: &str) -> Value {
+        answer::compose(call, &answer::saying(text), id)
+    }
+
+    /// An error.
+    fn compose_error(&self, problem: &Problem) -> Value {
+        google_error(problem)
+    }
+}
+
+/// The first line of a request: what dialects recognise calls by.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLine<'a> {
+    /// The HTTP method.
+    pub method: &'a Method,
+    /// The path as sent, without a session prefix.
+    pub path: &'a str,
+    /// The query as sent, without `?`; empty if there is none.
+    pub query: &'a str,
+}
+
+/// A recognised model call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// The version segment for upstream, such as `v1beta`.
+    pub version: String,
+    /// The model asked for; none for a list of models.
+    pub model: Option<ModelName>,
+    /// What is asked of it.
+    pub operation: Operation,
+    /// Query parameters for upstream, as sent: no credential among them.
+    pub query: Vec<String>,
+}
+
+impl Call {
+    /// The model's name; empty if the call has none.
+    pub fn model_name(&self) -> &str {
+        self.model.as_ref().map_or("", ModelName::as_str)
+    }
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `generateContent`: one answer.
+    Generate,
+    /// `streamGenerateContent`: an answer in chunks.
+    Stream(Framing),
+    /// `countTokens`.
+    CountTokens,
+    /// `embedContent`.
+    Embed,
+    /// `batchEmbedContents`.
+    BatchEmbed,
+    /// The list of models.
+    ListModels,
+    /// What is known of one model.
+    GetModel,
+}
+
+impl Operation {
+    /// Its name on the wire, for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generate => "generateContent",
+            Self::Stream(_) => "streamGenerateContent",
+            Self::CountTokens => "countTokens",
+            Self::Embed => "embedContent",
+            Self::BatchEmbed => "batchEmbedContents",
+            Self::ListModels => "listModels",
+            Self::GetModel => "getModel",
+        }
+    }
+
+    /// Whether it answers with text of a model.
+    pub const fn generates(self) -> bool {
+        matches!(self, Self::Generate | Self::Stream(_))
+    }
+
+    /// Whether it sends a conversation or a text to upstream.
+    pub const fn sends_content(self) -> bool {
+        !matches!(self, Self::ListModels | Self::GetModel)
+    }
+}
+
+/// How chunks are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-sent events, `alt=sse`.
+    Sse,
+    /// Elements of one JSON array.
+    Array,
+}
+
+/// What kind of answer a request wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    /// Whether it must be JSON.
+    pub format: AnswerFormat,
+    /// Whether it may hold calls of declared functions.
+    pub functions: Functions,
+}
+
+/// The form of an answer's text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerFormat {
+    /// Any text.
+    Text,
+    /// JSON, because the request has a response schema or a JSON type.
+    Json,
+}
+
+/// Whether a request declares functions.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Functions {
+    /// At least one.
+    Declared,
+    /// None.
+    Absent,
+}
+
+/// Why a request could not be read.
+#[derive(Debug, Error)]
+pub enum DialectError {
+    /// The path is known, the method is another.
+    #[error("`{allowed}` is the only method here")]
+    Method {
+        /// The method that would do.
+        allowed: &'static str,
+    },
+    /// A query parameter that cannot be passed on.
+    #[error("the query parameter `{0}` is not supported here")]
+    Query(String),
+    /// The document is not JSON, or means two things at once.
+    #[error("{0}")]
+    Json(String),
+    /// One thing is said twice.
+    #[error("`{0}` is given twice")]
+    Ambiguous(String),
+    /// A field has the wrong type.
+    #[error("`{field}` must be {expected}")]
+    Field {
+        /// Where.
+        field: String,
+        /// What it must be.
+        expected: &'static str,
+    },
+}
+
+/// The first dialect that recognises a request line, and the call.
+pub fn recognise(line: RequestLine<'_>) -> Option<Recognised> {
+    ALL.iter().find_map(|dialect| {
+        let call = dialect.recognise(line)?;
+        Some(Recognised {
+            dialect: *dialect,
+            call,
+        })
+    })
+}
+
+/// A request line that some dialect knows.
+#[derive(Debug)]
+pub struct Recognised {
+    /// Which.
+    pub dialect: &'static dyn Dialect,
+    /// The call, or why it is none.
+    pub call: Result<Call, DialectError>,
+}
+
+/// A problem as Google's APIs write it.
+pub fn google_error(problem: &Problem) -> Value {
+    let mut info = serde_json::json!({
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": problem.reason,
+        "domain": "hookgate",
+    });
+    if let (false, Some(info)) = (problem.request_id.is_empty(), info.as_object_mut()) {
+        let metadata = serde_json::json!({ "request_id": problem.request_id });
+        info.insert("metadata".to_owned(), metadata);
+    }
+    serde_json::json!({ "error": {
+        "code": problem.code,
+        "message": problem.message,
+        "status": problem.status,
+        "details": [info],
+    }})
+}

@@ -1,0 +1,261 @@
+//! The conversation in a document: contents to messages and back (hook
+//! protocol, section 6). Pure.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{DialectError, Document, align::align, document::array};
+use crate::model::{Message, Role};
+
+pub(super) const PARTS: &[&str] = &["parts"];
+pub(super) const TEXT: &[&str] = &["text"];
+const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
+const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
+
+/// The contents of a request.
+#[derive(Debug, Default)]
+pub(super) struct Contents {
+    items: Vec<Content>,
+}
+
+/// What one side says in one turn; also the content of an answer's candidate.
+#[derive(Debug, Clone)]
+pub(super) struct Content {
+    document: Document,
+    pub(super) parts: Vec<Part>,
+}
+
+/// A text, a thought, a call, a response, media.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    document: Document,
+    /// Its text, if it has one.
+    pub(super) text: Option<String>,
+    thought: bool,
+}
+
+impl Contents {
+    /// Reads an array of contents. What hooks cannot read must not pass them
+    /// by, so a wrong type is an error.
+    pub(super) fn read(list: Vec<Document>) -> Result<Self, DialectError> {
+        let items = list.into_iter().map(Content::read);
+        Ok(Self {
+            items: items.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// One message per content with text.
+    pub(super) fn messages(&self) -> Vec<Message> {
+        self.items.iter().filter_map(Content::message).collect()
+    }
+
+    /// The JSON of each content, as it came where nothing was edited.
+    pub(super) fn texts(&self) -> Vec<Bytes> {
+        self.items.iter().map(|it| it.document.to_bytes()).collect()
+    }
+
+    /// The JSON array.
+    pub(super) fn to_array(&self) -> Bytes {
+        array(self.texts().iter().map(AsRef::as_ref))
+    }
+
+    /// Writes the messages a hook returned, `system` ones left out by the
+    /// caller. False, and nothing changed, if no content would be left.
+    pub(super) fn write(&mut self, returned: &[Message]) -> Result<bool, DialectError> {
+        let mut kept = align(&self.messages(), returned).kept.into_iter();
+        let mut writer = Writer::new(returned);
+        for content in &self.items {
+            match content.message() {
+                None => writer.push(content.clone()),
+                Some(old) => writer.push_shown(content, &old, kept.next().flatten())?,
+            }
+        }
+        let written = writer.finish()?;
+        let enough = !written.is_empty();
+        if enough {
+            self.items = written;
+        }
+        Ok(enough)
+    }
+}
+
+/// Writes the new list of contents, from the start to the end.
+#[derive(Debug)]
+struct Writer<'a> {
+    returned: &'a [Message],
+    /// The first returned message that has no place yet.
+    next: usize,
+    /// Insertions that wait for a place.
+    pending: Vec<Content>,
+    written: Vec<Content>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(returned: &'a [Message]) -> Self {
+        Self {
+            returned,
+            next: 0,
+            pending: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    /// A content that was shown as `old` and came back as number `new`.
+    fn push_shown(
+        &mut self,
+        content: &Content,
+        old: &Message,
+        new: Option<usize>,
+    ) -> Result<(), DialectError> {
+        let Some(at) = new else {
+            let silent = content.silent()?;
+            silent.into_iter().for_each(|it| self.push(it));
+            return Ok(());
+        };
+        self.insert_until(at)?;
+        self.next = at + 1;
+        match self.returned.get(at) {
+            Some(new) if new.content != old.content => self.push(content.saying(&new.content)?),
+            Some(_) | None => self.push(content.clone()),
+        }
+        Ok(())
+    }
+
+    fn insert_until(&mut self, at: usize) -> Result<(), DialectError> {
+        for message in self.returned.get(self.next..at).unwrap_or_default() {
+            self.pending.push(Content::new(message)?);
+        }
+        Ok(())
+    }
+
+    /// INVARIANT: nothing is inserted between a functionCall and its
+    /// functionResponse.
+    fn push(&mut self, content: Content) {
+        let calls = self.written.last().is_some_and(|it| it.has(FUNCTION_CALL));
+        if !(calls && content.has(FUNCTION_RESPONSE)) {
+            self.written.append(&mut self.pending);
+        }
+        self.written.push(content);
+    }
+
+    fn finish(mut self) -> Result<Vec<Content>, DialectError> {
+        self.insert_until(self.returned.len())?;
+        self.written.append(&mut self.pending);
+        Ok(self.written)
+    }
+}
+
+impl Content {
+    pub(super) fn read(document: Document) -> Result<Self, DialectError> {
+        let parts = document.children(PARTS)?.unwrap_or_default();
+        let parts = parts.into_iter().map(Part::read);
+        Ok(Self {
+            parts: parts.collect::<Result<_, _>>()?,
+            document,
+        })
+    }
+
+    fn new(message: &Message) -> Result<Self, DialectError> {
+        let role = match message.role {
+            Role::Model => "model",
+            Role::User | Role::System => "user",
+        };
+        let value = json!({ "role": role, "parts": [{ "text": message.content }] });
+        Self::read(Document::parse(value.to_string().into())?)
+    }
+
+    fn message(&self) -> Option<Message> {
+        let content: String = self.parts.iter().filter_map(Part::plain_text).collect();
+        let role = self.document.string(&["role"]).unwrap_or_default();
+        let role = match role.as_deref() {
+            Some("model") => Role::Model,
+            _ => Role::User,
+        };
+        (!content.is_empty()).then_some(Message { role, content })
+    }
+
+    fn has(&self, key: &[&str]) -> bool {
+        self.parts.iter().any(|it| it.document.has(key))
+    }
+
+    /// The first plain text part takes the text, other plain text parts go.
+    fn saying(&self, text: &str) -> Result<Self, DialectError> {
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut said = false;
+        for part in &self.parts {
+            match part.plain_text() {
+                None => parts.push(part.clone()),
+                Some(_) if said => (),
+                Some(_) => {
+                    parts.push(part.saying(text)?);
+                    said = true;
+                }
+            }
+        }
+        self.with_parts(parts)
+    }
+
+    /// Without its plain text; none if nothing is left.
+    fn silent(&self) -> Result<Option<Self>, DialectError> {
+        let rest = self.parts.iter().filter(|it| it.plain_text().is_none());
+        let rest: Vec<Part> = rest.cloned().collect();
+        if rest.is_empty() {
+            return Ok(None);
+        }
+        self.with_parts(rest).map(Some)
+    }
+
+    /// The same content with other parts.
+    pub(super) fn with_parts(&self, parts: Vec<Part>) -> Result<Self, DialectError> {
+        let mut document = self.document.clone();
+        let documents: Vec<Document> = parts.iter().map(|it| it.document.clone()).collect();
+        document.set_children(PARTS, &documents)?;
+        Ok(Self { document, parts })
+    }
+
+    pub(super) const fn document(&self) -> &Document {
+        &self.document
+    }
+}
+
+impl Part {
+    fn read(document: Document) -> Result<Self, DialectError> {
+        Ok(Self {
+            text: document.string(TEXT)?,
+            thought: document.get(&["thought"])? == Some(Value::Bool(true)),
+            document,
+        })
+    }
+
+    /// A part that is only text.
+    pub(super) fn new(text: &str) -> Result<Self, DialectError> {
+        Self::read(Document::parse(json!({ "text": text }).to_string().into())?)
+    }
+
+    /// Its text, if it is no thought.
+    pub(super) fn plain_text(&self) -> Option<&str> {
+        self.text.as_deref().filter(|_| !self.thought)
+    }
+
+    /// The same part with another text.
+    pub(super) fn saying(&self, text: &str) -> Result<Self, DialectError> {
+        let mut document = self.document.clone();
+        document.set(TEXT, &json!(text))?;
+        Ok(Self {
+            document,
+            text: Some(text.to_owned()),
+            thought: self.thought,
+        })
+    }
+
+    /// The name of the function it calls; empty if the call has none.
+    pub(super) fn called(&self) -> Result<Option<String>, DialectError> {
+        let Some(call) = self.document.child(FUNCTION_CALL)? else {
+            return Ok(None);
+        };
+        Ok(Some(call.string(&["name"])?.unwrap_or_default()))
+    }
+}
+
+#[cfg(test)]
+mod tests;

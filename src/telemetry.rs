@@ -1,0 +1,42 @@
+//! What operators see: one struct per thing worth seeing; nobody else formats.
+//!
+//! Nothing here ever holds a prompt, an answer, a query or a key.
+
+mod exchange;
+mod hook;
+mod metrics;
+
+use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+
+pub use self::{
+    exchange::{Ended, ExchangeFinished},
+    hook::HookFinished,
+    metrics::Metrics,
+};
+
+/// How log lines are written.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// Starts logging to `writer`. `level` is a `tracing` filter such as `info` or
+/// `hookgate=debug`; the variable `HOOKGATE_LOG` outranks it. A second call
+/// changes nothing.
+pub fn init<W>(format: LogFormat, level: &str, writer: W)
+where
+    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
+{
+    let filter = EnvFilter::try_from_env("HOOKGATE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(writer);
+    let _already_set = match format {
+        LogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
+        LogFormat::Json => builder.json().flatten_event(true).try_init(),
+    };
+}

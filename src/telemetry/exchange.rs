@@ -1,0 +1,70 @@
+//! A model call is over.
+
+use std::time::Duration;
+
+use super::Metrics;
+
+/// A model call is over: its answer is sent, refused or given up.
+#[derive(Debug, Default)]
+pub struct ExchangeFinished {
+    /// The id in `x-hookgate-request-id`.
+    pub request_id: String,
+    /// The session, if the agent named one.
+    pub session_id: String,
+    /// What was asked, such as `generateContent`; `unknown` for other paths.
+    pub operation: &'static str,
+    /// The model called in the end.
+    pub model: String,
+    /// The HTTP status told to the agent.
+    pub status: u16,
+    /// What became of it, in one word.
+    pub action: &'static str,
+    /// Chunks handed to hooks.
+    pub chunks: u64,
+    /// Since the request's head was read.
+    pub elapsed: Duration,
+    /// How the answer's body ended.
+    pub ended: Ended,
+}
+
+/// How an answer's body ended.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Ended {
+    /// The agent left before the end.
+    #[default]
+    Left,
+    /// It was sent to its end.
+    Complete,
+    /// It broke off: upstream did, or it could not be read.
+    Broken,
+}
+
+impl Ended {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Left => "agent_left",
+            Self::Complete => "complete",
+            Self::Broken => "broken",
+        }
+    }
+}
+
+impl ExchangeFinished {
+    /// Logs and counts it.
+    pub fn emit(&self, metrics: &Metrics) {
+        metrics.exchange_finished(self);
+        let duration_ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
+        tracing::info!(
+            request.id = self.request_id,
+            session.id = self.session_id,
+            operation = self.operation,
+            model = self.model,
+            status = self.status,
+            action = self.action,
+            chunks = self.chunks,
+            ended = self.ended.as_str(),
+            duration_ms,
+            "exchange finished"
+        );
+    }
+}

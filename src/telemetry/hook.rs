@@ -1,0 +1,55 @@
+//! A hook has answered, or failed to.
+
+use std::time::Duration;
+
+use super::Metrics;
+use crate::event::{Answer, EventName, HookStatus};
+
+/// A hook has answered, or failed to.
+#[derive(Debug)]
+pub struct HookFinished<'a> {
+    /// Its name, or its command if it has none.
+    pub hook: &'a str,
+    /// The event it ran on.
+    pub event: EventName,
+    /// How long it took.
+    pub elapsed: Duration,
+    /// How it ended and what was left out.
+    pub answer: &'a Answer,
+}
+
+impl HookFinished<'_> {
+    /// Logs and counts it.
+    pub fn emit(&self, metrics: &Metrics) {
+        let status = self.answer.status;
+        metrics.hook_finished(self.event, self.hook, status, self.elapsed);
+        let duration_ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
+        let diagnostics: Vec<&str> = self
+            .answer
+            .diagnostics
+            .iter()
+            .map(|it| it.code.as_str())
+            .collect();
+        let diagnostics = diagnostics.join(",");
+        let (hook, event, status) = (self.hook, self.event.as_str(), status.as_str());
+        if self.answer.status == HookStatus::Failed {
+            tracing::warn!(
+                hook.name = hook,
+                event,
+                status,
+                diagnostics,
+                duration_ms,
+                "hook failed"
+            );
+        } else {
+            tracing::debug!(
+                hook.name = hook,
+                event,
+                status,
+                diagnostics,
+                duration_ms,
+                "hook finished"
+            );
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! Counters, gauges and histograms, and their text for Prometheus.
+
+use std::{fmt, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text},
+    metrics::{
+        counter::Counter,
+        family::Family,
+        gauge::Gauge,
+        histogram::{Histogram, exponential_buckets},
+    },
+    registry::Registry,
+};
+
+use super::ExchangeFinished;
+use crate::event::{EventName, HookStatus};
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct RequestLabels {
+    operation: &'static str,
+    status: u16,
+    action: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct OperationLabels {
+    operation: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HookLabels {
+    event: &'static str,
+    hook: String,
+    status: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct HookTimeLabels {
+    event: &'static str,
+    hook: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    event: &'static str,
+}
+
+/// Everything that is counted. Labels come from the config and from fixed
+/// lists, never from requests, so their number is bounded.
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    request_time: Family<OperationLabels, Histogram>,
+    hook_runs: Family<HookLabels, Counter>,
+    hook_time: Family<HookTimeLabels, Histogram>,
+    chunks: Counter,
+    denials: Family<EventLabels, Counter>,
+    /// Requests under way.
+    pub in_flight: Gauge,
+    /// Open connections of agents.
+    pub connections: Gauge,
+    /// Hook processes alive.
+    pub hook_processes: Gauge,
+}
+
+impl Default for Metrics {
+    fn default() -> Self {
+        let mut metrics = Self {
+            registry: Registry::with_prefix("hookgate"),
+            requests: Family::default(),
+            request_time: Family::new_with_constructor(buckets),
+            hook_runs: Family::default(),
+            hook_time: Family::new_with_constructor(buckets),
+            chunks: Counter::default(),
+            denials: Family::default(),
+            in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            hook_processes: Gauge::default(),
+        };
+        metrics.register();
+        metrics
+    }
+}
+
+impl Metrics {
+    /// All of it in the text format of Prometheus.
+    pub fn to_text(&self) -> String {
+        let mut out = String::new();
+        // Writing into a `String` cannot fail.
+        let _infallible = text::encode(&mut out, &self.registry);
+        out
+    }
+
+    /// Counts a refused or stopped event.
+    pub fn denied(&self, event: EventName) {
+        let event = event.as_str();
+        self.denials.get_or_create(&EventLabels { event }).inc();
+    }
+
+    pub(super) fn exchange_finished(&self, exchange: &ExchangeFinished) {
+        let operation = exchange.operation;
+        let labels = RequestLabels {
+            operation,
+            status: exchange.status,
+            action: exchange.action,
+        };
+        self.requests.get_or_create(&labels).inc();
+        self.request_time
+            .get_or_create(&OperationLabels { operation })
+            .observe(exchange.elapsed.as_secs_f64());
+        self.chunks.inc_by(exchange.chunks);
+    }
+
+    pub(super) fn hook_finished(
+        &self,
+        event: EventName,
+        hook: &str,
+        status: HookStatus,
+        elapsed: Duration,
+    ) {
+        let (event, hook) = (event.as_str(), hook.to_owned());
+        let labels = HookLabels {
+            event,
+            hook: hook.clone(),
+            status: status.as_str(),
+        };
+        self.hook_runs.get_or_create(&labels).inc();
+        self.hook_time
+            .get_or_create(&HookTimeLabels { event, hook })
+            .observe(elapsed.as_secs_f64());
+    }
+
+    fn register(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "requests",
+            "Requests answered, by operation, status and what became of them",
+            self.requests.clone(),
+        );
+        registry.register(
+            "request_duration_seconds",
+            "From a request's head to the end of its answer",
+            self.request_time.clone(),
+        );
+        registry.register(
+            "hook_runs",
+            "Runs of hooks, by event, hook and how they ended",
+            self.hook_runs.clone(),
+        );
+        registry.register(
+            "hook_duration_seconds",
+            "Runs of hooks, by event and hook",
+            self.hook_time.clone(),
+        );
+        registry.register(
+            "chunks",
+            "Chunks of answers handed to hooks",
+            self.chunks.clone(),
+        );
+        registry.register(
+            "denials",
+            "Events that hooks refused or stopped",
+            self.denials.clone(),
+        );
+        registry.register("in_flight", "Requests under way", self.in_flight.clone());
+        registry.register(
+            "connections",
+            "Open connections of agents",
+            self.connections.clone(),
+        );
+        registry.register(
+            "hook_processes",
+            "Processes of hooks alive",
+            self.hook_processes.clone(),
+        );
+    }
+}
+
+impl fmt::Debug for Metrics {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Metrics")
+    }
+}
+
+/// From 1 ms to 4 minutes.
+fn buckets() -> Histogram {
+    Histogram::new(exponential_buckets(0.001, 4.0, 10))
+}
