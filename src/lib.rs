@@ -6,3 +6,5 @@ pub mod event;
 
 pub mod dialect;
 pub mod telemetry;
+
+pub mod upstream;

@@ -1,0 +1,185 @@
+//! The model API, as a client.
+//!
+//! Knows nothing of hooks. It follows no redirect and no proxy variable, and
+//! its errors hold no URL: each of these would carry a key to a third party.
+
+pub mod headers;
+pub mod sse;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use http::{HeaderMap, Method, StatusCode, header};
+use secrecy::SecretString;
+use thiserror::Error;
+use url::Url;
+
+/// A pool of connections to one model API.
+#[derive(Debug, Clone)]
+pub struct Upstream {
+    client: reqwest::Client,
+    /// Without a slash at its end.
+    base: String,
+    api_key: Option<SecretString>,
+    patience: Patience,
+}
+
+/// How long to wait for upstream.
+#[derive(Debug, Clone, Copy)]
+pub struct Patience {
+    /// For a connection.
+    pub connect: Duration,
+    /// From the request's end to the answer's head.
+    pub first_byte: Duration,
+    /// Between two pieces of an answer.
+    pub idle: Duration,
+}
+
+/// A request as it goes out.
+#[derive(Debug)]
+pub struct Outgoing {
+    /// The HTTP method.
+    pub method: Method,
+    /// Path and query.
+    pub target: String,
+    /// The agent's headers, already chosen by [`headers::to_upstream`].
+    pub headers: HeaderMap,
+    /// What is sent.
+    pub body: reqwest::Body,
+}
+
+/// What upstream answers.
+#[derive(Debug)]
+pub struct Answer {
+    /// Its status.
+    pub status: StatusCode,
+    /// Its headers.
+    pub headers: HeaderMap,
+    response: reqwest::Response,
+    idle: Duration,
+}
+
+/// Why upstream gave no answer, or not all of it.
+#[derive(Debug, Error)]
+pub enum UpstreamError {
+    /// The client could not be built.
+    #[error("the client for the model API cannot be built: {0}")]
+    Build(String),
+    /// No connection, or it broke before the answer's head.
+    #[error("the model API cannot be reached")]
+    Unreachable(#[source] reqwest::Error),
+    /// No answer in time.
+    #[error("the model API did not answer in time")]
+    Silent,
+    /// It wants the agent elsewhere.
+    #[error("the model API answered with a redirect, which is not followed")]
+    Redirect,
+    /// The answer broke off.
+    #[error("the model API's answer broke off")]
+    Broken(#[source] reqwest::Error),
+    /// More than is held in memory.
+    #[error("the model API's answer is larger than {limit} bytes")]
+    TooLarge {
+        /// The limit in bytes.
+        limit: usize,
+    },
+}
+
+impl Upstream {
+    /// A client for the API at `base`, using `api_key` instead of the agents'
+    /// credentials if there is one.
+    pub fn new(
+        base: &Url,
+        api_key: Option<SecretString>,
+        patience: Patience,
+    ) -> Result<Self, UpstreamError> {
+        let client = reqwest::Client::builder()
+            .redirect(reqwest::redirect::Policy::none())
+            .no_proxy()
+            .connect_timeout(patience.connect)
+            .pool_idle_timeout(Duration::from_secs(90))
+            .tcp_nodelay(true)
+            .http1_only()
+            .build()
+            .map_err(|error| UpstreamError::Build(error.without_url().to_string()))?;
+        Ok(Self {
+            client,
+            base: base.as_str().trim_end_matches('/').to_owned(),
+            api_key,
+            patience,
+        })
+    }
+
+    /// The key that stands in for the agents' own, if there is one.
+    pub const fn api_key(&self) -> Option<&SecretString> {
+        self.api_key.as_ref()
+    }
+
+    /// Sends a request and waits for the head of its answer. Dropping the
+    /// future, or the answer, ends the call.
+    pub async fn send(&self, outgoing: Outgoing) -> Result<Answer, UpstreamError> {
+        let url = format!("{}{}", self.base, outgoing.target);
+        let request = self
+            .client
+            .request(outgoing.method, url)
+            .headers(outgoing.headers)
+            .body(outgoing.body);
+        let response = tokio::time::timeout(self.patience.first_byte, request.send())
+            .await
+            .map_err(|_elapsed| UpstreamError::Silent)?
+            .map_err(|error| UpstreamError::Unreachable(error.without_url()))?;
+        if response.status().is_redirection() {
+            return Err(UpstreamError::Redirect);
+        }
+        Ok(Answer {
+            status: response.status(),
+            headers: response.headers().clone(),
+            response,
+            idle: self.patience.idle,
+        })
+    }
+}
+
+impl Answer {
+    /// The media type without parameters; empty if none is given.
+    pub fn media_type(&self) -> &str {
+        let value = self.headers.get(header::CONTENT_TYPE);
+        let text = value.and_then(|it| it.to_str().ok()).unwrap_or_default();
+        text.split(';').next().unwrap_or_default().trim()
+    }
+
+    /// Whether the body is compressed, so that nobody here can read it.
+    pub fn is_encoded(&self) -> bool {
+        let value = self.headers.get(header::CONTENT_ENCODING);
+        value.is_some_and(|it| it != "identity")
+    }
+
+    /// The body piece by piece. It ends cleanly only if upstream ended it so.
+    pub fn pieces(self) -> impl Stream<Item = Result<Bytes, UpstreamError>> + Send {
+        stream::unfold(Some(self), |answer| async move {
+            let mut answer = answer?;
+            let chunk = tokio::time::timeout(answer.idle, answer.response.chunk()).await;
+            match chunk {
+                Ok(Ok(Some(piece))) => Some((Ok(piece), Some(answer))),
+                Ok(Ok(None)) => None,
+                Ok(Err(error)) => Some((Err(UpstreamError::Broken(error.without_url())), None)),
+                Err(_elapsed) => Some((Err(UpstreamError::Silent), None)),
+            }
+        })
+    }
+
+    /// The whole body, of at most `limit` bytes.
+    pub async fn whole(self, limit: usize) -> Result<Bytes, UpstreamError> {
+        let mut pieces = std::pin::pin!(self.pieces());
+        let mut whole = Vec::new();
+        while let Some(piece) = pieces.next().await {
+            let piece = piece?;
+            if whole.len() + piece.len() > limit {
+                return Err(UpstreamError::TooLarge { limit });
+            }
+            whole.extend_from_slice(&piece);
+        }
+        Ok(whole.into())
+    }
+}

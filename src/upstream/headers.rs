@@ -1,0 +1,153 @@
+//! Which headers travel, and under whose name. Pure.
+
+use http::{
+    HeaderMap, HeaderName, HeaderValue,
+    header::{self, ACCEPT_ENCODING, AUTHORIZATION},
+};
+use secrecy::{ExposeSecret, SecretString};
+
+/// Where Google's APIs look for a key.
+const API_KEY: &str = "x-goog-api-key";
+
+/// What an agent may say to upstream, beside the prefixes below.
+const TO_UPSTREAM: [HeaderName; 4] = [
+    header::ACCEPT,
+    AUTHORIZATION,
+    header::CONTENT_TYPE,
+    header::USER_AGENT,
+];
+const TO_UPSTREAM_NAMED: [&str; 3] = ["x-server-timeout", "traceparent", "tracestate"];
+const TO_UPSTREAM_PREFIXES: [&str; 2] = ["x-goog-", "x-gemini-"];
+
+/// What upstream may not say to an agent: what belongs to the connection, what
+/// would lead the agent past the gateway, and our own names.
+const NOT_TO_AGENT: [&str; 11] = [
+    "alt-svc",
+    "connection",
+    "content-length",
+    "keep-alive",
+    "proxy-authenticate",
+    "set-cookie",
+    "te",
+    "trailer",
+    "transfer-encoding",
+    "upgrade",
+    "strict-transport-security",
+];
+
+/// Whether somebody here must read the answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum AnswerIs {
+    /// Read: it must not be compressed.
+    Read,
+    /// Passed on: gzip if the agent takes it.
+    Passed,
+}
+
+/// The headers for upstream: those on the list, with one credential.
+///
+/// `own_key` stands in for whatever credential the agent has; `query_key` is
+/// the agent's key if it came in the query. An empty key counts as none.
+pub fn to_upstream(
+    agent: &HeaderMap,
+    own_key: Option<&SecretString>,
+    query_key: Option<&str>,
+    answer: AnswerIs,
+) -> HeaderMap {
+    let mut out = HeaderMap::new();
+    for (name, value) in agent {
+        if travels(name) && !(name == API_KEY && value.is_empty()) {
+            out.append(name, value.clone());
+        }
+    }
+    if let Some(key) = own_key {
+        out.remove(AUTHORIZATION);
+        set_key(&mut out, key.expose_secret());
+    } else if let (Some(key), false) = (query_key, out.contains_key(API_KEY)) {
+        set_key(&mut out, key);
+    }
+    let encodings = agent.get_all(ACCEPT_ENCODING).iter();
+    let mut texts = encodings.filter_map(|it| it.to_str().ok());
+    let takes_gzip = texts.any(|it| it.contains("gzip"));
+    let encoding = match answer {
+        AnswerIs::Passed if takes_gzip => "gzip",
+        AnswerIs::Passed | AnswerIs::Read => "identity",
+    };
+    out.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
+    out
+}
+
+/// The headers for the agent.
+pub fn to_agent(upstream: &HeaderMap) -> HeaderMap {
+    let mut out = HeaderMap::with_capacity(upstream.len());
+    for (name, value) in upstream {
+        let ours = name.as_str().starts_with("x-hookgate-");
+        if !ours && !NOT_TO_AGENT.contains(&name.as_str()) {
+            out.append(name, value.clone());
+        }
+    }
+    out
+}
+
+fn travels(name: &HeaderName) -> bool {
+    let text = name.as_str();
+    TO_UPSTREAM.contains(name)
+        || TO_UPSTREAM_NAMED.contains(&text)
+        || TO_UPSTREAM_PREFIXES.iter().any(|it| text.starts_with(it))
+}
+
+fn set_key(headers: &mut HeaderMap, key: &str) {
+    if let Ok(mut value) = HeaderValue::from_str(key) {
+        value.set_sensitive(true);
+        headers.insert(HeaderName::from_static(API_KEY), value);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn agent(pairs: &[(&'static str, &'static str)]) -> HeaderMap {
+        let pair = |(name, value): &(&'static str, &'static str)| {
+            (
+                HeaderName::from_static(name),
+                HeaderValue::from_static(value),
+            )
+        };
+        pairs.iter().map(pair).collect()
+    }
+
+    #[test]
+    fn only_what_is_on_the_list_goes_upstream() {
+        let agent = agent(&[
+            ("x-goog-api-key", "K"),
+            ("user-agent", "GeminiCLI"),
+            ("cookie", "c"),
+            ("x-http-method-override", "GET"),
+            ("x-hookgate-session", "s"),
+            ("x-forwarded-for", "1.2.3.4"),
+        ]);
+        let out = to_upstream(&agent, None, None, AnswerIs::Passed);
+        let mut names: Vec<&str> = out.keys().map(HeaderName::as_str).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["accept-encoding", "user-agent", "x-goog-api-key"]);
+    }
+
+    #[test]
+    fn our_key_stands_in_for_every_credential_of_the_agent() {
+        let agent = agent(&[("x-goog-api-key", "K"), ("authorization", "Bearer B")]);
+        let own = SecretString::from("OWN");
+        let out = to_upstream(&agent, Some(&own), Some("Q"), AnswerIs::Read);
+        assert_eq!(out["x-goog-api-key"], "OWN");
+        assert!(!out.contains_key("authorization"));
+    }
+
+    #[test]
+    fn an_empty_key_is_none_and_a_query_key_moves_to_a_header() {
+        let agent = agent(&[("x-goog-api-key", "")]);
+        let out = to_upstream(&agent, None, Some("Q"), AnswerIs::Read);
+        assert_eq!(out["x-goog-api-key"], "Q");
+        let out = to_upstream(&agent, None, None, AnswerIs::Read);
+        assert!(!out.contains_key("x-goog-api-key"));
+    }
+}

@@ -1,0 +1,193 @@
+//! Bytes to server-sent events and back. Pure.
+//!
+//! Our own reader, because a bound on one event is part of the contract and
+//! `eventsource-stream` has none: it holds whatever an upstream sends.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use memchr::memchr2;
+use thiserror::Error;
+
+/// One event is larger than the limit.
+#[derive(Debug, Error)]
+#[error("one event of the answer is larger than {0} bytes")]
+pub struct TooLarge(pub usize);
+
+/// Reads the `data` of events out of bytes that may be cut anywhere.
+///
+/// Understands CRLF, LF and CR, comments, other fields, data over several
+/// lines and a leading byte order mark, as the WHATWG standard has them.
+#[derive(Debug)]
+pub struct SseReader {
+    limit: usize,
+    /// The line under way.
+    line: BytesMut,
+    /// The data lines of the event under way.
+    data: BytesMut,
+    has_data: bool,
+    /// The last byte was CR: an LF right after it belongs to it.
+    after_cr: bool,
+    at_start: bool,
+}
+
+const BOM: &[u8] = b"\xef\xbb\xbf";
+
+impl SseReader {
+    /// A reader that holds at most `limit` bytes of one event.
+    pub fn new(limit: usize) -> Self {
+        Self {
+            limit,
+            line: BytesMut::new(),
+            data: BytesMut::new(),
+            has_data: false,
+            after_cr: false,
+            at_start: true,
+        }
+    }
+
+    /// Takes the next piece in and gives the data of each event it completes.
+    pub fn push(&mut self, piece: &[u8]) -> Result<Vec<Bytes>, TooLarge> {
+        let mut events = Vec::new();
+        let mut rest = piece;
+        if self.after_cr && !rest.is_empty() {
+            rest = rest.strip_prefix(b"\n").unwrap_or(rest);
+            self.after_cr = false;
+        }
+        while let Some(at) = memchr2(b'\r', b'\n', rest) {
+            let (line, end) = rest.split_at_checked(at).unwrap_or_default();
+            self.take(line)?;
+            events.extend(self.end_of_line());
+            rest = match end {
+                [b'\r', b'\n', after @ ..] | [_, after @ ..] => after,
+                [] => end,
+            };
+            self.after_cr = end == b"\r";
+        }
+        self.take(rest)?;
+        Ok(events)
+    }
+
+    /// The data of an event that has no blank line behind it, if there is one.
+    pub fn finish(mut self) -> Option<Bytes> {
+        let last = self.end_of_line();
+        last.or_else(|| self.dispatch())
+    }
+
+    fn take(&mut self, piece: &[u8]) -> Result<(), TooLarge> {
+        if self.line.len() + self.data.len() + piece.len() > self.limit {
+            return Err(TooLarge(self.limit));
+        }
+        self.line.extend_from_slice(piece);
+        Ok(())
+    }
+
+    fn end_of_line(&mut self) -> Option<Bytes> {
+        let line = self.line.split();
+        let mut line: &[u8] = &line;
+        if std::mem::take(&mut self.at_start) {
+            line = line.strip_prefix(BOM).unwrap_or(line);
+        }
+        if line.is_empty() {
+            return self.dispatch();
+        }
+        let value = match line.strip_prefix(b"data") {
+            Some([]) => Some(&[][..]),
+            Some([b':', b' ', value @ ..] | [b':', value @ ..]) => Some(value),
+            Some(_) | None => None,
+        };
+        if let Some(value) = value {
+            if self.has_data {
+                self.data.put_u8(b'\n');
+            }
+            self.data.extend_from_slice(value);
+            self.has_data = true;
+        }
+        None
+    }
+
+    fn dispatch(&mut self) -> Option<Bytes> {
+        let data = self.data.split().freeze();
+        std::mem::take(&mut self.has_data).then_some(data)
+    }
+}
+
+/// What keeps a quiet stream open: clients trip over anything else.
+pub const KEEP_ALIVE: &[u8] = b"\r\n";
+
+/// Writes one event in the one form that every client reads. Line ends inside
+/// JSON are white space, so they become blanks.
+pub fn write_event(json: &[u8]) -> Bytes {
+    let mut out = BytesMut::with_capacity(json.len() + 10);
+    out.extend_from_slice(b"data: ");
+    out.extend(json.iter().map(|it| match it {
+        b'\r' | b'\n' => b' ',
+        other => *other,
+    }));
+    out.extend_from_slice(b"\r\n\r\n");
+    out.freeze()
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn read(pieces: &[&[u8]]) -> Vec<String> {
+        let mut reader = SseReader::new(1000);
+        let mut events = Vec::new();
+        for piece in pieces {
+            events.extend(reader.push(piece).unwrap());
+        }
+        events.extend(reader.finish());
+        let text = |it: Bytes| String::from_utf8(it.to_vec()).unwrap();
+        events.into_iter().map(text).collect()
+    }
+
+    #[test]
+    fn every_legal_form_is_read() {
+        for text in [
+            "data: {\"a\":1}\r\n\r\ndata: b\r\n\r\n",
+            "data: {\"a\":1}\n\ndata: b\n\n",
+            "data: {\"a\":1}\r\rdata: b\r\r",
+            "\u{feff}: hello\n\nevent: x\nid: 5\ndata:{\"a\":1}\nretry: 1\n\n\n\ndata: b\n\n",
+            "data: {\"a\":1}\n\ndata: b",
+            "data: {\"a\":1}\r\n\ndata: b\r\n",
+        ] {
+            assert_eq!(read(&[text.as_bytes()]), ["{\"a\":1}", "b"], "{text:?}");
+        }
+        assert_eq!(read(&[b"data: a\ndata: b\ndata\n\n"]), ["a\nb\n"]);
+        assert_eq!(read(&[b"datax: a\n\n: data: b\n\n"]), [""; 0]);
+    }
+
+    #[test]
+    fn an_event_over_the_limit_is_refused_however_it_is_cut() {
+        let mut reader = SseReader::new(10);
+        assert!(reader.push(b"data: 0123456789").is_err());
+        let mut reader = SseReader::new(10);
+        let pieces = std::iter::repeat_n(b"data: 1\n", 9);
+        assert!(pieces.map(|it| reader.push(it)).any(|it| it.is_err()));
+    }
+
+    proptest! {
+        #[test]
+        fn every_way_of_cutting_gives_the_same_events(cuts in prop::collection::vec(0_usize..90, 0..8)) {
+            let text = "data: {\"t\":\"é😀\"}\r\n\r\n: c\r\ndata: x\rdata: y\n\ndata: z\r\n\r\ndata: last\r\n\r\n".as_bytes();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|it| it.min(text.len())).collect();
+            cuts.sort_unstable();
+            let mut pieces = Vec::new();
+            let mut start = 0;
+            for cut in cuts {
+                pieces.push(&text[start..cut]);
+                start = cut;
+            }
+            pieces.push(&text[start..]);
+            prop_assert_eq!(read(&pieces), read(&[text]));
+        }
+
+        #[test]
+        fn what_is_written_is_read_back(events in prop::collection::vec("[a-z:é ]{1,9}", 0..5)) {
+            let written: Vec<Bytes> = events.iter().map(|it| write_event(it.as_bytes())).collect();
+            prop_assert_eq!(read(&[&written.concat()]), events);
+        }
+    }
+}
