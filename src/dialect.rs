@@ -20,7 +20,7 @@ use thiserror::Error;
 
 pub use self::{
     answer::ResponseDocument,
-    document::Document,
+    document::{Document, elements},
     json::parse,
     request::Edited,
     selection::{Allowed, Selected},

@@ -47,6 +47,28 @@ impl ResponseDocument {
         })
     }
 
+    /// Many chunks as the one answer they come to: parts in order, neighbouring
+    /// texts joined, every other field as the last chunk has it.
+    pub fn merge(chunks: &[Bytes]) -> Result<Bytes, DialectError> {
+        let mut whole = Self::parse(Bytes::from_static(b"{}"))?;
+        for chunk in chunks {
+            let chunk = Self::parse(chunk.clone())?;
+            for (position, candidate) in chunk.candidates.into_iter().enumerate() {
+                match whole.candidates.get_mut(position) {
+                    Some(known) => known.append(candidate)?,
+                    None => whole.candidates.push(candidate),
+                }
+            }
+            let others = chunk.document.fields().filter(|it| !CANDIDATES.contains(&it.0));
+            for (key, value) in others {
+                whole.document.set_bytes(&[key], value)?;
+            }
+        }
+        let list = whole.candidates.iter().map(|it| it.document.clone());
+        whole.document.set_children(CANDIDATES, &list.collect::<Vec<_>>())?;
+        Ok(whole.document.to_bytes())
+    }
+
     /// Whether it says anything.
     pub fn carries_content(&self) -> bool {
         let says = |it: &Content| !it.parts.is_empty();
@@ -185,6 +207,19 @@ impl CandidateDocument {
         Ok(())
     }
 
+    fn append(&mut self, next: Self) -> Result<(), DialectError> {
+        let others = next.document.fields().filter(|it| !CONTENT.contains(&it.0));
+        for (key, value) in others {
+            self.document.set_bytes(&[key], value)?;
+        }
+        let content = match (&self.content, next.content) {
+            (Some(content), Some(next)) => content.with_parts(joined(&content.parts, next.parts)?)?,
+            (None, Some(next)) => next,
+            (_, None) => return Ok(()),
+        };
+        self.put_content(content)
+    }
+
     fn put_content(&mut self, content: Content) -> Result<(), DialectError> {
         self.document.set_child(CONTENT, content.document())?;
         self.content = Some(content);
@@ -215,6 +250,19 @@ fn with_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectErro
     }
     new.extend(tail.iter().filter(|it| it.text.is_none()).cloned());
     Ok(new)
+}
+
+/// Parts one after the other; where two plain texts meet they become one.
+fn joined(parts: &[Part], next: Vec<Part>) -> Result<Vec<Part>, DialectError> {
+    let mut all = parts.to_vec();
+    for part in next {
+        let both = all.last().and_then(|last| last.joined(&part));
+        match (both, all.last_mut()) {
+            (Some(text), Some(last)) => *last = last.saying(&text)?,
+            _ => all.push(part),
+        }
+    }
+    Ok(all)
 }
 
 fn read_ratings(ratings: &[Document]) -> Result<Value, DialectError> {

@@ -196,6 +196,12 @@ impl Document {
         self.fields.iter().filter(named).any(present)
     }
 
+    /// Every field that came with it, in order.
+    pub fn fields(&self) -> impl Iterator<Item = (&str, Bytes)> {
+        let came = self.fields.iter().filter(|it| it.edit.is_none());
+        came.filter_map(|it| Some((it.key.as_str(), self.bytes.slice(it.place.clone()?))))
+    }
+
     fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DialectError> {
         let Some(field) = self.find(spellings)? else {
             return Ok(None);
@@ -279,8 +285,12 @@ impl Document {
     }
 }
 
-fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
+/// The elements of a JSON array, or the one value that is none.
+pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
     let text = text_of(bytes)?;
+    if !text.trim_start().starts_with('[') {
+        return Ok(vec![bytes.clone()]);
+    }
     let raw: Vec<&RawValue> =
         serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))?;
     let places = raw.into_iter().map(|it| place_of(it, text));

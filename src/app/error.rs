@@ -1,0 +1,219 @@
+//! The one place where an error becomes a response.
+
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+
+use crate::{
+    dialect::{self, DialectError},
+    event::Reason,
+    model::Problem,
+    upstream::UpstreamError,
+};
+
+/// Why a request failed, as one word; `docs/errors.md` explains each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ErrorReason {
+    /// The body is no JSON.
+    BadJson,
+    /// A field is missing or has the wrong type.
+    BadDocument,
+    /// One thing is said twice.
+    Ambiguous,
+    /// A query parameter that is not passed on.
+    BadQuery,
+    /// A session name that is none.
+    BadSession,
+    /// An event that is none.
+    BadEvent,
+    /// A path that is not served here.
+    UnknownPath,
+    /// Another HTTP method is wanted.
+    MethodNotAllowed,
+    /// The body is too large.
+    BodyTooLarge,
+    /// The body did not come in time.
+    BodyTimeout,
+    /// The body broke off.
+    BodyBroken,
+    /// The body is no JSON by its own word.
+    UnsupportedMediaType,
+    /// Hooks refused.
+    PolicyDenied,
+    /// The admin token is missing or wrong.
+    Unauthenticated,
+    /// Too many requests are under way.
+    Overloaded,
+    /// The model API cannot be reached.
+    UpstreamUnreachable,
+    /// The model API did not answer in time.
+    UpstreamTimeout,
+    /// The model API answered with a redirect.
+    UpstreamRedirect,
+    /// The model API's answer cannot be read.
+    UpstreamUnreadable,
+    /// Something here is broken.
+    Internal,
+}
+
+impl ErrorReason {
+    /// Every reason.
+    pub const ALL: &[Self] = &[
+        Self::BadJson,
+        Self::BadDocument,
+        Self::Ambiguous,
+        Self::BadQuery,
+        Self::BadSession,
+        Self::BadEvent,
+        Self::UnknownPath,
+        Self::MethodNotAllowed,
+        Self::BodyTooLarge,
+        Self::BodyTimeout,
+        Self::BodyBroken,
+        Self::UnsupportedMediaType,
+        Self::PolicyDenied,
+        Self::Unauthenticated,
+        Self::Overloaded,
+        Self::UpstreamUnreachable,
+        Self::UpstreamTimeout,
+        Self::UpstreamRedirect,
+        Self::UpstreamUnreadable,
+        Self::Internal,
+    ];
+
+    /// HTTP status, canonical code and the word itself.
+    pub const fn parts(self) -> (StatusCode, &'static str, &'static str) {
+        use StatusCode as Http;
+        let invalid = "INVALID_ARGUMENT";
+        let unavailable = "UNAVAILABLE";
+        match self {
+            Self::BadJson => (Http::BAD_REQUEST, invalid, "BAD_JSON"),
+            Self::BadDocument => (Http::BAD_REQUEST, invalid, "BAD_DOCUMENT"),
+            Self::Ambiguous => (Http::BAD_REQUEST, invalid, "AMBIGUOUS"),
+            Self::BadQuery => (Http::BAD_REQUEST, invalid, "BAD_QUERY"),
+            Self::BadSession => (Http::BAD_REQUEST, invalid, "BAD_SESSION"),
+            Self::BadEvent => (Http::BAD_REQUEST, invalid, "BAD_EVENT"),
+            Self::UnknownPath => (Http::FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_PATH"),
+            Self::MethodNotAllowed => {
+                (Http::METHOD_NOT_ALLOWED, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED")
+            }
+            Self::BodyTooLarge => (Http::PAYLOAD_TOO_LARGE, invalid, "BODY_TOO_LARGE"),
+            Self::BodyTimeout => (Http::REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "BODY_TIMEOUT"),
+            Self::BodyBroken => (Http::BAD_REQUEST, invalid, "BODY_BROKEN"),
+            Self::UnsupportedMediaType => {
+                (Http::UNSUPPORTED_MEDIA_TYPE, invalid, "UNSUPPORTED_MEDIA_TYPE")
+            }
+            Self::PolicyDenied => (Http::FORBIDDEN, "PERMISSION_DENIED", "POLICY_DENIED"),
+            Self::Unauthenticated => (Http::UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+            Self::Overloaded => (Http::SERVICE_UNAVAILABLE, unavailable, "OVERLOADED"),
+            Self::UpstreamUnreachable => {
+                (Http::SERVICE_UNAVAILABLE, unavailable, "UPSTREAM_UNREACHABLE")
+            }
+            Self::UpstreamTimeout => {
+                (Http::GATEWAY_TIMEOUT, "DEADLINE_EXCEEDED", "UPSTREAM_TIMEOUT")
+            }
+            Self::UpstreamRedirect => (Http::BAD_GATEWAY, unavailable, "UPSTREAM_REDIRECT"),
+            Self::UpstreamUnreadable => (Http::BAD_GATEWAY, unavailable, "UPSTREAM_UNREADABLE"),
+            Self::Internal => (Http::INTERNAL_SERVER_ERROR, "INTERNAL", "INTERNAL"),
+        }
+    }
+}
+
+/// What the agent is told when a request fails. No host, path, key or stderr.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    reason: ErrorReason,
+    message: String,
+    /// Instead of the reason's own, for errors that upstream made.
+    status: Option<StatusCode>,
+}
+
+impl ApiError {
+    /// An error with a message for people.
+    pub fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            status: None,
+        }
+    }
+
+    /// Hooks refused.
+    pub fn denied(reason: &Reason) -> Self {
+        Self::new(ErrorReason::PolicyDenied, reason.as_str())
+    }
+
+    /// Upstream answered with an error that is no JSON; its status stays.
+    pub fn upstream_status(status: StatusCode) -> Self {
+        Self {
+            status: Some(status),
+            ..Self::new(
+                ErrorReason::UpstreamUnreadable,
+                format!("the model API answered {} without JSON", status.as_u16()),
+            )
+        }
+    }
+
+    /// Why, as one word.
+    pub const fn reason(&self) -> ErrorReason {
+        self.reason
+    }
+
+    /// The HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.status.unwrap_or(self.reason.parts().0)
+    }
+
+    /// The whole answer, in Google's shape.
+    pub fn render(&self, request_id: &str) -> Response {
+        let (_, status, reason) = self.reason.parts();
+        let problem = Problem {
+            code: self.status().as_u16(),
+            status,
+            reason,
+            message: self.message.clone(),
+            request_id: request_id.to_owned(),
+        };
+        let body = dialect::google_error(&problem).to_string();
+        let json = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
+        (self.status(), json, body).into_response()
+    }
+}
+
+/// Leaves the error in the response's extensions: the outermost layer knows the
+/// request's id and renders it.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<DialectError> for ApiError {
+    fn from(error: DialectError) -> Self {
+        let reason = match &error {
+            DialectError::Method { .. } => ErrorReason::MethodNotAllowed,
+            DialectError::Query(_) => ErrorReason::BadQuery,
+            DialectError::Json(_) => ErrorReason::BadJson,
+            DialectError::Ambiguous(_) => ErrorReason::Ambiguous,
+            DialectError::Field { .. } => ErrorReason::BadDocument,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+impl From<UpstreamError> for ApiError {
+    fn from(error: UpstreamError) -> Self {
+        tracing::warn!(error = &error as &dyn std::error::Error, "upstream failed");
+        let reason = match &error {
+            UpstreamError::Build(_) => ErrorReason::Internal,
+            UpstreamError::Unreachable(_) | UpstreamError::Broken(_) => {
+                ErrorReason::UpstreamUnreachable
+            }
+            UpstreamError::Silent => ErrorReason::UpstreamTimeout,
+            UpstreamError::Redirect => ErrorReason::UpstreamRedirect,
+            UpstreamError::TooLarge { .. } => ErrorReason::UpstreamUnreadable,
+        };
+        Self::new(reason, error.to_string())
+    }
+}

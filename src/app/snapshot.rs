@@ -1,0 +1,102 @@
+//! The live config and everything built from it, swapped whole.
+
+use std::{hash::RandomState, sync::Arc};
+
+use arc_swap::ArcSwap;
+use thiserror::Error;
+use tokio::sync::Semaphore;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    config::{Config, ConfigError},
+    hook::{Engine, HookTable},
+    telemetry::Metrics,
+    transport::Toolbox,
+    upstream::{Patience, Upstream, UpstreamError},
+};
+
+/// Everything one request needs, fixed for that request's life.
+#[derive(Debug)]
+pub struct Snapshot {
+    /// What the operator decided.
+    pub config: Config,
+    /// The hooks.
+    pub engine: Engine,
+    /// The model API.
+    pub upstream: Upstream,
+}
+
+/// Why a snapshot could not be built.
+#[derive(Debug, Error)]
+pub enum BuildError {
+    /// Hooks cannot be built.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The upstream client cannot be built.
+    #[error(transparent)]
+    Upstream(#[from] UpstreamError),
+}
+
+impl Snapshot {
+    /// Builds everything a config asks for, or nothing.
+    pub fn build(config: Config, shared: &Shared) -> Result<Self, BuildError> {
+        let toolbox = Toolbox::new(
+            shared.tasks.clone(),
+            Arc::new(Semaphore::new(config.limits.hook_processes)),
+            config.limits.hook_output,
+            config.hook_directory.clone(),
+        );
+        let table = HookTable::build(&config, &toolbox)
+            .map_err(|problems| ConfigError { problems })?;
+        let patience = Patience {
+            connect: config.timeouts.upstream_connect,
+            first_byte: config.timeouts.first_byte,
+            idle: config.timeouts.stream_idle,
+        };
+        let api_key = config.upstream.api_key.clone();
+        let upstream = Upstream::new(&config.upstream.url, api_key, patience)?;
+        Ok(Self {
+            engine: Engine::new(table, Arc::clone(&shared.metrics)),
+            upstream,
+            config,
+        })
+    }
+}
+
+/// What outlives every config.
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    /// What operators see.
+    pub metrics: Arc<Metrics>,
+    /// Every task is spawned here, so that shutdown can wait for it.
+    pub tasks: TaskTracker,
+    /// Cancelled when the house closes.
+    pub shutdown: CancellationToken,
+    /// Keys the hashes by which unnamed sessions are known.
+    pub session_keys: Arc<[RandomState; 2]>,
+}
+
+/// The house's one shared state.
+#[derive(Debug, Clone)]
+pub struct App {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    /// What outlives every config.
+    pub shared: Shared,
+}
+
+impl App {
+    /// An app serving `config`.
+    pub fn new(config: Config) -> Result<Self, BuildError> {
+        let shared = Shared::default();
+        let snapshot = Snapshot::build(config, &shared)?;
+        Ok(Self {
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            shared,
+        })
+    }
+
+    /// The snapshot to hold for one request.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+}

@@ -1,0 +1,113 @@
+//! The data plane: one model call, from agent to upstream and back.
+//!
+//! Read in this order: [`handle`] here, then `exchange` (the steps before and
+//! after upstream), `stream` (an answer in chunks), `reply` (what the agent is
+//! told) and `early` (what it is told while hooks take their time).
+
+mod body;
+mod early;
+mod exchange;
+mod facts;
+mod gate;
+mod keep_alive;
+mod passthrough;
+mod reply;
+mod session;
+mod stream;
+
+use std::sync::Arc;
+
+use axum::{
+    body::Body,
+    extract::{Request, State},
+    response::Response,
+};
+use http::Uri;
+
+use self::exchange::Exchange;
+use crate::{
+    app::{ApiError, App, ErrorReason},
+    dialect::{self, Operation, RequestLine},
+    event::EventName,
+};
+
+/// The request's id, as the outermost layer made it.
+#[derive(Debug, Clone)]
+pub struct RequestId(pub Arc<str>);
+
+/// Handles every request that no other door claims.
+pub async fn handle(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    let named = session::named(head.uri.path(), &head.headers)?;
+    let line = RequestLine {
+        method: &head.method,
+        path: named.path,
+        query: head.uri.query().unwrap_or_default(),
+    };
+    let Some(known) = dialect::recognise(line) else {
+        let message = "this path is not served here";
+        return Err(ApiError::new(ErrorReason::UnknownPath, message));
+    };
+    let call = known.call?;
+    let session_id = named.session.map(str::to_owned);
+    let query_key = query_key(&head.uri);
+    let exchange = Exchange::open(&app, known.dialect, call, head, session_id);
+    let facts = exchange.facts.clone();
+    let response = match exchange.hooked() {
+        Hooked::No => passthrough::forward(exchange, query_key, body).await,
+        Hooked::Yes => hooked(exchange, query_key, body).await,
+    };
+    response.inspect_err(|error| facts.failed(error))
+}
+
+/// Whether any hook has a say in an exchange.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Hooked {
+    /// Nobody listens: what comes in goes out.
+    No,
+    /// Somebody does.
+    Yes,
+}
+
+impl Hooked {
+    fn of(exchange: &Exchange) -> Self {
+        let operation = exchange.call.operation;
+        let listens = |event| exchange.snapshot.engine.listens(event);
+        let before = operation.sends_content() && listens(EventName::BeforeModel);
+        let around = operation.generates()
+            && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
+        if before || around { Self::Yes } else { Self::No }
+    }
+}
+
+async fn hooked(
+    mut exchange: Exchange,
+    query_key: Option<String>,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let limits = &exchange.snapshot.config.limits;
+    let patience = exchange.snapshot.config.timeouts.body;
+    let bytes = body::read(body, &exchange.head.headers, limits.body, patience).await?;
+    let document = exchange.read(bytes)?;
+    let keep_alive = exchange.snapshot.config.timeouts.keep_alive;
+    let teller = exchange.teller(&document)?;
+    let operation = exchange.call.operation;
+    let outcome = Box::pin(exchange.run(document, query_key, Arc::clone(&teller)));
+    match operation {
+        Operation::Stream(framing) => early::answer(outcome, teller, framing, keep_alive).await,
+        Operation::Generate
+        | Operation::CountTokens
+        | Operation::Embed
+        | Operation::BatchEmbed
+        | Operation::ListModels
+        | Operation::GetModel => Ok(teller.tell(outcome.await?)),
+    }
+}
+
+/// The agent's key, if it came as `?key=`.
+fn query_key(uri: &Uri) -> Option<String> {
+    let pairs = uri.query().unwrap_or_default().split('&');
+    let key = pairs.filter_map(|it| it.strip_prefix("key=")).next_back()?;
+    let key = percent_encoding::percent_decode_str(key).decode_utf8().ok()?;
+    (!key.is_empty()).then(|| key.into_owned())
+}

@@ -1,0 +1,184 @@
+//! What is remembered of one exchange, for headers, log and metrics.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use crate::{
+    app::ApiError,
+    event::Diagnostic,
+    hook::{Fired, Run},
+    telemetry::{Ended, ExchangeFinished, Metrics},
+};
+
+/// What may stand in a header as it is.
+const KEPT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'/');
+
+/// The longest header that is told, in bytes.
+const LONGEST_HEADER: usize = 4096;
+
+/// What became of an exchange, in one word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Did {
+    /// Nobody changed anything.
+    Pass,
+    /// Hooks changed the request or the answer.
+    Edit,
+    /// A hook answered.
+    Respond,
+    /// Hooks refused.
+    Deny,
+    /// Hooks refused and end the agent's loop.
+    Stop,
+}
+
+impl Did {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Pass => "pass",
+            Self::Edit => "edit",
+            Self::Respond => "respond",
+            Self::Deny => "deny",
+            Self::Stop => "stop",
+        }
+    }
+}
+
+/// A handle on what is remembered of one exchange. Log and metrics are told when
+/// the last handle goes, so one of them lives as long as the answer's body.
+#[derive(Debug, Clone)]
+pub(super) struct Facts {
+    request_id: Arc<str>,
+    memory: Arc<Mutex<Memory>>,
+}
+
+#[derive(Debug)]
+struct Memory {
+    record: ExchangeFinished,
+    did: Did,
+    runs: Vec<String>,
+    messages: Vec<String>,
+    started: Instant,
+    metrics: Arc<Metrics>,
+}
+
+impl Facts {
+    pub(super) fn new(metrics: Arc<Metrics>, record: ExchangeFinished) -> Self {
+        Self {
+            request_id: record.request_id.as_str().into(),
+            memory: Arc::new(Mutex::new(Memory {
+                record,
+                did: Did::Pass,
+                runs: Vec::new(),
+                messages: Vec::new(),
+                started: Instant::now(),
+                metrics,
+            })),
+        }
+    }
+
+    pub(super) fn request_id(&self) -> &str {
+        &self.request_id
+    }
+
+    /// The strictest of what was done counts.
+    pub(super) fn did(&self, did: Did) {
+        let mut memory = self.memory();
+        memory.did = memory.did.max(did);
+    }
+
+    /// Takes down what hooks did on one event.
+    pub(super) fn note<V>(&self, fired: &Fired<V>) {
+        let mut memory = self.memory();
+        memory.runs.extend(fired.runs.iter().map(timed));
+        memory.messages.extend(fired.folded.system_message.clone());
+        log(&self.request_id, &fired.diagnostics);
+    }
+
+    /// Takes down one more chunk. Their runs are only counted: a stream has
+    /// thousands, and its headers are out.
+    pub(super) fn note_chunk<V>(&self, fired: &Fired<V>) {
+        self.memory().record.chunks += 1;
+        log(&self.request_id, &fired.diagnostics);
+    }
+
+    pub(super) fn note_diagnostics(&self, diagnostics: &[Diagnostic]) {
+        log(&self.request_id, diagnostics);
+    }
+
+    pub(super) fn session(&self, id: &str) {
+        id.clone_into(&mut self.memory().record.session_id);
+    }
+
+    pub(super) fn model(&self, name: &str) {
+        name.clone_into(&mut self.memory().record.model);
+    }
+
+    pub(super) fn status(&self, status: StatusCode) {
+        self.memory().record.status = status.as_u16();
+    }
+
+    pub(super) fn ended(&self, ended: Ended) {
+        self.memory().record.ended = ended;
+    }
+
+    /// The exchange ends with an error of our own.
+    pub(super) fn failed(&self, error: &ApiError) {
+        self.status(error.status());
+        self.ended(Ended::Complete);
+    }
+
+    /// What an agent may want to know, as headers.
+    pub(super) fn headers(&self) -> HeaderMap {
+        let memory = self.memory();
+        let message = memory.messages.join("\n");
+        let texts = [
+            ("x-hookgate-action", memory.did.as_str().to_owned()),
+            ("x-hookgate-session", memory.record.session_id.clone()),
+            ("x-hookgate-hooks", memory.runs.join(", ")),
+            (
+                "x-hookgate-system-message",
+                utf8_percent_encode(&message, KEPT).to_string(),
+            ),
+        ];
+        let fits = |it: &(&str, String)| (1..=LONGEST_HEADER).contains(&it.1.len());
+        let header = |(name, text): (&'static str, String)| {
+            let value = HeaderValue::from_str(&text).ok()?;
+            Some((HeaderName::from_static(name), value))
+        };
+        texts.into_iter().filter(fits).filter_map(header).collect()
+    }
+
+    fn memory(&self) -> MutexGuard<'_, Memory> {
+        self.memory.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        self.record.elapsed = self.started.elapsed();
+        self.record.action = self.did.as_str();
+        self.record.emit(&self.metrics);
+    }
+}
+
+/// `name;ms`.
+fn timed(run: &Run) -> String {
+    let name = utf8_percent_encode(&run.name, KEPT);
+    format!("{name};{}", run.elapsed.as_millis())
+}
+
+fn log(request_id: &str, diagnostics: &[Diagnostic]) {
+    for diagnostic in diagnostics {
+        let code = diagnostic.code.as_str();
+        tracing::warn!(request.id = request_id, code, "part of a hook's output was left out");
+    }
+}

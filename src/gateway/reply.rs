@@ -1,0 +1,161 @@
+//! What the agent is told: an answer of hooks, a denial, or upstream's answer.
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+use futures_util::{Stream, StreamExt, stream};
+use http::{HeaderValue, StatusCode, header};
+use serde_json::Value;
+
+use super::{
+    facts::Facts,
+    stream::Frames,
+};
+use crate::{
+    app::ApiError,
+    config::Denials,
+    dialect::{AnswerFormat, Call, Dialect, Framing, Functions, Operation, Wish},
+    event::Reason,
+    model::ResponseMutation,
+    telemetry::Ended,
+};
+
+/// What came of an exchange.
+#[derive(Debug)]
+pub(super) enum Reply {
+    /// A hook answered.
+    Answered(ResponseMutation),
+    /// Hooks refused.
+    Denied(Reason),
+    /// Upstream's answer, edited or not.
+    Upstream(Response),
+}
+
+/// How a denial is told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum DenialForm {
+    /// As the model's own words, with status 200.
+    Message,
+    /// As an error, with status 403.
+    Error,
+}
+
+/// An agent retries for minutes when a call that wants JSON, or a helper call
+/// of gemini-cli, is answered with words; an embedding has no words at all.
+pub(super) fn denial_form(
+    denials: Denials,
+    operation: Operation,
+    wish: Wish,
+    agent: &str,
+) -> DenialForm {
+    let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
+    let helper = from_cli
+        && operation == Operation::Generate
+        && wish.functions == Functions::Absent;
+    let words = operation.generates() && wish.format == AnswerFormat::Text && !helper;
+    match denials {
+        Denials::Message if words => DenialForm::Message,
+        Denials::Message | Denials::Error => DenialForm::Error,
+    }
+}
+
+/// Tells the agent of one exchange what came of it.
+#[derive(Debug)]
+pub(super) struct Teller {
+    pub(super) dialect: &'static dyn Dialect,
+    /// The call as the agent made it.
+    pub(super) call: Call,
+    pub(super) form: DenialForm,
+    pub(super) facts: Facts,
+}
+
+impl Teller {
+    /// The response, when none of it is out yet.
+    pub(super) fn tell(&self, reply: Reply) -> Response {
+        let mut response = match reply {
+            Reply::Upstream(response) => response,
+            Reply::Answered(answer) => self.compose(&self.answer(&answer)),
+            Reply::Denied(reason) => match self.form {
+                DenialForm::Message => self.compose(&self.message(&reason)),
+                DenialForm::Error => ApiError::denied(&reason).render(self.facts.request_id()),
+            },
+        };
+        self.facts.status(response.status());
+        response.headers_mut().extend(self.facts.headers());
+        response.map(|body| Body::from_stream(self.track(body)))
+    }
+
+    /// The body, when status 200 is out already: a denial can only be told as a
+    /// message, and an error of upstream only by breaking off.
+    pub(super) fn tell_late(&self, reply: Result<Reply, ApiError>, framing: Framing) -> Body {
+        self.facts.status(StatusCode::OK);
+        let body = match reply {
+            Ok(Reply::Upstream(response)) if response.status().is_success() => response.into_body(),
+            Ok(Reply::Upstream(_)) => broken_body(),
+            Ok(Reply::Answered(answer)) => Frames::only(framing, &self.answer(&answer)).into(),
+            Ok(Reply::Denied(reason)) => Frames::only(framing, &self.message(&reason)).into(),
+            Err(error) => {
+                let reason = error.reason().parts().2;
+                let request_id = self.facts.request_id();
+                tracing::warn!(request.id = request_id, reason, "a stream breaks off");
+                broken_body()
+            }
+        };
+        Body::from_stream(self.track(body))
+    }
+
+    /// The last chunk of a refused stream.
+    pub(super) fn message(&self, reason: &Reason) -> Value {
+        let id = self.response_id();
+        self.dialect.compose_message(&self.call, reason.as_str(), &id)
+    }
+
+    fn answer(&self, answer: &ResponseMutation) -> Value {
+        let id = self.response_id();
+        self.dialect.compose_answer(&self.call, answer, &id)
+    }
+
+    fn response_id(&self) -> String {
+        format!("hookgate-{}", self.facts.request_id())
+    }
+
+    /// The same body; how it ends is remembered.
+    fn track(&self, body: Body) -> impl Stream<Item = Result<Bytes, axum::Error>> + Send + use<> {
+        let tracked = (body.into_data_stream(), self.facts.clone());
+        stream::unfold(tracked, |(mut body, facts)| async move {
+            let item = body.next().await;
+            match &item {
+                Some(Ok(_)) => (),
+                Some(Err(_)) => facts.ended(Ended::Broken),
+                None => facts.ended(Ended::Complete),
+            }
+            Some((item?, (body, facts)))
+        })
+    }
+
+    fn compose(&self, document: &Value) -> Response {
+        let (body, media_type) = match self.call.operation {
+            Operation::Stream(framing) => {
+                (Frames::only(framing, document), media_type(framing))
+            }
+            _ => (document.to_string().into(), media_type(Framing::Array)),
+        };
+        let mut response = Response::new(Body::from(body));
+        let value = HeaderValue::from_static(media_type);
+        response.headers_mut().insert(header::CONTENT_TYPE, value);
+        response
+    }
+}
+
+/// The media type of a stream.
+pub(super) const fn media_type(framing: Framing) -> &'static str {
+    match framing {
+        Framing::Sse => "text/event-stream",
+        Framing::Array => "application/json; charset=UTF-8",
+    }
+}
+
+/// A body that breaks off at once.
+fn broken_body() -> Body {
+    let error = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
+    Body::from_stream(stream::iter([Err::<Bytes, _>(error)]))
+}

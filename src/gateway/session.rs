@@ -1,0 +1,86 @@
+//! Which session a request belongs to. Pure.
+//!
+//! An agent names it by the prefix `/s/{session}` or by `x-hookgate-session`.
+//! A conversation nobody named is known by its caller and its first content,
+//! which stay the same on every call.
+
+use std::hash::{BuildHasher, RandomState};
+
+use http::{HeaderMap, header};
+
+use crate::app::{ApiError, ErrorReason};
+
+const HEADER: &str = "x-hookgate-session";
+const LONGEST: usize = 128;
+
+/// A path without its session prefix, and the session if one is named.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Named<'a> {
+    pub(super) path: &'a str,
+    pub(super) session: Option<&'a str>,
+}
+
+/// Takes the session's name off the path, or out of the header.
+pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'a>, ApiError> {
+    let prefixed = path.strip_prefix("/s/").and_then(|it| {
+        let at = it.find('/')?;
+        it.split_at_checked(at)
+    });
+    let header = headers.get(HEADER).map(|it| it.to_str().unwrap_or_default());
+    let (session, path) = match (prefixed, header) {
+        (Some((session, rest)), _) => (Some(session), rest),
+        (None, header) => (header, path),
+    };
+    if session.is_some_and(|it| !is_name(it)) {
+        let message = "a session is named by 1 to 128 characters of A-Z a-z 0-9 . _ : -";
+        return Err(ApiError::new(ErrorReason::BadSession, message));
+    }
+    Ok(Named { path, session })
+}
+
+/// The id of a conversation that nobody named. Unguessable: the keys are of
+/// this process alone.
+pub(super) fn unnamed(keys: &[RandomState; 2], headers: &HeaderMap, first: &str) -> String {
+    let credentials = ["x-goog-api-key", header::AUTHORIZATION.as_str()];
+    let caller = credentials.map(|it| headers.get(it).map(|it| it.as_bytes().to_vec()));
+    let [high, low] = keys.each_ref().map(|it| it.hash_one((&caller, first)));
+    format!("{high:016x}{low:016x}")
+}
+
+fn is_name(text: &str) -> bool {
+    let allowed = |it: char| it.is_ascii_alphanumeric() || "._:-".contains(it);
+    (1..=LONGEST).contains(&text.len()) && text.chars().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_prefix_outranks_the_header() {
+        let mut headers = HeaderMap::new();
+        headers.insert(HEADER, "from-header".parse().unwrap());
+        let found = named("/s/a-1/v1beta/models", &headers).unwrap();
+        assert_eq!((found.path, found.session), ("/v1beta/models", Some("a-1")));
+        let found = named("/v1beta/models", &headers).unwrap();
+        assert_eq!(found.session, Some("from-header"));
+    }
+
+    #[test]
+    fn what_is_no_name_is_refused() {
+        for path in ["/s//v1beta/models", "/s/a%20b/v1beta/models"] {
+            assert!(named(path, &HeaderMap::new()).is_err(), "{path}");
+        }
+    }
+
+    #[test]
+    fn an_unnamed_session_is_stable_and_its_callers_are_apart() {
+        let keys = [RandomState::new(), RandomState::new()];
+        let nobody = HeaderMap::new();
+        let mut somebody = HeaderMap::new();
+        somebody.insert("x-goog-api-key", "k".parse().unwrap());
+        assert_eq!(unnamed(&keys, &nobody, "a"), unnamed(&keys, &nobody, "a"));
+        assert_ne!(unnamed(&keys, &nobody, "a"), unnamed(&keys, &nobody, "b"));
+        assert_ne!(unnamed(&keys, &nobody, "a"), unnamed(&keys, &somebody, "a"));
+    }
+}

@@ -1,0 +1,243 @@
+//! An answer in chunks, judged chunk by chunk or as a whole.
+//!
+//! One task pulls, in order; nothing is read from upstream before the agent has
+//! taken what came before.
+
+use std::{collections::VecDeque, io, sync::Arc};
+
+use axum::{body::Body, response::Response};
+use bytes::{Bytes, BytesMut};
+use futures_util::{
+    StreamExt,
+    stream::{self, BoxStream},
+};
+use http::{HeaderValue, header};
+use serde_json::Value;
+
+use super::{
+    gate::{Gate, Judged, unreadable},
+    keep_alive::keep_alive,
+    reply::{Reply, Teller, media_type},
+};
+use crate::{
+    app::ApiError,
+    config::AfterModelMode,
+    dialect::{self, Framing, ResponseDocument},
+    event::Reason,
+    upstream::{
+        Answer, UpstreamError, headers,
+        sse::{self, SseReader},
+    },
+};
+
+/// Writes chunks in one framing.
+#[derive(Debug)]
+pub(super) struct Frames {
+    framing: Framing,
+    /// What goes before the next element of an array.
+    lead: &'static [u8],
+}
+
+impl Frames {
+    const fn new(framing: Framing) -> Self {
+        let lead = b"[";
+        Self { framing, lead }
+    }
+
+    /// A stream of one chunk.
+    pub(super) fn only(framing: Framing, document: &Value) -> Bytes {
+        let mut frames = Self::new(framing);
+        let mut out = BytesMut::from(frames.chunk(document.to_string().as_bytes()).as_ref());
+        out.extend_from_slice(&frames.end());
+        out.freeze()
+    }
+
+    fn chunk(&mut self, json: &[u8]) -> Bytes {
+        match self.framing {
+            Framing::Sse => sse::write_event(json),
+            Framing::Array => {
+                let lead = std::mem::replace(&mut self.lead, b",\r\n");
+                [lead, json].concat().into()
+            }
+        }
+    }
+
+    fn end(&mut self) -> Bytes {
+        match (self.framing, self.lead) {
+            (Framing::Sse, _) => Bytes::new(),
+            (Framing::Array, b"[") => Bytes::from_static(b"[]"),
+            (Framing::Array, _) => Bytes::from_static(b"]"),
+        }
+    }
+}
+
+/// The reply whose body is the judged stream.
+pub(super) async fn answer(
+    gate: Gate,
+    answer: Answer,
+    framing: Framing,
+    teller: Arc<Teller>,
+) -> Result<Reply, ApiError> {
+    if answer.is_encoded() {
+        return Err(unreadable());
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = headers::to_agent(&answer.headers);
+    let value = HeaderValue::from_static(media_type(framing));
+    response.headers_mut().insert(header::CONTENT_TYPE, value);
+
+    let config = &gate.snapshot.config;
+    let (mode, interval) = (config.after_model, config.timeouts.keep_alive);
+    let source = Source::open(answer, config.limits.event, config.limits.response).await?;
+    let chunks = Chunks {
+        gate,
+        source,
+        mode,
+        teller,
+        frames: Frames::new(framing),
+        waiting: VecDeque::new(),
+        ended: false,
+    };
+    let stream = stream::unfold(chunks, |mut chunks| async move {
+        let item = chunks.next().await?;
+        Some((item, chunks))
+    });
+    *response.body_mut() = Body::from_stream(keep_alive(stream, interval));
+    Ok(Reply::Upstream(response))
+}
+
+/// Where chunks come from.
+enum Source {
+    /// Server-sent events, as they come.
+    Events(Pieces, SseReader),
+    /// Chunks that are here already.
+    Known(VecDeque<Bytes>),
+}
+
+type Pieces = BoxStream<'static, Result<Bytes, UpstreamError>>;
+
+impl Source {
+    async fn open(answer: Answer, event: usize, whole: usize) -> Result<Self, ApiError> {
+        if answer.media_type() != "application/json" {
+            return Ok(Self::Events(answer.pieces().boxed(), SseReader::new(event)));
+        }
+        // Some upstreams do not stream.
+        let body = answer.whole(whole).await?;
+        let elements = dialect::elements(&body).map_err(|_| unreadable())?;
+        Ok(Self::Known(elements.into()))
+    }
+
+    /// The data of the next events; `None` at the end.
+    async fn next(&mut self) -> Result<Option<Vec<Bytes>>, ApiError> {
+        match self {
+            Self::Known(chunks) => Ok(chunks.pop_front().map(|it| vec![it])),
+            Self::Events(pieces, reader) => match pieces.next().await {
+                Some(piece) => {
+                    let events = reader.push(&piece?).map_err(|error| {
+                        tracing::warn!(%error, "the answer cannot be read");
+                        unreadable()
+                    });
+                    events.map(Some)
+                }
+                None => {
+                    let rest = std::mem::replace(reader, SseReader::new(0)).finish();
+                    *self = Self::Known(VecDeque::new());
+                    Ok(rest.map(|it| vec![it]))
+                }
+            },
+        }
+    }
+}
+
+/// A judged stream under way. Dropping it ends the call to upstream.
+struct Chunks {
+    gate: Gate,
+    source: Source,
+    mode: AfterModelMode,
+    teller: Arc<Teller>,
+    frames: Frames,
+    /// Read, not yet judged.
+    waiting: VecDeque<Bytes>,
+    ended: bool,
+}
+
+/// What some clients of other APIs expect at the end, and ours trip over.
+const DONE: &[u8] = b"[DONE]";
+
+impl Chunks {
+    /// The next bytes for the agent; an error breaks its connection.
+    async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
+        if self.ended {
+            return None;
+        }
+        let step = match self.mode {
+            AfterModelMode::Chunk => self.step().await,
+            AfterModelMode::Buffered => self.whole().await,
+        };
+        Some(step.map_err(|error| {
+            self.ended = true;
+            axum::Error::new(io::Error::other(error.reason().parts().2))
+        }))
+    }
+
+    async fn step(&mut self) -> Result<Bytes, ApiError> {
+        loop {
+            if let Some(data) = self.waiting.pop_front() {
+                return match self.gate.judge(data).await? {
+                    Judged::Pass(json) => Ok(self.frames.chunk(&json)),
+                    Judged::Refused(reason) => Ok(self.refuse(&reason)),
+                };
+            }
+            match self.source.next().await? {
+                Some(events) => self.waiting.extend(events.into_iter().filter(is_chunk)),
+                None => return Ok(self.end()),
+            }
+        }
+    }
+
+    /// Judges all chunks as one answer. If hooks leave it as it is, they go out
+    /// as they came.
+    async fn whole(&mut self) -> Result<Bytes, ApiError> {
+        let limit = self.gate.snapshot.config.limits.response;
+        let mut chunks: Vec<Bytes> = Vec::new();
+        while let Some(events) = self.source.next().await? {
+            chunks.extend(events.into_iter().filter(is_chunk));
+            if chunks.iter().map(Bytes::len).sum::<usize>() > limit {
+                return Err(UpstreamError::TooLarge { limit }.into());
+            }
+        }
+        let merged = ResponseDocument::merge(&chunks).map_err(|_| unreadable())?;
+        let mut out = BytesMut::new();
+        match self.gate.judge(merged.clone()).await? {
+            Judged::Pass(json) if json == merged => {
+                chunks.iter().for_each(|it| out.extend(self.frames.chunk(it)));
+            }
+            Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
+            Judged::Refused(reason) => out.extend(self.refuse(&reason)),
+        }
+        if !self.ended {
+            out.extend(self.end());
+        }
+        Ok(out.freeze())
+    }
+
+    /// One last chunk with the reason; the rest is never asked for.
+    fn refuse(&mut self, reason: &Reason) -> Bytes {
+        self.source = Source::Known(VecDeque::new());
+        self.waiting.clear();
+        let message = self.teller.message(reason).to_string();
+        let mut out = BytesMut::from(self.frames.chunk(message.as_bytes()).as_ref());
+        out.extend(self.end());
+        out.freeze()
+    }
+
+    fn end(&mut self) -> Bytes {
+        self.ended = true;
+        self.frames.end()
+    }
+}
+
+fn is_chunk(data: &Bytes) -> bool {
+    data.trim_ascii() != DONE
+}

@@ -1,0 +1,128 @@
+//! Runs a plan: in parallel, or one after the other (hook protocol, section 4).
+
+use bytes::Bytes;
+use futures_util::future::join_all;
+use serde_json::value::RawValue;
+use tokio::time::{Instant, timeout};
+
+use super::{Plan, Run, table::Hook};
+use crate::{
+    config::{FailureMode, HookMode, HookView},
+    event::{
+        Answer, Context, Decision, DiagnosticCode, EventKind, HookOutput, HookStatus, Verdict, fold,
+    },
+    telemetry::{HookFinished, Metrics},
+    transport::HookCall,
+};
+
+/// What all hooks of one event share.
+#[derive(Debug)]
+pub(super) struct Occasion<'a> {
+    pub(super) context: &'a Context,
+    /// What the event was read from.
+    pub(super) document: Option<&'a RawValue>,
+    pub(super) metrics: &'a Metrics,
+}
+
+pub(super) async fn run<E: EventKind>(
+    plan: &Plan,
+    occasion: &Occasion<'_>,
+    mut event: E,
+) -> Vec<Run> {
+    if !plan.sequential {
+        let inputs = encode_once(plan, occasion, &event);
+        let calls = plan.hooks.iter().zip(inputs);
+        return join_all(calls.map(|(hook, input)| call::<E>(hook, occasion, input))).await;
+    }
+    let mut runs = Vec::new();
+    for hook in &plan.hooks {
+        let input = encode(hook, occasion, &event);
+        let run = call::<E>(hook, occasion, input).await;
+        if run.status() == HookStatus::Ok && run.would.is_none() {
+            event.absorb(&run.answer.output);
+        }
+        runs.push(run);
+    }
+    runs
+}
+
+/// The inputs of all hooks of a plan: equal ones are encoded once and shared.
+fn encode_once<E: EventKind>(plan: &Plan, occasion: &Occasion<'_>, event: &E) -> Vec<Bytes> {
+    let mut known: Vec<(&Hook, Bytes)> = Vec::new();
+    for hook in &plan.hooks {
+        let same = known.iter().find(|(it, _)| {
+            it.protocol.name() == hook.protocol.name() && it.sees == hook.sees
+        });
+        let input = match same {
+            Some((_, input)) => input.clone(),
+            None => encode(hook, occasion, event),
+        };
+        known.push((hook, input));
+    }
+    known.into_iter().map(|(_, input)| input).collect()
+}
+
+fn encode<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E) -> Bytes {
+    let document = match hook.sees {
+        HookView::Document => occasion.document,
+        HookView::StableForm => None,
+    };
+    let context = occasion.context;
+    hook.protocol.write(context, event.as_event(), document)
+}
+
+async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, input: Bytes) -> Run {
+    let started = Instant::now();
+    let call = HookCall {
+        context: occasion.context,
+        event: E::NAME,
+        document: input,
+        protocol: hook.protocol,
+    };
+    let answer = match timeout(hook.timeout, hook.transport.call(call)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => failed(DiagnosticCode::Failed, &error),
+        Err(_elapsed) => failed(DiagnosticCode::Timeout, "no answer in time"),
+    };
+    let answer = close_if_failed(hook, answer);
+    let elapsed = started.elapsed();
+    HookFinished {
+        hook: &hook.name,
+        event: E::NAME,
+        elapsed,
+        answer: &answer,
+    }
+    .emit(occasion.metrics);
+    let would = match hook.mode {
+        HookMode::Enforce => None,
+        HookMode::Observe => {
+            let (folded, _) = fold(std::slice::from_ref(&answer.output), E::HONOURS);
+            Some(E::judge(&folded).action())
+        }
+    };
+    Run {
+        name: hook.name.clone(),
+        answer,
+        elapsed,
+        would,
+    }
+}
+
+fn failed(code: DiagnosticCode, cause: &(impl ToString + ?Sized)) -> Answer {
+    Answer {
+        status: HookStatus::Failed,
+        output: HookOutput::default(),
+        diagnostics: vec![code.with(cause.to_string())],
+    }
+}
+
+/// A failed hook that fails closed is taken to have said no. Pure.
+fn close_if_failed(hook: &Hook, mut answer: Answer) -> Answer {
+    if answer.status == HookStatus::Failed && hook.on_failure == FailureMode::Closed {
+        let cause = answer.diagnostics.last().map_or("", |it| it.detail.as_str());
+        answer.output.reason = Some(format!("Hook {} failed: {cause}", hook.name));
+        answer.output.decision = Some(Decision::Deny);
+    }
+    answer
+}
+
