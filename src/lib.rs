@@ -1,10 +1,33 @@
 //! hookgate: hooks between an AI agent and a Gemini-style model API.
+//!
+//! Read the rooms in this order; each may import only from rooms above it
+//! (`tests/architecture.rs` holds the rule).
+//!
+//! 0. [`model`]: a model call in neutral words.
+//! 1. [`event`]: what happens, what hooks may answer, how answers combine.
+//! 2. [`config`], [`dialect`], [`protocol`], [`telemetry`]: facts and rules.
+//! 3. [`transport`], [`upstream`]: the two rooms that reach outside.
+//! 4. [`hook`]: plan, run, judge.
+//! 5. [`app`]: the snapshot every request holds, and the one error type.
+//! 6. [`gateway`], [`api`], [`admin`], [`mock`]: the doors.
+//! 7. [`server`]: listeners, layers, shutdown.
+//! 8. [`cli`]: the commands.
 
 pub mod model;
 
 pub mod event;
 
+pub mod config;
 pub mod dialect;
+pub mod protocol;
 pub mod telemetry;
 
+pub mod transport;
 pub mod upstream;
+
+pub mod hook;
+
+pub mod app;
+
+pub mod gateway;
+pub mod mock;

@@ -1,0 +1,150 @@
+//! A model API without a model: answers from the request or from a script, and remembers what it was asked.
+//!
+//! It imports no other room, so that a test which compares what an agent sent with what the API saw
+//! does not lean on the code under test.
+
+mod answer;
+mod call;
+mod reply;
+mod request_log;
+mod schema;
+mod script;
+#[cfg(test)]
+mod tests;
+mod tools;
+
+use std::{
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
+};
+
+use axum::{
+    Json, Router,
+    body::to_bytes,
+    extract::{Request, State},
+    http::{Method, StatusCode, Uri},
+    response::Response,
+    routing::get,
+};
+use serde_json::{Value, json};
+
+pub use script::{MockError, Script};
+
+use call::{Asked, Call};
+use reply::Reply;
+use request_log::RequestLog;
+
+/// The longest request body that is read, in bytes.
+const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// What the mock does.
+#[derive(Debug)]
+pub struct MockConfig {
+    /// Answers to give in order. Without it, answers are made from the request.
+    pub script: Option<Script>,
+    /// How many chunks a streamed text is cut into (fewer if it has fewer characters).
+    pub chunks: usize,
+    /// The pause before each chunk.
+    pub interval: Duration,
+    /// If set, every chunk carries a filler text of this many bytes, for benches.
+    pub chunk_bytes: Option<usize>,
+}
+
+impl Default for MockConfig {
+    fn default() -> Self {
+        Self {
+            script: None,
+            chunks: 3,
+            interval: Duration::ZERO,
+            chunk_bytes: None,
+        }
+    }
+}
+
+/// The whole mock: the model API under every prefix, and `/__requests`, the requests it has seen.
+pub fn router(mut config: MockConfig) -> Router {
+    let mock = Mock {
+        script: config.script.take().map(Mutex::new),
+        config,
+        seen: RequestLog::default(),
+        answered: AtomicU64::new(0),
+    };
+    Router::new()
+        .route("/__requests", get(list_requests).delete(forget_requests))
+        .fallback(answer)
+        .with_state(Arc::new(mock))
+}
+
+#[derive(Debug)]
+struct Mock {
+    script: Option<Mutex<Script>>,
+    config: MockConfig,
+    seen: RequestLog,
+    answered: AtomicU64,
+}
+
+async fn list_requests(State(mock): State<Arc<Mock>>) -> Json<Value> {
+    Json(mock.seen.to_json())
+}
+
+async fn forget_requests(State(mock): State<Arc<Mock>>) -> StatusCode {
+    mock.seen.clear();
+    StatusCode::NO_CONTENT
+}
+
+async fn answer(State(mock): State<Arc<Mock>>, request: Request) -> Response {
+    let (head, body) = request.into_parts();
+    // A body that breaks off has nobody left to be answered, so only a too long one sees this.
+    let Ok(body) = to_bytes(body, MAX_BODY).await else {
+        return Reply::bad_request("Request payload size exceeds the limit.").into_response();
+    };
+    let finished = mock.seen.record(&head, body.clone());
+    mock.reply(&head.method, &head.uri, &body)
+        .unwrap_or_else(|error| error)
+        .stream(mock.config.interval, finished)
+}
+
+impl Mock {
+    fn reply(&self, method: &Method, uri: &Uri, body: &[u8]) -> Result<Reply, Reply> {
+        let Some(call) = Call::recognise(method, uri) else {
+            let message = format!("Nothing is served at {method} {}.", uri.path());
+            return Err(Reply::not_found(&message));
+        };
+        let document = || {
+            serde_json::from_slice::<Value>(body).map_err(|error| {
+                Reply::bad_request(&format!("Invalid JSON payload received. {error}"))
+            })
+        };
+        let answer = match call {
+            Call::Generate(line) => {
+                return Ok(self.generate(&Asked::new(line, &document()?, body.len())));
+            }
+            Call::CountTokens => {
+                document()?;
+                json!({ "totalTokens": answer::tokens(body.len()) })
+            }
+            Call::Embed => json!({ "embedding": answer::embedding(&document()?) }),
+            Call::BatchEmbed => json!({ "embeddings": answer::embeddings(&document()?) }),
+            Call::ListModels => call::models(),
+            Call::GetModel(name) => call::model(name),
+        };
+        Ok(Reply::object(&answer))
+    }
+
+    fn generate(&self, asked: &Asked<'_>) -> Reply {
+        let chunks = if let Some(script) = &self.script {
+            let mut script = script.lock().unwrap_or_else(PoisonError::into_inner);
+            script.next(asked.line.framing)
+        } else {
+            let number = self.answered.fetch_add(1, Ordering::Relaxed) + 1;
+            answer::chunks(asked, number, &self.config)
+        };
+        match chunks {
+            Ok(chunks) => Reply::chunks(&chunks, asked.line),
+            Err(message) => Reply::bad_request(message),
+        }
+    }
+}

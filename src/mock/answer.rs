@@ -1,0 +1,185 @@
+//! What the mock says to a request, as the chunks that Gemini would send.
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    MockConfig,
+    call::{Asked, Framing, field},
+    schema,
+    tools::{self, SIGNATURE},
+};
+
+const THOUGHT: &str =
+    "**Considering the request**\n\nThe agent has said something, so it gets an answer.\n";
+
+/// What an answer consists of, beside thoughts.
+enum Said {
+    Text(String),
+    Calls(Vec<Value>),
+}
+
+/// The chunks of the answer number `number`, each one JSON text, or what is wrong with the request.
+/// A call that is not streamed gets one chunk. Pure.
+pub(super) fn chunks(
+    asked: &Asked<'_>,
+    number: u64,
+    config: &MockConfig,
+) -> Result<Vec<String>, &'static str> {
+    let id = format!("mock-{number}");
+    let streaming = asked.line.framing != Framing::Object;
+    let mut pieces: Vec<Vec<Value>> = Vec::new();
+    if wants_thoughts(asked.request) {
+        pieces.push(vec![json!({
+            "text": THOUGHT, "thought": true, "thoughtSignature": SIGNATURE
+        })]);
+    }
+    match say(asked.request, &id)? {
+        Said::Calls(calls) => pieces.push(calls),
+        Said::Text(text) => {
+            let count = if streaming { config.chunks.max(1) } else { 1 };
+            let texts = match config.chunk_bytes {
+                Some(bytes) => vec!["x".repeat(bytes); count],
+                None => cut(&text, count),
+            };
+            pieces.extend(texts.iter().map(|it| vec![json!({ "text": it })]));
+        }
+    }
+    if !streaming {
+        pieces = vec![pieces.concat()];
+    }
+    Ok(envelopes(pieces, asked, &id))
+}
+
+/// How many tokens a text of so many bytes counts for. Pure.
+pub(super) fn tokens(bytes: usize) -> usize {
+    bytes.div_ceil(4)
+}
+
+/// A small vector that is always the same for one content. Pure.
+pub(super) fn embedding(request: &Value) -> Value {
+    let text = request.get("content").unwrap_or(request).to_string();
+    let mut values = [0.0_f64; 8];
+    for (index, letter) in text.bytes().enumerate() {
+        if let Some(value) = values.get_mut(index % 8) {
+            *value = (*value + f64::from(letter) / 256.0).fract();
+        }
+    }
+    json!({ "values": values })
+}
+
+/// One vector for each request of a batch. Pure.
+pub(super) fn embeddings(document: &Value) -> Value {
+    let requests = document.get("requests").and_then(Value::as_array);
+    requests.into_iter().flatten().map(embedding).collect()
+}
+
+fn say(request: &Value, id: &str) -> Result<Said, &'static str> {
+    let contents = request.get("contents").and_then(Value::as_array);
+    let Some(last) = contents.and_then(|it| it.last()) else {
+        return Err("* GenerateContentRequest.contents: contents is not specified");
+    };
+    let results: Vec<String> = parts(last)
+        .filter_map(|it| field(it, "functionResponse"))
+        .map(|it| it.get("response").unwrap_or(&Value::Null))
+        .map(|it| format!("The tool returned: {it}"))
+        .collect();
+    let prompt = last_prompt(contents.into_iter().flatten());
+    if results.is_empty() {
+        let calls = tools::calls(request, prompt, id);
+        if !calls.is_empty() {
+            return Ok(Said::Calls(calls));
+        }
+    }
+    let text = match wanted_json(request) {
+        Some(json) => json.to_string(),
+        None if results.is_empty() => format!("You said: {prompt}"),
+        None => results.join("\n"),
+    };
+    Ok(Said::Text(text))
+}
+
+/// The last text of the last content of the user.
+fn last_prompt<'a>(contents: impl DoubleEndedIterator<Item = &'a Value>) -> &'a str {
+    let of_user = |it: &&Value| it.get("role").is_none_or(|role| role == "user");
+    let content = contents.rev().find(of_user);
+    let texts = content.into_iter().flat_map(parts);
+    let texts = texts.filter_map(|it| it.get("text").and_then(Value::as_str));
+    texts.last().unwrap_or_default()
+}
+
+fn parts(content: &Value) -> impl Iterator<Item = &Value> {
+    let parts = content.get("parts").and_then(Value::as_array);
+    parts.into_iter().flatten()
+}
+
+fn wants_thoughts(request: &Value) -> bool {
+    let config = field(request, "generationConfig").and_then(|it| field(it, "thinkingConfig"));
+    config.and_then(|it| field(it, "includeThoughts")) == Some(&Value::Bool(true))
+}
+
+/// A document that fits what the request wants, if it wants JSON.
+fn wanted_json(request: &Value) -> Option<Value> {
+    let config = field(request, "generationConfig")?;
+    let schemas = ["responseJsonSchema", "responseSchema"];
+    if let Some(schema) = schemas.iter().find_map(|it| field(config, it)) {
+        return Some(schema::example(schema));
+    }
+    let mime_type = field(config, "responseMimeType")?;
+    (mime_type == "application/json").then(|| json!({ "answer": "example" }))
+}
+
+/// Cuts a text between characters, into `count` pieces of nearly the same length, none of them empty.
+fn cut(text: &str, count: usize) -> Vec<String> {
+    let length = text.chars().count();
+    let count = count.min(length).max(1);
+    let mut letters = text.chars();
+    (0..count)
+        .map(|it| {
+            let size = (it + 1) * length / count - it * length / count;
+            letters.by_ref().take(size).collect()
+        })
+        .collect()
+}
+
+/// Puts each piece into what Gemini sends around it. Token counts grow from chunk to chunk.
+fn envelopes(pieces: Vec<Vec<Value>>, asked: &Asked<'_>, id: &str) -> Vec<String> {
+    let last = pieces.len().saturating_sub(1);
+    let prompt = tokens(asked.bytes);
+    let (mut thoughts, mut candidates) = (0, 0);
+    let envelope = |(index, piece): (usize, Vec<Value>)| {
+        for part in &piece {
+            let count = tokens(part.to_string().len());
+            match part.get("thought") {
+                Some(_) => thoughts += count,
+                None => candidates += count,
+            }
+        }
+        let mut candidate = Map::new();
+        candidate.insert(
+            "content".to_owned(),
+            json!({ "parts": piece, "role": "model" }),
+        );
+        if index == last {
+            candidate.insert("finishReason".to_owned(), "STOP".into());
+        }
+        candidate.insert("index".to_owned(), 0.into());
+        let mut usage = Map::new();
+        usage.insert("promptTokenCount".to_owned(), prompt.into());
+        usage.insert("candidatesTokenCount".to_owned(), candidates.into());
+        usage.insert(
+            "totalTokenCount".to_owned(),
+            (prompt + candidates + thoughts).into(),
+        );
+        if thoughts > 0 {
+            usage.insert("thoughtsTokenCount".to_owned(), thoughts.into());
+        }
+        json!({
+            "candidates": [candidate],
+            "usageMetadata": usage,
+            "modelVersion": asked.model,
+            "responseId": id,
+        })
+        .to_string()
+    };
+    pieces.into_iter().enumerate().map(envelope).collect()
+}

@@ -1,0 +1,101 @@
+//! A value that fits a schema: JSON Schema, or Gemini's own with its upper-case types.
+
+use serde_json::{Map, Value};
+
+use super::call::field;
+
+/// Schemas that refer to themselves end here.
+const MAX_DEPTH: usize = 8;
+
+/// The most items and letters a schema can ask for.
+const MAX_LENGTH: u64 = 100;
+
+/// The plainest value that fits: the required properties, or all if nothing says which are required. Pure.
+pub(super) fn example(schema: &Value) -> Value {
+    value(schema, schema, 0)
+}
+
+fn value(schema: &Value, root: &Value, depth: usize) -> Value {
+    if depth > MAX_DEPTH {
+        return Value::Null;
+    }
+    let inner = |schema| value(schema, root, depth + 1);
+    if let Some(reference) = schema.get("$ref").and_then(Value::as_str) {
+        let target = root.pointer(reference.trim_start_matches('#'));
+        return target.map_or(Value::Null, inner);
+    }
+    if let Some(fixed) = schema.get("const").or_else(|| first(schema, "enum")) {
+        return fixed.clone();
+    }
+    let choices = ["anyOf", "oneOf", "allOf"];
+    if let Some(choice) = choices.into_iter().find_map(|it| first(schema, it)) {
+        return inner(choice);
+    }
+    match kind(schema).as_str() {
+        "string" => text(schema).into(),
+        "integer" | "number" => number(schema),
+        "boolean" => true.into(),
+        "array" => {
+            let item = schema.get("items").map_or(Value::Null, inner);
+            let count = length(schema, "minItems").max(1);
+            (0..count).map(|_| item.clone()).collect()
+        }
+        "object" => properties(schema)
+            .map(|(name, it)| (name.to_owned(), inner(it)))
+            .collect::<Map<_, _>>()
+            .into(),
+        _ => Value::Null,
+    }
+}
+
+/// The type in lower case; of several the first; an object if there are properties and no type.
+fn kind(schema: &Value) -> String {
+    let named = match schema.get("type") {
+        Some(Value::Array(_)) => first(schema, "type"),
+        other => other,
+    };
+    match named.and_then(Value::as_str) {
+        Some(name) => name.to_ascii_lowercase(),
+        None if schema.get("properties").is_some() => "object".to_owned(),
+        None => "string".to_owned(),
+    }
+}
+
+fn properties(schema: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let required = schema.get("required").and_then(Value::as_array);
+    let all = schema.get("properties").and_then(Value::as_object);
+    all.into_iter().flatten().filter_map(move |(name, it)| {
+        let wanted = required.is_none_or(|names| names.iter().any(|it| it == name));
+        wanted.then_some((name.as_str(), it))
+    })
+}
+
+fn text(schema: &Value) -> String {
+    let mut text = "example".to_owned();
+    for _ in text.len() as u64..length(schema, "minLength") {
+        text.push('.');
+    }
+    text
+}
+
+/// 1, unless the schema begins above or ends below it.
+fn number(schema: &Value) -> Value {
+    let minimum = schema.get("minimum").filter(|it| it.is_number());
+    let low_maximum = schema
+        .get("maximum")
+        .filter(|it| it.as_f64().is_some_and(|it| it < 1.0));
+    minimum.or(low_maximum).cloned().unwrap_or_else(|| 1.into())
+}
+
+/// A length, which Gemini's own schemas spell as a string.
+fn length(schema: &Value, name: &str) -> u64 {
+    let length = field(schema, name).and_then(|it| match it {
+        Value::String(digits) => digits.parse().ok(),
+        other => other.as_u64(),
+    });
+    length.unwrap_or(0).min(MAX_LENGTH)
+}
+
+fn first<'a>(schema: &'a Value, name: &str) -> Option<&'a Value> {
+    field(schema, name)?.as_array()?.first()
+}

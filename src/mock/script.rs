@@ -1,0 +1,85 @@
+//! Answers written down beforehand, in the form in which gemini-cli records them.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+use thiserror::Error;
+
+use super::call::Framing;
+
+/// Answers to give in order, for each of the two methods, kept as they are spelt.
+#[derive(Debug, Default)]
+pub struct Script {
+    answers: VecDeque<String>,
+    streams: VecDeque<Vec<String>>,
+}
+
+/// Why a script cannot be used.
+#[derive(Debug, Error)]
+pub enum MockError {
+    /// A line is not a scripted answer.
+    #[error("line {line} is no scripted answer: {cause}")]
+    Line {
+        /// Counted from 1.
+        line: usize,
+        /// What is wrong with it.
+        cause: serde_json::Error,
+    },
+}
+
+#[derive(Deserialize)]
+struct Line<'a> {
+    method: Method,
+    #[serde(borrow)]
+    response: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+enum Method {
+    GenerateContent,
+    GenerateContentStream,
+}
+
+impl Script {
+    /// Reads JSON lines `{"method":"generateContent"|"generateContentStream","response":…}`.
+    /// The response of a stream is the array of its chunks. Blank lines are skipped.
+    pub fn parse(text: &str) -> Result<Self, MockError> {
+        let mut script = Self::default();
+        for (index, line) in text.lines().enumerate() {
+            if !line.trim().is_empty() {
+                script.push(line).map_err(|cause| MockError::Line {
+                    line: index + 1,
+                    cause,
+                })?;
+            }
+        }
+        Ok(script)
+    }
+
+    fn push(&mut self, line: &str) -> Result<(), serde_json::Error> {
+        let Line { method, response } = serde_json::from_str(line)?;
+        match method {
+            Method::GenerateContent => {
+                let _object: BTreeMap<String, &RawValue> = serde_json::from_str(response.get())?;
+                self.answers.push_back(response.get().to_owned());
+            }
+            Method::GenerateContentStream => {
+                let chunks: Vec<&RawValue> = serde_json::from_str(response.get())?;
+                let chunks = chunks.iter().map(|it| it.get().to_owned()).collect();
+                self.streams.push_back(chunks);
+            }
+        }
+        Ok(())
+    }
+
+    /// The chunks of the next answer, or what to say when there is none left.
+    pub(super) fn next(&mut self, framing: Framing) -> Result<Vec<String>, &'static str> {
+        match framing {
+            Framing::Object => self.answers.pop_front().map(|it| vec![it]),
+            Framing::Array | Framing::Events => self.streams.pop_front(),
+        }
+        .ok_or("The script has no response left for this method.")
+    }
+}

@@ -1,0 +1,423 @@
+//! The mock as an agent sees it.
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    http::{Request, StatusCode, header::CONTENT_TYPE},
+    response::Response,
+};
+use http_body_util::BodyExt;
+use serde_json::{Value, json};
+use tower::ServiceExt;
+
+use super::{MockConfig, Script, router};
+
+const UNARY: &str = "/v1beta/models/m:generateContent";
+const EVENTS: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
+const ARRAY: &str = "/models/m:streamGenerateContent";
+
+async fn send(mock: &Router, method: &str, path: &str, body: String) -> Response {
+    let request = Request::builder().method(method).uri(path);
+    let request = request.body(Body::from(body)).unwrap();
+    mock.clone().oneshot(request).await.unwrap()
+}
+
+async fn text(response: Response) -> String {
+    let body = to_bytes(response.into_body(), usize::MAX).await.unwrap();
+    String::from_utf8(body.to_vec()).unwrap()
+}
+
+async fn post(mock: &Router, path: &str, body: &Value) -> Value {
+    let response = send(mock, "POST", path, body.to_string()).await;
+    serde_json::from_str(&text(response).await).unwrap()
+}
+
+async fn stream(mock: &Router, body: &Value) -> Vec<Value> {
+    let text = text(send(mock, "POST", EVENTS, body.to_string()).await).await;
+    let events = text.strip_suffix("\r\n\r\n").unwrap().split("\r\n\r\n");
+    events
+        .map(|it| serde_json::from_str(it.strip_prefix("data: ").unwrap()).unwrap())
+        .collect()
+}
+
+async fn seen(mock: &Router) -> Vec<Value> {
+    let list = text(send(mock, "GET", "/__requests", String::new()).await).await;
+    serde_json::from_str(&list).unwrap()
+}
+
+fn mock() -> Router {
+    router(MockConfig::default())
+}
+
+fn scripted(script: &str) -> Router {
+    router(MockConfig {
+        script: Some(Script::parse(script).unwrap()),
+        ..MockConfig::default()
+    })
+}
+
+fn prompt(text: &str) -> Value {
+    json!({ "contents": [{ "role": "user", "parts": [{ "text": "context" }, { "text": text }] }] })
+}
+
+fn with_tools(text: &str, tool_config: &Value) -> Value {
+    let schema = json!({
+        "type": "OBJECT",
+        "properties": { "path": { "type": "STRING" }, "lines": { "type": "INTEGER", "minimum": 5 }, "all": { "type": "BOOLEAN" } },
+        "required": ["path", "lines"],
+    });
+    let mut request = prompt(text);
+    request["tools"] = json!([
+        { "functionDeclarations": [{ "name": "read_file", "parametersJsonSchema": schema }] },
+        { "function_declarations": [{ "name": "glob", "parameters": schema }] },
+    ]);
+    request["toolConfig"] = tool_config.clone();
+    request
+}
+
+fn parts(chunk: &Value) -> &Vec<Value> {
+    chunk["candidates"][0]["content"]["parts"]
+        .as_array()
+        .unwrap()
+}
+
+#[tokio::test]
+async fn a_prompt_is_echoed_under_every_prefix() {
+    let prefixes = [
+        "/v1beta",
+        "/v1",
+        "/v1alpha",
+        "",
+        "/v1beta1/publishers/google",
+        "/v1/projects/p/locations/l/publishers/google",
+    ];
+    for prefix in prefixes {
+        let path = format!("{prefix}/models/gemini-x:generateContent");
+
+        let answer = post(&mock(), &path, &prompt("hello")).await;
+
+        assert_eq!(
+            answer["candidates"][0]["content"],
+            json!({ "parts": [{ "text": "You said: hello" }], "role": "model" })
+        );
+        assert_eq!(answer["candidates"][0]["finishReason"], "STOP");
+        assert_eq!(answer["modelVersion"], "gemini-x");
+        let usage = &answer["usageMetadata"];
+        let count = |name: &str| usage[name].as_u64().unwrap();
+        assert!(count("promptTokenCount") > 0);
+        assert_eq!(
+            count("totalTokenCount"),
+            count("promptTokenCount") + count("candidatesTokenCount")
+        );
+    }
+}
+
+#[tokio::test]
+async fn code_assist_is_wrapped_both_ways() {
+    let body = json!({ "model": "gemini-x", "request": prompt("hello") });
+
+    let answer = post(&mock(), "/v1internal:generateContent", &body).await;
+
+    assert_eq!(parts(&answer["response"])[0]["text"], "You said: hello");
+    assert_eq!(answer["response"]["modelVersion"], "gemini-x");
+}
+
+#[tokio::test]
+async fn a_stream_is_cut_between_characters_and_finishes_once() {
+    let chunks = stream(&mock(), &prompt("äöü€😀")).await;
+
+    let texts: Vec<&str> = chunks
+        .iter()
+        .map(|it| parts(it)[0]["text"].as_str().unwrap())
+        .collect();
+    let finishes: Vec<_> = chunks
+        .iter()
+        .map(|it| it["candidates"][0].get("finishReason"))
+        .collect();
+    assert_eq!(texts, ["You s", "aid: ", "äöü€😀"]);
+    assert_eq!(finishes, [None, None, Some(&json!("STOP"))]);
+    assert_eq!(chunks[0]["responseId"], chunks[2]["responseId"]);
+}
+
+#[tokio::test]
+async fn a_stream_without_sse_is_one_array() {
+    let response = send(&mock(), "POST", ARRAY, prompt("hi").to_string()).await;
+
+    assert_eq!(
+        response.headers()[CONTENT_TYPE],
+        "application/json; charset=UTF-8"
+    );
+    let chunks: Vec<Value> = serde_json::from_str(&text(response).await).unwrap();
+    assert_eq!(chunks.len(), 3);
+}
+
+#[tokio::test]
+async fn a_bench_chunk_has_the_size_asked_for() {
+    let mock = router(MockConfig {
+        chunks: 2,
+        chunk_bytes: Some(1000),
+        ..MockConfig::default()
+    });
+
+    let chunks = stream(&mock, &prompt("hi")).await;
+
+    let sizes: Vec<_> = chunks
+        .iter()
+        .map(|it| parts(it)[0]["text"].as_str().unwrap().len())
+        .collect();
+    assert_eq!(sizes, [1000, 1000]);
+}
+
+#[tokio::test]
+async fn thoughts_come_first_in_both_spellings() {
+    for config in [
+        json!({ "thinkingConfig": { "includeThoughts": true } }),
+        json!({ "thinking_config": { "include_thoughts": true } }),
+    ] {
+        let mut request = prompt("hello");
+        request["generationConfig"] = config;
+
+        let chunks = stream(&mock(), &request).await;
+
+        let thought = &parts(&chunks[0])[0];
+        assert_eq!(thought["thought"], true);
+        assert!(thought["thoughtSignature"].is_string());
+        assert!(
+            chunks[3]["usageMetadata"]["thoughtsTokenCount"]
+                .as_u64()
+                .unwrap()
+                > 0
+        );
+        assert_eq!(chunks.len(), 4);
+    }
+}
+
+#[tokio::test]
+async fn named_functions_are_called_in_order_of_mention() {
+    let text = r#"glob, then read_file {"path":"glob.txt"}; not read_files"#;
+
+    let answer = post(&mock(), UNARY, &with_tools(text, &Value::Null)).await;
+
+    let calls: Vec<_> = parts(&answer)
+        .iter()
+        .map(|it| (&it["functionCall"]["name"], &it["functionCall"]["args"]))
+        .collect();
+    let made = json!({ "path": "example", "lines": 5 });
+    assert_eq!(
+        calls,
+        [
+            (&json!("glob"), &made),
+            (&json!("read_file"), &json!({ "path": "glob.txt" }))
+        ]
+    );
+    assert!(parts(&answer)[0]["thoughtSignature"].is_string());
+    assert_ne!(
+        parts(&answer)[0]["functionCall"]["id"],
+        parts(&answer)[1]["functionCall"]["id"]
+    );
+}
+
+#[tokio::test]
+async fn the_tool_config_restricts_calls() {
+    let none = json!({ "functionCallingConfig": { "mode": "NONE" } });
+    let only =
+        json!({ "function_calling_config": { "mode": "ANY", "allowed_function_names": ["glob"] } });
+
+    let refused = post(&mock(), UNARY, &with_tools("read_file", &none)).await;
+    let restricted = post(&mock(), UNARY, &with_tools("read_file glob", &only)).await;
+
+    assert_eq!(parts(&refused), &[json!({ "text": "You said: read_file" })]);
+    assert_eq!(parts(&restricted).len(), 1);
+    assert_eq!(parts(&restricted)[0]["functionCall"]["name"], "glob");
+}
+
+#[tokio::test]
+async fn a_tool_result_ends_the_loop() {
+    let mut request = with_tools("read_file", &Value::Null);
+    let result = json!({ "role": "user", "parts": [{ "functionResponse": { "name": "read_file", "response": { "output": "x" } } }] });
+    request["contents"].as_array_mut().unwrap().push(result);
+
+    let answer = post(&mock(), UNARY, &request).await;
+
+    assert_eq!(
+        parts(&answer)[0]["text"],
+        r#"The tool returned: {"output":"x"}"#
+    );
+}
+
+#[tokio::test]
+async fn a_json_call_is_answered_by_a_document_that_fits() {
+    let schema = json!({
+        "type": "object",
+        "$defs": { "kind": { "enum": ["a", "b"] } },
+        "properties": {
+            "score": { "type": "INTEGER", "maximum": 0 },
+            "kind": { "$ref": "#/$defs/kind" },
+            "tags": { "type": "ARRAY", "items": { "type": ["string", "null"] }, "minItems": "2" },
+            "maybe": { "anyOf": [{ "type": "number" }, { "type": "null" }] },
+            "optional": { "type": "boolean" },
+        },
+        "required": ["score", "kind", "tags", "maybe"],
+    });
+    let mut request = prompt("hello");
+    request["generationConfig"] =
+        json!({ "responseMimeType": "application/json", "responseJsonSchema": schema });
+
+    let answer = post(&mock(), UNARY, &request).await;
+
+    let document: Value =
+        serde_json::from_str(parts(&answer)[0]["text"].as_str().unwrap()).unwrap();
+    assert_eq!(
+        document,
+        json!({ "score": 0, "kind": "a", "tags": ["example", "example"], "maybe": 1 })
+    );
+}
+
+#[tokio::test]
+async fn the_smaller_methods_answer() {
+    let mock = mock();
+    let content = json!({ "content": { "parts": [{ "text": "hello" }] } });
+
+    let count = post(&mock, "/v1/models/m:countTokens", &prompt("hello")).await;
+    let single = post(&mock, "/v1/models/m:embedContent", &content).await;
+    let batch = post(
+        &mock,
+        "/v1/models/m:batchEmbedContents",
+        &json!({ "requests": [content, content] }),
+    )
+    .await;
+    let list = text(send(&mock, "GET", "/v1/models?pageSize=5", String::new()).await).await;
+    let one = text(send(&mock, "GET", "/v1/models/gemini-x", String::new()).await).await;
+
+    assert!(count["totalTokens"].as_u64().unwrap() > 0);
+    assert_eq!(
+        batch["embeddings"],
+        json!([single["embedding"], single["embedding"]])
+    );
+    assert_eq!(single["embedding"]["values"].as_array().unwrap().len(), 8);
+    assert!(list.contains(r#""name":"models/gemini-2.5-pro""#));
+    assert!(one.contains(r#""name":"models/gemini-x""#));
+}
+
+#[tokio::test]
+async fn mistakes_are_told_in_the_shape_of_google() {
+    let cases = [
+        ("POST", UNARY, "{", 400, "INVALID_ARGUMENT"),
+        ("POST", UNARY, r#"{"contents":[]}"#, 400, "INVALID_ARGUMENT"),
+        ("POST", "/v1/models/m:sing", "{}", 404, "NOT_FOUND"),
+        ("GET", UNARY, "", 404, "NOT_FOUND"),
+        ("POST", "/other", "{}", 404, "NOT_FOUND"),
+    ];
+    for (method, path, body, code, status) in cases {
+        let response = send(&mock(), method, path, body.to_owned()).await;
+
+        assert_eq!(response.status().as_u16(), code, "{method} {path} {body}");
+        let error: Value = serde_json::from_str(&text(response).await).unwrap();
+        assert_eq!(error["error"]["code"], code);
+        assert_eq!(error["error"]["status"], status);
+        assert!(error["error"]["message"].is_string());
+    }
+}
+
+#[tokio::test]
+async fn a_script_is_replayed_as_it_is_spelt_until_it_ends() {
+    let mock = scripted(concat!(
+        r#"{"method":"generateContentStream","response":[{"a":1.50},{"b":2}]}"#,
+        "\n\n",
+        r#"{"method":"generateContent","response":{"c":3}}"#,
+        "\n",
+        r#"{"method":"generateContentStream","response":[]}"#,
+    ));
+    let ask = |path| {
+        let mock = mock.clone();
+        async move { text(send(&mock, "POST", path, "{}".to_owned()).await).await }
+    };
+
+    assert_eq!(ask(UNARY).await, r#"{"c":3}"#);
+    assert_eq!(
+        ask(EVENTS).await,
+        "data: {\"a\":1.50}\r\n\r\ndata: {\"b\":2}\r\n\r\n"
+    );
+    assert_eq!(ask(ARRAY).await, "[]");
+    let exhausted = send(&mock, "POST", EVENTS, "{}".to_owned()).await;
+    assert_eq!(exhausted.status(), StatusCode::BAD_REQUEST);
+    assert!(text(exhausted).await.contains("no response left"));
+}
+
+#[test]
+fn a_wrong_script_names_the_line() {
+    let good = r#"{"method":"generateContent","response":{}}"#;
+    for wrong in [
+        "{",
+        r#"{"method":"sing","response":{}}"#,
+        r#"{"method":"generateContent","response":[]}"#,
+        r#"{"method":"generateContentStream","response":{}}"#,
+    ] {
+        let error = Script::parse(&format!("{good}\n\n{wrong}\n")).unwrap_err();
+
+        assert!(error.to_string().starts_with("line 3 "), "{error}");
+    }
+}
+
+#[tokio::test]
+async fn requests_are_remembered_as_they_came_until_forgotten() {
+    let mock = mock();
+    let request = Request::post(EVENTS)
+        .header("X-Twice", "a")
+        .header("X-Twice", "b");
+    let request = request.body(Body::from("{ \"contents\" : 1.0 }")).unwrap();
+
+    text(mock.clone().oneshot(request).await.unwrap()).await;
+    text(send(&mock, "PUT", "/else", "no json".to_owned()).await).await;
+    let requests = seen(&mock).await;
+    send(&mock, "DELETE", "/__requests", String::new()).await;
+
+    assert_eq!(requests.len(), 2);
+    assert_eq!(requests[0]["method"], "POST");
+    assert_eq!(
+        requests[0]["path"],
+        "/v1beta/models/m:streamGenerateContent"
+    );
+    assert_eq!(requests[0]["query"], "alt=sse");
+    assert_eq!(requests[0]["headers"]["x-twice"], "a, b");
+    assert_eq!(requests[0]["body_text"], "{ \"contents\" : 1.0 }");
+    assert_eq!(requests[0]["body"].to_string(), r#"{"contents":1.0}"#);
+    assert_eq!(requests[1]["body"], "no json");
+    assert_eq!(requests[1]["finished"], true);
+    assert!(seen(&mock).await.is_empty());
+}
+
+#[tokio::test]
+async fn old_requests_give_way_when_bodies_get_large() {
+    let mock = mock();
+    let large = "x".repeat(40 * 1024 * 1024);
+
+    send(&mock, "POST", "/first", large.clone()).await;
+    send(&mock, "POST", "/second", large).await;
+
+    let paths: Vec<_> = seen(&mock)
+        .await
+        .iter()
+        .map(|it| it["path"].clone())
+        .collect();
+    assert_eq!(paths, ["/second"]);
+}
+
+#[tokio::test]
+async fn an_agent_that_leaves_stops_its_stream() {
+    let mock = mock();
+
+    let mut body = send(&mock, "POST", EVENTS, prompt("hi").to_string())
+        .await
+        .into_body();
+    body.frame().await.unwrap().unwrap();
+    drop(body);
+    text(send(&mock, "POST", EVENTS, prompt("hi").to_string()).await).await;
+
+    let finished: Vec<_> = seen(&mock)
+        .await
+        .iter()
+        .map(|it| it["finished"].clone())
+        .collect();
+    assert_eq!(finished, [false, true]);
+}

@@ -1,0 +1,100 @@
+//! Which declared functions a prompt asks for by name, and with what arguments.
+
+use serde_json::{Map, Value, json};
+
+use super::{call::field, schema};
+
+/// A thought signature; nobody but the API can read one.
+pub(super) const SIGNATURE: &str = "bW9jay1zaWduYXR1cmU=";
+
+/// One `functionCall` part for each declared function that `prompt` names, in order of mention.
+/// A JSON object right after the name becomes the arguments; without one, they are made from the declaration. Pure.
+pub(super) fn calls(request: &Value, prompt: &str, answer_id: &str) -> Vec<Value> {
+    let callable = callable(request);
+    let mut calls = Vec::new();
+    let mut rest = prompt;
+    while let Some((declaration, name, after)) = next_mention(rest, &callable) {
+        let (given, after) = leading_object(after);
+        let args = given.unwrap_or_else(|| arguments(declaration));
+        let id = format!("{answer_id}-call-{}", calls.len());
+        let call = json!({ "id": id, "name": name, "args": args });
+        calls.push(if calls.is_empty() {
+            json!({ "functionCall": call, "thoughtSignature": SIGNATURE })
+        } else {
+            json!({ "functionCall": call })
+        });
+        rest = after;
+    }
+    calls
+}
+
+/// The declared functions that the tool config leaves callable.
+fn callable(request: &Value) -> Vec<&Value> {
+    let config = field(request, "toolConfig").and_then(|it| field(it, "functionCallingConfig"));
+    let mode = config.and_then(|it| field(it, "mode"));
+    if mode.is_some_and(|it| it == "NONE") {
+        return Vec::new();
+    }
+    let allowed = config
+        .and_then(|it| field(it, "allowedFunctionNames")?.as_array())
+        .filter(|it| !it.is_empty());
+    let tools = request.get("tools").and_then(Value::as_array);
+    tools
+        .into_iter()
+        .flatten()
+        .filter_map(|it| field(it, "functionDeclarations")?.as_array())
+        .flatten()
+        .filter(|it| {
+            allowed.is_none_or(|names| it.get("name").is_some_and(|it| names.contains(it)))
+        })
+        .collect()
+}
+
+/// The first word of `text` that is the name of a declaration, and what comes after it.
+fn next_mention<'a, 'b>(
+    text: &'a str,
+    declarations: &[&'b Value],
+) -> Option<(&'b Value, &'b str, &'a str)> {
+    let named = |it: &'b Value| Some((it, it.get("name")?.as_str()?));
+    declarations
+        .iter()
+        .filter_map(|it| named(it))
+        .filter_map(|(declaration, name)| {
+            let (before, after) = split_at_word(text, name)?;
+            Some((before.len(), declaration, name, after))
+        })
+        .min_by_key(|it| it.0)
+        .map(|(_, declaration, name, after)| (declaration, name, after))
+}
+
+fn split_at_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
+    let in_word = |it: char| it.is_alphanumeric() || it == '_' || it == '-';
+    text.match_indices(word).find_map(|(at, _)| {
+        let (before, rest) = text.split_at_checked(at)?;
+        let after = rest.strip_prefix(word)?;
+        let alone = !before.ends_with(in_word) && !after.starts_with(in_word);
+        alone.then_some((before, after))
+    })
+}
+
+/// A JSON object at the beginning of `text`, and what comes after it.
+fn leading_object(text: &str) -> (Option<Value>, &str) {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>();
+    match values.next() {
+        Some(Ok(object)) => {
+            let after = text.get(values.byte_offset()..).unwrap_or_default();
+            (Some(object.into()), after)
+        }
+        _ => (None, text),
+    }
+}
+
+/// Examples for the required parameters.
+fn arguments(declaration: &Value) -> Value {
+    let schema =
+        field(declaration, "parametersJsonSchema").or_else(|| declaration.get("parameters"));
+    match schema {
+        Some(schema) if schema.get("required").is_some() => schema::example(schema),
+        _ => json!({}),
+    }
+}
