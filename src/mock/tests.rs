@@ -69,7 +69,7 @@ fn with_tools(text: &str, tool_config: &Value) -> Value {
     let mut request = prompt(text);
     request["tools"] = json!([
         { "functionDeclarations": [{ "name": "read_file", "parametersJsonSchema": schema }] },
-        { "function_declarations": [{ "name": "glob", "parameters": schema }] },
+        { "function_declarations": [{ "name": "" }, { "name": "glob", "parameters": schema }] },
     ]);
     request["toolConfig"] = tool_config.clone();
     request

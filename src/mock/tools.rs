@@ -55,7 +55,10 @@ fn next_mention<'a, 'b>(
     text: &'a str,
     declarations: &[&'b Value],
 ) -> Option<(&'b Value, &'b str, &'a str)> {
-    let named = |it: &'b Value| Some((it, it.get("name")?.as_str()?));
+    let named = |it: &'b Value| {
+        let name = it.get("name")?.as_str()?;
+        (!name.is_empty()).then_some((it, name))
+    };
     declarations
         .iter()
         .filter_map(|it| named(it))
