@@ -1,0 +1,8 @@
+#!/bin/sh
+# BeforeModel: answers in place of the model.
+echo run >> "$HOOK_RUNS"
+cat <<'END'
+{"hookSpecificOutput": {"hookEventName": "BeforeModel", "llm_response": {"candidates": [
+  {"content": {"role": "model", "parts": ["An answer from the hook."]}, "finishReason": "STOP"}
+]}}}
+END
