@@ -1,0 +1,191 @@
+//! A child in a process group of its own: start, feed, drain, end.
+//!
+//! The group is what is killed, because a shell's children outlive the shell.
+//! A child that leaves the group by `setsid` cannot be found again.
+
+use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid},
+};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    process::{Child, ChildStdin, Command},
+    time::{sleep, timeout},
+};
+
+use super::TransportError;
+use crate::protocol::{Ended, Exit};
+
+/// How long the pipes of an ended process are waited for: its own children may
+/// hold them open.
+const PIPES_AFTER_END: Duration = Duration::from_millis(500);
+
+/// How long a group may take to end when asked, and how long a killed one is
+/// waited for.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How often a group is looked at: the kernel tells of children only.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// A running child and all that it started.
+#[derive(Debug)]
+pub(super) struct Process {
+    child: Child,
+    group: Group,
+}
+
+impl Process {
+    /// Starts `command` in a group of its own.
+    pub(super) fn start(mut command: Command) -> io::Result<Self> {
+        let child = command.process_group(0).spawn()?;
+        let id = child.id().and_then(|it| Pid::from_raw(it.cast_signed()));
+        let group = Group { id };
+        Ok(Self { child, group })
+    }
+
+    /// Feeds `input`, reads at most `limit` bytes of each output, and waits
+    /// until the child has ended. May be dropped; the child then goes on
+    /// without pipes.
+    pub(super) async fn exchange(
+        &mut self,
+        input: &[u8],
+        limit: usize,
+    ) -> Result<Ended, TransportError> {
+        let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
+        let pipes = (
+            self.child.stdin.take(),
+            self.child.stdout.take(),
+            self.child.stderr.take(),
+        );
+        let all = async {
+            tokio::try_join!(
+                feed(pipes.0, input),
+                drain(pipes.1, &mut stdout, limit),
+                drain(pipes.2, &mut stderr, limit),
+            )
+        };
+        let status = {
+            tokio::pin!(all);
+            tokio::select! {
+                biased;
+                read = &mut all => {
+                    read?;
+                    self.child.wait().await
+                }
+                status = self.child.wait() => {
+                    if let Ok(read) = timeout(PIPES_AFTER_END, all).await {
+                        read?;
+                    }
+                    status
+                }
+            }
+        };
+        let exit = exit(status.map_err(TransportError::Process)?);
+        Ok(Ended {
+            exit,
+            stdout,
+            stderr,
+        })
+    }
+
+    /// Asks the group to end, then kills it.
+    pub(super) async fn terminate(mut self) {
+        self.group.signal(Signal::TERM);
+        if timeout(PATIENCE, self.group.gone(&mut self.child))
+            .await
+            .is_err()
+        {
+            self.kill();
+            self.gone().await;
+        }
+    }
+
+    /// Kills the group without waiting for its end.
+    pub(super) fn kill(&self) {
+        self.group.signal(Signal::KILL);
+    }
+
+    /// Waits for a killed group to be gone, but not for ever: a process that
+    /// sleeps inside the kernel dies when it wakes.
+    pub(super) async fn gone(mut self) {
+        timeout(PATIENCE, self.group.gone(&mut self.child))
+            .await
+            .ok();
+    }
+}
+
+/// A process group; killed when dropped before it is gone.
+#[derive(Debug)]
+struct Group {
+    /// None once it is gone: the number may then belong to others.
+    id: Option<Pid>,
+}
+
+impl Group {
+    fn signal(&self, signal: Signal) {
+        if let Some(id) = self.id {
+            // It may be gone already, which is what is wanted.
+            kill_process_group(id, signal).ok();
+        }
+    }
+
+    async fn gone(&mut self, leader: &mut Child) {
+        // Only a reaped leader leaves its group.
+        leader.wait().await.ok();
+        while let Some(id) = self.id {
+            if test_kill_process_group(id) == Err(Errno::SRCH) {
+                self.id = None;
+                return;
+            }
+            // As first process of a container the gateway inherits orphans.
+            if !matches!(waitpgid(id, WaitOptions::NOHANG), Ok(Some(_))) {
+                sleep(LOOK).await;
+            }
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+    }
+}
+
+async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), TransportError> {
+    let Some(mut stdin) = stdin else {
+        return Ok(());
+    };
+    match stdin.write_all(input).await {
+        // A hook need not read what it does not care for.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(TransportError::Process),
+    }
+}
+
+async fn drain(
+    output: Option<impl AsyncRead + Unpin>,
+    buffer: &mut Vec<u8>,
+    limit: usize,
+) -> Result<(), TransportError> {
+    let Some(mut output) = output else {
+        return Ok(());
+    };
+    loop {
+        let read = output.read_buf(buffer).await;
+        if read.map_err(TransportError::Process)? == 0 {
+            return Ok(());
+        }
+        if buffer.len() > limit {
+            return Err(TransportError::TooMuchOutput);
+        }
+    }
+}
+
+fn exit(status: ExitStatus) -> Exit {
+    match (status.code(), status.signal()) {
+        (Some(code), _) => Exit::Code(code),
+        (None, signal) => Exit::Signal(signal.unwrap_or_default()),
+    }
+}
