@@ -7,3 +7,8 @@ pub use self::{
     error::{ApiError, ErrorReason},
     snapshot::{App, BuildError, Shared, Snapshot},
 };
+
+/// The time in UTC with milliseconds, as hooks are told it.
+pub fn now() -> String {
+    format!("{:.3}", jiff::Timestamp::now())
+}

@@ -76,7 +76,11 @@ impl Hooked {
         let before = operation.sends_content() && listens(EventName::BeforeModel);
         let around = operation.generates()
             && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
-        if before || around { Self::Yes } else { Self::No }
+        if before || around {
+            Self::Yes
+        } else {
+            Self::No
+        }
     }
 }
 
@@ -108,6 +112,8 @@ async fn hooked(
 fn query_key(uri: &Uri) -> Option<String> {
     let pairs = uri.query().unwrap_or_default().split('&');
     let key = pairs.filter_map(|it| it.strip_prefix("key=")).next_back()?;
-    let key = percent_encoding::percent_decode_str(key).decode_utf8().ok()?;
+    let key = percent_encoding::percent_decode_str(key)
+        .decode_utf8()
+        .ok()?;
     (!key.is_empty()).then(|| key.into_owned())
 }

@@ -29,5 +29,11 @@ pub mod hook;
 
 pub mod app;
 
+pub mod admin;
+pub mod api;
 pub mod gateway;
 pub mod mock;
+
+pub mod server;
+
+pub mod cli;

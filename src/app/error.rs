@@ -93,24 +93,32 @@ impl ErrorReason {
             Self::BadSession => (Http::BAD_REQUEST, invalid, "BAD_SESSION"),
             Self::BadEvent => (Http::BAD_REQUEST, invalid, "BAD_EVENT"),
             Self::UnknownPath => (Http::FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_PATH"),
-            Self::MethodNotAllowed => {
-                (Http::METHOD_NOT_ALLOWED, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED")
-            }
+            Self::MethodNotAllowed => (
+                Http::METHOD_NOT_ALLOWED,
+                "UNIMPLEMENTED",
+                "METHOD_NOT_ALLOWED",
+            ),
             Self::BodyTooLarge => (Http::PAYLOAD_TOO_LARGE, invalid, "BODY_TOO_LARGE"),
             Self::BodyTimeout => (Http::REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "BODY_TIMEOUT"),
             Self::BodyBroken => (Http::BAD_REQUEST, invalid, "BODY_BROKEN"),
-            Self::UnsupportedMediaType => {
-                (Http::UNSUPPORTED_MEDIA_TYPE, invalid, "UNSUPPORTED_MEDIA_TYPE")
-            }
+            Self::UnsupportedMediaType => (
+                Http::UNSUPPORTED_MEDIA_TYPE,
+                invalid,
+                "UNSUPPORTED_MEDIA_TYPE",
+            ),
             Self::PolicyDenied => (Http::FORBIDDEN, "PERMISSION_DENIED", "POLICY_DENIED"),
             Self::Unauthenticated => (Http::UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED"),
             Self::Overloaded => (Http::SERVICE_UNAVAILABLE, unavailable, "OVERLOADED"),
-            Self::UpstreamUnreachable => {
-                (Http::SERVICE_UNAVAILABLE, unavailable, "UPSTREAM_UNREACHABLE")
-            }
-            Self::UpstreamTimeout => {
-                (Http::GATEWAY_TIMEOUT, "DEADLINE_EXCEEDED", "UPSTREAM_TIMEOUT")
-            }
+            Self::UpstreamUnreachable => (
+                Http::SERVICE_UNAVAILABLE,
+                unavailable,
+                "UPSTREAM_UNREACHABLE",
+            ),
+            Self::UpstreamTimeout => (
+                Http::GATEWAY_TIMEOUT,
+                "DEADLINE_EXCEEDED",
+                "UPSTREAM_TIMEOUT",
+            ),
             Self::UpstreamRedirect => (Http::BAD_GATEWAY, unavailable, "UPSTREAM_REDIRECT"),
             Self::UpstreamUnreadable => (Http::BAD_GATEWAY, unavailable, "UPSTREAM_UNREADABLE"),
             Self::Internal => (Http::INTERNAL_SERVER_ERROR, "INTERNAL", "INTERNAL"),

@@ -46,8 +46,8 @@ impl Snapshot {
             config.limits.hook_output,
             config.hook_directory.clone(),
         );
-        let table = HookTable::build(&config, &toolbox)
-            .map_err(|problems| ConfigError { problems })?;
+        let table =
+            HookTable::build(&config, &toolbox).map_err(|problems| ConfigError { problems })?;
         let patience = Patience {
             connect: config.timeouts.upstream_connect,
             first_byte: config.timeouts.first_byte,

@@ -59,13 +59,18 @@ impl ResponseDocument {
                     None => whole.candidates.push(candidate),
                 }
             }
-            let others = chunk.document.fields().filter(|it| !CANDIDATES.contains(&it.0));
+            let others = chunk
+                .document
+                .fields()
+                .filter(|it| !CANDIDATES.contains(&it.0));
             for (key, value) in others {
                 whole.document.set_bytes(&[key], value)?;
             }
         }
         let list = whole.candidates.iter().map(|it| it.document.clone());
-        whole.document.set_children(CANDIDATES, &list.collect::<Vec<_>>())?;
+        whole
+            .document
+            .set_children(CANDIDATES, &list.collect::<Vec<_>>())?;
         Ok(whole.document.to_bytes())
     }
 
@@ -213,7 +218,9 @@ impl CandidateDocument {
             self.document.set_bytes(&[key], value)?;
         }
         let content = match (&self.content, next.content) {
-            (Some(content), Some(next)) => content.with_parts(joined(&content.parts, next.parts)?)?,
+            (Some(content), Some(next)) => {
+                content.with_parts(joined(&content.parts, next.parts)?)?
+            }
             (None, Some(next)) => next,
             (_, None) => return Ok(()),
         };

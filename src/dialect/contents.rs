@@ -251,7 +251,11 @@ impl Part {
     /// Its text and that of the next part, if both are nothing but text of the
     /// same kind.
     pub(super) fn joined(&self, next: &Self) -> Option<String> {
-        let only_text = |it: &Self| it.document.fields().all(|it| it.0 == "text" || it.0 == "thought");
+        let only_text = |it: &Self| {
+            it.document
+                .fields()
+                .all(|it| it.0 == "text" || it.0 == "thought")
+        };
         let alike = self.thought == next.thought && only_text(self) && only_text(next);
         let (text, more) = (self.text.as_ref()?, next.text.as_ref()?);
         alike.then(|| format!("{text}{more}"))

@@ -1,5 +1,7 @@
 //! `AfterModel`: the model has answered, wholly or by one chunk.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use super::{Event, EventKind, EventName, Flow, HookOutput, Part};
@@ -8,8 +10,8 @@ use crate::model::{LlmRequest, LlmResponse, ResponseMutation};
 /// A request and what came of it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AfterModel {
-    /// The request as it was sent.
-    pub llm_request: LlmRequest,
+    /// The request as it was sent; every chunk shares it.
+    pub llm_request: Arc<LlmRequest>,
     /// The whole answer, or one chunk of it.
     pub llm_response: LlmResponse,
 }

@@ -2,11 +2,12 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use utoipa::ToSchema;
 
 use super::{EventName, Reason};
 
 /// What one hook said, or what all hooks together said.
-#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct HookOutput {
     /// Yes, no, or ask.
@@ -29,11 +30,12 @@ pub struct HookOutput {
     pub suppress_output: Option<bool>,
     /// Fields only some events understand.
     #[serde(skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Option<Object>)]
     pub hook_specific_output: Map<String, Value>,
 }
 
 /// A hook's yes or no; `Ord` is the precedence.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Decision {
     /// Go on.

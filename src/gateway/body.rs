@@ -31,7 +31,12 @@ pub(super) async fn read(
 
 /// The body's length by its own word.
 pub(super) fn declared_length(headers: &HeaderMap) -> Option<usize> {
-    headers.get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    headers
+        .get(header::CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }
 
 /// The error for a body over the limit.

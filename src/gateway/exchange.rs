@@ -5,7 +5,6 @@ use std::sync::Arc;
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderValue, header, request::Parts};
-use jiff::Timestamp;
 
 use super::{
     Hooked, RequestId,
@@ -15,12 +14,10 @@ use super::{
     session, stream,
 };
 use crate::{
-    app::{ApiError, App, ErrorReason, Shared, Snapshot},
+    app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
     config::HookView,
     dialect::{Allowed, Call, Dialect, Document, Operation, Selected},
-    event::{
-        BeforeModel, BeforeModelVerdict, BeforeToolSelection, Context, EventName, Subject,
-    },
+    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, Context, EventName, Subject},
     hook::Plan,
     model::RequestMutation,
     telemetry::ExchangeFinished,
@@ -72,7 +69,7 @@ impl Exchange {
         let context = Context {
             session_id: session.unwrap_or_default(),
             cwd: snapshot.config.hook_directory.display().to_string(),
-            timestamp: now(),
+            timestamp: app::now(),
             ..Context::default()
         };
         Self {
@@ -137,8 +134,8 @@ impl Exchange {
         let body = document.to_bytes();
         let outgoing = self.outgoing(body.into(), query_key.as_deref(), AnswerIs::Read);
         let answer = self.snapshot.upstream.send(outgoing).await?;
-        let gated = self.call.operation.generates()
-            && (!plan.is_empty() || allowed != Allowed::All);
+        let gated =
+            self.call.operation.generates() && (!plan.is_empty() || allowed != Allowed::All);
         if !gated || !answer.status.is_success() {
             return Ok(self.pass(answer));
         }
@@ -218,7 +215,9 @@ impl Exchange {
             BeforeModelVerdict::Proceed(mutation) => {
                 return self.edit(document, &mutation).map(Step::Go);
             }
-            BeforeModelVerdict::Respond(answer) if answers => (Did::Respond, Reply::Answered(answer)),
+            BeforeModelVerdict::Respond(answer) if answers => {
+                (Did::Respond, Reply::Answered(answer))
+            }
             BeforeModelVerdict::Respond(_) => {
                 let message = "a hook answered instead of the model, which this call cannot tell";
                 return Err(ApiError::new(ErrorReason::PolicyDenied, message));
@@ -306,9 +305,4 @@ async fn unary(mut gate: Gate, answer: Answer) -> Result<Reply, ApiError> {
 fn shown(plan: &Plan, document: &Document) -> Option<Box<serde_json::value::RawValue>> {
     let wanted = plan.hooks.iter().any(|it| it.sees == HookView::Document);
     wanted.then(|| document.to_raw()).flatten()
-}
-
-/// The time in UTC with milliseconds, as hooks are told it.
-pub(super) fn now() -> String {
-    format!("{:.3}", Timestamp::now())
 }

@@ -179,6 +179,10 @@ fn timed(run: &Run) -> String {
 fn log(request_id: &str, diagnostics: &[Diagnostic]) {
     for diagnostic in diagnostics {
         let code = diagnostic.code.as_str();
-        tracing::warn!(request.id = request_id, code, "part of a hook's output was left out");
+        tracing::warn!(
+            request.id = request_id,
+            code,
+            "part of a hook's output was left out"
+        );
     }
 }

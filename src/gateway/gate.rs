@@ -53,12 +53,13 @@ impl Gate {
         }
         let sees = |it: HookView| self.plan.hooks.iter().any(|hook| hook.sees == it);
         let raw = sees(HookView::Document).then(|| document.document().to_raw());
+        let raw = raw.flatten();
         let event = AfterModel {
             llm_request: Arc::clone(&self.llm_request),
             llm_response: document.read().map_err(|it| self.report(&it))?,
         };
         let engine = &self.snapshot.engine;
-        let fired = engine.fire_plan(&self.plan, &self.context, event, raw.flatten().as_deref());
+        let fired = engine.fire_plan(&self.plan, &self.context, event, raw.as_deref());
         let fired = fired.await;
         self.facts.note_chunk(&fired);
         match fired.verdict {

@@ -27,12 +27,15 @@ pub(super) async fn forward(
     let patience = exchange.snapshot.config.timeouts.body;
     let length = declared_length(&exchange.head.headers);
     if length.is_some_and(|it| it > limit) {
-        body::read(body, &exchange.head.headers, limit, patience).await?;
+        // Read to its end, so that the agent hears why.
+        let read = body::read(body, &exchange.head.headers, limit, patience).await;
+        return Err(read.err().unwrap_or_else(|| too_large(limit)));
     }
     let seen = Arc::new(AtomicUsize::new(0));
-    let outgoing_body = match exchange.call.operation.sends_content() {
-        true => reqwest::Body::wrap_stream(counted(body, Arc::clone(&seen), limit)),
-        false => reqwest::Body::default(),
+    let outgoing_body = if exchange.call.operation.sends_content() {
+        reqwest::Body::wrap_stream(counted(body, Arc::clone(&seen), limit))
+    } else {
+        reqwest::Body::default()
     };
     let mut outgoing = exchange.outgoing(outgoing_body, query_key.as_deref(), AnswerIs::Passed);
     if let Some(length) = length {

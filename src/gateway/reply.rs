@@ -6,10 +6,7 @@ use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 
-use super::{
-    facts::Facts,
-    stream::Frames,
-};
+use super::{facts::Facts, stream::Frames};
 use crate::{
     app::ApiError,
     config::Denials,
@@ -48,9 +45,8 @@ pub(super) fn denial_form(
     agent: &str,
 ) -> DenialForm {
     let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
-    let helper = from_cli
-        && operation == Operation::Generate
-        && wish.functions == Functions::Absent;
+    let helper =
+        from_cli && operation == Operation::Generate && wish.functions == Functions::Absent;
     let words = operation.generates() && wish.format == AnswerFormat::Text && !helper;
     match denials {
         Denials::Message if words => DenialForm::Message,
@@ -106,7 +102,8 @@ impl Teller {
     /// The last chunk of a refused stream.
     pub(super) fn message(&self, reason: &Reason) -> Value {
         let id = self.response_id();
-        self.dialect.compose_message(&self.call, reason.as_str(), &id)
+        self.dialect
+            .compose_message(&self.call, reason.as_str(), &id)
     }
 
     fn answer(&self, answer: &ResponseMutation) -> Value {
@@ -134,9 +131,7 @@ impl Teller {
 
     fn compose(&self, document: &Value) -> Response {
         let (body, media_type) = match self.call.operation {
-            Operation::Stream(framing) => {
-                (Frames::only(framing, document), media_type(framing))
-            }
+            Operation::Stream(framing) => (Frames::only(framing, document), media_type(framing)),
             _ => (document.to_string().into(), media_type(Framing::Array)),
         };
         let mut response = Response::new(Body::from(body));

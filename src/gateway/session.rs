@@ -26,7 +26,9 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
         let at = it.find('/')?;
         it.split_at_checked(at)
     });
-    let header = headers.get(HEADER).map(|it| it.to_str().unwrap_or_default());
+    let header = headers
+        .get(HEADER)
+        .map(|it| it.to_str().unwrap_or_default());
     let (session, path) = match (prefixed, header) {
         (Some((session, rest)), _) => (Some(session), rest),
         (None, header) => (header, path),

@@ -211,7 +211,9 @@ impl Chunks {
         let mut out = BytesMut::new();
         match self.gate.judge(merged.clone()).await? {
             Judged::Pass(json) if json == merged => {
-                chunks.iter().for_each(|it| out.extend(self.frames.chunk(it)));
+                chunks
+                    .iter()
+                    .for_each(|it| out.extend(self.frames.chunk(it)));
             }
             Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
             Judged::Refused(reason) => out.extend(self.refuse(&reason)),

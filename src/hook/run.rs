@@ -50,9 +50,9 @@ pub(super) async fn run<E: EventKind>(
 fn encode_once<E: EventKind>(plan: &Plan, occasion: &Occasion<'_>, event: &E) -> Vec<Bytes> {
     let mut known: Vec<(&Hook, Bytes)> = Vec::new();
     for hook in &plan.hooks {
-        let same = known.iter().find(|(it, _)| {
-            it.protocol.name() == hook.protocol.name() && it.sees == hook.sees
-        });
+        let same = known
+            .iter()
+            .find(|(it, _)| it.protocol.name() == hook.protocol.name() && it.sees == hook.sees);
         let input = match same {
             Some((_, input)) => input.clone(),
             None => encode(hook, occasion, event),
@@ -119,10 +119,12 @@ fn failed(code: DiagnosticCode, cause: &(impl ToString + ?Sized)) -> Answer {
 /// A failed hook that fails closed is taken to have said no. Pure.
 fn close_if_failed(hook: &Hook, mut answer: Answer) -> Answer {
     if answer.status == HookStatus::Failed && hook.on_failure == FailureMode::Closed {
-        let cause = answer.diagnostics.last().map_or("", |it| it.detail.as_str());
+        let cause = answer
+            .diagnostics
+            .last()
+            .map_or("", |it| it.detail.as_str());
         answer.output.reason = Some(format!("Hook {} failed: {cause}", hook.name));
         answer.output.decision = Some(Decision::Deny);
     }
     answer
 }
-

@@ -1,0 +1,117 @@
+//! The door for operators: health, metrics, hooks. Never on the agents' port.
+
+use axum::{
+    Json, Router,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use http::header;
+use secrecy::ExposeSecret;
+use serde::Serialize;
+use subtle::ConstantTimeEq;
+use utoipa::ToSchema;
+
+use crate::{
+    app::{ApiError, App, ErrorReason},
+    config::{FailureMode, HookMode},
+};
+
+/// The routes of this door. Health and readiness need no token.
+pub fn routes(app: &App) -> Router<App> {
+    let guarded = Router::new()
+        .route("/metrics", get(metrics))
+        .route("/hooks", get(hooks))
+        .route_layer(middleware::from_fn_with_state(app.clone(), authenticate));
+    Router::new()
+        .route("/healthz", get(healthz))
+        .route("/readyz", get(readyz))
+        .merge(guarded)
+}
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/healthz", tag = "admin",
+    responses((status = 200, description = "The process lives.", body = Health)))]
+pub async fn healthz() -> Json<Health> {
+    Json(Health { status: "ok" })
+}
+
+/// Whether requests are taken.
+#[utoipa::path(get, path = "/readyz", tag = "admin", responses(
+    (status = 200, description = "Requests are taken.", body = Health),
+    (status = 503, description = "The gateway is shutting down.", body = Health)))]
+pub async fn readyz(State(app): State<App>) -> Response {
+    if app.shared.shutdown.is_cancelled() {
+        let status = Health {
+            status: "shutting down",
+        };
+        return (http::StatusCode::SERVICE_UNAVAILABLE, Json(status)).into_response();
+    }
+    Json(Health { status: "ok" }).into_response()
+}
+
+/// Everything that is counted, in the text format of Prometheus.
+#[utoipa::path(get, path = "/metrics", tag = "admin",
+    responses((status = 200, description = "Counters, gauges and histograms.", body = String)))]
+pub async fn metrics(State(app): State<App>) -> Response {
+    let text = app.shared.metrics.to_text();
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// Every hook of the running config, in the order in which they run.
+#[utoipa::path(get, path = "/hooks", tag = "admin",
+    responses((status = 200, description = "The hooks.", body = Vec<HookInfo>)))]
+pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
+    let snapshot = app.snapshot();
+    let hooks = snapshot.engine.hooks().map(|(event, hook)| HookInfo {
+        event: event.as_str(),
+        name: hook.name.clone(),
+        r#type: hook.kind.clone(),
+        protocol: hook.protocol.name(),
+        timeout_ms: u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
+        on_failure: hook.on_failure,
+        mode: hook.mode,
+    });
+    Json(hooks.collect())
+}
+
+/// How the process is.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Health {
+    /// `ok`, or what is the matter.
+    status: &'static str,
+}
+
+/// One hook of the running config.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HookInfo {
+    event: &'static str,
+    name: String,
+    r#type: String,
+    protocol: &'static str,
+    timeout_ms: u64,
+    /// `open` or `closed`.
+    #[schema(value_type = String)]
+    on_failure: FailureMode,
+    /// `enforce` or `observe`.
+    #[schema(value_type = String)]
+    mode: HookMode,
+}
+
+/// Asks for the token, if the config has one.
+async fn authenticate(State(app): State<App>, request: Request, next: Next) -> Response {
+    let snapshot = app.snapshot();
+    let Some(token) = &snapshot.config.admin.token else {
+        return next.run(request).await;
+    };
+    let given = request.headers().get(header::AUTHORIZATION);
+    let given = given.and_then(|it| it.as_bytes().strip_prefix(b"Bearer "));
+    let expected = token.expose_secret().as_bytes();
+    if given.is_some_and(|it| it.ct_eq(expected).into()) {
+        return next.run(request).await;
+    }
+    let message = "the admin token is missing or wrong";
+    ApiError::new(ErrorReason::Unauthenticated, message).into_response()
+}

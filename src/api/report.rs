@@ -1,0 +1,264 @@
+//! `POST /hookgate/v1/events`: an event in, the hooks' output back.
+
+use std::{pin::Pin, sync::Arc};
+
+use axum::{
+    Json,
+    body::Body,
+    extract::{RawQuery, Request, State},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderMap, StatusCode, header};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::Serialize;
+use serde_json::{Map, Value, json};
+use utoipa::ToSchema;
+use uuid::Uuid;
+
+use crate::{
+    app::{ApiError, App, ErrorReason, Snapshot},
+    dialect,
+    event::{Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Verdict},
+    hook::{Fired, Run},
+    protocol,
+};
+
+/// Reports one event, and answers what the hooks come to, in the shape a hook
+/// prints.
+#[utoipa::path(post, path = "/hookgate/v1/events", tag = "events",
+    params(
+        ("explain" = Option<String>, Query, description = "`1` adds what each hook did."),
+        ("wait" = Option<String>, Query, description = "`1` waits for the hooks of an advisory event.")),
+    request_body(content = super::openapi::EventInput, description = "The hook input of any event. Missing base fields are filled in."),
+    responses(
+        (status = 200, description = "What the hooks come to.", body = HookOutput),
+        (status = 202, description = "Taken; nobody waits for advisory events."),
+        (status = 400, description = "No event: the message names the field.", body = super::openapi::GoogleError)))]
+pub async fn report_event(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    request: Request,
+) -> Result<Response, ApiError> {
+    let (head, body) = request.into_parts();
+    check_media_type(&head.headers)?;
+    let snapshot = app.snapshot();
+    let fields = read(body, &snapshot).await?;
+    let name = event_name(&fields)?;
+    let options = Options::read(query.as_deref().unwrap_or_default());
+    let context = context(&fields, &snapshot)?;
+    let report = Report {
+        snapshot,
+        context,
+        fields,
+        explained: options.explained,
+    };
+    let fired = name.visit(report)?;
+    if name.is_advisory() && !options.waited {
+        app.shared.tasks.spawn(fired);
+        return Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response());
+    }
+    Ok(Json(fired.await).into_response())
+}
+
+/// What each hook did, with `?explain=1`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Explanation {
+    /// `proceed`, `ask`, `respond`, `deny` or `stop`.
+    verdict: &'static str,
+    /// In plan order.
+    hooks: Vec<HookReport>,
+    /// What was left out while the outputs were put together.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diagnostics: Vec<DiagnosticReport>,
+    /// The session the event belongs to.
+    session: String,
+    /// The additional context as it goes into the conversation.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    context: Option<String>,
+}
+
+/// One hook's run.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct HookReport {
+    name: String,
+    /// `ok`, `block` or `failed`.
+    status: &'static str,
+    ms: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    diagnostics: Vec<DiagnosticReport>,
+    /// What it would have done, if it only observes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would: Option<&'static str>,
+}
+
+/// Something about a hook's output that its author should know.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DiagnosticReport {
+    code: &'static str,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    detail: String,
+}
+
+/// What the query asks for.
+#[derive(Debug, Clone, Copy)]
+struct Options {
+    explained: bool,
+    waited: bool,
+}
+
+impl Options {
+    fn read(query: &str) -> Self {
+        let has = |wanted| query.split('&').any(|it| it == wanted);
+        Self {
+            explained: has("explain=1"),
+            waited: has("wait=1"),
+        }
+    }
+}
+
+/// An event of a kind known by name, about to be fired.
+struct Report {
+    snapshot: Arc<Snapshot>,
+    context: Context,
+    fields: Map<String, Value>,
+    explained: bool,
+}
+
+type Answering = Pin<Box<dyn Future<Output = Value> + Send>>;
+
+impl EventVisitor for Report {
+    type Output = Result<Answering, ApiError>;
+
+    fn visit<E: EventKind>(self) -> Self::Output {
+        let fields = Value::Object(self.fields);
+        let event: E = serde_path_to_error::deserialize(fields).map_err(|error| {
+            let (path, cause) = (error.path().to_string(), error.inner());
+            let message = match path.as_str() {
+                "." => cause.to_string(),
+                path => format!("`{path}`: {cause}"),
+            };
+            bad_event(message)
+        })?;
+        let (snapshot, context, explained) = (self.snapshot, self.context, self.explained);
+        Ok(Box::pin(async move {
+            let fired = snapshot.engine.fire(&context, event, None).await;
+            answer::<E>(fired, explained.then_some(&context))
+        }))
+    }
+}
+
+/// The output as a hook prints it; explained if a context is given.
+fn answer<E: EventKind>(fired: Fired<E::Verdict>, explained: Option<&Context>) -> Value {
+    let mut output = fired.folded;
+    let added = output.additional_context();
+    let specific = &mut output.hook_specific_output;
+    if !specific.is_empty() {
+        specific.insert("hookEventName".to_owned(), json!(E::NAME));
+    }
+    // A struct of names and values always becomes JSON.
+    let mut answer = serde_json::to_value(&output).unwrap_or_default();
+    if let (Some(context), Some(fields)) = (explained, answer.as_object_mut()) {
+        let default = protocol::ALL.first();
+        let explanation = Explanation {
+            verdict: fired.verdict.action().as_str(),
+            hooks: fired.runs.into_iter().map(HookReport::of).collect(),
+            diagnostics: fired.diagnostics.into_iter().map(Into::into).collect(),
+            session: context.session_id.clone(),
+            context: added.and_then(|it| Some(default?.render_context(&it))),
+        };
+        fields.insert("hookgate".to_owned(), json!(explanation));
+    }
+    answer
+}
+
+impl HookReport {
+    fn of(run: Run) -> Self {
+        Self {
+            status: run.status().as_str(),
+            name: run.name,
+            ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
+            diagnostics: run.answer.diagnostics.into_iter().map(Into::into).collect(),
+            would: run.would.map(|it| it.as_str()),
+        }
+    }
+}
+
+impl From<Diagnostic> for DiagnosticReport {
+    fn from(diagnostic: Diagnostic) -> Self {
+        Self {
+            code: diagnostic.code.as_str(),
+            detail: diagnostic.detail,
+        }
+    }
+}
+
+fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
+    let given = headers.get(header::CONTENT_TYPE);
+    let text = given.map(|it| it.to_str().unwrap_or_default());
+    let media_type = text.map(|it| it.split(';').next().unwrap_or_default().trim());
+    match media_type {
+        None | Some("application/json") => Ok(()),
+        Some(_) => Err(ApiError::new(
+            ErrorReason::UnsupportedMediaType,
+            "an event is `application/json`",
+        )),
+    }
+}
+
+async fn read(body: Body, snapshot: &Snapshot) -> Result<Map<String, Value>, ApiError> {
+    let limit = snapshot.config.limits.event;
+    let whole = Limited::new(body, limit).collect();
+    let whole = tokio::time::timeout(snapshot.config.timeouts.body, whole).await;
+    let bytes = match whole {
+        Ok(Ok(whole)) => whole.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let message = format!("the event is larger than {limit} bytes");
+            return Err(ApiError::new(ErrorReason::BodyTooLarge, message));
+        }
+        Ok(Err(_)) => {
+            let message = "the request's body broke off";
+            return Err(ApiError::new(ErrorReason::BodyBroken, message));
+        }
+        Err(_elapsed) => {
+            let message = "the request's body did not come in time";
+            return Err(ApiError::new(ErrorReason::BodyTimeout, message));
+        }
+    };
+    let text = std::str::from_utf8(&bytes)
+        .map_err(|_| ApiError::new(ErrorReason::BadJson, "not UTF-8"))?;
+    match dialect::parse(text)? {
+        Value::Object(fields) => Ok(fields),
+        _ => Err(bad_event("an event is a JSON object".to_owned())),
+    }
+}
+
+fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
+    let name = fields.get("hook_event_name").and_then(Value::as_str);
+    name.and_then(EventName::parse).ok_or_else(|| {
+        let names: Vec<&str> = EventName::ALL.iter().map(|it| it.as_str()).collect();
+        bad_event(format!(
+            "`hook_event_name` must be one of {}",
+            names.join(", ")
+        ))
+    })
+}
+
+/// The base fields; what the agent left out is filled in.
+fn context(fields: &Map<String, Value>, snapshot: &Snapshot) -> Result<Context, ApiError> {
+    let text = |key: &str, default: &dyn Fn() -> String| match fields.get(key) {
+        None | Some(Value::Null) => Ok(default()),
+        Some(Value::String(text)) => Ok(text.clone()),
+        Some(_) => Err(bad_event(format!("`{key}` must be a string"))),
+    };
+    let directory = || snapshot.config.hook_directory.display().to_string();
+    Ok(Context {
+        session_id: text("session_id", &|| Uuid::new_v4().to_string())?,
+        transcript_path: text("transcript_path", &String::new)?,
+        cwd: text("cwd", &directory)?,
+        timestamp: text("timestamp", &crate::app::now)?,
+    })
+}
+
+fn bad_event(message: String) -> ApiError {
+    ApiError::new(ErrorReason::BadEvent, message)
+}

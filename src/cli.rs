@@ -1,0 +1,176 @@
+//! The commands: what operators type, and what they are told.
+//!
+//! Exit codes: 0, 1 (failed), 2 (usage), 78 (bad config).
+
+mod check;
+mod demo;
+mod mock;
+mod serve;
+
+use std::{
+    io::{self, Write},
+    path::PathBuf,
+    process::ExitCode,
+};
+
+use clap::{Parser, Subcommand};
+
+use crate::{
+    api::openapi,
+    config::{Config, ConfigError, Known},
+    protocol,
+    server::ServerError,
+    transport,
+};
+
+/// Hooks between AI agents and a Gemini-style model API.
+#[derive(Debug, Parser)]
+#[command(name = "hookgate", version, after_help = "Example: hookgate demo")]
+struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the gateway.
+    #[command(after_help = serve::EXAMPLES)]
+    Serve(serve::Serve),
+    /// Run the gateway, a mock model API and example hooks: no key, no network.
+    #[command(after_help = "Example: hookgate demo")]
+    Demo(demo::Demo),
+    /// Run the mock model API alone.
+    #[command(after_help = mock::EXAMPLES)]
+    Mock(mock::Mock),
+    /// Validate a config: every problem with its place.
+    #[command(after_help = "Example: hookgate check config/hookgate.yaml")]
+    Check(check::Check),
+    /// Print the JSON Schema of the config.
+    #[command(after_help = "Example: hookgate schema > config/schema.json")]
+    Schema,
+    /// Print the OpenAPI document.
+    #[command(after_help = "Example: hookgate openapi > openapi/hookgate.yaml")]
+    Openapi,
+}
+
+/// Why a command failed.
+#[derive(Debug)]
+enum Failure {
+    /// Exit code 1.
+    Failed(String),
+    /// Exit code 78.
+    BadConfig(ConfigError),
+}
+
+/// Runs the command that the arguments name.
+pub fn main() -> ExitCode {
+    let done = match Arguments::parse().command {
+        Command::Serve(serve) => serve.run(),
+        Command::Demo(demo) => demo.run(),
+        Command::Mock(mock) => mock.run(),
+        Command::Check(check) => check.run(),
+        Command::Schema => print(&schema()),
+        Command::Openapi => openapi::to_yaml()
+            .map_err(Failure::Failed)
+            .and_then(|it| print(it.trim_end())),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(Failure::Failed(message)) => {
+            complain(&format!("hookgate: {message}"));
+            ExitCode::FAILURE
+        }
+        Err(Failure::BadConfig(error)) => {
+            complain(&error.to_string());
+            ExitCode::from(78)
+        }
+    }
+}
+
+/// The JSON Schema of the config, for editors.
+fn schema() -> String {
+    let (transports, protocols) = (transport::names(), protocol::names());
+    let schema = Config::schema(&known(&transports, &protocols));
+    // JSON made of JSON cannot fail.
+    serde_json::to_string_pretty(&schema).unwrap_or_default()
+}
+
+/// The names that a config may use.
+const fn known<'a>(transports: &'a [&'a str], protocols: &'a [&'a str]) -> Known<'a> {
+    Known {
+        transports,
+        protocols,
+    }
+}
+
+/// Prints one line, or several.
+fn print(text: &str) -> Result<(), Failure> {
+    let mut out = io::stdout().lock();
+    let written = writeln!(out, "{text}").and_then(|()| out.flush());
+    match written {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        written => written.map_err(|error| Failure::Failed(error.to_string())),
+    }
+}
+
+/// Tells a person; nobody is left to tell if that fails.
+fn complain(text: &str) {
+    let _nobody_left = writeln!(io::stderr().lock(), "{text}");
+}
+
+/// Runs until the future ends.
+fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Failure::Failed(error.to_string()))?;
+    runtime.block_on(future)
+}
+
+/// Completes on SIGINT and on SIGTERM.
+async fn asked_to_stop() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut terminate) => {
+                terminate.recv().await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, "cannot listen for SIGTERM");
+                std::future::pending::<()>().await;
+            }
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => (),
+        () = terminated => (),
+    }
+}
+
+impl From<ServerError> for Failure {
+    fn from(error: ServerError) -> Self {
+        match error {
+            ServerError::Build(crate::app::BuildError::Config(error)) => Self::BadConfig(error),
+            error @ (ServerError::Build(_) | ServerError::Listen { .. }) => {
+                Self::Failed(error.to_string())
+            }
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+/// A config as commands are given it: a file, or nothing but options.
+fn load(file: Option<&PathBuf>, overrides: &crate::config::Overrides) -> Result<Config, Failure> {
+    let (transports, protocols) = (transport::names(), protocol::names());
+    let known = known(&transports, &protocols);
+    let config = match file {
+        Some(file) => Config::load(file, overrides, &known),
+        None => Config::without_file(overrides, &known),
+    };
+    config.map_err(Failure::BadConfig)
+}

@@ -1,0 +1,134 @@
+//! `hookgate demo`: everything at once, with no key and no network.
+
+use std::{
+    fs, io,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Failure, asked_to_stop, block_on, load, print, serve};
+use crate::{
+    config::Overrides,
+    mock::MockConfig,
+    server::{self, Server},
+};
+
+/// The demo's files; they lie in `config/examples` for reading.
+const FILES: [(&str, &str); 4] = [
+    ("demo.yaml", include_str!("../../config/examples/demo.yaml")),
+    (
+        "hooks/demo-guard.sh",
+        include_str!("../../config/examples/hooks/demo-guard.sh"),
+    ),
+    (
+        "hooks/demo-mask.sh",
+        include_str!("../../config/examples/hooks/demo-mask.sh"),
+    ),
+    ("home/.gemini/settings.json", HOME_SETTINGS),
+];
+
+/// What gemini-cli needs in a fresh home, so that it asks no question.
+const HOME_SETTINGS: &str = r#"{
+  "security": { "auth": { "selectedType": "gemini-api-key" }, "folderTrust": { "enabled": false } },
+  "privacy": { "usageStatisticsEnabled": false },
+  "general": { "enableAutoUpdate": false }
+}
+"#;
+
+/// Where agents connect, if the port is free.
+const ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
+
+/// `demo` is told nothing.
+#[derive(Debug, Args)]
+pub(super) struct Demo {}
+
+impl Demo {
+    pub(super) fn run(&self) -> Result<(), Failure> {
+        let folder = Folder::create()?;
+        block_on(async {
+            let mock = TcpListener::bind(loopback()).await?;
+            let server = start(&folder.path, mock.local_addr()?).await?;
+            print(&greeting(&server, &folder.path)?)?;
+            let stop = CancellationToken::new();
+            let stopped = stop.clone();
+            tokio::join!(
+                server::serve_mock(mock, MockConfig::default(), stopped.cancelled_owned()),
+                async {
+                    server.run(asked_to_stop()).await;
+                    stop.cancel();
+                },
+            );
+            Ok(())
+        })
+    }
+}
+
+async fn start(folder: &Path, mock: SocketAddr) -> Result<Server, Failure> {
+    let free = TcpListener::bind(ADDR).await.is_ok();
+    let overrides = Overrides {
+        listen: Some(if free { ADDR } else { loopback() }),
+        upstream: format!("http://{mock}").parse().ok(),
+        hooks: Vec::new(),
+    };
+    let mut config = load(Some(&folder.join("demo.yaml")), &overrides)?;
+    config.admin.listen = loopback();
+    serve::start_logging(&config);
+    Ok(Server::bind(config).await?)
+}
+
+/// Any free port.
+const fn loopback() -> SocketAddr {
+    SocketAddr::new(ADDR.ip(), 0)
+}
+
+fn greeting(server: &Server, folder: &Path) -> Result<String, Failure> {
+    let base = format!("http://{}", server.agents_addr()?);
+    let admin = format!("http://{}", server.operators_addr()?);
+    let home = folder.join("home");
+    let home = home.display();
+    Ok(format!(
+        r#"hookgate is at {base} (admin at {admin}), with a mock model API behind it and three example hooks.
+Stop it with Ctrl-C. Paste any of these into another shell:
+
+curl -s {base}/v1beta/models/gemini-2.5-pro:generateContent -d '{{"contents":[{{"role":"user","parts":[{{"text":"Write to ann@example.com"}}]}}]}}'
+
+GEMINI_CLI_HOME={home} GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=demo npx -y @google/gemini-cli@0.61 --skip-trust -p 'Tell me about project aurora'
+
+curl -s {base}/hookgate/v1/events -H 'content-type: application/json' -d '{{"hook_event_name":"BeforeTool","tool_name":"run_shell_command","tool_input":{{"command":"rm -rf /"}}}}'
+"#
+    ))
+}
+
+/// A folder of our own, gone with the demo.
+struct Folder {
+    path: PathBuf,
+}
+
+impl Folder {
+    fn create() -> io::Result<Self> {
+        let name = format!("hookgate-demo-{}", Uuid::new_v4());
+        let folder = Self {
+            path: std::env::temp_dir().join(name),
+        };
+        for (file, text) in FILES {
+            let file = folder.path.join(file);
+            if let Some(parent) = file.parent() {
+                fs::create_dir_all(parent)?;
+            }
+            fs::write(file, text)?;
+        }
+        Ok(folder)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        // A folder left in the temporary directory harms nobody.
+        let _left_behind = fs::remove_dir_all(&self.path);
+    }
+}

@@ -1,0 +1,66 @@
+//! `hookgate mock`: the mock model API alone.
+
+use std::{net::SocketAddr, path::PathBuf, time::Duration};
+
+use clap::Args;
+use tokio::net::TcpListener;
+
+use super::{Failure, asked_to_stop, block_on, print};
+use crate::{
+    mock::{MockConfig, Script},
+    server,
+};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate mock --listen 127.0.0.1:9090 --chunks 5 --interval 100
+  hookgate mock --responses answers.responses
+  curl http://127.0.0.1:9090/__requests";
+
+/// What `mock` is told.
+#[derive(Debug, Args)]
+pub(super) struct Mock {
+    /// Where agents connect.
+    #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090")]
+    listen: SocketAddr,
+    /// Answers in order: one JSON per line, `{"method", "response"}`.
+    #[arg(long, value_name = "FILE")]
+    responses: Option<PathBuf>,
+    /// How many chunks a streamed text is cut into.
+    #[arg(long, value_name = "N", default_value_t = 3)]
+    chunks: usize,
+    /// The pause before each chunk, in milliseconds.
+    #[arg(long, value_name = "MS", default_value_t = 0)]
+    interval: u64,
+    /// Gives every chunk a text of this many bytes.
+    #[arg(long, value_name = "BYTES")]
+    chunk_bytes: Option<usize>,
+}
+
+impl Mock {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = MockConfig {
+            script: self.script()?,
+            chunks: self.chunks,
+            interval: Duration::from_millis(self.interval),
+            chunk_bytes: self.chunk_bytes,
+        };
+        block_on(async {
+            let listener = TcpListener::bind(self.listen).await?;
+            print(&format!("listening on http://{}", listener.local_addr()?))?;
+            server::serve_mock(listener, config, asked_to_stop()).await;
+            Ok(())
+        })
+    }
+
+    fn script(&self) -> Result<Option<Script>, Failure> {
+        let Some(file) = &self.responses else {
+            return Ok(None);
+        };
+        let failed =
+            |error: &dyn std::fmt::Display| Failure::Failed(format!("{}: {error}", file.display()));
+        let text = std::fs::read_to_string(file).map_err(|error| failed(&error))?;
+        Script::parse(&text)
+            .map(Some)
+            .map_err(|error| failed(&error))
+    }
+}

@@ -1,0 +1,89 @@
+//! `hookgate serve`: the gateway.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use clap::Args;
+use url::Url;
+
+use super::{Failure, asked_to_stop, block_on, complain, load, print};
+use crate::{
+    config::{Config, LogFormat, LogLevel, Overrides},
+    server::Server,
+    telemetry,
+};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate serve --config config/hookgate.yaml
+  hookgate serve --upstream https://generativelanguage.googleapis.com --hooks .gemini/settings.json";
+
+/// What `serve` is told; options outrank the file.
+#[derive(Debug, Args)]
+pub(super) struct Serve {
+    /// The config file; without one, --upstream is needed.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Where agents connect, instead of the config's.
+    #[arg(long, value_name = "ADDR")]
+    listen: Option<SocketAddr>,
+    /// Where operators connect, instead of the config's.
+    #[arg(long, value_name = "ADDR")]
+    admin_listen: Option<SocketAddr>,
+    /// The model API, instead of the config's.
+    #[arg(long, value_name = "URL")]
+    upstream: Option<Url>,
+    /// A settings.json with hooks; may be given several times.
+    #[arg(long, value_name = "SETTINGS.json")]
+    hooks: Vec<PathBuf>,
+}
+
+impl Serve {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let overrides = Overrides {
+            listen: self.listen,
+            upstream: self.upstream,
+            hooks: self.hooks,
+        };
+        let mut config = load(self.config.as_ref(), &overrides)?;
+        if let Some(addr) = self.admin_listen {
+            config.admin.listen = addr;
+        }
+        warn(&config);
+        block_on(async {
+            start_logging(&config);
+            let server = Server::bind(config).await?;
+            print(&format!("listening on http://{}", server.agents_addr()?))?;
+            print(&format!("admin on http://{}", server.operators_addr()?))?;
+            server.run(asked_to_stop()).await;
+            Ok(())
+        })
+    }
+}
+
+/// Says what is allowed but probably not meant.
+pub(super) fn warn(config: &Config) {
+    for warning in &config.warnings {
+        complain(&format!("warning: {warning}"));
+    }
+    for (event, hook) in config.guards_that_fail_open() {
+        complain(&format!(
+            "warning: {}: hook `{}` on {event} fails open: if it fails, what it guards passes",
+            hook.place,
+            hook.label(),
+        ));
+    }
+}
+
+pub(super) fn start_logging(config: &Config) {
+    let format = match config.log.format {
+        LogFormat::Text => telemetry::LogFormat::Text,
+        LogFormat::Json => telemetry::LogFormat::Json,
+    };
+    let level = match config.log.level {
+        LogLevel::Error => "error",
+        LogLevel::Warn => "warn",
+        LogLevel::Info => "info",
+        LogLevel::Debug => "debug",
+        LogLevel::Trace => "trace",
+    };
+    telemetry::init(format, level, std::io::stderr);
+}

@@ -1,0 +1,141 @@
+//! Listeners, layers, shutdown.
+//!
+//! The accept loop is our own because `axum::serve` waits for a request's head
+//! for ever.
+
+mod layers;
+mod listener;
+
+use std::{io, net::SocketAddr, time::Duration};
+
+use axum::Router;
+use thiserror::Error;
+use tokio::net::TcpListener;
+
+use self::listener::{Bounds, Listener};
+use crate::{
+    admin, api,
+    app::{ApiError, App, BuildError, ErrorReason},
+    config::Config,
+    gateway, mock,
+};
+
+/// After the drain time: how long dying hooks may take.
+const LAST_GRACE: Duration = Duration::from_secs(4);
+
+/// Two bound listeners that do not yet accept.
+#[derive(Debug)]
+pub struct Server {
+    agents: TcpListener,
+    operators: TcpListener,
+    app: App,
+}
+
+/// Why the server could not start.
+#[derive(Debug, Error)]
+pub enum ServerError {
+    /// What the config asks for could not be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// An address could not be bound.
+    #[error("cannot listen on {addr}: {source}")]
+    Listen {
+        /// The address.
+        addr: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+impl Server {
+    /// Builds everything and binds both listeners.
+    pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        let (agents, operators) = (config.listen, config.admin.listen);
+        Ok(Self {
+            app: App::new(config)?,
+            agents: bind(agents).await?,
+            operators: bind(operators).await?,
+        })
+    }
+
+    /// Where agents connect.
+    pub fn agents_addr(&self) -> io::Result<SocketAddr> {
+        self.agents.local_addr()
+    }
+
+    /// Where operators connect.
+    pub fn operators_addr(&self) -> io::Result<SocketAddr> {
+        self.operators.local_addr()
+    }
+
+    /// Serves until `shutdown` completes; then what is in flight completes
+    /// within the drain time, and no hook stays behind.
+    pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
+        let snapshot = self.app.snapshot();
+        let bounds = Bounds::of(&snapshot.config);
+        let drain = snapshot.config.timeouts.drain;
+        drop(snapshot);
+        let shared = self.app.shared.clone();
+        let agents = Listener::new(self.agents, bounds, &shared);
+        let operators = Listener::new(self.operators, bounds, &shared);
+        let closing = shared.shutdown.clone();
+        let serve = async {
+            tokio::join!(
+                agents.serve(agents_router(self.app.clone()), drain),
+                operators.serve(operators_router(self.app.clone()), drain),
+            )
+        };
+        let wait = async {
+            shutdown.await;
+            tracing::info!("shutting down");
+            closing.cancel();
+        };
+        tokio::join!(serve, wait);
+        shared.tasks.close();
+        if tokio::time::timeout(LAST_GRACE, shared.tasks.wait())
+            .await
+            .is_err()
+        {
+            tracing::warn!("some tasks did not end in time");
+        }
+    }
+}
+
+/// Binds an address.
+async fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
+    let bound = TcpListener::bind(addr).await;
+    bound.map_err(|source| ServerError::Listen { addr, source })
+}
+
+/// Serves the mock model API until `shutdown` completes.
+pub async fn serve_mock(
+    listener: TcpListener,
+    config: mock::MockConfig,
+    shutdown: impl Future<Output = ()> + Send,
+) {
+    let shared = crate::app::Shared::default();
+    let closing = shared.shutdown.clone();
+    let listener = Listener::new(listener, Bounds::default(), &shared);
+    let wait = async {
+        shutdown.await;
+        closing.cancel();
+    };
+    tokio::join!(
+        listener.serve(mock::router(config), Duration::from_secs(1)),
+        wait
+    );
+}
+
+fn agents_router(app: App) -> Router {
+    let router = api::routes().fallback(gateway::handle);
+    layers::wrap(router, app)
+}
+
+fn operators_router(app: App) -> Router {
+    let router = admin::routes(&app).fallback(unknown_path);
+    layers::wrap(router, app)
+}
+
+async fn unknown_path() -> ApiError {
+    ApiError::new(ErrorReason::UnknownPath, "this path is not served here")
+}

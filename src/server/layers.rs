@@ -1,0 +1,109 @@
+//! What surrounds every request: its id, the cap on requests under way, panics
+//! and errors in Google's shape.
+
+use std::{any::Any, sync::Arc};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+use http::HeaderValue;
+use http_body_util::BodyExt;
+use prometheus_client::metrics::gauge::Gauge;
+use tower_http::catch_panic::CatchPanicLayer;
+use uuid::Uuid;
+
+use crate::{
+    app::{ApiError, App, ErrorReason},
+    gateway::RequestId,
+};
+
+/// A router with every layer around it.
+pub(super) fn wrap(router: Router<App>, app: App) -> Router {
+    router
+        .method_not_allowed_fallback(other_method)
+        .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(app.clone(), frame))
+        .with_state(app)
+}
+
+/// The outermost layer.
+async fn frame(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let id: Arc<str> = Uuid::new_v4().to_string().into();
+    request.extensions_mut().insert(RequestId(Arc::clone(&id)));
+    let under_way = UnderWay::begin(&app.shared.metrics.in_flight);
+    let limit = app.snapshot().config.limits.in_flight;
+    let response = if under_way.number > i64::try_from(limit).unwrap_or(i64::MAX) {
+        let message = "too many requests are under way";
+        ApiError::new(ErrorReason::Overloaded, message).into_response()
+    } else {
+        next.run(request).await
+    };
+    let mut response = render(response, &id);
+    if let Ok(value) = HeaderValue::from_str(&id) {
+        response
+            .headers_mut()
+            .insert("x-hookgate-request-id", value);
+    }
+    // A request is under way until its answer's last byte.
+    response.map(|body| {
+        Body::new(body.map_frame(move |frame| {
+            let _held = &under_way;
+            frame
+        }))
+    })
+}
+
+/// An error is written here, where the request's id is known.
+fn render(response: Response, id: &str) -> Response {
+    let Some(error) = response.extensions().get::<ApiError>() else {
+        return response;
+    };
+    let mut rendered = error.render(id);
+    for (name, value) in response.headers() {
+        if !rendered.headers().contains_key(name) {
+            rendered.headers_mut().insert(name, value.clone());
+        }
+    }
+    rendered
+}
+
+/// Counts a request as long as it lives.
+struct UnderWay {
+    gauge: Gauge,
+    /// How many are under way, this one included.
+    number: i64,
+}
+
+impl UnderWay {
+    fn begin(gauge: &Gauge) -> Self {
+        Self {
+            number: gauge.inc() + 1,
+            gauge: gauge.clone(),
+        }
+    }
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        self.gauge.dec();
+    }
+}
+
+async fn other_method() -> ApiError {
+    ApiError::new(
+        ErrorReason::MethodNotAllowed,
+        "another method is wanted here",
+    )
+}
+
+/// The panic's text may hold anything, so nobody outside sees it.
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(panic = text.unwrap_or_default(), "a request panicked");
+    ApiError::new(ErrorReason::Internal, "something here is broken").into_response()
+}

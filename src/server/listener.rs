@@ -1,0 +1,149 @@
+//! One listener: accepts within bounds, serves HTTP/1.1, drains.
+
+use std::{io, sync::Arc, time::Duration};
+
+use axum::{Router, body::Body, extract::Request};
+use http::Response;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::GracefulShutdown,
+};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    sync::{OwnedSemaphorePermit, Semaphore},
+};
+use tower::ServiceExt;
+
+use crate::{app::Shared, config::Config};
+
+/// How long to wait when no file descriptor is left for a connection.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The least that hyper takes for a head.
+const LEAST_HEAD: usize = 8192;
+
+/// The bounds of one listener.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Bounds {
+    /// Connections at once; more wait to be accepted.
+    pub(super) connections: usize,
+    /// Bytes of a request's head.
+    pub(super) head: usize,
+    /// For a request's head, the wait for its first byte included.
+    pub(super) patience: Duration,
+}
+
+impl Default for Bounds {
+    fn default() -> Self {
+        Self {
+            connections: 20_000,
+            head: 64 * 1024,
+            patience: Duration::from_secs(60),
+        }
+    }
+}
+
+impl Bounds {
+    pub(super) fn of(config: &Config) -> Self {
+        Self {
+            connections: config.limits.connections,
+            head: config.limits.headers.max(LEAST_HEAD),
+            patience: config.timeouts.header,
+        }
+    }
+}
+
+/// One listener.
+#[derive(Debug)]
+pub(super) struct Listener {
+    listener: TcpListener,
+    bounds: Bounds,
+    permits: Arc<Semaphore>,
+    shared: Shared,
+}
+
+impl Listener {
+    pub(super) fn new(listener: TcpListener, bounds: Bounds, shared: &Shared) -> Self {
+        Self {
+            listener,
+            bounds,
+            permits: Arc::new(Semaphore::new(bounds.connections)),
+            shared: shared.clone(),
+        }
+    }
+
+    /// Accepts until the house closes, then lets open connections end their
+    /// requests within `drain`.
+    pub(super) async fn serve(self, router: Router, drain: Duration) {
+        let graceful = GracefulShutdown::new();
+        let accept = async {
+            loop {
+                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
+                    return;
+                };
+                match self.listener.accept().await {
+                    Ok((stream, _)) => self.connect(stream, permit, &router, &graceful),
+                    Err(error) => self.refused(&error).await,
+                }
+            }
+        };
+        tokio::select! {
+            () = accept => (),
+            () = self.shared.shutdown.cancelled() => (),
+        }
+        drop(self.listener);
+        if tokio::time::timeout(drain, graceful.shutdown())
+            .await
+            .is_err()
+        {
+            tracing::warn!("requests were cut off at the end of the drain time");
+        }
+    }
+
+    fn connect(
+        &self,
+        stream: TcpStream,
+        permit: OwnedSemaphorePermit,
+        router: &Router,
+        graceful: &GracefulShutdown,
+    ) {
+        // Small chunks must not wait for one another.
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+        let router = router.clone();
+        let service = service_fn(move |request: Request<Incoming>| {
+            let router = router.clone();
+            async move { answer(router, request).await }
+        });
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(self.bounds.patience)
+            .max_buf_size(self.bounds.head)
+            .serve_connection(TokioIo::new(stream), service);
+        let connection = graceful.watch(connection);
+        let open = self.shared.metrics.connections.clone();
+        open.inc();
+        self.shared.tasks.spawn(async move {
+            // An agent that leaves in the middle is no news.
+            if let Err(error) = connection.await {
+                tracing::debug!(%error, "connection ended");
+            }
+            open.dec();
+            drop(permit);
+        });
+    }
+
+    async fn refused(&self, error: &io::Error) {
+        tracing::warn!(%error, "a connection could not be accepted");
+        tokio::time::sleep(ACCEPT_PAUSE).await;
+    }
+}
+
+async fn answer(
+    router: Router,
+    request: Request<Incoming>,
+) -> Result<Response<Body>, std::convert::Infallible> {
+    router.oneshot(request.map(Body::new)).await
+}
