@@ -1,10 +1,12 @@
 //! What every door holds: one snapshot per request, one error type.
 
 mod error;
+mod observed;
 mod snapshot;
 
 pub use self::{
     error::{ApiError, ErrorReason},
+    observed::Observed,
     snapshot::{App, BuildError, Shared, Snapshot},
 };
 

@@ -52,6 +52,18 @@ impl<'de> Visitor<'de> for Strict {
         Ok(Value::Bool(value))
     }
 
+    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
+    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
+        Ok(number.into())
+    }
+
     fn visit_str<E>(self, text: &str) -> Result<Value, E> {
         Ok(Value::String(text.to_owned()))
     }
@@ -125,6 +137,8 @@ mod tests {
             r#"{"z":1.0,"a":[-0,12345678901234567890123,0.10],"m":null}"#,
             r#""x""#,
             "true",
+            "0",
+            "[0,-1,2.5]",
             "[]",
         ] {
             assert_eq!(parse(text).unwrap().to_string(), text);

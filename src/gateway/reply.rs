@@ -2,18 +2,17 @@
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::stream;
 use http::{HeaderValue, StatusCode, header};
 use serde_json::Value;
 
 use super::{facts::Facts, stream::Frames};
 use crate::{
-    app::ApiError,
+    app::{ApiError, Observed},
     config::Denials,
     dialect::{AnswerFormat, Call, Dialect, Framing, Functions, Operation, Wish},
     event::Reason,
     model::ResponseMutation,
-    telemetry::Ended,
 };
 
 /// What came of an exchange.
@@ -77,7 +76,7 @@ impl Teller {
         };
         self.facts.status(response.status());
         response.headers_mut().extend(self.facts.headers());
-        response.map(|body| Body::from_stream(self.track(body)))
+        response.map(|body| self.track(body))
     }
 
     /// The body, when status 200 is out already: a denial can only be told as a
@@ -96,7 +95,7 @@ impl Teller {
                 broken_body()
             }
         };
-        Body::from_stream(self.track(body))
+        self.track(body)
     }
 
     /// The last chunk of a refused stream.
@@ -116,17 +115,9 @@ impl Teller {
     }
 
     /// The same body; how it ends is remembered.
-    fn track(&self, body: Body) -> impl Stream<Item = Result<Bytes, axum::Error>> + Send + use<> {
-        let tracked = (body.into_data_stream(), self.facts.clone());
-        stream::unfold(tracked, |(mut body, facts)| async move {
-            let item = body.next().await;
-            match &item {
-                Some(Ok(_)) => (),
-                Some(Err(_)) => facts.ended(Ended::Broken),
-                None => facts.ended(Ended::Complete),
-            }
-            Some((item?, (body, facts)))
-        })
+    fn track(&self, body: Body) -> Body {
+        let facts = self.facts.clone();
+        Body::new(Observed::new(body, move |ended| facts.ended(ended)))
     }
 
     fn compose(&self, document: &Value) -> Response {

@@ -11,13 +11,12 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::HeaderValue;
-use http_body_util::BodyExt;
 use prometheus_client::metrics::gauge::Gauge;
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::{
-    app::{ApiError, App, ErrorReason},
+    app::{ApiError, App, ErrorReason, Observed},
     gateway::RequestId,
 };
 
@@ -49,12 +48,7 @@ async fn frame(State(app): State<App>, mut request: Request, next: Next) -> Resp
             .insert("x-hookgate-request-id", value);
     }
     // A request is under way until its answer's last byte.
-    response.map(|body| {
-        Body::new(body.map_frame(move |frame| {
-            let _held = &under_way;
-            frame
-        }))
-    })
+    response.map(|body| Body::new(Observed::new(body, move |_ended| drop(under_way))))
 }
 
 /// An error is written here, where the request's id is known.
