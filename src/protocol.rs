@@ -6,6 +6,7 @@
 //! dialects, which are about model APIs.
 //! To add a protocol: one file here and one line in [`ALL`].
 
+mod decode;
 mod exit;
 mod gemini;
 

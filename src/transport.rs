@@ -120,7 +120,7 @@ pub enum TransportError {
     #[error("settings: {0}")]
     Settings(String),
     /// The hook's process could not be started.
-    #[error("it could not be started")]
+    #[error("could not be started")]
     Start(#[source] io::Error),
     /// The hook's process was lost.
     #[error("its process was lost")]

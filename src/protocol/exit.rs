@@ -1,12 +1,13 @@
 //! What the end of a hook process means (hook protocol, section 3): the table
 //! that all protocols start from.
 
-use serde_json::{Map, Value};
+use serde_json::Value;
 
-use super::{Ended, Exit};
-use crate::event::{
-    Answer, Decision, Diagnostic, DiagnosticCode, EventName, HookOutput, HookStatus,
+use super::{
+    Ended, Exit,
+    decode::{Decoded, decode, trim},
 };
+use crate::event::{Answer, Decision, DiagnosticCode, EventName, HookOutput, HookStatus};
 
 /// The exit code by which a hook says no without writing JSON.
 const REFUSED: i32 = 2;
@@ -28,10 +29,16 @@ pub(super) fn read(ended: &Ended, event: EventName) -> Answer {
 
 fn answered(stdout: &str, event: EventName) -> Answer {
     let (output, diagnostics) = match decode(stdout) {
-        Text::Nothing => (HookOutput::default(), Vec::new()),
-        Text::Object(fields) => HookOutput::read(fields, event),
-        Text::OtherJson => (HookOutput::default(), code(DiagnosticCode::NonObjectJson)),
-        Text::Plain => (HookOutput::message(stdout), code(DiagnosticCode::PlainText)),
+        Decoded::Nothing => (HookOutput::default(), vec![]),
+        Decoded::Object(fields) => HookOutput::read(fields, event),
+        Decoded::OtherJson => {
+            let ignored = DiagnosticCode::NonObjectJson.with("");
+            (HookOutput::default(), vec![ignored])
+        }
+        Decoded::Plain => {
+            let text = DiagnosticCode::PlainText.with("");
+            (HookOutput::message(stdout), vec![text])
+        }
     };
     Answer {
         status: HookStatus::Ok,
@@ -41,23 +48,20 @@ fn answered(stdout: &str, event: EventName) -> Answer {
 }
 
 /// A refusal by exit code is final: a decision on standard output cannot take
-/// it back, but its other fields count.
+/// it back, but the other fields count.
 fn refused(stdout: &str, stderr: &str, event: EventName) -> Answer {
     let (mut output, text, diagnostics) = match decode(stdout) {
-        Text::Object(fields) => {
+        Decoded::Object(fields) => {
             let (output, diagnostics) = HookOutput::read(fields, event);
             (output, "", diagnostics)
         }
-        Text::Nothing | Text::OtherJson | Text::Plain => {
-            (HookOutput::default(), stdout, Vec::new())
+        Decoded::Nothing | Decoded::OtherJson | Decoded::Plain => {
+            (HookOutput::default(), stdout, vec![])
         }
     };
     let said = reason_on_stderr(stderr);
-    let reasons = [Some(&*said), output.reason.as_deref(), Some(text)];
-    let reason = reasons
-        .into_iter()
-        .flatten()
-        .find(|it| !trim(it).is_empty());
+    let reasons = [said.as_str(), output.reason.as_deref().unwrap_or(""), text];
+    let reason = reasons.into_iter().find(|it| !trim(it).is_empty());
     output.reason = Some(reason.unwrap_or(SILENT_REFUSAL).to_owned());
     output.decision = Some(Decision::Deny);
     Answer {
@@ -82,44 +86,13 @@ fn failed(exit: Exit, stderr: &str) -> Answer {
 
 /// The `reason` of a JSON object, otherwise the text as it is.
 fn reason_on_stderr(stderr: &str) -> String {
-    let fields = match decode(stderr) {
-        Text::Object(fields) => fields,
-        Text::Nothing | Text::OtherJson | Text::Plain => Map::new(),
-    };
-    let reason = fields.get("reason").and_then(Value::as_str);
-    reason.unwrap_or(stderr).to_owned()
-}
-
-/// What a trimmed output turns out to be.
-enum Text {
-    Nothing,
-    Object(Map<String, Value>),
-    OtherJson,
-    Plain,
-}
-
-/// Parses JSON; a JSON string is parsed once more, because some hooks encode
-/// their answer twice.
-fn decode(text: &str) -> Text {
-    if text.is_empty() {
-        return Text::Nothing;
+    if let Decoded::Object(mut fields) = decode(stderr)
+        && let Some(Value::String(reason)) = fields.remove("reason")
+    {
+        return reason;
     }
-    let decoded = match serde_json::from_str(text) {
-        Ok(Value::String(inner)) => serde_json::from_str(trim(&inner)),
-        outer => outer,
-    };
-    match decoded {
-        Ok(Value::Object(fields)) => Text::Object(fields),
-        Ok(_) => Text::OtherJson,
-        Err(_) => Text::Plain,
-    }
+    stderr.to_owned()
 }
 
-/// As JavaScript trims: white space and the byte order mark.
-fn trim(text: &str) -> &str {
-    text.trim_matches(|it: char| it.is_whitespace() || it == '\u{feff}')
-}
-
-fn code(code: DiagnosticCode) -> Vec<Diagnostic> {
-    vec![code.with("")]
-}
+#[cfg(test)]
+mod tests;

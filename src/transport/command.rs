@@ -1,7 +1,7 @@
 //! `command`: the hook is a process; JSON in on stdin, JSON out on stdout
 //! (hook protocol, section 2).
 
-use std::{collections::BTreeMap, ffi::OsString, process::Stdio, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, fmt, process::Stdio, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -40,13 +40,12 @@ const SESSION: &[&str] = &["GEMINI_SESSION_ID", "TERMINAI_SESSION_ID"];
 /// kernel starts no process with a variable beyond 128 KiB.
 const LONGEST_VALUE: usize = 4096;
 
-#[derive(Debug)]
 struct Command {
     settings: Settings,
     toolbox: Toolbox,
 }
 
-#[derive(Debug, Deserialize)]
+#[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
     command: String,
@@ -93,6 +92,15 @@ impl Command {
         let own = self.settings.env.iter();
         variables.extend(own.map(|(name, value)| (name.into(), value.into())));
         variables
+    }
+}
+
+impl fmt::Debug for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its variables may hold keys.
+        f.debug_tuple("Command")
+            .field(&self.settings.command)
+            .finish()
     }
 }
 
@@ -160,3 +168,6 @@ async fn run(
         None => process.terminate().await,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,9 +22,12 @@ use crate::protocol::{Ended, Exit};
 /// hold them open.
 const PIPES_AFTER_END: Duration = Duration::from_millis(500);
 
-/// How long a group may take to end when asked, and how long a killed one is
-/// waited for.
+/// How long a group may take to end when asked.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// How long a killed group is waited for: only a process that sleeps inside the
+/// kernel, or a zombie whose parent is slow, takes longer.
+const KILLED: Duration = Duration::from_millis(200);
 
 /// How often a group is looked at: the kernel tells of children only.
 const LOOK: Duration = Duration::from_millis(10);
@@ -93,10 +96,7 @@ impl Process {
     /// Asks the group to end, then kills it.
     pub(super) async fn terminate(mut self) {
         self.group.signal(Signal::TERM);
-        if timeout(PATIENCE, self.group.gone(&mut self.child))
-            .await
-            .is_err()
-        {
+        if !self.is_gone_within(PATIENCE).await {
             self.kill();
             self.gone().await;
         }
@@ -107,12 +107,14 @@ impl Process {
         self.group.signal(Signal::KILL);
     }
 
-    /// Waits for a killed group to be gone, but not for ever: a process that
-    /// sleeps inside the kernel dies when it wakes.
+    /// Waits for the end of a killed group.
     pub(super) async fn gone(mut self) {
-        timeout(PATIENCE, self.group.gone(&mut self.child))
-            .await
-            .ok();
+        self.is_gone_within(KILLED).await;
+    }
+
+    async fn is_gone_within(&mut self, time: Duration) -> bool {
+        let gone = self.group.gone(&mut self.child);
+        timeout(time, gone).await.is_ok()
     }
 }
 

@@ -1,41 +1,70 @@
-use std::time::Duration;
-
 use serde_json::json;
 
 use super::*;
-use crate::protocol;
 
-#[tokio::test]
-async fn smoke() {
-    let dir = tempfile::tempdir().unwrap();
-    let toolbox = Toolbox::new(
-        TaskTracker::new(),
-        Arc::new(Semaphore::new(4)),
-        1 << 20,
-        dir.path().into(),
-    );
-    let hook = build(
+fn toolbox() -> Toolbox {
+    let processes = Arc::new(Semaphore::new(1));
+    Toolbox::new(TaskTracker::new(), processes, 1024, PathBuf::from("."))
+}
+
+#[track_caller]
+fn check_refused(kind: &str, settings: &Value, expected: &str) {
+    let settings = settings.as_object().unwrap().clone();
+    let refused = build(kind, settings, &toolbox()).unwrap_err();
+    assert_eq!(refused.to_string(), expected);
+}
+
+#[test]
+fn what_cannot_run_is_refused_when_it_is_built() {
+    check_refused("pigeon", &json!({}), "no transport is named `pigeon`");
+    check_refused("command", &json!({}), "settings: missing field `command`");
+    check_refused(
         "command",
-        json!({"command":"cat >&2; exit 2"})
-            .as_object()
-            .unwrap()
-            .clone(),
-        &toolbox,
-    )
-    .unwrap();
-    let context = Context::default();
-    let call = HookCall {
-        context: &context,
-        event: EventName::BeforeTool,
-        document: Bytes::from_static(b"no\n"),
-        protocol: protocol::find("gemini").unwrap(),
-    };
-    let a = tokio::time::timeout(Duration::from_secs(5), hook.call(call))
-        .await
-        .unwrap()
-        .unwrap();
-    assert_eq!(a.output.reason.as_deref(), Some("no"));
-    toolbox.tasks.close();
-    toolbox.tasks.wait().await;
-    assert_eq!(toolbox.processes.available_permits(), 4);
+        &json!({"comand": "true"}),
+        "settings: unknown field `comand`, expected one of `command`, `env`, `description`",
+    );
+    check_refused(
+        "command",
+        &json!({"command": " \n"}),
+        "settings: `command` is empty",
+    );
+    check_refused(
+        "command",
+        &json!({"command": "true", "env": {"A=B": ""}}),
+        "settings: `env` has a name that no variable can have",
+    );
+    check_refused(
+        "command",
+        &json!({"command": "true", "env": {"A": "\0"}}),
+        "settings: `command` and `env` cannot hold NUL characters",
+    );
+}
+
+#[test]
+fn hooks_see_what_processes_need_and_no_key() {
+    for shown in [
+        "PATH", "HOME", "LANG", "LC_ALL", "LC_TIME", "TZ", "TMPDIR", "USER", "SHELL",
+    ] {
+        assert!(is_shown(OsStr::new(shown)), "{shown}");
+    }
+    for hidden in [
+        "GEMINI_API_KEY",
+        "HOOKGATE_ADMIN_TOKEN",
+        "path",
+        "PATHS",
+        "LANGUAGE",
+        "",
+    ] {
+        assert!(!is_shown(OsStr::new(hidden)), "{hidden}");
+    }
+
+    let inherited = toolbox().environment;
+
+    assert!(inherited.iter().any(|(name, _)| name == "PATH"));
+    assert!(inherited.iter().all(|(name, _)| is_shown(name)));
+}
+
+#[test]
+fn the_folder_of_the_hooks_is_absolute() {
+    assert!(toolbox().directory.is_absolute());
 }

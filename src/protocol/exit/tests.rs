@@ -1,0 +1,169 @@
+//! The table of hook protocol, section 3, row by row.
+
+use serde_json::json;
+
+use super::*;
+
+const NO_WORDS: &str = "Hook exited with code 2 without an error message";
+
+fn ended(exit: Exit, stdout: &str, stderr: &str) -> Answer {
+    let ended = Ended {
+        exit,
+        stdout: stdout.into(),
+        stderr: stderr.into(),
+    };
+    read(&ended, EventName::BeforeTool)
+}
+
+#[track_caller]
+fn check_ok(stdout: &str, expected: &HookOutput, diagnostics: &[DiagnosticCode]) {
+    let answer = ended(Exit::Code(0), stdout, r#"{"decision":"deny"}"#);
+    let codes: Vec<_> = answer.diagnostics.iter().map(|it| it.code).collect();
+    assert_eq!(answer.status, HookStatus::Ok);
+    assert_eq!(&answer.output, expected);
+    assert_eq!(codes, diagnostics);
+}
+
+#[track_caller]
+fn check_refusal(stdout: &str, stderr: &str, reason: &str) {
+    let answer = ended(Exit::Code(2), stdout, stderr);
+    assert_eq!(answer.status, HookStatus::Block);
+    assert_eq!(answer.output, HookOutput::denial(reason));
+}
+
+#[track_caller]
+fn check_failure(exit: Exit, stderr: &str, message: Option<&str>, cause: &str) {
+    let answer = ended(exit, r#"{"decision":"deny","reason":"R"}"#, stderr);
+    assert_eq!(answer.status, HookStatus::Failed);
+    assert_eq!(
+        answer.output,
+        message.map(HookOutput::message).unwrap_or_default()
+    );
+    assert_eq!(
+        answer.diagnostics,
+        [DiagnosticCode::Failed.with(cause)],
+        "the cause is what a closed failure tells"
+    );
+}
+
+#[test]
+fn silence_is_consent_whatever_stderr_says() {
+    check_ok("", &HookOutput::default(), &[]);
+    check_ok(" \r\n\u{feff}", &HookOutput::default(), &[]);
+}
+
+#[test]
+fn an_object_is_the_answer() {
+    let denial = HookOutput::denial("R");
+
+    check_ok(r#"{"decision":"deny","reason":"R"}"#, &denial, &[]);
+    check_ok(
+        "\u{feff}{\"decision\":\"block\",\"reason\":\"R\"}\n",
+        &denial,
+        &[],
+    );
+    let twice = json!(r#"{"decision":"deny","reason":"R"}"#).to_string();
+    check_ok(&twice, &denial, &[]);
+}
+
+#[test]
+fn text_is_a_message_without_a_decision() {
+    let plain = [DiagnosticCode::PlainText];
+
+    check_ok("hello\n", &HookOutput::message("hello"), &plain);
+    check_ok(r#""deny""#, &HookOutput::message(r#""deny""#), &plain);
+    let log = "log\n{\"decision\":\"deny\"}";
+    check_ok(log, &HookOutput::message(log), &plain);
+}
+
+#[test]
+fn other_json_says_nothing() {
+    for stdout in ["[1,2]", "42", "true", "null", r#""42""#] {
+        check_ok(
+            stdout,
+            &HookOutput::default(),
+            &[DiagnosticCode::NonObjectJson],
+        );
+    }
+}
+
+#[test]
+fn a_wrongly_typed_field_is_left_out_alone() {
+    check_ok(
+        r#"{"decision":"deny","reason":7,"continue":"false","systemMessage":"S"}"#,
+        &HookOutput {
+            decision: Some(Decision::Deny),
+            ..HookOutput::message("S")
+        },
+        &[DiagnosticCode::WrongType, DiagnosticCode::WrongType],
+    );
+}
+
+#[test]
+fn exit_two_takes_its_reason_from_stderr_first() {
+    check_refusal("", "no secrets\n", "no secrets");
+    check_refusal("", r#"{"decision":"allow","reason":"J"}"#, "J");
+    check_refusal("", r#"{"reason":7}"#, r#"{"reason":7}"#);
+    check_refusal("{}", "E", "E");
+    check_refusal(r#"{"decision":"allow","reason":"R"}"#, "E", "E");
+    check_refusal("text", "E", "E");
+}
+
+#[test]
+fn exit_two_without_stderr_takes_its_reason_from_stdout() {
+    check_refusal(r#"{"reason":"R"}"#, " \n", "R");
+    check_refusal("text\n", "", "text");
+    check_refusal("[1]", "", "[1]");
+}
+
+#[test]
+fn exit_two_without_words_has_some() {
+    check_refusal("", "", NO_WORDS);
+    check_refusal("{}", "", NO_WORDS);
+    check_refusal(r#"{"reason":" "}"#, "\n", NO_WORDS);
+    check_refusal("", r#"{"reason":""}"#, NO_WORDS);
+}
+
+#[test]
+fn nothing_on_stdout_turns_exit_two_into_consent_but_other_fields_count() {
+    let stdout = json!({
+        "decision": "allow",
+        "continue": false,
+        "stopReason": "T",
+        "systemMessage": "S",
+        "hookSpecificOutput": {"permissionDecision": "allow", "tool_input": {"a": 1}},
+    });
+
+    let answer = ended(Exit::Code(2), &stdout.to_string(), "E");
+
+    assert_eq!(answer.output.decision, Some(Decision::Deny));
+    assert_eq!(answer.output.reason.as_deref(), Some("E"));
+    assert_eq!(answer.output.r#continue, Some(false));
+    assert_eq!(answer.output.stop_reason.as_deref(), Some("T"));
+    assert_eq!(answer.output.system_message.as_deref(), Some("S"));
+    assert_eq!(answer.output.specific("tool_input"), Some(&json!({"a": 1})));
+}
+
+#[test]
+fn every_other_end_is_a_failure_that_may_warn() {
+    let warning = Some("Warning: careful");
+
+    check_failure(Exit::Code(1), "careful\n", warning, "exit code 1");
+    check_failure(Exit::Code(3), "", None, "exit code 3");
+    check_failure(Exit::Code(127), "careful", warning, "exit code 127");
+    check_failure(Exit::Signal(9), "", None, "ended by signal 9");
+    check_failure(Exit::Signal(15), "careful", warning, "ended by signal 15");
+}
+
+#[test]
+fn output_that_is_no_text_is_read_as_far_as_it_is() {
+    let ended = Ended {
+        exit: Exit::Code(0),
+        stdout: b"{\"decision\":\"deny\",\"reason\":\"a\xffb\"}".to_vec(),
+        stderr: vec![],
+    };
+
+    let answer = read(&ended, EventName::BeforeTool);
+
+    assert_eq!(answer.output, HookOutput::denial("a\u{fffd}b"));
+}
