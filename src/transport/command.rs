@@ -1,7 +1,7 @@
 //! `command`: the hook is a process; JSON in on stdin, JSON out on stdout
 //! (hook protocol, section 2).
 
-use std::{collections::BTreeMap, ffi::OsString, fmt, process::Stdio, sync::Arc};
+use std::{collections::BTreeMap, ffi::OsString, fmt, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -73,10 +73,7 @@ impl Command {
             .args(["-c", &self.settings.command])
             .current_dir(&self.toolbox.directory)
             .env_clear()
-            .envs(self.environment(context))
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
+            .envs(self.environment(context));
         Process::start(command).map_err(TransportError::Start)
     }
 

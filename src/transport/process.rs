@@ -3,7 +3,12 @@
 //! The group is what is killed, because a shell's children outlive the shell.
 //! A child that leaves the group by `setsid` cannot be found again.
 
-use std::{io, os::unix::process::ExitStatusExt, process::ExitStatus, time::Duration};
+use std::{
+    io,
+    os::unix::process::ExitStatusExt,
+    process::{ExitStatus, Stdio},
+    time::Duration,
+};
 
 use rustix::{
     io::Errno,
@@ -11,7 +16,7 @@ use rustix::{
 };
 use tokio::{
     io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
-    process::{Child, ChildStdin, Command},
+    process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     time::{sleep, timeout},
 };
 
@@ -36,58 +41,52 @@ const LOOK: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
+    stdin: Option<ChildStdin>,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
     group: Group,
 }
 
 impl Process {
-    /// Starts `command` in a group of its own.
+    /// Starts `command` in a group of its own, with pipes for all it reads and
+    /// writes.
     pub(super) fn start(mut command: Command) -> io::Result<Self> {
-        let child = command.process_group(0).spawn()?;
+        command
+            .process_group(0)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn()?;
         let id = child.id().and_then(|it| Pid::from_raw(it.cast_signed()));
-        let group = Group { id };
-        Ok(Self { child, group })
+        Ok(Self {
+            stdin: child.stdin.take(),
+            stdout: child.stdout.take(),
+            stderr: child.stderr.take(),
+            group: Group { id },
+            child,
+        })
     }
 
     /// Feeds `input`, reads at most `limit` bytes of each output, and waits
-    /// until the child has ended. May be dropped; the child then goes on
-    /// without pipes.
+    /// until the child has ended.
+    ///
+    /// When dropped, the child goes on and its outputs stay open.
     pub(super) async fn exchange(
         &mut self,
         input: &[u8],
         limit: usize,
     ) -> Result<Ended, TransportError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
-        let pipes = (
-            self.child.stdin.take(),
-            self.child.stdout.take(),
-            self.child.stderr.take(),
-        );
-        let all = async {
+        let pipes = async {
             tokio::try_join!(
-                feed(pipes.0, input),
-                drain(pipes.1, &mut stdout, limit),
-                drain(pipes.2, &mut stderr, limit),
+                feed(self.stdin.take(), input),
+                drain(self.stdout.as_mut(), &mut stdout, limit),
+                drain(self.stderr.as_mut(), &mut stderr, limit),
             )
         };
-        let status = {
-            tokio::pin!(all);
-            tokio::select! {
-                biased;
-                read = &mut all => {
-                    read?;
-                    self.child.wait().await
-                }
-                status = self.child.wait() => {
-                    if let Ok(read) = timeout(PIPES_AFTER_END, all).await {
-                        read?;
-                    }
-                    status
-                }
-            }
-        };
-        let exit = exit(status.map_err(TransportError::Process)?);
+        let status = wait(&mut self.child, pipes).await?;
         Ok(Ended {
-            exit,
+            exit: exit(status),
             stdout,
             stderr,
         })
@@ -153,6 +152,27 @@ impl Drop for Group {
     fn drop(&mut self) {
         self.signal(Signal::KILL);
     }
+}
+
+/// Waits for a child and its pipes.
+async fn wait<T>(
+    child: &mut Child,
+    pipes: impl Future<Output = Result<T, TransportError>>,
+) -> Result<ExitStatus, TransportError> {
+    tokio::pin!(pipes);
+    let status = tokio::select! {
+        closed = &mut pipes => {
+            closed?;
+            child.wait().await
+        }
+        status = child.wait() => {
+            if let Ok(closed) = timeout(PIPES_AFTER_END, pipes).await {
+                closed?;
+            }
+            status
+        }
+    };
+    status.map_err(TransportError::Process)
 }
 
 async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), TransportError> {
