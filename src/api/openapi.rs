@@ -1,4 +1,4 @@
-//! The OpenAPI document, made from the code.
+//! The `OpenAPI` document, made from the code.
 
 use serde_json::{Map, Value};
 use utoipa::{OpenApi, ToSchema};

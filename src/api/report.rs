@@ -18,7 +18,7 @@ use uuid::Uuid;
 use crate::{
     app::{ApiError, App, ErrorReason, Snapshot},
     dialect,
-    event::{Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Verdict},
+    event::{Action, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Verdict},
     hook::{Fired, Run},
     protocol,
 };
@@ -178,7 +178,7 @@ impl HookReport {
             name: run.name,
             ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
             diagnostics: run.answer.diagnostics.into_iter().map(Into::into).collect(),
-            would: run.would.map(|it| it.as_str()),
+            would: run.would.map(Action::as_str),
         }
     }
 }

@@ -22,12 +22,10 @@ pub struct Observed<F> {
 impl<F: FnOnce(Ended) + Unpin> Observed<F> {
     /// The same body, observed.
     pub fn new(body: Body, observer: F) -> Self {
-        let mut observed = Self {
-            body,
-            observer: Some(observer),
-        };
-        observed.look();
-        observed
+        let observer = Some(observer);
+        let mut this = Self { body, observer };
+        this.look();
+        this
     }
 
     /// A body of known length may never be asked again after its last frame.

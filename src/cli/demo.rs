@@ -48,7 +48,7 @@ const ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr
 pub(super) struct Demo {}
 
 impl Demo {
-    pub(super) fn run(&self) -> Result<(), Failure> {
+    pub(super) fn run(self) -> Result<(), Failure> {
         let folder = Folder::create()?;
         block_on(async {
             let mock = TcpListener::bind(loopback()).await?;

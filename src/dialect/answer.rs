@@ -134,17 +134,10 @@ impl ResponseDocument {
             let Some(content) = &candidate.content else {
                 continue;
             };
-            let mut parts = content.parts.clone();
             let before = withheld.len();
-            for part in &mut parts {
-                let called = part.called()?.filter(|it| !allowed.includes(it));
-                if let Some(name) = called {
-                    *part = Part::new(&format!(
-                        "Tool execution blocked: `{name}` is not allowed for this call"
-                    ))?;
-                    withheld.push(name);
-                }
-            }
+            let parts = content.parts.iter();
+            let parts = parts.map(|it| withhold(it, allowed, &mut withheld));
+            let parts = parts.collect::<Result<_, _>>()?;
             if withheld.len() > before {
                 candidate.put_content(content.with_parts(parts)?)?;
             }
@@ -257,6 +250,20 @@ fn with_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectErro
     }
     new.extend(tail.iter().filter(|it| it.text.is_none()).cloned());
     Ok(new)
+}
+
+/// The part, or a text instead of a call that is not allowed.
+fn withhold(
+    part: &Part,
+    allowed: &Allowed,
+    withheld: &mut Vec<String>,
+) -> Result<Part, DialectError> {
+    let Some(name) = part.called()?.filter(|it| !allowed.includes(it)) else {
+        return Ok(part.clone());
+    };
+    let text = format!("Tool execution blocked: `{name}` is not allowed for this call");
+    withheld.push(name);
+    Part::new(&text)
 }
 
 /// Parts one after the other; where two plain texts meet they become one.

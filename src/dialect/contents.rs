@@ -108,8 +108,9 @@ impl<'a> Writer<'a> {
         new: Option<usize>,
     ) -> Result<(), DialectError> {
         let Some(at) = new else {
-            let silent = content.silent()?;
-            silent.into_iter().for_each(|it| self.push(it));
+            if let Some(silent) = content.silent()? {
+                self.push(silent);
+            }
             return Ok(());
         };
         self.insert_until(at)?;

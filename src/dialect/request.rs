@@ -159,7 +159,7 @@ impl Edit<'_> {
         let (system, talk): (Vec<Message>, Vec<Message>) =
             messages.into_iter().partition(|it| it.role == Role::System);
         if !system.is_empty() {
-            self.system(document, &system)?;
+            add_system(document, &system)?;
         }
         let mut contents = contents(self.call, document)?;
         if contents.messages() == talk {
@@ -175,32 +175,9 @@ impl Edit<'_> {
         self.put(document, &contents)
     }
 
-    /// System messages are appended to the system instruction.
-    fn system(
-        &mut self,
-        document: &mut Document,
-        messages: &[Message],
-    ) -> Result<(), DialectError> {
-        let new = messages.iter().map(|it| json!({ "text": it.content }));
-        let Some(mut instruction) = document.child(SYSTEM)? else {
-            let parts: Vec<Value> = new.collect();
-            return document.set(SYSTEM, &json!({ "parts": parts }));
-        };
-        let mut parts = instruction.list(PARTS)?.unwrap_or_default();
-        parts.extend(new.map(|it| Bytes::from(it.to_string())));
-        instruction.set_bytes(PARTS, array(parts.iter().map(AsRef::as_ref)))?;
-        document.set_child(SYSTEM, &instruction)
-    }
-
     fn put(&mut self, document: &mut Document, contents: &Contents) -> Result<(), DialectError> {
         match self.call.operation {
-            Operation::Embed => match contents.texts().as_slice() {
-                [one] => document.set_bytes(CONTENT, one.clone()),
-                _ => {
-                    self.drop("messages", "an embedding has exactly one content");
-                    Ok(())
-                }
-            },
+            Operation::Embed => self.put_one(document, &contents.texts()),
             Operation::BatchEmbed => self.put_batch(document, &contents.texts()),
             Operation::Generate
             | Operation::Stream(_)
@@ -208,6 +185,14 @@ impl Edit<'_> {
             | Operation::ListModels
             | Operation::GetModel => document.set_bytes(CONTENTS, contents.to_array()),
         }
+    }
+
+    fn put_one(&mut self, document: &mut Document, texts: &[Bytes]) -> Result<(), DialectError> {
+        if let [one] = texts {
+            return document.set_bytes(CONTENT, one.clone());
+        }
+        self.drop("messages", "an embedding has exactly one content");
+        Ok(())
     }
 
     fn put_batch(&mut self, document: &mut Document, texts: &[Bytes]) -> Result<(), DialectError> {
@@ -266,6 +251,19 @@ impl Edit<'_> {
         let dropped = DiagnosticCode::EditDropped.with(format!("{key}: {why}"));
         self.diagnostics.push(dropped);
     }
+}
+
+/// System messages are appended to the system instruction.
+fn add_system(document: &mut Document, messages: &[Message]) -> Result<(), DialectError> {
+    let new = messages.iter().map(|it| json!({ "text": it.content }));
+    let Some(mut instruction) = document.child(SYSTEM)? else {
+        let parts: Vec<Value> = new.collect();
+        return document.set(SYSTEM, &json!({ "parts": parts }));
+    };
+    let mut parts = instruction.list(PARTS)?.unwrap_or_default();
+    parts.extend(new.map(|it| Bytes::from(it.to_string())));
+    instruction.set_bytes(PARTS, array(parts.iter().map(AsRef::as_ref)))?;
+    document.set_child(SYSTEM, &instruction)
 }
 
 /// A body that names a model must name that of the path.

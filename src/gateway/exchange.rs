@@ -19,7 +19,7 @@ use crate::{
     dialect::{Allowed, Call, Dialect, Document, Operation, Selected},
     event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, Context, EventName, Subject},
     hook::Plan,
-    model::RequestMutation,
+    model::{RequestMutation, ToolConfig},
     telemetry::ExchangeFinished,
     upstream::{
         Answer, Outgoing,
@@ -254,6 +254,7 @@ impl Exchange {
         Ok(edited.document)
     }
 
+    /// What hooks select, written into the document. It binds the answer too.
     async fn select_tools(
         &mut self,
         mut document: Document,
@@ -267,19 +268,29 @@ impl Exchange {
             let fired = engine.fire_plan(&plan, &self.context, event, raw.as_deref());
             let fired = fired.await;
             self.facts.note(&fired);
-            if let Some(selection) = fired.verdict {
-                let selected = self.dialect.write_selection(&mut document, &selection)?;
-                if let Selected::Written(_) = selected {
-                    self.facts.did(Did::Edit);
-                    self.selected = selected;
-                }
-            }
+            self.select(&mut document, fired.verdict.as_ref())?;
         }
         let allowed = match std::mem::replace(&mut self.selected, Selected::Untouched) {
             Selected::Written(allowed) => allowed,
             Selected::Untouched => Allowed::All,
         };
         Ok((document, allowed))
+    }
+
+    fn select(
+        &mut self,
+        document: &mut Document,
+        selection: Option<&ToolConfig>,
+    ) -> Result<(), ApiError> {
+        let Some(selection) = selection else {
+            return Ok(());
+        };
+        let selected = self.dialect.write_selection(document, selection)?;
+        if selected != Selected::Untouched {
+            self.facts.did(Did::Edit);
+            self.selected = selected;
+        }
+        Ok(())
     }
 }
 

@@ -132,20 +132,17 @@ impl Source {
     async fn next(&mut self) -> Result<Option<Vec<Bytes>>, ApiError> {
         match self {
             Self::Known(chunks) => Ok(chunks.pop_front().map(|it| vec![it])),
-            Self::Events(pieces, reader) => match pieces.next().await {
-                Some(piece) => {
-                    let events = reader.push(&piece?).map_err(|error| {
+            Self::Events(pieces, reader) => {
+                if let Some(piece) = pieces.next().await {
+                    return reader.push(&piece?).map(Some).map_err(|error| {
                         tracing::warn!(%error, "the answer cannot be read");
                         unreadable()
                     });
-                    events.map(Some)
                 }
-                None => {
-                    let rest = std::mem::replace(reader, SseReader::new(0)).finish();
-                    *self = Self::Known(VecDeque::new());
-                    Ok(rest.map(|it| vec![it]))
-                }
-            },
+                let rest = std::mem::replace(reader, SseReader::new(0)).finish();
+                *self = Self::Known(VecDeque::new());
+                Ok(rest.map(|it| vec![it]))
+            }
         }
     }
 }
@@ -211,9 +208,9 @@ impl Chunks {
         let mut out = BytesMut::new();
         match self.gate.judge(merged.clone()).await? {
             Judged::Pass(json) if json == merged => {
-                chunks
-                    .iter()
-                    .for_each(|it| out.extend(self.frames.chunk(it)));
+                for chunk in &chunks {
+                    out.extend(self.frames.chunk(chunk));
+                }
             }
             Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
             Judged::Refused(reason) => out.extend(self.refuse(&reason)),

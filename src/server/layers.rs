@@ -95,6 +95,7 @@ async fn other_method() -> ApiError {
 }
 
 /// The panic's text may hold anything, so nobody outside sees it.
+#[expect(clippy::needless_pass_by_value, reason = "tower-http hands it over")]
 fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));

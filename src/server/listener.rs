@@ -39,7 +39,7 @@ impl Default for Bounds {
         Self {
             connections: 20_000,
             head: 64 * 1024,
-            patience: Duration::from_secs(60),
+            patience: Duration::from_mins(1),
         }
     }
 }
@@ -57,16 +57,16 @@ impl Bounds {
 /// One listener.
 #[derive(Debug)]
 pub(super) struct Listener {
-    listener: TcpListener,
+    socket: TcpListener,
     bounds: Bounds,
     permits: Arc<Semaphore>,
     shared: Shared,
 }
 
 impl Listener {
-    pub(super) fn new(listener: TcpListener, bounds: Bounds, shared: &Shared) -> Self {
+    pub(super) fn new(socket: TcpListener, bounds: Bounds, shared: &Shared) -> Self {
         Self {
-            listener,
+            socket,
             bounds,
             permits: Arc::new(Semaphore::new(bounds.connections)),
             shared: shared.clone(),
@@ -77,27 +77,26 @@ impl Listener {
     /// requests within `drain`.
     pub(super) async fn serve(self, router: Router, drain: Duration) {
         let graceful = GracefulShutdown::new();
-        let accept = async {
-            loop {
-                let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await else {
-                    return;
-                };
-                match self.listener.accept().await {
-                    Ok((stream, _)) => self.connect(stream, permit, &router, &graceful),
-                    Err(error) => self.refused(&error).await,
-                }
-            }
-        };
         tokio::select! {
-            () = accept => (),
+            () = self.accept(&router, &graceful) => (),
             () = self.shared.shutdown.cancelled() => (),
         }
-        drop(self.listener);
+        drop(self.socket);
         if tokio::time::timeout(drain, graceful.shutdown())
             .await
             .is_err()
         {
             tracing::warn!("requests were cut off at the end of the drain time");
+        }
+    }
+
+    /// Accepts for ever.
+    async fn accept(&self, router: &Router, graceful: &GracefulShutdown) {
+        while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
+            match self.socket.accept().await {
+                Ok((stream, _)) => self.connect(stream, permit, router, graceful),
+                Err(error) => refused(&error).await,
+            }
         }
     }
 
@@ -134,11 +133,11 @@ impl Listener {
             drop(permit);
         });
     }
+}
 
-    async fn refused(&self, error: &io::Error) {
-        tracing::warn!(%error, "a connection could not be accepted");
-        tokio::time::sleep(ACCEPT_PAUSE).await;
-    }
+async fn refused(error: &io::Error) {
+    tracing::warn!(%error, "a connection could not be accepted");
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
 async fn answer(
