@@ -1,0 +1,293 @@
+//! The config file, parsed once into types that cannot be wrong.
+//!
+//! All problems are found at once, each with its place. This room knows no
+//! transport and no protocol by name (`Known` tells it), and starts nothing.
+//! To add a setting, add it to `raw.rs`, to the types here, and to
+//! `docs/config.md`; `config/schema.json` follows from `raw.rs`.
+
+mod check;
+mod hook_block;
+mod hook_spec;
+mod load;
+mod matcher;
+mod place;
+mod quantity;
+mod raw;
+mod schema;
+mod secret;
+mod tree;
+mod wording;
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use schemars::JsonSchema;
+use secrecy::SecretString;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use thiserror::Error;
+use url::Url;
+
+pub use self::{
+    hook_spec::{FailureMode, HookGroup, HookMode, HookSpec, HookView, SystemMessages},
+    matcher::Matcher,
+    place::{Place, Problem},
+};
+use crate::event::{EventKind, EventName, EventVisitor, Part};
+
+/// Everything the operator decided.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where agents connect.
+    pub listen: SocketAddr,
+    /// The operators' listener.
+    pub admin: Admin,
+    /// The model API.
+    pub upstream: UpstreamConfig,
+    /// Which hooks run on which event: those of hook files in order, then those
+    /// of the config itself. Disabled hooks are left out, and so are groups
+    /// without hooks.
+    pub hooks: BTreeMap<EventName, Vec<HookGroup>>,
+    /// The working directory of hook processes. Absolute.
+    pub hook_directory: PathBuf,
+    /// How an agent is told that a hook said no.
+    pub denials: Denials,
+    /// What `AfterModel` hooks see of a streamed answer.
+    pub after_model: AfterModelMode,
+    /// Bounds of size and number.
+    pub limits: Limits,
+    /// Bounds of time.
+    pub timeouts: Timeouts,
+    /// What is logged, and how.
+    pub log: Log,
+    /// Every file this was read from: the config, hook files, secret files.
+    pub files: Vec<PathBuf>,
+    /// What is allowed but probably not meant.
+    pub warnings: Vec<Problem>,
+}
+
+/// The listener for health, metrics and reload.
+#[derive(Debug, Clone)]
+pub struct Admin {
+    /// Where operators connect.
+    pub listen: SocketAddr,
+    /// What they must show, if anything.
+    pub token: Option<SecretString>,
+}
+
+/// One model API.
+#[derive(Debug, Clone)]
+pub struct UpstreamConfig {
+    /// Its base: http or https, without user, query and fragment.
+    pub url: Url,
+    /// The key to use instead of the agent's own credential.
+    pub api_key: Option<SecretString>,
+}
+
+/// How an agent is told that a hook said no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Denials {
+    /// As an answer of the model: shown once, and the turn ends.
+    #[default]
+    Message,
+    /// As a 403 error.
+    Error,
+}
+
+/// What `AfterModel` hooks see of a streamed answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AfterModelMode {
+    /// Each chunk, as it comes.
+    #[default]
+    Chunk,
+    /// The whole answer, once; the agent waits for it.
+    Buffered,
+}
+
+/// Bounds of size (in bytes) and number. None is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Limits {
+    /// The head of a request.
+    pub headers: usize,
+    /// The body of a model call.
+    pub body: usize,
+    /// An answer of the model API that is held as a whole.
+    pub response: usize,
+    /// One SSE event of an answer, and the body of a reported event.
+    pub event: usize,
+    /// What one hook may write on stdout, and on stderr.
+    pub hook_output: usize,
+    /// Hook processes at the same time.
+    pub hook_processes: usize,
+    /// Requests at the same time.
+    pub in_flight: usize,
+    /// Connections at the same time.
+    pub connections: usize,
+}
+
+/// Bounds of time. None is zero.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Timeouts {
+    /// For an agent to send the head of a request.
+    pub header: Duration,
+    /// For an agent to send the next piece of a body.
+    pub body: Duration,
+    /// For a connection without a request.
+    pub idle: Duration,
+    /// To connect to the model API.
+    pub upstream_connect: Duration,
+    /// For the head of the model API's answer.
+    pub first_byte: Duration,
+    /// Between two pieces of a streamed answer.
+    pub stream_idle: Duration,
+    /// For requests under way to end at shutdown.
+    pub drain: Duration,
+    /// Between two keep-alives while an agent waits for hooks.
+    pub keep_alive: Duration,
+}
+
+/// What is logged, and how.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Log {
+    /// How a line is written.
+    pub format: LogFormat,
+    /// From which level on.
+    pub level: LogLevel,
+}
+
+/// How a log line is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people.
+    #[default]
+    Text,
+    /// One JSON object per line.
+    Json,
+}
+
+/// From which level on something is logged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogLevel {
+    /// Only what failed.
+    Error,
+    /// And what should be looked at.
+    Warn,
+    /// And what happened.
+    #[default]
+    Info,
+    /// And how.
+    Debug,
+    /// And everything else.
+    Trace,
+}
+
+/// What the command line says; it outranks the file.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Instead of `listen`.
+    pub listen: Option<SocketAddr>,
+    /// Instead of `upstreams.gemini.url`.
+    pub upstream: Option<Url>,
+    /// Settings files after those of `hook_files`; relative to the current
+    /// directory.
+    pub hooks: Vec<PathBuf>,
+}
+
+/// The names that other rooms give a meaning to.
+#[derive(Debug, Clone, Copy)]
+pub struct Known<'a> {
+    /// What a hook's `type` may be.
+    pub transports: &'a [&'a str],
+    /// What a hook file's `protocol` may be.
+    pub protocols: &'a [&'a str],
+}
+
+/// Why a config was refused: everything that is wrong with it.
+#[derive(Debug, Error)]
+pub struct ConfigError {
+    /// In the order of the files, and of the lines in a file. Never empty.
+    pub problems: Vec<Problem>,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.problems.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl Config {
+    /// Reads the config file at `path`, and all files that it names.
+    pub fn load(
+        path: &Path,
+        overrides: &Overrides,
+        known: &Known<'_>,
+    ) -> Result<Self, ConfigError> {
+        match std::fs::read_to_string(path) {
+            Ok(text) => load::load(&text, path, overrides, known),
+            Err(error) => Err(ConfigError {
+                problems: vec![Problem::nowhere(format!(
+                    "`{}` cannot be read: {error}",
+                    path.display()
+                ))],
+            }),
+        }
+    }
+
+    /// Parses `text` as if it stood in `file`; files that it names are read.
+    pub fn parse(text: &str, file: &Path, known: &Known<'_>) -> Result<Self, ConfigError> {
+        load::load(text, file, &Overrides::default(), known)
+    }
+
+    /// A config of defaults and of what the command line says, which must name
+    /// an upstream.
+    pub fn without_file(overrides: &Overrides, known: &Known<'_>) -> Result<Self, ConfigError> {
+        if overrides.upstream.is_none() {
+            let problem = Problem::nowhere("without a config file, `--upstream` is needed");
+            return Err(ConfigError {
+                problems: vec![problem],
+            });
+        }
+        load::load("", Path::new(""), overrides, known)
+    }
+
+    /// The JSON Schema of the config file.
+    pub fn schema(known: &Known<'_>) -> Value {
+        schema::schema::<raw::RawConfig>(known)
+    }
+
+    /// Hooks that could refuse something, and whose failure lets it pass.
+    pub fn guards_that_fail_open(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
+        let guarded = self.hooks.iter().filter(|(it, _)| it.visit(CanRefuse));
+        let hooks = guarded.flat_map(|(event, groups)| {
+            let hooks = groups.iter().flat_map(|it| &it.hooks);
+            hooks.map(|hook| (*event, hook))
+        });
+        hooks.filter(|(_, hook)| {
+            hook.on_failure == FailureMode::Open && hook.mode == HookMode::Enforce
+        })
+    }
+}
+
+/// Asks an event whether hooks can refuse it.
+struct CanRefuse;
+
+impl EventVisitor for CanRefuse {
+    type Output = bool;
+
+    fn visit<E: EventKind>(self) -> bool {
+        E::HONOURS.contains(&Part::Flow)
+    }
+}
+
+#[cfg(test)]
+mod tests;

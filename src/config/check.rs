@@ -1,0 +1,102 @@
+//! A document against its schema: every mistake at once.
+
+use std::net::SocketAddr;
+
+use jsonschema::{Validator, error::ValidationErrorKind};
+use serde_json::Value;
+use url::Url;
+
+use super::{place::Problem, tree::Tree, wording::Finding};
+
+/// What an unknown key means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum UnknownKeys {
+    /// A problem: the operator wrote this file for hookgate.
+    Refused,
+    /// A warning, unless it stands where an event should: other products write
+    /// keys of their own into the same file.
+    Ignored,
+}
+
+/// What was found, and what is left.
+#[derive(Debug)]
+pub(super) struct Checked {
+    /// The document without ignored keys. It fits its schema if there are no
+    /// problems.
+    pub(super) value: Value,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// Checks the document `value`, whose places `tree` knows, against `schema`.
+pub(super) fn check(
+    tree: &Tree,
+    value: Value,
+    schema: &Value,
+    unknown_keys: UnknownKeys,
+) -> Checked {
+    let mut checked = Checked {
+        value,
+        problems: tree.duplicates(),
+        warnings: Vec::new(),
+    };
+    let validator = match validator(schema) {
+        Ok(validator) => validator,
+        Err(message) => {
+            checked.problems.push(Problem::nowhere(message));
+            return checked;
+        }
+    };
+    let mut ignored = Vec::new();
+    for error in validator.iter_errors(&checked.value) {
+        let finding = Finding {
+            tree,
+            document: &checked.value,
+            schema,
+            error: &error,
+        };
+        let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
+            checked.problems.push(finding.problem());
+            continue;
+        };
+        for key in unexpected {
+            let problem = finding.unknown_key(key);
+            if unknown_keys == UnknownKeys::Ignored && !finding.keys_are_events() {
+                let parent = error.instance_path().as_str().to_owned();
+                ignored.push((parent, key.clone()));
+                checked.warnings.push(problem);
+            } else {
+                checked.problems.push(problem);
+            }
+        }
+    }
+    for (parent, key) in ignored {
+        let parent = checked.value.pointer_mut(&parent);
+        if let Some(fields) = parent.and_then(Value::as_object_mut) {
+            fields.shift_remove(&key);
+        }
+    }
+    checked
+}
+
+fn validator(schema: &Value) -> Result<Validator, String> {
+    jsonschema::options()
+        .should_validate_formats(true)
+        .with_format("socket-address", |it: &str| {
+            it.parse::<SocketAddr>().is_ok()
+        })
+        .with_format("base-url", |it: &str| {
+            Url::parse(it).is_ok_and(|url| is_base_url(&url))
+        })
+        .build(schema)
+        .map_err(|error| format!("the schema itself is broken: {error}"))
+}
+
+/// Whether `url` can stand before the path of every call upstream.
+pub(super) fn is_base_url(url: &Url) -> bool {
+    matches!(url.scheme(), "http" | "https")
+        && url.username().is_empty()
+        && url.password().is_none()
+        && url.query().is_none()
+        && url.fragment().is_none()
+}

@@ -1,0 +1,311 @@
+//! From text to a config: find every problem, then build.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+};
+
+use secrecy::SecretString;
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+use url::Url;
+
+use super::{
+    Admin, Config, ConfigError, Known, Limits, Log, Overrides, Problem, SystemMessages, Timeouts,
+    UpstreamConfig,
+    check::{UnknownKeys, check, is_base_url},
+    hook_block::{Gathered, HookBlock, HookFile},
+    raw::{DEFAULT_PROTOCOL, RawConfig, RawHookFile, RawLimits, RawPath, RawSecret, RawTimeouts},
+    schema::schema,
+    secret,
+    tree::Tree,
+};
+
+/// Parses `text`, which was read from `file`, and reads what it names.
+pub(super) fn load(
+    text: &str,
+    file: &Path,
+    overrides: &Overrides,
+    known: &Known<'_>,
+) -> Result<Config, ConfigError> {
+    let mut reading = Reading::start(text, file, overrides, known)?;
+    let token = reading.secret("/admin/token");
+    let api_key = reading.secret("/upstreams/gemini/api_key");
+    let hook_directory = reading.hook_directory();
+    let blocks = reading.hook_blocks(&overrides.hooks, known);
+    reading.fail_if_problems()?;
+
+    let raw: RawConfig = serde_json::from_value(reading.value.take())
+        .map_err(|error| reading.disagreement(&error))?;
+    let listen = overrides.listen.unwrap_or(raw.listen.0);
+    let admin = Admin {
+        listen: raw.admin.listen.0,
+        token,
+    };
+    reading.check_listeners(listen, &admin);
+    reading.fail_if_problems()?;
+
+    let own_block = HookBlock {
+        tree: reading.tree,
+        raw: raw.hooks,
+        switches: raw.hooks_config,
+        enable_hooks: None,
+        protocol: DEFAULT_PROTOCOL.to_owned(),
+        system_messages: SystemMessages::Hidden,
+    };
+    let mut gathered = Gathered::default();
+    for block in blocks.iter().chain([&own_block]) {
+        gathered.add(block, &raw.hook_defaults);
+    }
+    let (hooks, warnings) = gathered.finish(&own_block);
+    reading.warnings.extend(warnings);
+    Ok(Config {
+        listen,
+        admin,
+        upstream: UpstreamConfig {
+            url: raw.upstreams.gemini.url.0,
+            api_key,
+        },
+        hooks,
+        hook_directory,
+        denials: raw.denials,
+        after_model: raw.after_model,
+        limits: raw.limits.into(),
+        timeouts: raw.timeouts.into(),
+        log: Log {
+            format: raw.log.format,
+            level: raw.log.level,
+        },
+        files: reading.files,
+        warnings: reading.warnings,
+    })
+}
+
+/// A document that was checked, and what is found while more is read.
+#[derive(Debug)]
+struct Reading {
+    tree: Tree,
+    value: Value,
+    /// What relative paths start from.
+    directory: PathBuf,
+    files: Vec<PathBuf>,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+impl Reading {
+    fn start(
+        text: &str,
+        file: &Path,
+        overrides: &Overrides,
+        known: &Known<'_>,
+    ) -> Result<Self, ConfigError> {
+        let tree = Tree::parse(text, file).map_err(|problem| ConfigError {
+            problems: vec![problem],
+        })?;
+        let mut value = tree.value();
+        let mut problems = Vec::new();
+        if let Some(url) = &overrides.upstream {
+            set_upstream(&mut value, url);
+            if !is_base_url(url) {
+                let message = "`--upstream` must be an http or https URL without query or fragment";
+                problems.push(Problem::nowhere(message));
+            }
+        }
+        let schema = schema::<RawConfig>(known);
+        let checked = check(&tree, value, &schema, UnknownKeys::Refused);
+        problems.extend(checked.problems);
+        let mut files = Vec::new();
+        if !file.as_os_str().is_empty() {
+            files.push(file.to_owned());
+        }
+        Ok(Self {
+            tree,
+            value: checked.value,
+            directory: file.parent().unwrap_or(Path::new("")).to_owned(),
+            files,
+            problems,
+            warnings: checked.warnings,
+        })
+    }
+
+    /// What stands at `pointer`, if it has the right shape; if it has not, the
+    /// check has already said so.
+    fn section<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
+        serde_json::from_value(self.value.pointer(pointer)?.clone()).ok()
+    }
+
+    fn problem(&mut self, pointer: &str, message: &str) {
+        let place = self.tree.place(pointer);
+        self.problems.push(Problem::at(&place, message));
+    }
+
+    fn warning(&mut self, pointer: &str, message: &str) {
+        let place = self.tree.place(pointer);
+        self.warnings.push(Problem::at(&place, message));
+    }
+
+    fn secret(&mut self, pointer: &str) -> Option<SecretString> {
+        let secret: RawSecret = self.section(pointer)?;
+        if let RawSecret::File(path) = &secret {
+            self.files.push(self.directory.join(path));
+        }
+        let secret = secret::resolve(&secret, &self.directory);
+        secret.map_err(|it| self.problem(pointer, &it)).ok()
+    }
+
+    fn hook_directory(&mut self) -> PathBuf {
+        let given: Option<RawPath> = self.section("/hook_directory");
+        let given = given.map_or_else(PathBuf::new, |it| it.0);
+        let directory = Path::new(".").join(&self.directory).join(given);
+        let directory = std::path::absolute(&directory).unwrap_or(directory);
+        let directory: PathBuf = directory.components().collect();
+        if !directory.is_dir() {
+            let message = format!(
+                "`hook_directory`: `{}` is no directory",
+                directory.display()
+            );
+            self.problem("/hook_directory", &message);
+        }
+        directory
+    }
+
+    /// The hooks of every settings file: those that the config names, then
+    /// those of the command line.
+    fn hook_blocks(&mut self, more: &[PathBuf], known: &Known<'_>) -> Vec<HookBlock> {
+        let count = self.value.pointer("/hook_files").and_then(Value::as_array);
+        let pointers = (0..count.map_or(0, Vec::len)).map(|it| format!("/hook_files/{it}"));
+        let mut files = Vec::new();
+        for pointer in pointers {
+            let Some(raw) = self.section::<RawHookFile>(&pointer) else {
+                continue;
+            };
+            files.push(HookFile {
+                path: self.directory.join(raw.path.0),
+                protocol: raw.protocol,
+                system_messages: if raw.system_messages {
+                    SystemMessages::Shown
+                } else {
+                    SystemMessages::Hidden
+                },
+                named_at: Some(self.tree.place(&format!("{pointer}/path"))),
+            });
+        }
+        files.extend(more.iter().map(|path| HookFile {
+            path: path.clone(),
+            protocol: DEFAULT_PROTOCOL.to_owned(),
+            system_messages: SystemMessages::Hidden,
+            named_at: None,
+        }));
+        files
+            .into_iter()
+            .filter_map(|it| self.hook_block(it, known))
+            .collect()
+    }
+
+    fn hook_block(&mut self, file: HookFile, known: &Known<'_>) -> Option<HookBlock> {
+        if self.files.contains(&file.path) {
+            let message = format!("`{}` is named twice", file.path.display());
+            let place = file.named_at;
+            self.problems.push(Problem { place, message });
+            return None;
+        }
+        self.files.push(file.path.clone());
+        match file.read(known) {
+            Ok((block, warnings)) => {
+                self.warnings.extend(warnings);
+                Some(block)
+            }
+            Err(problems) => {
+                self.problems.extend(problems);
+                None
+            }
+        }
+    }
+
+    /// Two listeners cannot share one address, and one that is open to other
+    /// machines should not be so by accident.
+    fn check_listeners(&mut self, listen: SocketAddr, admin: &Admin) {
+        let one_port = listen.port() != 0 && listen.port() == admin.listen.port();
+        let (ip, admin_ip) = (listen.ip(), admin.listen.ip());
+        let overlap = ip == admin_ip || ip.is_unspecified() || admin_ip.is_unspecified();
+        if one_port && overlap {
+            let message = format!("agents and operators cannot share the address `{listen}`");
+            self.problem("/admin/listen", &message);
+        }
+        if !ip.is_loopback() {
+            let message = "agents on other machines can connect, and nobody asks who they are";
+            self.warning("/listen", message);
+        }
+        if !admin_ip.is_loopback() && admin.token.is_none() {
+            let message = "operators on other machines need no `admin.token` to connect";
+            self.warning("/admin/listen", message);
+        }
+    }
+
+    fn fail_if_problems(&mut self) -> Result<(), ConfigError> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.sort_by_key(|it| {
+            let place = it.place.as_ref()?;
+            let file = self.files.iter().position(|file| *file == place.file);
+            Some((file, place.line, place.column))
+        });
+        problems.dedup();
+        Err(ConfigError { problems })
+    }
+
+    /// The schema allows what the raw types refuse: a mistake of ours.
+    fn disagreement(&self, error: &serde_json::Error) -> ConfigError {
+        let problem = Problem::at(&self.tree.place(""), error.to_string());
+        ConfigError {
+            problems: vec![problem],
+        }
+    }
+}
+
+/// Puts `url` where the config has the URL of the upstream.
+fn set_upstream(value: &mut Value, url: &Url) {
+    let mut value = value;
+    for key in ["upstreams", "gemini"] {
+        let Some(fields) = value.as_object_mut() else {
+            return;
+        };
+        value = fields.entry(key).or_insert_with(|| json!({}));
+    }
+    if let Some(fields) = value.as_object_mut() {
+        fields.insert("url".to_owned(), url.as_str().into());
+    }
+}
+
+impl From<RawLimits> for Limits {
+    fn from(raw: RawLimits) -> Self {
+        Self {
+            headers: raw.headers.0,
+            body: raw.body.0,
+            response: raw.response.0,
+            event: raw.event.0,
+            hook_output: raw.hook_output.0,
+            hook_processes: raw.hook_processes.0,
+            in_flight: raw.in_flight.0,
+            connections: raw.connections.0,
+        }
+    }
+}
+
+impl From<RawTimeouts> for Timeouts {
+    fn from(raw: RawTimeouts) -> Self {
+        Self {
+            header: raw.header.0,
+            body: raw.body.0,
+            idle: raw.idle.0,
+            upstream_connect: raw.upstream_connect.0,
+            first_byte: raw.first_byte.0,
+            stream_idle: raw.stream_idle.0,
+            drain: raw.drain.0,
+            keep_alive: raw.keep_alive.0,
+        }
+    }
+}

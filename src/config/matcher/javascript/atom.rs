@@ -1,0 +1,240 @@
+//! Escapes and classes. Pure.
+
+use std::ops::RangeInclusive;
+
+use super::{ANY, Fault, NOTHING, Term, Translation, push_literal, scan::read_number, unsupported};
+
+const DIGITS: &str = "0-9";
+const WORD: &str = "0-9A-Z_a-z";
+const SPACES: &str = r"\x{9}-\x{D}\x{20}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}";
+
+const NO_NAME: Fault = Fault::Invalid("a reference to no group");
+
+/// What an escape or a plain character stands for.
+#[derive(Debug, Clone, Copy)]
+enum Atom {
+    Char(char),
+    /// What a class lists.
+    In(&'static str),
+    /// Everything else.
+    NotIn(&'static str),
+}
+
+impl Translation {
+    /// An escape outside a class, from after its `\`.
+    pub(super) fn escape(&mut self) -> Result<Term, Fault> {
+        match self.peek() {
+            Some(boundary @ ('b' | 'B')) => {
+                self.at += 1;
+                let (same, other) = if boundary == 'b' {
+                    ("!", "=")
+                } else {
+                    ("=", "!")
+                };
+                let text =
+                    format!("(?:(?<=[{WORD}])(?{same}[{WORD}])|(?<![{WORD}])(?{other}[{WORD}]))");
+                return self.look_around(&text, Term::Assertion);
+            }
+            Some('1'..='9') => {
+                let (number, end) = read_number(&self.chars, self.at);
+                let number = number.and_then(|it| usize::try_from(it).ok());
+                if let Some(number) = number.filter(|it| *it <= self.group_names.len()) {
+                    self.at = end;
+                    return self.back_reference(&[number]);
+                }
+            }
+            Some('k') if self.has_names() => {
+                self.at += 1;
+                let numbers = self.named_groups()?;
+                return self.back_reference(&numbers);
+            }
+            _ => (),
+        }
+        let text = match self.character_escape()? {
+            Atom::Char(char) => {
+                push_literal(char, &mut self.out);
+                return Ok(Term::Atom);
+            }
+            Atom::In(set) => format!("[{set}]"),
+            Atom::NotIn(set) => format!("[^{set}]"),
+        };
+        Ok(self.push(&text, Term::Atom))
+    }
+
+    /// A class, from after its `[`.
+    pub(super) fn class(&mut self) -> Result<Term, Fault> {
+        let negated = self.eat("^");
+        let mut items = String::new();
+        while !self.eat("]") {
+            let first = self.class_atom()?;
+            let is_range = self.peek() == Some('-') && self.chars.get(self.at + 1) != Some(&']');
+            if !is_range {
+                push_item(first, &mut items);
+                continue;
+            }
+            self.at += 1;
+            let last = self.class_atom()?;
+            match (first, last) {
+                (Atom::Char(first), Atom::Char(last)) if first > last => {
+                    return Err(Fault::Invalid("a range out of order"));
+                }
+                (Atom::Char(_), Atom::Char(_)) => {
+                    push_item(first, &mut items);
+                    items.push('-');
+                    push_item(last, &mut items);
+                }
+                // With a set at one end it is no range but all three.
+                _ => [first, Atom::Char('-'), last]
+                    .into_iter()
+                    .for_each(|it| push_item(it, &mut items)),
+            }
+        }
+        let text = match (items.as_str(), negated) {
+            ("", false) => NOTHING.to_owned(),
+            ("", true) => ANY.to_owned(),
+            (items, false) => format!("[{items}]"),
+            (items, true) => format!("[^{items}]"),
+        };
+        Ok(self.push(&text, Term::Atom))
+    }
+
+    fn class_atom(&mut self) -> Result<Atom, Fault> {
+        match self.take() {
+            None => Err(Fault::Invalid("a class without an end")),
+            Some('\\') if self.eat("b") => Ok(Atom::Char('\u{8}')),
+            Some('\\') => {
+                let control = self.chars.get(self.at + 1).copied().unwrap_or_default();
+                if self.peek() == Some('c') && (control.is_ascii_digit() || control == '_') {
+                    self.at += 2;
+                    return Ok(Atom::Char(control_character(control)));
+                }
+                self.character_escape()
+            }
+            Some(char) => Ok(Atom::Char(char)),
+        }
+    }
+
+    /// An escape that means the same inside a class and outside.
+    fn character_escape(&mut self) -> Result<Atom, Fault> {
+        let Some(char) = self.take() else {
+            return Err(Fault::Invalid("`\\` at the end"));
+        };
+        Ok(match char {
+            'd' => Atom::In(DIGITS),
+            'D' => Atom::NotIn(DIGITS),
+            'w' => Atom::In(WORD),
+            'W' => Atom::NotIn(WORD),
+            's' => Atom::In(SPACES),
+            'S' => Atom::NotIn(SPACES),
+            'f' => Atom::Char('\u{c}'),
+            'n' => Atom::Char('\n'),
+            'r' => Atom::Char('\r'),
+            't' => Atom::Char('\t'),
+            'v' => Atom::Char('\u{b}'),
+            '0'..='7' => {
+                self.at -= 1;
+                let digits = if char <= '3' { 3 } else { 2 };
+                Atom::Char(self.character(8, 1..=digits).unwrap_or_default())
+            }
+            'c' => {
+                let letter = self.peek().filter(char::is_ascii_alphabetic);
+                // Without a letter, only the backslash is taken, and means itself.
+                self.at = if letter.is_some() {
+                    self.at + 1
+                } else {
+                    self.at - 1
+                };
+                Atom::Char(letter.map_or('\\', control_character))
+            }
+            'x' => Atom::Char(self.character(16, 2..=2).unwrap_or('x')),
+            'u' => self.unicode_escape()?,
+            'k' if self.has_names() => return Err(NO_NAME),
+            char => Atom::Char(char),
+        })
+    }
+
+    /// The four digits after `\u`, or twice four for one character.
+    fn unicode_escape(&mut self) -> Result<Atom, Fault> {
+        let Some(unit) = self.number(16, 4..=4) else {
+            return Ok(Atom::Char('u'));
+        };
+        if let Some(char) = char::from_u32(unit) {
+            return Ok(Atom::Char(char));
+        }
+        let other = if self.eat("\\u") {
+            self.number(16, 4..=4)
+        } else {
+            None
+        };
+        let units = [Some(unit), other].into_iter().flatten();
+        let units = units.filter_map(|it| u16::try_from(it).ok());
+        match char::decode_utf16(units).next() {
+            Some(Ok(char)) => Ok(Atom::Char(char)),
+            _ => Err(unsupported("half a surrogate pair")),
+        }
+    }
+
+    fn character(&mut self, radix: u32, digits: RangeInclusive<usize>) -> Option<char> {
+        self.number(radix, digits).and_then(char::from_u32)
+    }
+
+    /// A number of so many digits, if it is there.
+    fn number(&mut self, radix: u32, digits: RangeInclusive<usize>) -> Option<u32> {
+        let rest = self.chars.get(self.at..)?.iter().take(*digits.end());
+        let found: Vec<u32> = rest.map_while(|it| it.to_digit(radix)).collect();
+        if !digits.contains(&found.len()) {
+            return None;
+        }
+        self.at += found.len();
+        Some(found.iter().fold(0, |number, digit| number * radix + digit))
+    }
+
+    /// The groups of the name in `<name>`.
+    fn named_groups(&mut self) -> Result<Vec<usize>, Fault> {
+        let rest = self.chars.get(self.at..).unwrap_or_default();
+        let ['<', rest @ ..] = rest else {
+            return Err(NO_NAME);
+        };
+        let name: String = rest.iter().take_while(|it| **it != '>').collect();
+        let groups = self.group_names.iter().zip(1..);
+        let named = groups.filter(|(it, _)| it.as_deref() == Some(name.as_str()));
+        let numbers: Vec<usize> = named.map(|(_, number)| number).collect();
+        self.at += "<>".len() + name.chars().count();
+        if numbers.is_empty() || self.at > self.chars.len() {
+            return Err(NO_NAME);
+        }
+        Ok(numbers)
+    }
+
+    /// What one of these groups found, or nothing if none took part. A group
+    /// that has not ended yet cannot have taken part.
+    fn back_reference(&mut self, numbers: &[usize]) -> Result<Term, Fault> {
+        if self.in_look_behind {
+            return Err(unsupported("a back-reference in a look-behind"));
+        }
+        self.referenced.extend(numbers);
+        self.out.push_str("(?:");
+        let ended = numbers.iter().filter(|it| self.closed.contains(it));
+        let choices = ended.map(|number| format!(r"(?({number})\{number}|)"));
+        self.out.extend(choices);
+        // Our engine refuses to repeat what is empty, unless there is a choice.
+        Ok(self.push(&format!("|{NOTHING})"), Term::Atom))
+    }
+
+    fn has_names(&self) -> bool {
+        self.group_names.iter().any(Option::is_some)
+    }
+}
+
+/// `\cA` is U+0001, and so on.
+fn control_character(letter: char) -> char {
+    char::from_u32(u32::from(letter) % 32).unwrap_or_default()
+}
+
+fn push_item(atom: Atom, items: &mut String) {
+    match atom {
+        Atom::Char(char) => push_literal(char, items),
+        Atom::In(set) => items.push_str(set),
+        Atom::NotIn(set) => items.extend(["[^", set, "]"]),
+    }
+}

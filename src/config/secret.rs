@@ -1,0 +1,34 @@
+//! Secrets: found where the config says, and never shown.
+
+use std::path::Path;
+
+use secrecy::SecretString;
+
+use super::raw::RawSecret;
+
+/// Fetches a secret; `directory` is what a relative path starts from. The error
+/// says what is wrong and holds nothing of the secret.
+pub(super) fn resolve(secret: &RawSecret, directory: &Path) -> Result<SecretString, String> {
+    let (origin, text) = match secret {
+        RawSecret::Env(name) => {
+            let origin = format!("environment variable `{name}`");
+            let text = std::env::var(name).map_err(|_| format!("{origin} is not set"))?;
+            (origin, text)
+        }
+        RawSecret::File(path) => {
+            let origin = format!("file `{path}`");
+            let text = std::fs::read_to_string(directory.join(path))
+                .map_err(|error| format!("{origin} cannot be read: {error}"))?;
+            (origin, text)
+        }
+    };
+    let text = text.trim();
+    if text.is_empty() {
+        return Err(format!("{origin} is empty"));
+    }
+    // Every secret here goes into a header one day.
+    if !text.chars().all(|it| it.is_ascii_graphic()) {
+        return Err(format!("{origin} holds blanks or special characters"));
+    }
+    Ok(text.into())
+}

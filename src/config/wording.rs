@@ -1,0 +1,206 @@
+//! An error of the schema library in our own words. Pure.
+
+use jsonschema::{ValidationError, error::ValidationErrorKind};
+use serde_json::Value;
+
+use super::{
+    place::{Place, Problem},
+    tree::{Tree, escape, unescape},
+};
+
+/// An error, with all that is needed to word it.
+#[derive(Debug)]
+pub(super) struct Finding<'a> {
+    pub(super) tree: &'a Tree,
+    pub(super) document: &'a Value,
+    pub(super) schema: &'a Value,
+    pub(super) error: &'a ValidationError<'a>,
+}
+
+impl Finding<'_> {
+    /// The error, if it is not about unknown keys.
+    pub(super) fn problem(&self) -> Problem {
+        let path = self.error.instance_path().as_str();
+        match self.error.kind() {
+            ValidationErrorKind::Required { property } => {
+                let name = property.as_str().unwrap_or_default();
+                let field = format!("{path}/{}", escape(name));
+                self.say(&self.tree.key_place(path), &field, "is missing")
+            }
+            ValidationErrorKind::PropertyNames { error } => {
+                let name = error.instance().as_str().unwrap_or_default();
+                let field = format!("{path}/{}", escape(name));
+                let expected = expected(self.node(self.error.schema_path().as_str()));
+                self.say(&self.tree.key_place(&field), &field, &expected)
+            }
+            _ => self.say(&self.tree.place(path), path, &self.wrong_value()),
+        }
+    }
+
+    /// The error, for one of the unknown keys it is about.
+    pub(super) fn unknown_key(&self, key: &str) -> Problem {
+        let path = self.error.instance_path().as_str();
+        let field = format!("{path}/{}", escape(key));
+        let kind = if self.keys_are_events() {
+            "event"
+        } else {
+            "key"
+        };
+        let hint = match did_you_mean(key, self.keyword_node()) {
+            Some(name) => format!("; did you mean `{name}`?"),
+            None => String::new(),
+        };
+        let hook = hook_label(self.document, &field);
+        let message = format!("{hook}unknown {kind} `{}`{hint}", field_name(&field));
+        Problem::at(&self.tree.key_place(&field), message)
+    }
+
+    /// Whether the keys of the mapping that the error is about name events.
+    pub(super) fn keys_are_events(&self) -> bool {
+        let node = self.keyword_node();
+        node.and_then(|it| it.get("x-keys")).is_some()
+    }
+
+    /// `must be …, not …`; a value that may hold a secret is not shown.
+    fn wrong_value(&self) -> String {
+        let node = self.keyword_node();
+        let expected = expected(node);
+        let secret = node.and_then(|it| it.get("writeOnly")).is_some();
+        let is_type_error = matches!(self.error.kind(), ValidationErrorKind::Type { .. });
+        let value = self.error.instance().as_ref();
+        match value {
+            Value::Null => format!("{expected}, but nothing is here"),
+            _ if secret => expected,
+            Value::Bool(_) => format!("{expected}, not `{value}`"),
+            Value::String(text) if text.is_empty() => format!("{expected}, but it is empty"),
+            Value::String(text) if !is_type_error => format!("{expected}, not `{text}`"),
+            Value::String(_) => format!("{expected}, not text"),
+            Value::Number(number) if !is_type_error => format!("{expected}, not `{number}`"),
+            Value::Number(_) => format!("{expected}, not a number"),
+            Value::Array(_) => format!("{expected}, not a list"),
+            Value::Object(_) => format!("{expected}, not a mapping"),
+        }
+    }
+
+    fn say(&self, place: &Place, field: &str, what: &str) -> Problem {
+        let hook = hook_label(self.document, field);
+        let message = match field_name(field).as_str() {
+            "" => format!("{hook}it {what}"),
+            name => format!("{hook}`{name}` {what}"),
+        };
+        Problem::at(place, message)
+    }
+
+    /// The schema of the value that the error is about.
+    fn keyword_node(&self) -> Option<&Value> {
+        let (node, _keyword) = self.error.schema_path().as_str().rsplit_once('/')?;
+        self.node(node)
+    }
+
+    fn node(&self, pointer: &str) -> Option<&Value> {
+        self.schema.pointer(pointer)
+    }
+}
+
+/// `must be …`
+fn expected(node: Option<&Value>) -> String {
+    let text = |key| node.and_then(|it| it.get(key)).and_then(Value::as_str);
+    if let Some(words) = text("errorMessage") {
+        return words.to_owned();
+    }
+    let choices = node.map(choices).unwrap_or_default();
+    if !choices.is_empty() {
+        return format!("must be {}", choices.join(" or "));
+    }
+    let expected = match text("type") {
+        Some("boolean") => "true or false",
+        Some("string") => "text",
+        Some("array") => "a list",
+        Some("object") => "a mapping",
+        _ => "something else",
+    };
+    format!("must be {expected}")
+}
+
+/// The words a schema allows: `enum`, or what schemars makes of a Rust enum
+/// whose variants are documented.
+fn choices(node: &Value) -> Vec<String> {
+    let list = |key| {
+        node.get(key)
+            .and_then(Value::as_array)
+            .into_iter()
+            .flatten()
+    };
+    let words = list("enum").chain(list("oneOf").filter_map(|it| it.get("const")));
+    let quoted = |it: &Value| it.as_str().map(|word| format!("`{word}`"));
+    words.filter_map(quoted).collect()
+}
+
+/// The known key that is most like `key`, if one is like it at all.
+fn did_you_mean<'a>(key: &str, node: Option<&'a Value>) -> Option<&'a str> {
+    const ALIKE: f64 = 0.8;
+    let known = node?.get("properties")?.as_object()?;
+    let likeness = |name: &str| strsim::jaro_winkler(&key.to_lowercase(), &name.to_lowercase());
+    known
+        .keys()
+        .map(|name| (likeness(name), name.as_str()))
+        .filter(|(likeness, _)| *likeness >= ALIKE)
+        .max_by(|a, b| a.0.total_cmp(&b.0))
+        .map(|(_, name)| name)
+}
+
+/// `/limits/body` → `limits.body`; inside a hook, from the hook on.
+fn field_name(pointer: &str) -> String {
+    let segments = split_hook(pointer).1.split('/').skip(1);
+    let names = segments.map(|it| match it.parse::<usize>() {
+        Ok(index) => format!("[{index}]"),
+        Err(_) => format!(".{}", unescape(it)),
+    });
+    let name: String = names.collect();
+    name.strip_prefix('.').unwrap_or(&name).to_owned()
+}
+
+/// ``hook `guard` on BeforeModel: ``, if `pointer` leads into a hook.
+fn hook_label(document: &Value, pointer: &str) -> String {
+    let (hook, _) = split_hook(pointer);
+    let Some(event) = hook.split('/').nth(2) else {
+        return String::new();
+    };
+    let text = |key| document.pointer(hook)?.get(key)?.as_str();
+    let label = text("name").or_else(|| text("command"));
+    match label.filter(|it| !it.trim().is_empty()) {
+        Some(label) => format!("hook `{label}` on {event}: "),
+        None => format!("a hook on {event}: "),
+    }
+}
+
+/// `/hooks/BeforeModel/0/hooks/1/timeout` → the first five segments and
+/// `/timeout`; no hook and all of it, if it leads into no hook.
+fn split_hook(pointer: &str) -> (&str, &str) {
+    let mut slashes = pointer.match_indices('/').map(|(at, _)| at);
+    let is_hook = matches!(
+        pointer.split('/').collect::<Vec<_>>().as_slice(),
+        ["", "hooks", _, _, "hooks", _, ..]
+    );
+    if !is_hook {
+        return ("", pointer);
+    }
+    let end = slashes.nth(5).unwrap_or(pointer.len());
+    pointer.split_at_checked(end).unwrap_or(("", pointer))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_named_as_an_operator_would() {
+        assert_eq!(field_name("/limits/body"), "limits.body");
+        assert_eq!(field_name("/hook_files/0/path"), "hook_files[0].path");
+        assert_eq!(
+            field_name("/hooks/BeforeTool/1/hooks/0/env/A~1B"),
+            "env.A/B"
+        );
+        assert_eq!(field_name(""), "");
+    }
+}
