@@ -1,14 +1,17 @@
 //! The door for agents that report events themselves (contract, section 5).
 
-pub mod openapi;
-mod report;
+pub mod report;
+mod shapes;
 
 use axum::{Router, routing::post};
 
-use self::report::report_event;
+pub use self::{
+    report::Explanation,
+    shapes::{EventInput, GoogleError},
+};
 use crate::app::App;
 
 /// The routes of this door.
 pub fn routes() -> Router<App> {
-    Router::new().route("/hookgate/v1/events", post(report_event))
+    Router::new().route("/hookgate/v1/events", post(report::report_event))
 }

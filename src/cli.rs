@@ -16,10 +16,9 @@ use std::{
 use clap::{Parser, Subcommand};
 
 use crate::{
-    api::openapi,
     config::{Config, ConfigError, Known},
     protocol,
-    server::ServerError,
+    server::{ServerError, openapi},
     transport,
 };
 
@@ -38,7 +37,7 @@ enum Command {
     Serve(serve::Serve),
     /// Run the gateway, a mock model API and example hooks: no key, no network.
     #[command(after_help = "Example: hookgate demo")]
-    Demo(demo::Demo),
+    Demo,
     /// Run the mock model API alone.
     #[command(after_help = mock::EXAMPLES)]
     Mock(mock::Mock),
@@ -66,7 +65,7 @@ enum Failure {
 pub fn main() -> ExitCode {
     let done = match Arguments::parse().command {
         Command::Serve(serve) => serve.run(),
-        Command::Demo(demo) => demo.run(),
+        Command::Demo => demo::run(),
         Command::Mock(mock) => mock.run(),
         Command::Check(check) => check.run(),
         Command::Schema => print(&schema()),

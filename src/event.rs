@@ -44,7 +44,7 @@ pub use self::{
 };
 
 /// One kind of event.
-pub trait EventKind: Serialize + DeserializeOwned + Send + Sync + 'static {
+pub trait EventKind: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
     /// Its name on the wire and in config.
     const NAME: EventName;
     /// Which parts of a hook's output count; all others are ignored.
@@ -58,6 +58,12 @@ pub trait EventKind: Serialize + DeserializeOwned + Send + Sync + 'static {
     /// What a matcher is compared with; `None` if matchers do not apply.
     fn subject(&self) -> Subject<'_> {
         Subject::None
+    }
+
+    /// The same event with the system instruction as a first message; none if
+    /// it has no messages.
+    fn with_system_message(&self) -> Option<Self> {
+        None
     }
 
     /// Takes in one output before the next sequential hook sees the event.

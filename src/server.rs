@@ -5,6 +5,7 @@
 
 mod layers;
 mod listener;
+pub mod openapi;
 
 use std::{io, net::SocketAddr, time::Duration};
 

@@ -29,11 +29,11 @@ use crate::{
     params(
         ("explain" = Option<String>, Query, description = "`1` adds what each hook did."),
         ("wait" = Option<String>, Query, description = "`1` waits for the hooks of an advisory event.")),
-    request_body(content = super::openapi::EventInput, description = "The hook input of any event. Missing base fields are filled in."),
+    request_body(content = super::EventInput, description = "The hook input of any event. Missing base fields are filled in."),
     responses(
         (status = 200, description = "What the hooks come to.", body = HookOutput),
         (status = 202, description = "Taken; nobody waits for advisory events."),
-        (status = 400, description = "No event: the message names the field.", body = super::openapi::GoogleError)))]
+        (status = 400, description = "No event: the message names the field.", body = super::GoogleError)))]
 pub async fn report_event(
     State(app): State<App>,
     RawQuery(query): RawQuery,

@@ -6,7 +6,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use clap::Args;
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -43,29 +42,24 @@ const HOME_SETTINGS: &str = r#"{
 /// Where agents connect, if the port is free.
 const ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
 
-/// `demo` is told nothing.
-#[derive(Debug, Args)]
-pub(super) struct Demo {}
-
-impl Demo {
-    pub(super) fn run(self) -> Result<(), Failure> {
-        let folder = Folder::create()?;
-        block_on(async {
-            let mock = TcpListener::bind(loopback()).await?;
-            let server = start(&folder.path, mock.local_addr()?).await?;
-            print(&greeting(&server, &folder.path)?)?;
-            let stop = CancellationToken::new();
-            let stopped = stop.clone();
-            tokio::join!(
-                server::serve_mock(mock, MockConfig::default(), stopped.cancelled_owned()),
-                async {
-                    server.run(asked_to_stop()).await;
-                    stop.cancel();
-                },
-            );
-            Ok(())
-        })
-    }
+/// Runs until it is asked to stop.
+pub(super) fn run() -> Result<(), Failure> {
+    let folder = Folder::create()?;
+    block_on(async {
+        let mock = TcpListener::bind(loopback()).await?;
+        let server = start(&folder.path, mock.local_addr()?).await?;
+        print(&greeting(&server, &folder.path)?)?;
+        let stop = CancellationToken::new();
+        let stopped = stop.clone();
+        tokio::join!(
+            server::serve_mock(mock, MockConfig::default(), stopped.cancelled_owned()),
+            async {
+                server.run(asked_to_stop()).await;
+                stop.cancel();
+            },
+        );
+        Ok(())
+    })
 }
 
 async fn start(folder: &Path, mock: SocketAddr) -> Result<Server, Failure> {

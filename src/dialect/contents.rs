@@ -165,7 +165,7 @@ impl Content {
         Self::read(Document::parse(value.to_string().into())?)
     }
 
-    fn message(&self) -> Option<Message> {
+    pub(super) fn message(&self) -> Option<Message> {
         let content: String = self.parts.iter().filter_map(Part::plain_text).collect();
         let role = self.document.string(&["role"]).unwrap_or_default();
         let role = match role.as_deref() {
@@ -180,7 +180,7 @@ impl Content {
     }
 
     /// The first plain text part takes the text, other plain text parts go.
-    fn saying(&self, text: &str) -> Result<Self, DialectError> {
+    pub(super) fn saying(&self, text: &str) -> Result<Self, DialectError> {
         let mut parts = Vec::with_capacity(self.parts.len());
         let mut said = false;
         for part in &self.parts {

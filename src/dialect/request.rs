@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AnswerFormat, Call, DialectError, Document, Functions, Operation, Wish,
-    contents::{Contents, PARTS},
+    contents::{Content, Contents, PARTS},
     document::array,
     selection::{self, Selected},
 };
@@ -49,6 +49,7 @@ const KNOWN: &[&str] = &[
     "config",
     "generationConfig",
     "toolConfig",
+    "systemInstruction",
 ];
 
 /// A request after hooks had their say.
@@ -75,6 +76,7 @@ pub(super) fn read(call: &Call, document: &Document) -> Result<LlmRequest, Diale
         messages: contents(call, inner)?.messages(),
         config: parameters(inner)?,
         tool_config: tools.as_ref().and_then(ToolConfig::read),
+        system: system(inner)?,
     })
 }
 
@@ -143,6 +145,9 @@ impl Edit<'_> {
             self.messages(document, messages)?;
         } else if mutation.fields.contains_key("messages") {
             self.drop("messages", "the list is empty or has the wrong type");
+        }
+        if let Some(text) = mutation.system() {
+            replace_system(document, &text)?;
         }
         self.parameters(document, mutation)?;
         match mutation.tool_config() {
@@ -250,6 +255,23 @@ impl Edit<'_> {
     fn drop(&mut self, key: &str, why: &str) {
         let dropped = DiagnosticCode::EditDropped.with(format!("{key}: {why}"));
         self.diagnostics.push(dropped);
+    }
+}
+
+/// The system instruction's text.
+fn system(document: &Document) -> Result<Option<String>, DialectError> {
+    let content = document.child(SYSTEM)?.map(Content::read).transpose()?;
+    Ok(content.and_then(|it| it.message()).map(|it| it.content))
+}
+
+/// The first text of the system instruction becomes `text`, the others go.
+fn replace_system(document: &mut Document, text: &str) -> Result<(), DialectError> {
+    match document.child(SYSTEM)?.map(Content::read).transpose()? {
+        Some(content) if content.message().is_some_and(|it| it.content == text) => Ok(()),
+        Some(content) if content.message().is_some() => {
+            document.set_child(SYSTEM, content.saying(text)?.document())
+        }
+        Some(_) | None => document.set(SYSTEM, &json!({ "parts": [{ "text": text }] })),
     }
 }
 

@@ -31,6 +31,13 @@ impl EventKind for AfterModel {
         Event::AfterModel(self)
     }
 
+    fn with_system_message(&self) -> Option<Self> {
+        Some(Self {
+            llm_request: Arc::new(self.llm_request.with_system_message()),
+            llm_response: self.llm_response.clone(),
+        })
+    }
+
     fn judge(folded: &HookOutput) -> Self::Verdict {
         Flow::judge(folded, || {
             ResponseMutation::read(folded.specific("llm_response")?)

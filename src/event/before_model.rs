@@ -46,6 +46,11 @@ impl EventKind for BeforeModel {
         Event::BeforeModel(self)
     }
 
+    fn with_system_message(&self) -> Option<Self> {
+        let llm_request = self.llm_request.with_system_message();
+        Some(Self { llm_request })
+    }
+
     fn absorb(&mut self, output: &HookOutput) {
         self.llm_request.absorb(&mutation(output));
     }

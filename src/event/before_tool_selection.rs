@@ -22,6 +22,11 @@ impl EventKind for BeforeToolSelection {
         Event::BeforeToolSelection(self)
     }
 
+    fn with_system_message(&self) -> Option<Self> {
+        let llm_request = self.llm_request.with_system_message();
+        Some(Self { llm_request })
+    }
+
     fn judge(folded: &HookOutput) -> Option<ToolConfig> {
         folded.specific("toolConfig").and_then(ToolConfig::read)
     }

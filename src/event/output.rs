@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
 use super::{EventName, Reason};
+use crate::model::RequestMutation;
 
 /// What one hook said, or what all hooks together said.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
@@ -204,6 +205,18 @@ impl HookOutput {
     /// Context for the model, as the hook wrote it.
     pub fn additional_context(&self) -> Option<String> {
         Some(self.specific("additionalContext")?.as_str()?.to_owned())
+    }
+
+    /// See [`RequestMutation::take_system_message`].
+    pub fn take_system_message(&mut self) {
+        let fields = self.hook_specific_output.get_mut("llm_request");
+        if let Some(fields) = fields.and_then(Value::as_object_mut) {
+            let mut mutation = RequestMutation {
+                fields: std::mem::take(fields),
+            };
+            mutation.take_system_message();
+            *fields = mutation.fields;
+        }
     }
 
     /// `permissionDecision` and its reason, an older spelling of `BeforeTool`'s

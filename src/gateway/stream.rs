@@ -134,10 +134,8 @@ impl Source {
             Self::Known(chunks) => Ok(chunks.pop_front().map(|it| vec![it])),
             Self::Events(pieces, reader) => {
                 if let Some(piece) = pieces.next().await {
-                    return reader.push(&piece?).map(Some).map_err(|error| {
-                        tracing::warn!(%error, "the answer cannot be read");
-                        unreadable()
-                    });
+                    let events = reader.push(&piece?);
+                    return events.map(Some).map_err(|error| too_large(&error));
                 }
                 let rest = std::mem::replace(reader, SseReader::new(0)).finish();
                 *self = Self::Known(VecDeque::new());
@@ -235,6 +233,11 @@ impl Chunks {
         self.ended = true;
         self.frames.end()
     }
+}
+
+fn too_large(error: &sse::TooLarge) -> ApiError {
+    tracing::warn!(%error, "the answer cannot be read");
+    unreadable()
 }
 
 fn is_chunk(data: &Bytes) -> bool {

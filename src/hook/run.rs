@@ -7,7 +7,7 @@ use tokio::time::{Instant, timeout};
 
 use super::{Plan, Run, table::Hook};
 use crate::{
-    config::{FailureMode, HookMode, HookView},
+    config::{FailureMode, HookMode, HookView, SystemMessages},
     event::{
         Answer, Context, Decision, DiagnosticCode, EventKind, HookOutput, HookStatus, Verdict, fold,
     },
@@ -50,9 +50,10 @@ pub(super) async fn run<E: EventKind>(
 fn encode_once<E: EventKind>(plan: &Plan, occasion: &Occasion<'_>, event: &E) -> Vec<Bytes> {
     let mut known: Vec<(&Hook, Bytes)> = Vec::new();
     for hook in &plan.hooks {
-        let same = known
-            .iter()
-            .find(|(it, _)| it.protocol.name() == hook.protocol.name() && it.sees == hook.sees);
+        let same = known.iter().find(|(it, _)| {
+            it.protocol.name() == hook.protocol.name()
+                && (it.sees, it.system_messages) == (hook.sees, hook.system_messages)
+        });
         let input = match same {
             Some((_, input)) => input.clone(),
             None => encode(hook, occasion, event),
@@ -67,6 +68,11 @@ fn encode<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E) -> Byte
         HookView::Document => occasion.document,
         HookView::StableForm => None,
     };
+    let with_system = match hook.system_messages {
+        SystemMessages::Shown => event.with_system_message(),
+        SystemMessages::Hidden => None,
+    };
+    let event = with_system.as_ref().unwrap_or(event);
     let context = occasion.context;
     hook.protocol.write(context, event.as_event(), document)
 }
@@ -84,7 +90,10 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, input: Bytes) 
         Ok(Err(error)) => failed(DiagnosticCode::Failed, &error),
         Err(_elapsed) => failed(DiagnosticCode::Timeout, "no answer in time"),
     };
-    let answer = close_if_failed(hook, answer);
+    let mut answer = close_if_failed(hook, answer);
+    if hook.system_messages == SystemMessages::Shown {
+        answer.output.take_system_message();
+    }
     let elapsed = started.elapsed();
     HookFinished {
         hook: &hook.name,

@@ -3,7 +3,10 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use crate::{
-    config::{Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, Problem},
+    config::{
+        Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, Problem,
+        SystemMessages,
+    },
     event::EventName,
     protocol::{self, Protocol},
     transport::{self, Toolbox, Transport},
@@ -27,6 +30,8 @@ pub struct Hook {
     pub mode: HookMode,
     /// Whether it sees the document too.
     pub sees: HookView,
+    /// Whether it sees the system instruction as a first message.
+    pub system_messages: SystemMessages,
     /// How to talk with it.
     pub protocol: &'static dyn Protocol,
     /// How to reach it.
@@ -110,6 +115,7 @@ fn hook(spec: &HookSpec, toolbox: &Toolbox) -> Result<Hook, Problem> {
         on_failure: spec.on_failure,
         mode: spec.mode,
         sees: spec.sees,
+        system_messages: spec.system_messages,
         protocol,
         transport,
     })

@@ -23,6 +23,9 @@ pub struct LlmRequest {
         deserialize_with = "read_tool_config"
     )]
     pub tool_config: Option<ToolConfig>,
+    /// The system instruction's text, for hooks that are shown it.
+    #[serde(skip)]
+    pub system: Option<String>,
 }
 
 /// One turn of the conversation.
@@ -58,6 +61,17 @@ pub struct RequestMutation {
 const CONFIG_KEYS: [&str; 2] = ["config", "generationConfig"];
 
 impl LlmRequest {
+    /// The same request with the system instruction as a first message.
+    #[must_use]
+    pub fn with_system_message(&self) -> Self {
+        let mut shown = self.clone();
+        if let Some(content) = self.system.clone() {
+            let role = Role::System;
+            shown.messages.insert(0, Message { role, content });
+        }
+        shown
+    }
+
     /// Takes in what a sequential hook changed, so that the next one sees it.
     pub fn absorb(&mut self, mutation: &RequestMutation) {
         if let Some(model) = mutation.model() {
@@ -122,6 +136,31 @@ impl RequestMutation {
             .flatten()
     }
 
+    /// The text to put in the place of the system instruction's.
+    pub fn system(&self) -> Option<String> {
+        let value = self.fields.get("systemInstruction")?;
+        let parts = value.get("parts").unwrap_or(value);
+        read_content(parts)
+    }
+
+    /// A hook that was shown the system instruction as its first message hands
+    /// it back so: then that message stands for the instruction, and what it
+    /// says replaces it.
+    pub fn take_system_message(&mut self) {
+        let messages = self
+            .fields
+            .get_mut("messages")
+            .and_then(Value::as_array_mut);
+        let Some(messages) = messages.filter(|it| is_system(it.first())) else {
+            return;
+        };
+        let system = messages.remove(0);
+        if let Some(content) = system.get("content").and_then(read_content) {
+            self.fields
+                .insert("systemInstruction".to_owned(), Value::String(content));
+        }
+    }
+
     /// The selection of tools to use instead.
     pub fn tool_config(&self) -> Option<ToolConfig> {
         ToolConfig::read(self.fields.get("toolConfig")?)
@@ -164,6 +203,13 @@ pub fn read_content(value: &Value) -> Option<String> {
         Value::Object(fields) => fields.get("text")?.as_str().map(str::to_owned),
         Value::Null | Value::Bool(_) | Value::Number(_) => None,
     }
+}
+
+fn is_system(message: Option<&Value>) -> bool {
+    let role = message
+        .and_then(|it| it.get("role"))
+        .and_then(Value::as_str);
+    role == Some("system")
 }
 
 fn read_item(item: &Value) -> String {

@@ -1,10 +1,11 @@
 //! The `OpenAPI` document, made from the code.
 
-use serde_json::{Map, Value};
-use utoipa::{OpenApi, ToSchema};
+use utoipa::OpenApi;
 
-use super::report;
-use crate::{admin, event::EventName};
+use crate::{
+    admin,
+    api::{self, Explanation, GoogleError},
+};
 
 /// Everything that agents and operators may call.
 #[derive(Debug, OpenApi)]
@@ -14,7 +15,7 @@ use crate::{admin, event::EventName};
         description = "A gateway that runs hooks between AI agents and a Gemini-style model API."
     ),
     paths(
-        report::report_event,
+        api::report::report_event,
         generate_content,
         stream_generate_content,
         count_tokens,
@@ -32,7 +33,7 @@ use crate::{admin, event::EventName};
         (name = "models", description = "Model calls as the Gemini API has them, on the agents' port. Also under `/v1`, `/v1alpha`, without a version, and under `/s/{session}`."),
         (name = "admin", description = "For operators, on the admin port.")
     ),
-    components(schemas(report::Explanation))
+    components(schemas(Explanation))
 )]
 struct Document;
 
@@ -41,47 +42,6 @@ pub fn to_yaml() -> Result<String, String> {
     Document::openapi()
         .to_yaml()
         .map_err(|error| error.to_string())
-}
-
-/// The hook input of an event.
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct EventInput {
-    /// Which event it is.
-    #[schema(value_type = String, example = "BeforeTool")]
-    hook_event_name: EventName,
-    /// The agent's session; made up if it is left out.
-    session_id: Option<String>,
-    /// The conversation so far as a file.
-    transcript_path: Option<String>,
-    /// The agent's working directory.
-    cwd: Option<String>,
-    /// RFC 3339 in UTC.
-    timestamp: Option<String>,
-    /// The fields of the event itself; `docs/hooks.md` lists them.
-    #[schema(additional_properties, value_type = Object)]
-    event: Map<String, Value>,
-}
-
-/// An error as Google's APIs write it.
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct GoogleError {
-    error: GoogleErrorBody,
-}
-
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub(super) struct GoogleErrorBody {
-    /// The HTTP status.
-    code: u16,
-    /// For people.
-    message: String,
-    /// The canonical code, such as `INVALID_ARGUMENT`.
-    status: String,
-    /// One `ErrorInfo` with `reason`, `domain` and `metadata.request_id`.
-    #[schema(value_type = Vec<Object>)]
-    details: Vec<Value>,
 }
 
 /// One answer.

@@ -1,0 +1,48 @@
+//! The shapes of bodies that have no type of their own, for the `OpenAPI`
+//! document.
+
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use crate::event::EventName;
+
+/// The hook input of an event.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct EventInput {
+    /// Which event it is.
+    #[schema(value_type = String, example = "BeforeTool")]
+    hook_event_name: EventName,
+    /// The agent's session; made up if it is left out.
+    session_id: Option<String>,
+    /// The conversation so far as a file.
+    transcript_path: Option<String>,
+    /// The agent's working directory.
+    cwd: Option<String>,
+    /// RFC 3339 in UTC.
+    timestamp: Option<String>,
+    /// The fields of the event itself; `docs/hooks.md` lists them.
+    #[schema(additional_properties, value_type = Object)]
+    event: Map<String, Value>,
+}
+
+/// An error as Google's APIs write it.
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct GoogleError {
+    error: GoogleErrorBody,
+}
+
+#[derive(Debug, ToSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+pub struct GoogleErrorBody {
+    /// The HTTP status.
+    code: u16,
+    /// For people.
+    message: String,
+    /// The canonical code, such as `INVALID_ARGUMENT`.
+    status: String,
+    /// One `ErrorInfo` with `reason`, `domain` and `metadata.request_id`.
+    #[schema(value_type = Vec<Object>)]
+    details: Vec<Value>,
+}
