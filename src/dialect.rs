@@ -10,6 +10,7 @@ mod answer;
 mod contents;
 mod document;
 mod gemini;
+mod history;
 mod json;
 mod request;
 mod selection;
@@ -21,6 +22,7 @@ use thiserror::Error;
 pub use self::{
     answer::ResponseDocument,
     document::{Document, elements},
+    history::{History, Turn},
     json::parse,
     request::Edited,
     selection::{Allowed, Selected},

@@ -6,7 +6,8 @@
 //! 0. [`model`]: a model call in neutral words.
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
 //! 2. [`config`], [`dialect`], [`protocol`], [`telemetry`]: facts and rules.
-//! 3. [`transport`], [`upstream`]: the two rooms that reach outside.
+//! 3. [`transport`], [`upstream`]: the two rooms that reach outside;
+//!    [`session`]: what is remembered of conversations.
 //! 4. [`hook`]: plan, run, judge.
 //! 5. [`app`]: the snapshot every request holds, and the one error type.
 //! 6. [`gateway`], [`api`], [`admin`], [`mock`]: the doors.
@@ -22,6 +23,7 @@ pub mod dialect;
 pub mod protocol;
 pub mod telemetry;
 
+pub mod session;
 pub mod transport;
 pub mod upstream;
 

@@ -1,6 +1,6 @@
 //! The live config and everything built from it, swapped whole.
 
-use std::{hash::RandomState, sync::Arc};
+use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
@@ -10,6 +10,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     config::{Config, ConfigError},
     hook::{Engine, HookTable},
+    session::Memory,
     telemetry::Metrics,
     transport::Toolbox,
     upstream::{Patience, Upstream, UpstreamError},
@@ -72,8 +73,8 @@ pub struct Shared {
     pub tasks: TaskTracker,
     /// Cancelled when the house closes.
     pub shutdown: CancellationToken,
-    /// Keys the hashes by which unnamed sessions are known.
-    pub session_keys: Arc<[RandomState; 2]>,
+    /// What is remembered of conversations.
+    pub memory: Arc<Memory>,
 }
 
 /// The house's one shared state.

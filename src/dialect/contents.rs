@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{DialectError, Document, align::align, document::array};
+use super::{DialectError, Document, align::align, document::array, history::Turn};
 use crate::model::{Message, Role};
 
 pub(super) const PARTS: &[&str] = &["parts"];
@@ -42,6 +42,29 @@ impl Contents {
         Ok(Self {
             items: items.collect::<Result<_, _>>()?,
         })
+    }
+
+    /// Every content, as far as conversations are told apart by it.
+    pub(super) fn turns(&self) -> Result<Vec<Turn>, DialectError> {
+        self.items.iter().map(Content::turn).collect()
+    }
+
+    /// Takes contents `from..to` out, and the calls that they answer.
+    pub(super) fn take_out(&mut self, from: usize, to: usize) -> Result<(), DialectError> {
+        let mut step = self.items.drain(from..to.min(self.items.len()));
+        let first = step.next();
+        let answers = |it: &Content| it.has(FUNCTION_RESPONSE);
+        let answered = first.as_ref().is_some_and(answers) || step.any(|it| answers(&it));
+        drop(step);
+        let caller = from.checked_sub(1).and_then(|it| self.items.get_mut(it));
+        if let (true, Some(caller)) = (answered, caller) {
+            *caller = caller.only(|it| !it.document.has(FUNCTION_CALL))?;
+        }
+        if let Some(introduction) = first.map(|it| it.only(Part::is_introduction)).transpose()? {
+            self.items.insert(from, introduction);
+        }
+        self.items.retain(|it| !it.parts.is_empty());
+        Ok(())
     }
 
     /// One message per content with text.
@@ -175,6 +198,26 @@ impl Content {
         (!content.is_empty()).then_some(Message { role, content })
     }
 
+    fn turn(&self) -> Result<Turn, DialectError> {
+        let mut lasting = String::new();
+        for part in &self.parts {
+            lasting.push_str(&part.lasting()?);
+        }
+        let message = self.message();
+        let role = self.document.string(&["role"])?;
+        Ok(Turn {
+            lasting,
+            by_model: role.as_deref() == Some("model"),
+            answers_tools: self.has(FUNCTION_RESPONSE),
+            text: message.map(|it| it.content).unwrap_or_default(),
+        })
+    }
+
+    /// The same content with those of its parts that `keep` keeps.
+    fn only(&self, keep: impl Fn(&Part) -> bool) -> Result<Self, DialectError> {
+        self.with_parts(self.parts.iter().filter(|it| keep(it)).cloned().collect())
+    }
+
     fn has(&self, key: &[&str]) -> bool {
         self.parts.iter().any(|it| it.document.has(key))
     }
@@ -198,12 +241,8 @@ impl Content {
 
     /// Without its plain text; none if nothing is left.
     fn silent(&self) -> Result<Option<Self>, DialectError> {
-        let rest = self.parts.iter().filter(|it| it.plain_text().is_none());
-        let rest: Vec<Part> = rest.cloned().collect();
-        if rest.is_empty() {
-            return Ok(None);
-        }
-        self.with_parts(rest).map(Some)
+        let silent = self.only(|it| it.plain_text().is_none())?;
+        Ok(Some(silent).filter(|it| !it.parts.is_empty()))
     }
 
     /// The same content with other parts.
@@ -249,6 +288,34 @@ impl Part {
         })
     }
 
+    /// What stays the same however often it is sent.
+    fn lasting(&self) -> Result<String, DialectError> {
+        if self.thought || self.text.as_deref() == Some("") {
+            return Ok(String::new());
+        }
+        let mut lasting = String::new();
+        for (key, value) in self.document.fields() {
+            let text = match key {
+                "thoughtSignature" | "thought_signature" => continue,
+                key if FUNCTION_CALL.contains(&key) || FUNCTION_RESPONSE.contains(&key) => {
+                    without_id(value)?
+                }
+                _ => String::from_utf8_lossy(&value).into_owned(),
+            };
+            lasting.push_str(key);
+            lasting.push(':');
+            lasting.push_str(&text);
+            lasting.push('\n');
+        }
+        Ok(lasting)
+    }
+
+    /// What gemini-cli tells of itself in front of the first prompt.
+    fn is_introduction(&self) -> bool {
+        let text = self.plain_text();
+        text.is_some_and(|it| it.starts_with("<session_context>"))
+    }
+
     /// Its text and that of the next part, if both are nothing but text of the
     /// same kind.
     pub(super) fn joined(&self, next: &Self) -> Option<String> {
@@ -269,6 +336,13 @@ impl Part {
         };
         Ok(Some(call.string(&["name"])?.unwrap_or_default()))
     }
+}
+
+/// A call or a response without its id, which some agents rewrite.
+fn without_id(call: Bytes) -> Result<String, DialectError> {
+    let mut call = Document::parse(call)?;
+    call.remove(&["id"])?;
+    Ok(call.to_text())
 }
 
 #[cfg(test)]

@@ -17,7 +17,9 @@ use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
     config::HookView,
     dialect::{Allowed, Call, Dialect, Document, Operation, Selected},
-    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, Context, EventName, Subject},
+    event::{
+        BeforeModel, BeforeModelVerdict, BeforeToolSelection, Context, EventName, Reason, Subject,
+    },
     hook::Plan,
     model::{RequestMutation, ToolConfig},
     telemetry::ExchangeFinished,
@@ -37,6 +39,9 @@ pub(super) struct Exchange {
     pub(super) facts: Facts,
     context: Context,
     shared: Shared,
+    caller: Arc<[u8]>,
+    /// The request as it came, once it is read.
+    received: Option<Document>,
     /// How hooks selected tools so far.
     selected: Selected,
 }
@@ -75,6 +80,8 @@ impl Exchange {
         Self {
             facts: Facts::new(Arc::clone(&app.shared.metrics), record),
             shared: app.shared.clone(),
+            caller: session::caller(&head.headers).into(),
+            received: None,
             snapshot,
             dialect,
             call,
@@ -93,10 +100,8 @@ impl Exchange {
         let document = Document::parse(body)?;
         if self.context.session_id.is_empty() {
             let contents = document.list(&["contents"])?.unwrap_or_default();
-            let first = contents.first().map(|it| String::from_utf8_lossy(it));
-            let keys = &self.shared.session_keys;
-            let first = first.unwrap_or_default();
-            self.context.session_id = session::unnamed(keys, &self.head.headers, &first);
+            let first = contents.first().map_or(&[][..], AsRef::as_ref);
+            self.context.session_id = self.shared.memory.unnamed(&self.caller, first);
             self.facts.session(&self.context.session_id);
         }
         Ok(document)
@@ -124,7 +129,11 @@ impl Exchange {
         query_key: Option<String>,
         teller: Arc<Teller>,
     ) -> Result<Reply, ApiError> {
-        let document = match self.before_model(document).await? {
+        let document = match self.remember(document)? {
+            Step::Go(document) => self.before_model(document).await?,
+            stopped @ Step::Tell(_) => stopped,
+        };
+        let document = match document {
             Step::Go(document) => document,
             Step::Tell(reply) => return Ok(reply),
         };
@@ -142,6 +151,8 @@ impl Exchange {
         let llm_request = self.dialect.read_request(&self.call, &document)?;
         let gate = Gate {
             snapshot: Arc::clone(&self.snapshot),
+            memory: Arc::clone(&self.shared.memory),
+            caller: self.caller,
             context: self.context,
             plan,
             llm_request: Arc::new(llm_request),
@@ -198,6 +209,33 @@ impl Exchange {
         Reply::Upstream(response)
     }
 
+    /// Takes what was denied before out of the history; a stopped session waits
+    /// for its next prompt.
+    fn remember(&mut self, mut document: Document) -> Result<Step, ApiError> {
+        let memory = &self.shared.memory;
+        let session_id = &self.context.session_id;
+        if let Some(reason) = memory.stopped(&self.caller, session_id, &document)? {
+            self.facts.did(Did::Stop);
+            let reason = Reason::new(Some(&reason));
+            return Ok(Step::Tell(Reply::Denied(reason)));
+        }
+        self.received = Some(document.clone());
+        memory.clean(&self.caller, &mut document)?;
+        Ok(Step::Go(document))
+    }
+
+    /// Remembers a denial and what the agent is told for it.
+    fn forbid(&self, did: Did, told: &str) -> Result<(), ApiError> {
+        let memory = &self.shared.memory;
+        if let Some(received) = &self.received {
+            memory.deny(&self.caller, received, told)?;
+        }
+        if did == Did::Stop {
+            memory.stop(&self.caller, &self.context.session_id, told);
+        }
+        Ok(())
+    }
+
     async fn before_model(&mut self, document: Document) -> Result<Step, ApiError> {
         let engine = &self.snapshot.engine;
         let plan = engine.plan(EventName::BeforeModel, Subject::None);
@@ -230,6 +268,11 @@ impl Exchange {
             BeforeModelVerdict::Stop(reason) => (Did::Stop, Reply::Denied(reason)),
         };
         self.facts.did(did);
+        match &step {
+            Reply::Denied(reason) => self.forbid(did, reason.as_str())?,
+            Reply::Answered(answer) if did == Did::Deny => self.forbid(did, &answer.text())?,
+            Reply::Answered(_) | Reply::Upstream(_) => (),
+        }
         Ok(Step::Tell(step))
     }
 

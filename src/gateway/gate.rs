@@ -12,12 +12,15 @@ use crate::{
     event::{AfterModel, Context, Flow, Reason},
     hook::Plan,
     model::LlmRequest,
+    session::Memory,
 };
 
 /// Stands between upstream's answer and the agent.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) snapshot: Arc<Snapshot>,
+    pub(super) memory: Arc<Memory>,
+    pub(super) caller: Arc<[u8]>,
     pub(super) context: Context,
     /// The hooks on `AfterModel`; made once, for it has no subject.
     pub(super) plan: Plan,
@@ -77,6 +80,10 @@ impl Gate {
 
     fn refuse(&self, reason: Reason, did: Did) -> Judged {
         self.facts.did(did);
+        if did == Did::Stop {
+            let session_id = &self.context.session_id;
+            self.memory.stop(&self.caller, session_id, reason.as_str());
+        }
         Judged::Refused(reason)
     }
 

@@ -1,12 +1,9 @@
-//! Which session a request belongs to. Pure.
+//! Which session a request belongs to, and whose it is. Pure.
 //!
-//! An agent names it by the prefix `/s/{session}` or by `x-hookgate-session`.
-//! A conversation nobody named is known by its caller and its first content,
-//! which stay the same on every call.
+//! An agent names it by the prefix `/s/{session}` or by `x-hookgate-session`;
+//! else it gets an id from [`crate::session::Memory`].
 
-use std::hash::{BuildHasher, RandomState};
-
-use http::{HeaderMap, header};
+use http::{HeaderMap, HeaderValue, header};
 
 use crate::app::{ApiError, ErrorReason};
 
@@ -40,13 +37,11 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
     Ok(Named { path, session })
 }
 
-/// The id of a conversation that nobody named. Unguessable: the keys are of
-/// this process alone.
-pub(super) fn unnamed(keys: &[RandomState; 2], headers: &HeaderMap, first: &str) -> String {
+/// Who is calling, as far as conversations are kept apart by it.
+pub(super) fn caller(headers: &HeaderMap) -> Vec<u8> {
     let credentials = ["x-goog-api-key", header::AUTHORIZATION.as_str()];
-    let caller = credentials.map(|it| headers.get(it).map(|it| it.as_bytes().to_vec()));
-    let [high, low] = keys.each_ref().map(|it| it.hash_one((&caller, first)));
-    format!("{high:016x}{low:016x}")
+    let values = credentials.map(|it| headers.get(it).map_or(&[][..], HeaderValue::as_bytes));
+    values.join(&0)
 }
 
 fn is_name(text: &str) -> bool {
@@ -73,16 +68,5 @@ mod tests {
         for path in ["/s//v1beta/models", "/s/a%20b/v1beta/models"] {
             assert!(named(path, &HeaderMap::new()).is_err(), "{path}");
         }
-    }
-
-    #[test]
-    fn an_unnamed_session_is_stable_and_its_callers_are_apart() {
-        let keys = [RandomState::new(), RandomState::new()];
-        let nobody = HeaderMap::new();
-        let mut somebody = HeaderMap::new();
-        somebody.insert("x-goog-api-key", "k".parse().unwrap());
-        assert_eq!(unnamed(&keys, &nobody, "a"), unnamed(&keys, &nobody, "a"));
-        assert_ne!(unnamed(&keys, &nobody, "a"), unnamed(&keys, &nobody, "b"));
-        assert_ne!(unnamed(&keys, &nobody, "a"), unnamed(&keys, &somebody, "a"));
     }
 }

@@ -125,6 +125,12 @@ impl ResponseMutation {
         usable.then_some(mutation)
     }
 
+    /// The text of its first candidate.
+    pub fn text(&self) -> String {
+        let first = self.candidates.first().and_then(|it| it.parts.as_ref());
+        first.map(|it| it.concat()).unwrap_or_default()
+    }
+
     /// Whether it can stand as an answer of its own: some text to show.
     pub fn is_answer(&self) -> bool {
         let mut parts = self.candidates.iter().filter_map(|it| it.parts.as_ref());

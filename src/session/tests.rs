@@ -1,0 +1,106 @@
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::*;
+
+const CALLER: Caller<'_> = b"key";
+
+fn document(contents: &Value) -> Document {
+    let text = json!({ "contents": contents }).to_string();
+    Document::parse(Bytes::from(text)).unwrap()
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "parts": [{ "text": text }]})
+}
+
+fn model(text: &str) -> Value {
+    json!({"role": "model", "parts": [{ "text": text }]})
+}
+
+fn list(items: &[Value]) -> Value {
+    Value::Array(items.to_vec())
+}
+
+#[track_caller]
+fn check(denied: &[Value], later: &[Value], expected: &[Value]) {
+    let memory = Memory::default();
+    memory.deny(CALLER, &document(&list(denied)), "no").unwrap();
+    let mut later = document(&list(later));
+    memory.clean(CALLER, &mut later).unwrap();
+    let left: Value = later.get(&["contents"]).unwrap().unwrap();
+    assert_eq!(left, list(expected));
+}
+
+#[test]
+fn a_denied_prompt_and_what_was_told_are_taken_out() {
+    check(
+        &[user("a"), model("A"), user("bad")],
+        &[user("a"), model("A"), user("bad"), model("no"), user("c")],
+        &[user("a"), model("A"), user("c")],
+    );
+}
+
+#[test]
+fn a_prompt_denied_by_an_error_is_taken_out_too() {
+    check(&[user("bad")], &[user("bad"), user("c")], &[user("c")]);
+}
+
+#[test]
+fn the_same_request_again_is_judged_again() {
+    check(&[user("bad")], &[user("bad")], &[user("bad")]);
+}
+
+#[test]
+fn tool_results_go_with_their_calls() {
+    let call = json!({"role": "model", "parts": [{"text": "I look"}, {"functionCall": {"id": "1", "name": "f"}, "thoughtSignature": "s"}]});
+    let again = json!({"role": "model", "parts": [{"text": "I look"}, {"functionCall": {"id": "2", "name": "f"}}]});
+    let result =
+        json!({"role": "user", "parts": [{"functionResponse": {"name": "f", "response": {}}}]});
+    check(
+        &[user("a"), call, result.clone()],
+        &[user("a"), again, result, model("no"), user("c")],
+        &[user("a"), model("I look"), user("c")],
+    );
+}
+
+#[test]
+fn what_gemini_cli_says_of_itself_stays() {
+    let first =
+        json!({"role": "user", "parts": [{"text": "<session_context>\nx"}, {"text": "bad"}]});
+    let rest = json!({"role": "user", "parts": [{"text": "<session_context>\nx"}]});
+    check(
+        &[first.clone()],
+        &[first, model("no"), user("c")],
+        &[rest, user("c")],
+    );
+}
+
+#[test]
+fn callers_are_apart() {
+    let memory = Memory::default();
+    memory
+        .deny(CALLER, &document(&list(&[user("bad")])), "no")
+        .unwrap();
+    let mut later = document(&list(&[user("bad"), model("no"), user("c")]));
+    memory.clean(b"other", &mut later).unwrap();
+    assert!(!later.is_edited());
+    assert_ne!(memory.unnamed(CALLER, b"a"), memory.unnamed(b"", b"a"));
+    assert_eq!(memory.unnamed(CALLER, b"a"), memory.unnamed(CALLER, b"a"));
+}
+
+#[test]
+fn a_stopped_session_goes_on_with_its_next_prompt() {
+    let memory = Memory::default();
+    memory.stop(CALLER, "s", "enough");
+    let result = json!({"role": "user", "parts": [{"functionResponse": {"name": "f"}}]});
+    let looping = document(&list(&[user("a"), result]));
+    let prompt = document(&list(&[user("b")]));
+    assert_eq!(
+        memory.stopped(CALLER, "s", &looping).unwrap().as_deref(),
+        Some("enough")
+    );
+    assert_eq!(memory.stopped(CALLER, "other", &looping).unwrap(), None);
+    assert_eq!(memory.stopped(CALLER, "s", &prompt).unwrap(), None);
+    assert_eq!(memory.stopped(CALLER, "s", &looping).unwrap(), None);
+}
