@@ -6,6 +6,7 @@
 mod layers;
 mod listener;
 pub mod openapi;
+mod patience;
 
 use std::{io, net::SocketAddr, time::Duration};
 

@@ -1,6 +1,6 @@
 //! One listener: accepts within bounds, serves HTTP/1.1, drains.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::Request};
 use http::Response;
@@ -15,7 +15,11 @@ use tokio::{
 };
 use tower::ServiceExt;
 
-use crate::{app::Shared, config::Config};
+use super::patience::{Busy, Patient, Silence};
+use crate::{
+    app::{Observed, Shared},
+    config::Config,
+};
 
 /// How long to wait when no file descriptor is left for a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -30,8 +34,8 @@ pub(super) struct Bounds {
     pub(super) connections: usize,
     /// Bytes of a request's head.
     pub(super) head: usize,
-    /// For a request's head, the wait for its first byte included.
-    pub(super) patience: Duration,
+    /// How long a connection may be silent.
+    pub(super) silence: Silence,
 }
 
 impl Default for Bounds {
@@ -39,7 +43,10 @@ impl Default for Bounds {
         Self {
             connections: 20_000,
             head: 64 * 1024,
-            patience: Duration::from_mins(1),
+            silence: Silence {
+                head: Duration::from_secs(30),
+                idle: Duration::from_mins(5),
+            },
         }
     }
 }
@@ -49,7 +56,10 @@ impl Bounds {
         Self {
             connections: config.limits.connections,
             head: config.limits.headers.max(LEAST_HEAD),
-            patience: config.timeouts.header,
+            silence: Silence {
+                head: config.timeouts.header,
+                idle: config.timeouts.idle,
+            },
         }
     }
 }
@@ -112,15 +122,17 @@ impl Listener {
             tracing::debug!(%error, "no TCP_NODELAY");
         }
         let router = router.clone();
+        let busy = Busy::default();
+        let patient = Patient::new(stream, busy.clone(), self.bounds.silence);
         let service = service_fn(move |request: Request<Incoming>| {
-            let router = router.clone();
-            async move { answer(router, request).await }
+            busy.begin();
+            answer(router.clone(), request, busy.clone())
         });
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
-            .header_read_timeout(self.bounds.patience)
+            .header_read_timeout(None)
             .max_buf_size(self.bounds.head)
-            .serve_connection(TokioIo::new(stream), service);
+            .serve_connection(TokioIo::new(patient), service);
         let connection = graceful.watch(connection);
         let open = self.shared.metrics.connections.clone();
         open.inc();
@@ -140,9 +152,12 @@ async fn refused(error: &io::Error) {
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }
 
+/// Answers one request; the connection is busy until its last byte.
 async fn answer(
     router: Router,
     request: Request<Incoming>,
-) -> Result<Response<Body>, std::convert::Infallible> {
-    router.oneshot(request.map(Body::new)).await
+    busy: Busy,
+) -> Result<Response<Body>, Infallible> {
+    let response = router.oneshot(request.map(Body::new)).await?;
+    Ok(response.map(|body| Body::new(Observed::new(body, move |_ended| busy.end()))))
 }
