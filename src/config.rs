@@ -225,6 +225,13 @@ impl fmt::Display for ConfigError {
     }
 }
 
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        let problems = vec![problem];
+        Self { problems }
+    }
+}
+
 impl Config {
     /// Reads the config file at `path`, and all files that it names.
     pub fn load(
@@ -234,12 +241,10 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         match std::fs::read_to_string(path) {
             Ok(text) => load::load(&text, path, overrides, known),
-            Err(error) => Err(ConfigError {
-                problems: vec![Problem::nowhere(format!(
-                    "`{}` cannot be read: {error}",
-                    path.display()
-                ))],
-            }),
+            Err(error) => {
+                let message = format!("`{}` cannot be read: {error}", path.display());
+                Err(Problem::nowhere(message).into())
+            }
         }
     }
 
@@ -252,10 +257,8 @@ impl Config {
     /// an upstream.
     pub fn without_file(overrides: &Overrides, known: &Known<'_>) -> Result<Self, ConfigError> {
         if overrides.upstream.is_none() {
-            let problem = Problem::nowhere("without a config file, `--upstream` is needed");
-            return Err(ConfigError {
-                problems: vec![problem],
-            });
+            let message = "without a config file, `--upstream` is needed";
+            return Err(Problem::nowhere(message).into());
         }
         load::load("", Path::new(""), overrides, known)
     }
@@ -267,7 +270,7 @@ impl Config {
 
     /// Hooks that could refuse something, and whose failure lets it pass.
     pub fn guards_that_fail_open(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
-        let guarded = self.hooks.iter().filter(|(it, _)| it.visit(CanRefuse));
+        let guarded = self.hooks.iter().filter(|(event, _)| can_refuse(**event));
         let hooks = guarded.flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|it| &it.hooks);
             hooks.map(|hook| (*event, hook))
@@ -278,15 +281,19 @@ impl Config {
     }
 }
 
-/// Asks an event whether hooks can refuse it.
-struct CanRefuse;
+/// Whether hooks on `event` can refuse anything.
+fn can_refuse(event: EventName) -> bool {
+    struct Asking;
 
-impl EventVisitor for CanRefuse {
-    type Output = bool;
+    impl EventVisitor for Asking {
+        type Output = bool;
 
-    fn visit<E: EventKind>(self) -> bool {
-        E::HONOURS.contains(&Part::Flow)
+        fn visit<E: EventKind>(self) -> bool {
+            E::HONOURS.contains(&Part::Flow)
+        }
     }
+
+    event.visit(Asking)
 }
 
 #[cfg(test)]

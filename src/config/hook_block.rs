@@ -9,7 +9,8 @@ use std::{
 use serde_json::{Map, Value};
 
 use super::{
-    HookGroup, HookSpec, HookView, Known, Matcher, Place, Problem, SystemMessages,
+    FailureMode, HookGroup, HookSpec, HookView, Known, Matcher, Place, Problem, SystemMessages,
+    can_refuse,
     check::{UnknownKeys, check},
     raw::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
     schema::schema,
@@ -147,6 +148,7 @@ impl Gathered {
         for (event, groups) in &block.raw.events {
             let groups = groups.iter().enumerate().map(|(index, raw)| {
                 let pointer = format!("/hooks/{event}/{index}");
+                self.warn_of_idle_guards(block, raw, *event, &pointer);
                 self.group(block, raw, &pointer, defaults)
             });
             let groups: Vec<HookGroup> = groups.collect();
@@ -193,6 +195,28 @@ impl Gathered {
             for (index, label) in labels.iter().enumerate() {
                 let place = block.tree.place(&format!("{pointer}/{index}"));
                 self.disabled.push((label.clone(), place));
+            }
+        }
+    }
+
+    /// A hook that asks to refuse what nobody can refuse.
+    fn warn_of_idle_guards(
+        &mut self,
+        block: &HookBlock,
+        raw: &RawGroup,
+        event: EventName,
+        pointer: &str,
+    ) {
+        if can_refuse(event) {
+            return;
+        }
+        for (index, hook) in raw.hooks.iter().enumerate() {
+            if hook.on_failure == Some(FailureMode::Closed) {
+                let place = block
+                    .tree
+                    .place(&format!("{pointer}/hooks/{index}/on_failure"));
+                let message = format!("hooks cannot refuse {event}, so `closed` changes nothing");
+                self.warnings.push(Problem::at(&place, message));
             }
         }
     }
@@ -263,14 +287,4 @@ impl HookBlock {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn comments_become_blanks_and_all_else_keeps_its_place() {
-        let text = "{ // a \"b\"\n\"url\": \"http://x/*y*/\", /* c\n /*/ \"d\\\"//\": 1 }";
-
-        let expected = "{         \n\"url\": \"http://x/*y*/\",     \n     \"d\\\"//\": 1 }";
-        assert_eq!(blank_comments(text), expected);
-    }
-}
+mod tests;

@@ -100,21 +100,19 @@ impl Reading {
         overrides: &Overrides,
         known: &Known<'_>,
     ) -> Result<Self, ConfigError> {
-        let tree = Tree::parse(text, file).map_err(|problem| ConfigError {
-            problems: vec![problem],
-        })?;
+        let tree = Tree::parse(text, file)?;
         let mut value = tree.value();
-        let mut problems = Vec::new();
-        if let Some(url) = &overrides.upstream {
-            set_upstream(&mut value, url);
-            if !is_base_url(url) {
-                let message = "`--upstream` must be an http or https URL without query or fragment";
-                problems.push(Problem::nowhere(message));
+        match &overrides.upstream {
+            Some(url) if is_base_url(url) => set_upstream(&mut value, url),
+            Some(_) => {
+                let message =
+                    "`--upstream` must be an http or https URL without user, query or fragment";
+                return Err(Problem::nowhere(message).into());
             }
+            None => (),
         }
         let schema = schema::<RawConfig>(known);
         let checked = check(&tree, value, &schema, UnknownKeys::Refused);
-        problems.extend(checked.problems);
         let mut files = Vec::new();
         if !file.as_os_str().is_empty() {
             files.push(file.to_owned());
@@ -124,7 +122,7 @@ impl Reading {
             value: checked.value,
             directory: file.parent().unwrap_or(Path::new("")).to_owned(),
             files,
-            problems,
+            problems: checked.problems,
             warnings: checked.warnings,
         })
     }
@@ -157,14 +155,11 @@ impl Reading {
     fn hook_directory(&mut self) -> PathBuf {
         let given: Option<RawPath> = self.section("/hook_directory");
         let given = given.map_or_else(PathBuf::new, |it| it.0);
-        let directory = Path::new(".").join(&self.directory).join(given);
+        let directory = Path::new(".").join(&self.directory).join(&given);
         let directory = std::path::absolute(&directory).unwrap_or(directory);
         let directory: PathBuf = directory.components().collect();
         if !directory.is_dir() {
-            let message = format!(
-                "`hook_directory`: `{}` is no directory",
-                directory.display()
-            );
+            let message = format!("`hook_directory` is no directory: `{}`", given.display());
             self.problem("/hook_directory", &message);
         }
         directory
@@ -259,10 +254,7 @@ impl Reading {
 
     /// The schema allows what the raw types refuse: a mistake of ours.
     fn disagreement(&self, error: &serde_json::Error) -> ConfigError {
-        let problem = Problem::at(&self.tree.place(""), error.to_string());
-        ConfigError {
-            problems: vec![problem],
-        }
+        Problem::at(&self.tree.place(""), error.to_string()).into()
     }
 }
 

@@ -91,7 +91,6 @@ pub(super) struct RawAdmin {
     /// Where operators connect.
     pub(super) listen: RawAddress,
     /// What operators must show as `Authorization: Bearer …`; nothing if absent.
-    #[expect(dead_code, reason = "resolved from where it stands, with its place")]
     pub(super) token: Option<RawSecret>,
 }
 
@@ -166,7 +165,6 @@ pub(super) struct RawSwitches {
     /// Hooks that do not run: their names, or the commands of nameless hooks.
     pub(super) disabled: Vec<String>,
     /// Accepted because gemini-cli has it; a gateway has nobody to notify.
-    #[expect(dead_code, reason = "only its type is checked")]
     pub(super) notifications: Option<bool>,
 }
 

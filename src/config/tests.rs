@@ -1,18 +1,70 @@
 //! What an operator can write, and what is said about mistakes.
 
-use std::path::Path;
+use std::{
+    fs,
+    io::Write,
+    process::{Command, Stdio},
+};
 
 use insta::assert_snapshot;
+use proptest::prelude::*;
+use secrecy::ExposeSecret;
+use serde_json::json;
 
 use super::*;
 
 const KNOWN: Known<'static> = Known {
     transports: &["command"],
-    protocols: &["gemini"],
+    protocols: &["gemini", "llxprt"],
 };
+
+const MINIMAL: &str = "upstreams: { gemini: { url: http://127.0.0.1:9 } }\n";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
     Config::parse(text, Path::new("hookgate.yaml"), &KNOWN)
+}
+
+/// Parses `text` after the least that a config needs.
+fn parse_more(text: &str) -> Result<Config, ConfigError> {
+    parse(&format!("{MINIMAL}{text}"))
+}
+
+fn refusal(text: &str) -> String {
+    parse(text).unwrap_err().to_string()
+}
+
+fn warnings(config: &Config) -> String {
+    let lines: Vec<String> = config.warnings.iter().map(Problem::to_string).collect();
+    lines.join("\n")
+}
+
+/// Every hook that runs, as `Event: label`.
+fn running(config: &Config) -> Vec<String> {
+    let groups = config.hooks.iter().flat_map(|(event, groups)| {
+        let hooks = groups.iter().flat_map(|it| &it.hooks);
+        hooks.map(move |hook| format!("{event}: {}", hook.label()))
+    });
+    groups.collect()
+}
+
+/// A directory with these files, and the config among them.
+fn directory(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in files {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let config = directory.path().join("hookgate.yaml");
+    (directory, config)
+}
+
+fn load(path: &Path) -> Result<Config, ConfigError> {
+    Config::load(path, &Overrides::default(), &KNOWN)
+}
+
+/// The message of `error` without the directory its files are in.
+fn without(directory: &tempfile::TempDir, error: &impl ToString) -> String {
+    let directory = format!("{}/", directory.path().display());
+    error.to_string().replace(&directory, "")
 }
 
 #[test]
@@ -20,27 +72,465 @@ fn five_mistakes_in_one_file_are_all_listed() {
     let text = "\
 listen: localhost
 upstreams:
-  gemini: { url: ftp://example.org, api_key: sk-123 }
+  gemini: { url: https://example.org?key=1 }
 limits:
-  body: lots
   hedaers: 1KiB
-  in_flight: 0
-timeouts: { idle: ~ }
+hooks:
+  BeforeModel:
+    - hooks:
+        - { name: guard, comand: ./guard.sh }
+";
+    assert_snapshot!(refusal(text), @r"
+    hookgate.yaml:1:9: `listen` must be an IP address and a port such as `127.0.0.1:8787`, not `localhost`
+    hookgate.yaml:3:18: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
+    hookgate.yaml:5:3: unknown key `limits.hedaers`; did you mean `headers`?
+    hookgate.yaml:9:11: hook `guard` on BeforeModel: `command` is missing
+    hookgate.yaml:9:26: hook `guard` on BeforeModel: unknown key `comand`; did you mean `command`?
+    ");
+}
+
+#[test]
+fn every_kind_of_mistake_is_put_in_words() {
+    let text = "\
+upstreams: { gemini: {} }
+admin: { token: sk-123 }
+limits: { body: lots, in_flight: 0, event: -1 }
+timeouts: { idle: ~, drain: 5 }
 denials: loud
+log: []
 hooks:
   BeforeModle: []
   BeforeModel:
-    - hooks:
-        - { type: plugin, comand: ./guard.sh, name: guard }
-        - { command: ./a.sh, env: { 1-A: x, B: 2 }, timeout: soon, on_failure: maybe }
-        - { command: '', document: yes }
-hook_files:
-  - { path: missing.json, protocol: semaphore }
+    - matcher: 5
+      hooks:
+        - { type: plugin, command: a, timeout: soon, on_failure: maybe }
+        - { command: ' ', env: { 1-A: x, B: 2 }, document: yes }
+        - { command: '', mode: '' }
+hook_files: [{ path: missing.json, protocol: semaphore }]
+hook_directory: missing
+sessions: {}
 ";
-    println!("{}", parse(text).unwrap_err());
-    println!("{:#?}", parse("upstreams: {gemini: {url: http://a/}}\n"));
-    println!(
-        "{}",
-        serde_json::to_string_pretty(&Config::schema(&KNOWN)).unwrap()
+    assert_snapshot!(refusal(text), @r"
+    hookgate.yaml:1:14: `upstreams.gemini.url` is missing
+    hookgate.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:3:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `lots`
+    hookgate.yaml:3:34: `limits.in_flight` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:3:44: `limits.event` must be a size such as `32MiB`, or a number of bytes, not `-1`
+    hookgate.yaml:4:19: `timeouts.idle` must be a duration such as `30s` or `500ms`, but nothing is here
+    hookgate.yaml:4:29: `timeouts.drain` must be a duration such as `30s` or `500ms`, not a number
+    hookgate.yaml:5:10: `denials` must be `message` or `error`, not `loud`
+    hookgate.yaml:6:6: `log` must be a mapping, not a list
+    hookgate.yaml:8:3: unknown event `BeforeModle`; did you mean `BeforeModel`?
+    hookgate.yaml:10:16: `hooks.BeforeModel[0].matcher` must be text, not a number
+    hookgate.yaml:12:19: hook `a` on BeforeModel: `type` must be `command`, not `plugin`
+    hookgate.yaml:12:48: hook `a` on BeforeModel: `timeout` must be a number of milliseconds, or a duration such as `5s`, not `soon`
+    hookgate.yaml:12:66: hook `a` on BeforeModel: `on_failure` must be `open` or `closed`, not `maybe`
+    hookgate.yaml:13:22: a hook on BeforeModel: `command` must be a command, not ` `
+    hookgate.yaml:13:34: a hook on BeforeModel: `env.1-A` must be named like an environment variable
+    hookgate.yaml:13:45: a hook on BeforeModel: `env.B` must be text, not a number
+    hookgate.yaml:13:60: a hook on BeforeModel: `document` must be true or false, not `yes`
+    hookgate.yaml:14:22: a hook on BeforeModel: `command` must be a command, but it is empty
+    hookgate.yaml:14:32: a hook on BeforeModel: `mode` must be `enforce` or `observe`, but it is empty
+    hookgate.yaml:15:22: `missing.json` cannot be read: No such file or directory (os error 2)
+    hookgate.yaml:15:46: `hook_files[0].protocol` must be `gemini` or `llxprt`, not `semaphore`
+    hookgate.yaml:16:17: `hook_directory` is no directory: `missing`
+    hookgate.yaml:17:1: unknown key `sessions`
+    ");
+}
+
+#[test]
+fn what_is_no_yaml_is_one_problem_with_its_place() {
+    let cases = [
+        ("a: b: c\n", "hookgate.yaml:1:5: neither YAML nor JSON: "),
+        (
+            "a: [1,\nb: 2\n",
+            "hookgate.yaml:1:4: neither YAML nor JSON: unclosed bracket",
+        ),
+        (
+            "a: 1\n---\nb: 2\n",
+            "hookgate.yaml:3:1: neither YAML nor JSON: a second document",
+        ),
+        (&"[".repeat(100_000), "hookgate.yaml:1:"),
+    ];
+    for (text, expected) in cases {
+        let error = parse(text).unwrap_err();
+        assert_eq!(error.problems.len(), 1, "{error}");
+        assert!(error.to_string().starts_with(expected), "{error}");
+    }
+}
+
+#[test]
+fn a_document_that_is_no_mapping_is_refused() {
+    assert_snapshot!(refusal("text"), @"hookgate.yaml:1:1: the document must be a mapping, not text");
+    assert_snapshot!(refusal("# nothing\n"), @"hookgate.yaml:2:1: `upstreams` is missing");
+}
+
+#[test]
+fn a_key_written_twice_is_a_problem() {
+    let text = "\
+upstreams: { gemini: { url: http://a, url: http://b } }
+denials: error
+denials: message
+";
+    assert_snapshot!(refusal(text), @r"
+    hookgate.yaml:1:39: `url` is written twice, first on line 1
+    hookgate.yaml:3:1: `denials` is written twice, first on line 2
+    ");
+}
+
+#[test]
+fn what_is_not_written_has_its_default() {
+    let config = parse(MINIMAL).unwrap();
+
+    assert_eq!(config.listen.to_string(), "127.0.0.1:8787");
+    assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8788");
+    assert_eq!(config.limits.body, 32 << 20);
+    assert_eq!(config.timeouts.stream_idle, Duration::from_mins(2));
+    assert_eq!(config.hook_directory, std::env::current_dir().unwrap());
+    assert!(config.warnings.is_empty(), "{}", warnings(&config));
+    assert!(config.hooks.is_empty());
+}
+
+#[test]
+fn the_annotated_config_holds_the_defaults() {
+    let annotated = load(Path::new("config/hookgate.yaml")).unwrap();
+    let upstream = Some(annotated.upstream.url.clone());
+    let overrides = Overrides {
+        upstream,
+        ..Overrides::default()
+    };
+
+    let defaults = Config::without_file(&overrides, &KNOWN).unwrap();
+
+    let own_parts = |it: Config| Config {
+        hook_directory: PathBuf::new(),
+        files: Vec::new(),
+        ..it
+    };
+    let [annotated, defaults] = [annotated, defaults].map(|it| format!("{:?}", own_parts(it)));
+    assert_eq!(annotated, defaults);
+}
+
+#[test]
+fn every_shipped_config_loads_without_warnings() {
+    let mut seen = 0;
+    for directory in ["config", "config/examples"] {
+        let paths = fs::read_dir(directory)
+            .unwrap()
+            .map(|it| it.unwrap().path());
+        for path in paths.filter(|it| it.extension().is_some_and(|it| it == "yaml")) {
+            let config = load(&path).unwrap();
+            assert!(config.warnings.is_empty(), "{}", warnings(&config));
+            seen += 1;
+        }
+    }
+    assert_eq!(seen, 5);
+}
+
+/// Runs the hook of that name in `config/examples` as a command hook is run:
+/// what it prints, and its exit code.
+fn run_example(file: &str, event: EventName, name: &str, input: &Value) -> (Value, i32) {
+    let config = load(&Path::new("config/examples").join(file)).unwrap();
+    let mut hooks = config.hooks[&event].iter().flat_map(|it| &it.hooks);
+    let hook = hooks.find(|it| it.label() == name).unwrap();
+    let env = hook.settings.get("env").and_then(Value::as_object);
+    let env = env.into_iter().flatten();
+    let mut child = Command::new("bash")
+        .args(["-c", hook.settings["command"].as_str().unwrap()])
+        .envs(env.map(|(name, text)| (name, text.as_str().unwrap())))
+        .current_dir(&config.hook_directory)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    // A hook need not read its input to the end.
+    let _ = stdin.write_all(input.to_string().as_bytes());
+    drop(stdin);
+    let output = child.wait_with_output().unwrap();
+    let printed = serde_json::from_slice(&output.stdout).unwrap_or_default();
+    (printed, output.status.code().unwrap())
+}
+
+#[test]
+fn the_model_guard_allows_swaps_and_denies() {
+    let guard = |model: &str| {
+        let input = json!({ "llm_request": { "model": model, "messages": [] } });
+        run_example("model_guard.yaml", EventName::BeforeModel, "models", &input)
+    };
+
+    assert_eq!(guard("gemini-2.5-pro"), (json!({}), 0));
+    let (swapped, _) = guard("gemini-2.0-flash");
+    let request = &swapped["hookSpecificOutput"]["llm_request"];
+    assert_eq!(*request, json!({ "model": "gemini-2.5-flash" }));
+    assert_eq!(guard("other").0["decision"], "deny");
+}
+
+#[test]
+fn the_tool_whitelist_names_its_tools_and_refuses_others() {
+    let file = "tool_whitelist.yaml";
+    let (selected, _) = run_example(
+        file,
+        EventName::BeforeToolSelection,
+        "read-only",
+        &json!({}),
+    );
+    let (_, code) = run_example(file, EventName::BeforeTool, "refuse-others", &json!({}));
+
+    let selection = &selected["hookSpecificOutput"]["toolConfig"];
+    assert_eq!(selection["mode"], "AUTO");
+    assert_eq!(selection["allowedFunctionNames"][3], "glob");
+    assert_eq!(code, 2);
+    let matcher = &load(&Path::new("config/examples").join(file))
+        .unwrap()
+        .hooks[&EventName::BeforeTool][0]
+        .matcher;
+    for (tool, refused) in [("write_file", true), ("glob", false), ("read_file", false)] {
+        let subject = crate::event::Subject::Tool(tool);
+        assert_eq!(matcher.matches(subject), refused, "{tool}");
+    }
+}
+
+#[test]
+fn the_redaction_masks_secrets_and_nothing_else() {
+    let redact = |text: &str| {
+        let content = json!({ "role": "model", "parts": [text] });
+        let input = json!({ "llm_response": { "candidates": [{ "content": content }] } });
+        run_example(
+            "redact_answers.yaml",
+            EventName::AfterModel,
+            "redact",
+            &input,
+        )
+        .0
+    };
+
+    assert_eq!(redact("nothing secret"), Value::Null);
+    let answer = &redact("ask a.b@example.org")["hookSpecificOutput"]["llm_response"];
+    let parts = &answer["candidates"][0]["content"]["parts"];
+    assert_eq!(*parts, json!(["ask [REDACTED:email]"]));
+}
+
+#[test]
+fn the_key_guard_refuses_private_keys() {
+    let guard = |text: &str| {
+        let input = json!({ "document": { "text": text } });
+        run_example(
+            "fail_closed.yaml",
+            EventName::BeforeModel,
+            "no-private-keys",
+            &input,
+        )
+        .1
+    };
+
+    assert_eq!(guard("hello"), 0);
+    assert_eq!(guard("-----BEGIN RSA PRIVATE KEY-----\nabc"), 2);
+}
+
+/// Every mapping of a config that allows no other keys, with one key to put
+/// another beside.
+const MAPPINGS: &[&str] = &[
+    "KEY: 1",
+    "admin: { KEY: 1 }",
+    "hooks: { KEY: [] }",
+    "hooks: { AfterTool: [{ hooks: [], KEY: 1 }] }",
+    "hooks: { AfterTool: [{ hooks: [{ command: a, KEY: 1 }] }] }",
+    "hook_files: [{ path: config/schema.json, KEY: 1 }]",
+    "hooksConfig: { KEY: 1 }",
+    "hook_defaults: { KEY: 1 }",
+    "limits: { KEY: 1 }",
+    "timeouts: { KEY: 1 }",
+    "log: { KEY: 1 }",
+];
+
+proptest! {
+    #[test]
+    fn an_unknown_key_is_refused_wherever_it_stands(
+        key in "[a-zA-Z_][a-zA-Z0-9_.]{0,12}",
+        mapping in proptest::sample::select(MAPPINGS),
+    ) {
+        let schema = Config::schema(&KNOWN).to_string();
+        prop_assume!(!schema.contains(&format!("\"{key}\":")));
+
+        let error = parse_more(&mapping.replace("KEY", &format!("\"{key}\""))).unwrap_err();
+
+        let message = error.to_string();
+        prop_assert!(message.contains(": unknown ") || message.contains(" unknown "), "{message}");
+        prop_assert_eq!(error.problems.len(), 1, "{}", message);
+    }
+
+    #[test]
+    fn no_text_is_too_strange_to_be_answered(text in "[\\[\\]{}:,&*!|>'\"%@`#\\-? \na-c0-2\t]{0,60}") {
+        let _ = parse(&text);
+    }
+}
+
+#[test]
+fn secrets_are_fetched_and_never_shown() {
+    let (directory, path) = directory(&[
+        ("key", "s3cr3t-from-file\n"),
+        (
+            "hookgate.yaml",
+            "upstreams: { gemini: { url: http://a, api_key: { file: key } } }\n\
+             admin: { token: { env: CARGO_MANIFEST_DIR } }\n",
+        ),
+    ]);
+
+    let config = load(&path).unwrap();
+
+    let api_key = config.upstream.api_key.as_ref().unwrap();
+    assert_eq!(api_key.expose_secret(), "s3cr3t-from-file");
+    let token = config.admin.token.as_ref().unwrap().expose_secret();
+    assert_eq!(token, env!("CARGO_MANIFEST_DIR"));
+    let shown = format!("{config:?}").replace(&format!("{:?}", config.hook_directory), "");
+    assert!(
+        !shown.contains("s3cr3t") && !shown.contains(token),
+        "{shown}"
+    );
+    assert!(config.files.contains(&directory.path().join("key")));
+}
+
+#[test]
+fn a_secret_that_cannot_be_had_is_a_problem_without_the_secret() {
+    let (directory, path) = directory(&[
+        ("blank", "two words"),
+        (
+            "hookgate.yaml",
+            "upstreams: { gemini: { url: http://a, api_key: { file: blank } } }\n\
+             admin: { token: { env: HOOKGATE_TEST_UNSET } }\n",
+        ),
+        (
+            "written.yaml",
+            "upstreams: { gemini: { url: http://u:pw@a, api_key: { file: none } } }\n\
+             admin: { token: s3cr3t }\n",
+        ),
+    ]);
+
+    let fetched = load(&path).unwrap_err();
+    let written = load(&path.with_file_name("written.yaml")).unwrap_err();
+
+    assert_snapshot!(without(&directory, &fetched), @r"
+    hookgate.yaml:1:48: file `blank` holds blanks or special characters
+    hookgate.yaml:2:17: environment variable `HOOKGATE_TEST_UNSET` is not set
+    ");
+    assert_snapshot!(without(&directory, &written), @r"
+    written.yaml:1:29: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
+    written.yaml:1:53: file `none` cannot be read: No such file or directory (os error 2)
+    written.yaml:2:17: `admin.token` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    ");
+}
+
+#[test]
+fn the_command_line_outranks_the_file() {
+    let settings = r#"{ "hooks": { "AfterTool": [{ "hooks": [{ "command": "late" }] }] } }"#;
+    let (directory, path) = directory(&[
+        ("settings.json", settings),
+        (
+            "hookgate.yaml",
+            "listen: 127.0.0.1:1\nadmin: { listen: 127.0.0.1:2 }\n",
+        ),
+    ]);
+    let overrides = Overrides {
+        listen: Some(([127, 0, 0, 1], 3).into()),
+        upstream: Some("http://127.0.0.1:4".parse().unwrap()),
+        hooks: vec![directory.path().join("settings.json")],
+    };
+
+    let config = Config::load(&path, &overrides, &KNOWN).unwrap();
+
+    assert_eq!(config.listen.port(), 3);
+    assert_eq!(config.upstream.url.port(), Some(4));
+    assert_eq!(running(&config), ["AfterTool: late"]);
+}
+
+#[test]
+fn without_a_file_an_upstream_is_needed() {
+    let nothing = Config::without_file(&Overrides::default(), &KNOWN).unwrap_err();
+    let overrides = Overrides {
+        upstream: Some("ftp://a".parse().unwrap()),
+        hooks: vec!["missing.json".into()],
+        ..Overrides::default()
+    };
+    let wrong = Config::without_file(&overrides, &KNOWN).unwrap_err();
+    let upstream = Some("http://a".parse().unwrap());
+    let overrides = Overrides {
+        upstream,
+        ..overrides
+    };
+    let missing = Config::without_file(&overrides, &KNOWN).unwrap_err();
+
+    assert_snapshot!(nothing, @"without a config file, `--upstream` is needed");
+    assert_snapshot!(wrong, @"`--upstream` must be an http or https URL without user, query or fragment");
+    assert_snapshot!(missing, @"`missing.json` cannot be read: No such file or directory (os error 2)");
+}
+
+#[test]
+fn listeners_that_collide_are_refused_and_open_ones_are_named() {
+    let same = "listen: 0.0.0.0:80\nadmin: { listen: 127.0.0.1:80 }\n";
+    let open = "listen: 0.0.0.0:80\nadmin: { listen: '[::]:81' }\n";
+    let free = "listen: 127.0.0.1:0\nadmin: { listen: 127.0.0.1:0 }\n";
+
+    assert_snapshot!(parse_more(same).unwrap_err(), @"hookgate.yaml:3:18: agents and operators cannot share the address `0.0.0.0:80`");
+    assert_snapshot!(warnings(&parse_more(open).unwrap()), @r"
+    hookgate.yaml:2:9: agents on other machines can connect, and nobody asks who they are
+    hookgate.yaml:3:18: operators on other machines need no `admin.token` to connect
+    ");
+    assert_eq!(warnings(&parse_more(free).unwrap()), "");
+}
+
+#[test]
+fn guards_that_fail_open_are_those_that_could_refuse() {
+    let hooks = "\
+hook_defaults: { on_failure: open }
+hooks:
+  BeforeModel: [{ hooks: [{ command: a }, { command: b, on_failure: closed }] }]
+  AfterModel: [{ hooks: [{ command: c, mode: observe }, { command: d }] }]
+  SessionEnd: [{ hooks: [{ command: e }] }]
+  BeforeToolSelection: [{ hooks: [{ command: f, on_failure: closed }] }]
+";
+    let config = parse_more(hooks).unwrap();
+
+    let guards = config.guards_that_fail_open();
+    let guards: Vec<_> = guards
+        .map(|(event, hook)| format!("{event} {}", hook.label()))
+        .collect();
+    assert_eq!(guards, ["BeforeModel a", "AfterModel d"]);
+    assert_snapshot!(warnings(&config), @"hookgate.yaml:7:61: hooks cannot refuse BeforeToolSelection, so `closed` changes nothing");
+}
+
+#[test]
+fn the_schema_file_is_up_to_date() {
+    let known = Known {
+        transports: &["command"],
+        protocols: &["gemini"],
+    };
+    let schema = format!("{:#}\n", Config::schema(&known));
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write("config/schema.json", &schema).unwrap();
+    }
+
+    let file = fs::read_to_string("config/schema.json").unwrap();
+    assert!(file == schema, "run `UPDATE=1 cargo test --lib config::`");
+}
+
+#[test]
+fn every_setting_has_its_line_in_the_documentation() {
+    let page = fs::read_to_string("docs/config.md").unwrap();
+    let schema = Config::schema(&KNOWN);
+    let nodes = std::iter::once(&schema).chain(schema["$defs"].as_object().unwrap().values());
+    let mut undocumented = Vec::new();
+    for node in nodes {
+        let names = node["properties"].as_object().into_iter().flatten();
+        undocumented.extend(
+            names
+                .map(|(name, _)| name)
+                .filter(|it| !page.contains(&format!("`{it}`"))),
+        );
+    }
+    assert!(
+        undocumented.is_empty(),
+        "not in docs/config.md: {undocumented:?}"
     );
 }

@@ -75,7 +75,10 @@ impl Tree {
                     error => UserMessageFormatter.format_message(error),
                 };
                 let place = at.place(&file);
-                Err(Problem::at(&place, format!("this is not YAML: {message}")))
+                Err(Problem::at(
+                    &place,
+                    format!("neither YAML nor JSON: {message}"),
+                ))
             }
         }
     }

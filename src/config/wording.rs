@@ -30,7 +30,7 @@ impl Finding<'_> {
             ValidationErrorKind::PropertyNames { error } => {
                 let name = error.instance().as_str().unwrap_or_default();
                 let field = format!("{path}/{}", escape(name));
-                let expected = expected(self.node(self.error.schema_path().as_str()));
+                let expected = expected(self.keyword_node());
                 self.say(&self.tree.key_place(&field), &field, &expected)
             }
             _ => self.say(&self.tree.place(path), path, &self.wrong_value()),
@@ -41,17 +41,17 @@ impl Finding<'_> {
     pub(super) fn unknown_key(&self, key: &str) -> Problem {
         let path = self.error.instance_path().as_str();
         let field = format!("{path}/{}", escape(key));
-        let kind = if self.keys_are_events() {
-            "event"
-        } else {
-            "key"
-        };
         let hint = match did_you_mean(key, self.keyword_node()) {
             Some(name) => format!("; did you mean `{name}`?"),
             None => String::new(),
         };
         let hook = hook_label(self.document, &field);
-        let message = format!("{hook}unknown {kind} `{}`{hint}", field_name(&field));
+        let what = if self.keys_are_events() {
+            format!("event `{key}`")
+        } else {
+            format!("key `{}`", field_name(&field))
+        };
+        let message = format!("{hook}unknown {what}{hint}");
         Problem::at(&self.tree.key_place(&field), message)
     }
 
@@ -67,13 +67,16 @@ impl Finding<'_> {
         let expected = expected(node);
         let secret = node.and_then(|it| it.get("writeOnly")).is_some();
         let is_type_error = matches!(self.error.kind(), ValidationErrorKind::Type { .. });
+        // A `yes` is text in YAML 1.2, which is news to many.
+        let is_switch = node.and_then(|it| it.get("type")) == Some(&"boolean".into());
+        let shows_text = !is_type_error || is_switch;
         let value = self.error.instance().as_ref();
         match value {
             Value::Null => format!("{expected}, but nothing is here"),
             _ if secret => expected,
             Value::Bool(_) => format!("{expected}, not `{value}`"),
             Value::String(text) if text.is_empty() => format!("{expected}, but it is empty"),
-            Value::String(text) if !is_type_error => format!("{expected}, not `{text}`"),
+            Value::String(text) if shows_text => format!("{expected}, not `{text}`"),
             Value::String(_) => format!("{expected}, not text"),
             Value::Number(number) if !is_type_error => format!("{expected}, not `{number}`"),
             Value::Number(_) => format!("{expected}, not a number"),
@@ -85,7 +88,7 @@ impl Finding<'_> {
     fn say(&self, place: &Place, field: &str, what: &str) -> Problem {
         let hook = hook_label(self.document, field);
         let message = match field_name(field).as_str() {
-            "" => format!("{hook}it {what}"),
+            "" => format!("the document {what}"),
             name => format!("{hook}`{name}` {what}"),
         };
         Problem::at(place, message)

@@ -1,0 +1,295 @@
+//! Hooks from several sources: comments, switches, disabled names, order.
+
+use std::{fs, time::Duration};
+
+use insta::assert_snapshot;
+use serde_json::json;
+use tempfile::TempDir;
+
+use super::blank_comments;
+use crate::{
+    config::{
+        Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Known, Overrides,
+        SystemMessages,
+    },
+    event::{EventName, Subject},
+};
+
+const KNOWN: Known<'static> = Known {
+    transports: &["command"],
+    protocols: &["gemini", "llxprt"],
+};
+
+/// Loads a config of `text` beside which these settings files are; all of them
+/// are hook files unless `text` names some.
+fn load(text: &str, settings: &[(&str, &str)]) -> (TempDir, Result<Config, ConfigError>) {
+    let directory = tempfile::tempdir().unwrap();
+    for (name, text) in settings {
+        fs::write(directory.path().join(name), text).unwrap();
+    }
+    let mut text = format!("upstreams: {{ gemini: {{ url: http://a }} }}\n{text}");
+    if !text.contains("hook_files") {
+        let paths: Vec<_> = settings
+            .iter()
+            .map(|(name, _)| json!({ "path": name }))
+            .collect();
+        text.push_str(&format!("\nhook_files: {}\n", json!(paths)));
+    }
+    let path = directory.path().join("hookgate.yaml");
+    fs::write(&path, text).unwrap();
+    let config = Config::load(&path, &Overrides::default(), &KNOWN);
+    (directory, config)
+}
+
+/// What is wrong, or what is warned of, without the directory's name.
+fn said(text: &str, settings: &[(&str, &str)]) -> String {
+    let (directory, config) = load(text, settings);
+    let said = match config {
+        Err(error) => error.to_string(),
+        Ok(config) => {
+            let lines: Vec<String> = config.warnings.iter().map(ToString::to_string).collect();
+            lines.join("\n")
+        }
+    };
+    said.replace(&format!("{}/", directory.path().display()), "")
+}
+
+fn hooks(config: &Config) -> Vec<(EventName, &HookSpec)> {
+    let groups = config.hooks.iter().flat_map(|(event, groups)| {
+        let hooks = groups.iter().flat_map(|it| &it.hooks);
+        hooks.map(move |hook| (*event, hook))
+    });
+    groups.collect()
+}
+
+/// The labels of the hooks that run, in order.
+fn running(text: &str, settings: &[(&str, &str)]) -> Vec<String> {
+    let (_directory, config) = load(text, settings);
+    let config = config.unwrap();
+    hooks(&config)
+        .iter()
+        .map(|(_, it)| it.label().to_owned())
+        .collect()
+}
+
+const SETTINGS: &str = r#"{
+	// gemini-cli allows comments
+	"ui": { "theme": "x//y" }, /* and
+	these */ "tools": { "core": [] },
+	"hooks": {
+		"BeforeTool": [
+			{ "matcher": "write_*", "sequential": true, "hooks": [
+				{ "type": "command", "command": "node a.js", "name": "first", "timeout": 5000 },
+				{ "command": "b \ud83d\ude00", "env": { "K": "v" } }
+			] }
+		]
+	}
+}"#;
+
+#[test]
+fn comments_become_blanks_and_all_else_keeps_its_place() {
+    let text = "{ // a \"b\"\n\"url\": \"http://x/*y*/\", /* c\n /*/ \"d\\\"//\": 1 }";
+
+    let expected = "{         \n\"url\": \"http://x/*y*/\",     \n     \"d\\\"//\": 1 }";
+    assert_eq!(blank_comments(text), expected);
+}
+
+#[test]
+fn a_settings_file_is_read_with_its_comments() {
+    let (directory, config) = load("", &[("settings.json", SETTINGS)]);
+    let config = config.unwrap();
+
+    let hooks = hooks(&config);
+    let (event, first) = hooks[0];
+    assert_eq!(event, EventName::BeforeTool);
+    assert_eq!(first.identity(), ("first", "node a.js"));
+    assert_eq!(first.timeout, Duration::from_secs(5));
+    assert_eq!(first.protocol, "gemini");
+    let path = directory.path().join("settings.json");
+    assert_eq!(first.place.to_string(), format!("{}:8:5", path.display()));
+    let (_, second) = hooks[1];
+    assert_eq!(second.identity(), ("", "b 😀"));
+    assert_eq!(second.label(), "b 😀");
+    assert_eq!(second.settings["env"], json!({ "K": "v" }));
+    assert_eq!(second.timeout, Duration::from_mins(1));
+    let group = &config.hooks[&EventName::BeforeTool][0];
+    assert!(group.sequential);
+    assert!(group.matcher.matches(Subject::Tool("write_file")));
+    assert!(config.files.contains(&path));
+    assert!(config.warnings.is_empty());
+}
+
+#[test]
+fn mistakes_in_a_settings_file_have_their_place_in_it() {
+    let settings = r#"{
+  // one
+  "hooks": {
+    "BeforeToool": [],
+    "AfterTool": [{ "hooks": [
+      { "type": "plugin", "command": "x", "name": "p" }, /* two */ { "type": "command" }
+    ] }],
+    "enabled": "yes"
+  }
+}"#;
+    assert_snapshot!(said("", &[("s.json", settings)]), @r"
+    s.json:4:5: unknown event `BeforeToool`; did you mean `BeforeTool`?
+    s.json:6:17: hook `p` on AfterTool: `type` must be `command`, not `plugin`
+    s.json:6:68: a hook on AfterTool: `command` is missing
+    s.json:8:16: `hooks.enabled` must be true or false, not `yes`
+    ");
+}
+
+#[test]
+fn keys_of_other_products_are_warned_of() {
+    let settings = r#"{ "hooks": { "AfterTool": [{ "hooks": [
+        { "command": "x", "async": true, "timeot": 5 }
+    ] }] }, "hooksConfig": { "future": 1 } }"#;
+
+    assert_snapshot!(said("", &[("s.json", settings)]), @r"
+    s.json:2:27: hook `x` on AfterTool: unknown key `async`
+    s.json:2:42: hook `x` on AfterTool: unknown key `timeot`; did you mean `timeout`?
+    s.json:3:30: unknown key `hooksConfig.future`
+    ");
+    assert_eq!(running("", &[("s.json", settings)]), ["x"]);
+}
+
+#[test]
+fn hooks_of_files_come_first_and_in_order() {
+    let file = |label: &str| {
+        let hook = json!({ "command": label });
+        json!({ "hooks": { "AfterTool": [{ "hooks": [hook] }] } }).to_string()
+    };
+    let (one, two) = (file("one"), file("two"));
+    let text = "hooks: { AfterTool: [{ hooks: [{ command: own }] }] }";
+
+    assert_eq!(
+        running(text, &[("1.json", &one), ("2.json", &two)]),
+        ["one", "two", "own"]
+    );
+}
+
+#[test]
+fn a_hook_gets_what_its_source_and_the_defaults_say() {
+    let text = "\
+hook_defaults: { on_failure: closed, timeout: 2s }
+hook_files: [{ path: s.json, protocol: llxprt, system_messages: true }]
+hooks:
+  BeforeModel:
+    - hooks:
+        - { command: a, on_failure: open, mode: observe, document: true, timeout: 500ms }
+";
+    let settings = r#"{ "hooks": { "AfterModel": [{ "hooks": [{ "command": "b" }] }] } }"#;
+    let (_directory, config) = load(text, &[("s.json", settings)]);
+    let config = config.unwrap();
+
+    let (_, own) = hooks(&config)[0];
+    assert_eq!(own.protocol, "gemini");
+    assert_eq!(own.system_messages, SystemMessages::Hidden);
+    assert_eq!(
+        (own.on_failure, own.mode),
+        (FailureMode::Open, HookMode::Observe)
+    );
+    assert_eq!(own.sees, HookView::Document);
+    assert_eq!(own.timeout, Duration::from_millis(500));
+    let (_, other) = hooks(&config)[1];
+    assert_eq!(other.protocol, "llxprt");
+    assert_eq!(other.system_messages, SystemMessages::Shown);
+    assert_eq!(
+        (other.on_failure, other.mode),
+        (FailureMode::Closed, HookMode::Enforce)
+    );
+    assert_eq!(other.sees, HookView::StableForm);
+    assert_eq!(other.timeout, Duration::from_secs(2));
+}
+
+#[test]
+fn a_false_in_a_settings_file_switches_off_the_hooks_of_that_file() {
+    let own = "hooks: { AfterTool: [{ hooks: [{ command: own }] }] }";
+    let block = r#""AfterTool": [{ "hooks": [{ "command": "theirs" }] }]"#;
+    let switches = [
+        format!(r#"{{ "hooks": {{ "enabled": false, {block} }} }}"#),
+        format!(r#"{{ "hooks": {{ {block} }}, "hooksConfig": {{ "enabled": false }} }}"#),
+        format!(r#"{{ "hooks": {{ {block} }}, "tools": {{ "enableHooks": false }} }}"#),
+        format!(
+            r#"{{ "hooks": {{ "enabled": true, {block} }}, "tools": {{ "enableHooks": false }} }}"#
+        ),
+    ];
+    for settings in &switches {
+        assert_eq!(running(own, &[("s.json", settings)]), ["own"], "{settings}");
+    }
+
+    assert_snapshot!(said(own, &[("s.json", &switches[1])]), @"s.json:1:99: the hooks of this file are switched off here");
+}
+
+#[test]
+fn a_false_in_the_config_switches_off_all_hooks() {
+    let settings =
+        r#"{ "hooks": { "enabled": true, "AfterTool": [{ "hooks": [{ "command": "a" }] }] } }"#;
+    let own = "AfterTool: [{ hooks: [{ command: own }] }]";
+    let switches = [
+        format!("hooks: {{ {own} }}\nhooksConfig: {{ enabled: false }}"),
+        format!("hooks: {{ enabled: false, {own} }}"),
+    ];
+    for text in &switches {
+        assert!(running(text, &[("s.json", settings)]).is_empty(), "{text}");
+    }
+}
+
+#[test]
+fn hooks_are_on_and_switches_are_no_events() {
+    let settings = r#"{ "hooks": { "enabled": true, "notifications": false, "disabled": [],
+        "AfterTool": [{ "hooks": [{ "command": "a" }] }] },
+        "hooksConfig": { "enabled": true, "notifications": true }, "tools": { "enableHooks": true } }"#;
+
+    assert_eq!(running("", &[("s.json", settings)]), ["a"]);
+    assert_eq!(said("", &[("s.json", settings)]), "");
+}
+
+#[test]
+fn disabled_names_of_all_sources_count_for_all_hooks() {
+    let settings = r#"{ "hooks": { "disabled": ["own"],
+        "AfterTool": [{ "hooks": [{ "command": "a", "name": "named" }, { "command": "b" }] }],
+        "SessionEnd": [{ "hooks": [{ "command": "c" }] }] },
+        "hooksConfig": { "disabled": ["c"] } }"#;
+    let text = "\
+hooks: { AfterTool: [{ hooks: [{ name: own, command: x }] }] }
+hooksConfig: { disabled: [named, a, typo] }
+";
+    let settings = [("s.json", settings)];
+
+    assert_eq!(running(text, &settings), ["b"]);
+    let (_directory, config) = load(text, &settings);
+    let events: Vec<_> = config.unwrap().hooks.into_keys().collect();
+    assert_eq!(events, [EventName::AfterTool]);
+    assert_snapshot!(said(text, &settings), @r"
+    hookgate.yaml:3:34: no hook is named `a`, so none is disabled
+    hookgate.yaml:3:37: no hook is named `typo`, so none is disabled
+    ");
+}
+
+#[test]
+fn a_matcher_that_is_no_expression_is_warned_of() {
+    let text = "\
+hooks:
+  BeforeTool:
+    - { matcher: '*_file', hooks: [{ command: a }] }
+    - { matcher: 'write_*', hooks: [{ command: b }] }
+";
+    assert_snapshot!(said(text, &[]), @"hookgate.yaml:4:18: matcher `*_file` is no JavaScript regular expression (nothing to repeat), so it is a glob");
+}
+
+#[test]
+fn a_hook_file_that_is_missing_broken_or_named_twice_is_a_problem() {
+    let text = "\
+hook_files:
+  - { path: gone.json }
+  - { path: s.json }
+  - { path: broken.json }
+  - { path: s.json }
+";
+    assert_snapshot!(said(text, &[("s.json", "{}"), ("broken.json", "{\n  \"a\": [\n}")]), @r"
+    hookgate.yaml:3:13: `gone.json` cannot be read: No such file or directory (os error 2)
+    hookgate.yaml:6:13: `s.json` is named twice
+    broken.json:2:8: neither YAML nor JSON: mismatched bracket '[' closed by '}'
+    ");
+}
