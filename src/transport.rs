@@ -15,6 +15,7 @@ use std::{
 };
 
 use bytes::Bytes;
+use prometheus_client::metrics::gauge::Gauge;
 use serde_json::{Map, Value};
 use thiserror::Error;
 use tokio::sync::Semaphore;
@@ -72,6 +73,8 @@ pub struct Toolbox {
     pub tasks: TaskTracker,
     /// How many processes may run at once; a call waits for its permit.
     pub processes: Arc<Semaphore>,
+    /// Counts the processes that run.
+    pub alive: Gauge,
     /// How many bytes a hook may write to standard output, and to standard
     /// error.
     pub output_limit: usize,
@@ -87,12 +90,14 @@ impl Toolbox {
     pub fn new(
         tasks: TaskTracker,
         processes: Arc<Semaphore>,
+        alive: Gauge,
         output_limit: usize,
         directory: PathBuf,
     ) -> Self {
         Self {
             tasks,
             processes,
+            alive,
             output_limit,
             directory: path::absolute(&directory).unwrap_or(directory),
             environment: env::vars_os().filter(|(name, _)| is_shown(name)).collect(),

@@ -44,6 +44,7 @@ impl Snapshot {
         let toolbox = Toolbox::new(
             shared.tasks.clone(),
             Arc::new(Semaphore::new(config.limits.hook_processes)),
+            shared.metrics.hook_processes.clone(),
             config.limits.hook_output,
             config.hook_directory.clone(),
         );

@@ -134,9 +134,12 @@ impl Transport for Command {
             let process = self.start(call.context)?;
             let (told, ended) = oneshot::channel();
             let limit = self.toolbox.output_limit;
+            let alive = self.toolbox.alive.clone();
+            alive.inc();
             // The task outlives a dropped call, to see its processes end.
             self.toolbox.tasks.spawn(async move {
                 run(process, call.document, limit, told).await;
+                alive.dec();
                 drop(permit);
             });
             let ended = ended.await.map_err(|_| TransportError::ShuttingDown)??;

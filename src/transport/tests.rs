@@ -4,7 +4,8 @@ use super::*;
 
 fn toolbox() -> Toolbox {
     let processes = Arc::new(Semaphore::new(1));
-    Toolbox::new(TaskTracker::new(), processes, 1024, PathBuf::from("."))
+    let (tasks, alive) = (TaskTracker::new(), Gauge::default());
+    Toolbox::new(tasks, processes, alive, 1024, PathBuf::from("."))
 }
 
 #[track_caller]

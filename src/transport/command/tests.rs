@@ -7,6 +7,7 @@ use std::{
 };
 
 use futures_util::future::join_all;
+use prometheus_client::metrics::gauge::Gauge;
 use rustix::process::{Pid, test_kill_process};
 use serde_json::json;
 use tempfile::TempDir;
@@ -32,10 +33,10 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let processes = Arc::new(Semaphore::new(64));
-        let directory = folder.path().to_owned();
+        let (tasks, directory) = (TaskTracker::new(), folder.path().to_owned());
         Self {
             folder,
-            toolbox: Toolbox::new(TaskTracker::new(), processes, MIB, directory),
+            toolbox: Toolbox::new(tasks, processes, Gauge::default(), MIB, directory),
             context: Context::default(),
         }
     }
@@ -90,6 +91,7 @@ impl Bench {
         self.toolbox.tasks.close();
         self.toolbox.tasks.wait().await;
         assert_eq!(self.toolbox.processes.available_permits(), 64);
+        assert_eq!(self.toolbox.alive.get(), 0);
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -422,6 +424,24 @@ async fn sixty_four_hooks_run_at_once() {
     let said = join_all((0..64).map(|_| bench.print(meet))).await;
 
     assert_eq!(said, vec!["met"; 64]);
+    bench.quiet().await;
+}
+
+#[tokio::test]
+async fn hooks_are_counted_while_they_run() {
+    let bench = Bench::new();
+    let hook = bench.hook("touch here; until [ -e enough ]; do sleep 0.1; done");
+
+    let call = bench.call(&*hook, b"{}".to_vec());
+    let look = async {
+        until(|| bench.file("here").exists().then_some(())).await;
+        let alive = bench.toolbox.alive.get();
+        fs::write(bench.file("enough"), "").unwrap();
+        alive
+    };
+    let (answer, alive) = tokio::join!(call, look);
+
+    assert_eq!((answer.unwrap().status, alive), (HookStatus::Ok, 1));
     bench.quiet().await;
 }
 
