@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# Builds what goes into the image, and tries it: docker/build.sh [FOLDER]
+#
+# FOLDER (target/image by default) becomes the image's root: the binary, its
+# config and the health check. The Dockerfile and CI both run this script, so
+# what CI tries is what the image holds.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+root=${1:-target/image}
+
+cargo build --release --locked
+rm -rf "$root"
+mkdir -p "$root/usr/local/bin" "$root/etc"
+cp "${CARGO_TARGET_DIR:-target}/release/hookgate" "$root/usr/local/bin/hookgate"
+install -m 755 docker/healthcheck.sh "$root/usr/local/bin/hookgate-healthcheck"
+cp -R config "$root/etc/hookgate"
+cp docker/hookgate.yaml "$root/etc/hookgate/hookgate.yaml"
+
+hookgate=$root/usr/local/bin/hookgate
+health=$root/usr/local/bin/hookgate-healthcheck
+export HOOKGATE_ADMIN_TOKEN=only-for-this-check
+
+"$hookgate" --version
+"$hookgate" check "$root/etc/hookgate/hookgate.yaml"
+for example in "$root"/etc/hookgate/examples/*.yaml; do
+  "$hookgate" check "$example"
+done
+
+# The health check, against a gateway that lives and one that does not.
+coproc gateway {
+  exec "$hookgate" serve --config "$root/etc/hookgate/hookgate.yaml" \
+    --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 2>"$root.log"
+}
+pid=$gateway_PID
+trap 'kill "$pid" 2>/dev/null || true' EXIT
+while read -r -t 30 line <&"${gateway[0]}"; do
+  if [[ $line == "admin on "* ]]; then
+    port=${line##*:}
+    break
+  fi
+done
+"$health" "${port:?the gateway did not start, see $root.log}"
+kill "$pid"
+wait "$pid"
+if "$health" "$port" 2>/dev/null; then
+  echo "the health check calls a dead gateway healthy" >&2
+  exit 1
+fi
+trap - EXIT
+rm "$root.log"
+echo "$root: the image's files, built and tried"

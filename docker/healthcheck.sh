@@ -1,0 +1,9 @@
+#!/usr/bin/env bash
+# Exit code 0 if the gateway lives: asks its admin port, by default 8788.
+# The image holds no curl; bash can open a connection itself.
+set -euo pipefail
+
+exec 3<>"/dev/tcp/127.0.0.1/${1:-8788}"
+printf 'GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n' >&3
+read -r -t 3 status <&3
+[[ $status == "HTTP/1.1 200 "* ]]
