@@ -1,0 +1,148 @@
+//! Someone who calls models through the gate.
+
+use std::net::SocketAddr;
+
+use bytes::Bytes;
+use http::HeaderMap;
+use serde_json::{Value, json};
+
+/// An agent, which may send some headers with every call.
+#[derive(Clone)]
+pub struct Agent {
+    pub base: String,
+    client: reqwest::Client,
+    headers: HeaderMap,
+}
+
+impl Agent {
+    pub fn at(addr: SocketAddr) -> Self {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        Self {
+            base: format!("http://{addr}"),
+            client,
+            headers: HeaderMap::new(),
+        }
+    }
+
+    /// The same agent, which also sends this header.
+    pub fn sending(mut self, name: &'static str, value: &str) -> Self {
+        self.headers.insert(name, value.parse().unwrap());
+        self
+    }
+
+    /// One answer.
+    pub async fn generate(&self, model: &str, body: &Value) -> Answer {
+        let path = format!("/v1beta/models/{model}:generateContent");
+        self.post(&path, body.to_string()).await
+    }
+
+    /// An answer as server-sent events.
+    pub async fn stream(&self, model: &str, body: &Value) -> Answer {
+        let path = format!("/v1beta/models/{model}:streamGenerateContent?alt=sse");
+        self.post(&path, body.to_string()).await
+    }
+
+    /// An answer in chunks, as a JSON array.
+    pub async fn array(&self, model: &str, body: &Value) -> Answer {
+        let path = format!("/v1beta/models/{model}:streamGenerateContent");
+        self.post(&path, body.to_string()).await
+    }
+
+    /// Reports an event; `query` is such as `explain=1`.
+    pub async fn report(&self, event: &Value, query: &str) -> Answer {
+        let path = format!("/hookgate/v1/events?{query}");
+        self.post(&path, event.to_string()).await
+    }
+
+    /// POSTs this exact text.
+    pub async fn post(&self, path: &str, body: impl Into<reqwest::Body>) -> Answer {
+        Answer::of(self.open(path, body).await).await
+    }
+
+    pub async fn get(&self, path: &str) -> Answer {
+        let request = self.client.get(format!("{}{path}", self.base));
+        let request = request.headers(self.headers.clone());
+        Answer::of(request.send().await.unwrap()).await
+    }
+
+    /// POSTs this exact text, and leaves it to the caller to read the answer
+    /// piece by piece (`chunk()`), or to drop it.
+    pub async fn open(&self, path: &str, body: impl Into<reqwest::Body>) -> reqwest::Response {
+        let request = self.client.post(format!("{}{path}", self.base));
+        let request = request
+            .header("content-type", "application/json")
+            .headers(self.headers.clone());
+        request.body(body).send().await.unwrap()
+    }
+}
+
+/// A whole answer.
+#[derive(Debug)]
+pub struct Answer {
+    pub status: u16,
+    pub headers: HeaderMap,
+    /// The exact bytes.
+    pub body: Bytes,
+}
+
+impl Answer {
+    async fn of(response: reqwest::Response) -> Self {
+        Self {
+            status: response.status().as_u16(),
+            headers: response.headers().clone(),
+            body: response.bytes().await.unwrap(),
+        }
+    }
+
+    /// The exact text of the body.
+    pub fn text(&self) -> &str {
+        str::from_utf8(&self.body).unwrap()
+    }
+
+    /// The body as JSON.
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        let parsed = serde_json::from_slice(&self.body);
+        parsed.unwrap_or_else(|it| panic!("{it}: {}", self.text()))
+    }
+
+    /// The chunks of an SSE answer.
+    #[track_caller]
+    pub fn events(&self) -> Vec<Value> {
+        let data = event_data(self.text());
+        let parse = |it: &str| serde_json::from_str(it).unwrap_or_else(|e| panic!("{e}: {it}"));
+        data.into_iter().map(parse).collect()
+    }
+
+    /// A header's value, or the empty text.
+    pub fn header(&self, name: &str) -> &str {
+        let value = self.headers.get(name);
+        value.map_or("", |it| it.to_str().unwrap())
+    }
+}
+
+/// The data of each event of a stream written in the one form that the gateway
+/// and the mock write: `data: …\r\n\r\n`, with bare `\r\n` in between.
+#[track_caller]
+pub fn event_data(text: &str) -> Vec<&str> {
+    let mut rest = text;
+    let mut data = Vec::new();
+    while !rest.is_empty() {
+        if let Some(after) = rest.strip_prefix("\r\n") {
+            rest = after;
+            continue;
+        }
+        let event = rest.strip_prefix("data: ");
+        let event = event.and_then(|it| it.split_once("\r\n\r\n"));
+        let (line, after) = event.unwrap_or_else(|| panic!("not an event: {rest:?}"));
+        assert!(!line.contains(['\r', '\n']), "more than one line: {line:?}");
+        data.push(line);
+        rest = after;
+    }
+    data
+}
+
+/// A request with one prompt.
+pub fn prompt(text: &str) -> Value {
+    json!({ "contents": [{ "role": "user", "parts": [{ "text": text }] }] })
+}

@@ -1,0 +1,16 @@
+//! The gateway's behaviour, seen from outside. One module per area; one binary
+//! for all of them, because each further binary links the whole house again.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a test may panic and may spawn"
+)]
+
+mod harness;
+
+mod hooks;
