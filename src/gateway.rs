@@ -1,9 +1,11 @@
 //! The data plane: one model call, from agent to upstream and back.
 //!
-//! Read in this order: [`handle`] here, then `exchange` (the steps before and
-//! after upstream), `stream` (an answer in chunks), `reply` (what the agent is
-//! told) and `early` (what it is told while hooks take their time).
+//! Read in this order: [`handle`] here, then `exchange` (one call from end to
+//! end), `before` (the steps before upstream), `gate` (one answer or chunk),
+//! `stream` (an answer in chunks), `reply` (what the agent is told) and `early`
+//! (what it is told while hooks take their time).
 
+mod before;
 mod body;
 mod early;
 mod exchange;

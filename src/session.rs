@@ -59,19 +59,26 @@ impl Memory {
         document: &Document,
         told: &str,
     ) -> Result<(), DialectError> {
-        let Some(history) = History::read(document)? else {
-            return Ok(());
-        };
-        let whole = self.prefixes(caller, &history.turns()?).pop();
-        if let Some(whole) = whole {
+        if let Some(whole) = self.whole(caller, document)? {
             self.denials.insert(whole, told.to_owned());
+        }
+        Ok(())
+    }
+
+    /// Forgets that a request was denied: this time it was not.
+    pub fn allow(&self, caller: Caller<'_>, document: &Document) -> Result<(), DialectError> {
+        if self.nothing_denied() {
+            return Ok(());
+        }
+        if let Some(whole) = self.whole(caller, document)? {
+            self.denials.invalidate(&whole);
         }
         Ok(())
     }
 
     /// Takes every denied step out of a later request, with what was told then.
     pub fn clean(&self, caller: Caller<'_>, document: &mut Document) -> Result<(), DialectError> {
-        if self.denials.iter().next().is_none() {
+        if self.nothing_denied() {
             return Ok(());
         }
         let Some(mut history) = History::read(document)? else {
@@ -113,6 +120,19 @@ impl Memory {
         }
         self.stops.invalidate(&session);
         Ok(None)
+    }
+
+    /// Most gateways most of the time: then no history is read.
+    fn nothing_denied(&self) -> bool {
+        self.denials.iter().next().is_none()
+    }
+
+    /// The hash of a whole conversation.
+    fn whole(&self, caller: Caller<'_>, document: &Document) -> Result<Option<u128>, DialectError> {
+        let Some(history) = History::read(document)? else {
+            return Ok(None);
+        };
+        Ok(self.prefixes(caller, &history.turns()?).pop())
     }
 
     /// Denied steps as ranges of contents, in order and apart.

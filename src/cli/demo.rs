@@ -91,7 +91,7 @@ Stop it with Ctrl-C. Paste any of these into another shell:
 
 curl -s {base}/v1beta/models/gemini-2.5-pro:generateContent -d '{{"contents":[{{"role":"user","parts":[{{"text":"Write to ann@example.com"}}]}}]}}'
 
-GEMINI_CLI_HOME={home} GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=demo npx -y @google/gemini-cli@0.61 --skip-trust -p 'Tell me about project aurora'
+GEMINI_CLI_HOME={home} GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=demo npx -y @google/gemini-cli@0.61 -m gemini-2.5-pro --skip-trust -p 'Tell me about project aurora'
 
 curl -s {base}/hookgate/v1/events -H 'content-type: application/json' -d '{{"hook_event_name":"BeforeTool","tool_name":"run_shell_command","tool_input":{{"command":"rm -rf /"}}}}'
 "#

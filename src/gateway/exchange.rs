@@ -8,20 +8,16 @@ use http::{HeaderValue, header, request::Parts};
 
 use super::{
     Hooked, RequestId,
-    facts::{Did, Facts},
+    before::Step,
+    facts::Facts,
     gate::{Gate, Judged},
     reply::{Reply, Teller, denial_form},
     session, stream,
 };
 use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
-    config::HookView,
     dialect::{Allowed, Call, Dialect, Document, Operation, Selected},
-    event::{
-        BeforeModel, BeforeModelVerdict, BeforeToolSelection, Context, EventName, Reason, Subject,
-    },
-    hook::Plan,
-    model::{RequestMutation, ToolConfig},
+    event::{Context, EventName, Subject},
     telemetry::ExchangeFinished,
     upstream::{
         Answer, Outgoing,
@@ -37,21 +33,13 @@ pub(super) struct Exchange {
     pub(super) call: Call,
     pub(super) head: Parts,
     pub(super) facts: Facts,
-    context: Context,
-    shared: Shared,
-    caller: Arc<[u8]>,
+    pub(super) context: Context,
+    pub(super) shared: Shared,
+    pub(super) caller: Arc<[u8]>,
     /// The request as it came, once it is read.
-    received: Option<Document>,
+    pub(super) received: Option<Document>,
     /// How hooks selected tools so far.
-    selected: Selected,
-}
-
-/// Whether to go on to upstream.
-enum Step {
-    /// With this document.
-    Go(Document),
-    /// No: tell the agent this.
-    Tell(Reply),
+    pub(super) selected: Selected,
 }
 
 impl Exchange {
@@ -129,15 +117,11 @@ impl Exchange {
         query_key: Option<String>,
         teller: Arc<Teller>,
     ) -> Result<Reply, ApiError> {
-        let document = match self.remember(document)? {
-            Step::Go(document) => self.before_model(document).await?,
-            stopped @ Step::Tell(_) => stopped,
-        };
-        let document = match document {
+        let document = match self.before(document).await? {
             Step::Go(document) => document,
             Step::Tell(reply) => return Ok(reply),
         };
-        let (document, allowed) = self.select_tools(document).await?;
+        let allowed = self.allowed();
         let engine = &self.snapshot.engine;
         let plan = engine.plan(EventName::AfterModel, Subject::None);
         let body = document.to_bytes();
@@ -208,133 +192,6 @@ impl Exchange {
         }
         Reply::Upstream(response)
     }
-
-    /// Takes what was denied before out of the history; a stopped session waits
-    /// for its next prompt.
-    fn remember(&mut self, mut document: Document) -> Result<Step, ApiError> {
-        let memory = &self.shared.memory;
-        let session_id = &self.context.session_id;
-        if let Some(reason) = memory.stopped(&self.caller, session_id, &document)? {
-            self.facts.did(Did::Stop);
-            let reason = Reason::new(Some(&reason));
-            return Ok(Step::Tell(Reply::Denied(reason)));
-        }
-        self.received = Some(document.clone());
-        memory.clean(&self.caller, &mut document)?;
-        Ok(Step::Go(document))
-    }
-
-    /// Remembers a denial and what the agent is told for it.
-    fn forbid(&self, did: Did, told: &str) -> Result<(), ApiError> {
-        let memory = &self.shared.memory;
-        if let Some(received) = &self.received {
-            memory.deny(&self.caller, received, told)?;
-        }
-        if did == Did::Stop {
-            memory.stop(&self.caller, &self.context.session_id, told);
-        }
-        Ok(())
-    }
-
-    async fn before_model(&mut self, document: Document) -> Result<Step, ApiError> {
-        let engine = &self.snapshot.engine;
-        let plan = engine.plan(EventName::BeforeModel, Subject::None);
-        if plan.is_empty() {
-            return Ok(Step::Go(document));
-        }
-        let llm_request = self.dialect.read_request(&self.call, &document)?;
-        let raw = shown(&plan, &document);
-        let event = BeforeModel { llm_request };
-        let fired = engine.fire_plan(&plan, &self.context, event, raw.as_deref());
-        let fired = fired.await;
-        self.facts.note(&fired);
-        let answers = self.call.operation.generates();
-        let (did, step) = match fired.verdict {
-            BeforeModelVerdict::Proceed(mutation) => {
-                return self.edit(document, &mutation).map(Step::Go);
-            }
-            BeforeModelVerdict::Respond(answer) if answers => {
-                (Did::Respond, Reply::Answered(answer))
-            }
-            BeforeModelVerdict::Respond(_) => {
-                let message = "a hook answered instead of the model, which this call cannot tell";
-                return Err(ApiError::new(ErrorReason::PolicyDenied, message));
-            }
-            BeforeModelVerdict::Deny {
-                answer: Some(answer),
-                ..
-            } if answers => (Did::Deny, Reply::Answered(answer)),
-            BeforeModelVerdict::Deny { reason, .. } => (Did::Deny, Reply::Denied(reason)),
-            BeforeModelVerdict::Stop(reason) => (Did::Stop, Reply::Denied(reason)),
-        };
-        self.facts.did(did);
-        match &step {
-            Reply::Denied(reason) => self.forbid(did, reason.as_str())?,
-            Reply::Answered(answer) if did == Did::Deny => self.forbid(did, &answer.text())?,
-            Reply::Answered(_) | Reply::Upstream(_) => (),
-        }
-        Ok(Step::Tell(step))
-    }
-
-    fn edit(
-        &mut self,
-        document: Document,
-        mutation: &RequestMutation,
-    ) -> Result<Document, ApiError> {
-        if mutation.is_empty() {
-            return Ok(document);
-        }
-        let edited = self.dialect.write_request(&self.call, document, mutation)?;
-        self.facts.note_diagnostics(&edited.diagnostics);
-        if edited.document.is_edited() || edited.model.is_some() {
-            self.facts.did(Did::Edit);
-        }
-        if let Some(model) = edited.model {
-            self.facts.model(model.as_str());
-            self.call.model = Some(model);
-        }
-        self.selected = edited.selected;
-        Ok(edited.document)
-    }
-
-    /// What hooks select, written into the document. It binds the answer too.
-    async fn select_tools(
-        &mut self,
-        mut document: Document,
-    ) -> Result<(Document, Allowed), ApiError> {
-        let engine = &self.snapshot.engine;
-        let plan = engine.plan(EventName::BeforeToolSelection, Subject::None);
-        if self.call.operation.generates() && !plan.is_empty() {
-            let llm_request = self.dialect.read_request(&self.call, &document)?;
-            let raw = shown(&plan, &document);
-            let event = BeforeToolSelection { llm_request };
-            let fired = engine.fire_plan(&plan, &self.context, event, raw.as_deref());
-            let fired = fired.await;
-            self.facts.note(&fired);
-            self.select(&mut document, fired.verdict.as_ref())?;
-        }
-        let allowed = match std::mem::replace(&mut self.selected, Selected::Untouched) {
-            Selected::Written(allowed) => allowed,
-            Selected::Untouched => Allowed::All,
-        };
-        Ok((document, allowed))
-    }
-
-    fn select(
-        &mut self,
-        document: &mut Document,
-        selection: Option<&ToolConfig>,
-    ) -> Result<(), ApiError> {
-        let Some(selection) = selection else {
-            return Ok(());
-        };
-        let selected = self.dialect.write_selection(document, selection)?;
-        if selected != Selected::Untouched {
-            self.facts.did(Did::Edit);
-            self.selected = selected;
-        }
-        Ok(())
-    }
 }
 
 async fn unary(mut gate: Gate, answer: Answer) -> Result<Reply, ApiError> {
@@ -353,10 +210,4 @@ async fn unary(mut gate: Gate, answer: Answer) -> Result<Reply, ApiError> {
         }
         Judged::Refused(reason) => Ok(Reply::Denied(reason)),
     }
-}
-
-/// The document, if any hook of the plan wants to see it.
-fn shown(plan: &Plan, document: &Document) -> Option<Box<serde_json::value::RawValue>> {
-    let wanted = plan.hooks.iter().any(|it| it.sees == HookView::Document);
-    wanted.then(|| document.to_raw()).flatten()
 }

@@ -52,6 +52,17 @@ fn the_same_request_again_is_judged_again() {
 }
 
 #[test]
+fn what_is_allowed_later_is_no_longer_denied() {
+    let memory = Memory::default();
+    let asked = document(&list(&[user("a")]));
+    memory.deny(CALLER, &asked, "no").unwrap();
+    memory.allow(CALLER, &asked).unwrap();
+    let mut later = document(&list(&[user("a"), model("A"), user("b")]));
+    memory.clean(CALLER, &mut later).unwrap();
+    assert!(!later.is_edited());
+}
+
+#[test]
 fn tool_results_go_with_their_calls() {
     let call = json!({"role": "model", "parts": [{"text": "I look"}, {"functionCall": {"id": "1", "name": "f"}, "thoughtSignature": "s"}]});
     let again = json!({"role": "model", "parts": [{"text": "I look"}, {"functionCall": {"id": "2", "name": "f"}}]});

@@ -1,0 +1,180 @@
+//! The steps before upstream: what is remembered, `BeforeModel`,
+//! `BeforeToolSelection`.
+
+use serde_json::value::RawValue;
+
+use super::{exchange::Exchange, facts::Did, reply::Reply};
+use crate::{
+    app::{ApiError, ErrorReason},
+    config::HookView,
+    dialect::{Allowed, Document, Selected},
+    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, EventName, Reason, Subject},
+    hook::Plan,
+    model::{RequestMutation, ToolConfig},
+};
+
+/// Whether to go on to upstream.
+pub(super) enum Step {
+    /// With this document.
+    Go(Document),
+    /// No: tell the agent this.
+    Tell(Reply),
+}
+
+impl Exchange {
+    /// Memory, `BeforeModel` and `BeforeToolSelection`, in this order.
+    pub(super) async fn before(&mut self, document: Document) -> Result<Step, ApiError> {
+        let document = match self.remember(document)? {
+            Step::Go(document) => document,
+            stopped @ Step::Tell(_) => return Ok(stopped),
+        };
+        match self.before_model(document).await? {
+            Step::Go(document) => self.select_tools(document).await.map(Step::Go),
+            told @ Step::Tell(_) => Ok(told),
+        }
+    }
+
+    /// What the answer may call.
+    pub(super) fn allowed(&self) -> Allowed {
+        match &self.selected {
+            Selected::Written(allowed) => allowed.clone(),
+            Selected::Untouched => Allowed::All,
+        }
+    }
+
+    /// Takes what was denied before out of the history; a stopped session waits
+    /// for its next prompt.
+    fn remember(&mut self, mut document: Document) -> Result<Step, ApiError> {
+        let memory = &self.shared.memory;
+        let session_id = &self.context.session_id;
+        if let Some(reason) = memory.stopped(&self.caller, session_id, &document)? {
+            self.facts.did(Did::Stop);
+            let reason = Reason::new(Some(&reason));
+            return Ok(Step::Tell(Reply::Denied(reason)));
+        }
+        self.received = Some(document.clone());
+        memory.clean(&self.caller, &mut document)?;
+        Ok(Step::Go(document))
+    }
+
+    /// What was denied once may be allowed later.
+    fn permit(&self) -> Result<(), ApiError> {
+        if let Some(received) = &self.received {
+            self.shared.memory.allow(&self.caller, received)?;
+        }
+        Ok(())
+    }
+
+    /// Remembers a denial and what the agent is told for it. Only an answer of
+    /// the model becomes part of a conversation.
+    fn forbid(&self, did: Did, told: &str) -> Result<(), ApiError> {
+        let memory = &self.shared.memory;
+        if let (true, Some(received)) = (self.call.operation.generates(), &self.received) {
+            memory.deny(&self.caller, received, told)?;
+        }
+        if did == Did::Stop {
+            memory.stop(&self.caller, &self.context.session_id, told);
+        }
+        Ok(())
+    }
+
+    async fn before_model(&mut self, document: Document) -> Result<Step, ApiError> {
+        let engine = &self.snapshot.engine;
+        let plan = engine.plan(EventName::BeforeModel, Subject::None);
+        if plan.is_empty() {
+            return Ok(Step::Go(document));
+        }
+        let llm_request = self.dialect.read_request(&self.call, &document)?;
+        let raw = shown(&plan, &document);
+        let event = BeforeModel { llm_request };
+        let fired = engine.fire_plan(&plan, &self.context, event, raw.as_deref());
+        let fired = fired.await;
+        self.facts.note(&fired);
+        let answers = self.call.operation.generates();
+        let (did, step) = match fired.verdict {
+            BeforeModelVerdict::Proceed(mutation) => {
+                self.permit()?;
+                return self.edit(document, &mutation).map(Step::Go);
+            }
+            BeforeModelVerdict::Respond(answer) if answers => {
+                (Did::Respond, Reply::Answered(answer))
+            }
+            BeforeModelVerdict::Respond(_) => {
+                let message = "a hook answered instead of the model, which this call cannot tell";
+                return Err(ApiError::new(ErrorReason::PolicyDenied, message));
+            }
+            BeforeModelVerdict::Deny {
+                answer: Some(answer),
+                ..
+            } if answers => (Did::Deny, Reply::Answered(answer)),
+            BeforeModelVerdict::Deny { reason, .. } => (Did::Deny, Reply::Denied(reason)),
+            BeforeModelVerdict::Stop(reason) => (Did::Stop, Reply::Denied(reason)),
+        };
+        self.facts.did(did);
+        match &step {
+            Reply::Denied(reason) => self.forbid(did, reason.as_str())?,
+            Reply::Answered(answer) if did == Did::Deny => self.forbid(did, &answer.text())?,
+            Reply::Answered(_) | Reply::Upstream(_) => (),
+        }
+        Ok(Step::Tell(step))
+    }
+
+    fn edit(
+        &mut self,
+        document: Document,
+        mutation: &RequestMutation,
+    ) -> Result<Document, ApiError> {
+        if mutation.is_empty() {
+            return Ok(document);
+        }
+        let edited = self.dialect.write_request(&self.call, document, mutation)?;
+        self.facts.note_diagnostics(&edited.diagnostics);
+        if edited.document.is_edited() || edited.model.is_some() {
+            self.facts.did(Did::Edit);
+        }
+        if let Some(model) = edited.model {
+            self.facts.model(model.as_str());
+            self.call.model = Some(model);
+        }
+        self.selected = edited.selected;
+        Ok(edited.document)
+    }
+
+    /// What hooks select, written into the document. It binds the answer too.
+    async fn select_tools(&mut self, mut document: Document) -> Result<Document, ApiError> {
+        let engine = &self.snapshot.engine;
+        let plan = engine.plan(EventName::BeforeToolSelection, Subject::None);
+        if self.call.operation.generates() && !plan.is_empty() {
+            let llm_request = self.dialect.read_request(&self.call, &document)?;
+            let raw = shown(&plan, &document);
+            let event = BeforeToolSelection { llm_request };
+            let fired = engine.fire_plan(&plan, &self.context, event, raw.as_deref());
+            let fired = fired.await;
+            self.facts.note(&fired);
+            self.select(&mut document, fired.verdict.as_ref())?;
+        }
+        Ok(document)
+    }
+
+    fn select(
+        &mut self,
+        document: &mut Document,
+        selection: Option<&ToolConfig>,
+    ) -> Result<(), ApiError> {
+        let Some(selection) = selection else {
+            return Ok(());
+        };
+        let selected = self.dialect.write_selection(document, selection)?;
+        if selected != Selected::Untouched {
+            self.facts.did(Did::Edit);
+            self.selected = selected;
+        }
+        Ok(())
+    }
+}
+
+/// The document, if any hook of the plan wants to see it.
+fn shown(plan: &Plan, document: &Document) -> Option<Box<RawValue>> {
+    let wanted = plan.hooks.iter().any(|it| it.sees == HookView::Document);
+    wanted.then(|| document.to_raw()).flatten()
+}
