@@ -33,7 +33,7 @@ fn load(text: &str, settings: &[(&str, &str)]) -> (TempDir, Result<Config, Confi
             .iter()
             .map(|(name, _)| json!({ "path": name }))
             .collect();
-        text.push_str(&format!("\nhook_files: {}\n", json!(paths)));
+        text = format!("{text}\nhook_files: {}\n", json!(paths));
     }
     let path = directory.path().join("hookgate.yaml");
     fs::write(&path, text).unwrap();

@@ -4,8 +4,8 @@ use super::*;
 
 #[track_caller]
 fn check(matcher: &str, subject: Subject<'_>, expected: bool) {
-    let matched = Matcher::parse(matcher).0.matches(subject);
-    assert_eq!(matched, expected, "{matcher:?} on {subject:?}");
+    let runs = Matcher::parse(matcher).0.matches(subject);
+    assert_eq!(runs, expected, "{matcher:?} on {subject:?}");
 }
 
 #[track_caller]
