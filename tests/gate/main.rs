@@ -14,3 +14,4 @@
 mod harness;
 
 mod hooks;
+mod vectors;

@@ -93,10 +93,18 @@ impl Upstream {
         Self::serving(Router::new().fallback(answer)).await
     }
 
-    /// Answers every request with this JSON.
+    /// Answers every request with this JSON: as the only event of a stream if
+    /// one is asked for.
     pub async fn answering(answer: &Value) -> Self {
         let text = answer.to_string();
-        Self::with(move |_| respond(200, "application/json", text.clone())).await
+        Self::with(move |asked| {
+            if asked.query.contains("alt=sse") {
+                respond(200, "text/event-stream", format!("data: {text}\r\n\r\n"))
+            } else {
+                respond(200, "application/json", text.clone())
+            }
+        })
+        .await
     }
 
     async fn serving(router: Router) -> Self {
