@@ -14,4 +14,5 @@
 mod harness;
 
 mod hooks;
+mod recorded;
 mod vectors;
