@@ -13,14 +13,13 @@ const HOOKLESS: &str = "";
 /// Says nothing about an answer.
 const IDENTITY: &str = "hooks: { AfterModel: [{ hooks: [{ command: \"echo '{}'\" }] }] }";
 
-/// Replaces every text of an answer, thoughts included.
-const MASK: &str = "hooks: { AfterModel: [{ hooks: [{ command: python3 mask.py }] }] }";
-const MASK_PY: &str = r#"
-import json, sys
-candidates = json.load(sys.stdin)["llm_response"]["candidates"]
-parts = [["[masked]"] * len(it["content"]["parts"]) for it in candidates]
-answer = {"candidates": [{"content": {"parts": it}} for it in parts]}
-print(json.dumps({"hookSpecificOutput": {"llm_response": answer}}))
+/// Replaces every text of an answer, thoughts included. By sed, which starts ten
+/// times faster than Python and sees every chunk.
+const MASK: &str = "hooks: { AfterModel: [{ hooks: [{ command: sed -Ef mask.sed }] }] }";
+const MASK_SED: &str = r#"
+s/^.*"parts":(\[("([^"\\]|\\.)*",?)*\]).*$/\1/
+s/"([^"\\]|\\.)*"/"[masked]"/g
+s/.*/{"hookSpecificOutput":{"llm_response":{"candidates":[{"content":{"parts":&}}]}}}/
 "#;
 
 /// Gives every request back as it was shown.
@@ -58,7 +57,7 @@ async fn recorded_answers_pass_a_hook_that_says_nothing() {
 #[tokio::test]
 async fn only_the_texts_of_recorded_answers_are_replaced() {
     for script in scripts() {
-        let received = replay(&script, MASK, &[Form::Events]).await;
+        let received = replay(&script, MASK, &[Form::Events, Form::Array]).await;
 
         for ((recorded, form), answer) in received {
             let mut expected = chunks_of(&recorded);
@@ -130,7 +129,7 @@ async fn replay(script: &str, config: &str, streams: &[Form]) -> Vec<((String, F
     let mut received = Vec::new();
     for stream in streams {
         let upstream = Upstream::scripted(script).await;
-        let gate = Gate::with_files(&upstream, config, &[("mask.py", MASK_PY)]).await;
+        let gate = Gate::with_files(&upstream, config, &[("mask.sed", MASK_SED)]).await;
         for line in script.lines() {
             let (form, recorded) = recorded(line, *stream);
             let answer = ask(&gate.agent(), form).await;
@@ -193,7 +192,7 @@ fn chunks(answer: &Answer, form: Form) -> Vec<Value> {
     }
 }
 
-/// What `mask.py` makes of a chunk.
+/// What `mask.sed` makes of a chunk.
 fn mask(chunk: &mut Value) {
     let candidates = chunk["candidates"].as_array_mut();
     for candidate in candidates.into_iter().flatten() {
