@@ -2,6 +2,7 @@
 
 mod agent;
 mod gate;
+pub mod hook;
 mod upstream;
 
 pub use self::{

@@ -8,6 +8,7 @@ use hookgate::{
     server::Server,
     transport,
 };
+use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
 
@@ -78,6 +79,13 @@ impl Gate {
     /// What hooks wrote to a file; empty if there is none.
     pub fn file(&self, file: &str) -> String {
         std::fs::read_to_string(self.path(file)).unwrap_or_default()
+    }
+
+    /// JSON that hooks wrote to a file.
+    #[track_caller]
+    pub fn json(&self, file: &str) -> Value {
+        let text = self.file(file);
+        serde_json::from_str(&text).unwrap_or_else(|it| panic!("{it}: {file}: {text}"))
     }
 
     /// Shuts down, and waits for the end.
