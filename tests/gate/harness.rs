@@ -3,12 +3,19 @@
 mod agent;
 mod gate;
 pub mod hook;
+mod refusal;
 mod upstream;
+mod wire;
 
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
     gate::Gate,
+    refusal::assert_refused,
     upstream::{Asked, Upstream, respond},
+    wire::{
+        End, PATIENCE, chunked_head, closed, eventually, exchange, piece, processes, rest,
+        signalled, write_chunk, write_last_chunk,
+    },
 };
 
 use tokio::sync::oneshot;

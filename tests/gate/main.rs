@@ -13,6 +13,10 @@
 
 mod harness;
 
+mod credentials;
+mod errors;
+mod faults;
 mod hooks;
 mod recorded;
+mod streaming;
 mod vectors;

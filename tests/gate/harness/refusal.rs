@@ -1,0 +1,49 @@
+//! What every error of the gateway's own looks like.
+
+use serde_json::{Value, json};
+
+use super::Answer;
+
+/// Checks that an answer is an error in Google's shape, whole and with nothing
+/// in it that the agent should not see.
+#[track_caller]
+pub fn assert_refused(answer: &Answer, status: u16, reason: &str) {
+    let text = answer.text();
+    assert_eq!(answer.status, status, "{text}");
+    assert_eq!(
+        answer.header("content-type"),
+        "application/json; charset=UTF-8"
+    );
+    let (id, error) = (answer.header("x-hookgate-request-id"), answer.json());
+    assert!(!id.is_empty());
+    let message = error["error"]["message"].as_str().unwrap_or_default();
+    assert_ne!(message, "");
+    let expected = json!({ "error": {
+        "code": status,
+        "message": message,
+        "status": canonical(reason),
+        "details": [{
+            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+            "reason": reason,
+            "domain": "hookgate",
+            "metadata": { "request_id": id },
+        }],
+    }});
+    assert_eq!(error, expected);
+    for secret in ["127.0.0.1", "/tmp", "bash", "TOP-SECRET"] {
+        assert!(!text.contains(secret), "{text}");
+    }
+}
+
+/// The code of google.rpc that goes with a reason.
+fn canonical(reason: &str) -> Value {
+    json!(match reason {
+        "UNKNOWN_PATH" | "POLICY_DENIED" => "PERMISSION_DENIED",
+        "METHOD_NOT_ALLOWED" => "UNIMPLEMENTED",
+        "BODY_TIMEOUT" | "UPSTREAM_TIMEOUT" => "DEADLINE_EXCEEDED",
+        "OVERLOADED" | "UPSTREAM_UNREACHABLE" | "UPSTREAM_REDIRECT" | "UPSTREAM_UNREADABLE" =>
+            "UNAVAILABLE",
+        "INTERNAL" => "INTERNAL",
+        _ => "INVALID_ARGUMENT",
+    })
+}
