@@ -27,9 +27,10 @@ for example in "$root"/etc/hookgate/examples/*.yaml; do
 done
 
 # The health check, against a gateway that lives and one that does not.
+log=$(mktemp)
 coproc gateway {
   exec "$hookgate" serve --config "$root/etc/hookgate/hookgate.yaml" \
-    --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 2>"$root.log"
+    --listen 127.0.0.1:0 --admin-listen 127.0.0.1:0 2>"$log"
 }
 pid=$gateway_PID
 trap 'kill "$pid" 2>/dev/null || true' EXIT
@@ -39,7 +40,7 @@ while read -r -t 30 line <&"${gateway[0]}"; do
     break
   fi
 done
-"$health" "${port:?the gateway did not start, see $root.log}"
+"$health" "${port:?the gateway did not start, see $log}"
 kill "$pid"
 wait "$pid"
 if "$health" "$port" 2>/dev/null; then
@@ -47,5 +48,5 @@ if "$health" "$port" 2>/dev/null; then
   exit 1
 fi
 trap - EXIT
-rm "$root.log"
+rm "$log"
 echo "$root: the image's files, built and tried"
