@@ -16,6 +16,7 @@ mod harness;
 mod credentials;
 mod errors;
 mod faults;
+mod container;
 mod hooks;
 mod recorded;
 mod streaming;

@@ -1,0 +1,113 @@
+//! The container's files: what compose would start, started here.
+
+use std::{fs, net::SocketAddr, process::Stdio};
+
+use serde_json::Value;
+use tokio::{
+    io::{AsyncBufReadExt, BufReader, Lines},
+    process::{Child, ChildStdout, Command},
+};
+
+use crate::harness::{Agent, prompt};
+
+/// A service of `docker/compose.yaml`, run by the binary under test.
+struct Service {
+    _process: Child,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Service {
+    /// Starts it with compose's own arguments, but on free ports, with the
+    /// repository's config, and with `mock` in the place of the host `mock`.
+    fn start(name: &str, mock: &str) -> Self {
+        let compose: Value =
+            serde_saphyr::from_str(&fs::read_to_string("docker/compose.yaml").unwrap()).unwrap();
+        let arguments = compose["services"][name]["command"].as_array().unwrap();
+        let arguments = arguments.iter().map(|it| {
+            let text = it.as_str().unwrap();
+            let text = text.replace("http://mock:9090", mock);
+            let text = text.replace("/etc/hookgate/", "config/");
+            match text.split_once("0.0.0.0:") {
+                Some((option, _port)) => format!("{option}127.0.0.1:0"),
+                None => text,
+            }
+        });
+        let mut process = Command::new(env!("CARGO_BIN_EXE_hookgate"))
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .kill_on_drop(true)
+            .spawn()
+            .unwrap();
+        let stdout = process.stdout.take().unwrap();
+        Self {
+            _process: process,
+            lines: BufReader::new(stdout).lines(),
+        }
+    }
+
+    /// The address that it says it listens on.
+    async fn addr(&mut self) -> SocketAddr {
+        let line = self.lines.next_line().await.unwrap().expect("it started");
+        let (_, addr) = line.split_once("http://").unwrap();
+        addr.parse().unwrap()
+    }
+}
+
+#[tokio::test]
+async fn what_compose_starts_is_a_gateway_with_hooks_in_front_of_a_mock() {
+    let mut mock = Service::start("mock", "");
+    let mock_base = format!("http://{}", mock.addr().await);
+    let mut gateway = Service::start("gateway", &mock_base);
+    let agent = Agent::at(gateway.addr().await);
+
+    let answer = agent
+        .generate("m", &prompt("Write to ann@example.com"))
+        .await;
+    let seen = Agent::at(mock_base["http://".len()..].parse().unwrap());
+    let seen = seen.get("/__requests").await;
+
+    assert_eq!(answer.status, 200);
+    assert!(answer.text().contains("[EMAIL]"), "{}", answer.text());
+    assert!(seen.text().contains("ann@example.com"), "{}", seen.text());
+}
+
+#[tokio::test]
+async fn the_health_check_tells_a_living_gateway_from_another_server() {
+    let mut mock = Service::start("mock", "");
+    let mock_addr = mock.addr().await;
+    let mut gateway = Service::start("gateway", &format!("http://{mock_addr}"));
+    let _agents = gateway.addr().await;
+    let operators = gateway.addr().await;
+
+    assert!(is_healthy(operators.port()).await);
+    assert!(!is_healthy(mock_addr.port()).await);
+    drop(gateway);
+}
+
+async fn is_healthy(port: u16) -> bool {
+    let mut check = Command::new("docker/healthcheck.sh");
+    let status = check.arg(port.to_string()).stderr(Stdio::null()).status();
+    status.await.unwrap().success()
+}
+
+#[test]
+fn the_image_opens_the_ports_that_its_config_and_compose_name() {
+    let read = |file: &str| fs::read_to_string(file).unwrap();
+    let config: Value = serde_saphyr::from_str(&read("docker/hookgate.yaml")).unwrap();
+    let compose: Value = serde_saphyr::from_str(&read("docker/compose.yaml")).unwrap();
+    let ports = [&config["listen"], &config["admin"]["listen"]];
+    let ports = ports.map(|it| it.as_str().unwrap().strip_prefix("0.0.0.0:").unwrap());
+    let [agents, operators] = ports;
+
+    let exposed = format!("EXPOSE {agents} {operators}\n");
+    assert!(read("docker/Dockerfile").contains(&exposed), "{exposed}");
+    assert!(read("docker/healthcheck.sh").contains(&format!(":-{operators}}}")));
+    let mock = &compose["services"]["mock"]["command"][1];
+    assert_eq!(mock, "--listen=0.0.0.0:9090", "the gateway's upstream");
+    for (published, port) in [(0, agents), (1, operators)] {
+        let published = compose["services"]["gateway"]["ports"][published].as_str();
+        let expected = format!("127.0.0.1:{port}:{port}");
+        assert_eq!(published, Some(expected.as_str()));
+    }
+}
