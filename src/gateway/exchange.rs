@@ -173,6 +173,11 @@ impl Exchange {
         let mut response = Response::new(Body::empty());
         *response.status_mut() = answer.status;
         *response.headers_mut() = headers::to_agent(&answer.headers);
+        if let Some(length) = answer.headers.get(header::CONTENT_LENGTH) {
+            // The body is what it was, so its length is, too.
+            let headers = response.headers_mut();
+            headers.insert(header::CONTENT_LENGTH, length.clone());
+        }
         *response.body_mut() = Body::from_stream(answer.pieces());
         Reply::Upstream(response)
     }
