@@ -13,6 +13,7 @@ mod matcher;
 mod place;
 mod quantity;
 mod raw;
+mod raw_hooks;
 mod schema;
 mod secret;
 mod tree;

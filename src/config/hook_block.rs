@@ -12,7 +12,7 @@ use super::{
     FailureMode, HookGroup, HookSpec, HookView, Known, Matcher, Place, Problem, SystemMessages,
     can_refuse,
     check::{UnknownKeys, check},
-    raw::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
+    raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
     schema::schema,
     tree::Tree,
 };

@@ -346,6 +346,8 @@ const MAPPINGS: &[&str] = &[
 ];
 
 proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
     #[test]
     fn an_unknown_key_is_refused_wherever_it_stands(
         key in "[a-zA-Z_][a-zA-Z0-9_.]{0,12}",

@@ -45,26 +45,21 @@ pub(super) fn translate(pattern: &str) -> Result<String, Fault> {
         in_look_behind: false,
         referenced: Vec::new(),
         unreliable: Vec::new(),
+        unsupported: None,
         out: String::new(),
     };
     translation.disjunction()?;
     if translation.peek().is_some() {
         return Err(Fault::Invalid("a `)` too many"));
     }
-    let Translation {
-        referenced,
-        unreliable,
-        out,
-        ..
-    } = translation;
-    if referenced.iter().any(|it| unreliable.contains(it)) {
-        return Err(unsupported("a back-reference to a repeated group"));
+    let mut referenced = translation.referenced.iter();
+    if referenced.any(|it| translation.unreliable.contains(it)) {
+        translation.give_up("a back-reference to a repeated group or out of a look-around");
     }
-    Ok(out)
-}
-
-fn unsupported(what: &str) -> Fault {
-    Fault::Unsupported(what.to_owned())
+    match translation.unsupported {
+        Some(what) => Err(Fault::Unsupported(what.to_owned())),
+        None => Ok(translation.out),
+    }
 }
 
 fn is_name(name: &str) -> bool {
@@ -99,8 +94,11 @@ struct Translation {
     /// The groups that back-references name.
     referenced: Vec<usize>,
     /// Groups that find something else here than in JavaScript, which forgets
-    /// what a group found when it is repeated, and looks behind from the right.
+    /// what a group found when it is repeated, and looks around in its own way.
     unreliable: Vec<usize>,
+    /// The first construct without a translation. Reading goes on after it, since
+    /// the rest may be no JavaScript.
+    unsupported: Option<&'static str>,
     out: String,
 }
 
@@ -119,7 +117,7 @@ impl Translation {
     fn disjunction(&mut self) -> Result<(), Fault> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(unsupported("too deeply nested"));
+            return Err(Fault::Unsupported("too deeply nested".to_owned()));
         }
         while let Some(char) = self.peek() {
             match char {
@@ -147,11 +145,11 @@ impl Translation {
             Some('.') if self.flags.dot_all => self.push(ANY, Term::Atom),
             Some('.') => self.push(&format!("[^{LINE_ENDS}]"), Term::Atom),
             Some('^') if self.flags.multi_line => {
-                self.look_around(&format!(r"(?:\A|(?<=[{LINE_ENDS}]))"), Term::Assertion)?
+                self.look_around(&format!(r"(?:\A|(?<=[{LINE_ENDS}]))"), Term::Assertion)
             }
             Some('^') => self.push(r"\A", Term::Assertion),
             Some('$') if self.flags.multi_line => {
-                self.look_around(&format!(r"(?:\z|(?=[{LINE_ENDS}]))"), Term::Assertion)?
+                self.look_around(&format!(r"(?:\z|(?=[{LINE_ENDS}]))"), Term::Assertion)
             }
             Some('$') => self.push(r"\z", Term::Assertion),
             Some(char) => {
@@ -160,7 +158,7 @@ impl Translation {
             }
             None => return Ok(()),
         };
-        if self.repeat_at(self.at).is_some() || self.in_look_behind {
+        if self.repeat_at(self.at).is_some() || self.in_look_behind || term == Term::LookAhead {
             self.unreliable.extend(opened_before + 1..=self.opened);
         }
         self.quantifier(start, term)
@@ -177,7 +175,7 @@ impl Translation {
             return Err(Fault::Invalid("a range out of order"));
         }
         if min.max(max.unwrap_or_default()) > MAX_COUNT {
-            return Err(Fault::Unsupported(format!("a count above {MAX_COUNT}")));
+            self.give_up("a count above 1000");
         }
         match term {
             Term::Assertion => return Err(Fault::Invalid("nothing to repeat")),
@@ -204,15 +202,15 @@ impl Translation {
         let term = if self.eat("?:") {
             self.push("(?:", Term::Atom)
         } else if self.eat("?=") {
-            self.look_around("(?=", Term::LookAhead)?
+            self.look_around("(?=", Term::LookAhead)
         } else if self.eat("?!") {
-            self.look_around("(?!", Term::LookAhead)?
+            self.look_around("(?!", Term::LookAhead)
         } else if self.eat("?<=") {
-            let term = self.look_around("(?<=", Term::Assertion)?;
+            let term = self.look_around("(?<=", Term::Assertion);
             self.in_look_behind = true;
             term
         } else if self.eat("?<!") {
-            let term = self.look_around("(?<!", Term::Assertion)?;
+            let term = self.look_around("(?<!", Term::Assertion);
             self.in_look_behind = true;
             term
         } else if self.peek() == Some('?') && !self.eat("?<") {
@@ -278,11 +276,15 @@ impl Translation {
     }
 
     /// Writes what looks around. Inside a look-behind, our engine gets that wrong.
-    fn look_around(&mut self, text: &str, term: Term) -> Result<Term, Fault> {
+    fn look_around(&mut self, text: &str, term: Term) -> Term {
         if self.in_look_behind {
-            return Err(unsupported("an assertion in a look-behind"));
+            self.give_up("an assertion in a look-behind");
         }
-        Ok(self.push(text, term))
+        self.push(text, term)
+    }
+
+    fn give_up(&mut self, what: &'static str) {
+        self.unsupported.get_or_insert(what);
     }
 
     fn push(&mut self, text: &str, term: Term) -> Term {

@@ -145,7 +145,14 @@ fn javascript_refuses_what_other_engines_know() {
 #[test]
 fn what_cannot_be_compiled_matches_everything_and_says_so() {
     let deep = format!("{}a{}", "(".repeat(60), ")".repeat(60));
-    let matchers = [r"(a)+\1", r"(?<=\bx)y", r"\ud83d", "a{1001}", deep.as_str()];
+    let matchers = [
+        r"(a)+\1",
+        r"(?=(a))\1",
+        r"(?<=\bx)y",
+        r"\ud83d",
+        "a{1001}",
+        deep.as_str(),
+    ];
     for matcher in matchers {
         check(matcher, Subject::Tool("other"), true);
         let warning = Matcher::parse(matcher).1.unwrap_or_default();

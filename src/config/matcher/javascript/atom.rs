@@ -2,7 +2,7 @@
 
 use std::ops::RangeInclusive;
 
-use super::{ANY, Fault, NOTHING, Term, Translation, push_literal, scan::read_number, unsupported};
+use super::{ANY, Fault, NOTHING, Term, Translation, push_literal, scan::read_number};
 
 const DIGITS: &str = "0-9";
 const WORD: &str = "0-9A-Z_a-z";
@@ -33,20 +33,20 @@ impl Translation {
                 };
                 let text =
                     format!("(?:(?<=[{WORD}])(?{same}[{WORD}])|(?<![{WORD}])(?{other}[{WORD}]))");
-                return self.look_around(&text, Term::Assertion);
+                return Ok(self.look_around(&text, Term::Assertion));
             }
             Some('1'..='9') => {
                 let (number, end) = read_number(&self.chars, self.at);
                 let number = number.and_then(|it| usize::try_from(it).ok());
                 if let Some(number) = number.filter(|it| *it <= self.group_names.len()) {
                     self.at = end;
-                    return self.back_reference(&[number]);
+                    return Ok(self.back_reference(&[number]));
                 }
             }
             Some('k') if self.has_names() => {
                 self.at += 1;
                 let numbers = self.named_groups()?;
-                return self.back_reference(&numbers);
+                return Ok(self.back_reference(&numbers));
             }
             _ => (),
         }
@@ -147,19 +147,19 @@ impl Translation {
                 Atom::Char(letter.map_or('\\', control_character))
             }
             'x' => Atom::Char(self.character(16, 2..=2).unwrap_or('x')),
-            'u' => self.unicode_escape()?,
+            'u' => Atom::Char(self.unicode_escape()),
             'k' if self.has_names() => return Err(NO_NAME),
             char => Atom::Char(char),
         })
     }
 
     /// The four digits after `\u`, or twice four for one character.
-    fn unicode_escape(&mut self) -> Result<Atom, Fault> {
+    fn unicode_escape(&mut self) -> char {
         let Some(unit) = self.number(16, 4..=4) else {
-            return Ok(Atom::Char('u'));
+            return 'u';
         };
         if let Some(char) = char::from_u32(unit) {
-            return Ok(Atom::Char(char));
+            return char;
         }
         let other = if self.eat("\\u") {
             self.number(16, 4..=4)
@@ -168,10 +168,11 @@ impl Translation {
         };
         let units = [Some(unit), other].into_iter().flatten();
         let units = units.filter_map(|it| u16::try_from(it).ok());
-        match char::decode_utf16(units).next() {
-            Some(Ok(char)) => Ok(Atom::Char(char)),
-            _ => Err(unsupported("half a surrogate pair")),
+        if let Some(Ok(char)) = char::decode_utf16(units).next() {
+            return char;
         }
+        self.give_up("half a surrogate pair");
+        char::REPLACEMENT_CHARACTER
     }
 
     fn character(&mut self, radix: u32, digits: RangeInclusive<usize>) -> Option<char> {
@@ -208,9 +209,9 @@ impl Translation {
 
     /// What one of these groups found, or nothing if none took part. A group
     /// that has not ended yet cannot have taken part.
-    fn back_reference(&mut self, numbers: &[usize]) -> Result<Term, Fault> {
+    fn back_reference(&mut self, numbers: &[usize]) -> Term {
         if self.in_look_behind {
-            return Err(unsupported("a back-reference in a look-behind"));
+            self.give_up("a back-reference in a look-behind");
         }
         self.referenced.extend(numbers);
         self.out.push_str("(?:");
@@ -218,7 +219,7 @@ impl Translation {
         let choices = ended.map(|number| format!(r"(?({number})\{number}|)"));
         self.out.extend(choices);
         // Our engine refuses to repeat what is empty, unless there is a choice.
-        Ok(self.push(&format!("|{NOTHING})"), Term::Atom))
+        self.push(&format!("|{NOTHING})"), Term::Atom)
     }
 
     fn has_names(&self) -> bool {

@@ -56,7 +56,8 @@ pub(super) fn read_number(chars: &[char], at: usize) -> (Option<u64>, usize) {
     (number, at + length)
 }
 
-/// Every capturing group in the order of its `(`, with its name if it has one.
+/// Every capturing group in the order of its `(`, with its name if it has one. A
+/// name may come twice, as newer JavaScript allows in alternatives.
 pub(super) fn scan_groups(chars: &[char]) -> Vec<Option<String>> {
     let mut groups = Vec::new();
     let mut in_class = false;
