@@ -37,6 +37,9 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("B", 1),
 ];
 
+/// The largest plain number: all JSON tools agree on integers up to here.
+const MOST: u64 = (1 << 53) - 1;
+
 const PERIOD_PATTERN: &str = "^[1-9][0-9]{0,9}(ms|s|m|h)$";
 const PERIOD_UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
@@ -148,6 +151,7 @@ impl JsonSchema for Size {
         json_schema!({
             "type": ["integer", "string"],
             "minimum": 1,
+            "maximum": MOST,
             "pattern": SIZE_PATTERN,
             "errorMessage": "must be a size such as `32MiB`, or a number of bytes",
         })
@@ -177,6 +181,7 @@ impl JsonSchema for Milliseconds {
         json_schema!({
             "type": ["integer", "string"],
             "minimum": 1,
+            "maximum": MOST,
             "pattern": PERIOD_PATTERN,
             "errorMessage": "must be a number of milliseconds, or a duration such as `5s`",
         })

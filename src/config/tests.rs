@@ -94,7 +94,7 @@ fn every_kind_of_mistake_is_put_in_words() {
     let text = "\
 upstreams: { gemini: {} }
 admin: { token: sk-123 }
-limits: { body: lots, in_flight: 0, event: -1 }
+limits: { body: lots, in_flight: 0, event: -1, headers: 99999999999999999999 }
 timeouts: { idle: ~, drain: 5 }
 denials: loud
 log: []
@@ -106,6 +106,7 @@ hooks:
         - { type: plugin, command: a, timeout: soon, on_failure: maybe }
         - { command: ' ', env: { 1-A: x, B: 2 }, document: yes }
         - { command: '', mode: '' }
+        - text
 hook_files: [{ path: missing.json, protocol: semaphore }]
 hook_directory: missing
 sessions: {}
@@ -116,6 +117,7 @@ sessions: {}
     hookgate.yaml:3:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `lots`
     hookgate.yaml:3:34: `limits.in_flight` must be a number from 1 to 1000000, not `0`
     hookgate.yaml:3:44: `limits.event` must be a size such as `32MiB`, or a number of bytes, not `-1`
+    hookgate.yaml:3:57: `limits.headers` must be a size such as `32MiB`, or a number of bytes, not `100000000000000000000`
     hookgate.yaml:4:19: `timeouts.idle` must be a duration such as `30s` or `500ms`, but nothing is here
     hookgate.yaml:4:29: `timeouts.drain` must be a duration such as `30s` or `500ms`, not a number
     hookgate.yaml:5:10: `denials` must be `message` or `error`, not `loud`
@@ -131,10 +133,11 @@ sessions: {}
     hookgate.yaml:13:60: a hook on BeforeModel: `document` must be true or false, not `yes`
     hookgate.yaml:14:22: a hook on BeforeModel: `command` must be a command, but it is empty
     hookgate.yaml:14:32: a hook on BeforeModel: `mode` must be `enforce` or `observe`, but it is empty
-    hookgate.yaml:15:22: `missing.json` cannot be read: No such file or directory (os error 2)
-    hookgate.yaml:15:46: `hook_files[0].protocol` must be `gemini` or `llxprt`, not `semaphore`
-    hookgate.yaml:16:17: `hook_directory` is no directory: `missing`
-    hookgate.yaml:17:1: unknown key `sessions`
+    hookgate.yaml:15:11: a hook on BeforeModel: it must be a mapping, not text
+    hookgate.yaml:16:22: `missing.json` cannot be read: No such file or directory (os error 2)
+    hookgate.yaml:16:46: `hook_files[0].protocol` must be `gemini` or `llxprt`, not `semaphore`
+    hookgate.yaml:17:17: `hook_directory` is no directory: `missing`
+    hookgate.yaml:18:1: unknown key `sessions`
     ");
 }
 
@@ -555,4 +558,15 @@ fn every_setting_has_its_line_in_the_documentation() {
     let is_missing = |it: &String| !page.contains(&format!("`{it}`"));
     let missing: Vec<String> = names.into_iter().filter(is_missing).collect();
     assert!(missing.is_empty(), "not in docs/config.md: {missing:?}");
+}
+
+#[test]
+fn numbers_may_be_written_in_any_way_that_yaml_has() {
+    let text =
+        "limits: { body: 1e3, event: 0x10, in_flight: 1_000 }\nhook_defaults: { timeout: 2e3 }\n";
+    let config = parse_more(text).unwrap();
+
+    assert_eq!(config.limits.body, 1000);
+    assert_eq!(config.limits.event, 16);
+    assert_eq!(config.limits.in_flight, 1000);
 }

@@ -237,8 +237,11 @@ impl<'de> Visitor<'de> for ContentVisitor {
     }
 
     fn visit_f64<E: Error>(self, value: f64) -> Result<Content, E> {
-        let number = Number::from_f64(value).ok_or_else(|| E::custom("not a number"))?;
-        Ok(Content::Leaf(Value::Number(number)))
+        // Spelled out, so that `1e3` is the integer it looks like.
+        let number: Result<Number, _> = value.to_string().parse();
+        number
+            .map(|it| Content::Leaf(Value::Number(it)))
+            .map_err(E::custom)
     }
 
     fn visit_str<E: Error>(self, value: &str) -> Result<Content, E> {

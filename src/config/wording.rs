@@ -88,7 +88,8 @@ impl Finding<'_> {
     fn say(&self, place: &Place, field: &str, what: &str) -> Problem {
         let hook = hook_label(self.document, field);
         let message = match field_name(field).as_str() {
-            "" => format!("the document {what}"),
+            "" if hook.is_empty() => format!("the document {what}"),
+            "" => format!("{hook}it {what}"),
             name => format!("{hook}`{name}` {what}"),
         };
         Problem::at(place, message)
