@@ -13,10 +13,10 @@
 
 mod harness;
 
+mod container;
 mod credentials;
 mod errors;
 mod faults;
-mod container;
 mod hooks;
 mod recorded;
 mod streaming;
