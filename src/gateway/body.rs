@@ -1,4 +1,4 @@
-//! Reading a request's body, within a size and a time.
+//! Reading a request's body: of a bounded size, each piece within a time.
 
 use std::time::Duration;
 
@@ -6,6 +6,7 @@ use axum::body::Body;
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, header};
 use http_body_util::BodyExt;
+use tokio::time::timeout;
 
 use crate::app::{ApiError, ErrorReason};
 
@@ -13,20 +14,41 @@ use crate::app::{ApiError, ErrorReason};
 /// sends before it listens still hears why its request is refused.
 const DRAINED: usize = 64 * 1024 * 1024;
 
-/// The whole body, of at most `limit` bytes, within `patience`.
+/// The whole body, of at most `limit` bytes; `patience` is for each piece.
 pub(super) async fn read(
-    body: Body,
+    mut body: Body,
     headers: &HeaderMap,
     limit: usize,
     patience: Duration,
 ) -> Result<Bytes, ApiError> {
-    match tokio::time::timeout(patience, collect(body, headers, limit)).await {
-        Ok(result) => result,
-        Err(_elapsed) => {
-            let message = "the request's body did not come in time";
-            Err(ApiError::new(ErrorReason::BodyTimeout, message))
+    let expected = declared_length(headers).unwrap_or_default();
+    let mut whole = BytesMut::with_capacity(expected.min(limit));
+    let mut seen = 0;
+    loop {
+        let frame = timeout(patience, body.frame()).await;
+        let frame = match frame.map_err(|_elapsed| stalled())? {
+            Some(Ok(frame)) => frame,
+            Some(Err(_)) => {
+                let message = "the request's body broke off";
+                return Err(ApiError::new(ErrorReason::BodyBroken, message));
+            }
+            None => break,
+        };
+        let Some(piece) = frame.data_ref() else {
+            continue;
+        };
+        seen += piece.len();
+        if seen > limit.saturating_add(DRAINED) {
+            break;
+        }
+        if seen <= limit {
+            whole.extend_from_slice(piece);
         }
     }
+    if seen > limit {
+        return Err(too_large(limit));
+    }
+    Ok(whole.freeze())
 }
 
 /// The body's length by its own word.
@@ -45,28 +67,8 @@ pub(super) fn too_large(limit: usize) -> ApiError {
     ApiError::new(ErrorReason::BodyTooLarge, message)
 }
 
-async fn collect(mut body: Body, headers: &HeaderMap, limit: usize) -> Result<Bytes, ApiError> {
-    let expected = declared_length(headers).unwrap_or_default();
-    let mut whole = BytesMut::with_capacity(expected.min(limit));
-    let mut seen = 0;
-    while let Some(frame) = body.frame().await {
-        let Ok(frame) = frame else {
-            let message = "the request's body broke off";
-            return Err(ApiError::new(ErrorReason::BodyBroken, message));
-        };
-        let Some(piece) = frame.data_ref() else {
-            continue;
-        };
-        seen += piece.len();
-        if seen > limit.saturating_add(DRAINED) {
-            break;
-        }
-        if seen <= limit {
-            whole.extend_from_slice(piece);
-        }
-    }
-    if seen > limit {
-        return Err(too_large(limit));
-    }
-    Ok(whole.freeze())
+/// The error for a body whose next piece does not come.
+pub(super) fn stalled() -> ApiError {
+    let message = "the request's body did not come in time";
+    ApiError::new(ErrorReason::BodyTimeout, message)
 }

@@ -1,17 +1,18 @@
 //! A call that no hook listens to: nothing of it is read, only counted.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicUsize, Ordering},
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
 };
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, future};
+use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderValue, header};
+use tokio::time::timeout;
 
 use super::{
-    body::{self, declared_length, too_large},
+    body::{self, declared_length, stalled, too_large},
     exchange::Exchange,
     reply::{DenialForm, Teller},
 };
@@ -31,9 +32,9 @@ pub(super) async fn forward(
         let read = body::read(body, &exchange.head.headers, limit, patience).await;
         return Err(read.err().unwrap_or_else(|| too_large(limit)));
     }
-    let seen = Arc::new(AtomicUsize::new(0));
+    let fault = Fault::default();
     let outgoing_body = if exchange.call.operation.sends_content() {
-        reqwest::Body::wrap_stream(counted(body, Arc::clone(&seen), limit))
+        reqwest::Body::wrap_stream(bounded(body, fault.clone(), limit, patience))
     } else {
         reqwest::Body::default()
     };
@@ -44,8 +45,7 @@ pub(super) async fn forward(
     }
     let answer = match exchange.snapshot.upstream.send(outgoing).await {
         Ok(answer) => answer,
-        Err(_) if seen.load(Ordering::Relaxed) > limit => return Err(too_large(limit)),
-        Err(error) => return Err(error.into()),
+        Err(error) => return Err(fault.take().unwrap_or_else(|| error.into())),
     };
     let teller = Teller {
         dialect: exchange.dialect,
@@ -56,19 +56,46 @@ pub(super) async fn forward(
     Ok(teller.tell(exchange.pass(answer)))
 }
 
-/// The same body, breaking off once it is over the limit.
-fn counted(
+/// Why a body was broken off before its end. Upstream's client, which reads the
+/// body, only tells that it was.
+#[derive(Debug, Clone, Default)]
+struct Fault(Arc<Mutex<Option<ApiError>>>);
+
+impl Fault {
+    fn set(&self, error: ApiError) -> axum::Error {
+        let broken = axum::Error::new(std::io::Error::other(error.reason().parts().2));
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
+        broken
+    }
+
+    fn take(&self) -> Option<ApiError> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+/// The same body, breaking off once it is over the limit or its next piece does
+/// not come.
+fn bounded(
     body: Body,
-    seen: Arc<AtomicUsize>,
+    fault: Fault,
     limit: usize,
+    patience: Duration,
 ) -> impl Stream<Item = Result<Bytes, axum::Error>> + Send + 'static {
-    let pieces = body.into_data_stream();
-    pieces.then(move |piece| {
-        let size = piece.as_ref().map_or(0, Bytes::len);
-        let total = seen.fetch_add(size, Ordering::Relaxed) + size;
-        future::ready(match piece {
-            Ok(_) if total > limit => Err(axum::Error::new("over the limit")),
-            piece => piece,
-        })
+    let start = (body.into_data_stream(), 0);
+    stream::unfold(start, move |(mut pieces, seen)| {
+        let fault = fault.clone();
+        async move {
+            let piece = match timeout(patience, pieces.next()).await {
+                Ok(piece) => piece?,
+                Err(_elapsed) => Err(fault.set(stalled())),
+            };
+            let seen = seen + piece.as_ref().map_or(0, Bytes::len);
+            let piece = if seen > limit {
+                Err(fault.set(too_large(limit)))
+            } else {
+                piece
+            };
+            Some((piece, (pieces, seen)))
+        }
     })
 }
