@@ -90,7 +90,7 @@ pub(super) async fn answer(
     let config = &gate.snapshot.config;
     let (mode, interval) = (config.after_model, config.timeouts.keep_alive);
     let source = Source::open(answer, config.limits.event, config.limits.response).await?;
-    let chunks = Chunks {
+    let mut chunks = Chunks {
         gate,
         source,
         mode,
@@ -99,11 +99,19 @@ pub(super) async fn answer(
         waiting: VecDeque::new(),
         ended: false,
     };
-    let stream = stream::unfold(chunks, |mut chunks| async move {
-        let item = chunks.next().await?;
-        Some((item, chunks))
+    // As long as nothing is out, an error can be told as one.
+    let first = stream::iter([Ok(chunks.next().await?)]);
+    let rest = stream::unfold(chunks, |mut chunks| async move {
+        if chunks.ended {
+            return None;
+        }
+        let bytes = chunks.next().await.map_err(|error| {
+            chunks.ended = true;
+            axum::Error::new(io::Error::other(error.reason().parts().2))
+        });
+        Some((bytes, chunks))
     });
-    *response.body_mut() = Body::from_stream(keep_alive(stream, interval));
+    *response.body_mut() = Body::from_stream(first.chain(keep_alive(rest, interval)));
     Ok(Reply::Upstream(response))
 }
 
@@ -119,10 +127,11 @@ type Pieces = BoxStream<'static, Result<Bytes, UpstreamError>>;
 
 impl Source {
     async fn open(answer: Answer, event: usize, whole: usize) -> Result<Self, ApiError> {
-        if answer.media_type() != "application/json" {
+        if answer.media_type() == "text/event-stream" {
             return Ok(Self::Events(answer.pieces().boxed(), SseReader::new(event)));
         }
-        // Some upstreams do not stream.
+        // Some upstreams do not stream. What is neither events nor JSON must not
+        // become a stream of nothing.
         let body = answer.whole(whole).await?;
         let elements = dialect::elements(&body).map_err(|_| unreadable())?;
         Ok(Self::Known(elements.into()))
@@ -161,19 +170,12 @@ struct Chunks {
 const DONE: &[u8] = b"[DONE]";
 
 impl Chunks {
-    /// The next bytes for the agent; an error breaks its connection.
-    async fn next(&mut self) -> Option<Result<Bytes, axum::Error>> {
-        if self.ended {
-            return None;
-        }
-        let step = match self.mode {
+    /// The next bytes for the agent, as long as it has not ended.
+    async fn next(&mut self) -> Result<Bytes, ApiError> {
+        match self.mode {
             AfterModelMode::Chunk => self.step().await,
             AfterModelMode::Buffered => self.whole().await,
-        };
-        Some(step.map_err(|error| {
-            self.ended = true;
-            axum::Error::new(io::Error::other(error.reason().parts().2))
-        }))
+        }
     }
 
     async fn step(&mut self) -> Result<Bytes, ApiError> {
