@@ -78,7 +78,7 @@ async fn a_body_that_hooks_cannot_read_is_refused() {
         ("", "BAD_JSON"),
         ("{", "BAD_JSON"),
         ("{} {}", "BAD_JSON"),
-        ("[]", "BAD_DOCUMENT"),
+        ("[]", "BAD_JSON"),
         (r#"{"contents":5}"#, "BAD_DOCUMENT"),
         (r#"{"contents":[{"parts":5}]}"#, "BAD_DOCUMENT"),
         (r#"{"contents":[{"parts":[{"text":{}}]}]}"#, "BAD_DOCUMENT"),

@@ -90,6 +90,16 @@ async fn a_page_for_people_is_no_answer() {
 }
 
 #[tokio::test]
+async fn a_stream_that_is_none_is_not_read_as_an_empty_one() {
+    let upstream = Upstream::with(|_| respond(200, "text/plain", "come back later")).await;
+    let gate = Gate::start(&upstream, HOOKED).await;
+
+    let answer = gate.agent().post(SSE, body()).await;
+
+    assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
+}
+
+#[tokio::test]
 async fn an_error_of_upstream_passes_unchanged() {
     let error = "{\"error\": { \"code\": 429, \"message\": \"slow down\", \"status\": \"X\" } }\n";
     for (status, hooks) in [(500, ""), (500, HOOKED), (429, ""), (429, HOOKED)] {
@@ -131,9 +141,16 @@ async fn an_answer_that_hooks_cannot_read_never_passes() {
         let answer = open.agent().post(GENERATE, body()).await;
         assert_eq!((answer.status, answer.text()), (200, text));
         let gate = Gate::start(&upstream, HOOKED).await;
-        let answer = gate.agent().post(GENERATE, body()).await;
-        assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
+        for path in [GENERATE, SSE] {
+            let answer = gate.agent().post(path, body()).await;
+            assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
+        }
     }
+    // The first event is judged before anything is out.
+    let upstream = Upstream::with(|_| respond(200, "text/event-stream", "data: no\n\n")).await;
+    let gate = Gate::start(&upstream, HOOKED).await;
+    let answer = gate.agent().post(SSE, body()).await;
+    assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
 }
 
 #[tokio::test]
@@ -197,7 +214,7 @@ async fn a_hook_that_fails_does_what_its_failure_mode_says() {
     for (command, cause) in [
         ("no-such-program-here", "exit code 127"),
         ("exit 3", "exit code 3"),
-        ("kill -9 $$", "signal 9"),
+        ("kill -9 $$", "ended by signal 9"),
         ("sleep 600", "no answer in time"),
         ("head -c 2097152 /dev/zero", "too much output"),
         ("head -c 2097152 /dev/zero >&2", "too much output"),

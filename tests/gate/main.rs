@@ -18,6 +18,7 @@ mod credentials;
 mod errors;
 mod faults;
 mod hooks;
+mod orphans;
 mod recorded;
 mod streaming;
 mod vectors;
