@@ -28,7 +28,7 @@ pub enum Part {
     ResponseEdit,
     /// `tool_input`, key by key.
     ToolInput,
-    /// `toolConfig`: the stricter mode, all names.
+    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names.
     ToolSelection,
     /// `tailToolCallRequest`, which a gateway refuses.
     TailToolCall,
@@ -156,7 +156,8 @@ impl Folding {
             .folded
             .specific("toolConfig")
             .and_then(ToolConfig::read);
-        let merged = old.map_or_else(|| later.clone(), |it| it.merge(&later));
+        let mut merged = old.map_or_else(|| later.clone(), |it| it.merge(&later));
+        merged.mode.get_or_insert_default();
         // A struct of names and words always becomes JSON.
         self.set(
             "toolConfig",

@@ -43,3 +43,15 @@ fn a_malformed_answer_is_left_out_and_said() {
     assert_eq!(folded, HookOutput::default());
     assert_eq!(diagnostics[0].code, DiagnosticCode::MalformedResponse);
 }
+
+#[test]
+fn a_selection_without_a_mode_is_one_with_mode_auto() {
+    let fields = json!({"hookSpecificOutput": {"toolConfig": {"allowedFunctionNames": ["a"]}}});
+    let event = EventName::BeforeToolSelection;
+    let (output, _) = HookOutput::read(fields.as_object().unwrap().clone(), event);
+
+    let (folded, _) = fold(&[output], &[Part::ToolSelection]);
+
+    let expected = json!({"mode": "AUTO", "allowedFunctionNames": ["a"]});
+    assert_eq!(folded.specific("toolConfig"), Some(&expected));
+}
