@@ -31,7 +31,7 @@ const IDLE_STREAMS: u64 = 1000;
 const IDLE_STREAM_KIB: u64 = 100;
 
 /// How long anything here may take.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 

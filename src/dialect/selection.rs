@@ -134,9 +134,9 @@ mod tests {
 
     use super::*;
 
-    fn selected(text: &str, selection: Value) -> (Selected, String) {
+    fn selected(text: &str, selection: &Value) -> (Selected, String) {
         let mut document = Document::parse(Bytes::from(text.to_owned())).unwrap();
-        let selection = ToolConfig::read(&selection).unwrap();
+        let selection = ToolConfig::read(selection).unwrap();
         let selected = write(&mut document, &selection).unwrap();
         (selected, document.to_text())
     }
@@ -150,7 +150,7 @@ mod tests {
 
     #[test]
     fn auto_with_names_takes_the_other_declarations_out() {
-        let (bound, text) = selected(TWO, json!({"allowedFunctionNames": ["a", "ghost"]}));
+        let (bound, text) = selected(TWO, &json!({"allowedFunctionNames": ["a", "ghost"]}));
         assert_eq!(bound, only(&["a"]));
         assert_eq!(
             text,
@@ -160,7 +160,7 @@ mod tests {
 
     #[test]
     fn any_keeps_declarations_and_names() {
-        let (bound, text) = selected(TWO, json!({"mode": "ANY", "allowedFunctionNames": ["c"]}));
+        let (bound, text) = selected(TWO, &json!({"mode": "ANY", "allowedFunctionNames": ["c"]}));
         assert_eq!(bound, only(&["c"]));
         assert!(text.ends_with(
             r#""toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["c"]}}}"#
@@ -171,7 +171,7 @@ mod tests {
     fn names_that_nobody_declares_leave_no_tool() {
         let (bound, text) = selected(
             TWO,
-            json!({"mode": "ANY", "allowedFunctionNames": ["ghost"]}),
+            &json!({"mode": "ANY", "allowedFunctionNames": ["ghost"]}),
         );
         assert_eq!(bound, only(&[]));
         assert!(text.contains(r#"{"mode":"NONE"}"#));
@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn what_an_agent_said_beside_the_mode_stays() {
         let text = r#"{"tools":[{"functionDeclarations":[{"name":"a"}]}],"tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"ANY"}}}"#;
-        let (bound, text) = selected(text, json!({"mode": "AUTO"}));
+        let (bound, text) = selected(text, &json!({"mode": "AUTO"}));
         assert_eq!(bound, Selected::Written(Allowed::All));
         assert!(text.ends_with(r#""tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"AUTO"}}}"#));
     }
@@ -189,7 +189,7 @@ mod tests {
     fn without_functions_there_is_nothing_to_select() {
         let (bound, text) = selected(
             r#"{"tools":[{"googleSearch":{}}]}"#,
-            json!({"mode": "NONE"}),
+            &json!({"mode": "NONE"}),
         );
         assert_eq!(bound, Selected::Untouched);
         assert_eq!(text, r#"{"tools":[{"googleSearch":{}}]}"#);

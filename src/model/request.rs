@@ -225,7 +225,7 @@ mod tests {
 
     use super::*;
 
-    fn fields(value: Value) -> Map<String, Value> {
+    fn fields(value: &Value) -> Map<String, Value> {
         value.as_object().unwrap().clone()
     }
 
@@ -233,9 +233,11 @@ mod tests {
     fn generation_parameters_merge_key_by_key() {
         let mut mutation = RequestMutation::default();
         mutation.merge(&fields(
-            json!({"config": {"temperature": 0, "topK": 4}, "model": "a"}),
+            &json!({"config": {"temperature": 0, "topK": 4}, "model": "a"}),
         ));
-        mutation.merge(&fields(json!({"config": {"temperature": 1}, "model": "b"})));
+        mutation.merge(&fields(
+            &json!({"config": {"temperature": 1}, "model": "b"}),
+        ));
         assert_eq!(
             Value::Object(mutation.fields),
             json!({"config": {"temperature": 1, "topK": 4}, "model": "b"})

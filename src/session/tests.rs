@@ -81,8 +81,8 @@ fn what_gemini_cli_says_of_itself_stays() {
         json!({"role": "user", "parts": [{"text": "<session_context>\nx"}, {"text": "bad"}]});
     let rest = json!({"role": "user", "parts": [{"text": "<session_context>\nx"}]});
     check(
-        &[first.clone()],
-        &[first, model("no"), user("c")],
+        std::slice::from_ref(&first),
+        &[first.clone(), model("no"), user("c")],
         &[rest, user("c")],
     );
 }
