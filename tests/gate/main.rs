@@ -13,9 +13,12 @@
 
 mod harness;
 
+mod admin;
 mod container;
 mod credentials;
+mod documents;
 mod errors;
+mod events;
 mod faults;
 mod hooks;
 mod orphans;

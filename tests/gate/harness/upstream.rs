@@ -133,11 +133,10 @@ impl Upstream {
         Self::accepting(seen, move |mut socket| {
             let (seen, handler) = (Arc::clone(&remembered), handler.clone());
             async move {
-                let Some(asked) = read_request(&mut socket).await else {
-                    return;
-                };
-                seen.lock().unwrap().push(asked.clone());
-                handler(asked, socket).await;
+                if let Some(asked) = read_request(&mut socket).await {
+                    seen.lock().unwrap().push(asked.clone());
+                    handler(asked, socket).await;
+                }
             }
         })
         .await

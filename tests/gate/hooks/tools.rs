@@ -163,7 +163,7 @@ async fn what_nobody_selects_is_not_bound() {
 fn called(chunks: &[Value]) -> Vec<&str> {
     let parts = chunks
         .iter()
-        .flat_map(|it| it["candidates"][0]["content"]["parts"].as_array());
+        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
     let names = parts.flatten().map(|it| &it["functionCall"]["name"]);
     names.filter_map(Value::as_str).collect()
 }
