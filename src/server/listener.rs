@@ -13,6 +13,7 @@ use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
+use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::patience::{Busy, Patient, Silence};
@@ -71,6 +72,8 @@ pub(super) struct Listener {
     bounds: Bounds,
     permits: Arc<Semaphore>,
     shared: Shared,
+    /// Cancelled at the end of the drain time.
+    cut: CancellationToken,
 }
 
 impl Listener {
@@ -80,6 +83,7 @@ impl Listener {
             bounds,
             permits: Arc::new(Semaphore::new(bounds.connections)),
             shared: shared.clone(),
+            cut: CancellationToken::new(),
         }
     }
 
@@ -97,6 +101,7 @@ impl Listener {
             .is_err()
         {
             tracing::warn!("requests were cut off at the end of the drain time");
+            self.cut.cancel();
         }
     }
 
@@ -136,10 +141,12 @@ impl Listener {
         let connection = graceful.watch(connection);
         let open = self.shared.metrics.connections.clone();
         open.inc();
+        let cut = self.cut.clone();
         self.shared.tasks.spawn(async move {
-            // An agent that leaves in the middle is no news.
-            if let Err(error) = connection.await {
-                tracing::debug!(%error, "connection ended");
+            match cut.run_until_cancelled_owned(connection).await {
+                // An agent that leaves in the middle is no news.
+                Some(Err(error)) => tracing::debug!(%error, "connection ended"),
+                Some(Ok(())) | None => (),
             }
             open.dec();
             drop(permit);
