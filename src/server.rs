@@ -103,8 +103,8 @@ impl Server {
     }
 }
 
-/// Binds an address.
-async fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
+/// Binds an address; the error names it.
+pub async fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
     let bound = TcpListener::bind(addr).await;
     bound.map_err(|source| ServerError::Listen { addr, source })
 }

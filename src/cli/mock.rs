@@ -3,7 +3,6 @@
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
-use tokio::net::TcpListener;
 
 use super::{Failure, asked_to_stop, block_on, print};
 use crate::{
@@ -45,7 +44,7 @@ impl Mock {
             chunk_bytes: self.chunk_bytes,
         };
         block_on(async {
-            let listener = TcpListener::bind(self.listen).await?;
+            let listener = server::bind(self.listen).await?;
             print(&format!("listening on http://{}", listener.local_addr()?))?;
             server::serve_mock(listener, config, asked_to_stop()).await;
             Ok(())
