@@ -1,6 +1,7 @@
 //! Three actors: a fake [`Upstream`], the real [`Gate`], and an [`Agent`].
 
 mod agent;
+mod child;
 mod gate;
 pub mod hook;
 mod refusal;
@@ -9,6 +10,7 @@ mod wire;
 
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
+    child::{Served, hookgate, run},
     gate::Gate,
     refusal::assert_refused,
     upstream::{Asked, Upstream, respond},

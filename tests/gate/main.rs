@@ -22,6 +22,7 @@ mod events;
 mod faults;
 mod hooks;
 mod orphans;
+mod processes;
 mod recorded;
 mod streaming;
 mod vectors;
