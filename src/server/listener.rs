@@ -143,10 +143,10 @@ impl Listener {
         open.inc();
         let cut = self.cut.clone();
         self.shared.tasks.spawn(async move {
-            match cut.run_until_cancelled_owned(connection).await {
-                // An agent that leaves in the middle is no news.
-                Some(Err(error)) => tracing::debug!(%error, "connection ended"),
-                Some(Ok(())) | None => (),
+            let ended = cut.run_until_cancelled_owned(connection).await;
+            // An agent that leaves in the middle is no news.
+            if let Some(Err(error)) = ended {
+                tracing::debug!(%error, "connection ended");
             }
             open.dec();
             drop(permit);
