@@ -165,13 +165,10 @@ fn written(recorded: &str, form: Form) -> String {
     }
     let chunks: Vec<&serde_json::value::RawValue> = serde_json::from_str(recorded).unwrap();
     let chunks: Vec<&str> = chunks.iter().map(|it| it.get()).collect();
-    match form {
-        Form::Array => format!("[{}]", chunks.join(",\r\n")),
-        _ => chunks
-            .iter()
-            .map(|it| format!("data: {it}\r\n\r\n"))
-            .collect(),
+    if form == Form::Array {
+        return format!("[{}]", chunks.join(",\r\n"));
     }
+    format!("data: {}\r\n\r\n", chunks.join("\r\n\r\ndata: "))
 }
 
 fn chunks_of(recorded: &str) -> Vec<Value> {

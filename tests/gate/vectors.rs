@@ -41,13 +41,13 @@ async fn run(vector: Value) -> Vec<String> {
     let mut checks = Checks::default();
     let event = text(&vector["event"]);
     let is_call = matches!(event, "BeforeModel" | "BeforeToolSelection" | "AfterModel");
-    let mut input = input(&vector);
-    if is_call {
+    let input = if is_call {
         call(&vector, &gate, &upstream, &mut checks).await;
         // What the call showed to hooks is what an agent would report.
-        let shown: Value = serde_json::from_str(&gate.file("stdin-0")).unwrap();
-        input = shown.as_object().unwrap().clone();
-    }
+        gate.json("stdin-0").as_object().unwrap().clone()
+    } else {
+        input(&vector)
+    };
 
     let reported = Value::Object(input.clone());
     let output = gate.agent().report(&reported, "explain=1&wait=1").await;

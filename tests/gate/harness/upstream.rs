@@ -130,19 +130,13 @@ impl Upstream {
     {
         let seen = Seen::default();
         let remembered = Arc::clone(&seen);
-        Self::accepting(seen, move |mut socket| {
-            let (seen, handler) = (Arc::clone(&remembered), handler.clone());
-            async move {
-                if let Some(asked) = read_request(&mut socket).await {
-                    seen.lock().unwrap().push(asked.clone());
-                    handler(asked, socket).await;
-                }
-            }
+        Self::accepting(seen, move |socket| {
+            converse(socket, Arc::clone(&remembered), handler.clone())
         })
         .await
     }
 
-    async fn accepting<F, R>(seen: Seen, converse: F) -> Self
+    async fn accepting<F, R>(seen: Seen, serve: F) -> Self
     where
         F: Fn(TcpStream) -> R + Send + 'static,
         R: Future<Output = ()> + Send + 'static,
@@ -153,7 +147,7 @@ impl Upstream {
         let accept = async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
-                tokio::spawn(converse(socket));
+                tokio::spawn(serve(socket));
             }
         };
         tokio::spawn(async move {
@@ -214,6 +208,17 @@ async fn remember(State(seen): State<Seen>, request: Request, next: Next) -> Res
     head.extensions.insert(asked.clone());
     seen.lock().unwrap().push(asked);
     next.run(Request::from_parts(head, Body::from(body))).await
+}
+
+async fn converse<F, R>(mut socket: TcpStream, seen: Seen, handler: F)
+where
+    F: Fn(Asked, TcpStream) -> R,
+    R: Future<Output = ()>,
+{
+    if let Some(asked) = read_request(&mut socket).await {
+        seen.lock().unwrap().push(asked.clone());
+        handler(asked, socket).await;
+    }
 }
 
 /// One request off a socket: its head, and its body if that has a length.
