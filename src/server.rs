@@ -130,7 +130,7 @@ pub async fn serve_mock(
 
 fn agents_router(app: App) -> Router {
     let router = api::routes().fallback(gateway::handle);
-    layers::wrap(router, app)
+    layers::wrap(layers::capped(router, &app), app)
 }
 
 fn operators_router(app: App) -> Router {

@@ -25,30 +25,39 @@ pub(super) fn wrap(router: Router<App>, app: App) -> Router {
     router
         .method_not_allowed_fallback(other_method)
         .layer(CatchPanicLayer::custom(panicked))
-        .layer(middleware::from_fn_with_state(app.clone(), frame))
+        .layer(middleware::from_fn(frame))
         .with_state(app)
 }
 
-/// The outermost layer.
-async fn frame(State(app): State<App>, mut request: Request, next: Next) -> Response {
-    let id: Arc<str> = Uuid::new_v4().to_string().into();
-    request.extensions_mut().insert(RequestId(Arc::clone(&id)));
+/// A router whose requests count as under way, and are refused when too many
+/// are. Operators must get through even then, or a busy gateway looks dead.
+pub(super) fn capped(router: Router<App>, app: &App) -> Router<App> {
+    router.layer(middleware::from_fn_with_state(app.clone(), cap))
+}
+
+async fn cap(State(app): State<App>, request: Request, next: Next) -> Response {
     let under_way = UnderWay::begin(&app.shared.metrics.in_flight);
     let limit = app.snapshot().config.limits.in_flight;
-    let response = if under_way.number > i64::try_from(limit).unwrap_or(i64::MAX) {
+    if under_way.number > i64::try_from(limit).unwrap_or(i64::MAX) {
         let message = "too many requests are under way";
-        ApiError::new(ErrorReason::Overloaded, message).into_response()
-    } else {
-        next.run(request).await
-    };
-    let mut response = render(response, &id);
+        return ApiError::new(ErrorReason::Overloaded, message).into_response();
+    }
+    let response = next.run(request).await;
+    // A request is under way until its answer's last byte.
+    response.map(|body| Body::new(Observed::new(body, move |_ended| drop(under_way))))
+}
+
+/// The outermost layer.
+async fn frame(mut request: Request, next: Next) -> Response {
+    let id: Arc<str> = Uuid::new_v4().to_string().into();
+    request.extensions_mut().insert(RequestId(Arc::clone(&id)));
+    let mut response = render(next.run(request).await, &id);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response
             .headers_mut()
             .insert("x-hookgate-request-id", value);
     }
-    // A request is under way until its answer's last byte.
-    response.map(|body| Body::new(Observed::new(body, move |_ended| drop(under_way))))
+    response
 }
 
 /// An error is written here, where the request's id is known.

@@ -208,6 +208,8 @@ async fn requests_beyond_the_cap_are_refused_at_once() {
 
         let second = gate.agent().post(GENERATE, body.clone()).await;
         assert_refused(&second, 503, "OVERLOADED");
+        let health = gate.operator().get("/healthz").await;
+        assert_eq!(health.status, 200, "a busy gateway is not a dead one");
         drop(first);
 
         // The place of an agent that left is free again.
