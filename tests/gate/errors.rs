@@ -213,12 +213,13 @@ async fn requests_beyond_the_cap_are_refused_at_once() {
         drop(first);
 
         // The place of an agent that left is free again.
-        let third = async {
-            while gate.agent().get("/").await.status == 503 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        timeout(PATIENCE, third).await.unwrap();
+        timeout(PATIENCE, no_longer_busy(&gate)).await.unwrap();
+    }
+}
+
+async fn no_longer_busy(gate: &Gate) {
+    while gate.agent().get("/").await.status == 503 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
