@@ -151,6 +151,14 @@ impl EventName {
         Self::ALL.iter().copied().find(|it| it.as_str() == name)
     }
 
+    /// Whether a model call brings it about; all others are reported by agents.
+    pub const fn comes_of_model_calls(self) -> bool {
+        matches!(
+            self,
+            Self::BeforeModel | Self::BeforeToolSelection | Self::AfterModel
+        )
+    }
+
     /// Whether nobody waits for what hooks say about it.
     pub const fn is_advisory(self) -> bool {
         matches!(

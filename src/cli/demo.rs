@@ -89,7 +89,7 @@ fn greeting(server: &Server, folder: &Path) -> Result<String, Failure> {
         r#"hookgate is at {base} (admin at {admin}), with a mock model API behind it and three example hooks.
 Stop it with Ctrl-C. Paste any of these into another shell:
 
-curl -s {base}/v1beta/models/gemini-2.5-pro:generateContent -d '{{"contents":[{{"role":"user","parts":[{{"text":"Write to ann@example.com"}}]}}]}}'
+curl -s {base}/v1beta/models/gemini-2.5-pro:generateContent -H 'content-type: application/json' -d '{{"contents":[{{"role":"user","parts":[{{"text":"Write to ann@example.com"}}]}}]}}'
 
 GEMINI_CLI_HOME={home} GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=demo npx -y @google/gemini-cli@0.61 -m gemini-2.5-pro --skip-trust -p 'Tell me about project aurora'
 

@@ -59,10 +59,16 @@ impl Serve {
     }
 }
 
-/// Says what is allowed but probably not meant.
+/// Says what is allowed but probably not meant: what fails open, and what only
+/// runs if agents lend a hand.
 pub(super) fn warn(config: &Config) {
     for warning in &config.warnings {
         complain(&format!("warning: {warning}"));
+    }
+    for event in config.hooks.keys().filter(|it| !it.comes_of_model_calls()) {
+        complain(&format!(
+            "warning: hooks on {event} run only for agents that report the event; model calls do not bring it about"
+        ));
     }
     for (event, hook) in config.guards_that_fail_open() {
         complain(&format!(

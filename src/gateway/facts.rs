@@ -66,6 +66,8 @@ struct Memory {
     did: Did,
     runs: Vec<String>,
     messages: Vec<String>,
+    /// Whether the headers are out.
+    told: bool,
     started: Instant,
     metrics: Arc<Metrics>,
 }
@@ -79,6 +81,7 @@ impl Facts {
                 did: Did::Pass,
                 runs: Vec::new(),
                 messages: Vec::new(),
+                told: false,
                 started: Instant::now(),
                 metrics,
             })),
@@ -95,19 +98,20 @@ impl Facts {
         memory.did = memory.did.max(did);
     }
 
-    /// Takes down what hooks did on one event.
+    /// Takes down what hooks did on one event. Once the headers are out, nobody
+    /// can be told, and a stream has thousands of such events.
     pub(super) fn note<V>(&self, fired: &Fired<V>) {
         let mut memory = self.memory();
-        memory.runs.extend(fired.runs.iter().map(timed));
-        memory.messages.extend(fired.folded.system_message.clone());
+        if !memory.told {
+            memory.runs.extend(fired.runs.iter().map(timed));
+            memory.messages.extend(fired.folded.system_message.clone());
+        }
         log(&self.request_id, &fired.diagnostics);
     }
 
-    /// Takes down one more chunk. Their runs are only counted: a stream has
-    /// thousands, and its headers are out.
-    pub(super) fn note_chunk<V>(&self, fired: &Fired<V>) {
+    /// Counts a chunk that hooks judge.
+    pub(super) fn chunk(&self) {
         self.memory().record.chunks += 1;
-        log(&self.request_id, &fired.diagnostics);
     }
 
     pub(super) fn note_diagnostics(&self, diagnostics: &[Diagnostic]) {
@@ -138,7 +142,8 @@ impl Facts {
 
     /// What an agent may want to know, as headers.
     pub(super) fn headers(&self) -> HeaderMap {
-        let memory = self.memory();
+        let mut memory = self.memory();
+        memory.told = true;
         let message = memory.messages.join("\n");
         let texts = [
             ("x-hookgate-action", memory.did.as_str().to_owned()),

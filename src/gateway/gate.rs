@@ -64,7 +64,8 @@ impl Gate {
         let engine = &self.snapshot.engine;
         let fired = engine.fire_plan(&self.plan, &self.context, event, raw.as_deref());
         let fired = fired.await;
-        self.facts.note_chunk(&fired);
+        self.facts.note(&fired);
+        self.facts.chunk();
         match fired.verdict {
             Flow::Proceed(None) => (),
             Flow::Proceed(Some(mutation)) => {

@@ -239,17 +239,22 @@ hooks:
 #[test]
 fn check_says_that_a_config_is_good() {
     let config = "upstreams: { gemini: { url: \"http://x\" } }\n\
-         hooks: { BeforeModel: [{ hooks: [{ name: guard, command: x }] }] }\n";
+         hooks: { BeforeModel: [{ hooks: [{ name: guard, command: x }] }],\n\
+         BeforeTool: [{ hooks: [{ name: tools, command: x, on_failure: closed }] }] }\n";
     let (folder, _) = folder("hookgate.yaml", config);
 
     let (code, stdout, stderr) = run(&["check", "hookgate.yaml"], folder.path());
 
     assert_eq!(
         (code, stdout.as_str()),
-        (0, "hookgate.yaml: good, 1 hook\n")
+        (0, "hookgate.yaml: good, 2 hooks\n")
     );
     assert!(
         stderr.contains("`guard` on BeforeModel fails open"),
+        "{stderr}"
+    );
+    assert!(
+        stderr.contains("hooks on BeforeTool run only for agents that report the event"),
         "{stderr}"
     );
 }

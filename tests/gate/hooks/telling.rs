@@ -123,6 +123,7 @@ async fn the_agent_is_told_in_headers_what_hooks_did() {
     let hooks = hook::config(&[
         ("BeforeModel", hook::saying("one two", &output)),
         ("BeforeToolSelection", hook::saying("tools", &json!({}))),
+        ("AfterModel", hook::saying("after", &json!({}))),
     ]);
     // A name with a space would be two words of a shell.
     let hooks = hooks.replace("one two.json", "one.json");
@@ -138,8 +139,8 @@ async fn the_agent_is_told_in_headers_what_hooks_did() {
         .map(|it| it.split_once(';').unwrap())
         .collect();
     assert_eq!(
-        (runs[0].0, runs[1].0, runs.len()),
-        ("one%20two", "tools", 2)
+        (runs[0].0, runs[1].0, runs[2].0, runs.len()),
+        ("one%20two", "tools", "after", 3)
     );
     assert!(runs.iter().all(|(_, ms)| ms.parse::<u64>().is_ok()));
     assert_eq!(
