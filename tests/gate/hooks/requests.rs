@@ -1,6 +1,6 @@
 //! Hooks change what upstream is asked.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::harness::{Gate, Upstream, hook, prompt};
@@ -14,7 +14,7 @@ const ODD: &str = concat!(
     r#""generation_config":{"temperature":1.0, "x":{"b":1,"a":2}}, "unknown":[ ] }"#,
 );
 
-async fn upstream_body(output: &serde_json::Value, body: &str) -> String {
+async fn upstream_body(output: &Value, body: &str) -> String {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[("BeforeModel", hook::saying("hook", output))]);
     let gate = Gate::start(&upstream, &hooks).await;
@@ -62,6 +62,84 @@ async fn an_edited_message_leaves_every_other_byte_alone() {
 }
 
 #[tokio::test]
+async fn an_inserted_message_never_parts_a_call_from_its_result() {
+    let edit = hook::request(&json!({ "messages": [
+        { "role": "user", "content": "my secret" },
+        { "role": "user", "content": "mind the rules" },
+        { "role": "user", "content": "go on" },
+    ] }));
+
+    let sent = upstream_body(&edit, ODD).await;
+
+    let sent: Value = serde_json::from_str(&sent).unwrap();
+    let odd: Value = serde_json::from_str(ODD).unwrap();
+    let mut contents = sent["contents"].as_array().unwrap().clone();
+    let at = contents
+        .iter()
+        .position(|it| it["parts"][0]["text"] == "mind the rules");
+    let at = at.unwrap();
+    assert!([1, 3].contains(&at), "{sent}");
+    contents.remove(at);
+    assert_eq!(Value::Array(contents), odd["contents"]);
+}
+
+#[tokio::test]
+async fn a_deleted_message_leaves_calls_and_results() {
+    let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "go on" }] }));
+
+    let sent = upstream_body(&edit, ODD).await;
+
+    assert!(!sent.contains("ecret"), "{sent}");
+    for kept in [
+        r#""functionCall":{"name":"f""#,
+        r#""functionResponse":{"name":"f""#,
+        "go on",
+    ] {
+        assert!(sent.contains(kept), "{kept}: {sent}");
+    }
+}
+
+#[tokio::test]
+async fn a_system_message_is_added_to_the_system_instruction() {
+    let edit = hook::request(&json!({ "messages": [
+        { "role": "system", "content": "be brief" },
+        { "role": "user", "content": "q" },
+    ] }));
+    let mut body = prompt("q");
+
+    let sent = upstream_body(&edit, &body.to_string()).await;
+    body["systemInstruction"] = json!({ "parts": [{ "text": "be kind" }] });
+    let added = upstream_body(&edit, &body.to_string()).await;
+
+    let parts = |sent: &str| -> Value {
+        let sent: Value = serde_json::from_str(sent).unwrap();
+        assert_eq!(sent["contents"], prompt("q")["contents"]);
+        sent["systemInstruction"]["parts"].clone()
+    };
+    assert_eq!(parts(&sent), json!([{ "text": "be brief" }]));
+    assert_eq!(
+        parts(&added),
+        json!([{ "text": "be kind" }, { "text": "be brief" }])
+    );
+}
+
+#[tokio::test]
+async fn an_edit_that_cannot_be_applied_changes_no_byte() {
+    for edit in [
+        json!({ "model": "../secrets" }),
+        json!({ "model": "a?key=b" }),
+        json!({ "messages": [] }),
+        json!({ "config": { "temperature": "hot" } }),
+        json!({ "unknown": 1 }),
+        json!(5),
+    ] {
+        let sent = upstream_body(&hook::request(&edit), ODD).await;
+
+        assert_eq!(sent, ODD, "{edit}");
+    }
+}
+
+#[tokio::test]
 async fn a_hook_sees_the_text_alone() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[("BeforeModel", hook::saying("hook", &json!({})))]);
@@ -80,7 +158,7 @@ async fn a_hook_sees_the_text_alone() {
                 { "role": "user", "content": "my secret" },
                 { "role": "user", "content": "go on" },
             ],
-            "config": { "temperature": serde_json::from_str::<serde_json::Value>("1.0").unwrap() },
+            "config": { "temperature": serde_json::from_str::<Value>("1.0").unwrap() },
         })
     );
 }
@@ -104,7 +182,7 @@ async fn parameters_are_added_to_a_request_without_any() {
 
     let sent = upstream_body(&edit, &prompt("q").to_string()).await;
 
-    let sent: serde_json::Value = serde_json::from_str(&sent).unwrap();
+    let sent: Value = serde_json::from_str(&sent).unwrap();
     assert_eq!(sent["generationConfig"], json!({ "temperature": 0 }));
 }
 
