@@ -252,3 +252,25 @@ async fn one_connection_serves_many_requests_even_after_an_error() {
         );
     }
 }
+
+#[tokio::test]
+async fn a_connection_without_a_next_request_is_closed() {
+    let upstream = Upstream::mock().await;
+    let idle = "timeouts: { idle: 100ms }";
+    for hooks in EACH {
+        let gate = Gate::start(&upstream, &format!("{idle}\n{hooks}")).await;
+        for (path, status) in [(GENERATE, 200), ("/nothing", 403)] {
+            let body = prompt("hi").to_string();
+            let length = body.len();
+            let head =
+                format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+
+            let answer = exchange(gate.agents, (head + &body).as_bytes()).await;
+
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{answer}"
+            );
+        }
+    }
+}

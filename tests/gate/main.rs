@@ -24,5 +24,6 @@ mod hooks;
 mod orphans;
 mod processes;
 mod recorded;
+mod robustness;
 mod streaming;
 mod vectors;
