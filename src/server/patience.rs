@@ -12,6 +12,7 @@ use std::{
     time::Duration,
 };
 
+use futures_util::task::AtomicWaker;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
@@ -30,21 +31,32 @@ pub(super) struct Silence {
 
 /// Whether a request is being answered; its bounds are set elsewhere.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Busy(Arc<AtomicBool>);
+pub(super) struct Busy(Arc<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    busy: AtomicBool,
+    /// Who reads the connection. hyper looks for a next request before it has
+    /// written the whole answer, and not again until there is something.
+    reader: AtomicWaker,
+}
 
 impl Busy {
     /// A request's head is here.
     pub(super) fn begin(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.0.busy.store(true, Ordering::Relaxed);
     }
 
     /// Its answer is out.
     pub(super) fn end(&self) {
-        self.0.store(false, Ordering::Relaxed);
+        self.0.busy.store(false, Ordering::Relaxed);
+        self.0.reader.wake();
     }
 
-    fn is_busy(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+    /// Whether the reader must wait; it is woken when it must no longer.
+    fn is_busy(&self, context: &Context<'_>) -> bool {
+        self.0.reader.register(context.waker());
+        self.0.busy.load(Ordering::Relaxed)
     }
 }
 
@@ -96,7 +108,7 @@ impl AsyncRead for Patient {
     ) -> Poll<io::Result<()>> {
         let silence = self.silence;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.busy.is_busy() {
+        if self.busy.is_busy(context) {
             self.waits = Waits::Us;
             return polled;
         }
