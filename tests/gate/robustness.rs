@@ -1,6 +1,10 @@
 //! Whatever comes in, from whichever side, is no fault of the gateway's own.
 
-use std::{cell::Cell, fs, sync::Arc, sync::Mutex};
+use std::{
+    cell::Cell,
+    fs,
+    sync::{Arc, Mutex},
+};
 
 use proptest::{
     prelude::*,
@@ -43,7 +47,9 @@ fn no_bytes_break_the_listener() {
         1 => noise,
         3 => edits.prop_map(|edits| {
             let mut bytes = good.to_vec();
-            edits.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+            for (at, byte) in edits {
+                bytes[at] = byte;
+            }
             bytes
         }),
     ];
