@@ -14,6 +14,7 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
+use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
     config::{Config, ConfigError, Known},
@@ -126,24 +127,17 @@ fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
     runtime.block_on(future)
 }
 
-/// Completes on SIGINT and on SIGTERM.
-async fn asked_to_stop() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut terminate) => {
-                terminate.recv().await;
-            }
-            Err(error) => {
-                tracing::warn!(%error, "cannot listen for SIGTERM");
-                std::future::pending::<()>().await;
-            }
+/// A future that completes on SIGINT and on SIGTERM. They are listened for from
+/// this call on: whoever reads that we are ready may end us at once.
+fn asked_to_stop() -> Result<impl Future<Output = ()> + Send, Failure> {
+    let mut interrupt = signal(SignalKind::interrupt())?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    Ok(async move {
+        tokio::select! {
+            _ = interrupt.recv() => (),
+            _ = terminate.recv() => (),
         }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => (),
-        () = terminated => (),
-    }
+    })
 }
 
 impl From<ServerError> for Failure {

@@ -24,9 +24,12 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use http::Uri;
+use http::{Uri, request::Parts};
 
-use self::exchange::Exchange;
+use self::{
+    exchange::{Exchange, World},
+    facts::Facts,
+};
 use crate::{
     app::{ApiError, App, ErrorReason},
     dialect::{self, Operation, RequestLine},
@@ -40,6 +43,14 @@ pub struct RequestId(pub Arc<str>);
 /// Handles every request that no other door claims.
 pub async fn handle(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
+    let request_id = head.extensions.get::<RequestId>();
+    let request_id = request_id.map(|it| it.0.to_string()).unwrap_or_default();
+    let facts = Facts::new(Arc::clone(&app.shared.metrics), request_id);
+    let response = take(app, head, body, facts.clone()).await;
+    response.inspect_err(|error| facts.failed(error))
+}
+
+async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Response, ApiError> {
     let named = session::named(head.uri.path(), &head.headers)?;
     let line = RequestLine {
         method: &head.method,
@@ -53,13 +64,17 @@ pub async fn handle(State(app): State<App>, request: Request) -> Result<Response
     let call = known.call?;
     let session_id = named.session.map(str::to_owned);
     let query_key = query_key(&head.uri);
-    let exchange = Exchange::open(&app, known.dialect, call, head, session_id);
-    let facts = exchange.facts.clone();
-    let response = match exchange.hooked() {
+    facts.call(&call, session_id.as_deref());
+    let world = World {
+        app,
+        dialect: known.dialect,
+        facts,
+    };
+    let exchange = Exchange::open(world, call, head, session_id);
+    match exchange.hooked() {
         Hooked::No => passthrough::forward(exchange, query_key, body).await,
         Hooked::Yes => hooked(exchange, query_key, body).await,
-    };
-    response.inspect_err(|error| facts.failed(error))
+    }
 }
 
 /// Whether any hook has a say in an exchange.

@@ -46,6 +46,7 @@ const ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr
 pub(super) fn run() -> Result<(), Failure> {
     let folder = Folder::create()?;
     block_on(async {
+        let asked = asked_to_stop()?;
         let mock = TcpListener::bind(loopback()).await?;
         let server = start(&folder.path, mock.local_addr()?).await?;
         print(&greeting(&server, &folder.path)?)?;
@@ -54,7 +55,7 @@ pub(super) fn run() -> Result<(), Failure> {
         tokio::join!(
             server::serve_mock(mock, MockConfig::default(), stopped.cancelled_owned()),
             async {
-                server.run(asked_to_stop()).await;
+                server.run(asked).await;
                 stop.cancel();
             },
         );

@@ -44,9 +44,10 @@ impl Mock {
             chunk_bytes: self.chunk_bytes,
         };
         block_on(async {
+            let stop = asked_to_stop()?;
             let listener = server::bind(self.listen).await?;
             print(&format!("listening on http://{}", listener.local_addr()?))?;
-            server::serve_mock(listener, config, asked_to_stop()).await;
+            server::serve_mock(listener, config, stop).await;
             Ok(())
         })
     }

@@ -50,10 +50,11 @@ impl Serve {
         warn(&config);
         block_on(async {
             start_logging(&config);
+            let stop = asked_to_stop()?;
             let server = Server::bind(config).await?;
             print(&format!("listening on http://{}", server.agents_addr()?))?;
             print(&format!("admin on http://{}", server.operators_addr()?))?;
-            server.run(asked_to_stop()).await;
+            server.run(stop).await;
             Ok(())
         })
     }

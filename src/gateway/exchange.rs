@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::{HeaderValue, header, request::Parts};
 
 use super::{
-    Hooked, RequestId,
+    Hooked,
     before::Step,
     facts::Facts,
     gate::{Gate, Judged},
@@ -18,7 +18,6 @@ use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
     dialect::{Allowed, Call, Dialect, Document, Operation, Selected},
     event::{Context, EventName, Subject},
-    telemetry::ExchangeFinished,
     upstream::{
         Answer, Outgoing,
         headers::{self, AnswerIs},
@@ -42,23 +41,17 @@ pub(super) struct Exchange {
     pub(super) selected: Selected,
 }
 
+/// What a call comes into.
+#[derive(Debug)]
+pub(super) struct World {
+    pub(super) app: App,
+    pub(super) dialect: &'static dyn Dialect,
+    pub(super) facts: Facts,
+}
+
 impl Exchange {
-    pub(super) fn open(
-        app: &App,
-        dialect: &'static dyn Dialect,
-        call: Call,
-        head: Parts,
-        session: Option<String>,
-    ) -> Self {
-        let snapshot = app.snapshot();
-        let request_id = head.extensions.get::<RequestId>();
-        let record = ExchangeFinished {
-            request_id: request_id.map(|it| it.0.to_string()).unwrap_or_default(),
-            session_id: session.clone().unwrap_or_default(),
-            operation: call.operation.as_str(),
-            model: call.model_name().to_owned(),
-            ..ExchangeFinished::default()
-        };
+    pub(super) fn open(world: World, call: Call, head: Parts, session: Option<String>) -> Self {
+        let snapshot = world.app.snapshot();
         let context = Context {
             session_id: session.unwrap_or_default(),
             cwd: snapshot.config.hook_directory.display().to_string(),
@@ -66,16 +59,16 @@ impl Exchange {
             ..Context::default()
         };
         Self {
-            facts: Facts::new(Arc::clone(&app.shared.metrics), record),
-            shared: app.shared.clone(),
             caller: session::caller(&head.headers).into(),
+            shared: world.app.shared,
+            dialect: world.dialect,
+            facts: world.facts,
             received: None,
+            selected: Selected::Untouched,
             snapshot,
-            dialect,
             call,
             head,
             context,
-            selected: Selected::Untouched,
         }
     }
 

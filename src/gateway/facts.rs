@@ -10,6 +10,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
     app::ApiError,
+    dialect::Call,
     event::Diagnostic,
     hook::{Fired, Run},
     telemetry::{Ended, ExchangeFinished, Metrics},
@@ -38,6 +39,8 @@ pub(super) enum Did {
     Deny,
     /// Hooks refused and end the agent's loop.
     Stop,
+    /// It came to an error of ours.
+    Error,
 }
 
 impl Did {
@@ -48,6 +51,7 @@ impl Did {
             Self::Respond => "respond",
             Self::Deny => "deny",
             Self::Stop => "stop",
+            Self::Error => "error",
         }
     }
 }
@@ -73,7 +77,12 @@ struct Memory {
 }
 
 impl Facts {
-    pub(super) fn new(metrics: Arc<Metrics>, record: ExchangeFinished) -> Self {
+    pub(super) fn new(metrics: Arc<Metrics>, request_id: String) -> Self {
+        let record = ExchangeFinished {
+            request_id,
+            operation: "unknown",
+            ..ExchangeFinished::default()
+        };
         Self {
             request_id: record.request_id.as_str().into(),
             memory: Arc::new(Mutex::new(Memory {
@@ -86,6 +95,15 @@ impl Facts {
                 metrics,
             })),
         }
+    }
+
+    /// The request is this call.
+    pub(super) fn call(&self, call: &Call, session_id: Option<&str>) {
+        let mut memory = self.memory();
+        memory.record.operation = call.operation.as_str();
+        call.model_name().clone_into(&mut memory.record.model);
+        let session_id = session_id.unwrap_or_default();
+        session_id.clone_into(&mut memory.record.session_id);
     }
 
     pub(super) fn request_id(&self) -> &str {
@@ -136,6 +154,7 @@ impl Facts {
 
     /// The exchange ends with an error of our own.
     pub(super) fn failed(&self, error: &ApiError) {
+        self.did(Did::Error);
         self.status(error.status());
         self.ended(Ended::Complete);
     }

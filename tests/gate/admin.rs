@@ -47,6 +47,18 @@ async fn each_port_serves_its_own_paths_only() {
 }
 
 #[tokio::test]
+async fn a_path_that_nobody_serves_is_counted() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, "").await;
+
+    gate.agent().get("/v1beta/files").await;
+
+    let metrics = gate.operator().get("/metrics").await.text();
+    let line = "hookgate_requests_total{operation=\"unknown\",status=\"403\",action=\"error\"} 1";
+    assert!(metrics.contains(line), "{metrics}");
+}
+
+#[tokio::test]
 async fn the_hooks_of_the_config_are_listed_in_order() {
     let upstream = Upstream::mock().await;
     let mut guard = hook::running("guard", "exit 2");
