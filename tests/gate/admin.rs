@@ -53,9 +53,9 @@ async fn a_path_that_nobody_serves_is_counted() {
 
     gate.agent().get("/v1beta/files").await;
 
-    let metrics = gate.operator().get("/metrics").await.text();
+    let answer = gate.operator().get("/metrics").await;
     let line = "hookgate_requests_total{operation=\"unknown\",status=\"403\",action=\"error\"} 1";
-    assert!(metrics.contains(line), "{metrics}");
+    assert!(answer.text().contains(line), "{}", answer.text());
 }
 
 #[tokio::test]
