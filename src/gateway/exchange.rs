@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
-    dialect::{Allowed, Call, Dialect, Document, Operation, Selected},
+    dialect::{Allowed, Call, Dialect, Document, Framing, Operation, Selected},
     event::{Context, EventName, Subject},
     upstream::{
         Answer, Outgoing,
@@ -117,11 +117,15 @@ impl Exchange {
         let allowed = self.allowed();
         let engine = &self.snapshot.engine;
         let plan = engine.plan(EventName::AfterModel, Subject::None);
+        let gated =
+            self.call.operation.generates() && (!plan.is_empty() || allowed != Allowed::All);
+        if let (true, Operation::Stream(framing)) = (gated, &mut self.call.operation) {
+            // Events come one by one; an array would have to be read whole.
+            *framing = Framing::Sse;
+        }
         let body = document.to_bytes();
         let outgoing = self.outgoing(body.into(), query_key.as_deref(), AnswerIs::Read);
         let answer = self.snapshot.upstream.send(outgoing).await?;
-        let gated =
-            self.call.operation.generates() && (!plan.is_empty() || allowed != Allowed::All);
         if !gated || !answer.status.is_success() {
             return Ok(self.pass(answer));
         }
@@ -136,7 +140,7 @@ impl Exchange {
             allowed,
             facts: self.facts,
         };
-        match self.call.operation {
+        match teller.call.operation {
             Operation::Stream(framing) => stream::answer(gate, answer, framing, teller).await,
             _ => unary(gate, answer).await,
         }
