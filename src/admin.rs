@@ -5,7 +5,7 @@ use axum::{
     extract::{Request, State},
     middleware::{self, Next},
     response::{IntoResponse, Response},
-    routing::get,
+    routing::{get, post},
 };
 use http::header;
 use secrecy::ExposeSecret;
@@ -14,7 +14,7 @@ use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{ApiError, App, ErrorReason},
+    app::{ApiError, App, ErrorReason, Reload},
     config::{FailureMode, HookMode},
 };
 
@@ -23,6 +23,7 @@ pub fn routes(app: &App) -> Router<App> {
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/hooks", get(hooks))
+        .route("/reload", post(reload))
         .route_layer(middleware::from_fn_with_state(app.clone(), authenticate));
     Router::new()
         .route("/healthz", get(healthz))
@@ -48,7 +49,29 @@ pub async fn readyz(State(app): State<App>) -> Response {
         };
         return (http::StatusCode::SERVICE_UNAVAILABLE, Json(status)).into_response();
     }
-    Json(Health { status: "ok" }).into_response()
+    let refused = app.refused_config();
+    let status = if refused.is_some() {
+        "ok, with the config from before: the last reload was refused"
+    } else {
+        "ok"
+    };
+    Json(Health { status }).into_response()
+}
+
+/// Reads the config anew; a bad one changes nothing.
+#[utoipa::path(post, path = "/reload", tag = "admin", responses(
+    (status = 200, description = "The new config is in force.", body = Health),
+    (status = 400, description = "The old config stays; the message holds every problem of the new one.")))]
+pub async fn reload(State(app): State<App>) -> Result<Json<Health>, ApiError> {
+    let done = tokio::task::spawn_blocking(move || app.reload()).await;
+    match done {
+        Ok(Reload::Swapped) => Ok(Json(Health { status: "reloaded" })),
+        Ok(Reload::Refused(why)) => Err(ApiError::new(ErrorReason::BadConfig, why)),
+        Err(_) => {
+            let message = "the reload did not end";
+            Err(ApiError::new(ErrorReason::Internal, message))
+        }
+    }
 }
 
 /// Everything that is counted, in the text format of Prometheus.

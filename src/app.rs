@@ -2,11 +2,13 @@
 
 mod error;
 mod observed;
+mod reload;
 mod snapshot;
 
 pub use self::{
     error::{ApiError, ErrorReason},
     observed::Observed,
+    reload::{ReadConfig, Reload, Reloading, fingerprint},
     snapshot::{App, BuildError, Shared, Snapshot},
 };
 

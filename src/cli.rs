@@ -17,7 +17,7 @@ use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    config::{Config, ConfigError, Known},
+    config::{Config, ConfigError, Known, Overrides},
     protocol,
     server::{ServerError, openapi},
     transport,
@@ -158,12 +158,16 @@ impl From<io::Error> for Failure {
 }
 
 /// A config as commands are given it: a file, or nothing but options.
-fn load(file: Option<&PathBuf>, overrides: &crate::config::Overrides) -> Result<Config, Failure> {
+fn read(file: Option<&PathBuf>, overrides: &Overrides) -> Result<Config, ConfigError> {
     let (transports, protocols) = (transport::names(), protocol::names());
     let known = known(&transports, &protocols);
-    let config = match file {
+    match file {
         Some(file) => Config::load(file, overrides, &known),
         None => Config::without_file(overrides, &known),
-    };
-    config.map_err(Failure::BadConfig)
+    }
+}
+
+/// The same, for those who only need to know whether it is good.
+fn load(file: Option<&PathBuf>, overrides: &Overrides) -> Result<Config, Failure> {
+    read(file, overrides).map_err(Failure::BadConfig)
 }

@@ -7,17 +7,22 @@ mod layers;
 mod listener;
 pub mod openapi;
 mod patience;
+mod reload;
 
-use std::{io, net::SocketAddr, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
+use futures_util::future::OptionFuture;
 use thiserror::Error;
 use tokio::net::TcpListener;
 
-use self::listener::{Bounds, Listener};
+use self::{
+    listener::{Bounds, Listener},
+    reload::Watch,
+};
 use crate::{
     admin, api,
-    app::{ApiError, App, BuildError, ErrorReason},
+    app::{ApiError, App, BuildError, ErrorReason, ReadConfig},
     config::Config,
     gateway, mock,
 };
@@ -31,6 +36,7 @@ pub struct Server {
     agents: TcpListener,
     operators: TcpListener,
     app: App,
+    watch: Option<Watch>,
 }
 
 /// Why the server could not start.
@@ -57,7 +63,17 @@ impl Server {
             app: App::new(config)?,
             agents: bind(agents).await?,
             operators: bind(operators).await?,
+            watch: None,
         })
+    }
+
+    /// The same server, whose config can be read anew: on SIGHUP, when one of its
+    /// files changes, and when an operator asks. Signals are listened for from
+    /// this call on.
+    pub fn reloading(mut self, read: Arc<ReadConfig>) -> io::Result<Self> {
+        self.app.reload_with(read);
+        self.watch = Some(Watch::begin(&self.app)?);
+        Ok(self)
     }
 
     /// Where agents connect.
@@ -87,8 +103,12 @@ impl Server {
                 operators.serve(operators_router(self.app.clone()), drain),
             )
         };
+        let watch = self.watch.map(|it| it.run(self.app.clone()));
         let wait = async {
-            shutdown.await;
+            tokio::select! {
+                () = shutdown => (),
+                Some(()) = OptionFuture::from(watch) => (),
+            }
             tracing::info!("shutting down");
             closing.cancel();
         };

@@ -25,6 +25,8 @@ pub enum ErrorReason {
     BadSession,
     /// An event that is none.
     BadEvent,
+    /// A config that cannot be in force.
+    BadConfig,
     /// A path that is not served here.
     UnknownPath,
     /// Another HTTP method is wanted.
@@ -64,6 +66,7 @@ impl ErrorReason {
         Self::BadQuery,
         Self::BadSession,
         Self::BadEvent,
+        Self::BadConfig,
         Self::UnknownPath,
         Self::MethodNotAllowed,
         Self::BodyTooLarge,
@@ -92,6 +95,7 @@ impl ErrorReason {
             Self::BadQuery => (Http::BAD_REQUEST, invalid, "BAD_QUERY"),
             Self::BadSession => (Http::BAD_REQUEST, invalid, "BAD_SESSION"),
             Self::BadEvent => (Http::BAD_REQUEST, invalid, "BAD_EVENT"),
+            Self::BadConfig => (Http::BAD_REQUEST, "FAILED_PRECONDITION", "BAD_CONFIG"),
             Self::UnknownPath => (Http::FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_PATH"),
             Self::MethodNotAllowed => (
                 Http::METHOD_NOT_ALLOWED,

@@ -7,6 +7,7 @@ use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use super::Reloading;
 use crate::{
     config::{Config, ConfigError},
     hook::{Engine, HookTable},
@@ -84,6 +85,7 @@ pub struct App {
     snapshot: Arc<ArcSwap<Snapshot>>,
     /// What outlives every config.
     pub shared: Shared,
+    pub(super) reloading: Reloading,
 }
 
 impl App {
@@ -94,7 +96,13 @@ impl App {
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             shared,
+            reloading: Reloading::default(),
         })
+    }
+
+    /// Requests from now on hold `snapshot`.
+    pub(super) fn swap(&self, snapshot: Snapshot) {
+        self.snapshot.store(Arc::new(snapshot));
     }
 
     /// The snapshot to hold for one request.

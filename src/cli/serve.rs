@@ -1,11 +1,11 @@
 //! `hookgate serve`: the gateway.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use url::Url;
 
-use super::{Failure, asked_to_stop, block_on, complain, load, print};
+use super::{Failure, asked_to_stop, block_on, complain, print, read};
 use crate::{
     config::{Config, LogFormat, LogLevel, Overrides},
     server::Server,
@@ -43,15 +43,19 @@ impl Serve {
             upstream: self.upstream,
             hooks: self.hooks,
         };
-        let mut config = load(self.config.as_ref(), &overrides)?;
-        if let Some(addr) = self.admin_listen {
-            config.admin.listen = addr;
-        }
+        let read = move || {
+            let mut config = read(self.config.as_ref(), &overrides)?;
+            if let Some(addr) = self.admin_listen {
+                config.admin.listen = addr;
+            }
+            Ok(config)
+        };
+        let config = read().map_err(Failure::BadConfig)?;
         warn(&config);
         block_on(async {
             start_logging(&config);
             let stop = asked_to_stop()?;
-            let server = Server::bind(config).await?;
+            let server = Server::bind(config).await?.reloading(Arc::new(read))?;
             print(&format!("listening on http://{}", server.agents_addr()?))?;
             print(&format!("admin on http://{}", server.operators_addr()?))?;
             server.run(stop).await;

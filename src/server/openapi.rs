@@ -26,7 +26,8 @@ use crate::{
         admin::healthz,
         admin::readyz,
         admin::metrics,
-        admin::hooks
+        admin::hooks,
+        admin::reload
     ),
     tags(
         (name = "events", description = "Tool, agent and session events, on the agents' port."),

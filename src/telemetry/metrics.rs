@@ -42,6 +42,11 @@ struct HookTimeLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ReloadLabels {
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EventLabels {
     event: &'static str,
 }
@@ -56,6 +61,8 @@ pub struct Metrics {
     hook_time: Family<HookTimeLabels, Histogram>,
     chunks: Counter,
     denials: Family<EventLabels, Counter>,
+    reloads: Family<ReloadLabels, Counter>,
+    config_good: Gauge,
     /// Requests under way.
     pub in_flight: Gauge,
     /// Open connections of agents.
@@ -74,11 +81,14 @@ impl Default for Metrics {
             hook_time: Family::new_with_constructor(buckets),
             chunks: Counter::default(),
             denials: Family::default(),
+            reloads: Family::default(),
+            config_good: Gauge::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             hook_processes: Gauge::default(),
         };
         metrics.register();
+        metrics.config_good.set(1);
         metrics
     }
 }
@@ -96,6 +106,13 @@ impl Metrics {
     pub fn denied(&self, event: EventName) {
         let event = event.as_str();
         self.denials.get_or_create(&EventLabels { event }).inc();
+    }
+
+    /// Counts a reload; the gauge tells how the last one went.
+    pub fn reloaded(&self, good: bool) {
+        let outcome = if good { "swapped" } else { "refused" };
+        self.reloads.get_or_create(&ReloadLabels { outcome }).inc();
+        self.config_good.set(i64::from(good));
     }
 
     pub(super) fn exchange_finished(&self, exchange: &ExchangeFinished) {
@@ -162,6 +179,16 @@ impl Metrics {
             "denials",
             "Events that hooks refused or stopped",
             self.denials.clone(),
+        );
+        registry.register(
+            "config_reloads",
+            "Reloads of the config, by outcome",
+            self.reloads.clone(),
+        );
+        registry.register(
+            "config_good",
+            "Whether the config that was read last is in force",
+            self.config_good.clone(),
         );
         registry.register("in_flight", "Requests under way", self.in_flight.clone());
         registry.register(

@@ -200,6 +200,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_chunks counter
     # HELP hookgate_denials Events that hooks refused or stopped.
     # TYPE hookgate_denials counter
+    # HELP hookgate_config_good Whether the config that was read last is in force.
+    # TYPE hookgate_config_good gauge
     # HELP hookgate_in_flight Requests under way.
     # TYPE hookgate_in_flight gauge
     # HELP hookgate_connections Open connections of agents.

@@ -24,6 +24,7 @@ mod hooks;
 mod orphans;
 mod processes;
 mod recorded;
+mod reload;
 mod robustness;
 mod streaming;
 mod vectors;

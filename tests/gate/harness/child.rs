@@ -80,10 +80,24 @@ impl Served {
         addr.parse().unwrap()
     }
 
+    /// Where it says that operators connect.
+    pub fn operators(&mut self) -> SocketAddr {
+        let line = self.line();
+        let addr = line.strip_prefix("admin on http://");
+        addr.unwrap_or_else(|| panic!("it says {line:?}"))
+            .parse()
+            .unwrap()
+    }
+
     /// Asks it to end.
     pub fn terminate(&self) {
+        self.signal(Signal::TERM);
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: Signal) {
         let id = Pid::from_raw(self.child.id().cast_signed()).unwrap();
-        kill_process(id, Signal::TERM).unwrap();
+        kill_process(id, signal).unwrap();
     }
 
     /// Waits for its end; gives how it ended and what it logged.
