@@ -5,12 +5,12 @@
 //! same request and answer; they differ in paths and in what is wrapped around.
 //! Pure. To add a dialect: one file here and one line in [`ALL`].
 
-mod align;
 mod answer;
 mod contents;
 mod document;
 mod gemini;
 mod history;
+mod instruction;
 mod json;
 mod request;
 mod selection;

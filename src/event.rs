@@ -12,6 +12,7 @@ mod before_agent;
 mod before_model;
 mod before_tool;
 mod before_tool_selection;
+mod conversation;
 mod fold;
 mod input;
 mod notification;
@@ -25,18 +26,24 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::model::{LlmRequest, LlmResponse};
+
 pub use self::{
     after_agent::AfterAgent,
     after_model::AfterModel,
     after_tool::{AfterTool, ToolResponse},
     before_agent::BeforeAgent,
     before_model::{BeforeModel, BeforeModelVerdict},
-    before_tool::{BeforeTool, BeforeToolVerdict},
+    before_tool::{ArgumentsEdit, BeforeTool, BeforeToolVerdict},
     before_tool_selection::BeforeToolSelection,
+    conversation::{Added, render},
     fold::{Part, fold},
     input::{Context, HookInput},
     notification::Notification,
-    output::{Answer, Decision, Diagnostic, DiagnosticCode, HookOutput, HookStatus},
+    output::{
+        Answer, ArgumentsMean, Decision, Diagnostic, DiagnosticCode, HookOutput, HookStatus,
+        Meaning,
+    },
     pre_compress::PreCompress,
     session_end::SessionEnd,
     session_start::SessionStart,
@@ -58,6 +65,16 @@ pub trait EventKind: Serialize + DeserializeOwned + Send + Sync + Sized + 'stati
     /// What a matcher is compared with; `None` if matchers do not apply.
     fn subject(&self) -> Subject<'_> {
         Subject::None
+    }
+
+    /// The request it is about, if it is about one.
+    fn llm_request(&self) -> Option<&LlmRequest> {
+        None
+    }
+
+    /// The answer it is about, if it is about one.
+    fn llm_response(&self) -> Option<&LlmResponse> {
+        None
     }
 
     /// The same event with the system instruction as a first message; none if
@@ -122,10 +139,25 @@ macro_rules! events {
             $(#[doc = concat!("See [`", stringify!($kind), "`].")] $kind(&'a $kind),)+
         }
 
-        impl Event<'_> {
+        impl<'a> Event<'a> {
             /// Which kind it is.
             pub const fn name(self) -> EventName {
                 match self { $(Self::$kind(_) => EventName::$kind,)+ }
+            }
+
+            /// Whether a part of a hook's output counts for it.
+            pub fn honours(self, part: Part) -> bool {
+                match self { $(Self::$kind(_) => $kind::HONOURS.contains(&part),)+ }
+            }
+
+            /// See [`EventKind::llm_request`].
+            pub fn llm_request(self) -> Option<&'a LlmRequest> {
+                match self { $(Self::$kind(it) => it.llm_request(),)+ }
+            }
+
+            /// See [`EventKind::llm_response`].
+            pub fn llm_response(self) -> Option<&'a LlmResponse> {
+                match self { $(Self::$kind(it) => it.llm_response(),)+ }
             }
         }
     };

@@ -2,13 +2,16 @@
 //!
 //! Nothing here knows a provider's JSON; dialects translate. Pure.
 
+mod align;
 mod name;
 mod problem;
 mod request;
 mod response;
 mod tools;
+mod whole;
 
 pub use self::{
+    align::{Alignment, align},
     name::ModelName,
     problem::Problem,
     request::{LlmRequest, Message, RequestMutation, Role, read_content},
@@ -16,4 +19,5 @@ pub use self::{
         Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation, Usage,
     },
     tools::{FunctionCallingMode, ToolConfig},
+    whole::{Piece, WholeMessage},
 };

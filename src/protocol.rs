@@ -2,13 +2,18 @@
 //! read. Pure.
 //!
 //! Several agents share the idea of hooks and differ in the small print; each
-//! source of hooks says which print it reads. Not to be confused with
+//! source of hooks says which print it reads. What most of them share is what
+//! [`Protocol`] does by itself. Not to be confused with
 //! dialects, which are about model APIs.
 //! To add a protocol: one file here and one line in [`ALL`].
 
 mod decode;
 mod exit;
 mod gemini;
+mod input;
+mod llxprt;
+mod tabnine;
+mod terminai;
 
 use std::fmt;
 
@@ -18,7 +23,12 @@ use serde_json::value::RawValue;
 use crate::event::{Answer, Context, Event, EventName};
 
 /// Every protocol; the first is the default.
-pub const ALL: &[&dyn Protocol] = &[&gemini::Gemini];
+pub const ALL: &[&dyn Protocol] = &[
+    &gemini::Gemini,
+    &terminai::Terminai,
+    &tabnine::Tabnine,
+    &llxprt::Llxprt,
+];
 
 /// One way of talking with a hook.
 pub trait Protocol: fmt::Debug + Send + Sync {
@@ -27,13 +37,18 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 
     /// The document a hook reads: one JSON object. `document` is what the event
     /// was read from, for hooks that asked for it.
-    fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes;
+    fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
+        input::write(context, event, document)
+    }
 
     /// What an ended hook said about `event`.
-    fn read(&self, ended: &Ended, event: EventName) -> Answer;
+    fn read(&self, ended: &Ended, event: EventName) -> Answer {
+        exit::read(ended, event)
+    }
 
-    /// A hook's context for the model, as it goes into the conversation.
-    fn render_context(&self, text: &str) -> String;
+    /// Says what an answer means, where it means something else than in most
+    /// families. `event` is what the hook was shown.
+    fn interpret(&self, _answer: &mut Answer, _event: Event<'_>) {}
 }
 
 /// How a hook process ended.

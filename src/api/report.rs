@@ -20,7 +20,6 @@ use crate::{
     dialect,
     event::{Action, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Verdict},
     hook::{Fired, Run},
-    protocol,
 };
 
 /// Reports one event, and answers what the hooks come to, in the shape a hook
@@ -75,6 +74,10 @@ pub struct Explanation {
     /// The additional context as it goes into the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
+    /// The arguments of the tool call, if hooks changed them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
+    arguments: Option<Value>,
 }
 
 /// One hook's run.
@@ -131,6 +134,10 @@ impl EventVisitor for Report {
 
     fn visit<E: EventKind>(self) -> Self::Output {
         let fields = Value::Object(self.fields);
+        let explained = self.explained.then(|| Reported {
+            context: self.context.clone(),
+            fields: fields.clone(),
+        });
         let event: E = serde_path_to_error::deserialize(fields).map_err(|error| {
             let (path, cause) = (error.path().to_string(), error.inner());
             let message = match path.as_str() {
@@ -139,36 +146,60 @@ impl EventVisitor for Report {
             };
             bad_event(message)
         })?;
-        let (snapshot, context, explained) = (self.snapshot, self.context, self.explained);
+        let (snapshot, context) = (self.snapshot, self.context);
         Ok(Box::pin(async move {
             let fired = snapshot.engine.fire(&context, event, None).await;
-            answer::<E>(fired, explained.then_some(&context))
+            answer::<E>(fired, explained)
         }))
     }
 }
 
-/// The output as a hook prints it; explained if a context is given.
-fn answer<E: EventKind>(fired: Fired<E::Verdict>, explained: Option<&Context>) -> Value {
+/// What an answer is explained by.
+struct Reported {
+    context: Context,
+    fields: Value,
+}
+
+/// The output as a hook prints it; explained if what was reported is given.
+fn answer<E: EventKind>(fired: Fired<E::Verdict>, explained: Option<Reported>) -> Value {
     let mut output = fired.folded;
-    let added = output.additional_context();
+    let action = fired.verdict.action();
+    let context = output.rendered_context();
+    let arguments = explained
+        .as_ref()
+        .filter(|_| action == Action::Proceed)
+        .and_then(|it| edited_arguments::<E>(&it.fields, &output));
+    let added = output.plain_context().filter(|_| action == Action::Proceed);
     let specific = &mut output.hook_specific_output;
+    if let Some(added) = added {
+        specific.insert("additionalContext".to_owned(), json!(added));
+    }
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
     // A struct of names and values always becomes JSON.
     let mut answer = serde_json::to_value(&output).unwrap_or_default();
-    if let (Some(context), Some(fields)) = (explained, answer.as_object_mut()) {
-        let default = protocol::ALL.first();
+    if let (Some(reported), Some(fields)) = (explained, answer.as_object_mut()) {
         let explanation = Explanation {
-            verdict: fired.verdict.action().as_str(),
+            verdict: action.as_str(),
             hooks: fired.runs.into_iter().map(HookReport::of).collect(),
             diagnostics: fired.diagnostics.into_iter().map(Into::into).collect(),
-            session: context.session_id.clone(),
-            context: added.and_then(|it| Some(default?.render_context(&it))),
+            session: reported.context.session_id,
+            context,
+            arguments,
         };
         fields.insert("hookgate".to_owned(), json!(explanation));
     }
     answer
+}
+
+/// The arguments of a tool call as hooks left them.
+fn edited_arguments<E: EventKind>(reported: &Value, output: &HookOutput) -> Option<Value> {
+    output.specific("tool_input")?;
+    let mut event: E = serde_json::from_value(reported.clone()).ok()?;
+    event.absorb(output);
+    let mut edited = serde_json::to_value(event).ok()?;
+    Some(edited.get_mut("tool_input")?.take())
 }
 
 impl HookReport {

@@ -15,7 +15,7 @@ use super::*;
 
 const KNOWN: Known<'static> = Known {
     transports: &["command"],
-    protocols: &["gemini", "llxprt"],
+    protocols: &["gemini", "terminai", "tabnine", "llxprt"],
 };
 
 const MINIMAL: &str = "upstreams: { gemini: { url: http://127.0.0.1:9 } }\n";
@@ -135,7 +135,7 @@ sessions: {}
     hookgate.yaml:14:32: a hook on BeforeModel: `mode` must be `enforce` or `observe`, but it is empty
     hookgate.yaml:15:11: a hook on BeforeModel: it must be a mapping, not text
     hookgate.yaml:16:22: `missing.json` cannot be read: No such file or directory (os error 2)
-    hookgate.yaml:16:46: `hook_files[0].protocol` must be `gemini` or `llxprt`, not `semaphore`
+    hookgate.yaml:16:46: `hook_files[0].protocol` must be `gemini` or `terminai` or `tabnine` or `llxprt`, not `semaphore`
     hookgate.yaml:17:17: `hook_directory` is no directory: `missing`
     hookgate.yaml:18:1: unknown key `sessions`
     ");
@@ -510,7 +510,7 @@ hooks:
 fn the_schema_file_is_up_to_date() {
     let known = Known {
         transports: &["command"],
-        protocols: &["gemini"],
+        protocols: &["gemini", "terminai", "tabnine", "llxprt"],
     };
     let schema = format!("{:#}\n", Config::schema(&known));
     if std::env::var_os("UPDATE").is_some() {

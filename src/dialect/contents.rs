@@ -4,8 +4,8 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{DialectError, Document, align::align, document::array, history::Turn};
-use crate::model::{Message, Role};
+use super::{DialectError, Document, document::array, history::Turn};
+use crate::model::{Message, Piece, Role, WholeMessage, align};
 
 pub(super) const PARTS: &[&str] = &["parts"];
 pub(super) const TEXT: &[&str] = &["text"];
@@ -70,6 +70,27 @@ impl Contents {
     /// One message per content with text.
     pub(super) fn messages(&self) -> Vec<Message> {
         self.items.iter().filter_map(Content::message).collect()
+    }
+
+    /// Every content with what is not text; thoughts are left out.
+    pub(super) fn whole(&self) -> Vec<WholeMessage> {
+        let all = self.items.iter().map(Content::whole);
+        all.filter(|it| !it.pieces.is_empty()).collect()
+    }
+
+    /// Adds a text to the end of the last content of the user; a new one if
+    /// there is none.
+    pub(super) fn remark(&mut self, text: &str) -> Result<(), DialectError> {
+        let by_user = |it: &&mut Content| it.role() == Role::User;
+        if let Some(last) = self.items.iter_mut().rev().find(by_user) {
+            let mut parts = last.parts.clone();
+            parts.push(Part::new(text)?);
+            *last = last.with_parts(parts)?;
+            return Ok(());
+        }
+        let (role, content) = (Role::User, text.to_owned());
+        self.items.push(Content::new(&Message { role, content })?);
+        Ok(())
     }
 
     /// The JSON of each content, as it came where nothing was edited.
@@ -190,12 +211,31 @@ impl Content {
 
     pub(super) fn message(&self) -> Option<Message> {
         let content: String = self.parts.iter().filter_map(Part::plain_text).collect();
+        let role = self.role();
+        (!content.is_empty()).then_some(Message { role, content })
+    }
+
+    fn role(&self) -> Role {
         let role = self.document.string(&["role"]).unwrap_or_default();
-        let role = match role.as_deref() {
+        match role.as_deref() {
             Some("model") => Role::Model,
             _ => Role::User,
+        }
+    }
+
+    fn whole(&self) -> WholeMessage {
+        let pieces = self
+            .parts
+            .iter()
+            .filter(|it| it.text.is_none() || !it.thought);
+        let piece = |it: &Part| match &it.text {
+            Some(text) => Piece::Text(text.clone()),
+            None => Piece::Json(it.document.to_bytes()),
         };
-        (!content.is_empty()).then_some(Message { role, content })
+        WholeMessage {
+            role: self.role(),
+            pieces: pieces.map(piece).collect(),
+        }
     }
 
     fn turn(&self) -> Result<Turn, DialectError> {

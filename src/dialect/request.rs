@@ -6,8 +6,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AnswerFormat, Call, DialectError, Document, Functions, Operation, Wish,
-    contents::{Content, Contents, PARTS},
-    document::array,
+    contents::Contents,
+    instruction,
     selection::{self, Selected},
 };
 use crate::{
@@ -19,7 +19,6 @@ pub(super) const CONTENTS: &[&str] = &["contents"];
 const CONTENT: &[&str] = &["content"];
 const REQUESTS: &[&str] = &["requests"];
 const WRAPPED: &[&str] = &["generateContentRequest", "generate_content_request"];
-pub(super) const SYSTEM: &[&str] = &["systemInstruction", "system_instruction"];
 pub(super) const GENERATION: &[&str] = &["generationConfig", "generation_config"];
 pub(super) const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];
 const MODEL: &[&str] = &["model"];
@@ -27,10 +26,10 @@ const MODEL: &[&str] = &["model"];
 /// A parameter's two spellings and what it must be.
 type Parameter = (&'static str, &'static str, fn(&Value) -> bool);
 
-/// The generation parameters that a hook sees.
-const SHOWN: usize = 4;
+/// The generation parameters that are read for hooks.
+const SHOWN: usize = 5;
 
-/// The generation parameters that a hook may set; it sees the first [`SHOWN`].
+/// The generation parameters that a hook may set; the first [`SHOWN`] are read.
 const PARAMETERS: &[Parameter] = &[
     ("temperature", "temperature", Value::is_number),
     ("maxOutputTokens", "max_output_tokens", Value::is_number),
@@ -71,12 +70,14 @@ pub(super) fn read(call: &Call, document: &Document) -> Result<LlmRequest, Diale
     let inner = unwrapped(call, document)?;
     let inner = inner.as_ref().unwrap_or(document);
     let tools = inner.get(TOOL_CONFIG)?;
+    let contents = contents(call, inner)?;
     Ok(LlmRequest {
         model: call.model_name().to_owned(),
-        messages: contents(call, inner)?.messages(),
+        messages: contents.messages(),
+        whole: contents.whole(),
         config: parameters(inner)?,
         tool_config: tools.as_ref().and_then(ToolConfig::read),
-        system: system(inner)?,
+        system: instruction::read(inner)?,
     })
 }
 
@@ -147,7 +148,10 @@ impl Edit<'_> {
             self.drop("messages", "the list is empty or has the wrong type");
         }
         if let Some(text) = mutation.system() {
-            replace_system(document, &text)?;
+            instruction::replace(document, &text)?;
+        }
+        if let Some(text) = &mutation.remark {
+            self.remark(document, text)?;
         }
         self.parameters(document, mutation)?;
         match mutation.tool_config() {
@@ -164,7 +168,7 @@ impl Edit<'_> {
         let (system, talk): (Vec<Message>, Vec<Message>) =
             messages.into_iter().partition(|it| it.role == Role::System);
         if !system.is_empty() {
-            add_system(document, &system)?;
+            instruction::extend(document, &system)?;
         }
         let mut contents = contents(self.call, document)?;
         if contents.messages() == talk {
@@ -177,6 +181,20 @@ impl Edit<'_> {
             }
             return Ok(());
         }
+        self.put(document, &contents)
+    }
+
+    /// What is embedded is no conversation.
+    fn remark(&mut self, document: &mut Document, text: &str) -> Result<(), DialectError> {
+        if matches!(
+            self.call.operation,
+            Operation::Embed | Operation::BatchEmbed
+        ) {
+            self.drop("systemMessage", "an embedding is no conversation");
+            return Ok(());
+        }
+        let mut contents = contents(self.call, document)?;
+        contents.remark(text)?;
         self.put(document, &contents)
     }
 
@@ -256,36 +274,6 @@ impl Edit<'_> {
         let dropped = DiagnosticCode::EditDropped.with(format!("{key}: {why}"));
         self.diagnostics.push(dropped);
     }
-}
-
-/// The system instruction's text.
-fn system(document: &Document) -> Result<Option<String>, DialectError> {
-    let content = document.child(SYSTEM)?.map(Content::read).transpose()?;
-    Ok(content.and_then(|it| it.message()).map(|it| it.content))
-}
-
-/// The first text of the system instruction becomes `text`, the others go.
-fn replace_system(document: &mut Document, text: &str) -> Result<(), DialectError> {
-    match document.child(SYSTEM)?.map(Content::read).transpose()? {
-        Some(content) if content.message().is_some_and(|it| it.content == text) => Ok(()),
-        Some(content) if content.message().is_some() => {
-            document.set_child(SYSTEM, content.saying(text)?.document())
-        }
-        Some(_) | None => document.set(SYSTEM, &json!({ "parts": [{ "text": text }] })),
-    }
-}
-
-/// System messages are appended to the system instruction.
-fn add_system(document: &mut Document, messages: &[Message]) -> Result<(), DialectError> {
-    let new = messages.iter().map(|it| json!({ "text": it.content }));
-    let Some(mut instruction) = document.child(SYSTEM)? else {
-        let parts: Vec<Value> = new.collect();
-        return document.set(SYSTEM, &json!({ "parts": parts }));
-    };
-    let mut parts = instruction.list(PARTS)?.unwrap_or_default();
-    parts.extend(new.map(|it| Bytes::from(it.to_string())));
-    instruction.set_bytes(PARTS, array(parts.iter().map(AsRef::as_ref)))?;
-    document.set_child(SYSTEM, &instruction)
 }
 
 /// A body that names a model must name that of the path.

@@ -31,6 +31,14 @@ impl EventKind for AfterModel {
         Event::AfterModel(self)
     }
 
+    fn llm_request(&self) -> Option<&LlmRequest> {
+        Some(&self.llm_request)
+    }
+
+    fn llm_response(&self) -> Option<&LlmResponse> {
+        Some(&self.llm_response)
+    }
+
     fn with_system_message(&self) -> Option<Self> {
         Some(Self {
             llm_request: Arc::new(self.llm_request.with_system_message()),

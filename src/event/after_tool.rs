@@ -35,7 +35,7 @@ impl EventKind for AfterTool {
         Part::AdditionalContext,
         Part::TailToolCall,
     ];
-    /// Context to append to the result; a denial's reason replaces it.
+    /// Context to append to the result, as it stands there; a denial's reason replaces it.
     type Verdict = Flow<Option<String>>;
 
     fn as_event(&self) -> Event<'_> {
@@ -47,6 +47,6 @@ impl EventKind for AfterTool {
     }
 
     fn judge(folded: &HookOutput) -> Self::Verdict {
-        Flow::judge(folded, || folded.additional_context())
+        Flow::judge(folded, || folded.rendered_context())
     }
 }

@@ -19,7 +19,7 @@ impl EventKind for BeforeAgent {
         Part::SuppressOutput,
         Part::AdditionalContext,
     ];
-    /// Context for every model call of the turn.
+    /// Context for every model call of the turn, as it stands there.
     type Verdict = Flow<Option<String>>;
 
     fn as_event(&self) -> Event<'_> {
@@ -27,13 +27,13 @@ impl EventKind for BeforeAgent {
     }
 
     fn absorb(&mut self, output: &HookOutput) {
-        if let Some(context) = output.additional_context() {
+        if let Some(context) = output.plain_context() {
             self.prompt.push_str("\n\n");
             self.prompt.push_str(&context);
         }
     }
 
     fn judge(folded: &HookOutput) -> Self::Verdict {
-        Flow::judge(folded, || folded.additional_context())
+        Flow::judge(folded, || folded.rendered_context())
     }
 }

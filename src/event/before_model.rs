@@ -1,7 +1,6 @@
 //! `BeforeModel`: the agent is about to call the model.
 
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
 use super::{Action, Event, EventKind, EventName, HookOutput, Part, Reason, Verdict};
 use crate::model::{LlmRequest, RequestMutation, ResponseMutation};
@@ -38,6 +37,7 @@ impl EventKind for BeforeModel {
         Part::SystemMessage,
         Part::SuppressOutput,
         Part::LlmRequest,
+        Part::Remark,
         Part::SyntheticAnswer,
     ];
     type Verdict = BeforeModelVerdict;
@@ -46,13 +46,17 @@ impl EventKind for BeforeModel {
         Event::BeforeModel(self)
     }
 
+    fn llm_request(&self) -> Option<&LlmRequest> {
+        Some(&self.llm_request)
+    }
+
     fn with_system_message(&self) -> Option<Self> {
         let llm_request = self.llm_request.with_system_message();
         Some(Self { llm_request })
     }
 
     fn absorb(&mut self, output: &HookOutput) {
-        self.llm_request.absorb(&mutation(output));
+        self.llm_request.absorb(&output.request_edit());
     }
 
     fn judge(folded: &HookOutput) -> BeforeModelVerdict {
@@ -67,7 +71,10 @@ impl EventKind for BeforeModel {
         }
         match answer {
             Some(answer) => BeforeModelVerdict::Respond(answer),
-            None => BeforeModelVerdict::Proceed(mutation(folded)),
+            None => BeforeModelVerdict::Proceed(RequestMutation {
+                remark: folded.plain_context(),
+                ..folded.request_edit()
+            }),
         }
     }
 }
@@ -81,13 +88,4 @@ impl Verdict for BeforeModelVerdict {
             Self::Stop(_) => Action::Stop,
         }
     }
-}
-
-fn mutation(output: &HookOutput) -> RequestMutation {
-    let fields = output
-        .specific("llm_request")
-        .and_then(Value::as_object)
-        .cloned()
-        .unwrap_or_default();
-    RequestMutation { fields }
 }

@@ -4,7 +4,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    Action, Decision, Event, EventKind, EventName, HookOutput, Part, Reason, Subject, Verdict,
+    Action, ArgumentsMean, Decision, Event, EventKind, EventName, HookOutput, Part, Reason,
+    Subject, Verdict,
 };
 
 /// A tool call.
@@ -25,14 +26,41 @@ pub struct BeforeTool {
 /// What the hooks' outputs come to.
 #[derive(Debug, PartialEq)]
 pub enum BeforeToolVerdict {
-    /// Run it, with these arguments laid over its own.
-    Proceed(Map<String, Value>),
+    /// Run it, with this change of its arguments.
+    Proceed(ArgumentsEdit),
     /// Let the human decide.
     Ask(Reason),
     /// Do not run it; the reason is the tool's error.
     Deny(Reason),
     /// Do not run it and end the agent's loop.
     Stop(Reason),
+}
+
+/// A change of a tool call's arguments.
+#[derive(Debug, Clone, PartialEq)]
+pub enum ArgumentsEdit {
+    /// These are laid over the call's own.
+    Over(Map<String, Value>),
+    /// These stand in the place of the call's own.
+    Instead(Map<String, Value>),
+}
+
+impl ArgumentsEdit {
+    /// Changes the arguments.
+    pub fn apply(self, arguments: &mut Map<String, Value>) {
+        match self {
+            Self::Over(given) => arguments.extend(given),
+            Self::Instead(given) => *arguments = given,
+        }
+    }
+
+    fn of(output: &HookOutput) -> Self {
+        let given = output.specific("tool_input").and_then(Value::as_object);
+        match (given.cloned(), output.meaning.arguments) {
+            (Some(given), ArgumentsMean::Instead) => Self::Instead(given),
+            (given, _) => Self::Over(given.unwrap_or_default()),
+        }
+    }
 }
 
 impl EventKind for BeforeTool {
@@ -43,6 +71,7 @@ impl EventKind for BeforeTool {
         Part::SystemMessage,
         Part::SuppressOutput,
         Part::ToolInput,
+        Part::Remark,
     ];
     type Verdict = BeforeToolVerdict;
 
@@ -55,7 +84,7 @@ impl EventKind for BeforeTool {
     }
 
     fn absorb(&mut self, output: &HookOutput) {
-        self.tool_input.extend(arguments(output));
+        ArgumentsEdit::of(output).apply(&mut self.tool_input);
     }
 
     fn judge(folded: &HookOutput) -> BeforeToolVerdict {
@@ -66,7 +95,7 @@ impl EventKind for BeforeTool {
         match folded.decision {
             Some(Decision::Deny) => BeforeToolVerdict::Deny(reason()),
             Some(Decision::Ask) => BeforeToolVerdict::Ask(reason()),
-            Some(Decision::Allow) | None => BeforeToolVerdict::Proceed(arguments(folded)),
+            Some(Decision::Allow) | None => BeforeToolVerdict::Proceed(ArgumentsEdit::of(folded)),
         }
     }
 }
@@ -80,9 +109,4 @@ impl Verdict for BeforeToolVerdict {
             Self::Stop(_) => Action::Stop,
         }
     }
-}
-
-fn arguments(output: &HookOutput) -> Map<String, Value> {
-    let given = output.specific("tool_input").and_then(Value::as_object);
-    given.cloned().unwrap_or_default()
 }

@@ -22,6 +22,10 @@ impl EventKind for BeforeToolSelection {
         Event::BeforeToolSelection(self)
     }
 
+    fn llm_request(&self) -> Option<&LlmRequest> {
+        Some(&self.llm_request)
+    }
+
     fn with_system_message(&self) -> Option<Self> {
         let llm_request = self.llm_request.with_system_message();
         Some(Self { llm_request })

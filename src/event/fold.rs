@@ -2,8 +2,8 @@
 
 use serde_json::{Map, Value};
 
-use super::{Decision, Diagnostic, DiagnosticCode, HookOutput};
-use crate::model::{RequestMutation, ResponseMutation, ToolConfig};
+use super::{ArgumentsMean, Decision, Diagnostic, DiagnosticCode, HookOutput};
+use crate::model::{ResponseMutation, ToolConfig};
 
 /// A part of a hook's output, and the rule by which many become one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,8 +16,10 @@ pub enum Part {
     SystemMessage,
     /// `suppressOutput`, any.
     SuppressOutput,
-    /// `additionalContext`, joined.
+    /// `additionalContext` and what else is added to the conversation, joined.
     AdditionalContext,
+    /// What some families add to the conversation where others cannot.
+    Remark,
     /// `clearContext`, any.
     ClearContext,
     /// `llm_request`, key by key.
@@ -69,6 +71,10 @@ impl Folding {
                 folded.suppress_output = folded.suppress_output.or(suppress);
             }
             Part::AdditionalContext => self.take_context(output),
+            Part::Remark => {
+                let added = &output.meaning.added;
+                folded.meaning.added.extend(added.iter().cloned());
+            }
             Part::ClearContext => {
                 if output.specific("clearContext") == Some(&Value::Bool(true)) {
                     self.set("clearContext", Value::Bool(true));
@@ -92,33 +98,34 @@ impl Folding {
     }
 
     fn take_context(&mut self, output: &HookOutput) {
-        let Some(value) = output.specific("additionalContext") else {
-            return;
-        };
-        let Some(text) = value.as_str() else {
-            return self.wrong("additionalContext");
-        };
-        let old = self.folded.specific("additionalContext");
-        let mut joined = old.and_then(Value::as_str).map(str::to_owned);
-        join(&mut joined, Some(text));
-        self.set(
-            "additionalContext",
-            Value::String(joined.unwrap_or_default()),
-        );
+        let value = output.specific("additionalContext");
+        if value.is_some_and(|it| !it.is_string()) {
+            self.wrong("additionalContext");
+        }
+        self.folded.meaning.added.extend(output.added());
+        if let Some(context) = self.folded.plain_context() {
+            self.set("additionalContext", Value::String(context));
+        }
     }
 
     fn take_request(&mut self, output: &HookOutput) {
         let Some(value) = output.specific("llm_request") else {
             return;
         };
-        let Some(later) = value.as_object() else {
+        if !value.is_object() {
             return self.wrong("llm_request");
-        };
-        let mut mutation = RequestMutation {
-            fields: self.take_object("llm_request"),
-        };
-        mutation.merge(later);
-        self.set("llm_request", Value::Object(mutation.fields));
+        }
+        let later = output.request_edit();
+        if self.folded.specific("llm_request").is_none() {
+            // What only one hook said stays in its words.
+            self.set("llm_request", value.clone());
+            self.folded.meaning.llm_request = Some(later.fields);
+            return;
+        }
+        let mut edit = self.folded.request_edit();
+        edit.merge(&later.fields);
+        self.set("llm_request", Value::Object(edit.fields));
+        self.folded.meaning.llm_request = None;
     }
 
     fn take_response(&mut self, output: &HookOutput, usable: fn(&ResponseMutation) -> bool) {
@@ -141,6 +148,11 @@ impl Folding {
             return self.wrong("tool_input");
         };
         let mut arguments = self.take_object("tool_input");
+        if output.meaning.arguments == ArgumentsMean::Instead {
+            // Whatever is laid over a replacement, it stays one.
+            self.folded.meaning.arguments = ArgumentsMean::Instead;
+            arguments.clear();
+        }
         arguments.extend(later.clone());
         self.set("tool_input", Value::Object(arguments));
     }

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{Event, EventName};
+use super::EventName;
 
 /// Where and when an event happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -21,23 +21,28 @@ pub struct Context {
 
 /// The JSON document a hook reads.
 #[derive(Debug, Serialize)]
-pub struct HookInput<'a> {
+pub struct HookInput<'a, E> {
     #[serde(flatten)]
     context: &'a Context,
     hook_event_name: EventName,
     #[serde(flatten)]
-    event: Event<'a>,
+    event: E,
     #[serde(skip_serializing_if = "Option::is_none")]
     document: Option<&'a RawValue>,
 }
 
-impl<'a> HookInput<'a> {
-    /// Puts `event` into its envelope, beside the document it was read from if
-    /// the hook asked for that.
-    pub fn new(context: &'a Context, event: Event<'a>, document: Option<&'a RawValue>) -> Self {
+impl<'a, E: Serialize> HookInput<'a, E> {
+    /// Puts the fields of an event into their envelope, beside the document it
+    /// was read from if the hook asked for that.
+    pub const fn new(
+        context: &'a Context,
+        hook_event_name: EventName,
+        event: E,
+        document: Option<&'a RawValue>,
+    ) -> Self {
         Self {
             context,
-            hook_event_name: event.name(),
+            hook_event_name,
             event,
             document,
         }

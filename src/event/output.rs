@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
-use super::{EventName, Reason};
+use super::{Added, EventName, Reason, render};
 use crate::model::RequestMutation;
 
 /// What one hook said, or what all hooks together said.
@@ -33,6 +33,31 @@ pub struct HookOutput {
     #[serde(skip_serializing_if = "Map::is_empty")]
     #[schema(value_type = Option<Object>)]
     pub hook_specific_output: Map<String, Value>,
+    /// What its words mean, where families of hooks differ.
+    #[serde(skip)]
+    pub meaning: Meaning,
+}
+
+/// What a hook's words mean where its family has a small print of its own; the
+/// default is what most families share.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Meaning {
+    /// What `tool_input` does to the arguments.
+    pub arguments: ArgumentsMean,
+    /// `llm_request` in the stable form, if it is written in another.
+    pub llm_request: Option<Map<String, Value>>,
+    /// What it adds to the conversation; if empty, its `additionalContext`.
+    pub added: Vec<Added>,
+}
+
+/// What a hook's `tool_input` does to the arguments of a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ArgumentsMean {
+    /// It is laid over them, key by key.
+    #[default]
+    Over,
+    /// It replaces them.
+    Instead,
 }
 
 /// A hook's yes or no; `Ord` is the precedence.
@@ -157,6 +182,7 @@ impl HookOutput {
                 None | Some(Value::Null) => Map::new(),
                 Some(_) => reader.wrong("hookSpecificOutput"),
             },
+            meaning: Meaning::default(),
         };
         if let Some(clear) = fields.get("clearContext") {
             let specific = &mut output.hook_specific_output;
@@ -202,20 +228,49 @@ impl HookOutput {
         self.hook_specific_output.get(key)
     }
 
-    /// Context for the model, as the hook wrote it.
-    pub fn additional_context(&self) -> Option<String> {
-        Some(self.specific("additionalContext")?.as_str()?.to_owned())
+    /// `additionalContext`, as the hook wrote it.
+    pub fn additional_context(&self) -> Option<&str> {
+        self.specific("additionalContext")?.as_str()
+    }
+
+    /// What it adds to the conversation.
+    pub fn added(&self) -> Vec<Added> {
+        if self.meaning.added.is_empty() {
+            let context = self.additional_context();
+            return context.map(Added::tagged).into_iter().collect();
+        }
+        self.meaning.added.clone()
+    }
+
+    /// What it adds to the conversation, as it stands there.
+    pub fn rendered_context(&self) -> Option<String> {
+        let added = self.added();
+        (!added.is_empty()).then(|| render(&added))
+    }
+
+    /// What it adds to the conversation, as hooks wrote it.
+    pub fn plain_context(&self) -> Option<String> {
+        let added = self.added();
+        let texts: Vec<&str> = added.iter().map(Added::text).collect();
+        (!added.is_empty()).then(|| texts.join("\n"))
+    }
+
+    /// `llm_request` in the stable form.
+    pub fn request_edit(&self) -> RequestMutation {
+        let written = || self.specific("llm_request").and_then(Value::as_object);
+        let fields = self.meaning.llm_request.as_ref().or_else(written);
+        RequestMutation {
+            fields: fields.cloned().unwrap_or_default(),
+            remark: None,
+        }
     }
 
     /// See [`RequestMutation::take_system_message`].
     pub fn take_system_message(&mut self) {
-        let fields = self.hook_specific_output.get_mut("llm_request");
-        if let Some(fields) = fields.and_then(Value::as_object_mut) {
-            let mut mutation = RequestMutation {
-                fields: std::mem::take(fields),
-            };
-            mutation.take_system_message();
-            *fields = mutation.fields;
+        if self.specific("llm_request").is_some_and(Value::is_object) {
+            let mut edit = self.request_edit();
+            edit.take_system_message();
+            self.meaning.llm_request = Some(edit.fields);
         }
     }
 

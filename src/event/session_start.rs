@@ -7,7 +7,7 @@ use super::{Event, EventKind, EventName, HookOutput, Part, Subject};
 /// How the session started.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SessionStart {
-    /// `startup`, `resume` or `clear`.
+    /// `startup`, `resume`, `clear`, or llxprt's `compress`.
     pub source: String,
 }
 
@@ -18,7 +18,7 @@ impl EventKind for SessionStart {
         Part::SuppressOutput,
         Part::AdditionalContext,
     ];
-    /// Context for every model call of the session.
+    /// Context for every model call of the session, as it stands there.
     type Verdict = Option<String>;
 
     fn as_event(&self) -> Event<'_> {
@@ -30,6 +30,6 @@ impl EventKind for SessionStart {
     }
 
     fn judge(folded: &HookOutput) -> Option<String> {
-        folded.additional_context()
+        folded.rendered_context()
     }
 }

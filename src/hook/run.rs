@@ -32,12 +32,12 @@ pub(super) async fn run<E: EventKind>(
     if !plan.sequential {
         let inputs = encode_once(plan, occasion, &event);
         let calls = plan.hooks.iter().zip(inputs);
-        return join_all(calls.map(|(hook, input)| call::<E>(hook, occasion, input))).await;
+        return join_all(calls.map(|(hook, input)| call(hook, occasion, &event, input))).await;
     }
     let mut runs = Vec::new();
     for hook in &plan.hooks {
         let input = encode(hook, occasion, &event);
-        let run = call::<E>(hook, occasion, input).await;
+        let run = call(hook, occasion, &event, input).await;
         if run.status() == HookStatus::Ok && run.would.is_none() {
             event.absorb(&run.answer.output);
         }
@@ -68,16 +68,21 @@ fn encode<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E) -> Byte
         HookView::Document => occasion.document,
         HookView::StableForm => None,
     };
-    let with_system = match hook.system_messages {
-        SystemMessages::Shown => event.with_system_message(),
-        SystemMessages::Hidden => None,
-    };
+    let with_system = with_system(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
     let context = occasion.context;
     hook.protocol.write(context, event.as_event(), document)
 }
 
-async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, input: Bytes) -> Run {
+/// The event with the system instruction, if the hook is shown that.
+fn with_system<E: EventKind>(hook: &Hook, event: &E) -> Option<E> {
+    match hook.system_messages {
+        SystemMessages::Shown => event.with_system_message(),
+        SystemMessages::Hidden => None,
+    }
+}
+
+async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, input: Bytes) -> Run {
     let started = Instant::now();
     let call = HookCall {
         context: occasion.context,
@@ -91,6 +96,9 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, input: Bytes) 
         Err(_elapsed) => failed(DiagnosticCode::Timeout, "no answer in time"),
     };
     let mut answer = close_if_failed(hook, answer);
+    let with_system = with_system(hook, event);
+    let event = with_system.as_ref().unwrap_or(event);
+    hook.protocol.interpret(&mut answer, event.as_event());
     if hook.system_messages == SystemMessages::Shown {
         answer.output.take_system_message();
     }

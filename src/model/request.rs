@@ -1,9 +1,12 @@
 //! `LLMRequest`: what the agent asks of the model (hook protocol, section 6).
 
-use serde::{Deserialize, Deserializer, Serialize, de::Error};
+use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 use serde_json::{Map, Value};
 
-use super::{ModelName, ToolConfig};
+use super::{
+    ModelName, ToolConfig,
+    whole::{self, WholeMessage},
+};
 
 /// What the agent asks of the model, in the stable form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -12,9 +15,11 @@ pub struct LlmRequest {
     /// The model asked for.
     pub model: String,
     /// The conversation so far, text only.
-    #[serde(deserialize_with = "read_messages")]
+    #[serde(alias = "contents", deserialize_with = "read_messages")]
     pub messages: Vec<Message>,
-    /// `temperature`, `maxOutputTokens`, `topP`, `topK`, as the agent wrote them.
+    /// `temperature`, `maxOutputTokens`, `topP`, `topK`, as the agent wrote them;
+    /// and `stopSequences`, which the stable form does not show.
+    #[serde(alias = "generationConfig", serialize_with = "write_config")]
     pub config: Map<String, Value>,
     /// Only if the request has one.
     #[serde(
@@ -24,8 +29,18 @@ pub struct LlmRequest {
     )]
     pub tool_config: Option<ToolConfig>,
     /// The system instruction's text, for hooks that are shown it.
-    #[serde(skip)]
+    #[serde(
+        rename = "systemInstruction",
+        skip_serializing,
+        deserialize_with = "read_system"
+    )]
     pub system: Option<String>,
+    /// The conversation with all that is not text, for hooks that are shown it;
+    /// empty if nobody knows more than the messages.
+    ///
+    /// INVARIANT: those with text are the messages, in order.
+    #[serde(skip)]
+    pub whole: Vec<WholeMessage>,
 }
 
 /// One turn of the conversation.
@@ -55,10 +70,15 @@ pub struct RequestMutation {
     /// Fields of the stable form to replace; whoever applies them leaves out
     /// what is wrongly typed.
     pub fields: Map<String, Value>,
+    /// What to say to the model beside, at the end of the user's last content.
+    pub remark: Option<String>,
 }
 
 /// The two names under which generation parameters come back.
 const CONFIG_KEYS: [&str; 2] = ["config", "generationConfig"];
+
+/// The generation parameter that only some hooks are shown.
+const STOP_SEQUENCES: &str = "stopSequences";
 
 impl LlmRequest {
     /// The same request with the system instruction as a first message.
@@ -67,7 +87,11 @@ impl LlmRequest {
         let mut shown = self.clone();
         if let Some(content) = self.system.clone() {
             let role = Role::System;
-            shown.messages.insert(0, Message { role, content });
+            let message = Message { role, content };
+            if !shown.whole.is_empty() {
+                shown.whole.insert(0, WholeMessage::from(&message));
+            }
+            shown.messages.insert(0, message);
         }
         shown
     }
@@ -78,7 +102,12 @@ impl LlmRequest {
             model.as_str().clone_into(&mut self.model);
         }
         if let Some(messages) = mutation.messages() {
+            self.whole = whole::follow(&self.whole, &self.messages, &messages);
             self.messages = messages;
+            self.messages.retain(|it| !it.content.is_empty());
+        }
+        if let Some(system) = mutation.system() {
+            self.system = Some(system);
         }
         for (key, value) in mutation.config() {
             if value.is_null() {
@@ -96,7 +125,7 @@ impl LlmRequest {
 impl RequestMutation {
     /// Whether there is nothing to change.
     pub fn is_empty(&self) -> bool {
-        self.fields.is_empty()
+        self.fields.is_empty() && self.remark.is_none()
     }
 
     /// Folds a later hook's fields in: later keys win, generation parameters
@@ -138,9 +167,7 @@ impl RequestMutation {
 
     /// The text to put in the place of the system instruction's.
     pub fn system(&self) -> Option<String> {
-        let value = self.fields.get("systemInstruction")?;
-        let parts = value.get("parts").unwrap_or(value);
-        read_content(parts)
+        read_parts(self.fields.get("systemInstruction")?)
     }
 
     /// A hook that was shown the system instruction as its first message hands
@@ -176,6 +203,17 @@ fn read_messages<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Messa
         .collect()
 }
 
+fn read_system<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<String>, D::Error> {
+    Ok(read_parts(&Value::deserialize(deserializer)?))
+}
+
+fn write_config<S: Serializer>(
+    config: &Map<String, Value>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_map(config.iter().filter(|it| it.0 != STOP_SEQUENCES))
+}
+
 fn read_tool_config<'de, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<ToolConfig>, D::Error> {
@@ -189,8 +227,14 @@ fn read_message(value: &Value) -> Option<Message> {
         "system" => Role::System,
         _ => return None,
     };
-    let content = read_content(value.get("content")?)?;
+    let content = value.get("content").or_else(|| value.get("parts"))?;
+    let content = read_content(content)?;
     Some(Message { role, content })
+}
+
+/// The text of `{parts}`, or of parts alone.
+fn read_parts(value: &Value) -> Option<String> {
+    read_content(value.get("parts").unwrap_or(value))
 }
 
 /// The text of a `content` as hooks write it: a string; an array, of which

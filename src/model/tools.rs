@@ -56,23 +56,22 @@ impl ToolConfig {
     /// in both spellings. Wrongly typed fields are left out; `None` if nothing
     /// usable is left.
     pub fn read(value: &Value) -> Option<Self> {
-        let nested = value
-            .get("functionCallingConfig")
-            .or_else(|| value.get("function_calling_config"));
-        let fields = nested.unwrap_or(value).as_object()?;
+        let fields = calling(value).as_object()?;
         let mode = fields
             .get("mode")
             .and_then(Value::as_str)
             .and_then(FunctionCallingMode::parse);
-        let names = fields
-            .get("allowedFunctionNames")
-            .or_else(|| fields.get("allowed_function_names"))
-            .and_then(Value::as_array);
+        let names = names(value);
         if mode.is_none() && names.is_none() {
             return None;
         }
         let texts = names.into_iter().flatten().filter_map(Value::as_str);
         Some(Self::new(mode, texts.map(str::to_owned).collect()))
+    }
+
+    /// Whether a list of names is given, and empty.
+    pub fn names_nothing(value: &Value) -> bool {
+        names(value).is_some_and(Vec::is_empty)
     }
 
     /// Both selections at once: the stricter mode and all names; `NONE` has no
@@ -97,6 +96,22 @@ impl ToolConfig {
             allowed_function_names: names,
         }
     }
+}
+
+/// The object that holds the mode and the names.
+fn calling(value: &Value) -> &Value {
+    let nested = value
+        .get("functionCallingConfig")
+        .or_else(|| value.get("function_calling_config"));
+    nested.unwrap_or(value)
+}
+
+fn names(value: &Value) -> Option<&Vec<Value>> {
+    let fields = calling(value);
+    let names = fields
+        .get("allowedFunctionNames")
+        .or_else(|| fields.get("allowed_function_names"));
+    names?.as_array()
 }
 
 #[cfg(test)]

@@ -1,10 +1,6 @@
-//! `gemini`: the protocol of gemini-cli.
+//! `gemini`: the protocol of gemini-cli, which is what all families share.
 
-use bytes::Bytes;
-use serde_json::value::RawValue;
-
-use super::{Ended, Protocol, exit};
-use crate::event::{Answer, Context, Event, EventName, HookInput};
+use super::Protocol;
 
 #[derive(Debug)]
 pub(super) struct Gemini;
@@ -13,31 +9,14 @@ impl Protocol for Gemini {
     fn name(&self) -> &'static str {
         "gemini"
     }
-
-    fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
-        let input = HookInput::new(context, event, document);
-        // Texts, numbers and JSON values always become JSON.
-        serde_json::to_vec(&input)
-            .map(Bytes::from)
-            .unwrap_or_default()
-    }
-
-    fn read(&self, ended: &Ended, event: EventName) -> Answer {
-        exit::read(ended, event)
-    }
-
-    fn render_context(&self, text: &str) -> String {
-        let escaped = text.replace('<', "&lt;").replace('>', "&gt;");
-        format!("<hook_context>{escaped}</hook_context>")
-    }
 }
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Map, Value, from_slice, json};
+    use serde_json::{Map, Value, from_slice, json, value::RawValue};
 
     use super::*;
-    use crate::event::BeforeTool;
+    use crate::event::{BeforeTool, Context, Event};
 
     fn context() -> Context {
         Context {
@@ -88,13 +67,5 @@ mod tests {
             "{text}"
         );
         assert!(text.ends_with(r#""document":{ "b":1,"a":1.0 }}"#), "{text}");
-    }
-
-    #[test]
-    fn context_cannot_close_its_own_tag() {
-        assert_eq!(
-            Gemini.render_context("use <b> & \"c\"</hook_context>"),
-            "<hook_context>use &lt;b&gt; & \"c\"&lt;/hook_context&gt;</hook_context>"
-        );
     }
 }

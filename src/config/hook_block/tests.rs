@@ -17,7 +17,7 @@ use crate::{
 
 const KNOWN: Known<'static> = Known {
     transports: &["command"],
-    protocols: &["gemini", "llxprt"],
+    protocols: &["gemini", "terminai", "tabnine", "llxprt"],
 };
 
 /// Loads a config of `text` beside which these settings files are; all of them

@@ -1,13 +1,13 @@
 //! Which of the messages a hook returned is which of those it was shown (hook
 //! protocol, section 6). Pure.
 
-use crate::model::Message;
+use super::Message;
 
 /// What became of the messages, in the order of the returned list.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Alignment {
+pub struct Alignment {
     /// For each shown message the returned one that is it; none if deleted.
-    pub(super) kept: Vec<Option<usize>>,
+    pub kept: Vec<Option<usize>>,
 }
 
 /// Above this many comparisons the longest common subsequence is not looked
@@ -16,7 +16,7 @@ const MOST_COMPARISONS: usize = 4_000_000;
 
 /// Pairs shown with returned messages: by position if there are as many, else
 /// by the longest common subsequence, and in its gaps by role.
-pub(super) fn align(shown: &[Message], returned: &[Message]) -> Alignment {
+pub fn align(shown: &[Message], returned: &[Message]) -> Alignment {
     if shown.len() == returned.len() {
         let kept = (0..shown.len()).map(Some).collect();
         return Alignment { kept };
