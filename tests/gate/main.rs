@@ -23,6 +23,7 @@ mod faults;
 mod hooks;
 mod orphans;
 mod processes;
+mod protocols;
 mod recorded;
 mod reload;
 mod robustness;
