@@ -296,6 +296,30 @@ fn the_tool_whitelist_names_its_tools_and_refuses_others() {
 }
 
 #[test]
+fn the_short_reads_keep_every_other_argument() {
+    let (file, event) = ("two_families.yaml", EventName::BeforeTool);
+    let read = |input: &Value| run_example(file, event, "short-reads", input);
+
+    let (long, _) = read(&json!({ "tool_input": { "path": "a", "offset": 1 } }));
+    let short = read(&json!({ "tool_input": { "path": "a", "limit": 10 } }));
+
+    let arguments = &long["hookSpecificOutput"]["tool_input"];
+    assert_eq!(
+        *arguments,
+        json!({ "path": "a", "offset": 1, "limit": 2000 })
+    );
+    assert_eq!(short, (Value::Null, 0));
+    let hooks = &load(&Path::new("config/examples").join(file))
+        .unwrap()
+        .hooks;
+    assert_eq!(hooks[&event][0].hooks[0].protocol, "llxprt");
+    assert_eq!(
+        hooks[&EventName::BeforeModel][0].hooks[0].protocol,
+        "gemini"
+    );
+}
+
+#[test]
 fn the_redaction_masks_secrets_and_nothing_else() {
     let redact = |text: &str| {
         let content = json!({ "role": "model", "parts": [text] });
