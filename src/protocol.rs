@@ -35,6 +35,11 @@ pub trait Protocol: fmt::Debug + Send + Sync {
     /// Its name in config.
     fn name(&self) -> &'static str;
 
+    /// Whether hooks see all that a request carries, not only its texts.
+    fn shows_whole_messages(&self) -> bool {
+        false
+    }
+
     /// The document a hook reads: one JSON object. `document` is what the event
     /// was read from, for hooks that asked for it.
     fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {

@@ -129,7 +129,15 @@ impl Exchange {
         if !gated || !answer.status.is_success() {
             return Ok(self.pass(answer));
         }
-        let llm_request = self.dialect.read_request(&self.call, &document)?;
+        let mut llm_request = self.dialect.read_request(&self.call, &document)?;
+        let whole = plan
+            .hooks
+            .iter()
+            .any(|it| it.protocol.shows_whole_messages());
+        if !whole {
+            // A stream may be long; media would stay in memory until its end.
+            llm_request.whole = Vec::new();
+        }
         let gate = Gate {
             snapshot: Arc::clone(&self.snapshot),
             memory: Arc::clone(&self.shared.memory),

@@ -18,6 +18,10 @@ impl Protocol for Terminai {
         "terminai"
     }
 
+    fn shows_whole_messages(&self) -> bool {
+        true
+    }
+
     fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
         let Some(request) = event.llm_request() else {
             return input::write(context, event, document);

@@ -362,6 +362,18 @@ async fn llxprts_edit_of_an_answer_has_parts_as_objects() {
 }
 
 #[tokio::test]
+async fn terminai_sees_what_is_not_text_beside_an_answer_too() {
+    let upstream = Upstream::mock().await;
+    let files = [("terminai", "AfterModel", saying("seen", &json!({})))];
+    let gate = gate(&upstream, &files).await;
+
+    ask(&gate, "generateContent", &talk()).await;
+
+    let shown = gate.json("seen.json")["llm_request"].clone();
+    assert_eq!(shown["messages"][2]["content"], RESULT);
+}
+
+#[tokio::test]
 async fn a_session_of_llxprt_may_start_by_compression() {
     let mut group = saying("start", &json!({ "systemMessage": "welcome" }));
     group["matcher"] = json!("compress|resume");
