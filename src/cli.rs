@@ -4,6 +4,7 @@
 
 mod check;
 mod demo;
+mod forward;
 mod mock;
 mod serve;
 
@@ -42,6 +43,9 @@ enum Command {
     /// Run the mock model API alone.
     #[command(after_help = mock::EXAMPLES)]
     Mock(mock::Mock),
+    /// Be a hook: hand an event from stdin to a gateway, and its answer to stdout.
+    #[command(after_help = forward::EXAMPLES)]
+    Forward(forward::Forward),
     /// Validate a config: every problem with its place.
     #[command(after_help = "Example: hookgate check config/hookgate.yaml")]
     Check(check::Check),
@@ -69,6 +73,7 @@ pub fn main() -> ExitCode {
         Command::Demo => demo::run(),
         Command::Mock(mock) => mock.run(),
         Command::Check(check) => check.run(),
+        Command::Forward(forward) => return forward.run(),
         Command::Schema => print(&schema()),
         Command::Openapi => openapi::to_yaml()
             .map_err(Failure::Failed)

@@ -20,6 +20,7 @@ mod documents;
 mod errors;
 mod events;
 mod faults;
+mod forward;
 mod hooks;
 mod orphans;
 mod processes;
