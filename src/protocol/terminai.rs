@@ -96,20 +96,17 @@ impl Texts {
         texts
     }
 
-    /// Cuts each JSON text out, once and in order, where it stands verbatim.
+    /// Cuts each JSON text out, once, where it stands verbatim.
     fn without_json(&mut self, source: &WholeMessage, content: &str) -> String {
-        let mut text = String::new();
-        let mut rest = content;
+        let mut text = content.to_owned();
         for json in source.json() {
-            if let Some((before, after)) = rest.split_once(json) {
-                text.push_str(before);
-                rest = after;
-            } else {
+            if !text.contains(json) {
                 let kept = "messages: only text can be changed; the rest stays as it is";
                 self.changed_json = Some(DiagnosticCode::EditDropped.with(kept));
             }
+            text = text.replacen(json, "", 1);
         }
-        text + rest
+        text
     }
 }
 
@@ -175,6 +172,15 @@ mod tests {
                 (Role::User, RESULT.to_owned()),
             ],
             &[&quote, "Calling  now"],
+            false,
+        );
+    }
+
+    #[test]
+    fn json_may_be_moved_about_in_its_message() {
+        check(
+            &[(Role::Model, format!("{CALL} was called"))],
+            &[" was called"],
             false,
         );
     }
