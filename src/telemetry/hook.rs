@@ -24,6 +24,8 @@ impl HookFinished<'_> {
         let status = self.answer.status;
         metrics.hook_finished(self.event, self.hook, status, self.elapsed);
         let duration_ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
+        let said = &self.answer.diagnostics;
+        let cause = said.last().map_or("", |it| it.detail.as_str());
         let diagnostics: Vec<&str> = self
             .answer
             .diagnostics
@@ -38,6 +40,7 @@ impl HookFinished<'_> {
                 event,
                 status,
                 diagnostics,
+                cause,
                 duration_ms,
                 "hook failed"
             );
