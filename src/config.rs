@@ -1,7 +1,8 @@
 //! The config file, parsed once into types that cannot be wrong.
 //!
-//! All problems are found at once, each with its place. This room knows no
-//! transport and no protocol by name (`Known` tells it), and starts nothing.
+//! All problems are found at once, each with its place. This room starts
+//! nothing. Which transports and protocols there are, `Known` tells it; which
+//! fields a hook has by its type, only `FIELDS` in `raw_hooks.rs` knows.
 //! To add a setting, add it to `raw.rs`, to the types here, and to
 //! `docs/config.md`; `config/schema.json` follows from `raw.rs`.
 
@@ -35,7 +36,9 @@ use thiserror::Error;
 use url::Url;
 
 pub use self::{
-    hook_spec::{FailureMode, HookGroup, HookMode, HookSpec, HookView, SystemMessages},
+    hook_spec::{
+        FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, SystemMessages,
+    },
     matcher::Matcher,
     place::{Place, Problem},
 };
@@ -123,7 +126,7 @@ pub struct Limits {
     pub response: usize,
     /// One SSE event of an answer, and the body of a reported event.
     pub event: usize,
-    /// What one hook may write on stdout, and on stderr.
+    /// What one hook may answer; a process, on stdout and on stderr.
     pub hook_output: usize,
     /// Hook processes at the same time.
     pub hook_processes: usize,

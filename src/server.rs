@@ -27,8 +27,9 @@ use crate::{
     gateway, mock,
 };
 
-/// After the drain time: how long dying hooks may take.
-const LAST_GRACE: Duration = Duration::from_secs(4);
+/// After the drain time: how long dying hooks may take. A worker has two
+/// seconds to end by itself and two more when asked to.
+const LAST_GRACE: Duration = Duration::from_secs(5);
 
 /// Two bound listeners that do not yet accept.
 #[derive(Debug)]
@@ -113,6 +114,8 @@ impl Server {
             closing.cancel();
         };
         tokio::join!(serve, wait);
+        // Workers end with the last snapshot.
+        drop(self.app);
         shared.tasks.close();
         if tokio::time::timeout(LAST_GRACE, shared.tasks.wait())
             .await

@@ -5,6 +5,7 @@
 mod exchange;
 mod hook;
 mod metrics;
+mod worker;
 
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
@@ -12,6 +13,7 @@ pub use self::{
     exchange::{Ended, ExchangeFinished},
     hook::HookFinished,
     metrics::Metrics,
+    worker::{WorkerFailed, WorkerLog},
 };
 
 /// How log lines are written.

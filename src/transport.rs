@@ -3,7 +3,10 @@
 //! To add a transport: one file here and one line in [`ALL`].
 
 mod command;
+mod http;
 mod process;
+mod shell;
+mod worker;
 
 use std::{
     env,
@@ -16,18 +19,19 @@ use std::{
 
 use bytes::Bytes;
 use prometheus_client::metrics::gauge::Gauge;
+use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
 use crate::{
-    event::{Answer, Context, EventName},
-    protocol::Protocol,
+    event::{Answer, Context, DiagnosticCode, EventName},
+    protocol::{Ended, Exit, Protocol},
 };
 
 /// Every transport.
-pub const ALL: &[TransportKind] = &[command::KIND];
+pub const ALL: &[TransportKind] = &[command::KIND, http::KIND, worker::KIND];
 
 /// A boxed future, so that transports can live behind `dyn`.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + Send + 'a>>;
@@ -45,6 +49,33 @@ pub struct HookCall<'a> {
     pub protocol: &'static dyn Protocol,
 }
 
+impl HookCall<'_> {
+    /// What a hook without an exit code said: as one that printed `said` and
+    /// exited with 0, except that it must say it by a JSON object.
+    fn read_object(&self, said: Vec<u8>) -> Result<Answer, TransportError> {
+        // Nothing at all is an answer only where an exit code says that it is.
+        if !said.contains(&b'{') {
+            return Err(TransportError::NoObject);
+        }
+        let ended = Ended {
+            exit: Exit::Code(0),
+            stdout: said,
+            stderr: Vec::new(),
+        };
+        let answer = self.protocol.read(&ended, self.event);
+        let is_other = |code| {
+            matches!(
+                code,
+                DiagnosticCode::PlainText | DiagnosticCode::NonObjectJson
+            )
+        };
+        if answer.diagnostics.iter().any(|it| is_other(it.code)) {
+            return Err(TransportError::NoObject);
+        }
+        Ok(answer)
+    }
+}
+
 /// A way to reach one hook.
 pub trait Transport: fmt::Debug + Send + Sync {
     /// Carries one event to the hook and waits for its answer, however long
@@ -59,24 +90,44 @@ pub trait Transport: fmt::Debug + Send + Sync {
 pub struct TransportKind {
     /// Its name in config: the hook's `type`.
     pub name: &'static str,
-    /// Parses a hook's settings.
+    /// Parses a hook's settings. Starts nothing.
     pub build: Build,
 }
 
 /// Parses a hook's settings.
-pub type Build = fn(Map<String, Value>, &Toolbox) -> Result<Arc<dyn Transport>, TransportError>;
+pub type Build = fn(Setup<'_>) -> Result<Arc<dyn Transport>, TransportError>;
+
+/// A hook to be built. Its settings may hold keys.
+pub struct Setup<'a> {
+    /// What to call it in logs.
+    pub label: &'a str,
+    /// What only its transport understands.
+    pub settings: Map<String, Value>,
+    /// What it works with.
+    pub toolbox: &'a Toolbox,
+}
+
+impl Setup<'_> {
+    fn parse<T: DeserializeOwned>(self) -> Result<T, TransportError> {
+        serde_json::from_value(Value::Object(self.settings))
+            .map_err(|it| TransportError::Settings(it.to_string()))
+    }
+}
 
 /// What transports work with.
 #[derive(Debug, Clone)]
 pub struct Toolbox {
     /// Where they spawn what must end before the gateway does.
     pub tasks: TaskTracker,
-    /// How many processes may run at once; a call waits for its permit.
+    /// How many processes may run at once; a call waits for its permit, and a
+    /// worker keeps those of its instances.
     pub processes: Arc<Semaphore>,
     /// Counts the processes that run.
     pub alive: Gauge,
-    /// How many bytes a hook may write to standard output, and to standard
-    /// error.
+    /// A pool of connections to hooks.
+    pub client: reqwest::Client,
+    /// How many bytes a hook may answer; a process that ends may write as many
+    /// to standard output, and to standard error.
     pub output_limit: usize,
     /// Where processes are started; absolute.
     pub directory: PathBuf,
@@ -86,22 +137,23 @@ pub struct Toolbox {
 
 impl Toolbox {
     /// A toolbox with the environment of this process, as far as hooks may see
-    /// it.
+    /// it, and with a pool of its own.
     pub fn new(
         tasks: TaskTracker,
         processes: Arc<Semaphore>,
         alive: Gauge,
         output_limit: usize,
         directory: PathBuf,
-    ) -> Self {
-        Self {
+    ) -> Result<Self, TransportError> {
+        Ok(Self {
+            client: http::client()?,
             tasks,
             processes,
             alive,
             output_limit,
             directory: path::absolute(&directory).unwrap_or(directory),
             environment: env::vars_os().filter(|(name, _)| is_shown(name)).collect(),
-        }
+        })
     }
 }
 
@@ -124,6 +176,9 @@ pub enum TransportError {
     /// The hook's settings are wrong.
     #[error("settings: {0}")]
     Settings(String),
+    /// The client for hooks over HTTP could not be built.
+    #[error("the client for hooks cannot be built")]
+    Client(#[source] reqwest::Error),
     /// The hook's process could not be started.
     #[error("could not be started")]
     Start(#[source] io::Error),
@@ -133,20 +188,34 @@ pub enum TransportError {
     /// The hook wrote more than it may.
     #[error("too much output")]
     TooMuchOutput,
+    /// The hook's server could not be reached, or broke off.
+    #[error("it could not be reached")]
+    Unreachable(#[source] reqwest::Error),
+    /// The hook's server answered with another status than 200.
+    #[error("it answered with status {0}")]
+    Status(u16),
+    /// The hook's server answered with another media type.
+    #[error("its answer is not of type `application/json`")]
+    MediaType,
+    /// The hook answered with something else than a JSON object.
+    #[error("its answer is no JSON object")]
+    NoObject,
+    /// A worker wrote a line that answers no call.
+    #[error("it wrote a line that answers no call")]
+    Unasked,
+    /// So many calls wait for a worker that this one would wait too long.
+    #[error("too many calls wait for it")]
+    Busy,
     /// The gateway is about to end.
     #[error("the gateway is shutting down")]
     ShuttingDown,
 }
 
 /// Builds the transport named `kind`.
-pub fn build(
-    kind: &str,
-    settings: Map<String, Value>,
-    toolbox: &Toolbox,
-) -> Result<Arc<dyn Transport>, TransportError> {
+pub fn build(kind: &str, setup: Setup<'_>) -> Result<Arc<dyn Transport>, TransportError> {
     let found = ALL.iter().find(|it| it.name == kind);
     let kind = found.ok_or_else(|| TransportError::Unknown(kind.to_owned()))?;
-    (kind.build)(settings, toolbox)
+    (kind.build)(setup)
 }
 
 /// The names of all transports.

@@ -13,7 +13,7 @@ use crate::{
     hook::{Engine, HookTable},
     session::Memory,
     telemetry::Metrics,
-    transport::Toolbox,
+    transport::{Toolbox, TransportError},
     upstream::{Patience, Upstream, UpstreamError},
 };
 
@@ -34,6 +34,9 @@ pub enum BuildError {
     /// Hooks cannot be built.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// What hooks are reached with cannot be built.
+    #[error(transparent)]
+    Transport(#[from] TransportError),
     /// The upstream client cannot be built.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
@@ -48,7 +51,7 @@ impl Snapshot {
             shared.metrics.hook_processes.clone(),
             config.limits.hook_output,
             config.hook_directory.clone(),
-        );
+        )?;
         let table =
             HookTable::build(&config, &toolbox).map_err(|problems| ConfigError { problems })?;
         let patience = Patience {

@@ -29,7 +29,9 @@ impl Check {
             match Snapshot::build(config, &Shared::default()) {
                 Ok(_) => Ok(()),
                 Err(BuildError::Config(error)) => Err(Failure::BadConfig(error)),
-                Err(error @ BuildError::Upstream(_)) => Err(Failure::Failed(error.to_string())),
+                Err(error @ (BuildError::Transport(_) | BuildError::Upstream(_))) => {
+                    Err(Failure::Failed(error.to_string()))
+                }
             }
         })?;
         let noun = if hooks == 1 { "hook" } else { "hooks" };

@@ -88,15 +88,22 @@ fn validator(schema: &Value) -> Result<Validator, String> {
         .with_format("base-url", |it: &str| {
             Url::parse(it).is_ok_and(|url| is_base_url(&url))
         })
+        .with_format("hook-url", |it: &str| {
+            Url::parse(it).is_ok_and(|url| is_hook_url(&url))
+        })
         .build(schema)
         .map_err(|error| format!("the schema itself is broken: {error}"))
 }
 
 /// Whether `url` can stand before the path of every call upstream.
 pub(super) fn is_base_url(url: &Url) -> bool {
+    is_hook_url(url) && url.query().is_none()
+}
+
+/// Whether events can be posted to `url`, and it holds no password.
+fn is_hook_url(url: &Url) -> bool {
     matches!(url.scheme(), "http" | "https")
         && url.username().is_empty()
         && url.password().is_none()
-        && url.query().is_none()
         && url.fragment().is_none()
 }

@@ -3,17 +3,20 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
-use serde_json::{Map, Value};
+use secrecy::ExposeSecret;
+use serde_json::{Map, Value, json};
 
 use super::{
-    FailureMode, HookGroup, HookSpec, HookView, Known, Matcher, Place, Problem, SystemMessages,
-    can_refuse,
+    FailureMode, HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, Place, Problem,
+    SystemMessages, can_refuse,
     check::{UnknownKeys, check},
+    raw::RawSecret,
     raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
     schema::schema,
+    secret,
     tree::Tree,
 };
 use crate::event::EventName;
@@ -125,16 +128,45 @@ fn blank_comments(text: &str) -> String {
 }
 
 /// The hooks of all blocks, in order.
-#[derive(Debug, Default)]
-pub(super) struct Gathered {
+#[derive(Debug)]
+pub(super) struct Gathered<'a> {
+    /// What the paths of secrets start from.
+    directory: &'a Path,
     hooks: BTreeMap<EventName, Vec<HookGroup>>,
     /// Every hook that was written, also those switched off.
     labels: BTreeSet<String>,
     disabled: Vec<(String, Place)>,
+    /// The files of secrets.
+    files: Vec<PathBuf>,
+    problems: Vec<Problem>,
     warnings: Vec<Problem>,
 }
 
-impl Gathered {
+/// What blocks come to.
+#[derive(Debug)]
+pub(super) struct Hooks {
+    /// Those that run.
+    pub(super) by_event: BTreeMap<EventName, Vec<HookGroup>>,
+    /// The files of their secrets.
+    pub(super) files: Vec<PathBuf>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+impl<'a> Gathered<'a> {
+    /// None yet. The paths of their secrets will start from `directory`.
+    pub(super) const fn new(directory: &'a Path) -> Self {
+        Self {
+            directory,
+            hooks: BTreeMap::new(),
+            labels: BTreeSet::new(),
+            disabled: Vec::new(),
+            files: Vec::new(),
+            problems: Vec::new(),
+            warnings: Vec::new(),
+        }
+    }
+
     /// Adds a block. Its hooks come after those already there.
     pub(super) fn add(&mut self, block: &HookBlock, defaults: &RawHookDefaults) {
         self.add_disabled(block);
@@ -153,19 +185,16 @@ impl Gathered {
             });
             let groups: Vec<HookGroup> = groups.collect();
             let hooks = groups.iter().flat_map(|it| &it.hooks);
-            self.labels.extend(hooks.map(|it| it.label().to_owned()));
+            self.labels.extend(hooks.map(|it| it.switch().to_owned()));
             if switched_off.is_none() {
                 self.hooks.entry(*event).or_default().extend(groups);
             }
         }
     }
 
-    /// The hooks that run, and what to warn of. A switch of the config itself,
-    /// unlike that of a settings file, is for all hooks.
-    pub(super) fn finish(
-        mut self,
-        config: &HookBlock,
-    ) -> (BTreeMap<EventName, Vec<HookGroup>>, Vec<Problem>) {
+    /// The hooks that run, and what to say of all. A switch of the config
+    /// itself, unlike that of a settings file, is for all hooks.
+    pub(super) fn finish(mut self, config: &HookBlock) -> Hooks {
         if config.switched_off().is_some() {
             self.hooks.clear();
         }
@@ -175,7 +204,7 @@ impl Gathered {
                 self.warnings.push(Problem::at(place, message));
             }
         }
-        let is_disabled = |hook: &HookSpec| self.disabled.iter().any(|it| it.0 == hook.label());
+        let is_disabled = |hook: &HookSpec| self.disabled.iter().any(|it| it.0 == hook.switch());
         self.hooks.retain(|_, groups| {
             for group in groups.iter_mut() {
                 group.hooks.retain(|hook| !is_disabled(hook));
@@ -183,7 +212,12 @@ impl Gathered {
             groups.retain(|it| !it.hooks.is_empty());
             !groups.is_empty()
         });
-        (self.hooks, self.warnings)
+        Hooks {
+            by_event: self.hooks,
+            files: self.files,
+            problems: self.problems,
+            warnings: self.warnings,
+        }
     }
 
     fn add_disabled(&mut self, block: &HookBlock) {
@@ -233,14 +267,34 @@ impl Gathered {
             let place = block.tree.place(&format!("{pointer}/matcher"));
             self.warnings.push(Problem::at(&place, warning));
         }
-        let hooks = raw.hooks.iter().enumerate().map(|(index, hook)| {
-            let place = block.tree.place(&format!("{pointer}/hooks/{index}"));
-            block.hook(hook, place, defaults)
+        let hooks = raw.hooks.iter().enumerate().map(|(index, raw)| {
+            let pointer = format!("{pointer}/hooks/{index}");
+            let mut hook = block.hook(raw, block.tree.place(&pointer), defaults);
+            if let Some(secret) = &raw.bearer {
+                let place = block.tree.place(&format!("{pointer}/bearer"));
+                self.show_bearer(&mut hook, secret, &place);
+            }
+            hook
         });
+        let hooks = hooks.collect();
         HookGroup {
             matcher,
             sequential: raw.sequential,
-            hooks: hooks.collect(),
+            hooks,
+        }
+    }
+
+    /// Fetches what the hook's server is shown.
+    fn show_bearer(&mut self, hook: &mut HookSpec, secret: &RawSecret, place: &Place) {
+        if let RawSecret::File(path) = secret {
+            self.files.push(self.directory.join(path));
+        }
+        match secret::resolve(secret, self.directory) {
+            Ok(token) => {
+                let token = token.expose_secret().into();
+                hook.settings.0.insert("bearer".to_owned(), token);
+            }
+            Err(message) => self.problems.push(Problem::at(place, message)),
         }
     }
 }
@@ -259,13 +313,14 @@ impl HookBlock {
 
     fn hook(&self, raw: &RawHook, place: Place, defaults: &RawHookDefaults) -> HookSpec {
         let mut settings = Map::new();
-        settings.insert("command".to_owned(), raw.command.clone().into());
+        let mut set = |name: &str, value: Option<Value>| {
+            settings.extend(value.map(|it| (name.to_owned(), it)));
+        };
+        set("command", raw.command.clone().map(Value::from));
+        set("url", raw.url.as_ref().map(|it| it.0.clone().into()));
+        set("instances", raw.instances.map(|it| it.0.into()));
         if !raw.env.is_empty() {
-            let env = raw
-                .env
-                .iter()
-                .map(|(name, text)| (name.clone(), Value::from(text.as_str())));
-            settings.insert("env".to_owned(), env.collect());
+            set("env", Some(json!(raw.env)));
         }
         HookSpec {
             name: raw.name.clone(),
@@ -280,7 +335,7 @@ impl HookBlock {
                 HookView::StableForm
             },
             system_messages: self.system_messages,
-            settings,
+            settings: HookSettings(settings),
             place,
         }
     }

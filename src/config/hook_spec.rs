@@ -1,6 +1,6 @@
 //! Hooks as the operator described them.
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -38,10 +38,21 @@ pub struct HookSpec {
     pub sees: HookView,
     /// Whether it sees system messages.
     pub system_messages: SystemMessages,
-    /// The rest, parsed by the transport: `command`, and `env` if given.
-    pub settings: Map<String, Value>,
+    /// The rest.
+    pub settings: HookSettings,
     /// Where it stands.
     pub place: Place,
+}
+
+/// What only a hook's transport understands, such as `command` or `url`, with
+/// secrets in place. They may hold keys, so they show their names alone.
+#[derive(Clone, PartialEq)]
+pub struct HookSettings(pub Map<String, Value>);
+
+impl fmt::Debug for HookSettings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_set().entries(self.0.keys()).finish()
+    }
 }
 
 /// What a hook's failure means for what it guards.
@@ -85,19 +96,31 @@ pub enum SystemMessages {
 }
 
 impl HookSpec {
-    /// What to call it: its name, else its command.
+    /// What to call it: its name, else its command. A URL is nobody's business,
+    /// so a nameless hook that has one is called by its type.
     pub fn label(&self) -> &str {
-        self.name.as_deref().unwrap_or_else(|| self.command())
+        let name = self.name.as_deref();
+        name.or_else(|| self.setting("command"))
+            .unwrap_or(&self.kind)
     }
 
-    /// Name (empty if it has none) and command: hooks that agree in both are
-    /// one hook.
+    /// Name (empty if it has none), and command or URL: hooks that agree in
+    /// both are one hook.
     pub fn identity(&self) -> (&str, &str) {
-        (self.name.as_deref().unwrap_or_default(), self.command())
+        (self.name.as_deref().unwrap_or_default(), self.address())
     }
 
-    fn command(&self) -> &str {
-        let command = self.settings.get("command").and_then(Value::as_str);
-        command.unwrap_or(&self.kind)
+    /// What it is disabled by: its name, else its command or URL.
+    pub(super) fn switch(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.address())
+    }
+
+    fn address(&self) -> &str {
+        let address = self.setting("command").or_else(|| self.setting("url"));
+        address.unwrap_or(&self.kind)
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.0.get(name)?.as_str()
     }
 }

@@ -54,12 +54,16 @@ pub(super) fn load(
         protocol: DEFAULT_PROTOCOL.to_owned(),
         system_messages: SystemMessages::Hidden,
     };
-    let mut gathered = Gathered::default();
+    let mut gathered = Gathered::new(&reading.directory);
     for block in blocks.iter().chain([&own_block]) {
         gathered.add(block, &raw.hook_defaults);
     }
-    let (hooks, warnings) = gathered.finish(&own_block);
-    reading.warnings.extend(warnings);
+    let hooks = gathered.finish(&own_block);
+    reading.tree = own_block.tree;
+    reading.files.extend(hooks.files);
+    reading.problems.extend(hooks.problems);
+    reading.warnings.extend(hooks.warnings);
+    reading.fail_if_problems()?;
     Ok(Config {
         listen,
         admin,
@@ -67,7 +71,7 @@ pub(super) fn load(
             url: raw.upstreams.gemini.url.0,
             api_key,
         },
-        hooks,
+        hooks: hooks.by_event,
         hook_directory,
         denials: raw.denials,
         after_model: raw.after_model,

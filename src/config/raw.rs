@@ -133,7 +133,7 @@ pub(super) struct RawLimits {
     pub(super) response: Size,
     /// One SSE event of an answer, and the body of a reported event.
     pub(super) event: Size,
-    /// What one hook may write on stdout, and on stderr.
+    /// What one hook may answer; a process, on stdout and on stderr.
     pub(super) hook_output: Size,
     /// Hook processes at the same time.
     pub(super) hook_processes: Count,

@@ -4,9 +4,13 @@ use std::{borrow::Cow, collections::BTreeMap};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
-use super::{FailureMode, HookMode, quantity::Milliseconds, raw::RawPath};
+use super::{
+    FailureMode, HookMode,
+    quantity::{Count, Milliseconds},
+    raw::{RawPath, RawSecret},
+};
 use crate::event::EventName;
 
 /// The part of a settings.json that is read; it has many other keys.
@@ -50,7 +54,8 @@ pub(super) struct RawHookFile {
 pub(super) struct RawSwitches {
     /// Whether hooks run at all; yes if absent.
     pub(super) enabled: Option<bool>,
-    /// Hooks that do not run: their names, or the commands of nameless hooks.
+    /// Hooks that do not run: their names, or the commands or URLs of nameless
+    /// ones.
     pub(super) disabled: Vec<String>,
     /// Accepted because gemini-cli has it; a gateway has nobody to notify.
     pub(super) notifications: Option<bool>,
@@ -80,18 +85,32 @@ pub(super) struct RawGroup {
     pub(super) hooks: Vec<RawHook>,
 }
 
+/// What each type of hook must have, and what it may have, beside what all may
+/// have.
+const FIELDS: &[(&str, &[&str], &[&str])] = &[
+    ("command", &["command"], &["env"]),
+    ("http", &["url"], &["bearer"]),
+    ("worker", &["command"], &["env", "instances"]),
+];
+
 /// One hook.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-#[schemars(rename = "Hook")]
+#[schemars(rename = "Hook", transform = fields_by_type)]
 pub(super) struct RawHook {
     /// How the hook is reached.
     #[serde(rename = "type", default = "default_transport")]
     #[schemars(extend("x-known" = "transports"))]
     pub(super) kind: String,
-    /// What `bash -c` runs.
+    /// What `bash -c` runs: for each event, or once for a worker.
     #[schemars(regex(pattern = r"\S"), extend("errorMessage" = "must be a command"))]
-    pub(super) command: String,
+    pub(super) command: Option<String>,
+    /// Where events are posted to.
+    pub(super) url: Option<RawHookUrl>,
+    /// What the hook's server is shown as `Authorization: Bearer …`.
+    pub(super) bearer: Option<RawSecret>,
+    /// How many processes of a worker run at most.
+    pub(super) instances: Option<Count>,
     /// Its name in logs, reasons and `disabled`.
     pub(super) name: Option<String>,
     /// For people.
@@ -113,6 +132,11 @@ pub(super) struct RawHook {
     pub(super) document: bool,
 }
 
+/// Where a hook's server listens.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "HookUrl", with = "String", extend("format" = "hook-url", "writeOnly" = true, "errorMessage" = "must be an http or https URL without user or fragment"))]
+pub(super) struct RawHookUrl(pub(super) String);
+
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "HookDefaults")]
@@ -121,6 +145,24 @@ pub(super) struct RawHookDefaults {
     pub(super) on_failure: FailureMode,
     /// How long a hook may take, in milliseconds or as a duration.
     pub(super) timeout: Milliseconds,
+}
+
+/// Requires and refuses fields by the hook's type; absent, it is the default.
+fn fields_by_type(schema: &mut Schema) {
+    let rules = FIELDS.iter().map(|(kind, required, optional)| {
+        let own = |it: &&&str| required.contains(it) || optional.contains(it);
+        let of_any = FIELDS.iter().flat_map(|(_, a, b)| a.iter().chain(*b));
+        let foreign = of_any.filter(|it| !own(it));
+        let refused: Map<String, Value> =
+            foreign.map(|it| ((*it).to_owned(), false.into())).collect();
+        let is_default = *kind == default_transport();
+        let named: &[&str] = if is_default { &[] } else { &["type"] };
+        json!({
+            "if": { "properties": { "type": { "const": kind } }, "required": named },
+            "then": { "required": required, "properties": refused },
+        })
+    });
+    schema.insert("allOf".to_owned(), rules.collect());
 }
 
 fn default_protocol() -> String {

@@ -14,7 +14,7 @@ use serde_json::json;
 use super::*;
 
 const KNOWN: Known<'static> = Known {
-    transports: &["command"],
+    transports: &["command", "http", "worker"],
     protocols: &["gemini", "terminai", "tabnine", "llxprt"],
 };
 
@@ -124,7 +124,7 @@ sessions: {}
     hookgate.yaml:6:6: `log` must be a mapping, not a list
     hookgate.yaml:8:3: unknown event `BeforeModle`; did you mean `BeforeModel`?
     hookgate.yaml:10:16: `hooks.BeforeModel[0].matcher` must be text, not a number
-    hookgate.yaml:12:19: hook `a` on BeforeModel: `type` must be `command`, not `plugin`
+    hookgate.yaml:12:19: hook `a` on BeforeModel: `type` must be `command` or `http` or `worker`, not `plugin`
     hookgate.yaml:12:48: hook `a` on BeforeModel: `timeout` must be a number of milliseconds, or a duration such as `5s`, not `soon`
     hookgate.yaml:12:66: hook `a` on BeforeModel: `on_failure` must be `open` or `closed`, not `maybe`
     hookgate.yaml:13:22: a hook on BeforeModel: `command` must be a command, not ` `
@@ -139,6 +139,73 @@ sessions: {}
     hookgate.yaml:17:17: `hook_directory` is no directory: `missing`
     hookgate.yaml:18:1: unknown key `sessions`
     ");
+}
+
+#[test]
+fn a_hook_has_the_fields_of_its_type() {
+    let hooks = "\
+hooks:
+  BeforeModel:
+    - hooks:
+        - { type: http, name: a, command: ./a.sh, env: { K: v } }
+        - { type: http, url: 'https://u:pw@a/hook', bearer: s3cr3t }
+        - { type: worker, name: c, url: http://a, instances: 0 }
+        - { name: d, command: ./d.sh, url: http://a, bearer: { env: K }, instances: 2 }
+        - { type: worker, name: e, command: ./e.py, instance: 2 }
+";
+    assert_snapshot!(parse_more(hooks).unwrap_err(), @r"
+    hookgate.yaml:5:11: hook `a` on BeforeModel: `url` is missing
+    hookgate.yaml:5:34: hook `a` on BeforeModel: `command` is for hooks of another type
+    hookgate.yaml:5:51: hook `a` on BeforeModel: `env` is for hooks of another type
+    hookgate.yaml:6:30: a hook on BeforeModel: `url` must be an http or https URL without user or fragment
+    hookgate.yaml:6:61: a hook on BeforeModel: `bearer` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:7:11: hook `c` on BeforeModel: `command` is missing
+    hookgate.yaml:7:36: hook `c` on BeforeModel: `url` is for hooks of another type
+    hookgate.yaml:7:62: hook `c` on BeforeModel: `instances` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:8:39: hook `d` on BeforeModel: `url` is for hooks of another type
+    hookgate.yaml:8:54: hook `d` on BeforeModel: `bearer` is for hooks of another type
+    hookgate.yaml:8:74: hook `d` on BeforeModel: `instances` is for hooks of another type
+    hookgate.yaml:9:53: hook `e` on BeforeModel: unknown key `instance`; did you mean `instances`?
+    ");
+}
+
+#[test]
+fn a_bearer_is_fetched_and_never_shown() {
+    let hook = |bearer| {
+        let hook = format!("{{ type: http, url: 'http://a/hook?q', bearer: {bearer} }}");
+        format!("{MINIMAL}hooks: {{ BeforeModel: [{{ hooks: [{hook}] }}] }}\n")
+    };
+    let (directory, path) = directory(&[
+        ("token", "s3cr3t-from-file\n"),
+        ("hookgate.yaml", &hook("{ file: token }")),
+        ("missing.yaml", &hook("{ file: none }")),
+    ]);
+
+    let config = load(&path).unwrap();
+    let missing = load(&path.with_file_name("missing.yaml")).unwrap_err();
+
+    let spec = &config.hooks[&EventName::BeforeModel][0].hooks[0];
+    assert_eq!(spec.settings.0["bearer"], "s3cr3t-from-file");
+    assert!(!format!("{config:?}").contains("s3cr3t"));
+    assert!(config.files.contains(&directory.path().join("token")));
+    assert_snapshot!(without(&directory, &missing), @"missing.yaml:2:80: file `none` cannot be read: No such file or directory (os error 2)");
+}
+
+#[test]
+fn a_url_stands_for_the_command_and_is_not_shown() {
+    let hooks = "\
+hooks:
+  BeforeModel: [{ hooks: [{ type: http, url: http://a/hook }, { type: http, name: b, url: http://b }] }]
+  AfterModel: [{ hooks: [{ type: http, url: http://c/hook }] }]
+hooksConfig: { disabled: ['http://c/hook', 'http://b'] }
+";
+    let config = parse_more(hooks).unwrap();
+
+    assert_eq!(running(&config), ["BeforeModel: http", "BeforeModel: b"]);
+    let hooks = &config.hooks[&EventName::BeforeModel][0].hooks;
+    assert_eq!(hooks[0].identity(), ("", "http://a/hook"));
+    assert_eq!(hooks[1].identity(), ("b", "http://b"));
+    assert_snapshot!(warnings(&config), @"hookgate.yaml:5:44: no hook is named `http://b`, so none is disabled");
 }
 
 #[test]
@@ -236,10 +303,10 @@ fn run_example(file: &str, event: EventName, name: &str, input: &Value) -> (Valu
     let config = load(&Path::new("config/examples").join(file)).unwrap();
     let mut hooks = config.hooks[&event].iter().flat_map(|it| &it.hooks);
     let hook = hooks.find(|it| it.label() == name).unwrap();
-    let env = hook.settings.get("env").and_then(Value::as_object);
+    let env = hook.settings.0.get("env").and_then(Value::as_object);
     let env = env.into_iter().flatten();
     let mut child = Command::new("bash")
-        .args(["-c", hook.settings["command"].as_str().unwrap()])
+        .args(["-c", hook.settings.0["command"].as_str().unwrap()])
         .envs(env.map(|(name, text)| (name, text.as_str().unwrap())))
         .current_dir(&config.hook_directory)
         .stdin(Stdio::piped())
@@ -364,6 +431,8 @@ const MAPPINGS: &[&str] = &[
     "hooks: { KEY: [] }",
     "hooks: { AfterTool: [{ hooks: [], KEY: 1 }] }",
     "hooks: { AfterTool: [{ hooks: [{ command: a, KEY: 1 }] }] }",
+    "hooks: { AfterTool: [{ hooks: [{ type: http, url: 'http://a', KEY: 1 }] }] }",
+    "hooks: { AfterTool: [{ hooks: [{ type: worker, command: a, KEY: 1 }] }] }",
     "hook_files: [{ path: config/schema.json, KEY: 1 }]",
     "hooksConfig: { KEY: 1 }",
     "hook_defaults: { KEY: 1 }",
@@ -533,7 +602,7 @@ hooks:
 #[test]
 fn the_schema_file_is_up_to_date() {
     let known = Known {
-        transports: &["command"],
+        transports: &["command", "http", "worker"],
         protocols: &["gemini", "terminai", "tabnine", "llxprt"],
     };
     let schema = format!("{:#}\n", Config::schema(&known));

@@ -33,6 +33,10 @@ impl Finding<'_> {
                 let expected = expected(self.keyword_node());
                 self.say(&self.tree.key_place(&field), &field, &expected)
             }
+            ValidationErrorKind::FalseSchema => {
+                let what = "is for hooks of another type";
+                self.say(&self.tree.key_place(path), path, what)
+            }
             _ => self.say(&self.tree.place(path), path, &self.wrong_value()),
         }
     }

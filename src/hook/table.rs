@@ -9,16 +9,16 @@ use crate::{
     },
     event::EventName,
     protocol::{self, Protocol},
-    transport::{self, Toolbox, Transport},
+    transport::{self, Setup, Toolbox, Transport},
 };
 
 /// One hook, ready to be called.
 #[derive(Debug)]
 pub struct Hook {
-    /// Its name, or its command if it has none.
+    /// What to call it: its name, if it has one.
     pub name: String,
-    /// Name and command: two hooks with the same are one (hook protocol,
-    /// section 4).
+    /// Name, and command or URL: two hooks with the same are one (hook
+    /// protocol, section 4).
     pub identity: (String, String),
     /// How it is reached, such as `command`.
     pub kind: String,
@@ -104,12 +104,17 @@ fn hook(spec: &HookSpec, toolbox: &Toolbox) -> Result<Hook, Problem> {
     };
     let protocol = protocol::find(&spec.protocol)
         .ok_or_else(|| problem(format!("no hook protocol is named `{}`", spec.protocol)))?;
-    let transport = transport::build(&spec.kind, spec.settings.clone(), toolbox)
-        .map_err(|error| problem(error.to_string()))?;
-    let (name, command) = spec.identity();
+    let setup = Setup {
+        label: spec.label(),
+        settings: spec.settings.0.clone(),
+        toolbox,
+    };
+    let transport =
+        transport::build(&spec.kind, setup).map_err(|error| problem(error.to_string()))?;
+    let (name, address) = spec.identity();
     Ok(Hook {
         name: spec.label().to_owned(),
-        identity: (name.to_owned(), command.to_owned()),
+        identity: (name.to_owned(), address.to_owned()),
         kind: spec.kind.clone(),
         timeout: spec.timeout,
         on_failure: spec.on_failure,

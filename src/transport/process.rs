@@ -92,6 +92,19 @@ impl Process {
         })
     }
 
+    /// Its stdin, stdout and stderr, for one who speaks with it as it runs.
+    pub(super) fn pipes(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
+        Some((self.stdin.take()?, self.stdout.take()?, self.stderr.take()?))
+    }
+
+    /// Waits for the end of a group that has nothing more to read, then asks
+    /// for it.
+    pub(super) async fn finish(mut self) {
+        if !self.is_gone_within(PATIENCE).await {
+            self.terminate().await;
+        }
+    }
+
     /// Asks the group to end, then kills it.
     pub(super) async fn terminate(mut self) {
         self.group.signal(Signal::TERM);

@@ -5,13 +5,19 @@ use super::*;
 fn toolbox() -> Toolbox {
     let processes = Arc::new(Semaphore::new(1));
     let (tasks, alive) = (TaskTracker::new(), Gauge::default());
-    Toolbox::new(tasks, processes, alive, 1024, PathBuf::from("."))
+    Toolbox::new(tasks, processes, alive, 1024, PathBuf::from(".")).unwrap()
 }
 
 #[track_caller]
 fn check_refused(kind: &str, settings: &Value, expected: &str) {
     let settings = settings.as_object().unwrap().clone();
-    let refused = build(kind, settings, &toolbox()).unwrap_err();
+    let toolbox = toolbox();
+    let setup = Setup {
+        label: "hook",
+        settings,
+        toolbox: &toolbox,
+    };
+    let refused = build(kind, setup).unwrap_err();
     assert_eq!(refused.to_string(), expected);
 }
 
@@ -39,6 +45,54 @@ fn what_cannot_run_is_refused_when_it_is_built() {
         &json!({"command": "true", "env": {"A": "\0"}}),
         "settings: `command` and `env` cannot hold NUL characters",
     );
+}
+
+#[test]
+fn servers_and_workers_that_cannot_be_called_are_refused_too() {
+    check_refused("http", &json!({}), "settings: missing field `url`");
+    check_refused(
+        "http",
+        &json!({"url": "/hook"}),
+        "settings: relative URL without a base: \"/hook\"",
+    );
+    check_refused(
+        "http",
+        &json!({"url": "http://a", "bearer": "TOP\nSECRET"}),
+        "settings: `bearer` cannot stand in a header",
+    );
+    check_refused(
+        "worker",
+        &json!({"command": ""}),
+        "settings: `command` is empty",
+    );
+}
+
+#[test]
+fn workers_leave_a_place_for_other_hooks() {
+    let toolbox = Toolbox {
+        processes: Arc::new(Semaphore::new(4)),
+        ..toolbox()
+    };
+    let worker = |instances| {
+        let settings = json!({"command": "cat", "instances": instances});
+        let setup = Setup {
+            label: "hook",
+            settings: settings.as_object().unwrap().clone(),
+            toolbox: &toolbox,
+        };
+        build("worker", setup)
+    };
+
+    let first = worker(2).unwrap();
+    assert_eq!(toolbox.processes.available_permits(), 2);
+    assert_eq!(
+        worker(2).unwrap_err().to_string(),
+        "settings: `instances` of all workers together must be fewer than `limits.hook_processes`"
+    );
+    let _second = worker(1).unwrap();
+    assert_eq!(toolbox.processes.available_permits(), 1);
+    drop(first);
+    assert_eq!(toolbox.processes.available_permits(), 3);
 }
 
 #[test]

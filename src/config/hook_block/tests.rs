@@ -16,7 +16,7 @@ use crate::{
 };
 
 const KNOWN: Known<'static> = Known {
-    transports: &["command"],
+    transports: &["command", "http", "worker"],
     protocols: &["gemini", "terminai", "tabnine", "llxprt"],
 };
 
@@ -110,7 +110,7 @@ fn a_settings_file_is_read_with_its_comments() {
     let (_, second) = hooks[1];
     assert_eq!(second.identity(), ("", "b 😀"));
     assert_eq!(second.label(), "b 😀");
-    assert_eq!(second.settings["env"], json!({ "K": "v" }));
+    assert_eq!(second.settings.0["env"], json!({ "K": "v" }));
     assert_eq!(second.timeout, Duration::from_mins(1));
     let group = &config.hooks[&EventName::BeforeTool][0];
     assert!(group.sequential);
@@ -133,7 +133,7 @@ fn mistakes_in_a_settings_file_have_their_place_in_it() {
 }"#;
     assert_snapshot!(said("", &[("s.json", settings)]), @r"
     s.json:4:5: unknown event `BeforeToool`; did you mean `BeforeTool`?
-    s.json:6:17: hook `p` on AfterTool: `type` must be `command`, not `plugin`
+    s.json:6:17: hook `p` on AfterTool: `type` must be `command` or `http` or `worker`, not `plugin`
     s.json:6:68: a hook on AfterTool: `command` is missing
     s.json:8:16: `hooks.enabled` must be true or false, not `yes`
     ");

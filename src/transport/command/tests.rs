@@ -9,15 +9,16 @@ use std::{
 use futures_util::future::join_all;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::process::{Pid, test_kill_process};
-use serde_json::json;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::{runtime::Runtime, sync::Semaphore, time::timeout};
 use tokio_util::task::TaskTracker;
 
 use super::*;
 use crate::{
-    event::{EventName, HookOutput, HookStatus},
+    event::{Context, EventName, HookOutput, HookStatus},
     protocol,
+    transport::Toolbox,
 };
 
 const MIB: usize = 1024 * 1024;
@@ -36,7 +37,7 @@ impl Bench {
         let (tasks, directory) = (TaskTracker::new(), folder.path().to_owned());
         Self {
             folder,
-            toolbox: Toolbox::new(tasks, processes, Gauge::default(), MIB, directory),
+            toolbox: Toolbox::new(tasks, processes, Gauge::default(), MIB, directory).unwrap(),
             context: Context::default(),
         }
     }
@@ -49,7 +50,15 @@ impl Bench {
         let Value::Object(settings) = settings else {
             panic!("settings are an object");
         };
-        super::super::build("command", settings, &self.toolbox).unwrap()
+        super::super::build(
+            "command",
+            Setup {
+                label: "hook",
+                settings,
+                toolbox: &self.toolbox,
+            },
+        )
+        .unwrap()
     }
 
     async fn call(&self, hook: &dyn Transport, input: Vec<u8>) -> Result<Answer, TransportError> {
@@ -464,7 +473,7 @@ fn a_hooks_variables_are_not_shown() {
     let bench = Bench::new();
     let hook = bench.hook_with(json!({"command": "true", "env": {"KEY": "hush"}}));
 
-    assert_eq!(format!("{hook:?}"), r#"Command("true")"#);
+    assert_eq!(format!("{hook:?}"), r#"Command { shell: Shell("true") }"#);
 }
 
 /// Runs the manual's example in `language` on an event.

@@ -1,0 +1,102 @@
+//! A shell command and its variables: what the `command` and the `worker`
+//! transport start.
+
+use std::{collections::BTreeMap, ffi::OsString, fmt};
+
+use tokio::process;
+
+use super::{Toolbox, TransportError, process::Process};
+
+/// Variables that hold the folder of the hooks, by the names that hooks written
+/// for several agents look for. It is the operator's folder, never one that a
+/// request names: commands such as `$GEMINI_PROJECT_DIR/guard.sh` rely on it.
+const FOLDER: &[&str] = &[
+    "GEMINI_PROJECT_DIR",
+    "TERMINAI_PROJECT_DIR",
+    "TABNINE_PROJECT_DIR",
+    "LLXPRT_PROJECT_DIR",
+    "CLAUDE_PROJECT_DIR",
+    "GEMINI_CWD",
+];
+
+/// Variables that hold the agent's session.
+const SESSION: &[&str] = &["GEMINI_SESSION_ID", "TERMINAI_SESSION_ID"];
+
+/// The longest value from a request that becomes a variable, in bytes. The
+/// kernel starts no process with a variable beyond 128 KiB.
+const LONGEST_VALUE: usize = 4096;
+
+/// What `bash -c` runs.
+pub(super) struct Shell {
+    command: String,
+    env: BTreeMap<String, String>,
+    toolbox: Toolbox,
+}
+
+impl Shell {
+    /// Refuses at load what could never run.
+    pub(super) fn new(
+        command: String,
+        env: BTreeMap<String, String>,
+        toolbox: &Toolbox,
+    ) -> Result<Self, TransportError> {
+        let wrong = |message: &str| Err(TransportError::Settings(message.to_owned()));
+        if command.trim().is_empty() {
+            return wrong("`command` is empty");
+        }
+        let is_name = |it: &String| !it.is_empty() && !it.contains(['=', '\0']);
+        if !env.keys().all(is_name) {
+            return wrong("`env` has a name that no variable can have");
+        }
+        if command.contains('\0') || env.values().any(|it| it.contains('\0')) {
+            return wrong("`command` and `env` cannot hold NUL characters");
+        }
+        Ok(Self {
+            command,
+            env,
+            toolbox: toolbox.clone(),
+        })
+    }
+
+    /// What it was built with.
+    pub(super) const fn toolbox(&self) -> &Toolbox {
+        &self.toolbox
+    }
+
+    /// Starts it. A process that serves one call is told the call's session.
+    pub(super) fn start(&self, session: Option<&str>) -> Result<Process, TransportError> {
+        let mut command = process::Command::new("bash");
+        command
+            .args(["-c", &self.command])
+            .current_dir(&self.toolbox.directory)
+            .env_clear()
+            .envs(self.environment(session));
+        Process::start(command).map_err(TransportError::Start)
+    }
+
+    /// Later ones win: the operator has the last word.
+    fn environment(&self, session: Option<&str>) -> Vec<(OsString, OsString)> {
+        let folder = self.toolbox.directory.as_os_str();
+        let mut variables = self.toolbox.environment.clone();
+        variables.extend(FOLDER.iter().map(|it| (it.into(), folder.to_owned())));
+        if let Some(session) = session.filter(|it| can_be_variable(it)) {
+            variables.extend(SESSION.iter().map(|it| (it.into(), session.into())));
+        }
+        let own = self.env.iter();
+        variables.extend(own.map(|(name, value)| (name.into(), value.into())));
+        variables
+    }
+}
+
+impl fmt::Debug for Shell {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Its variables may hold keys.
+        f.debug_tuple("Shell").field(&self.command).finish()
+    }
+}
+
+/// Whether a process can be started with this value. What a request says must
+/// not decide whether a guard starts.
+fn can_be_variable(value: &str) -> bool {
+    value.len() <= LONGEST_VALUE && !value.contains('\0')
+}
