@@ -29,4 +29,5 @@ mod recorded;
 mod reload;
 mod robustness;
 mod streaming;
+mod transports;
 mod vectors;

@@ -3,7 +3,10 @@
 
 use std::{
     net::SocketAddr,
-    sync::{Arc, Mutex},
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicUsize, Ordering},
+    },
 };
 
 use axum::{
@@ -55,6 +58,7 @@ impl Asked {
 pub struct Upstream {
     pub addr: SocketAddr,
     seen: Seen,
+    connections: Arc<AtomicUsize>,
     _running: Running,
 }
 
@@ -144,9 +148,12 @@ impl Upstream {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let addr = listener.local_addr().unwrap();
         let (running, dropped) = until_dropped();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let accepted = Arc::clone(&connections);
         let accept = async move {
             loop {
                 let (socket, _) = listener.accept().await.unwrap();
+                accepted.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(serve(socket));
             }
         };
@@ -159,6 +166,7 @@ impl Upstream {
         Self {
             addr,
             seen,
+            connections,
             _running: running,
         }
     }
@@ -166,6 +174,11 @@ impl Upstream {
     /// Everything it was asked, in order.
     pub fn seen(&self) -> Vec<Asked> {
         self.seen.lock().unwrap().clone()
+    }
+
+    /// How many connections it has taken.
+    pub fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// The only thing it was asked.

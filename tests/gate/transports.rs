@@ -1,0 +1,71 @@
+//! Ways to reach a hook other than to start a process for each event.
+
+mod http;
+mod worker;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{Agent, Answer, Gate, PATIENCE, Served, Upstream, hookgate};
+
+/// A config with one hook, which refuses if it fails; denials are errors.
+fn config(event: &str, hook: &Value) -> String {
+    let mut guard = json!({ "name": "guard", "on_failure": "closed" });
+    let fields = hook.as_object().unwrap().clone();
+    guard.as_object_mut().unwrap().extend(fields);
+    format!("denials: error\nhooks: {{ {event}: [{{ hooks: [{guard}] }}] }}\n")
+}
+
+/// Checks that the call was refused, with this reason.
+#[track_caller]
+fn assert_denied(answer: &Answer, reason: &str) {
+    assert_eq!(answer.status, 403, "{}", answer.text());
+    assert_eq!(answer.json()["error"]["message"], reason);
+}
+
+/// A value of `/metrics`.
+async fn metric(gate: &Gate, name: &str) -> String {
+    let answer = gate.operator().get("/metrics").await;
+    let mut lines = answer.text().lines();
+    let value = lines.find_map(|it| it.strip_prefix(name)?.strip_prefix(' '));
+    value.unwrap_or_default().to_owned()
+}
+
+/// The real binary, as a process.
+struct Process {
+    served: Served,
+    agent: Agent,
+    _folder: TempDir,
+}
+
+impl Process {
+    /// Starts it with this config and these variables.
+    fn start(upstream: &Upstream, config: &str, variables: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().unwrap();
+        let file = folder.path().join("hookgate.yaml");
+        let rest = format!(
+            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+             upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+            upstream.addr
+        );
+        std::fs::write(&file, config.to_owned() + &rest).unwrap();
+        let mut command = hookgate(&["serve", "--config", file.to_str().unwrap()]);
+        command.envs(variables.iter().copied());
+        let mut served = Served::start(command);
+        Self {
+            agent: Agent::at(served.addr()),
+            served,
+            _folder: folder,
+        }
+    }
+
+    /// Asks it to end, and gives what it logged.
+    async fn stop(self) -> String {
+        self.served.terminate();
+        let served = self.served;
+        let ended = tokio::task::spawn_blocking(move || served.ended(PATIENCE));
+        let (status, log) = ended.await.unwrap();
+        assert_eq!(status.code(), Some(0), "{log}");
+        log
+    }
+}
