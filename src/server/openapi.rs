@@ -1,6 +1,11 @@
 //! The `OpenAPI` document, made from the code.
 
-use utoipa::OpenApi;
+#![expect(
+    unused_qualifications,
+    reason = "the derived code of utoipa is qualified"
+)]
+
+use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 
 use crate::{
     admin,
@@ -45,74 +50,92 @@ pub fn to_yaml() -> Result<String, String> {
         .map_err(|error| error.to_string())
 }
 
+/// The model that a path names.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Path)]
+#[expect(dead_code, reason = "only its description is used")]
+struct Model {
+    /// The model's name.
+    model: String,
+}
+
+/// How a stream is framed.
+#[derive(Debug, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[expect(dead_code, reason = "only its description is used")]
+struct Framing {
+    /// `sse` for server-sent events.
+    alt: Option<String>,
+}
+
+/// A body as the Gemini API has it.
+#[derive(Debug, ToSchema)]
+#[schema(value_type = Object)]
+#[expect(dead_code, reason = "only its description is used")]
+struct GeminiBody(serde_json::Value);
+
+/// What a model call is answered with.
+#[derive(Debug, IntoResponses)]
+#[expect(dead_code, reason = "only its description is used")]
+enum Answers {
+    /// As the Gemini API answers, or as hooks do.
+    #[response(status = 200)]
+    Answer(#[to_schema] GeminiBody),
+    /// Refused by hooks, by upstream, or not understood.
+    #[response(status = "4XX")]
+    Refused(GoogleError),
+    /// Upstream failed.
+    #[response(status = "5XX")]
+    Failed(GoogleError),
+}
+
 /// One answer.
 #[utoipa::path(post, path = "/v1beta/models/{model}:generateContent", tag = "models",
-    params(("model" = String, Path, description = "The model's name.")),
-    request_body(content = Object, description = "As the Gemini API takes it."),
-    responses(
-        (status = 200, description = "As the Gemini API answers, or as hooks do.", body = Object),
-        (status = "4XX", description = "Refused by hooks, by upstream, or not understood.", body = GoogleError),
-        (status = "5XX", description = "Upstream failed.", body = GoogleError)))]
+    params(Model),
+    request_body = GeminiBody, responses(Answers))]
 #[expect(dead_code, reason = "only its description is used")]
 fn generate_content() {}
 
 /// An answer in chunks: server-sent events with `alt=sse`, a JSON array without.
 #[utoipa::path(post, path = "/v1beta/models/{model}:streamGenerateContent", tag = "models",
-    params(("model" = String, Path, description = "The model's name."), ("alt" = Option<String>, Query, description = "`sse` for server-sent events.")),
-    request_body(content = Object, description = "As the Gemini API takes it."),
-    responses(
-        (status = 200, description = "As the Gemini API answers, or as hooks do.", body = Object),
-        (status = "4XX", description = "Refused by hooks, by upstream, or not understood.", body = GoogleError),
-        (status = "5XX", description = "Upstream failed.", body = GoogleError)))]
+    params(Model, Framing),
+    request_body = GeminiBody, responses(Answers))]
 #[expect(dead_code, reason = "only its description is used")]
 fn stream_generate_content() {}
 
 /// How many tokens a request has.
 #[utoipa::path(post, path = "/v1beta/models/{model}:countTokens", tag = "models",
-    params(("model" = String, Path, description = "The model's name.")),
-    request_body(content = Object, description = "As the Gemini API takes it."),
-    responses(
-        (status = 200, description = "As the Gemini API answers, or as hooks do.", body = Object),
-        (status = "4XX", description = "Refused by hooks, by upstream, or not understood.", body = GoogleError),
-        (status = "5XX", description = "Upstream failed.", body = GoogleError)))]
+    params(Model),
+    request_body = GeminiBody, responses(Answers))]
 #[expect(dead_code, reason = "only its description is used")]
 fn count_tokens() {}
 
 /// One embedding.
 #[utoipa::path(post, path = "/v1beta/models/{model}:embedContent", tag = "models",
-    params(("model" = String, Path, description = "The model's name.")),
-    request_body(content = Object, description = "As the Gemini API takes it."),
-    responses(
-        (status = 200, description = "As the Gemini API answers, or as hooks do.", body = Object),
-        (status = "4XX", description = "Refused by hooks, by upstream, or not understood.", body = GoogleError),
-        (status = "5XX", description = "Upstream failed.", body = GoogleError)))]
+    params(Model),
+    request_body = GeminiBody, responses(Answers))]
 #[expect(dead_code, reason = "only its description is used")]
 fn embed_content() {}
 
 /// Several embeddings.
 #[utoipa::path(post, path = "/v1beta/models/{model}:batchEmbedContents", tag = "models",
-    params(("model" = String, Path, description = "The model's name.")),
-    request_body(content = Object, description = "As the Gemini API takes it."),
-    responses(
-        (status = 200, description = "As the Gemini API answers, or as hooks do.", body = Object),
-        (status = "4XX", description = "Refused by hooks, by upstream, or not understood.", body = GoogleError),
-        (status = "5XX", description = "Upstream failed.", body = GoogleError)))]
+    params(Model),
+    request_body = GeminiBody, responses(Answers))]
 #[expect(dead_code, reason = "only its description is used")]
 fn batch_embed_contents() {}
 
 /// The models that upstream offers.
-#[utoipa::path(get, path = "/v1beta/models", tag = "models",
-    responses(
-        (status = 200, description = "As the Gemini API answers.", body = Object),
-        (status = "4XX", description = "Refused by upstream, or not understood.", body = GoogleError)))]
+#[utoipa::path(get, path = "/v1beta/models", tag = "models", responses(Answers))]
 #[expect(dead_code, reason = "only its description is used")]
 fn list_models() {}
 
 /// What upstream knows of one model.
-#[utoipa::path(get, path = "/v1beta/models/{model}", tag = "models",
-    params(("model" = String, Path, description = "The model's name.")),
-    responses(
-        (status = 200, description = "As the Gemini API answers.", body = Object),
-        (status = "4XX", description = "Refused by upstream, or not understood.", body = GoogleError)))]
+#[utoipa::path(
+    get,
+    path = "/v1beta/models/{model}",
+    tag = "models",
+    params(Model),
+    responses(Answers)
+)]
 #[expect(dead_code, reason = "only its description is used")]
 fn get_model() {}
