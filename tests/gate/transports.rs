@@ -35,7 +35,8 @@ async fn metric(gate: &Gate, name: &str) -> String {
 struct Process {
     served: Served,
     agent: Agent,
-    _folder: TempDir,
+    operator: Agent,
+    folder: TempDir,
 }
 
 impl Process {
@@ -52,10 +53,14 @@ impl Process {
         let mut command = hookgate(&["serve", "--config", file.to_str().unwrap()]);
         command.envs(variables.iter().copied());
         let mut served = Served::start(command);
+        let agent = Agent::at(served.addr());
+        let line = served.line();
+        let operators = line.strip_prefix("admin on http://").unwrap();
         Self {
-            agent: Agent::at(served.addr()),
+            agent,
+            operator: Agent::at(operators.parse().unwrap()),
             served,
-            _folder: folder,
+            folder,
         }
     }
 

@@ -377,6 +377,26 @@ async fn a_gateway_that_stops_ends_a_worker_in_mid_call() {
 }
 
 #[tokio::test]
+async fn a_reload_ends_the_workers_and_the_next_call_starts_others() {
+    let upstream = Upstream::mock().await;
+    let hook = json!({ "type": "worker", "command": worker("answer '{}'", "") });
+    let gateway = Process::start(&upstream, &config("BeforeModel", &hook), &[]);
+    let starts = || std::fs::read_to_string(gateway.folder.path().join("starts")).unwrap();
+    let call = async || gateway.agent.generate("m", &prompt("hello")).await.status;
+    assert_eq!(call().await, 200);
+    let old = format!("/proc/{}", starts().trim());
+
+    let reloaded = gateway.operator.post("/reload", "").await;
+
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+    let ended = || !std::path::Path::new(&old).exists();
+    eventually("the old worker is gone", PATIENCE, ended).await;
+    assert_eq!(call().await, 200);
+    assert_eq!(starts().lines().count(), 2);
+    gateway.stop().await;
+}
+
+#[tokio::test]
 async fn what_a_worker_complains_of_is_logged_within_bounds() {
     let upstream = Upstream::mock().await;
     let complain =
