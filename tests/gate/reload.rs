@@ -10,7 +10,7 @@ use std::{
 use rustix::process::Signal;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Answer, PATIENCE, Served, Upstream, eventually, hookgate, prompt};
+use crate::harness::{Agent, Answer, PATIENCE, Served, Upstream, hookgate, prompt};
 
 /// A running gateway whose config lies in a folder.
 struct Reloadable {
@@ -160,36 +160,4 @@ async fn a_config_swapped_by_links_is_read_anew() {
     gate.counted(&format!("{SWAPPED} 1")).await;
 
     assert!(gate.generate().await.text().contains("not now"));
-}
-
-const WORKER: &str = r#"echo $$ > pid
-while IFS= read -r line; do
-  id=$(sed -E 's/^\{"id":"([^"]*)".*/\1/' <<<"$line")
-  echo "{\"id\":\"$id\",\"output\":{\"systemMessage\":\"seen\"}}"
-done
-"#;
-
-#[tokio::test]
-async fn a_worker_that_no_config_names_any_more_ends() {
-    let gate = Reloadable::start(|folder, text| {
-        fs::write(folder.join("worker.sh"), WORKER).unwrap();
-        let hooks =
-            "hooks: { BeforeModel: [{ hooks: [{ type: worker, command: bash worker.sh }] }] }";
-        plainly(folder, &format!("{text}{hooks}\n"));
-    })
-    .await;
-    let answer = gate.generate().await;
-    assert_eq!(answer.header("x-hookgate-system-message"), "seen");
-    let pid = fs::read_to_string(gate.folder.path().join("pid")).unwrap();
-    let process = Path::new("/proc").join(pid.trim());
-    assert!(process.exists());
-
-    gate.write("");
-    gate.counted(&format!("{SWAPPED} 1")).await;
-
-    eventually("the worker ends", PATIENCE, || !process.exists()).await;
-    assert_eq!(
-        gate.generate().await.header("x-hookgate-system-message"),
-        ""
-    );
 }

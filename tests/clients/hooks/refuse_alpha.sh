@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# BeforeTool: nobody reads alpha.
+if grep -q alpha; then
+  echo "alpha is nobody's business" >&2
+  exit 2
+fi
