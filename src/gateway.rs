@@ -63,17 +63,17 @@ async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Respons
     };
     let call = known.call?;
     let session_id = named.session.map(str::to_owned);
-    let query_key = query_key(&head.uri);
     facts.call(&call, session_id.as_deref());
     let world = World {
         app,
         dialect: known.dialect,
         facts,
+        query_key: query_key(&head.uri),
     };
     let exchange = Exchange::open(world, call, head, session_id);
     match exchange.hooked() {
-        Hooked::No => passthrough::forward(exchange, query_key, body).await,
-        Hooked::Yes => hooked(exchange, query_key, body).await,
+        Hooked::No => passthrough::forward(exchange, body).await,
+        Hooked::Yes => hooked(exchange, body).await,
     }
 }
 
@@ -101,11 +101,7 @@ impl Hooked {
     }
 }
 
-async fn hooked(
-    mut exchange: Exchange,
-    query_key: Option<String>,
-    body: Body,
-) -> Result<Response, ApiError> {
+async fn hooked(mut exchange: Exchange, body: Body) -> Result<Response, ApiError> {
     let limits = &exchange.snapshot.config.limits;
     let patience = exchange.snapshot.config.timeouts.body;
     let bytes = body::read(body, &exchange.head.headers, limits.body, patience).await?;
@@ -113,7 +109,7 @@ async fn hooked(
     let keep_alive = exchange.snapshot.config.timeouts.keep_alive;
     let teller = exchange.teller(&document)?;
     let operation = exchange.call.operation;
-    let outcome = Box::pin(exchange.run(document, query_key, Arc::clone(&teller)));
+    let outcome = Box::pin(exchange.run(document, Arc::clone(&teller)));
     match operation {
         Operation::Stream(framing) => early::answer(outcome, teller, framing, keep_alive).await,
         Operation::Generate

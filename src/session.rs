@@ -89,7 +89,8 @@ impl Memory {
         for (from, to) in steps.iter().rev() {
             history.take_out(*from, *to)?;
         }
-        if !steps.is_empty() {
+        // Of a request that holds nothing new hooks judge all of it again.
+        if !steps.is_empty() && !history.is_empty() {
             history.write(document)?;
         }
         Ok(())
@@ -138,6 +139,7 @@ impl Memory {
     /// Denied steps as ranges of contents, in order and apart.
     fn denied_steps(&self, caller: Caller<'_>, turns: &[Turn]) -> Vec<(usize, usize)> {
         let mut steps = Vec::new();
+        let mut done = 0;
         for (last, whole) in self.prefixes(caller, turns).into_iter().enumerate() {
             let Some(next) = turns.get(last + 1) else {
                 break; // The request itself: hooks judge it again.
@@ -147,7 +149,9 @@ impl Memory {
             };
             let heard = next.by_model && next.text == told;
             let to = if heard { last + 2 } else { last + 1 };
-            steps.push((step_start(turns, last), to));
+            // An agent may keep a denied prompt and add the next one to it.
+            steps.push((step_start(turns, last).max(done), to));
+            done = to;
         }
         steps
     }

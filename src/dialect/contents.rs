@@ -56,15 +56,31 @@ impl Contents {
         let answers = |it: &Content| it.has(FUNCTION_RESPONSE);
         let answered = first.as_ref().is_some_and(answers) || step.any(|it| answers(&it));
         drop(step);
-        let caller = from.checked_sub(1).and_then(|it| self.items.get_mut(it));
-        if let (true, Some(caller)) = (answered, caller) {
-            *caller = caller.only(|it| !it.document.has(FUNCTION_CALL))?;
+        let introduction = first.map(|it| it.only(Part::is_introduction)).transpose()?;
+        let introduction = introduction.filter(|it| !it.parts.is_empty());
+        self.items.splice(from..from, introduction);
+        match from.checked_sub(1) {
+            Some(caller) if answered => self.take_out_calls(caller),
+            Some(_) | None => Ok(()),
         }
-        if let Some(introduction) = first.map(|it| it.only(Part::is_introduction)).transpose()? {
-            self.items.insert(from, introduction);
+    }
+
+    /// Takes the calls out of one content, and the content if it holds nothing
+    /// else.
+    fn take_out_calls(&mut self, at: usize) -> Result<(), DialectError> {
+        let Some(caller) = self.items.get_mut(at) else {
+            return Ok(());
+        };
+        *caller = caller.only(|it| !it.document.has(FUNCTION_CALL))?;
+        if caller.parts.is_empty() {
+            self.items.remove(at);
         }
-        self.items.retain(|it| !it.parts.is_empty());
         Ok(())
+    }
+
+    /// Whether nothing is left.
+    pub(super) fn is_empty(&self) -> bool {
+        self.items.is_empty()
     }
 
     /// One message per content with text.

@@ -44,6 +44,11 @@ impl History {
         self.contents.take_out(from, to)
     }
 
+    /// Whether nothing is left of it.
+    pub fn is_empty(&self) -> bool {
+        self.contents.is_empty()
+    }
+
     /// Writes the conversation back.
     pub fn write(&self, document: &mut Document) -> Result<(), DialectError> {
         document.set_bytes(CONTENTS, self.contents.to_array())

@@ -29,7 +29,10 @@ impl Exchange {
             stopped @ Step::Tell(_) => return Ok(stopped),
         };
         match self.before_model(document).await? {
-            Step::Go(document) => self.select_tools(document).await.map(Step::Go),
+            Step::Go(document) => {
+                self.permit()?;
+                self.select_tools(document).await.map(Step::Go)
+            }
             told @ Step::Tell(_) => Ok(told),
         }
     }
@@ -93,7 +96,6 @@ impl Exchange {
         let answers = self.call.operation.generates();
         let (did, step) = match fired.verdict {
             BeforeModelVerdict::Proceed(mutation) => {
-                self.permit()?;
                 return self.edit(document, &mutation).map(Step::Go);
             }
             BeforeModelVerdict::Respond(answer) if answers => {
@@ -114,7 +116,7 @@ impl Exchange {
         match &step {
             Reply::Denied(reason) => self.forbid(did, reason.as_str())?,
             Reply::Answered(answer) if did == Did::Deny => self.forbid(did, &answer.text())?,
-            Reply::Answered(_) | Reply::Upstream(_) => (),
+            Reply::Answered(_) | Reply::Upstream(_) => self.permit()?,
         }
         Ok(Step::Tell(step))
     }

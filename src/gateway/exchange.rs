@@ -35,6 +35,8 @@ pub(super) struct Exchange {
     pub(super) context: Context,
     pub(super) shared: Shared,
     pub(super) caller: Arc<[u8]>,
+    /// The agent's key, if it came in the query.
+    query_key: Option<String>,
     /// The request as it came, once it is read.
     pub(super) received: Option<Document>,
     /// How hooks selected tools so far.
@@ -47,6 +49,7 @@ pub(super) struct World {
     pub(super) app: App,
     pub(super) dialect: &'static dyn Dialect,
     pub(super) facts: Facts,
+    pub(super) query_key: Option<String>,
 }
 
 impl Exchange {
@@ -59,10 +62,11 @@ impl Exchange {
             ..Context::default()
         };
         Self {
-            caller: session::caller(&head.headers).into(),
+            caller: session::caller(&head.headers, world.query_key.as_deref()).into(),
             shared: world.app.shared,
             dialect: world.dialect,
             facts: world.facts,
+            query_key: world.query_key,
             received: None,
             selected: Selected::Untouched,
             snapshot,
@@ -107,7 +111,6 @@ impl Exchange {
     pub(super) async fn run(
         mut self,
         document: Document,
-        query_key: Option<String>,
         teller: Arc<Teller>,
     ) -> Result<Reply, ApiError> {
         let document = match self.before(document).await? {
@@ -124,7 +127,7 @@ impl Exchange {
             *framing = Framing::Sse;
         }
         let body = document.to_bytes();
-        let outgoing = self.outgoing(body.into(), query_key.as_deref(), AnswerIs::Read);
+        let outgoing = self.outgoing(body.into(), AnswerIs::Read);
         let answer = self.snapshot.upstream.send(outgoing).await?;
         if !gated || !answer.status.is_success() {
             return Ok(self.pass(answer));
@@ -155,17 +158,17 @@ impl Exchange {
     }
 
     /// A request for upstream.
-    pub(super) fn outgoing(
-        &self,
-        body: reqwest::Body,
-        query_key: Option<&str>,
-        answer: AnswerIs,
-    ) -> Outgoing {
+    pub(super) fn outgoing(&self, body: reqwest::Body, answer: AnswerIs) -> Outgoing {
         let own_key = self.snapshot.upstream.api_key();
         Outgoing {
             method: self.head.method.clone(),
             target: self.dialect.target(&self.call),
-            headers: headers::to_upstream(&self.head.headers, own_key, query_key, answer),
+            headers: headers::to_upstream(
+                &self.head.headers,
+                own_key,
+                self.query_key.as_deref(),
+                answer,
+            ),
             body,
         }
     }

@@ -19,11 +19,7 @@ use super::{
 use crate::{app::ApiError, upstream::headers::AnswerIs};
 
 /// Hands request and answer on, piece by piece.
-pub(super) async fn forward(
-    exchange: Exchange,
-    query_key: Option<String>,
-    body: Body,
-) -> Result<Response, ApiError> {
+pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
     let limit = exchange.snapshot.config.limits.body;
     let patience = exchange.snapshot.config.timeouts.body;
     let length = declared_length(&exchange.head.headers);
@@ -38,7 +34,7 @@ pub(super) async fn forward(
     } else {
         reqwest::Body::default()
     };
-    let mut outgoing = exchange.outgoing(outgoing_body, query_key.as_deref(), AnswerIs::Passed);
+    let mut outgoing = exchange.outgoing(outgoing_body, AnswerIs::Passed);
     if let Some(length) = length {
         let value = HeaderValue::from(length);
         outgoing.headers.insert(header::CONTENT_LENGTH, value);

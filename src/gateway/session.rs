@@ -38,10 +38,15 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
 }
 
 /// Who is calling, as far as conversations are kept apart by it.
-pub(super) fn caller(headers: &HeaderMap) -> Vec<u8> {
-    let credentials = ["x-goog-api-key", header::AUTHORIZATION.as_str()];
-    let values = credentials.map(|it| headers.get(it).map_or(&[][..], HeaderValue::as_bytes));
-    values.join(&0)
+pub(super) fn caller(headers: &HeaderMap, query_key: Option<&str>) -> Vec<u8> {
+    let given = |it: &str| headers.get(it).map_or(&[][..], HeaderValue::as_bytes);
+    let query_key = query_key.unwrap_or_default().as_bytes();
+    [
+        given("x-goog-api-key"),
+        given(header::AUTHORIZATION.as_str()),
+        query_key,
+    ]
+    .join(&0)
 }
 
 fn is_name(text: &str) -> bool {
@@ -61,6 +66,13 @@ mod tests {
         assert_eq!((found.path, found.session), ("/v1beta/models", Some("a-1")));
         let found = named("/v1beta/models", &headers).unwrap();
         assert_eq!(found.session, Some("from-header"));
+    }
+
+    #[test]
+    fn a_key_in_the_query_tells_callers_apart() {
+        let nobody = HeaderMap::new();
+        assert_ne!(caller(&nobody, Some("a")), caller(&nobody, Some("b")));
+        assert_ne!(caller(&nobody, Some("a")), caller(&nobody, None));
     }
 
     #[test]

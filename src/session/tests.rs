@@ -115,3 +115,55 @@ fn a_stopped_session_goes_on_with_its_next_prompt() {
     assert_eq!(memory.stopped(CALLER, "s", &prompt).unwrap(), None);
     assert_eq!(memory.stopped(CALLER, "s", &looping).unwrap(), None);
 }
+
+#[test]
+fn denied_prompts_in_a_row_take_no_other_along() {
+    let memory = Memory::default();
+    let (first, second) = (user("bad"), user("worse"));
+    let asked = document(&list(&[first.clone(), second.clone()]));
+    memory
+        .deny(CALLER, &document(&list(std::slice::from_ref(&first))), "no")
+        .unwrap();
+    memory.deny(CALLER, &asked, "no").unwrap();
+
+    let mut later = document(&list(&[first, second, user("c")]));
+    memory.clean(CALLER, &mut later).unwrap();
+
+    let left: Value = later.get(&["contents"]).unwrap().unwrap();
+    assert_eq!(left, list(&[user("c")]));
+}
+
+#[test]
+fn contents_without_parts_keep_their_places() {
+    let empty = json!({"role": "model", "parts": []});
+    let memory = Memory::default();
+    let first = [user("bad")];
+    let second = [
+        user("bad"),
+        model("no"),
+        user("a"),
+        empty.clone(),
+        user("worse"),
+    ];
+    memory.deny(CALLER, &document(&list(&first)), "no").unwrap();
+    memory
+        .deny(CALLER, &document(&list(&second)), "no")
+        .unwrap();
+
+    let mut later = second.to_vec();
+    later.extend([model("no"), user("c")]);
+    let mut later = document(&list(&later));
+    memory.clean(CALLER, &mut later).unwrap();
+
+    let left: Value = later.get(&["contents"]).unwrap().unwrap();
+    assert_eq!(left, list(&[user("a"), empty, user("c")]));
+}
+
+#[test]
+fn a_request_is_never_emptied() {
+    check(
+        &[user("bad")],
+        &[user("bad"), model("no")],
+        &[user("bad"), model("no")],
+    );
+}
