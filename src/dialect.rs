@@ -12,6 +12,7 @@ mod gemini;
 mod history;
 mod instruction;
 mod json;
+mod part;
 mod request;
 mod selection;
 

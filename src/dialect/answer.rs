@@ -4,10 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{
-    Allowed, Call, DialectError, Document,
-    contents::{Content, Part},
-};
+use super::{Allowed, Call, DialectError, Document, contents::Content, part::Part};
 use crate::{
     event::{Diagnostic, DiagnosticCode},
     model::{

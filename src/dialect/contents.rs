@@ -2,15 +2,17 @@
 //! protocol, section 6). Pure.
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{DialectError, Document, document::array, history::Turn};
+use super::{
+    DialectError, Document,
+    document::array,
+    history::Turn,
+    part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
+};
 use crate::model::{Message, Piece, Role, WholeMessage, align};
 
 pub(super) const PARTS: &[&str] = &["parts"];
-pub(super) const TEXT: &[&str] = &["text"];
-const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
-const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
 
 /// The contents of a request.
 #[derive(Debug, Default)]
@@ -23,15 +25,6 @@ pub(super) struct Contents {
 pub(super) struct Content {
     document: Document,
     pub(super) parts: Vec<Part>,
-}
-
-/// A text, a thought, a call, a response, media.
-#[derive(Debug, Clone)]
-pub(super) struct Part {
-    document: Document,
-    /// Its text, if it has one.
-    pub(super) text: Option<String>,
-    thought: bool,
 }
 
 impl Contents {
@@ -312,93 +305,6 @@ impl Content {
     pub(super) const fn document(&self) -> &Document {
         &self.document
     }
-}
-
-impl Part {
-    fn read(document: Document) -> Result<Self, DialectError> {
-        Ok(Self {
-            text: document.string(TEXT)?,
-            thought: document.get(&["thought"])? == Some(Value::Bool(true)),
-            document,
-        })
-    }
-
-    /// A part that is only text.
-    pub(super) fn new(text: &str) -> Result<Self, DialectError> {
-        Self::read(Document::parse(json!({ "text": text }).to_string().into())?)
-    }
-
-    /// Its text, if it is no thought.
-    pub(super) fn plain_text(&self) -> Option<&str> {
-        self.text.as_deref().filter(|_| !self.thought)
-    }
-
-    /// The same part with another text.
-    pub(super) fn saying(&self, text: &str) -> Result<Self, DialectError> {
-        let mut document = self.document.clone();
-        document.set(TEXT, &json!(text))?;
-        Ok(Self {
-            document,
-            text: Some(text.to_owned()),
-            thought: self.thought,
-        })
-    }
-
-    /// What stays the same however often it is sent.
-    fn lasting(&self) -> Result<String, DialectError> {
-        if self.thought || self.text.as_deref() == Some("") {
-            return Ok(String::new());
-        }
-        let mut lasting = String::new();
-        for (key, value) in self.document.fields() {
-            let text = match key {
-                "thoughtSignature" | "thought_signature" => continue,
-                key if FUNCTION_CALL.contains(&key) || FUNCTION_RESPONSE.contains(&key) => {
-                    without_id(value)?
-                }
-                _ => String::from_utf8_lossy(&value).into_owned(),
-            };
-            lasting.push_str(key);
-            lasting.push(':');
-            lasting.push_str(&text);
-            lasting.push('\n');
-        }
-        Ok(lasting)
-    }
-
-    /// What gemini-cli tells of itself in front of the first prompt.
-    fn is_introduction(&self) -> bool {
-        let text = self.plain_text();
-        text.is_some_and(|it| it.starts_with("<session_context>"))
-    }
-
-    /// Its text and that of the next part, if both are nothing but text of the
-    /// same kind.
-    pub(super) fn joined(&self, next: &Self) -> Option<String> {
-        let only_text = |it: &Self| {
-            it.document
-                .fields()
-                .all(|it| it.0 == "text" || it.0 == "thought")
-        };
-        let alike = self.thought == next.thought && only_text(self) && only_text(next);
-        let (text, more) = (self.text.as_ref()?, next.text.as_ref()?);
-        alike.then(|| format!("{text}{more}"))
-    }
-
-    /// The name of the function it calls; empty if the call has none.
-    pub(super) fn called(&self) -> Result<Option<String>, DialectError> {
-        let Some(call) = self.document.child(FUNCTION_CALL)? else {
-            return Ok(None);
-        };
-        Ok(Some(call.string(&["name"])?.unwrap_or_default()))
-    }
-}
-
-/// A call or a response without its id, which some agents rewrite.
-fn without_id(call: Bytes) -> Result<String, DialectError> {
-    let mut call = Document::parse(call)?;
-    call.remove(&["id"])?;
-    Ok(call.to_text())
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use proptest::prelude::*;
+use serde_json::Value;
 
 use super::*;
 
