@@ -15,13 +15,14 @@ mod json;
 mod part;
 mod request;
 mod selection;
+mod tools;
 
 use http::Method;
 use serde_json::Value;
 use thiserror::Error;
 
 pub use self::{
-    answer::ResponseDocument,
+    answer::{FunctionCall, ResponseDocument},
     document::{Document, elements},
     history::{History, Turn},
     json::parse,
@@ -66,6 +67,23 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         selection: &ToolConfig,
     ) -> Result<Selected, DialectError> {
         selection::write(document, selection)
+    }
+
+    /// What the user says anew in a request; empty if only tools answered.
+    fn prompt(&self, call: &Call, document: &Document) -> Result<String, DialectError> {
+        request::prompt(call, document)
+    }
+
+    /// Takes every tool out of a request that `keeps` does not keep: declared
+    /// functions, and the API's own tools by names such as `googleSearch`. The
+    /// names of those taken out.
+    fn withhold_tools(
+        &self,
+        call: &Call,
+        document: &mut Document,
+        keeps: &dyn Fn(&str) -> bool,
+    ) -> Result<Vec<String>, DialectError> {
+        request::withhold_tools(call, document, keeps)
     }
 
     /// What kind of answer a request wants.

@@ -4,7 +4,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::{Allowed, Call, DialectError, Document, contents::Content, part::Part};
+use super::{Call, DialectError, Document, contents::Content, part::Part};
 use crate::{
     event::{Diagnostic, DiagnosticCode},
     model::{
@@ -17,6 +17,7 @@ const CONTENT: &[&str] = &["content"];
 const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 const INDEX: &[&str] = &["index"];
 const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
+const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
 /// An answer, or one chunk of it, as it is on the wire.
@@ -24,6 +25,15 @@ const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 pub struct ResponseDocument {
     document: Document,
     candidates: Vec<CandidateDocument>,
+}
+
+/// A call of a function in an answer.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionCall {
+    /// The function; empty if the call names none.
+    pub name: String,
+    /// Its arguments; `null` if there are none.
+    pub arguments: Value,
 }
 
 #[derive(Debug, Clone)]
@@ -123,18 +133,22 @@ impl ResponseDocument {
         Ok(diagnostics)
     }
 
-    /// Takes function calls that are not allowed out and puts a text in the
-    /// place of each. The names of the calls taken out.
-    pub fn withhold_calls(&mut self, allowed: &Allowed) -> Result<Vec<String>, DialectError> {
+    /// Takes function calls out and puts a text in the place of each, where
+    /// `refuse` gives a reason. The names of the calls taken out.
+    pub fn withhold_calls(
+        &mut self,
+        refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
+    ) -> Result<Vec<String>, DialectError> {
         let mut withheld = Vec::new();
         for candidate in &mut self.candidates {
             let Some(content) = &candidate.content else {
                 continue;
             };
             let before = withheld.len();
-            let parts = content.parts.iter();
-            let parts = parts.map(|it| withhold(it, allowed, &mut withheld));
-            let parts = parts.collect::<Result<_, _>>()?;
+            let mut parts = Vec::with_capacity(content.parts.len());
+            for part in &content.parts {
+                parts.push(withhold(part, refuse, &mut withheld)?);
+            }
             if withheld.len() > before {
                 candidate.put_content(content.with_parts(parts)?)?;
             }
@@ -143,6 +157,18 @@ impl ResponseDocument {
             self.put_candidates()?;
         }
         Ok(withheld)
+    }
+
+    /// The model that answered, as upstream names it.
+    pub fn model(&self) -> Result<Option<String>, DialectError> {
+        self.document.string(MODEL_VERSION)
+    }
+
+    /// Tokens of request and answer together, so far.
+    pub fn total_tokens(&self) -> Result<Option<u64>, DialectError> {
+        let usage = self.document.child(USAGE)?;
+        let usage = usage.as_ref().map(read_usage).transpose()?;
+        Ok(usage.and_then(|it| it.total_token_count?.as_u64()))
     }
 
     fn put_candidates(&mut self) -> Result<(), DialectError> {
@@ -249,18 +275,20 @@ fn with_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectErro
     Ok(new)
 }
 
-/// The part, or a text instead of a call that is not allowed.
+/// The part, or a text instead of a call that is refused.
 fn withhold(
     part: &Part,
-    allowed: &Allowed,
+    refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
     withheld: &mut Vec<String>,
 ) -> Result<Part, DialectError> {
-    let Some(name) = part.called()?.filter(|it| !allowed.includes(it)) else {
+    let Some(call) = part.call()? else {
         return Ok(part.clone());
     };
-    let text = format!("Tool execution blocked: `{name}` is not allowed for this call");
-    withheld.push(name);
-    Part::new(&text)
+    let Some(reason) = refuse(&call) else {
+        return Ok(part.clone());
+    };
+    withheld.push(call.name);
+    Part::new(&format!("Tool execution blocked: {reason}"))
 }
 
 /// Parts one after the other; where two plain texts meet they become one.
@@ -396,8 +424,8 @@ mod tests {
     fn a_call_that_is_not_allowed_becomes_a_text() {
         let mut document =
             parse(r#"[{"functionCall":{"name":"rm"}},{"functionCall":{"name":"ls"}}]"#);
-        let allowed = Allowed::Only(vec!["ls".to_owned()]);
-        assert_eq!(document.withhold_calls(&allowed).unwrap(), ["rm"]);
+        let refuse = |it: &FunctionCall| (it.name != "ls").then(|| "no".to_owned());
+        assert_eq!(document.withhold_calls(&mut { refuse }).unwrap(), ["rm"]);
         let text = String::from_utf8(document.to_bytes().to_vec()).unwrap();
         assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
     }

@@ -81,6 +81,16 @@ impl Contents {
         self.items.iter().filter_map(Content::message).collect()
     }
 
+    /// The text of the user after the model's last word.
+    pub(super) fn prompt(&self) -> String {
+        let by_model = |it: &Content| it.role() == Role::Model;
+        let new = self.items.iter().rposition(by_model).map_or(0, |it| it + 1);
+        let parts = self.items.iter().skip(new).flat_map(|it| &it.parts);
+        let said = parts.filter(|it| !it.is_introduction());
+        let texts: Vec<&str> = said.filter_map(Part::plain_text).collect();
+        texts.join("\n")
+    }
+
     /// Every content with what is not text; thoughts are left out.
     pub(super) fn whole(&self) -> Vec<WholeMessage> {
         let all = self.items.iter().map(Content::whole);

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
-use super::{DialectError, Document};
+use super::{DialectError, Document, FunctionCall};
 
 const TEXT: &[&str] = &["text"];
 pub(super) const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
@@ -89,12 +89,15 @@ impl Part {
         alike.then(|| format!("{text}{more}"))
     }
 
-    /// The name of the function it calls; empty if the call has none.
-    pub(super) fn called(&self) -> Result<Option<String>, DialectError> {
+    /// The function call it is, if it is one.
+    pub(super) fn call(&self) -> Result<Option<FunctionCall>, DialectError> {
         let Some(call) = self.document.child(FUNCTION_CALL)? else {
             return Ok(None);
         };
-        Ok(Some(call.string(&["name"])?.unwrap_or_default()))
+        Ok(Some(FunctionCall {
+            name: call.string(&["name"])?.unwrap_or_default(),
+            arguments: call.get(&["args"])?.unwrap_or_default(),
+        }))
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     contents::Contents,
     instruction,
     selection::{self, Selected},
+    tools,
 };
 use crate::{
     event::{Diagnostic, DiagnosticCode},
@@ -87,7 +88,7 @@ pub(super) fn wish(document: &Document) -> Result<Wish, DialectError> {
         Some(config) if wants_json(&config)? => AnswerFormat::Json,
         _ => AnswerFormat::Text,
     };
-    let functions = match selection::declared(document)?.as_slice() {
+    let functions = match tools::declared(document)?.as_slice() {
         [] => Functions::Absent,
         _ => Functions::Declared,
     };
@@ -128,6 +129,30 @@ pub(super) fn write(
         selected,
         diagnostics: edit.diagnostics,
     })
+}
+
+/// What the user says anew: the text after the model's last word, without what
+/// gemini-cli tells of itself. Of an embedding, all of it.
+pub(super) fn prompt(call: &Call, document: &Document) -> Result<String, DialectError> {
+    let inner = unwrapped(call, document)?;
+    let contents = contents(call, inner.as_ref().unwrap_or(document))?;
+    Ok(contents.prompt())
+}
+
+/// Takes tools out of the request.
+pub(super) fn withhold_tools(
+    call: &Call,
+    document: &mut Document,
+    keeps: &dyn Fn(&str) -> bool,
+) -> Result<Vec<String>, DialectError> {
+    let Some(mut inner) = unwrapped(call, document)? else {
+        return tools::withhold(document, keeps);
+    };
+    let withheld = tools::withhold(&mut inner, keeps)?;
+    if !withheld.is_empty() {
+        document.set_child(WRAPPED, &inner)?;
+    }
+    Ok(withheld)
 }
 
 #[derive(Debug)]

@@ -3,12 +3,12 @@
 
 use serde_json::{Value, json};
 
-use super::{DialectError, Document, request::TOOL_CONFIG};
+use super::{
+    DialectError, Document,
+    request::TOOL_CONFIG,
+    tools::{self, CALLING},
+};
 use crate::model::{FunctionCallingMode, ToolConfig};
-
-const TOOLS: &[&str] = &["tools"];
-const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];
-const CALLING: &[&str] = &["functionCallingConfig", "function_calling_config"];
 
 /// What became of a selection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -38,24 +38,13 @@ impl Allowed {
     }
 }
 
-/// The names of the declared functions, in order.
-pub(super) fn declared(document: &Document) -> Result<Vec<String>, DialectError> {
-    let mut names = Vec::new();
-    for tool in document.children(TOOLS)?.unwrap_or_default() {
-        for declaration in tool.children(DECLARATIONS)?.unwrap_or_default() {
-            names.extend(declaration.string(&["name"])?);
-        }
-    }
-    Ok(names)
-}
-
 /// Writes a selection. Names are cut to the declared ones first.
 pub(super) fn write(
     document: &mut Document,
     selection: &ToolConfig,
 ) -> Result<Selected, DialectError> {
     use FunctionCallingMode as Mode;
-    let declared = declared(document)?;
+    let declared = tools::declared(document)?;
     if declared.is_empty() {
         return Ok(Selected::Untouched);
     }
@@ -84,7 +73,7 @@ pub(super) fn write(
     }
     if mode == Mode::Auto {
         // The API takes names only with `ANY`.
-        keep_declarations(document, &names)?;
+        tools::keep(document, &names)?;
     }
     Ok(Selected::Written(Allowed::Only(names)))
 }
@@ -97,35 +86,6 @@ fn write_calling(document: &mut Document, calling: &Value) -> Result<(), Dialect
             document.set_child(TOOL_CONFIG, &config)
         }
     }
-}
-
-/// Takes all other declarations out, and tools that are empty then.
-fn keep_declarations(document: &mut Document, names: &[String]) -> Result<(), DialectError> {
-    let mut kept = Vec::new();
-    for mut tool in document.children(TOOLS)?.unwrap_or_default() {
-        keep(&mut tool, names)?;
-        if !tool.is_empty() {
-            kept.push(tool);
-        }
-    }
-    document.set_children(TOOLS, &kept)
-}
-
-fn keep(tool: &mut Document, names: &[String]) -> Result<(), DialectError> {
-    let Some(declarations) = tool.children(DECLARATIONS)? else {
-        return Ok(());
-    };
-    let mut kept = Vec::new();
-    for declaration in declarations {
-        let name = declaration.string(&["name"])?;
-        if name.is_some_and(|it| names.contains(&it)) {
-            kept.push(declaration);
-        }
-    }
-    if kept.is_empty() {
-        return tool.remove(DECLARATIONS);
-    }
-    tool.set_children(DECLARATIONS, &kept)
 }
 
 #[cfg(test)]

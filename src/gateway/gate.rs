@@ -8,7 +8,7 @@ use super::facts::{Did, Facts};
 use crate::{
     app::{ApiError, ErrorReason, Snapshot},
     config::HookView,
-    dialect::{Allowed, DialectError, ResponseDocument},
+    dialect::{Allowed, DialectError, FunctionCall, ResponseDocument},
     event::{AfterModel, Context, Flow, Reason},
     hook::Plan,
     model::LlmRequest,
@@ -47,7 +47,12 @@ impl Gate {
         if !document.carries_content() {
             return Ok(Judged::Pass(document.to_bytes()));
         }
-        let withheld = document.withhold_calls(&self.allowed);
+        let allowed = &self.allowed;
+        let refuse = |call: &FunctionCall| {
+            let reason = || format!("`{}` is not allowed for this call", call.name);
+            (!allowed.includes(&call.name)).then(reason)
+        };
+        let withheld = document.withhold_calls(&mut { refuse });
         if !withheld.map_err(|it| self.report(&it))?.is_empty() {
             self.facts.did(Did::Edit);
         }
