@@ -1,11 +1,13 @@
 //! What every door holds: one snapshot per request, one error type.
 
+mod caller;
 mod error;
 mod observed;
 mod reload;
 mod snapshot;
 
 pub use self::{
+    caller::caller,
     error::{ApiError, ErrorReason},
     observed::Observed,
     reload::{ReadConfig, Reload, Reloading, fingerprint},

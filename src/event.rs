@@ -38,7 +38,7 @@ pub use self::{
     before_tool_selection::BeforeToolSelection,
     conversation::{Added, render},
     fold::{Part, fold},
-    input::{Context, HookInput},
+    input::{Caller, Context, HookInput},
     notification::Notification,
     output::{
         Answer, ArgumentsMean, Decision, Diagnostic, DiagnosticCode, HookOutput, HookStatus,

@@ -18,7 +18,10 @@ use uuid::Uuid;
 use crate::{
     app::{ApiError, App, ErrorReason, Snapshot},
     dialect,
-    event::{Action, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Verdict},
+    event::{
+        Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput,
+        Verdict,
+    },
     hook::{Fired, Run},
 };
 
@@ -44,7 +47,8 @@ pub async fn report_event(
     let fields = read(body, &snapshot).await?;
     let name = event_name(&fields)?;
     let options = Options::read(query.as_deref().unwrap_or_default());
-    let context = context(&fields, &snapshot)?;
+    let caller = crate::app::caller(&head.headers, None);
+    let context = context(&fields, caller, &snapshot)?;
     let report = Report {
         snapshot,
         context,
@@ -275,7 +279,11 @@ fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
 }
 
 /// The base fields; what the agent left out is filled in.
-fn context(fields: &Map<String, Value>, snapshot: &Snapshot) -> Result<Context, ApiError> {
+fn context(
+    fields: &Map<String, Value>,
+    caller: Caller,
+    snapshot: &Snapshot,
+) -> Result<Context, ApiError> {
     let text = |key: &str, default: &dyn Fn() -> String| match fields.get(key) {
         None | Some(Value::Null) => Ok(default()),
         Some(Value::String(text)) => Ok(text.clone()),
@@ -287,6 +295,7 @@ fn context(fields: &Map<String, Value>, snapshot: &Snapshot) -> Result<Context, 
         transcript_path: text("transcript_path", &String::new)?,
         cwd: text("cwd", &directory)?,
         timestamp: text("timestamp", &crate::app::now)?,
+        caller,
     })
 }
 

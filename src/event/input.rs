@@ -17,6 +17,18 @@ pub struct Context {
     pub cwd: String,
     /// RFC 3339 in UTC with milliseconds.
     pub timestamp: String,
+    /// Who called. Hooks are not told.
+    #[serde(skip)]
+    pub caller: Caller,
+}
+
+/// Who called, as far as it is known.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Caller {
+    /// SHA-256 of the credential in lower-case hex; empty without one.
+    pub key: String,
+    /// The `User-Agent`; empty without one.
+    pub agent: String,
 }
 
 /// The JSON document a hook reads.

@@ -50,20 +50,20 @@ impl Exchange {
     fn remember(&mut self, mut document: Document) -> Result<Step, ApiError> {
         let memory = &self.shared.memory;
         let session_id = &self.context.session_id;
-        if let Some(reason) = memory.stopped(&self.caller, session_id, &document)? {
+        if let Some(reason) = memory.stopped(self.caller(), session_id, &document)? {
             self.facts.did(Did::Stop);
             let reason = Reason::new(Some(&reason));
             return Ok(Step::Tell(Reply::Denied(reason)));
         }
         self.received = Some(document.clone());
-        memory.clean(&self.caller, &mut document)?;
+        memory.clean(self.caller(), &mut document)?;
         Ok(Step::Go(document))
     }
 
     /// What was denied once may be allowed later.
     fn permit(&self) -> Result<(), ApiError> {
         if let Some(received) = &self.received {
-            self.shared.memory.allow(&self.caller, received)?;
+            self.shared.memory.allow(self.caller(), received)?;
         }
         Ok(())
     }
@@ -73,10 +73,10 @@ impl Exchange {
     fn forbid(&self, did: Did, told: &str) -> Result<(), ApiError> {
         let memory = &self.shared.memory;
         if let (true, Some(received)) = (self.call.operation.generates(), &self.received) {
-            memory.deny(&self.caller, received, told)?;
+            memory.deny(self.caller(), received, told)?;
         }
         if did == Did::Stop {
-            memory.stop(&self.caller, &self.context.session_id, told);
+            memory.stop(self.caller(), &self.context.session_id, told);
         }
         Ok(())
     }

@@ -12,7 +12,7 @@ use super::{
     facts::Facts,
     gate::{Gate, Judged},
     reply::{Reply, Teller, denial_form},
-    session, stream,
+    stream,
 };
 use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
@@ -34,7 +34,6 @@ pub(super) struct Exchange {
     pub(super) facts: Facts,
     pub(super) context: Context,
     pub(super) shared: Shared,
-    pub(super) caller: Arc<[u8]>,
     /// The agent's key, if it came in the query.
     query_key: Option<String>,
     /// The request as it came, once it is read.
@@ -59,10 +58,10 @@ impl Exchange {
             session_id: session.unwrap_or_default(),
             cwd: snapshot.config.hook_directory.display().to_string(),
             timestamp: app::now(),
+            caller: app::caller(&head.headers, world.query_key.as_deref()),
             ..Context::default()
         };
         Self {
-            caller: session::caller(&head.headers, world.query_key.as_deref()).into(),
             shared: world.app.shared,
             dialect: world.dialect,
             facts: world.facts,
@@ -76,6 +75,11 @@ impl Exchange {
         }
     }
 
+    /// Whose conversations these are.
+    pub(super) fn caller(&self) -> &[u8] {
+        self.context.caller.key.as_bytes()
+    }
+
     pub(super) fn hooked(&self) -> Hooked {
         Hooked::of(self)
     }
@@ -86,7 +90,7 @@ impl Exchange {
         if self.context.session_id.is_empty() {
             let contents = document.list(&["contents"])?.unwrap_or_default();
             let first = contents.first().map_or(&[][..], AsRef::as_ref);
-            self.context.session_id = self.shared.memory.unnamed(&self.caller, first);
+            self.context.session_id = self.shared.memory.unnamed(self.caller(), first);
             self.facts.session(&self.context.session_id);
         }
         Ok(document)
@@ -96,8 +100,7 @@ impl Exchange {
     pub(super) fn teller(&self, document: &Document) -> Result<Arc<Teller>, ApiError> {
         let wish = self.dialect.wish(document)?;
         let denials = self.snapshot.config.denials;
-        let agent = self.head.headers.get(header::USER_AGENT);
-        let agent = agent.and_then(|it| it.to_str().ok()).unwrap_or_default();
+        let agent = &self.context.caller.agent;
         let form = denial_form(denials, self.call.operation, wish, agent);
         Ok(Arc::new(Teller {
             dialect: self.dialect,
@@ -144,7 +147,6 @@ impl Exchange {
         let gate = Gate {
             snapshot: Arc::clone(&self.snapshot),
             memory: Arc::clone(&self.shared.memory),
-            caller: self.caller,
             context: self.context,
             plan,
             llm_request: Arc::new(llm_request),

@@ -20,7 +20,6 @@ use crate::{
 pub(super) struct Gate {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) memory: Arc<Memory>,
-    pub(super) caller: Arc<[u8]>,
     pub(super) context: Context,
     /// The hooks on `AfterModel`; made once, for it has no subject.
     pub(super) plan: Plan,
@@ -87,8 +86,9 @@ impl Gate {
     fn refuse(&self, reason: Reason, did: Did) -> Judged {
         self.facts.did(did);
         if did == Did::Stop {
-            let session_id = &self.context.session_id;
-            self.memory.stop(&self.caller, session_id, reason.as_str());
+            let (caller, session_id) = (&self.context.caller.key, &self.context.session_id);
+            self.memory
+                .stop(caller.as_bytes(), session_id, reason.as_str());
         }
         Judged::Refused(reason)
     }

@@ -3,7 +3,7 @@
 //! An agent names it by the prefix `/s/{session}` or by `x-hookgate-session`;
 //! else it gets an id from [`crate::session::Memory`].
 
-use http::{HeaderMap, HeaderValue, header};
+use http::HeaderMap;
 
 use crate::app::{ApiError, ErrorReason};
 
@@ -37,18 +37,6 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
     Ok(Named { path, session })
 }
 
-/// Who is calling, as far as conversations are kept apart by it.
-pub(super) fn caller(headers: &HeaderMap, query_key: Option<&str>) -> Vec<u8> {
-    let given = |it: &str| headers.get(it).map_or(&[][..], HeaderValue::as_bytes);
-    let query_key = query_key.unwrap_or_default().as_bytes();
-    [
-        given("x-goog-api-key"),
-        given(header::AUTHORIZATION.as_str()),
-        query_key,
-    ]
-    .join(&0)
-}
-
 fn is_name(text: &str) -> bool {
     let allowed = |it: char| it.is_ascii_alphanumeric() || "._:-".contains(it);
     (1..=LONGEST).contains(&text.len()) && text.chars().all(allowed)
@@ -66,13 +54,6 @@ mod tests {
         assert_eq!((found.path, found.session), ("/v1beta/models", Some("a-1")));
         let found = named("/v1beta/models", &headers).unwrap();
         assert_eq!(found.session, Some("from-header"));
-    }
-
-    #[test]
-    fn a_key_in_the_query_tells_callers_apart() {
-        let nobody = HeaderMap::new();
-        assert_ne!(caller(&nobody, Some("a")), caller(&nobody, Some("b")));
-        assert_ne!(caller(&nobody, Some("a")), caller(&nobody, None));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod tests {
             transcript_path: String::new(),
             cwd: "/repo".into(),
             timestamp: "2026-01-13T19:15:43.029Z".into(),
+            ..Context::default()
         }
     }
 
