@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 
 use crate::{
     app::{ApiError, App, ErrorReason, Reload},
-    config::{FailureMode, HookMode},
+    config::{BUILTIN, FailureMode, HookMode},
 };
 
 /// The routes of this door. Health and readiness need no token.
@@ -83,21 +83,32 @@ pub async fn metrics(State(app): State<App>) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// Every hook of the running config, in the order in which they run.
+/// Every policy and hook of the running config, in the order in which they run.
 #[utoipa::path(get, path = "/hooks", tag = "admin",
     responses((status = 200, description = "The hooks.", body = Vec<HookInfo>)))]
 pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
     let snapshot = app.snapshot();
+    let policies = snapshot.engine.policies().map(|(event, it)| HookInfo {
+        event: event.as_str(),
+        name: it.name.clone(),
+        r#type: BUILTIN.to_owned(),
+        policy: Some(it.kind),
+        carried: None,
+        mode: it.mode,
+    });
     let hooks = snapshot.engine.hooks().map(|(event, hook)| HookInfo {
         event: event.as_str(),
         name: hook.name.clone(),
         r#type: hook.kind.clone(),
-        protocol: hook.protocol.name(),
-        timeout_ms: u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
-        on_failure: hook.on_failure,
+        policy: None,
+        carried: Some(Carried {
+            protocol: hook.protocol.name(),
+            timeout_ms: u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
+            on_failure: hook.on_failure,
+        }),
         mode: hook.mode,
     });
-    Json(hooks.collect())
+    Json(policies.chain(hooks).collect())
 }
 
 /// How the process is.
@@ -107,20 +118,30 @@ pub struct Health {
     status: &'static str,
 }
 
-/// One hook of the running config.
+/// One policy or hook of the running config.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct HookInfo {
     event: &'static str,
     name: String,
     r#type: String,
+    /// Which policy it is, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'static str>,
+    #[serde(flatten)]
+    carried: Option<Carried>,
+    /// `enforce` or `observe`.
+    #[schema(value_type = String)]
+    mode: HookMode,
+}
+
+/// What only hooks that are reached outside have.
+#[derive(Debug, Serialize, ToSchema)]
+struct Carried {
     protocol: &'static str,
     timeout_ms: u64,
     /// `open` or `closed`.
     #[schema(value_type = String)]
     on_failure: FailureMode,
-    /// `enforce` or `observe`.
-    #[schema(value_type = String)]
-    mode: HookMode,
 }
 
 /// Asks for the token, if the config has one.

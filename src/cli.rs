@@ -18,10 +18,9 @@ use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
-    config::{Config, ConfigError, Known, Overrides},
-    protocol,
+    config::{Config, ConfigError, Overrides},
+    hook,
     server::{ServerError, openapi},
-    transport,
 };
 
 /// Hooks between AI agents and a Gemini-style model API.
@@ -94,18 +93,9 @@ pub fn main() -> ExitCode {
 
 /// The JSON Schema of the config, for editors.
 fn schema() -> String {
-    let (transports, protocols) = (transport::names(), protocol::names());
-    let schema = Config::schema(&known(&transports, &protocols));
+    let schema = Config::schema(&hook::known());
     // JSON made of JSON cannot fail.
     serde_json::to_string_pretty(&schema).unwrap_or_default()
-}
-
-/// The names that a config may use.
-const fn known<'a>(transports: &'a [&'a str], protocols: &'a [&'a str]) -> Known<'a> {
-    Known {
-        transports,
-        protocols,
-    }
 }
 
 /// Prints one line, or several.
@@ -164,8 +154,7 @@ impl From<io::Error> for Failure {
 
 /// A config as commands are given it: a file, or nothing but options.
 fn read(file: Option<&PathBuf>, overrides: &Overrides) -> Result<Config, ConfigError> {
-    let (transports, protocols) = (transport::names(), protocol::names());
-    let known = known(&transports, &protocols);
+    let known = hook::known();
     match file {
         Some(file) => Config::load(file, overrides, &known),
         None => Config::without_file(overrides, &known),

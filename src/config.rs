@@ -15,6 +15,7 @@ mod place;
 mod quantity;
 mod raw;
 mod raw_hooks;
+mod raw_policies;
 mod schema;
 mod secret;
 mod tree;
@@ -37,10 +38,13 @@ use url::Url;
 
 pub use self::{
     hook_spec::{
-        FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, SystemMessages,
+        FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, PolicySpec,
+        SystemMessages,
     },
     matcher::Matcher,
     place::{Place, Problem},
+    quantity::Size,
+    raw_hooks::BUILTIN,
 };
 use crate::event::{EventKind, EventName, EventVisitor, Part};
 
@@ -53,6 +57,8 @@ pub struct Config {
     pub admin: Admin,
     /// The model API.
     pub upstream: UpstreamConfig,
+    /// Policies on every event that they know, in order.
+    pub policies: Vec<PolicySpec>,
     /// Which hooks run on which event: those of hook files in order, then those
     /// of the config itself. Disabled hooks are left out, and so are groups
     /// without hooks.
@@ -206,13 +212,35 @@ pub struct Overrides {
     pub hooks: Vec<PathBuf>,
 }
 
-/// The names that other rooms give a meaning to.
-#[derive(Debug, Clone, Copy)]
-pub struct Known<'a> {
+/// What other rooms give a meaning to.
+#[derive(Debug, Clone, Default)]
+pub struct Known {
     /// What a hook's `type` may be.
-    pub transports: &'a [&'a str],
+    pub transports: Vec<&'static str>,
     /// What a hook file's `protocol` may be.
-    pub protocols: &'a [&'a str],
+    pub protocols: Vec<&'static str>,
+    /// What `policy` may be.
+    pub policies: Vec<PolicyShape>,
+    /// How some texts are written.
+    pub formats: Vec<Format>,
+}
+
+/// A policy, as far as the config is concerned.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PolicyShape {
+    /// Its name.
+    pub name: &'static str,
+    /// The JSON Schema of its settings.
+    pub schema: Value,
+}
+
+/// How some texts are written.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// Its name in a schema's `format`.
+    pub name: &'static str,
+    /// What is wrong with a text, if anything, as the rest of a sentence.
+    pub check: fn(&str) -> Result<(), String>,
 }
 
 /// Why a config was refused: everything that is wrong with it.
@@ -238,11 +266,7 @@ impl From<Problem> for ConfigError {
 
 impl Config {
     /// Reads the config file at `path`, and all files that it names.
-    pub fn load(
-        path: &Path,
-        overrides: &Overrides,
-        known: &Known<'_>,
-    ) -> Result<Self, ConfigError> {
+    pub fn load(path: &Path, overrides: &Overrides, known: &Known) -> Result<Self, ConfigError> {
         match std::fs::read_to_string(path) {
             Ok(text) => load::load(&text, path, overrides, known),
             Err(error) => {
@@ -253,13 +277,13 @@ impl Config {
     }
 
     /// Parses `text` as if it stood in `file`; files that it names are read.
-    pub fn parse(text: &str, file: &Path, known: &Known<'_>) -> Result<Self, ConfigError> {
+    pub fn parse(text: &str, file: &Path, known: &Known) -> Result<Self, ConfigError> {
         load::load(text, file, &Overrides::default(), known)
     }
 
     /// A config of defaults and of what the command line says, which must name
     /// an upstream.
-    pub fn without_file(overrides: &Overrides, known: &Known<'_>) -> Result<Self, ConfigError> {
+    pub fn without_file(overrides: &Overrides, known: &Known) -> Result<Self, ConfigError> {
         if overrides.upstream.is_none() {
             let message = "without a config file, `--upstream` is needed";
             return Err(Problem::nowhere(message).into());
@@ -268,7 +292,7 @@ impl Config {
     }
 
     /// The JSON Schema of the config file.
-    pub fn schema(known: &Known<'_>) -> Value {
+    pub fn schema(known: &Known) -> Value {
         schema::schema::<raw::RawConfig>(known)
     }
 
@@ -280,7 +304,8 @@ impl Config {
             hooks.map(|hook| (*event, hook))
         });
         hooks.filter(|(_, hook)| {
-            hook.on_failure == FailureMode::Open && hook.mode == HookMode::Enforce
+            let fails_open = hook.on_failure == FailureMode::Open && hook.kind != BUILTIN;
+            fails_open && hook.mode == HookMode::Enforce
         })
     }
 }

@@ -6,8 +6,10 @@
 //! Pure. To add a dialect: one file here and one line in [`ALL`].
 
 mod answer;
+mod compose;
 mod contents;
 mod document;
+mod edit;
 mod gemini;
 mod history;
 mod instruction;
@@ -18,15 +20,15 @@ mod selection;
 mod tools;
 
 use http::Method;
-use serde_json::Value;
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 pub use self::{
     answer::{FunctionCall, ResponseDocument},
     document::{Document, elements},
+    edit::Edited,
     history::{History, Turn},
     json::parse,
-    request::Edited,
     selection::{Allowed, Selected},
 };
 use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};
@@ -57,7 +59,7 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         document: Document,
         mutation: &RequestMutation,
     ) -> Result<Edited, DialectError> {
-        request::write(call, document, mutation)
+        edit::write(call, document, mutation)
     }
 
     /// Writes a selection of tools into a request (hook protocol, section 7).
@@ -72,6 +74,16 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     /// What the user says anew in a request; empty if only tools answered.
     fn prompt(&self, call: &Call, document: &Document) -> Result<String, DialectError> {
         request::prompt(call, document)
+    }
+
+    /// The generation parameters of a request, in camelCase: those of the stable
+    /// form.
+    fn parameters(
+        &self,
+        call: &Call,
+        document: &Document,
+    ) -> Result<Map<String, Value>, DialectError> {
+        request::generation(call, document)
     }
 
     /// Takes every tool out of a request that `keeps` does not keep: declared
@@ -93,12 +105,12 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
 
     /// An answer made by a hook. `id` becomes its response id.
     fn compose_answer(&self, call: &Call, answer: &ResponseMutation, id: &str) -> Value {
-        answer::compose(call, answer, id)
+        compose::compose(call, answer, id)
     }
 
     /// An answer that only says `text`.
     fn compose_message(&self, call: &Call, text: &str, id: &str) -> Value {
-        answer::compose(call, &answer::saying(text), id)
+        compose::compose(call, &compose::saying(text), id)
     }
 
     /// An error.
@@ -264,6 +276,21 @@ pub struct Recognised {
     pub dialect: &'static dyn Dialect,
     /// The call, or why it is none.
     pub call: Result<Call, DialectError>,
+}
+
+/// A call and a document made of the stable form, for an agent that reports no
+/// more than that; the dialect they are in.
+pub fn made_request(
+    llm_request: &LlmRequest,
+) -> Result<(&'static dyn Dialect, Call, Document), DialectError> {
+    let call = Call {
+        version: "v1beta".to_owned(),
+        model: ModelName::parse(&llm_request.model),
+        operation: Operation::Generate,
+        query: Vec::new(),
+    };
+    let document = request::made(&call, llm_request)?;
+    Ok((&gemini::Gemini, call, document))
 }
 
 /// A problem as Google's APIs write it.

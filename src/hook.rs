@@ -1,6 +1,12 @@
 //! Plan, run, fold, judge: from an event to a verdict.
+//!
+//! Policies look first, one after the other; then hooks run; then policies look
+//! again at what hooks changed. All that is said is folded as one.
 
+mod answer_look;
+mod placed;
 mod plan;
+mod reported;
 mod run;
 mod table;
 
@@ -9,22 +15,30 @@ use std::{sync::Arc, time::Duration};
 use serde_json::value::RawValue;
 
 pub use self::{
+    answer_look::{AnswerLook, Seen},
+    placed::PlacedPolicy,
     plan::Plan,
     table::{Hook, HookTable},
 };
 use crate::{
+    config::{BUILTIN, Known},
+    dialect::DialectError,
     event::{
-        Action, Answer, Context, Diagnostic, EventKind, EventName, HookOutput, HookStatus, Subject,
-        Verdict, fold,
+        Action, Answer, BeforeModel, Context, Diagnostic, EventKind, EventName, HookOutput,
+        HookStatus, Subject, Verdict, fold,
     },
-    telemetry::Metrics,
+    policy::{self, Ledger, Look, ModelCall},
+    protocol,
+    telemetry::{HookFinished, Metrics},
+    transport,
 };
 
-/// The hooks of one config, ready to fire.
+/// The policies and hooks of one config, ready to fire.
 #[derive(Debug)]
 pub struct Engine {
     table: HookTable,
     metrics: Arc<Metrics>,
+    ledger: Arc<Ledger>,
 }
 
 /// What came of an event.
@@ -34,13 +48,13 @@ pub struct Fired<V> {
     pub verdict: V,
     /// What all hooks together said.
     pub folded: HookOutput,
-    /// Every hook's run, in plan order.
+    /// Every policy's and hook's run, in order.
     pub runs: Vec<Run>,
     /// What was left out while folding.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// One hook's run.
+/// One run of a policy or hook.
 #[derive(Debug)]
 pub struct Run {
     /// Its name, or its command if it has none.
@@ -62,47 +76,88 @@ impl Run {
 
 impl Engine {
     /// An engine over a built table.
-    pub const fn new(table: HookTable, metrics: Arc<Metrics>) -> Self {
-        Self { table, metrics }
+    pub const fn new(table: HookTable, metrics: Arc<Metrics>, ledger: Arc<Ledger>) -> Self {
+        Self {
+            table,
+            metrics,
+            ledger,
+        }
     }
 
-    /// The hooks that would run. For events without a subject the plan is the
-    /// same every time, so a stream asks once.
+    /// The policies and hooks that would run. For events without a subject the
+    /// plan is the same every time, so a stream asks once.
     pub fn plan(&self, event: EventName, subject: Subject<'_>) -> Plan {
         plan::plan(&self.table, event, subject)
     }
 
-    /// Whether any hook listens to an event at all.
+    /// Whether any policy or hook listens to an event at all.
     pub fn listens(&self, event: EventName) -> bool {
-        !self.table.groups(event).is_empty()
+        !self.table.groups(event).is_empty() || !self.table.policies(event).is_empty()
     }
 
-    /// Plans and fires one event.
-    pub async fn fire<E: EventKind>(
-        &self,
-        context: &Context,
-        event: E,
-        document: Option<&RawValue>,
-    ) -> Fired<E::Verdict> {
-        let plan = self.plan(E::NAME, event.subject());
-        self.fire_plan(&plan, context, event, document).await
+    /// Fires an event that an agent reported: policies, hooks, and policies again
+    /// if hooks changed anything.
+    pub async fn fire<E: EventKind>(&self, context: &Context, event: E) -> Fired<E::Verdict> {
+        reported::fire(self, context, event).await
     }
 
-    /// Fires one event at the hooks of a plan. `document` is shown to hooks
-    /// that ask for it.
-    pub async fn fire_plan<E: EventKind>(
+    /// Asks the policies of a plan about a request, one after the other. Each
+    /// sees what those before left.
+    pub fn look(
         &self,
         plan: &Plan,
         context: &Context,
-        event: E,
+        call: &mut ModelCall,
+        look: Look,
+    ) -> Result<Vec<Run>, DialectError> {
+        let mut runs = Vec::new();
+        for placed in &plan.policies {
+            let model = call.call.model_name().to_owned();
+            let occasion = self.occasion(placed, context, &model, look);
+            let run = placed.request::<BeforeModel>(&occasion, call)?;
+            self.finished(&run, EventName::BeforeModel);
+            runs.push(run);
+        }
+        Ok(runs)
+    }
+
+    /// The policies of a plan that look at the answer of `model`.
+    pub fn answer_look(
+        &self,
+        plan: &Plan,
+        context: &Context,
+        model: &str,
+        look: Look,
+    ) -> AnswerLook {
+        let policies = plan.policies.iter();
+        let looking = policies.filter_map(|it| {
+            let occasion = self.occasion(it, context, model, look);
+            it.answer(&occasion)
+        });
+        AnswerLook {
+            policies: looking.collect(),
+        }
+    }
+
+    /// Runs the hooks of a plan on one event. `document` is shown to hooks that
+    /// ask for it.
+    pub async fn run<E: EventKind>(
+        &self,
+        plan: &Plan,
+        context: &Context,
+        event: &mut E,
         document: Option<&RawValue>,
-    ) -> Fired<E::Verdict> {
+    ) -> Vec<Run> {
         let occasion = run::Occasion {
             context,
             document,
             metrics: &self.metrics,
         };
-        let runs = run::run(plan, &occasion, event).await;
+        run::run(plan, &occasion, event).await
+    }
+
+    /// What all runs on one event come to.
+    pub fn judge<E: EventKind>(&self, runs: Vec<Run>) -> Fired<E::Verdict> {
         let enforced = runs.iter().filter(|it| it.would.is_none());
         let outputs: Vec<HookOutput> = enforced.map(|it| it.answer.output.clone()).collect();
         let (folded, diagnostics) = fold(&outputs, E::HONOURS);
@@ -118,8 +173,50 @@ impl Engine {
         }
     }
 
+    /// Every policy with each event it is placed on, in order.
+    pub fn policies(&self) -> impl Iterator<Item = (EventName, &Arc<PlacedPolicy>)> {
+        self.table.all_policies()
+    }
+
     /// Every hook with its event, in plan order.
     pub fn hooks(&self) -> impl Iterator<Item = (EventName, &Arc<Hook>)> {
         self.table.hooks()
+    }
+
+    fn occasion<'a>(
+        &'a self,
+        placed: &'a PlacedPolicy,
+        context: &'a Context,
+        model: &'a str,
+        look: Look,
+    ) -> policy::Occasion<'a> {
+        policy::Occasion {
+            policy: &placed.name,
+            context,
+            model,
+            look,
+            ledger: &self.ledger,
+        }
+    }
+
+    /// Logs and counts what a policy said.
+    fn finished(&self, run: &Run, event: EventName) {
+        HookFinished {
+            hook: &run.name,
+            event,
+            elapsed: run.elapsed,
+            answer: &run.answer,
+        }
+        .emit(&self.metrics);
+    }
+}
+
+/// What a config may name, as the rooms below know it.
+pub fn known() -> Known {
+    Known {
+        transports: transport::names().into_iter().chain([BUILTIN]).collect(),
+        protocols: protocol::names(),
+        policies: policy::shapes(),
+        formats: policy::FORMATS.to_vec(),
     }
 }

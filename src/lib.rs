@@ -7,7 +7,8 @@
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
 //! 2. [`config`], [`dialect`], [`protocol`], [`telemetry`]: facts and rules.
 //! 3. [`transport`], [`upstream`]: the two rooms that reach outside;
-//!    [`session`]: what is remembered of conversations.
+//!    [`session`]: what is remembered of conversations; [`policy`]: hooks
+//!    without a process.
 //! 4. [`hook`]: plan, run, judge.
 //! 5. [`app`]: the snapshot every request holds, and the one error type.
 //! 6. [`gateway`], [`api`], [`admin`], [`mock`]: the doors.
@@ -23,6 +24,7 @@ pub mod dialect;
 pub mod protocol;
 pub mod telemetry;
 
+pub mod policy;
 pub mod session;
 pub mod transport;
 pub mod upstream;

@@ -152,7 +152,7 @@ impl EventVisitor for Report {
         })?;
         let (snapshot, context) = (self.snapshot, self.context);
         Ok(Box::pin(async move {
-            let fired = snapshot.engine.fire(&context, event, None).await;
+            let fired = snapshot.engine.fire(&context, event).await;
             answer::<E>(fired, explained)
         }))
     }

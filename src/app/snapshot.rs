@@ -11,6 +11,7 @@ use super::Reloading;
 use crate::{
     config::{Config, ConfigError},
     hook::{Engine, HookTable},
+    policy::Ledger,
     session::Memory,
     telemetry::Metrics,
     transport::{Toolbox, TransportError},
@@ -62,7 +63,11 @@ impl Snapshot {
         let api_key = config.upstream.api_key.clone();
         let upstream = Upstream::new(&config.upstream.url, api_key, patience)?;
         Ok(Self {
-            engine: Engine::new(table, Arc::clone(&shared.metrics)),
+            engine: Engine::new(
+                table,
+                Arc::clone(&shared.metrics),
+                Arc::clone(&shared.ledger),
+            ),
             upstream,
             config,
         })
@@ -80,6 +85,8 @@ pub struct Shared {
     pub shutdown: CancellationToken,
     /// What is remembered of conversations.
     pub memory: Arc<Memory>,
+    /// What policies count.
+    pub ledger: Arc<Ledger>,
 }
 
 /// The house's one shared state.

@@ -3,10 +3,11 @@
 use std::net::SocketAddr;
 
 use jsonschema::{Validator, error::ValidationErrorKind};
+use schemars::JsonSchema;
 use serde_json::Value;
 use url::Url;
 
-use super::{place::Problem, tree::Tree, wording::Finding};
+use super::{Format, Known, place::Problem, schema::schema, tree::Tree, wording::Finding};
 
 /// What an unknown key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -28,19 +29,21 @@ pub(super) struct Checked {
     pub(super) warnings: Vec<Problem>,
 }
 
-/// Checks the document `value`, whose places `tree` knows, against `schema`.
-pub(super) fn check(
+/// Checks the document `value`, whose places `tree` knows, against the schema of
+/// `T`.
+pub(super) fn check<T: JsonSchema>(
     tree: &Tree,
     value: Value,
-    schema: &Value,
+    known: &Known,
     unknown_keys: UnknownKeys,
 ) -> Checked {
+    let schema = schema::<T>(known);
     let mut checked = Checked {
         value,
         problems: tree.duplicates(),
         warnings: Vec::new(),
     };
-    let validator = match validator(schema) {
+    let validator = match validator(&schema, &known.formats) {
         Ok(validator) => validator,
         Err(message) => {
             checked.problems.push(Problem::nowhere(message));
@@ -52,7 +55,8 @@ pub(super) fn check(
         let finding = Finding {
             tree,
             document: &checked.value,
-            schema,
+            schema: &schema,
+            formats: &known.formats,
             error: &error,
         };
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
@@ -79,8 +83,12 @@ pub(super) fn check(
     checked
 }
 
-fn validator(schema: &Value) -> Result<Validator, String> {
-    jsonschema::options()
+fn validator(schema: &Value, formats: &[Format]) -> Result<Validator, String> {
+    let mut options = jsonschema::options();
+    for Format { name, check } in formats.iter().copied() {
+        options = options.with_format(name, move |it: &str| check(it).is_ok());
+    }
+    options
         .should_validate_formats(true)
         .with_format("socket-address", |it: &str| {
             it.parse::<SocketAddr>().is_ok()

@@ -7,7 +7,7 @@ use std::{
 };
 
 use secrecy::ExposeSecret;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
     FailureMode, HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, Place, Problem,
@@ -15,7 +15,6 @@ use super::{
     check::{UnknownKeys, check},
     raw::RawSecret,
     raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
-    schema::schema,
     secret,
     tree::Tree,
 };
@@ -46,7 +45,7 @@ pub(super) struct HookBlock {
 
 impl HookFile {
     /// Reads the file. Warnings come with the block, problems instead of it.
-    pub(super) fn read(self, known: &Known<'_>) -> Result<(HookBlock, Vec<Problem>), Vec<Problem>> {
+    pub(super) fn read(self, known: &Known) -> Result<(HookBlock, Vec<Problem>), Vec<Problem>> {
         let text = std::fs::read_to_string(&self.path).map_err(|error| {
             vec![Problem {
                 place: self.named_at,
@@ -54,8 +53,7 @@ impl HookFile {
             }]
         })?;
         let tree = Tree::parse(&blank_comments(&text), &self.path).map_err(|it| vec![it])?;
-        let schema = schema::<RawSettings>(known);
-        let checked = check(&tree, tree.value(), &schema, UnknownKeys::Ignored);
+        let checked = check::<RawSettings>(&tree, tree.value(), known, UnknownKeys::Ignored);
         if !checked.problems.is_empty() {
             return Err(checked.problems);
         }
@@ -312,12 +310,13 @@ impl HookBlock {
     }
 
     fn hook(&self, raw: &RawHook, place: Place, defaults: &RawHookDefaults) -> HookSpec {
-        let mut settings = Map::new();
+        let mut settings = raw.rest.clone();
         let mut set = |name: &str, value: Option<Value>| {
             settings.extend(value.map(|it| (name.to_owned(), it)));
         };
         set("command", raw.command.clone().map(Value::from));
         set("url", raw.url.as_ref().map(|it| it.0.clone().into()));
+        set("policy", raw.policy.clone().map(Value::from));
         set("instances", raw.instances.map(|it| it.0.into()));
         if !raw.env.is_empty() {
             set("env", Some(json!(raw.env)));

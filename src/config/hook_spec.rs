@@ -44,7 +44,29 @@ pub struct HookSpec {
     pub place: Place,
 }
 
-/// What only a hook's transport understands, such as `command` or `url`, with
+/// One policy, on every event that it knows.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PolicySpec {
+    /// Its name, if it has one.
+    pub name: Option<String>,
+    /// Which policy it is: one of the known ones.
+    pub policy: String,
+    /// Whether it decides.
+    pub mode: HookMode,
+    /// The rest.
+    pub settings: HookSettings,
+    /// Where it stands.
+    pub place: Place,
+}
+
+impl PolicySpec {
+    /// What to call it: its name, else the policy's.
+    pub fn label(&self) -> &str {
+        self.name.as_deref().unwrap_or(&self.policy)
+    }
+}
+
+/// What only a hook's transport or policy understands, such as `command` or `url`, with
 /// secrets in place. They may hold keys, so they show their names alone.
 #[derive(Clone, PartialEq)]
 pub struct HookSettings(pub Map<String, Value>);
@@ -101,6 +123,7 @@ impl HookSpec {
     pub fn label(&self) -> &str {
         let name = self.name.as_deref();
         name.or_else(|| self.setting("command"))
+            .or_else(|| self.setting("policy"))
             .unwrap_or(&self.kind)
     }
 
@@ -110,6 +133,21 @@ impl HookSpec {
         (self.name.as_deref().unwrap_or_default(), self.address())
     }
 
+    /// The policy that a hook of type `builtin` is.
+    pub fn as_policy(&self) -> Option<PolicySpec> {
+        let mut settings = self.settings.clone();
+        let Some(Value::String(policy)) = settings.0.shift_remove("policy") else {
+            return None;
+        };
+        Some(PolicySpec {
+            name: self.name.clone(),
+            policy,
+            mode: self.mode,
+            settings,
+            place: self.place.clone(),
+        })
+    }
+
     /// What it is disabled by: its name, else its command or URL.
     pub(super) fn switch(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.address())
@@ -117,6 +155,7 @@ impl HookSpec {
 
     fn address(&self) -> &str {
         let address = self.setting("command").or_else(|| self.setting("url"));
+        let address = address.or_else(|| self.setting("policy"));
         address.unwrap_or(&self.kind)
     }
 

@@ -11,13 +11,13 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    Admin, Config, ConfigError, Known, Limits, Log, Overrides, Problem, SystemMessages, Timeouts,
-    UpstreamConfig,
+    Admin, Config, ConfigError, HookSettings, Known, Limits, Log, Overrides, PolicySpec, Problem,
+    SystemMessages, Timeouts, UpstreamConfig,
     check::{UnknownKeys, check, is_base_url},
     hook_block::{Gathered, HookBlock, HookFile},
     raw::{RawConfig, RawLimits, RawPath, RawSecret, RawTimeouts},
     raw_hooks::{DEFAULT_PROTOCOL, RawHookFile},
-    schema::schema,
+    raw_policies::RawPolicy,
     secret,
     tree::Tree,
 };
@@ -27,7 +27,7 @@ pub(super) fn load(
     text: &str,
     file: &Path,
     overrides: &Overrides,
-    known: &Known<'_>,
+    known: &Known,
 ) -> Result<Config, ConfigError> {
     let mut reading = Reading::start(text, file, overrides, known)?;
     let token = reading.secret("/admin/token");
@@ -46,6 +46,7 @@ pub(super) fn load(
     reading.check_listeners(listen, &admin);
     reading.fail_if_problems()?;
 
+    let policies = reading.policies(raw.policies);
     let own_block = HookBlock {
         tree: reading.tree,
         raw: raw.hooks,
@@ -71,6 +72,7 @@ pub(super) fn load(
             url: raw.upstreams.gemini.url.0,
             api_key,
         },
+        policies,
         hooks: hooks.by_event,
         hook_directory,
         denials: raw.denials,
@@ -103,7 +105,7 @@ impl Reading {
         text: &str,
         file: &Path,
         overrides: &Overrides,
-        known: &Known<'_>,
+        known: &Known,
     ) -> Result<Self, ConfigError> {
         let tree = Tree::parse(text, file)?;
         let mut value = tree.value();
@@ -116,8 +118,7 @@ impl Reading {
             }
             None => (),
         }
-        let schema = schema::<RawConfig>(known);
-        let checked = check(&tree, value, &schema, UnknownKeys::Refused);
+        let checked = check::<RawConfig>(&tree, value, known, UnknownKeys::Refused);
         let mut files = Vec::new();
         if !file.as_os_str().is_empty() {
             files.push(file.to_owned());
@@ -170,9 +171,20 @@ impl Reading {
         directory
     }
 
+    fn policies(&self, raw: Vec<RawPolicy>) -> Vec<PolicySpec> {
+        let specs = raw.into_iter().enumerate().map(|(index, raw)| PolicySpec {
+            name: raw.name,
+            policy: raw.policy,
+            mode: raw.mode,
+            settings: HookSettings(raw.settings),
+            place: self.tree.place(&format!("/policies/{index}")),
+        });
+        specs.collect()
+    }
+
     /// The hooks of every settings file: those that the config names, then
     /// those of the command line.
-    fn hook_blocks(&mut self, more: &[PathBuf], known: &Known<'_>) -> Vec<HookBlock> {
+    fn hook_blocks(&mut self, more: &[PathBuf], known: &Known) -> Vec<HookBlock> {
         let count = self.value.pointer("/hook_files").and_then(Value::as_array);
         let pointers = (0..count.map_or(0, Vec::len)).map(|it| format!("/hook_files/{it}"));
         let mut files = Vec::new();
@@ -203,7 +215,7 @@ impl Reading {
             .collect()
     }
 
-    fn hook_block(&mut self, file: HookFile, known: &Known<'_>) -> Option<HookBlock> {
+    fn hook_block(&mut self, file: HookFile, known: &Known) -> Option<HookBlock> {
         if self.files.contains(&file.path) {
             let message = format!("`{}` is named twice", file.path.display());
             let place = file.named_at;

@@ -34,6 +34,14 @@ enum Rule {
 const BACKTRACK_LIMIT: usize = 100_000;
 
 impl Matcher {
+    /// The matcher that matches everything.
+    pub const fn all() -> Self {
+        Self {
+            text: String::new(),
+            rule: Rule::All,
+        }
+    }
+
     /// Parses `text` as a JavaScript regular expression. Never fails: text that
     /// is none is a glob or a literal, and a valid one that cannot be compiled
     /// here matches everything, since a guard had better run too often than

@@ -10,7 +10,7 @@ use serde::{
 
 /// A number of bytes: `32MiB`, `1kB`, or a plain integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Size(pub(super) usize);
+pub struct Size(pub usize);
 
 /// How many of something at the same time.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]

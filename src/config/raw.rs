@@ -15,6 +15,7 @@ use super::{
     check::is_base_url,
     quantity::{Count, Period, Size},
     raw_hooks::{RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
+    raw_policies::RawPolicy,
 };
 
 /// The config of hookgate.
@@ -33,6 +34,10 @@ pub(super) struct RawConfig {
     /// Which hooks run on which event; the same block as in a settings.json.
     #[serde(default)]
     pub(super) hooks: RawHooks,
+    /// Policies, each on every event that it knows. They look before hooks run,
+    /// and again at what hooks changed.
+    #[serde(default)]
+    pub(super) policies: Vec<RawPolicy>,
     /// settings.json files whose hooks run too, in this order, before `hooks`.
     #[serde(default)]
     #[expect(dead_code, reason = "read one by one, to read all that can be read")]

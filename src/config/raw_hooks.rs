@@ -88,14 +88,17 @@ pub(super) struct RawGroup {
 /// What each type of hook must have, and what it may have, beside what all may
 /// have.
 const FIELDS: &[(&str, &[&str], &[&str])] = &[
+    (BUILTIN, &["policy"], &[]),
     ("command", &["command"], &["env"]),
     ("http", &["url"], &["bearer"]),
     ("worker", &["command"], &["env", "instances"]),
 ];
 
-/// One hook.
+/// The type of hooks that are policies.
+pub const BUILTIN: &str = "builtin";
+
+/// One hook. Which other keys it may have, its type decides.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
 #[schemars(rename = "Hook", transform = fields_by_type)]
 pub(super) struct RawHook {
     /// How the hook is reached.
@@ -109,6 +112,9 @@ pub(super) struct RawHook {
     pub(super) url: Option<RawHookUrl>,
     /// What the hook's server is shown as `Authorization: Bearer …`.
     pub(super) bearer: Option<RawSecret>,
+    /// Which policy a `builtin` hook is.
+    #[schemars(extend("x-known" = "policies"))]
+    pub(super) policy: Option<String>,
     /// How many processes of a worker run at most.
     pub(super) instances: Option<Count>,
     /// Its name in logs, reasons and `disabled`.
@@ -130,6 +136,10 @@ pub(super) struct RawHook {
     /// Whether its input also carries the whole document as on the wire.
     #[serde(default)]
     pub(super) document: bool,
+    /// What only the policy of a `builtin` hook understands.
+    #[serde(flatten)]
+    #[schemars(skip)]
+    pub(super) rest: Map<String, Value>,
 }
 
 /// Where a hook's server listens.
@@ -149,17 +159,33 @@ pub(super) struct RawHookDefaults {
 
 /// Requires and refuses fields by the hook's type; absent, it is the default.
 fn fields_by_type(schema: &mut Schema) {
+    let all = schema.get("properties").and_then(Value::as_object);
+    let all: Map<String, Value> = all
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(|it| (it.clone(), true.into()))
+        .collect();
     let rules = FIELDS.iter().map(|(kind, required, optional)| {
         let own = |it: &&&str| required.contains(it) || optional.contains(it);
         let of_any = FIELDS.iter().flat_map(|(_, a, b)| a.iter().chain(*b));
         let foreign = of_any.filter(|it| !own(it));
-        let refused: Map<String, Value> =
-            foreign.map(|it| ((*it).to_owned(), false.into())).collect();
+        let refused = foreign.map(|it| ((*it).to_owned(), Value::from(false)));
+        let mut properties = all.clone();
+        properties.extend(refused);
         let is_default = *kind == default_transport();
         let named: &[&str] = if is_default { &[] } else { &["type"] };
+        let mut then = json!({ "required": required, "properties": properties });
+        let (key, value) = if *kind == BUILTIN {
+            ("x-settings", json!("policy"))
+        } else {
+            ("additionalProperties", json!(false))
+        };
+        if let Some(then) = then.as_object_mut() {
+            then.insert(key.to_owned(), value);
+        }
         json!({
             "if": { "properties": { "type": { "const": kind } }, "required": named },
-            "then": { "required": required, "properties": refused },
+            "then": then,
         })
     });
     schema.insert("allOf".to_owned(), rules.collect());

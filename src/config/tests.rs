@@ -12,16 +12,12 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::*;
-
-const KNOWN: Known<'static> = Known {
-    transports: &["command", "http", "worker"],
-    protocols: &["gemini", "terminai", "tabnine", "llxprt"],
-};
+use crate::hook::known;
 
 const MINIMAL: &str = "upstreams: { gemini: { url: http://127.0.0.1:9 } }\n";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(text, Path::new("hookgate.yaml"), &KNOWN)
+    Config::parse(text, Path::new("hookgate.yaml"), &known())
 }
 
 /// Parses `text` after the least that a config needs.
@@ -58,7 +54,7 @@ fn directory(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn load(path: &Path) -> Result<Config, ConfigError> {
-    Config::load(path, &Overrides::default(), &KNOWN)
+    Config::load(path, &Overrides::default(), &known())
 }
 
 /// The message of `error` without the directory its files are in.
@@ -124,7 +120,7 @@ sessions: {}
     hookgate.yaml:6:6: `log` must be a mapping, not a list
     hookgate.yaml:8:3: unknown event `BeforeModle`; did you mean `BeforeModel`?
     hookgate.yaml:10:16: `hooks.BeforeModel[0].matcher` must be text, not a number
-    hookgate.yaml:12:19: hook `a` on BeforeModel: `type` must be `command` or `http` or `worker`, not `plugin`
+    hookgate.yaml:12:19: hook `a` on BeforeModel: `type` must be `command` or `http` or `worker` or `builtin`, not `plugin`
     hookgate.yaml:12:48: hook `a` on BeforeModel: `timeout` must be a number of milliseconds, or a duration such as `5s`, not `soon`
     hookgate.yaml:12:66: hook `a` on BeforeModel: `on_failure` must be `open` or `closed`, not `maybe`
     hookgate.yaml:13:22: a hook on BeforeModel: `command` must be a command, not ` `
@@ -270,7 +266,7 @@ fn the_annotated_config_holds_the_defaults() {
         ..Overrides::default()
     };
 
-    let defaults = Config::without_file(&overrides, &KNOWN).unwrap();
+    let defaults = Config::without_file(&overrides, &known()).unwrap();
 
     let own_parts = |it: Config| Config {
         hook_directory: PathBuf::new(),
@@ -449,7 +445,7 @@ proptest! {
         key in "[a-zA-Z_][a-zA-Z0-9_.]{0,12}",
         mapping in proptest::sample::select(MAPPINGS),
     ) {
-        let schema = Config::schema(&KNOWN).to_string();
+        let schema = Config::schema(&known()).to_string();
         prop_assume!(!schema.contains(&format!("\"{key}\":")));
 
         let error = parse_more(&mapping.replace("KEY", &format!("\"{key}\""))).unwrap_err();
@@ -537,7 +533,7 @@ fn the_command_line_outranks_the_file() {
         hooks: vec![directory.path().join("settings.json")],
     };
 
-    let config = Config::load(&path, &overrides, &KNOWN).unwrap();
+    let config = Config::load(&path, &overrides, &known()).unwrap();
 
     assert_eq!(config.listen.port(), 3);
     assert_eq!(config.upstream.url.port(), Some(4));
@@ -546,19 +542,19 @@ fn the_command_line_outranks_the_file() {
 
 #[test]
 fn without_a_file_an_upstream_is_needed() {
-    let nothing = Config::without_file(&Overrides::default(), &KNOWN).unwrap_err();
+    let nothing = Config::without_file(&Overrides::default(), &known()).unwrap_err();
     let overrides = Overrides {
         upstream: Some("ftp://a".parse().unwrap()),
         hooks: vec!["missing.json".into()],
         ..Overrides::default()
     };
-    let wrong = Config::without_file(&overrides, &KNOWN).unwrap_err();
+    let wrong = Config::without_file(&overrides, &known()).unwrap_err();
     let upstream = Some("http://a".parse().unwrap());
     let overrides = Overrides {
         upstream,
         ..overrides
     };
-    let missing = Config::without_file(&overrides, &KNOWN).unwrap_err();
+    let missing = Config::without_file(&overrides, &known()).unwrap_err();
 
     assert_snapshot!(nothing, @"without a config file, `--upstream` is needed");
     assert_snapshot!(wrong, @"`--upstream` must be an http or https URL without user, query or fragment");
@@ -601,11 +597,7 @@ hooks:
 
 #[test]
 fn the_schema_file_is_up_to_date() {
-    let known = Known {
-        transports: &["command", "http", "worker"],
-        protocols: &["gemini", "terminai", "tabnine", "llxprt"],
-    };
-    let schema = format!("{:#}\n", Config::schema(&known));
+    let schema = format!("{:#}\n", Config::schema(&known()));
     if std::env::var_os("UPDATE").is_some() {
         fs::write("config/schema.json", &schema).unwrap();
     }
@@ -644,7 +636,7 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
 #[test]
 fn every_setting_has_its_line_in_the_documentation() {
     let page = fs::read_to_string("docs/config.md").unwrap();
-    let schema = Config::schema(&KNOWN);
+    let schema = Config::schema(&known());
     let mut names = Vec::new();
     settings(&schema, &schema, "", &mut names);
 

@@ -4,6 +4,7 @@ use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::Value;
 
 use super::{
+    Format,
     place::{Place, Problem},
     tree::{Tree, escape, unescape},
 };
@@ -14,6 +15,7 @@ pub(super) struct Finding<'a> {
     pub(super) tree: &'a Tree,
     pub(super) document: &'a Value,
     pub(super) schema: &'a Value,
+    pub(super) formats: &'a [Format],
     pub(super) error: &'a ValidationError<'a>,
 }
 
@@ -33,12 +35,22 @@ impl Finding<'_> {
                 let expected = expected(self.keyword_node());
                 self.say(&self.tree.key_place(&field), &field, &expected)
             }
+            ValidationErrorKind::Format { format } if self.check(format).is_some() => {
+                let what = self.check(format).unwrap_or_default();
+                self.say(&self.tree.place(path), path, &what)
+            }
             ValidationErrorKind::FalseSchema => {
                 let what = "is for hooks of another type";
                 self.say(&self.tree.key_place(path), path, what)
             }
             _ => self.say(&self.tree.place(path), path, &self.wrong_value()),
         }
+    }
+
+    /// What a format of another room says of the text.
+    fn check(&self, format: &str) -> Option<String> {
+        let format = self.formats.iter().find(|it| it.name == format)?;
+        (format.check)(self.error.instance().as_str()?).err()
     }
 
     /// The error, for one of the unknown keys it is about.
@@ -168,32 +180,42 @@ fn field_name(pointer: &str) -> String {
     name.strip_prefix('.').unwrap_or(&name).to_owned()
 }
 
-/// ``hook `guard` on BeforeModel: ``, if `pointer` leads into a hook.
+/// ``hook `guard` on BeforeModel: `` or ``policy `respond`: ``, if `pointer`
+/// leads into one.
 fn hook_label(document: &Value, pointer: &str) -> String {
     let (hook, _) = split_hook(pointer);
-    let Some(event) = hook.split('/').nth(2) else {
-        return String::new();
+    let text = |key| {
+        let text = document.pointer(hook)?.get(key)?.as_str();
+        text.filter(|it| !it.trim().is_empty())
     };
-    let text = |key| document.pointer(hook)?.get(key)?.as_str();
-    let label = text("name").or_else(|| text("command"));
-    match label.filter(|it| !it.trim().is_empty()) {
-        Some(label) => format!("hook `{label}` on {event}: "),
-        None => format!("a hook on {event}: "),
+    let (noun, label, event) = match hook.split('/').collect::<Vec<_>>().as_slice() {
+        ["", "hooks", event, ..] => {
+            let label = text("name").or_else(|| text("command"));
+            ("hook", label, format!(" on {event}"))
+        }
+        ["", "policies", ..] => {
+            let label = text("name").or_else(|| text("policy"));
+            ("policy", label, String::new())
+        }
+        _ => return String::new(),
+    };
+    match label {
+        Some(label) => format!("{noun} `{label}`{event}: "),
+        None => format!("a {noun}{event}: "),
     }
 }
 
 /// `/hooks/BeforeModel/0/hooks/1/timeout` → the first five segments and
-/// `/timeout`; no hook and all of it, if it leads into no hook.
+/// `/timeout`; `/policies/0/allow` → the first two and `/allow`; no hook and all
+/// of it, if it leads into neither.
 fn split_hook(pointer: &str) -> (&str, &str) {
-    let mut slashes = pointer.match_indices('/').map(|(at, _)| at);
-    let is_hook = matches!(
-        pointer.split('/').collect::<Vec<_>>().as_slice(),
-        ["", "hooks", _, _, "hooks", _, ..]
-    );
-    if !is_hook {
-        return ("", pointer);
-    }
-    let end = slashes.nth(5).unwrap_or(pointer.len());
+    let slashes = match pointer.split('/').collect::<Vec<_>>().as_slice() {
+        ["", "hooks", _, _, "hooks", _, ..] => 5,
+        ["", "policies", _, ..] => 2,
+        _ => return ("", pointer),
+    };
+    let mut found = pointer.match_indices('/').map(|(at, _)| at);
+    let end = found.nth(slashes).unwrap_or(pointer.len());
     pointer.split_at_checked(end).unwrap_or(("", pointer))
 }
 

@@ -2,9 +2,9 @@
 //! hooks changed of it, and answers of our own (hook protocol, section 8). Pure.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
-use super::{Call, DialectError, Document, contents::Content, part::Part};
+use super::{DialectError, Document, contents::Content, part::Part};
 use crate::{
     event::{Diagnostic, DiagnosticCode},
     model::{
@@ -25,6 +25,8 @@ const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 pub struct ResponseDocument {
     document: Document,
     candidates: Vec<CandidateDocument>,
+    /// Whether it waits for a later chunk.
+    held: bool,
 }
 
 /// A call of a function in an answer.
@@ -51,6 +53,7 @@ impl ResponseDocument {
         Ok(Self {
             candidates: candidates.collect::<Result<_, _>>()?,
             document,
+            held: false,
         })
     }
 
@@ -86,6 +89,16 @@ impl ResponseDocument {
         let says = |it: &Content| !it.parts.is_empty();
         let mut contents = self.candidates.iter().filter_map(|it| it.content.as_ref());
         contents.any(says)
+    }
+
+    /// Says that nothing is left of it to be sent: a later chunk will say it.
+    pub fn hold(&mut self) {
+        self.held = true;
+    }
+
+    /// Whether nothing of it is to be sent.
+    pub fn is_held(&self) -> bool {
+        self.held
     }
 
     /// As it goes out: the bytes it came as, but for edits.
@@ -326,56 +339,10 @@ fn read_usage(usage: &Document) -> Result<Usage, DialectError> {
     })
 }
 
-/// An answer of its own. `finishReason` defaults to `STOP`, `index` to the
-/// position; token counts are zeros unless given.
-pub(super) fn compose(call: &Call, answer: &ResponseMutation, id: &str) -> Value {
-    let composed = answer.candidates.iter().enumerate().map(compose_candidate);
-    let mut usage = Map::new();
-    for key in [
-        "promptTokenCount",
-        "candidatesTokenCount",
-        "totalTokenCount",
-    ] {
-        usage.insert(key.to_owned(), json!(0));
-    }
-    if let Some(Value::Object(given)) = &answer.usage_metadata {
-        usage.extend(given.clone());
-    }
-    json!({
-        "candidates": composed.collect::<Vec<_>>(),
-        "usageMetadata": usage,
-        "modelVersion": call.model_name(),
-        "responseId": id,
-    })
-}
-
-fn compose_candidate((position, candidate): (usize, &CandidateMutation)) -> Value {
-    let texts = candidate.parts.iter().flatten();
-    let parts: Vec<Value> = texts.map(|it| json!({ "text": it })).collect();
-    let mut composed = json!({
-        "content": { "role": "model", "parts": parts },
-        "finishReason": candidate.finish_reason.as_deref().unwrap_or("STOP"),
-        "index": candidate.index.clone().unwrap_or_else(|| json!(position)),
-    });
-    if let (Some(ratings), Some(fields)) = (&candidate.safety_ratings, composed.as_object_mut()) {
-        fields.insert("safetyRatings".to_owned(), ratings.clone());
-    }
-    composed
-}
-
-/// An answer with one candidate and one text.
-pub(super) fn saying(text: &str) -> ResponseMutation {
-    ResponseMutation {
-        candidates: vec![CandidateMutation {
-            parts: Some(vec![text.to_owned()]),
-            ..CandidateMutation::default()
-        }],
-        usage_metadata: None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     fn parse(parts: &str) -> ResponseDocument {

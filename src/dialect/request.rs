@@ -1,28 +1,21 @@
 //! A request in the shape that all dialects here carry: its stable form, and
-//! what hooks changed of it (hook protocol, section 6). Pure.
+//! what else is looked for in it (hook protocol, section 6). Pure.
 
-use bytes::Bytes;
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value};
 
 use super::{
-    AnswerFormat, Call, DialectError, Document, Functions, Operation, Wish,
-    contents::Contents,
-    instruction,
-    selection::{self, Selected},
-    tools,
+    AnswerFormat, Call, DialectError, Document, Functions, Operation, Wish, contents::Contents,
+    edit, instruction, tools,
 };
-use crate::{
-    event::{Diagnostic, DiagnosticCode},
-    model::{LlmRequest, Message, ModelName, RequestMutation, Role, ToolConfig},
-};
+use crate::model::{LlmRequest, ModelName, RequestMutation, ToolConfig};
 
 pub(super) const CONTENTS: &[&str] = &["contents"];
-const CONTENT: &[&str] = &["content"];
-const REQUESTS: &[&str] = &["requests"];
-const WRAPPED: &[&str] = &["generateContentRequest", "generate_content_request"];
+pub(super) const CONTENT: &[&str] = &["content"];
+pub(super) const REQUESTS: &[&str] = &["requests"];
+pub(super) const WRAPPED: &[&str] = &["generateContentRequest", "generate_content_request"];
 pub(super) const GENERATION: &[&str] = &["generationConfig", "generation_config"];
 pub(super) const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];
-const MODEL: &[&str] = &["model"];
+pub(super) const MODEL: &[&str] = &["model"];
 
 /// A parameter's two spellings and what it must be.
 type Parameter = (&'static str, &'static str, fn(&Value) -> bool);
@@ -31,7 +24,7 @@ type Parameter = (&'static str, &'static str, fn(&Value) -> bool);
 const SHOWN: usize = 5;
 
 /// The generation parameters that a hook may set; the first [`SHOWN`] are read.
-const PARAMETERS: &[Parameter] = &[
+pub(super) const PARAMETERS: &[Parameter] = &[
     ("temperature", "temperature", Value::is_number),
     ("maxOutputTokens", "max_output_tokens", Value::is_number),
     ("topP", "top_p", Value::is_number),
@@ -41,29 +34,6 @@ const PARAMETERS: &[Parameter] = &[
     ("presencePenalty", "presence_penalty", Value::is_number),
     ("frequencyPenalty", "frequency_penalty", Value::is_number),
 ];
-
-/// Every key of `llm_request` that means something.
-const KNOWN: &[&str] = &[
-    "model",
-    "messages",
-    "config",
-    "generationConfig",
-    "toolConfig",
-    "systemInstruction",
-];
-
-/// A request after hooks had their say.
-#[derive(Debug)]
-pub struct Edited {
-    /// The model to call instead, if another.
-    pub model: Option<ModelName>,
-    /// The document to send.
-    pub document: Document,
-    /// How tools were selected, if a hook did.
-    pub selected: Selected,
-    /// What could not be applied, and why.
-    pub diagnostics: Vec<Diagnostic>,
-}
 
 /// The stable form of a request.
 pub(super) fn read(call: &Call, document: &Document) -> Result<LlmRequest, DialectError> {
@@ -103,32 +73,22 @@ fn wants_json(config: &Document) -> Result<bool, DialectError> {
     Ok(mime.as_deref() == Some("application/json") || given(schema) || given(json_schema))
 }
 
-/// Writes what hooks changed. What cannot be applied is left out and said.
-pub(super) fn write(
-    call: &Call,
-    document: Document,
-    mutation: &RequestMutation,
-) -> Result<Edited, DialectError> {
-    let mut edit = Edit {
-        call,
-        diagnostics: unknown_keys(&mutation.fields),
+/// A document that holds the stable form and nothing else.
+pub(super) fn made(call: &Call, llm_request: &LlmRequest) -> Result<Document, DialectError> {
+    let mut fields = Map::new();
+    if let Ok(Value::Object(all)) = serde_json::to_value(llm_request) {
+        fields.extend(all);
+    }
+    // The names of a selection mean nothing without declarations.
+    fields.shift_remove("toolConfig");
+    if let Some(system) = &llm_request.system {
+        fields.insert("systemInstruction".to_owned(), system.as_str().into());
+    }
+    let mutation = RequestMutation {
+        fields,
+        remark: None,
     };
-    let mut document = document;
-    let selected = match unwrapped(call, &document)? {
-        None => edit.body(&mut document, mutation)?,
-        Some(mut inner) => {
-            let selected = edit.body(&mut inner, mutation)?;
-            document.set_child(WRAPPED, &inner)?;
-            selected
-        }
-    };
-    let model = edit.model(&mut document, mutation)?;
-    Ok(Edited {
-        model,
-        document,
-        selected,
-        diagnostics: edit.diagnostics,
-    })
+    Ok(edit::write(call, Document::empty()?, &mutation)?.document)
 }
 
 /// What the user says anew: the text after the model's last word, without what
@@ -137,6 +97,15 @@ pub(super) fn prompt(call: &Call, document: &Document) -> Result<String, Dialect
     let inner = unwrapped(call, document)?;
     let contents = contents(call, inner.as_ref().unwrap_or(document))?;
     Ok(contents.prompt())
+}
+
+/// The generation parameters that hooks are shown.
+pub(super) fn generation(
+    call: &Call,
+    document: &Document,
+) -> Result<Map<String, Value>, DialectError> {
+    let inner = unwrapped(call, document)?;
+    parameters(inner.as_ref().unwrap_or(document))
 }
 
 /// Takes tools out of the request.
@@ -155,152 +124,6 @@ pub(super) fn withhold_tools(
     Ok(withheld)
 }
 
-#[derive(Debug)]
-struct Edit<'a> {
-    call: &'a Call,
-    diagnostics: Vec<Diagnostic>,
-}
-
-impl Edit<'_> {
-    fn body(
-        &mut self,
-        document: &mut Document,
-        mutation: &RequestMutation,
-    ) -> Result<Selected, DialectError> {
-        if let Some(messages) = mutation.messages() {
-            self.messages(document, messages)?;
-        } else if mutation.fields.contains_key("messages") {
-            self.drop("messages", "the list is empty or has the wrong type");
-        }
-        if let Some(text) = mutation.system() {
-            instruction::replace(document, &text)?;
-        }
-        if let Some(text) = &mutation.remark {
-            self.remark(document, text)?;
-        }
-        self.parameters(document, mutation)?;
-        match mutation.tool_config() {
-            Some(selection) => selection::write(document, &selection),
-            None => Ok(Selected::Untouched),
-        }
-    }
-
-    fn messages(
-        &mut self,
-        document: &mut Document,
-        messages: Vec<Message>,
-    ) -> Result<(), DialectError> {
-        let (system, talk): (Vec<Message>, Vec<Message>) =
-            messages.into_iter().partition(|it| it.role == Role::System);
-        if !system.is_empty() {
-            instruction::extend(document, &system)?;
-        }
-        let mut contents = contents(self.call, document)?;
-        if contents.messages() == talk {
-            return Ok(());
-        }
-        if talk.is_empty() || !contents.write(&talk)? {
-            // Messages of the system alone leave the conversation as it is.
-            if system.is_empty() {
-                self.drop("messages", "no content would be left");
-            }
-            return Ok(());
-        }
-        self.put(document, &contents)
-    }
-
-    /// What is embedded is no conversation.
-    fn remark(&mut self, document: &mut Document, text: &str) -> Result<(), DialectError> {
-        if matches!(
-            self.call.operation,
-            Operation::Embed | Operation::BatchEmbed
-        ) {
-            self.drop("systemMessage", "an embedding is no conversation");
-            return Ok(());
-        }
-        let mut contents = contents(self.call, document)?;
-        contents.remark(text)?;
-        self.put(document, &contents)
-    }
-
-    fn put(&mut self, document: &mut Document, contents: &Contents) -> Result<(), DialectError> {
-        match self.call.operation {
-            Operation::Embed => self.put_one(document, &contents.texts()),
-            Operation::BatchEmbed => self.put_batch(document, &contents.texts()),
-            Operation::Generate
-            | Operation::Stream(_)
-            | Operation::CountTokens
-            | Operation::ListModels
-            | Operation::GetModel => document.set_bytes(CONTENTS, contents.to_array()),
-        }
-    }
-
-    fn put_one(&mut self, document: &mut Document, texts: &[Bytes]) -> Result<(), DialectError> {
-        if let [one] = texts {
-            return document.set_bytes(CONTENT, one.clone());
-        }
-        self.drop("messages", "an embedding has exactly one content");
-        Ok(())
-    }
-
-    fn put_batch(&mut self, document: &mut Document, texts: &[Bytes]) -> Result<(), DialectError> {
-        let mut requests = document.children(REQUESTS)?.unwrap_or_default();
-        if requests.len() != texts.len() {
-            self.drop("messages", "each embedding has exactly one content");
-            return Ok(());
-        }
-        for (request, text) in requests.iter_mut().zip(texts) {
-            request.set_bytes(CONTENT, text.clone())?;
-        }
-        document.set_children(REQUESTS, &requests)
-    }
-
-    fn parameters(
-        &mut self,
-        document: &mut Document,
-        mutation: &RequestMutation,
-    ) -> Result<(), DialectError> {
-        let mut given = mutation.config().peekable();
-        if given.peek().is_none() {
-            return Ok(());
-        }
-        let config = document.child(GENERATION)?;
-        let mut config = config.map_or_else(Document::empty, Ok)?;
-        for (key, value) in given {
-            match PARAMETERS.iter().find(|it| it.0 == key) {
-                None => self.diagnostics.push(DiagnosticCode::UnknownKey.with(key)),
-                Some((camel, snake, _)) if value.is_null() => config.remove(&[camel, snake])?,
-                Some((camel, snake, fits)) if fits(value) => config.set(&[camel, snake], value)?,
-                Some(_) => self.drop(key, "wrong type"),
-            }
-        }
-        document.set_child(GENERATION, &config)
-    }
-
-    fn model(
-        &mut self,
-        document: &mut Document,
-        mutation: &RequestMutation,
-    ) -> Result<Option<ModelName>, DialectError> {
-        let Some(model) = mutation.model() else {
-            if mutation.fields.contains_key("model") {
-                self.drop("model", "not a model name");
-            }
-            return Ok(None);
-        };
-        if self.call.model.as_ref() == Some(&model) {
-            return Ok(None);
-        }
-        each_named(document, &mut |it| rename(it, &model))?;
-        Ok(Some(model))
-    }
-
-    fn drop(&mut self, key: &str, why: &str) {
-        let dropped = DiagnosticCode::EditDropped.with(format!("{key}: {why}"));
-        self.diagnostics.push(dropped);
-    }
-}
-
 /// A body that names a model must name that of the path.
 fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
     each_named(&mut document.clone(), &mut |it| match it.string(MODEL)? {
@@ -311,20 +134,8 @@ fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
     })
 }
 
-fn rename(document: &mut Document, model: &ModelName) -> Result<(), DialectError> {
-    let Some(old) = document.string(MODEL)? else {
-        return Ok(());
-    };
-    let prefix = if old.starts_with("models/") {
-        "models/"
-    } else {
-        ""
-    };
-    document.set(MODEL, &json!(format!("{prefix}{model}")))
-}
-
 /// Visits every part of a request that may name the model.
-fn each_named(
+pub(super) fn each_named(
     document: &mut Document,
     visit: &mut impl FnMut(&mut Document) -> Result<(), DialectError>,
 ) -> Result<(), DialectError> {
@@ -346,14 +157,17 @@ fn each_named(
 }
 
 /// `countTokens` may wrap a whole request.
-fn unwrapped(call: &Call, document: &Document) -> Result<Option<Document>, DialectError> {
+pub(super) fn unwrapped(
+    call: &Call,
+    document: &Document,
+) -> Result<Option<Document>, DialectError> {
     if call.operation != Operation::CountTokens {
         return Ok(None);
     }
     document.child(WRAPPED)
 }
 
-fn contents(call: &Call, document: &Document) -> Result<Contents, DialectError> {
+pub(super) fn contents(call: &Call, document: &Document) -> Result<Contents, DialectError> {
     let list = match call.operation {
         Operation::Embed => document.child(CONTENT)?.into_iter().collect(),
         Operation::BatchEmbed => {
@@ -380,13 +194,6 @@ fn parameters(document: &Document) -> Result<Map<String, Value>, DialectError> {
         }
     }
     Ok(shown)
-}
-
-fn unknown_keys(fields: &Map<String, Value>) -> Vec<Diagnostic> {
-    let unknown = fields.keys().filter(|it| !KNOWN.contains(&it.as_str()));
-    unknown
-        .map(|it| DiagnosticCode::UnknownKey.with(it))
-        .collect()
 }
 
 fn is_texts(value: &Value) -> bool {

@@ -9,8 +9,9 @@ use crate::{
     config::HookView,
     dialect::{Allowed, Document, Selected},
     event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, EventName, Reason, Subject},
-    hook::Plan,
+    hook::{Plan, Run},
     model::{RequestMutation, ToolConfig},
+    policy::{Look, ModelCall},
 };
 
 /// Whether to go on to upstream.
@@ -87,17 +88,71 @@ impl Exchange {
         if plan.is_empty() {
             return Ok(Step::Go(document));
         }
-        let llm_request = self.dialect.read_request(&self.call, &document)?;
-        let raw = shown(&plan, &document);
-        let event = BeforeModel { llm_request };
-        let fired = engine.fire_plan(&plan, &self.context, event, raw.as_deref());
-        let fired = fired.await;
+        let (document, mut runs) = self.look(&plan, document, Look::First)?;
+        runs.extend(self.run_before_model(&plan, &document).await?);
+        let fired = self.snapshot.engine.judge::<BeforeModel>(runs);
         self.facts.note(&fired);
-        let answers = self.call.operation.generates();
-        let (did, step) = match fired.verdict {
+        match fired.verdict {
+            BeforeModelVerdict::Proceed(mutation) if mutation.is_empty() => Ok(Step::Go(document)),
             BeforeModelVerdict::Proceed(mutation) => {
-                return self.edit(document, &mutation).map(Step::Go);
+                let document = self.edit(document, &mutation)?;
+                let (document, runs) = self.look(&plan, document, Look::Again)?;
+                let fired = self.snapshot.engine.judge::<BeforeModel>(runs);
+                self.facts.note(&fired);
+                self.conclude(fired.verdict, document)
             }
+            verdict => self.conclude(verdict, document),
+        }
+    }
+
+    /// Lets policies look at the request, and change it.
+    fn look(
+        &mut self,
+        plan: &Plan,
+        document: Document,
+        look: Look,
+    ) -> Result<(Document, Vec<Run>), ApiError> {
+        let mut call = ModelCall {
+            dialect: self.dialect,
+            call: self.call.clone(),
+            document,
+            edited: false,
+        };
+        let engine = &self.snapshot.engine;
+        let runs = engine.look(plan, &self.context, &mut call, look)?;
+        if call.edited {
+            self.facts.did(Did::Edit);
+            self.facts.model(call.call.model_name());
+            self.call = call.call;
+        }
+        Ok((call.document, runs))
+    }
+
+    async fn run_before_model(
+        &self,
+        plan: &Plan,
+        document: &Document,
+    ) -> Result<Vec<Run>, ApiError> {
+        if plan.hooks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let llm_request = self.dialect.read_request(&self.call, document)?;
+        let raw = shown(plan, document);
+        let mut event = BeforeModel { llm_request };
+        let engine = &self.snapshot.engine;
+        let runs = engine.run(plan, &self.context, &mut event, raw.as_deref());
+        Ok(runs.await)
+    }
+
+    /// What a verdict that leaves the request as it is means for the agent.
+    fn conclude(
+        &mut self,
+        verdict: BeforeModelVerdict,
+        document: Document,
+    ) -> Result<Step, ApiError> {
+        let answers = self.call.operation.generates();
+        let (did, reply) = match verdict {
+            BeforeModelVerdict::Proceed(_) => return Ok(Step::Go(document)),
             BeforeModelVerdict::Respond(answer) if answers => {
                 (Did::Respond, Reply::Answered(answer))
             }
@@ -113,12 +168,12 @@ impl Exchange {
             BeforeModelVerdict::Stop(reason) => (Did::Stop, Reply::Denied(reason)),
         };
         self.facts.did(did);
-        match &step {
+        match &reply {
             Reply::Denied(reason) => self.forbid(did, reason.as_str())?,
             Reply::Answered(answer) if did == Did::Deny => self.forbid(did, &answer.text())?,
             Reply::Answered(_) | Reply::Upstream(_) => self.permit()?,
         }
-        Ok(Step::Tell(step))
+        Ok(Step::Tell(reply))
     }
 
     fn edit(
@@ -149,9 +204,9 @@ impl Exchange {
         if self.call.operation.generates() && !plan.is_empty() {
             let llm_request = self.dialect.read_request(&self.call, &document)?;
             let raw = shown(&plan, &document);
-            let event = BeforeToolSelection { llm_request };
-            let fired = engine.fire_plan(&plan, &self.context, event, raw.as_deref());
-            let fired = fired.await;
+            let mut event = BeforeToolSelection { llm_request };
+            let runs = engine.run(&plan, &self.context, &mut event, raw.as_deref());
+            let fired = engine.judge::<BeforeToolSelection>(runs.await);
             self.facts.note(&fired);
             self.select(&mut document, fired.verdict.as_ref())?;
         }

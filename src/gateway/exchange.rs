@@ -18,6 +18,9 @@ use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
     dialect::{Allowed, Call, Dialect, Document, Framing, Operation, Selected},
     event::{Context, EventName, Subject},
+    hook::{AnswerLook, Plan},
+    model::LlmRequest,
+    policy::{Extent, Look},
     upstream::{
         Answer, Outgoing,
         headers::{self, AnswerIs},
@@ -135,16 +138,33 @@ impl Exchange {
         if !gated || !answer.status.is_success() {
             return Ok(self.pass(answer));
         }
-        let mut llm_request = self.dialect.read_request(&self.call, &document)?;
-        let whole = plan
-            .hooks
-            .iter()
-            .any(|it| it.protocol.shows_whole_messages());
-        if !whole {
+        let gate = self.gate(plan, &document, allowed)?;
+        match teller.call.operation {
+            Operation::Stream(framing) => stream::answer(gate, answer, framing, teller).await,
+            _ => unary(gate, answer).await,
+        }
+    }
+
+    /// What stands between the answer to `document` and the agent.
+    fn gate(self, plan: Plan, document: &Document, allowed: Allowed) -> Result<Gate, ApiError> {
+        let mut llm_request = LlmRequest::default();
+        if !plan.hooks.is_empty() {
+            llm_request = self.dialect.read_request(&self.call, document)?;
+        }
+        let mut hooks = plan.hooks.iter();
+        if !hooks.any(|it| it.protocol.shows_whole_messages()) {
             // A stream may be long; media would stay in memory until its end.
             llm_request.whole = Vec::new();
         }
-        let gate = Gate {
+        let (engine, model) = (&self.snapshot.engine, self.call.model_name());
+        let look = |it: Look| engine.answer_look(&plan, &self.context, model, it);
+        let again = if plan.hooks.is_empty() {
+            AnswerLook::default()
+        } else {
+            look(Look::Again)
+        };
+        Ok(Gate {
+            looks: [look(Look::First), again],
             snapshot: Arc::clone(&self.snapshot),
             memory: Arc::clone(&self.shared.memory),
             context: self.context,
@@ -152,11 +172,7 @@ impl Exchange {
             llm_request: Arc::new(llm_request),
             allowed,
             facts: self.facts,
-        };
-        match teller.call.operation {
-            Operation::Stream(framing) => stream::answer(gate, answer, framing, teller).await,
-            _ => unary(gate, answer).await,
-        }
+        })
     }
 
     /// A request for upstream.
@@ -218,11 +234,13 @@ async fn unary(mut gate: Gate, answer: Answer) -> Result<Reply, ApiError> {
     *response.headers_mut() = headers::to_agent(&answer.headers);
     let limit = gate.snapshot.config.limits.response;
     let whole = answer.whole(limit).await?;
-    match gate.judge(whole).await? {
+    match gate.judge(whole, Extent::Whole).await? {
         Judged::Pass(body) => {
             *response.body_mut() = Body::from(body);
             Ok(Reply::Upstream(response))
         }
+        // Of a whole answer nothing is held back.
+        Judged::Held => Err(super::gate::unreadable()),
         Judged::Refused(reason) => Ok(Reply::Denied(reason)),
     }
 }

@@ -24,6 +24,7 @@ use crate::{
     config::AfterModelMode,
     dialect::{self, Framing, ResponseDocument},
     event::Reason,
+    policy::Extent,
     upstream::{
         Answer, UpstreamError, headers,
         sse::{self, SseReader},
@@ -181,16 +182,34 @@ impl Chunks {
     async fn step(&mut self) -> Result<Bytes, ApiError> {
         loop {
             if let Some(data) = self.waiting.pop_front() {
-                return match self.gate.judge(data).await? {
-                    Judged::Pass(json) => Ok(self.frames.chunk(&json)),
-                    Judged::Refused(reason) => Ok(self.refuse(&reason)),
-                };
+                match self.gate.judge(data, Extent::Chunk).await? {
+                    Judged::Pass(json) => return Ok(self.frames.chunk(&json)),
+                    Judged::Held => continue,
+                    Judged::Refused(reason) => return Ok(self.refuse(&reason)),
+                }
             }
             match self.source.next().await? {
                 Some(events) => self.waiting.extend(events.into_iter().filter(is_chunk)),
-                None => return Ok(self.end()),
+                None => return self.last().await,
             }
         }
+    }
+
+    /// What policies held back, and the end.
+    async fn last(&mut self) -> Result<Bytes, ApiError> {
+        let mut out = BytesMut::new();
+        for judged in self.gate.end().await? {
+            match judged {
+                Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
+                Judged::Held => (),
+                Judged::Refused(reason) => {
+                    out.extend(self.refuse(&reason));
+                    return Ok(out.freeze());
+                }
+            }
+        }
+        out.extend(self.end());
+        Ok(out.freeze())
     }
 
     /// Judges all chunks as one answer. If hooks leave it as it is, they go out
@@ -206,13 +225,14 @@ impl Chunks {
         }
         let merged = ResponseDocument::merge(&chunks).map_err(|_| unreadable())?;
         let mut out = BytesMut::new();
-        match self.gate.judge(merged.clone()).await? {
+        match self.gate.judge(merged.clone(), Extent::Whole).await? {
             Judged::Pass(json) if json == merged => {
                 for chunk in &chunks {
                     out.extend(self.frames.chunk(chunk));
                 }
             }
             Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
+            Judged::Held => (),
             Judged::Refused(reason) => out.extend(self.refuse(&reason)),
         }
         if !self.ended {

@@ -3,12 +3,17 @@
 
 use std::sync::Arc;
 
-use super::table::{Hook, HookTable};
+use super::{
+    placed::PlacedPolicy,
+    table::{Hook, HookTable},
+};
 use crate::event::{EventName, Subject};
 
-/// The hooks that will run.
+/// The policies and hooks that will run.
 #[derive(Debug, Default)]
 pub struct Plan {
+    /// Policies, in the order of the config. They come first.
+    pub policies: Vec<Arc<PlacedPolicy>>,
     /// In the order of the config, each only once.
     pub hooks: Vec<Arc<Hook>>,
     /// Whether each waits for the one before it.
@@ -18,7 +23,7 @@ pub struct Plan {
 impl Plan {
     /// Whether nobody listens.
     pub const fn is_empty(&self) -> bool {
-        self.hooks.is_empty()
+        self.policies.is_empty() && self.hooks.is_empty()
     }
 }
 
@@ -26,6 +31,9 @@ impl Plan {
 /// hooks stays; one sequential group makes the whole plan sequential.
 pub(super) fn plan(table: &HookTable, event: EventName, subject: Subject<'_>) -> Plan {
     let mut plan = Plan::default();
+    let policies = table.policies(event).iter();
+    let policies = policies.filter(|it| it.matcher.matches(subject));
+    plan.policies.extend(policies.cloned());
     for group in table.groups(event) {
         if !group.matcher.matches(subject) {
             continue;

@@ -27,17 +27,18 @@ pub(super) struct Occasion<'a> {
 pub(super) async fn run<E: EventKind>(
     plan: &Plan,
     occasion: &Occasion<'_>,
-    mut event: E,
+    event: &mut E,
 ) -> Vec<Run> {
     if !plan.sequential {
-        let inputs = encode_once(plan, occasion, &event);
+        let event = &*event;
+        let inputs = encode_once(plan, occasion, event);
         let calls = plan.hooks.iter().zip(inputs);
-        return join_all(calls.map(|(hook, input)| call(hook, occasion, &event, input))).await;
+        return join_all(calls.map(|(hook, input)| call(hook, occasion, event, input))).await;
     }
     let mut runs = Vec::new();
     for hook in &plan.hooks {
-        let input = encode(hook, occasion, &event);
-        let run = call(hook, occasion, &event, input).await;
+        let input = encode(hook, occasion, event);
+        let run = call(hook, occasion, event, input).await;
         if run.status() == HookStatus::Ok && run.would.is_none() {
             event.absorb(&run.answer.output);
         }

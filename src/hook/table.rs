@@ -2,12 +2,14 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
+use super::placed::PlacedPolicy;
 use crate::{
     config::{
-        Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, Problem,
-        SystemMessages,
+        BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, PolicySpec,
+        Problem, SystemMessages,
     },
     event::EventName,
+    policy,
     protocol::{self, Protocol},
     transport::{self, Setup, Toolbox, Transport},
 };
@@ -50,23 +52,40 @@ pub(super) struct Group {
 #[derive(Debug, Default)]
 pub struct HookTable {
     groups: BTreeMap<EventName, Vec<Group>>,
+    policies: BTreeMap<EventName, Vec<Arc<PlacedPolicy>>>,
 }
 
 impl HookTable {
-    /// Builds every hook of a config, or says what is wrong with each that
-    /// cannot be built.
+    /// Builds every hook and policy of a config, or says what is wrong with each
+    /// that cannot be built.
     pub fn build(config: &Config, toolbox: &Toolbox) -> Result<Self, Vec<Problem>> {
-        let mut problems = Vec::new();
-        let mut groups: BTreeMap<EventName, Vec<Group>> = BTreeMap::new();
-        for (event, specs) in &config.hooks {
-            let built = specs.iter().map(|it| group(it, toolbox, &mut problems));
-            groups.insert(*event, built.collect());
+        let mut building = Building {
+            toolbox,
+            table: Self::default(),
+            problems: Vec::new(),
+        };
+        for spec in &config.policies {
+            building.policy(spec);
         }
-        if problems.is_empty() {
-            Ok(Self { groups })
+        for (event, groups) in &config.hooks {
+            for group in groups {
+                building.group(*event, group);
+            }
+        }
+        if building.problems.is_empty() {
+            Ok(building.table)
         } else {
-            Err(problems)
+            Err(building.problems)
         }
+    }
+
+    pub(super) fn policies(&self, event: EventName) -> &[Arc<PlacedPolicy>] {
+        self.policies.get(&event).map_or(&[], Vec::as_slice)
+    }
+
+    pub(super) fn all_policies(&self) -> impl Iterator<Item = (EventName, &Arc<PlacedPolicy>)> {
+        let all = self.policies.iter();
+        all.flat_map(|(event, policies)| policies.iter().map(|it| (*event, it)))
     }
 
     pub(super) fn groups(&self, event: EventName) -> &[Group] {
@@ -82,18 +101,78 @@ impl HookTable {
     }
 }
 
-fn group(spec: &HookGroup, toolbox: &Toolbox, problems: &mut Vec<Problem>) -> Group {
-    let mut hooks = Vec::new();
-    for spec in &spec.hooks {
-        match hook(spec, toolbox) {
-            Ok(hook) => hooks.push(Arc::new(hook)),
-            Err(problem) => problems.push(problem),
+/// A table under way, and what is wrong so far.
+struct Building<'a> {
+    toolbox: &'a Toolbox,
+    table: HookTable,
+    problems: Vec<Problem>,
+}
+
+impl Building<'_> {
+    fn group(&mut self, event: EventName, group: &HookGroup) {
+        let mut hooks = Vec::new();
+        for spec in &group.hooks {
+            if spec.kind == BUILTIN {
+                self.builtin(event, &group.matcher, spec);
+                continue;
+            }
+            match hook(spec, self.toolbox) {
+                Ok(hook) => hooks.push(Arc::new(hook)),
+                Err(problem) => self.problems.push(problem),
+            }
+        }
+        if !hooks.is_empty() {
+            self.table.groups.entry(event).or_default().push(Group {
+                matcher: group.matcher.clone(),
+                sequential: group.sequential,
+                hooks,
+            });
         }
     }
-    Group {
-        matcher: spec.matcher.clone(),
-        sequential: spec.sequential,
-        hooks,
+
+    /// A policy on every event that it knows.
+    fn policy(&mut self, spec: &PolicySpec) {
+        let events = policy::find(&spec.policy).map_or(&[][..], |it| it.events);
+        self.place(events, &Matcher::all(), spec);
+    }
+
+    /// A policy on one event.
+    fn builtin(&mut self, event: EventName, matcher: &Matcher, hook: &HookSpec) {
+        let Some(spec) = hook.as_policy() else {
+            return;
+        };
+        let known = policy::find(&spec.policy);
+        if known.is_some_and(|it| !it.events.contains(&event)) {
+            let message = format!("the policy `{}` does not know {event}", spec.policy);
+            let place = Some(spec.place);
+            self.problems.push(Problem { place, message });
+            return;
+        }
+        self.place(&[event], matcher, &spec);
+    }
+
+    fn place(&mut self, events: &[EventName], matcher: &Matcher, spec: &PolicySpec) {
+        let built = policy::build(&spec.policy, spec.settings.0.clone());
+        let (kind, policy) = match built {
+            Ok(built) => built,
+            Err(error) => {
+                let message = format!("policy `{}`: {error}", spec.label());
+                let place = Some(spec.place.clone());
+                self.problems.push(Problem { place, message });
+                return;
+            }
+        };
+        let placed = Arc::new(PlacedPolicy {
+            name: spec.label().to_owned(),
+            kind: kind.name,
+            mode: spec.mode,
+            matcher: matcher.clone(),
+            policy,
+        });
+        for event in events {
+            let there = self.table.policies.entry(*event).or_default();
+            there.push(Arc::clone(&placed));
+        }
     }
 }
 

@@ -9,15 +9,10 @@ use tempfile::TempDir;
 use super::blank_comments;
 use crate::{
     config::{
-        Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Known, Overrides,
-        SystemMessages,
+        Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides, SystemMessages,
     },
     event::{EventName, Subject},
-};
-
-const KNOWN: Known<'static> = Known {
-    transports: &["command", "http", "worker"],
-    protocols: &["gemini", "terminai", "tabnine", "llxprt"],
+    hook::known,
 };
 
 /// Loads a config of `text` beside which these settings files are; all of them
@@ -37,7 +32,7 @@ fn load(text: &str, settings: &[(&str, &str)]) -> (TempDir, Result<Config, Confi
     }
     let path = directory.path().join("hookgate.yaml");
     fs::write(&path, text).unwrap();
-    let config = Config::load(&path, &Overrides::default(), &KNOWN);
+    let config = Config::load(&path, &Overrides::default(), &known());
     (directory, config)
 }
 
@@ -133,7 +128,7 @@ fn mistakes_in_a_settings_file_have_their_place_in_it() {
 }"#;
     assert_snapshot!(said("", &[("s.json", settings)]), @r"
     s.json:4:5: unknown event `BeforeToool`; did you mean `BeforeTool`?
-    s.json:6:17: hook `p` on AfterTool: `type` must be `command` or `http` or `worker`, not `plugin`
+    s.json:6:17: hook `p` on AfterTool: `type` must be `command` or `http` or `worker` or `builtin`, not `plugin`
     s.json:6:68: a hook on AfterTool: `command` is missing
     s.json:8:16: `hooks.enabled` must be true or false, not `yes`
     ");

@@ -2,12 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use hookgate::{
-    config::{Config, Known},
-    protocol,
-    server::Server,
-    transport,
-};
+use hookgate::{config::Config, hook, server::Server};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -38,13 +33,8 @@ impl Gate {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let config = complete(config, &format!("http://{}", upstream.addr));
-        let (transports, protocols) = (transport::names(), protocol::names());
-        let known = Known {
-            transports: &transports,
-            protocols: &protocols,
-        };
         let file = folder.path().join("hookgate.yaml");
-        let config = Config::parse(&config, &file, &known)
+        let config = Config::parse(&config, &file, &hook::known())
             .unwrap_or_else(|error| panic!("{error}\n{config}"));
         let server = Server::bind(config).await.unwrap();
         let (agents, operators) = (

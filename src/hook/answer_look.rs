@@ -1,0 +1,65 @@
+//! The policies that look at one answer, in order.
+
+use super::{Run, placed::Looking};
+use crate::{
+    dialect::{DialectError, ResponseDocument},
+    policy::Extent,
+};
+
+/// The policies that look at one answer, in order. They live as long as it does.
+#[derive(Debug, Default)]
+pub struct AnswerLook {
+    pub(super) policies: Vec<Looking>,
+}
+
+/// A chunk that policies have seen.
+#[derive(Debug)]
+pub struct Seen {
+    /// What is left of it.
+    pub chunk: ResponseDocument,
+    /// Those that had something to say.
+    pub runs: Vec<Run>,
+}
+
+impl AnswerLook {
+    /// Whether nobody looks.
+    pub const fn is_empty(&self) -> bool {
+        self.policies.is_empty()
+    }
+
+    /// Shows all of them a chunk; each sees what those before left.
+    pub fn chunk(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        extent: Extent,
+    ) -> Result<Vec<Run>, DialectError> {
+        show(&mut self.policies, chunk, extent)
+    }
+
+    /// What they still hold back, after the last chunk. What one held back, those
+    /// after it see as a chunk.
+    pub fn end(&mut self) -> Result<Vec<Seen>, DialectError> {
+        let mut seen = Vec::new();
+        let mut rest = self.policies.as_mut_slice();
+        while let Some((policy, after)) = rest.split_first_mut() {
+            if let Some(mut chunk) = policy.end()? {
+                let runs = show(after, &mut chunk, Extent::Chunk)?;
+                seen.push(Seen { chunk, runs });
+            }
+            rest = after;
+        }
+        Ok(seen)
+    }
+}
+
+fn show(
+    policies: &mut [Looking],
+    chunk: &mut ResponseDocument,
+    extent: Extent,
+) -> Result<Vec<Run>, DialectError> {
+    let mut runs = Vec::new();
+    for policy in policies {
+        runs.extend(policy.chunk(chunk, extent)?);
+    }
+    Ok(runs)
+}

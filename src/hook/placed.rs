@@ -1,0 +1,115 @@
+//! Policies in their places: asked like hooks, without a process.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::Run;
+use crate::{
+    config::{HookMode, Matcher},
+    dialect::{DialectError, ResponseDocument},
+    event::{AfterModel, Answer, EventKind, HookOutput, HookStatus, Verdict, fold},
+    policy::{AnswerPolicy, Extent, ModelCall, Occasion, Policy},
+};
+
+/// A policy on the events that it is placed on.
+#[derive(Debug)]
+pub struct PlacedPolicy {
+    /// What the config calls it.
+    pub name: String,
+    /// Which policy it is.
+    pub kind: &'static str,
+    /// Whether it may change anything.
+    pub mode: HookMode,
+    /// Which subjects it is asked about.
+    pub(super) matcher: Matcher,
+    pub(super) policy: Arc<dyn Policy>,
+}
+
+impl PlacedPolicy {
+    /// Asks it about a request. One that only observes leaves the request as it
+    /// is.
+    pub(super) fn request<E: EventKind>(
+        &self,
+        occasion: &Occasion<'_>,
+        call: &mut ModelCall,
+    ) -> Result<Run, DialectError> {
+        let started = Instant::now();
+        let output = match self.mode {
+            HookMode::Enforce => self.policy.request(occasion, call)?,
+            HookMode::Observe => self.policy.request(occasion, &mut call.clone())?,
+        };
+        Ok(self.run::<E>(output, started.elapsed()))
+    }
+
+    /// Asks it about an event that an agent reported. What it cannot read is
+    /// refused.
+    pub(super) fn reported<E: EventKind>(
+        &self,
+        ask: impl FnOnce(&dyn Policy) -> Result<HookOutput, DialectError>,
+    ) -> Run {
+        let started = Instant::now();
+        let output = ask(&*self.policy).unwrap_or_else(|error| {
+            HookOutput::denial(format!("The event cannot be read: {error}."))
+        });
+        self.run::<E>(output, started.elapsed())
+    }
+
+    /// What looks at the answer that is about to come.
+    pub(super) fn answer(self: &Arc<Self>, occasion: &Occasion<'_>) -> Option<Looking> {
+        Some(Looking {
+            policy: self.policy.answer(occasion)?,
+            placed: Arc::clone(self),
+        })
+    }
+
+    fn run<E: EventKind>(&self, output: HookOutput, elapsed: Duration) -> Run {
+        let would = match self.mode {
+            HookMode::Enforce => None,
+            HookMode::Observe => {
+                let (folded, _) = fold(std::slice::from_ref(&output), E::HONOURS);
+                Some(E::judge(&folded).action())
+            }
+        };
+        Run {
+            name: self.name.clone(),
+            answer: Answer {
+                status: HookStatus::Ok,
+                output,
+                diagnostics: Vec::new(),
+            },
+            elapsed,
+            would,
+        }
+    }
+}
+
+/// A policy that looks at one answer.
+#[derive(Debug)]
+pub(super) struct Looking {
+    placed: Arc<PlacedPolicy>,
+    policy: Box<dyn AnswerPolicy>,
+}
+
+impl Looking {
+    /// Shows it a chunk. What it has to say, if anything.
+    pub(super) fn chunk(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        extent: Extent,
+    ) -> Result<Option<Run>, DialectError> {
+        let started = Instant::now();
+        let output = match self.placed.mode {
+            HookMode::Enforce => self.policy.chunk(chunk, extent)?,
+            HookMode::Observe => self.policy.chunk(&mut chunk.clone(), extent)?,
+        };
+        let says = output != HookOutput::default();
+        Ok(says.then(|| self.placed.run::<AfterModel>(output, started.elapsed())))
+    }
+
+    /// What it still holds back.
+    pub(super) fn end(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+        let held = self.policy.end()?;
+        Ok(held.filter(|_| self.placed.mode == HookMode::Enforce))
+    }
+}

@@ -1,0 +1,130 @@
+//! An event that an agent reports: policies, hooks, policies again.
+//!
+//! Of a model call only the stable form is reported. Policies know documents, so
+//! they are shown one made of it; what they change there, they say as a hook
+//! would.
+
+use serde_json::{Map, Value};
+
+use super::{Engine, Fired, Plan, Run};
+use crate::{
+    dialect::{self, DialectError, ResponseDocument},
+    event::{Context, Event, EventKind, HookOutput, HookStatus},
+    model::{LlmRequest, LlmResponse},
+    policy::{Extent, Look, ModelCall, Occasion, Policy},
+};
+
+pub(super) async fn fire<E: EventKind>(
+    engine: &Engine,
+    context: &Context,
+    mut event: E,
+) -> Fired<E::Verdict> {
+    let plan = engine.plan(E::NAME, event.subject());
+    let mut runs = ask(engine, &plan, context, &mut event, Look::First);
+    runs.extend(engine.run(&plan, context, &mut event, None).await);
+    let fired = engine.judge::<E>(runs);
+    let said = |it: &Run| it.would.is_none() && it.answer.output != HookOutput::default();
+    let hooks = fired.runs.iter().skip(plan.policies.len());
+    if plan.policies.is_empty() || !hooks.into_iter().any(said) {
+        return fired;
+    }
+    if !plan.sequential {
+        event.absorb(&fired.folded);
+    }
+    let mut runs = fired.runs;
+    runs.extend(ask(engine, &plan, context, &mut event, Look::Again));
+    engine.judge::<E>(runs)
+}
+
+/// Asks policies one after the other; each sees what those before left.
+fn ask<E: EventKind>(
+    engine: &Engine,
+    plan: &Plan,
+    context: &Context,
+    event: &mut E,
+    look: Look,
+) -> Vec<Run> {
+    let mut runs = Vec::new();
+    for placed in &plan.policies {
+        let occasion = engine.occasion(placed, context, "", look);
+        let run = match event.as_event() {
+            Event::BeforeModel(it) => {
+                placed.reported::<E>(|policy| ask_request(policy, &occasion, &it.llm_request))
+            }
+            Event::AfterModel(it) => placed.reported::<E>(|policy| {
+                let model = &it.llm_request.model;
+                let occasion = Occasion { model, ..occasion };
+                ask_answer(policy, &occasion, &it.llm_response)
+            }),
+            other => placed.reported::<E>(|policy| Ok(policy.event(&occasion, other))),
+        };
+        engine.finished(&run, E::NAME);
+        if run.would.is_none() && run.status() == HookStatus::Ok {
+            event.absorb(&run.answer.output);
+        }
+        runs.push(run);
+    }
+    runs
+}
+
+fn ask_request(
+    policy: &dyn Policy,
+    occasion: &Occasion<'_>,
+    llm_request: &LlmRequest,
+) -> Result<HookOutput, DialectError> {
+    let (dialect, call, document) = dialect::made_request(llm_request)?;
+    let before = dialect.read_request(&call, &document)?;
+    let mut call = ModelCall {
+        dialect,
+        call,
+        document,
+        edited: false,
+    };
+    let model = call.call.model_name().to_owned();
+    let occasion = Occasion {
+        model: &model,
+        ..*occasion
+    };
+    let mut output = policy.request(&occasion, &mut call)?;
+    if call.edited {
+        let after = call.dialect.read_request(&call.call, &call.document)?;
+        let edit = difference(&before, &after);
+        if !edit.is_empty() {
+            let specific = &mut output.hook_specific_output;
+            specific.insert("llm_request".to_owned(), Value::Object(edit));
+        }
+    }
+    Ok(output)
+}
+
+fn ask_answer(
+    policy: &dyn Policy,
+    occasion: &Occasion<'_>,
+    llm_response: &LlmResponse,
+) -> Result<HookOutput, DialectError> {
+    let Some(mut looking) = policy.answer(occasion) else {
+        return Ok(HookOutput::default());
+    };
+    let mut document = ResponseDocument::made(llm_response)?;
+    let mut output = looking.chunk(&mut document, Extent::Whole)?;
+    if document.document().is_edited() {
+        // A struct of texts and numbers always becomes JSON.
+        let llm_response = serde_json::to_value(document.read()?).unwrap_or_default();
+        let specific = &mut output.hook_specific_output;
+        specific.insert("llm_response".to_owned(), llm_response);
+    }
+    Ok(output)
+}
+
+/// The fields of the stable form that are not the same.
+fn difference(before: &LlmRequest, after: &LlmRequest) -> Map<String, Value> {
+    let fields = |it: &LlmRequest| match serde_json::to_value(it) {
+        Ok(Value::Object(fields)) => fields,
+        _ => Map::new(),
+    };
+    let before = fields(before);
+    let after = fields(after).into_iter();
+    after
+        .filter(|(key, value)| before.get(key) != Some(value))
+        .collect()
+}

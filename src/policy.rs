@@ -1,0 +1,176 @@
+//! Policies: hooks inside the house, without a process.
+//!
+//! A policy reads and changes documents, not the stable form, so it also sees
+//! what hooks are not shown: declarations, calls, results. It looks before any
+//! hook runs, and again at what hooks changed. Pure, but for what [`Ledger`]
+//! counts. To add a policy: one file here, one line in [`ALL`], one page in
+//! `docs/policies/`, one example in `config/examples/policies/`. A test holds
+//! them together.
+
+mod ledger;
+mod model_allow;
+mod model_call;
+mod model_swap;
+mod pattern;
+mod prompt_guard;
+mod request_limits;
+mod respond;
+mod tool_guard;
+
+use std::{fmt, sync::Arc};
+
+use schemars::{JsonSchema, SchemaGenerator, generate::SchemaSettings};
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+use thiserror::Error;
+
+pub use self::{ledger::Ledger, model_call::ModelCall, pattern::FORMATS};
+use crate::{
+    config::PolicyShape,
+    dialect::{DialectError, ResponseDocument},
+    event::{Context, Event, EventName, HookOutput},
+};
+
+/// Every policy.
+pub const ALL: &[PolicyKind] = &[
+    model_allow::KIND,
+    model_swap::KIND,
+    tool_guard::KIND,
+    prompt_guard::KIND,
+    request_limits::KIND,
+    respond::KIND,
+];
+
+/// A rule that answers as a hook does.
+pub trait Policy: fmt::Debug + Send + Sync {
+    /// A request before it is sent. What the policy wants changed, it changes;
+    /// what it says is folded with what hooks say.
+    fn request(
+        &self,
+        _occasion: &Occasion<'_>,
+        _call: &mut ModelCall,
+    ) -> Result<HookOutput, DialectError> {
+        Ok(HookOutput::default())
+    }
+
+    /// What looks at the answer that is about to come; none if nothing does.
+    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+        None
+    }
+
+    /// An event of a tool or of the agent, as an agent reports it.
+    fn event(&self, _occasion: &Occasion<'_>, _event: Event<'_>) -> HookOutput {
+        HookOutput::default()
+    }
+}
+
+/// What a policy does with one answer, chunk by chunk.
+pub trait AnswerPolicy: fmt::Debug + Send + Sync {
+    /// The whole answer, or its next chunk.
+    fn chunk(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        extent: Extent,
+    ) -> Result<HookOutput, DialectError>;
+
+    /// What it held back of chunks and must still be said, after the last one.
+    fn end(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+        Ok(None)
+    }
+}
+
+/// What a policy knows besides the document.
+#[derive(Debug, Clone, Copy)]
+pub struct Occasion<'a> {
+    /// What the config calls the policy.
+    pub policy: &'a str,
+    /// Where, when and by whom.
+    pub context: &'a Context,
+    /// The model asked for; empty if the event has none.
+    pub model: &'a str,
+    /// When this is.
+    pub look: Look,
+    /// What was counted so far.
+    pub ledger: &'a Arc<Ledger>,
+}
+
+/// When a policy looks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Look {
+    /// Before any hook: what it sees is the agent's, or upstream's.
+    First,
+    /// At what hooks changed.
+    Again,
+}
+
+/// How much of an answer a policy is shown at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Extent {
+    /// All of it.
+    Whole,
+    /// The next chunk; more may come.
+    Chunk,
+}
+
+/// How a policy is named and built.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyKind {
+    /// Its name in config.
+    pub name: &'static str,
+    /// The events that it knows.
+    pub events: &'static [EventName],
+    build: fn(Value) -> Result<Arc<dyn Policy>, serde_json::Error>,
+    schema: fn(&mut SchemaGenerator) -> Value,
+}
+
+impl PolicyKind {
+    /// A policy whose settings become `P`.
+    const fn of<P: Policy + DeserializeOwned + JsonSchema + 'static>(
+        name: &'static str,
+        events: &'static [EventName],
+    ) -> Self {
+        Self {
+            name,
+            events,
+            build: |settings| Ok(Arc::new(serde_json::from_value::<P>(settings)?)),
+            schema: |generator| P::json_schema(generator).to_value(),
+        }
+    }
+}
+
+/// Why a policy could not be built.
+#[derive(Debug, Error)]
+pub enum PolicyError {
+    /// No policy has this name.
+    #[error("no policy is named `{0}`")]
+    Unknown(String),
+    /// Its settings are wrong.
+    #[error("{0}")]
+    Settings(#[from] serde_json::Error),
+}
+
+/// The policy named `name`.
+pub fn find(name: &str) -> Option<&'static PolicyKind> {
+    ALL.iter().find(|it| it.name == name)
+}
+
+/// Builds the policy named `name`.
+pub fn build(
+    name: &str,
+    settings: Map<String, Value>,
+) -> Result<(&'static PolicyKind, Arc<dyn Policy>), PolicyError> {
+    let kind = find(name).ok_or_else(|| PolicyError::Unknown(name.to_owned()))?;
+    Ok((kind, (kind.build)(Value::Object(settings))?))
+}
+
+/// What a config may say of each policy.
+pub fn shapes() -> Vec<PolicyShape> {
+    let mut settings = SchemaSettings::draft2020_12();
+    settings.inline_subschemas = true;
+    let mut generator = settings.into_generator();
+    let shape = |it: &PolicyKind| PolicyShape {
+        name: it.name,
+        schema: (it.schema)(&mut generator),
+    };
+    ALL.iter().map(shape).collect()
+}

@@ -1,0 +1,97 @@
+//! `model_allow`: only the listed models are asked, and only they answer.
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use super::{AnswerPolicy, Extent, ModelCall, Occasion, Policy, PolicyKind, pattern::Glob};
+use crate::{
+    dialect::{DialectError, ResponseDocument},
+    event::{EventName, HookOutput},
+};
+
+pub(super) const KIND: PolicyKind = PolicyKind::of::<ModelAllow>(
+    "model_allow",
+    &[EventName::BeforeModel, EventName::AfterModel],
+);
+
+/// Only these models are asked, and only they answer.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ModelAllow {
+    /// The models, as globs.
+    #[schemars(length(min = 1))]
+    models: Arc<[Glob]>,
+    /// What the agent is told; a sentence that names the model if absent.
+    reason: Option<Arc<str>>,
+}
+
+impl ModelAllow {
+    fn allows(&self, model: &str) -> bool {
+        self.models.iter().any(|it| it.matches(model))
+    }
+
+    fn denial(&self, model: &str) -> HookOutput {
+        match &self.reason {
+            Some(reason) => HookOutput::denial(&**reason),
+            None => HookOutput::denial(format!("The model `{model}` is not allowed here.")),
+        }
+    }
+}
+
+impl Policy for ModelAllow {
+    fn request(
+        &self,
+        _occasion: &Occasion<'_>,
+        call: &mut ModelCall,
+    ) -> Result<HookOutput, DialectError> {
+        let model = call.call.model_name();
+        if self.allows(model) {
+            return Ok(HookOutput::default());
+        }
+        Ok(self.denial(model))
+    }
+
+    fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+        Some(Box::new(Answering {
+            policy: Self {
+                models: Arc::clone(&self.models),
+                reason: self.reason.clone(),
+            },
+            asked: occasion.model.to_owned(),
+        }))
+    }
+}
+
+/// Looks at which model answers.
+#[derive(Debug)]
+struct Answering {
+    policy: ModelAllow,
+    asked: String,
+}
+
+impl Answering {
+    /// The model that was asked may answer under a name that says more, such as
+    /// its version.
+    fn expects(&self, model: &str) -> bool {
+        let more = model.strip_prefix(self.asked.as_str());
+        let is_asked = more.is_some_and(|it| it.is_empty() || it.starts_with('-'));
+        (is_asked && self.policy.allows(&self.asked)) || self.policy.allows(model)
+    }
+}
+
+impl AnswerPolicy for Answering {
+    fn chunk(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        _extent: Extent,
+    ) -> Result<HookOutput, DialectError> {
+        let model = chunk.model()?.unwrap_or_default();
+        let model = model.strip_prefix("models/").unwrap_or(&model);
+        if model.is_empty() || self.expects(model) {
+            return Ok(HookOutput::default());
+        }
+        Ok(self.policy.denial(model))
+    }
+}

@@ -1,0 +1,66 @@
+//! One request as policies see and change it.
+
+use crate::{
+    dialect::{Call, Dialect, DialectError, Document},
+    model::{ModelName, RequestMutation},
+};
+
+/// A request before it is sent.
+#[derive(Debug, Clone)]
+pub struct ModelCall {
+    /// How it is written.
+    pub dialect: &'static dyn Dialect,
+    /// What it asks for.
+    pub call: Call,
+    /// Its body.
+    pub document: Document,
+    /// Whether a policy changed anything.
+    pub edited: bool,
+}
+
+impl ModelCall {
+    /// What the user says anew; empty if only tools answered.
+    pub fn prompt(&self) -> Result<String, DialectError> {
+        self.dialect.prompt(&self.call, &self.document)
+    }
+
+    /// The size of the body, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.document.to_bytes().len()
+    }
+
+    /// Asks another model.
+    pub fn set_model(&mut self, model: &ModelName) -> Result<(), DialectError> {
+        let name = model.as_str().into();
+        self.write([("model", name)])
+    }
+
+    /// Changes fields of the stable form.
+    pub fn write<const N: usize>(
+        &mut self,
+        fields: [(&str, serde_json::Value); N],
+    ) -> Result<(), DialectError> {
+        let fields = fields.map(|(key, value)| (key.to_owned(), value));
+        let mutation = RequestMutation {
+            fields: fields.into_iter().collect(),
+            remark: None,
+        };
+        let edited = self
+            .dialect
+            .write_request(&self.call, self.document.clone(), &mutation)?;
+        self.document = edited.document;
+        if let Some(model) = edited.model {
+            self.call.model = Some(model);
+        }
+        self.edited = true;
+        Ok(())
+    }
+
+    /// Takes tools out that `keeps` does not keep.
+    pub fn withhold_tools(&mut self, keeps: &dyn Fn(&str) -> bool) -> Result<(), DialectError> {
+        let document = &mut self.document;
+        let withheld = self.dialect.withhold_tools(&self.call, document, keeps)?;
+        self.edited |= !withheld.is_empty();
+        Ok(())
+    }
+}

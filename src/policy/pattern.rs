@@ -1,0 +1,108 @@
+//! Globs and regular expressions in the settings of policies.
+//!
+//! Both are checked with the config, at their place, by the formats that their
+//! schemas name.
+
+use globset::{GlobBuilder, GlobMatcher};
+use regex::Regex;
+use schemars::JsonSchema;
+use serde::Deserialize;
+
+use crate::config::Format;
+
+/// The formats of what policies take.
+pub const FORMATS: &[Format] = &[
+    Format {
+        name: "glob",
+        check: |text| glob(text).map(drop),
+    },
+    Format {
+        name: "pattern",
+        check: |text| pattern(text).map(drop),
+    },
+];
+
+/// A name in which `*` stands for anything, `?` for one character, `[ab]` for
+/// one of these and `{a,b}` for one of these names.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(rename = "Glob", with = "String", extend("format" = "glob"))]
+pub(super) struct Glob(GlobMatcher);
+
+impl Glob {
+    /// Whether the whole of `name` is meant.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
+}
+
+impl TryFrom<String> for Glob {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        glob(&text).map(Self)
+    }
+}
+
+/// A regular expression, found anywhere in a text.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(rename = "Pattern", with = "String", extend("format" = "pattern"))]
+pub(super) struct Pattern(Regex);
+
+impl Pattern {
+    /// Whether it is found in `text`.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
+impl TryFrom<String> for Pattern {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        pattern(&text).map(Self)
+    }
+}
+
+fn glob(text: &str) -> Result<GlobMatcher, String> {
+    // Names of tools and models are no paths: `*` takes a `/`, too.
+    let glob = GlobBuilder::new(text)
+        .literal_separator(false)
+        .backslash_escape(true)
+        .build();
+    match glob {
+        Ok(glob) => Ok(glob.compile_matcher()),
+        Err(error) => Err(format!("is no glob: {}", error.kind())),
+    }
+}
+
+fn pattern(text: &str) -> Result<Regex, String> {
+    // The last line says what is wrong; those before draw it.
+    Regex::new(text).map_err(|error| {
+        let error = error.to_string();
+        let cause = error.lines().last().unwrap_or_default().trim();
+        let cause = cause.strip_prefix("error: ").unwrap_or(cause);
+        format!("is no regular expression: {cause}")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_glob_means_the_whole_name() {
+        let glob = Glob::try_from("gemini-2.5-*".to_owned()).unwrap();
+        assert!(glob.matches("gemini-2.5-pro") && !glob.matches("x-gemini-2.5-pro"));
+        let glob = Glob::try_from("mcp__*".to_owned()).unwrap();
+        assert!(glob.matches("mcp__files__a/b") && !glob.matches("mcp_x"));
+        assert!(Glob::try_from("a[".to_owned()).is_err());
+    }
+
+    #[test]
+    fn a_wrong_pattern_says_what_is_wrong() {
+        let error = Pattern::try_from("(a".to_owned()).unwrap_err();
+        assert_eq!(error, "is no regular expression: unclosed group");
+    }
+}

@@ -1,0 +1,112 @@
+//! `tool_guard`: which tools are offered and called, and with which arguments.
+//!
+//! It acts on what a request declares, on calls in answers, and on `BeforeTool`
+//! events alike.
+
+mod command_line;
+mod path;
+mod rule;
+
+use std::sync::Arc;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::Value;
+
+use self::rule::Rule;
+use super::{AnswerPolicy, Extent, ModelCall, Occasion, Policy, PolicyKind, pattern::Glob};
+use crate::{
+    dialect::{DialectError, FunctionCall, ResponseDocument},
+    event::{Event, EventName, HookOutput},
+};
+
+pub(super) const KIND: PolicyKind = PolicyKind::of::<ToolGuard>(
+    "tool_guard",
+    &[
+        EventName::BeforeModel,
+        EventName::AfterModel,
+        EventName::BeforeTool,
+    ],
+);
+
+/// Which tools are offered and called, and with which arguments.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(transparent)]
+struct ToolGuard(Arc<Settings>);
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "ToolGuard")]
+struct Settings {
+    /// Only these tools, as globs; all that are not denied if absent.
+    allow: Option<Vec<Glob>>,
+    /// Never these tools, as globs. It outranks `allow`.
+    #[serde(default)]
+    deny: Vec<Glob>,
+    /// What arguments must be. Every rule for a tool must hold.
+    #[serde(default)]
+    rules: Vec<Rule>,
+    /// What the agent is told; a sentence that names the tool if absent.
+    reason: Option<String>,
+}
+
+impl ToolGuard {
+    /// Whether a tool may be offered at all.
+    fn offers(&self, name: &str) -> bool {
+        let named = |globs: &[Glob]| globs.iter().any(|it| it.matches(name));
+        let allowed = self.0.allow.as_deref().is_none_or(named);
+        allowed && !named(&self.0.deny)
+    }
+
+    /// Why a call may not run, if it may not. `directory` is the agent's.
+    fn refusal(&self, name: &str, arguments: &Value, directory: Option<&str>) -> Option<String> {
+        let why = if self.offers(name) {
+            let mut rules = self.0.rules.iter().filter(|it| it.is_for(name));
+            rules.find_map(|it| it.broken_by(arguments, directory))?
+        } else {
+            "is not allowed here".to_owned()
+        };
+        let said = self.0.reason.clone();
+        Some(said.unwrap_or_else(|| format!("The tool `{name}` {why}.")))
+    }
+}
+
+impl Policy for ToolGuard {
+    fn request(
+        &self,
+        _occasion: &Occasion<'_>,
+        call: &mut ModelCall,
+    ) -> Result<HookOutput, DialectError> {
+        call.withhold_tools(&|it| self.offers(it))?;
+        Ok(HookOutput::default())
+    }
+
+    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+        Some(Box::new(self.clone()))
+    }
+
+    fn event(&self, occasion: &Occasion<'_>, event: Event<'_>) -> HookOutput {
+        let Event::BeforeTool(tool) = event else {
+            return HookOutput::default();
+        };
+        let arguments = Value::Object(tool.tool_input.clone());
+        let directory = Some(occasion.context.cwd.as_str());
+        match self.refusal(&tool.tool_name, &arguments, directory) {
+            Some(reason) => HookOutput::denial(reason),
+            None => HookOutput::default(),
+        }
+    }
+}
+
+impl AnswerPolicy for ToolGuard {
+    fn chunk(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        _extent: Extent,
+    ) -> Result<HookOutput, DialectError> {
+        // Where the agent works, a model call does not tell.
+        let refuse = |call: &FunctionCall| self.refusal(&call.name, &call.arguments, None);
+        chunk.withhold_calls(&mut { refuse })?;
+        Ok(HookOutput::default())
+    }
+}

@@ -1,0 +1,114 @@
+//! What a command line of a shell runs, as far as it can be told without a
+//! shell. Pure.
+
+/// Whether every command of `line` begins with one of `allowed`, word by word.
+/// What hides a command, or writes to a file, is never allowed.
+pub(super) fn begins_with(line: &str, allowed: &[String]) -> bool {
+    let Some(commands) = commands(line) else {
+        return false;
+    };
+    let is_allowed = |command: &Vec<String>| {
+        let mut prefixes = allowed.iter().map(|it| it.split_whitespace());
+        prefixes.any(|mut it| {
+            let mut words = command.iter();
+            it.all(|word| words.next().is_some_and(|have| have == word))
+        })
+    };
+    !commands.is_empty() && commands.iter().all(is_allowed)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Quote {
+    None,
+    Single,
+    Double,
+}
+
+/// The words of every command; none if something is hidden from us.
+fn commands(line: &str) -> Option<Vec<Vec<String>>> {
+    let mut commands = vec![Vec::new()];
+    let mut word: Option<String> = None;
+    let mut quote = Quote::None;
+    let mut letters = line.chars();
+    while let Some(letter) = letters.next() {
+        match (quote, letter) {
+            (Quote::None | Quote::Double, '$' | '`') => return None,
+            (Quote::None | Quote::Double, '\\') => {
+                // A line that goes on, or one letter that means itself.
+                word.get_or_insert_default().push(letters.next()?);
+            }
+            (Quote::None, '<' | '>' | '(' | ')' | '{' | '}' | '*' | '?' | '[' | '!' | '#') => {
+                return None;
+            }
+            (Quote::None, ';' | '|' | '&' | '\n' | '\r') => {
+                end_word(&mut commands, &mut word);
+                commands.push(Vec::new());
+            }
+            (Quote::None, it) if it.is_whitespace() => end_word(&mut commands, &mut word),
+            (Quote::None, '\'') => (quote, word) = (Quote::Single, Some(word.unwrap_or_default())),
+            (Quote::None, '"') => (quote, word) = (Quote::Double, Some(word.unwrap_or_default())),
+            (Quote::Single, '\'') | (Quote::Double, '"') => quote = Quote::None,
+            (_, it) => word.get_or_insert_default().push(it),
+        }
+    }
+    if quote != Quote::None {
+        return None;
+    }
+    end_word(&mut commands, &mut word);
+    commands.retain(|it| !it.is_empty());
+    Some(commands)
+}
+
+fn end_word(commands: &mut [Vec<String>], word: &mut Option<String>) {
+    if let (Some(word), Some(command)) = (word.take(), commands.last_mut()) {
+        command.push(word);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(line: &str, expected: bool) {
+        let allowed = [
+            "git status".to_owned(),
+            "ls".to_owned(),
+            "git log".to_owned(),
+        ];
+        assert_eq!(begins_with(line, &allowed), expected, "{line}");
+    }
+
+    #[test]
+    fn every_command_of_a_line_counts() {
+        check("ls", true);
+        check("ls -la 'a b; c'", true);
+        check("  git   status --short", true);
+        check("git status && ls | ls; git log", true);
+        check("git \"status\"", true);
+        check("git push", false);
+        check("lsof", false);
+        check("git", false);
+        check("ls && rm -rf /", false);
+        check("ls; curl evil", false);
+        check("ls | sh", false);
+        check("ls & sh", false);
+        check("ls\nsh", false);
+        check("", false);
+        check(" ; ", false);
+    }
+
+    #[test]
+    fn what_hides_a_command_is_not_allowed() {
+        check("ls $(sh)", false);
+        check("ls \"$(sh)\"", false);
+        check("ls `sh`", false);
+        check("ls <(sh)", false);
+        check("ls > /etc/passwd", false);
+        check("$CMD", false);
+        check("X=1 ls", false);
+        check("ls 'open", false);
+        check("ls '$(sh)'", true);
+        check("l\\s", true);
+    }
+}
