@@ -137,6 +137,8 @@ fn expected(node: Option<&Value>) -> String {
         Some("string") => "text",
         Some("array") => "a list",
         Some("object") => "a mapping",
+        Some("integer") => "a whole number",
+        Some("number") => "a number",
         _ => "something else",
     };
     format!("must be {expected}")

@@ -45,6 +45,7 @@ pub fn fold(outputs: &[HookOutput], honours: &[Part]) -> (HookOutput, Vec<Diagno
             folding.take(*part, output);
         }
     }
+    folding.drop_foreign_answer(honours);
     (folding.folded, folding.diagnostics)
 }
 
@@ -52,6 +53,8 @@ pub fn fold(outputs: &[HookOutput], honours: &[Part]) -> (HookOutput, Vec<Diagno
 struct Folding {
     folded: HookOutput,
     diagnostics: Vec<Diagnostic>,
+    /// Whether the answer is that of an output that denies.
+    answer_denies: bool,
 }
 
 impl Folding {
@@ -81,10 +84,10 @@ impl Folding {
                 }
             }
             Part::LlmRequest => self.take_request(output),
-            Part::SyntheticAnswer => {
-                self.take_response(output, ResponseMutation::is_answer);
+            Part::SyntheticAnswer => self.take_answer(output),
+            Part::ResponseEdit => {
+                self.take_response(output, |_| true);
             }
-            Part::ResponseEdit => self.take_response(output, |_| true),
             Part::ToolInput => self.take_tool_input(output),
             Part::ToolSelection => self.take_selection(output),
             Part::TailToolCall => {
@@ -128,16 +131,42 @@ impl Folding {
         self.folded.meaning.llm_request = None;
     }
 
-    fn take_response(&mut self, output: &HookOutput, usable: fn(&ResponseMutation) -> bool) {
+    /// Who denies may say by an answer of its own what the agent is told.
+    fn take_answer(&mut self, output: &HookOutput) {
+        let denies = output.decision == Some(Decision::Deny);
+        if denies || !self.answer_denies {
+            let taken = self.take_response(output, ResponseMutation::is_answer);
+            self.answer_denies |= denies && taken;
+        }
+    }
+
+    /// A denial is told by its reason, not by what somebody else would answer.
+    fn drop_foreign_answer(&mut self, honours: &[Part]) {
+        let denied = self.folded.decision == Some(Decision::Deny);
+        if denied && !self.answer_denies && honours.contains(&Part::SyntheticAnswer) {
+            self.folded
+                .hook_specific_output
+                .shift_remove("llm_response");
+        }
+    }
+
+    /// Whether there was a usable one.
+    fn take_response(
+        &mut self,
+        output: &HookOutput,
+        usable: fn(&ResponseMutation) -> bool,
+    ) -> bool {
         let Some(value) = output.specific("llm_response") else {
-            return;
+            return false;
         };
-        if ResponseMutation::read(value).is_some_and(|it| usable(&it)) {
+        let taken = ResponseMutation::read(value).is_some_and(|it| usable(&it));
+        if taken {
             self.set("llm_response", value.clone());
         } else {
             let malformed = DiagnosticCode::MalformedResponse.with("llm_response");
             self.diagnostics.push(malformed);
         }
+        taken
     }
 
     fn take_tool_input(&mut self, output: &HookOutput) {

@@ -141,9 +141,14 @@ impl Building<'_> {
         let Some(spec) = hook.as_policy() else {
             return;
         };
-        let known = policy::find(&spec.policy);
-        if known.is_some_and(|it| !it.events.contains(&event)) {
-            let message = format!("the policy `{}` does not know {event}", spec.policy);
+        let known = policy::find(&spec.policy).map_or(&[][..], |it| it.events);
+        if !known.contains(&event) {
+            let known: Vec<&str> = known.iter().map(|it| it.as_str()).collect();
+            let message = format!(
+                "policy `{}`: {event} is none of its events: {}",
+                spec.label(),
+                known.join(", ")
+            );
             let place = Some(spec.place);
             self.problems.push(Problem { place, message });
             return;

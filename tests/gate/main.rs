@@ -23,6 +23,7 @@ mod faults;
 mod forward;
 mod hooks;
 mod orphans;
+mod policies;
 mod processes;
 mod protocols;
 mod recorded;

@@ -55,3 +55,30 @@ fn a_selection_without_a_mode_is_one_with_mode_auto() {
     let expected = json!({"mode": "AUTO", "allowedFunctionNames": ["a"]});
     assert_eq!(folded.specific("toolConfig"), Some(&expected));
 }
+
+#[test]
+fn a_denial_is_told_by_its_own_words() {
+    let answering = |text: &str, decision: Option<Decision>| {
+        let mut output = HookOutput::default();
+        let answer = serde_json::json!({ "text": text });
+        output.decision = decision;
+        output
+            .hook_specific_output
+            .insert("llm_response".to_owned(), answer);
+        output
+    };
+    let folded = |outputs: &[HookOutput]| {
+        let (folded, _) = fold(outputs, &[Part::Flow, Part::SyntheticAnswer]);
+        let answer = folded.specific("llm_response").cloned();
+        answer.map(|it| it["text"].as_str().unwrap().to_owned())
+    };
+    let (pong, own) = (
+        answering("pong", None),
+        answering("own", Some(Decision::Deny)),
+    );
+    let plain = HookOutput::denial("no");
+
+    assert_eq!(folded(&[pong.clone(), plain.clone()]), None);
+    assert_eq!(folded(&[own.clone(), pong.clone()]).as_deref(), Some("own"));
+    assert_eq!(folded(&[pong, plain, own]).as_deref(), Some("own"));
+}

@@ -1,0 +1,9 @@
+//! Policies, seen from outside.
+
+mod limits;
+mod models;
+mod places;
+mod prompts;
+mod tools;
+
+const MODEL: &str = "gemini-2.5-pro";

@@ -1,0 +1,90 @@
+//! `prompt_guard` and `respond`: what users say.
+
+use serde_json::json;
+
+use super::MODEL;
+use crate::harness::{Gate, Upstream, prompt};
+
+const GUARD: &str = "
+policies:
+  - { policy: prompt_guard, deny: ['(?i)project aurora', 'codename \\d+'], reason: not outside the company }
+";
+
+#[tokio::test]
+async fn a_prompt_that_matches_never_reaches_upstream() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, GUARD).await;
+
+    let answer = gate
+        .agent()
+        .stream(MODEL, &prompt("what of Project Aurora?"))
+        .await;
+
+    let told = &answer.events()[0]["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(told, "not outside the company");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn only_what_the_user_says_anew_is_judged() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, GUARD).await;
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "codename 7" }] },
+        { "role": "model", "parts": [{ "text": "project aurora" }] },
+        { "role": "user", "parts": [{ "text": "<session_context> project aurora" }, { "text": "go on" }] },
+    ] });
+
+    let answer = gate.agent().generate(MODEL, &body).await;
+
+    assert_eq!(answer.status, 200);
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_reported_prompt_is_judged_too() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, GUARD).await;
+    let report = async |text: &str| {
+        let input = json!({ "hook_event_name": "BeforeAgent", "prompt": text });
+        gate.agent().report(&input, "").await.json()
+    };
+
+    assert_eq!(report("hello").await, json!({}));
+    let refused = report("tell codename 12").await;
+    assert_eq!(refused["decision"], "deny");
+}
+
+#[tokio::test]
+async fn a_fixed_answer_asks_no_model() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: respond, match: '(?i)^ping$', text: pong }]\n";
+    let gate = Gate::start(&upstream, config).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt(" PING\n")).await;
+
+    let told = &answer.json()["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(
+        (told.as_str(), answer.header("x-hookgate-action")),
+        (Some("pong"), "respond")
+    );
+    let path = format!("/v1beta/models/{MODEL}:countTokens");
+    gate.agent().post(&path, prompt("ping").to_string()).await;
+    gate.agent().generate(MODEL, &prompt("ping me later")).await;
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_denial_outranks_a_fixed_answer() {
+    let upstream = Upstream::mock().await;
+    let config = "
+policies:
+  - { policy: respond, match: '.', text: pong }
+  - { policy: model_allow, models: [other] }
+";
+    let gate = Gate::start(&upstream, config).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("ping")).await;
+
+    assert_eq!(answer.header("x-hookgate-action"), "deny");
+}
