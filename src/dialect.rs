@@ -6,6 +6,7 @@
 //! Pure. To add a dialect: one file here and one line in [`ALL`].
 
 mod answer;
+mod answer_texts;
 mod compose;
 mod contents;
 mod document;
@@ -14,9 +15,11 @@ mod gemini;
 mod history;
 mod instruction;
 mod json;
+mod leaves;
 mod part;
 mod request;
 mod selection;
+mod texts;
 mod tools;
 
 use http::Method;
@@ -25,11 +28,13 @@ use thiserror::Error;
 
 pub use self::{
     answer::{FunctionCall, ResponseDocument},
+    answer_texts::{AnswerEditor, Channel, Rest, TextStream},
     document::{Document, elements},
     edit::Edited,
     history::{History, Turn},
     json::parse,
     selection::{Allowed, Selected},
+    texts::{TextEditor, TextKind},
 };
 use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};
 
@@ -96,6 +101,16 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         keeps: &dyn Fn(&str) -> bool,
     ) -> Result<Vec<String>, DialectError> {
         request::withhold_tools(call, document, keeps)
+    }
+
+    /// Lets `editor` edit every text of a request that a model reads.
+    fn edit_texts(
+        &self,
+        call: &Call,
+        document: &mut Document,
+        editor: &mut dyn TextEditor,
+    ) -> Result<(), DialectError> {
+        texts::edit(call, document, editor)
     }
 
     /// What kind of answer a request wants.

@@ -13,10 +13,10 @@ use crate::{
 };
 
 const CANDIDATES: &[&str] = &["candidates"];
-const CONTENT: &[&str] = &["content"];
-const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
-const INDEX: &[&str] = &["index"];
-const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
+pub(super) const CONTENT: &[&str] = &["content"];
+pub(super) const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
+pub(super) const INDEX: &[&str] = &["index"];
+pub(super) const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
@@ -24,9 +24,7 @@ const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 #[derive(Debug, Clone)]
 pub struct ResponseDocument {
     document: Document,
-    candidates: Vec<CandidateDocument>,
-    /// Whether it waits for a later chunk.
-    held: bool,
+    pub(super) candidates: Vec<CandidateDocument>,
 }
 
 /// A call of a function in an answer.
@@ -39,9 +37,9 @@ pub struct FunctionCall {
 }
 
 #[derive(Debug, Clone)]
-struct CandidateDocument {
-    document: Document,
-    content: Option<Content>,
+pub(super) struct CandidateDocument {
+    pub(super) document: Document,
+    pub(super) content: Option<Content>,
 }
 
 impl ResponseDocument {
@@ -53,7 +51,6 @@ impl ResponseDocument {
         Ok(Self {
             candidates: candidates.collect::<Result<_, _>>()?,
             document,
-            held: false,
         })
     }
 
@@ -89,16 +86,6 @@ impl ResponseDocument {
         let says = |it: &Content| !it.parts.is_empty();
         let mut contents = self.candidates.iter().filter_map(|it| it.content.as_ref());
         contents.any(says)
-    }
-
-    /// Says that nothing is left of it to be sent: a later chunk will say it.
-    pub fn hold(&mut self) {
-        self.held = true;
-    }
-
-    /// Whether nothing of it is to be sent.
-    pub fn is_held(&self) -> bool {
-        self.held
     }
 
     /// As it goes out: the bytes it came as, but for edits.
@@ -184,7 +171,7 @@ impl ResponseDocument {
         Ok(usage.and_then(|it| it.total_token_count?.as_u64()))
     }
 
-    fn put_candidates(&mut self) -> Result<(), DialectError> {
+    pub(super) fn put_candidates(&mut self) -> Result<(), DialectError> {
         let list = self.candidates.iter().map(|it| it.document.clone());
         let list: Vec<Document> = list.collect();
         if list.iter().any(Document::is_edited) {
@@ -256,7 +243,7 @@ impl CandidateDocument {
         self.put_content(content)
     }
 
-    fn put_content(&mut self, content: Content) -> Result<(), DialectError> {
+    pub(super) fn put_content(&mut self, content: Content) -> Result<(), DialectError> {
         self.document.set_child(CONTENT, content.document())?;
         self.content = Some(content);
         Ok(())

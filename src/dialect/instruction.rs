@@ -11,7 +11,7 @@ use super::{
 };
 use crate::model::Message;
 
-const SYSTEM: &[&str] = &["systemInstruction", "system_instruction"];
+pub(super) const SYSTEM: &[&str] = &["systemInstruction", "system_instruction"];
 
 /// The system instruction's text.
 pub(super) fn read(document: &Document) -> Result<Option<String>, DialectError> {

@@ -239,8 +239,6 @@ async fn unary(mut gate: Gate, answer: Answer) -> Result<Reply, ApiError> {
             *response.body_mut() = Body::from(body);
             Ok(Reply::Upstream(response))
         }
-        // Of a whole answer nothing is held back.
-        Judged::Held => Err(super::gate::unreadable()),
         Judged::Refused(reason) => Ok(Reply::Denied(reason)),
     }
 }

@@ -39,8 +39,6 @@ pub(super) struct Gate {
 pub(super) enum Judged {
     /// This goes to the agent.
     Pass(Bytes),
-    /// Nothing of it, yet: a policy holds it back.
-    Held,
     /// Nothing of it goes to the agent, and nothing that follows.
     Refused(Reason),
 }
@@ -107,9 +105,6 @@ impl Gate {
         }
         if chunk.document().is_edited() {
             self.facts.did(Did::Edit);
-        }
-        if chunk.is_held() {
-            return Ok(Judged::Held);
         }
         Ok(Judged::Pass(chunk.to_bytes()))
     }

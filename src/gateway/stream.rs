@@ -182,11 +182,10 @@ impl Chunks {
     async fn step(&mut self) -> Result<Bytes, ApiError> {
         loop {
             if let Some(data) = self.waiting.pop_front() {
-                match self.gate.judge(data, Extent::Chunk).await? {
-                    Judged::Pass(json) => return Ok(self.frames.chunk(&json)),
-                    Judged::Held => continue,
-                    Judged::Refused(reason) => return Ok(self.refuse(&reason)),
-                }
+                return match self.gate.judge(data, Extent::Chunk).await? {
+                    Judged::Pass(json) => Ok(self.frames.chunk(&json)),
+                    Judged::Refused(reason) => Ok(self.refuse(&reason)),
+                };
             }
             match self.source.next().await? {
                 Some(events) => self.waiting.extend(events.into_iter().filter(is_chunk)),
@@ -201,7 +200,6 @@ impl Chunks {
         for judged in self.gate.end().await? {
             match judged {
                 Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
-                Judged::Held => (),
                 Judged::Refused(reason) => {
                     out.extend(self.refuse(&reason));
                     return Ok(out.freeze());
@@ -232,7 +230,6 @@ impl Chunks {
                 }
             }
             Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
-            Judged::Held => (),
             Judged::Refused(reason) => out.extend(self.refuse(&reason)),
         }
         if !self.ended {

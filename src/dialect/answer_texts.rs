@@ -1,0 +1,356 @@
+//! Every text of an answer, and edits of it: texts that come in pieces by the
+//! channel that they come in, all others one by one. Pure.
+
+use serde_json::{Value, json};
+
+use super::{
+    DialectError, Document, ResponseDocument, TextKind,
+    answer::{CONTENT, CandidateDocument, FINISH_REASON, INDEX, SAFETY_RATINGS},
+    contents::Content,
+    part::{FUNCTION_CALL, Part},
+    texts,
+};
+
+/// Where the pieces of one text come.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Channel {
+    /// Which candidate says it.
+    pub candidate: u64,
+    /// Which of its texts.
+    pub stream: TextStream,
+}
+
+/// Texts of a candidate that come in pieces.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub enum TextStream {
+    /// What it says.
+    Speech,
+    /// What it thinks.
+    Thought,
+    /// One argument of a call that comes in pieces, by its path.
+    Argument(String),
+}
+
+/// Whether more of a text may come.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Rest {
+    /// More may come: the end may be held back.
+    MayCome,
+    /// This was the last piece.
+    None,
+}
+
+/// Who edits the texts of an answer.
+pub trait AnswerEditor {
+    /// The next piece of a text: what to say instead, if anything.
+    fn piece(&mut self, channel: &Channel, text: &str, rest: Rest) -> Option<String>;
+
+    /// A text that stands alone: what to put in its place, if anything.
+    fn alone(&mut self, kind: TextKind, text: &str) -> Option<String>;
+
+    /// The channels of a candidate, or of all, that hold something back.
+    fn holding(&self, candidate: Option<u64>) -> Vec<Channel>;
+}
+
+/// Tokens with their likelihoods: every text once more, cut in small pieces.
+const LOGPROBS: &[&str] = &["logprobsResult", "logprobs_result"];
+const PARTIAL: &[&str] = &["partialArgs", "partial_args"];
+const JSON_PATH: &[&str] = &["jsonPath", "json_path"];
+const STRING_VALUE: &[&str] = &["stringValue", "string_value"];
+const WILL_CONTINUE: &[&str] = &["willContinue", "will_continue"];
+
+impl ResponseDocument {
+    /// Lets `editor` edit every text. Of a whole answer nothing is held back,
+    /// and of a candidate that ends nothing either.
+    pub fn edit_texts(
+        &mut self,
+        editor: &mut dyn AnswerEditor,
+        rest: Rest,
+    ) -> Result<(), DialectError> {
+        for (position, candidate) in self.candidates.iter_mut().enumerate() {
+            candidate.edit_texts(position, editor, rest)?;
+        }
+        self.put_candidates()
+    }
+
+    /// A chunk that says what is still held back; none if nothing is.
+    pub fn of_held(editor: &mut dyn AnswerEditor) -> Result<Option<Self>, DialectError> {
+        let held = editor.holding(None);
+        if held.is_empty() {
+            return Ok(None);
+        }
+        let candidates = held.iter().filter_map(|channel| {
+            let text = editor.piece(channel, "", Rest::None)?;
+            let part = part_saying(&channel.stream, &text)?;
+            let content = json!({ "role": "model", "parts": [part] });
+            Some(json!({ "content": content, "index": channel.candidate }))
+        });
+        let candidates: Vec<Value> = candidates.collect();
+        let chunk = json!({ "candidates": candidates });
+        Self::parse(chunk.to_string().into()).map(Some)
+    }
+}
+
+/// What an argument's rest belongs to is gone with its call.
+fn part_saying(stream: &TextStream, text: &str) -> Option<Value> {
+    match stream {
+        TextStream::Speech => Some(json!({ "text": text })),
+        TextStream::Thought => Some(json!({ "text": text, "thought": true })),
+        TextStream::Argument(_) => None,
+    }
+}
+
+impl CandidateDocument {
+    fn edit_texts(
+        &mut self,
+        position: usize,
+        editor: &mut dyn AnswerEditor,
+        rest: Rest,
+    ) -> Result<(), DialectError> {
+        let index = self.document.get(INDEX)?.and_then(|it| it.as_u64());
+        let ends = self.document.string(FINISH_REASON)?.is_some();
+        let mut speaker = Speaker {
+            candidate: index.unwrap_or(position as u64),
+            editor,
+            rest: if ends { Rest::None } else { rest },
+            edited: false,
+        };
+        let content = self.content.clone();
+        let mut content = content.map_or_else(empty_content, Ok)?;
+        speaker.parts(&mut content.parts)?;
+        if speaker.edited {
+            let parts = std::mem::take(&mut content.parts);
+            self.put_content(content.with_parts(parts)?)?;
+        }
+        self.edit_others(editor)
+    }
+
+    /// Whatever else a candidate brings, such as where it has something from.
+    fn edit_others(&mut self, editor: &mut dyn AnswerEditor) -> Result<(), DialectError> {
+        let known = [CONTENT, FINISH_REASON, INDEX, SAFETY_RATINGS].concat();
+        let fields = self.document.fields().map(|it| it.0.to_owned());
+        let others: Vec<String> = fields.filter(|it| !known.contains(&it.as_str())).collect();
+        for key in others {
+            if LOGPROBS.contains(&key.as_str()) {
+                self.document.remove(&[&key])?;
+                continue;
+            }
+            let mut edit = |text: &str| editor.alone(TextKind::Speech, text);
+            texts::edit_value(&mut self.document, &key, &mut edit)?;
+        }
+        Ok(())
+    }
+}
+
+fn empty_content() -> Result<Content, DialectError> {
+    let empty = json!({ "role": "model", "parts": [] });
+    Content::read(Document::parse(empty.to_string().into())?)
+}
+
+/// One candidate while it speaks.
+struct Speaker<'a> {
+    candidate: u64,
+    editor: &'a mut dyn AnswerEditor,
+    rest: Rest,
+    edited: bool,
+}
+
+impl Speaker<'_> {
+    fn parts(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
+        for part in parts.iter_mut() {
+            if let Some(text) = &part.text {
+                let channel = self.channel(stream_of(part));
+                if let Some(new) = self.editor.piece(&channel, text, Rest::MayCome) {
+                    *part = part.saying(&new)?;
+                    self.edited = true;
+                }
+            }
+            self.fields(&mut part.document)?;
+        }
+        if self.rest == Rest::None {
+            self.finish(parts)?;
+        }
+        Ok(())
+    }
+
+    /// What was held back is said where its text ended, or at the end.
+    fn finish(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
+        for channel in self.editor.holding(Some(self.candidate)) {
+            let Some(rest) = self.editor.piece(&channel, "", Rest::None) else {
+                continue;
+            };
+            let same = |it: &&mut Part| it.text.is_some() && stream_of(it) == channel.stream;
+            if let Some(part) = parts.iter_mut().rev().find(same) {
+                let said = part.text.as_deref().unwrap_or_default();
+                *part = part.saying(&format!("{said}{rest}"))?;
+            } else if let Some(part) = part_saying(&channel.stream, &rest) {
+                let part = Document::parse(part.to_string().into())?;
+                parts.push(Part::read(part)?);
+            }
+            self.edited = true;
+        }
+        Ok(())
+    }
+
+    fn fields(&mut self, part: &mut Document) -> Result<(), DialectError> {
+        let editor = &mut *self.editor;
+        texts::edit_fields(part, &mut |kind, text| editor.alone(kind, text))?;
+        if let Some(mut call) = part.child(FUNCTION_CALL)? {
+            self.partial_arguments(&mut call)?;
+            if call.is_edited() {
+                part.set_child(FUNCTION_CALL, &call)?;
+            }
+        }
+        self.edited |= part.is_edited();
+        Ok(())
+    }
+
+    /// Arguments that come in pieces.
+    fn partial_arguments(&mut self, call: &mut Document) -> Result<(), DialectError> {
+        let Some(mut pieces) = call.children(PARTIAL)? else {
+            return Ok(());
+        };
+        for piece in &mut pieces {
+            let Some(text) = piece.string(STRING_VALUE)? else {
+                continue;
+            };
+            let path = piece.string(JSON_PATH)?.unwrap_or_default();
+            let channel = self.channel(TextStream::Argument(path));
+            let more = piece.get(WILL_CONTINUE)? == Some(Value::Bool(true));
+            let rest = if more { Rest::MayCome } else { Rest::None };
+            if let Some(new) = self.editor.piece(&channel, &text, rest) {
+                piece.set(STRING_VALUE, &json!(new))?;
+            }
+        }
+        if pieces.iter().any(Document::is_edited) {
+            call.set_children(PARTIAL, &pieces)?;
+        }
+        Ok(())
+    }
+
+    fn channel(&self, stream: TextStream) -> Channel {
+        Channel {
+            candidate: self.candidate,
+            stream,
+        }
+    }
+}
+
+fn stream_of(part: &Part) -> TextStream {
+    if part.thought {
+        TextStream::Thought
+    } else {
+        TextStream::Speech
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Holds every text back by one character, and puts `*` for `s` elsewhere.
+    #[derive(Default)]
+    struct Late(BTreeMap<String, (Channel, String)>);
+
+    impl AnswerEditor for Late {
+        fn piece(&mut self, channel: &Channel, text: &str, rest: Rest) -> Option<String> {
+            let name = format!("{channel:?}");
+            let held = self.0.remove(&name).map_or_else(String::new, |it| it.1);
+            let mut said = held + text;
+            if rest == Rest::MayCome
+                && let Some(last) = said.pop()
+            {
+                let held = (channel.clone(), last.to_string());
+                self.0.insert(name, held);
+            }
+            Some(said)
+        }
+
+        fn alone(&mut self, _kind: TextKind, text: &str) -> Option<String> {
+            text.contains('s').then(|| text.replace('s', "*"))
+        }
+
+        fn holding(&self, candidate: Option<u64>) -> Vec<Channel> {
+            let all = self.0.values().map(|it| it.0.clone());
+            all.filter(|it| candidate.is_none_or(|one| it.candidate == one))
+                .collect()
+        }
+    }
+
+    #[track_caller]
+    fn check(editor: &mut Late, chunk: &str, expected: &str) {
+        let mut document = ResponseDocument::parse(chunk.to_owned().into()).unwrap();
+        document.edit_texts(editor, Rest::MayCome).unwrap();
+        assert_eq!(document.to_bytes(), expected);
+    }
+
+    #[test]
+    fn each_channel_holds_its_own_and_says_it_when_the_candidate_ends() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"ab"},{"text":"th","thought":true,"thoughtSignature":"ss"}]}}],"usageMetadata":{"n":1.0}}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"a"},{"text":"t","thought":true,"thoughtSignature":"ss"}]}}],"usageMetadata":{"n":1.0}}"#,
+        );
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"ss"}}}]},"logprobsResult":{}}]}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"**"}}}]}}]}"#,
+        );
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"parts":[{"text":"cd"}]},"finishReason":"STOP","groundingMetadata":{"q":["s"]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"bcd"},{"text":"h","thought":true}]},"finishReason":"STOP","groundingMetadata":{"q":["*"]}}]}"#,
+        );
+        assert!(ResponseDocument::of_held(&mut editor).unwrap().is_none());
+    }
+
+    #[test]
+    fn a_candidate_that_ends_without_content_says_what_was_held() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"x"}]}}]}"#,
+            r#"{"candidates":[{"index":1,"content":{"parts":[{"text":""}]}}]}"#,
+        );
+        check(
+            &mut editor,
+            r#"{"candidates":[{"index":1,"finishReason":"STOP"}]}"#,
+            r#"{"candidates":[{"index":1,"finishReason":"STOP","content":{"role":"model","parts":[{"text":"x"}]}}]}"#,
+        );
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_says_what_was_held() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"parts":[{"text":"xy"}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}"#,
+        );
+
+        let held = ResponseDocument::of_held(&mut editor).unwrap().unwrap();
+
+        assert_eq!(
+            held.to_bytes(),
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"y"}]},"index":0}]}"#
+        );
+    }
+
+    #[test]
+    fn an_argument_in_pieces_is_a_channel() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","partialArgs":[{"jsonPath":"$.a","stringValue":"xy","willContinue":true}]}}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}]}}]}}]}"#,
+        );
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"z"}]}}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"yz"}]}}]}}]}"#,
+        );
+    }
+}
