@@ -7,6 +7,7 @@ mod answer_look;
 mod placed;
 mod plan;
 mod reported;
+mod reuse;
 mod run;
 mod table;
 
@@ -82,6 +83,11 @@ impl Engine {
             metrics,
             ledger,
         }
+    }
+
+    /// The hooks it is over.
+    pub const fn table(&self) -> &HookTable {
+        &self.table
     }
 
     /// The policies and hooks that would run. For events without a subject the

@@ -4,6 +4,8 @@
 
 mod command;
 mod http;
+mod pause;
+mod places;
 mod process;
 mod shell;
 mod worker;
@@ -22,9 +24,9 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
-use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+pub use self::places::Places;
 use crate::{
     event::{Answer, Context, DiagnosticCode, EventName},
     protocol::{Ended, Exit, Protocol},
@@ -83,6 +85,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
     ///
     /// Dropping the future cancels the call and leaves nothing running.
     fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>>;
+
+    /// How many processes it keeps for itself, out of all that may run.
+    fn instances(&self) -> u32 {
+        0
+    }
 }
 
 /// How a transport is named and built.
@@ -119,9 +126,9 @@ impl Setup<'_> {
 pub struct Toolbox {
     /// Where they spawn what must end before the gateway does.
     pub tasks: TaskTracker,
-    /// How many processes may run at once; a call waits for its permit, and a
-    /// worker keeps those of its instances.
-    pub processes: Arc<Semaphore>,
+    /// How many processes may run at once, besides those that transports keep
+    /// for themselves.
+    pub places: Arc<Places>,
     /// Counts the processes that run.
     pub alive: Gauge,
     /// A pool of connections to hooks.
@@ -140,7 +147,7 @@ impl Toolbox {
     /// it, and with a pool of its own.
     pub fn new(
         tasks: TaskTracker,
-        processes: Arc<Semaphore>,
+        places: Arc<Places>,
         alive: Gauge,
         output_limit: usize,
         directory: PathBuf,
@@ -148,7 +155,7 @@ impl Toolbox {
         Ok(Self {
             client: http::client()?,
             tasks,
-            processes,
+            places,
             alive,
             output_limit,
             directory: path::absolute(&directory).unwrap_or(directory),

@@ -77,7 +77,8 @@ impl App {
         if (config.listen, config.admin.listen) != (old.config.listen, old.config.admin.listen) {
             tracing::warn!("listeners stay where they are until the next start");
         }
-        Snapshot::build(config, &self.shared).map_err(|error: BuildError| error.to_string())
+        let built = Snapshot::build(config, &self.shared, Some(&*old));
+        built.map_err(|error: BuildError| error.to_string())
     }
 }
 

@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
-use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::Reloading;
@@ -14,7 +13,7 @@ use crate::{
     policy::Ledger,
     session::Memory,
     telemetry::Metrics,
-    transport::{Toolbox, TransportError},
+    transport::{Places, Toolbox, TransportError},
     upstream::{Patience, Upstream, UpstreamError},
 };
 
@@ -44,17 +43,19 @@ pub enum BuildError {
 }
 
 impl Snapshot {
-    /// Builds everything a config asks for, or nothing.
-    pub fn build(config: Config, shared: &Shared) -> Result<Self, BuildError> {
+    /// Builds everything a config asks for, or nothing. What `old` has of it
+    /// goes on. Starts nothing.
+    pub fn build(config: Config, shared: &Shared, old: Option<&Self>) -> Result<Self, BuildError> {
         let toolbox = Toolbox::new(
             shared.tasks.clone(),
-            Arc::new(Semaphore::new(config.limits.hook_processes)),
+            Arc::clone(&shared.places),
             shared.metrics.hook_processes.clone(),
             config.limits.hook_output,
             config.hook_directory.clone(),
         )?;
-        let table =
-            HookTable::build(&config, &toolbox).map_err(|problems| ConfigError { problems })?;
+        let old = old.map(|it| it.engine.table());
+        let table = HookTable::build(&config, &toolbox, old);
+        let table = table.map_err(|problems| ConfigError { problems })?;
         let patience = Patience {
             connect: config.timeouts.upstream_connect,
             first_byte: config.timeouts.first_byte,
@@ -72,6 +73,11 @@ impl Snapshot {
             config,
         })
     }
+
+    /// Makes room for its hooks.
+    fn take_effect(&self, shared: &Shared) {
+        shared.places.resize(self.engine.table().places());
+    }
 }
 
 /// What outlives every config.
@@ -87,6 +93,8 @@ pub struct Shared {
     pub memory: Arc<Memory>,
     /// What policies count.
     pub ledger: Arc<Ledger>,
+    /// Where hook processes run.
+    pub places: Arc<Places>,
 }
 
 /// The house's one shared state.
@@ -102,7 +110,8 @@ impl App {
     /// An app serving `config`.
     pub fn new(config: Config) -> Result<Self, BuildError> {
         let shared = Shared::default();
-        let snapshot = Snapshot::build(config, &shared)?;
+        let snapshot = Snapshot::build(config, &shared, None)?;
+        snapshot.take_effect(&shared);
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             shared,
@@ -112,6 +121,7 @@ impl App {
 
     /// Requests from now on hold `snapshot`.
     pub(super) fn swap(&self, snapshot: Snapshot) {
+        snapshot.take_effect(&self.shared);
         self.snapshot.store(Arc::new(snapshot));
     }
 

@@ -26,7 +26,7 @@ impl Check {
         let hooks: usize = hooks.sum();
         // Building shows what only the transports can know.
         super::block_on(async {
-            match Snapshot::build(config, &Shared::default()) {
+            match Snapshot::build(config, &Shared::default(), None) {
                 Ok(_) => Ok(()),
                 Err(BuildError::Config(error)) => Err(Failure::BadConfig(error)),
                 Err(error @ (BuildError::Transport(_) | BuildError::Upstream(_))) => {

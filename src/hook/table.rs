@@ -2,7 +2,10 @@
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
-use super::placed::PlacedPolicy;
+use super::{
+    placed::PlacedPolicy,
+    reuse::{Before, Definition},
+};
 use crate::{
     config::{
         BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, PolicySpec,
@@ -11,7 +14,7 @@ use crate::{
     event::EventName,
     policy,
     protocol::{self, Protocol},
-    transport::{self, Setup, Toolbox, Transport},
+    transport::{self, Setup, Toolbox, Transport, TransportError},
 };
 
 /// One hook, ready to be called.
@@ -38,6 +41,7 @@ pub struct Hook {
     pub protocol: &'static dyn Protocol,
     /// How to reach it.
     pub transport: Arc<dyn Transport>,
+    pub(super) definition: Definition,
 }
 
 /// Hooks that share a matcher.
@@ -53,15 +57,25 @@ pub(super) struct Group {
 pub struct HookTable {
     groups: BTreeMap<EventName, Vec<Group>>,
     policies: BTreeMap<EventName, Vec<Arc<PlacedPolicy>>>,
+    places: usize,
 }
 
 impl HookTable {
     /// Builds every hook and policy of a config, or says what is wrong with each
-    /// that cannot be built.
-    pub fn build(config: &Config, toolbox: &Toolbox) -> Result<Self, Vec<Problem>> {
+    /// that cannot be built. Hooks that are defined as in the table before go on
+    /// with their transport. Starts nothing.
+    pub fn build(
+        config: &Config,
+        toolbox: &Toolbox,
+        before: Option<&Self>,
+    ) -> Result<Self, Vec<Problem>> {
         let mut building = Building {
             toolbox,
-            table: Self::default(),
+            before: Before::new(before),
+            table: Self {
+                places: config.limits.hook_processes,
+                ..Self::default()
+            },
             problems: Vec::new(),
         };
         for spec in &config.policies {
@@ -77,6 +91,12 @@ impl HookTable {
         } else {
             Err(building.problems)
         }
+    }
+
+    /// How many processes may run at once besides those that its transports
+    /// keep for themselves.
+    pub const fn places(&self) -> usize {
+        self.places
     }
 
     pub(super) fn policies(&self, event: EventName) -> &[Arc<PlacedPolicy>] {
@@ -104,6 +124,7 @@ impl HookTable {
 /// A table under way, and what is wrong so far.
 struct Building<'a> {
     toolbox: &'a Toolbox,
+    before: Before<'a>,
     table: HookTable,
     problems: Vec<Problem>,
 }
@@ -116,9 +137,12 @@ impl Building<'_> {
                 self.builtin(event, &group.matcher, spec);
                 continue;
             }
-            match hook(spec, self.toolbox) {
+            match self.hook(event, spec) {
                 Ok(hook) => hooks.push(Arc::new(hook)),
-                Err(problem) => self.problems.push(problem),
+                Err(message) => self.problems.push(Problem {
+                    place: Some(spec.place.clone()),
+                    message: format!("hook `{}`: {message}", spec.label()),
+                }),
             }
         }
         if !hooks.is_empty() {
@@ -127,6 +151,56 @@ impl Building<'_> {
                 sequential: group.sequential,
                 hooks,
             });
+        }
+    }
+
+    fn hook(&mut self, event: EventName, spec: &HookSpec) -> Result<Hook, String> {
+        let protocol = protocol::find(&spec.protocol)
+            .ok_or_else(|| format!("no hook protocol is named `{}`", spec.protocol))?;
+        let definition = Definition::new(event, spec, self.toolbox);
+        let transport = match self.before.take_over(&definition) {
+            Some(transport) => transport,
+            None => self.transport(spec).map_err(|error| error.to_string())?,
+        };
+        self.keep_places(&*transport)?;
+        let (name, address) = spec.identity();
+        Ok(Hook {
+            name: spec.label().to_owned(),
+            identity: (name.to_owned(), address.to_owned()),
+            kind: spec.kind.clone(),
+            timeout: spec.timeout,
+            on_failure: spec.on_failure,
+            mode: spec.mode,
+            sees: spec.sees,
+            system_messages: spec.system_messages,
+            protocol,
+            transport,
+            definition,
+        })
+    }
+
+    fn transport(&self, spec: &HookSpec) -> Result<Arc<dyn Transport>, TransportError> {
+        let setup = Setup {
+            label: spec.label(),
+            settings: spec.settings.0.clone(),
+            toolbox: self.toolbox,
+        };
+        transport::build(&spec.kind, setup)
+    }
+
+    /// One place must be left for hooks that start a process for each event: else
+    /// a call could wait for ever for workers that never end.
+    fn keep_places(&mut self, transport: &dyn Transport) -> Result<(), String> {
+        let kept = usize::try_from(transport.instances()).unwrap_or(usize::MAX);
+        match self.table.places.checked_sub(kept) {
+            Some(left @ 1..) => {
+                self.table.places = left;
+                Ok(())
+            }
+            Some(0) | None => Err(
+                "`instances` of all workers together must be fewer than `limits.hook_processes`"
+                    .to_owned(),
+            ),
         }
     }
 
@@ -181,31 +255,5 @@ impl Building<'_> {
     }
 }
 
-fn hook(spec: &HookSpec, toolbox: &Toolbox) -> Result<Hook, Problem> {
-    let problem = |message: String| Problem {
-        place: Some(spec.place.clone()),
-        message: format!("hook `{}`: {message}", spec.label()),
-    };
-    let protocol = protocol::find(&spec.protocol)
-        .ok_or_else(|| problem(format!("no hook protocol is named `{}`", spec.protocol)))?;
-    let setup = Setup {
-        label: spec.label(),
-        settings: spec.settings.0.clone(),
-        toolbox,
-    };
-    let transport =
-        transport::build(&spec.kind, setup).map_err(|error| problem(error.to_string()))?;
-    let (name, address) = spec.identity();
-    Ok(Hook {
-        name: spec.label().to_owned(),
-        identity: (name.to_owned(), address.to_owned()),
-        kind: spec.kind.clone(),
-        timeout: spec.timeout,
-        on_failure: spec.on_failure,
-        mode: spec.mode,
-        sees: spec.sees,
-        system_messages: spec.system_messages,
-        protocol,
-        transport,
-    })
-}
+#[cfg(test)]
+mod tests;

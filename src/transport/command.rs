@@ -36,10 +36,10 @@ struct Settings {
 
 impl Command {
     fn build(setup: Setup<'_>) -> Result<Self, TransportError> {
-        let toolbox = setup.toolbox;
+        let (toolbox, hook) = (setup.toolbox, setup.label);
         let settings: Settings = setup.parse()?;
         Ok(Self {
-            shell: Shell::new(settings.command, settings.env, toolbox)?,
+            shell: Shell::new(settings.command, settings.env, hook, toolbox)?,
         })
     }
 }
@@ -48,19 +48,14 @@ impl Transport for Command {
     fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>> {
         Box::pin(async move {
             let toolbox = self.shell.toolbox();
-            let processes = Arc::clone(&toolbox.processes);
-            let permit = processes.acquire_owned().await;
-            let permit = permit.map_err(|_| TransportError::ShuttingDown)?;
+            let place = toolbox.places.take().await?;
             let process = self.shell.start(Some(&call.context.session_id))?;
             let (told, ended) = oneshot::channel();
             let limit = toolbox.output_limit;
-            let alive = toolbox.alive.clone();
-            alive.inc();
             // The task outlives a dropped call, to see its processes end.
             toolbox.tasks.spawn(async move {
                 run(process, call.document, limit, told).await;
-                alive.dec();
-                drop(permit);
+                drop(place);
             });
             let ended = ended.await.map_err(|_| TransportError::ShuttingDown)??;
             Ok(call.protocol.read(&ended, call.event))

@@ -10,6 +10,7 @@ use std::{
     time::Duration,
 };
 
+use prometheus_client::metrics::gauge::Gauge;
 use rustix::{
     io::Errno,
     process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid},
@@ -45,12 +46,30 @@ pub(super) struct Process {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     group: Group,
+    _counted: Counted,
+}
+
+/// Counts a process for as long as this is held.
+#[derive(Debug)]
+struct Counted(Gauge);
+
+impl Counted {
+    fn by(gauge: &Gauge) -> Self {
+        gauge.inc();
+        Self(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
 }
 
 impl Process {
     /// Starts `command` in a group of its own, with pipes for all it reads and
-    /// writes.
-    pub(super) fn start(mut command: Command) -> io::Result<Self> {
+    /// writes. `alive` counts it.
+    pub(super) fn start(mut command: Command, alive: &Gauge) -> io::Result<Self> {
         command
             .process_group(0)
             .stdin(Stdio::piped())
@@ -63,6 +82,7 @@ impl Process {
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             group: Group { id },
+            _counted: Counted::by(alive),
             child,
         })
     }

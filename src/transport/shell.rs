@@ -30,14 +30,17 @@ const LONGEST_VALUE: usize = 4096;
 pub(super) struct Shell {
     command: String,
     env: BTreeMap<String, String>,
+    hook: String,
     toolbox: Toolbox,
 }
 
 impl Shell {
-    /// Refuses at load what could never run.
+    /// Refuses at load what could never run. `hook` is what the hook is called
+    /// in logs.
     pub(super) fn new(
         command: String,
         env: BTreeMap<String, String>,
+        hook: &str,
         toolbox: &Toolbox,
     ) -> Result<Self, TransportError> {
         let wrong = |message: &str| Err(TransportError::Settings(message.to_owned()));
@@ -54,8 +57,14 @@ impl Shell {
         Ok(Self {
             command,
             env,
+            hook: hook.to_owned(),
             toolbox: toolbox.clone(),
         })
+    }
+
+    /// What its hook is called in logs.
+    pub(super) fn hook(&self) -> &str {
+        &self.hook
     }
 
     /// What it was built with.
@@ -71,7 +80,8 @@ impl Shell {
             .current_dir(&self.toolbox.directory)
             .env_clear()
             .envs(self.environment(session));
-        Process::start(command).map_err(TransportError::Start)
+        let started = Process::start(command, &self.toolbox.alive);
+        started.map_err(TransportError::Start)
     }
 
     /// Later ones win: the operator has the last word.

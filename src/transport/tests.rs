@@ -3,9 +3,9 @@ use serde_json::json;
 use super::*;
 
 fn toolbox() -> Toolbox {
-    let processes = Arc::new(Semaphore::new(1));
+    let places = Arc::new(Places::default());
     let (tasks, alive) = (TaskTracker::new(), Gauge::default());
-    Toolbox::new(tasks, processes, alive, 1024, PathBuf::from(".")).unwrap()
+    Toolbox::new(tasks, places, alive, 1024, PathBuf::from(".")).unwrap()
 }
 
 #[track_caller]
@@ -65,34 +65,6 @@ fn servers_and_workers_that_cannot_be_called_are_refused_too() {
         &json!({"command": ""}),
         "settings: `command` is empty",
     );
-}
-
-#[test]
-fn workers_leave_a_place_for_other_hooks() {
-    let toolbox = Toolbox {
-        processes: Arc::new(Semaphore::new(4)),
-        ..toolbox()
-    };
-    let worker = |instances| {
-        let settings = json!({"command": "cat", "instances": instances});
-        let setup = Setup {
-            label: "hook",
-            settings: settings.as_object().unwrap().clone(),
-            toolbox: &toolbox,
-        };
-        build("worker", setup)
-    };
-
-    let first = worker(2).unwrap();
-    assert_eq!(toolbox.processes.available_permits(), 2);
-    assert_eq!(
-        worker(2).unwrap_err().to_string(),
-        "settings: `instances` of all workers together must be fewer than `limits.hook_processes`"
-    );
-    let _second = worker(1).unwrap();
-    assert_eq!(toolbox.processes.available_permits(), 1);
-    drop(first);
-    assert_eq!(toolbox.processes.available_permits(), 3);
 }
 
 #[test]

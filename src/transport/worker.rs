@@ -20,11 +20,11 @@ use std::{
 };
 
 use serde::Deserialize;
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
 use self::{
-    instance::{Instance, Launch},
+    instance::Instance,
     queue::{Job, Queue},
 };
 use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind, shell::Shell};
@@ -38,13 +38,10 @@ pub(super) const KIND: TransportKind = TransportKind {
 #[derive(Debug)]
 struct Worker {
     queue: Arc<Queue>,
-    launch: Arc<Launch>,
-    instances: usize,
+    shell: Arc<Shell>,
+    instances: NonZero<u32>,
     /// Whether the instances wait for calls.
     awake: AtomicBool,
-    /// Its processes' share of all, taken for as long as there may be some:
-    /// else a call could wait for ever for workers that never end.
-    _permits: OwnedSemaphorePermit,
     /// Tells the instances to end.
     _closing: DropGuard,
 }
@@ -65,26 +62,16 @@ const fn one() -> NonZero<u32> {
 
 impl Worker {
     fn build(setup: Setup<'_>) -> Result<Self, TransportError> {
-        let (toolbox, hook) = (setup.toolbox, setup.label.to_owned());
+        let (toolbox, hook) = (setup.toolbox, setup.label);
         let settings: Settings = setup.parse()?;
-        let shell = Shell::new(settings.command, settings.env, toolbox)?;
-        let instances = settings.instances.get();
-        let processes = Arc::clone(&toolbox.processes);
-        let permits = processes.try_acquire_many_owned(instances);
-        // One more must be left, for the hooks that are no workers.
-        let (Ok(permits), 1..) = (permits, toolbox.processes.available_permits()) else {
-            let message =
-                "`instances` of all workers together must be fewer than `limits.hook_processes`";
-            return Err(TransportError::Settings(message.to_owned()));
-        };
+        let shell = Shell::new(settings.command, settings.env, hook, toolbox)?;
         let queue = Arc::new(Queue::new());
         Ok(Self {
             _closing: queue.closed.clone().drop_guard(),
             queue,
-            launch: Arc::new(Launch { shell, hook }),
-            instances: permits.num_permits(),
+            shell: Arc::new(shell),
+            instances: settings.instances,
             awake: AtomicBool::new(false),
-            _permits: permits,
         })
     }
 
@@ -92,9 +79,9 @@ impl Worker {
         if self.awake.swap(true, Ordering::Relaxed) {
             return;
         }
-        let tasks = &self.launch.shell.toolbox().tasks;
-        for _ in 0..self.instances {
-            let instance = Instance::new(Arc::clone(&self.launch), Arc::clone(&self.queue));
+        let tasks = &self.shell.toolbox().tasks;
+        for _ in 0..self.instances.get() {
+            let instance = Instance::new(Arc::clone(&self.shell), Arc::clone(&self.queue));
             tasks.spawn(instance.run());
         }
     }
@@ -110,5 +97,9 @@ impl Transport for Worker {
             let output = output.await.map_err(|_| TransportError::ShuttingDown)??;
             call.read_object(output)
         })
+    }
+
+    fn instances(&self) -> u32 {
+        self.instances.get()
     }
 }

@@ -1,6 +1,7 @@
 //! Ways to reach a hook other than to start a process for each event.
 
 mod http;
+mod reload;
 mod worker;
 
 use serde_json::{Value, json};
@@ -31,6 +32,15 @@ async fn metric(gate: &Gate, name: &str) -> String {
     value.unwrap_or_default().to_owned()
 }
 
+/// A config with all that a gateway needs.
+fn whole(upstream: &Upstream, config: &str) -> String {
+    format!(
+        "{config}\nlisten: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+         upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+        upstream.addr
+    )
+}
+
 /// The real binary, as a process.
 struct Process {
     served: Served,
@@ -44,12 +54,7 @@ impl Process {
     fn start(upstream: &Upstream, config: &str, variables: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         let file = folder.path().join("hookgate.yaml");
-        let rest = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
-             upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
-            upstream.addr
-        );
-        std::fs::write(&file, config.to_owned() + &rest).unwrap();
+        std::fs::write(&file, whole(upstream, config)).unwrap();
         let mut command = hookgate(&["serve", "--config", file.to_str().unwrap()]);
         command.envs(variables.iter().copied());
         let mut served = Served::start(command);
@@ -62,6 +67,11 @@ impl Process {
             served,
             folder,
         }
+    }
+
+    /// What hooks wrote to a file; empty if there is none.
+    fn file(&self, name: &str) -> String {
+        std::fs::read_to_string(self.folder.path().join(name)).unwrap_or_default()
     }
 
     /// Asks it to end, and gives what it logged.

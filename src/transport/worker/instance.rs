@@ -18,13 +18,8 @@ use super::{
 };
 use crate::{
     telemetry::WorkerFailed,
-    transport::{TransportError, process::Process, shell::Shell},
+    transport::{TransportError, pause::Pause, process::Process, shell::Shell},
 };
-
-/// The pause before a failed process is started again; it doubles with every
-/// failure until a call is answered.
-const FIRST_PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_secs(10);
 
 /// How long an answer may take that nobody waits for any more. An agent that
 /// leaves should not cost others a worker that is about to answer.
@@ -34,20 +29,12 @@ const LATE: Duration = Duration::from_secs(2);
 /// hold its stderr open.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
-/// What an instance starts.
-#[derive(Debug)]
-pub(super) struct Launch {
-    pub(super) shell: Shell,
-    /// What the hook is called in logs.
-    pub(super) hook: String,
-}
-
 /// One place of a worker.
 #[derive(Debug)]
 pub(super) struct Instance {
-    launch: Arc<Launch>,
+    shell: Arc<Shell>,
     queue: Arc<Queue>,
-    pause: Duration,
+    pause: Pause,
 }
 
 /// Why a process is not spoken with any more.
@@ -61,18 +48,18 @@ enum End {
 }
 
 impl Instance {
-    pub(super) const fn new(launch: Arc<Launch>, queue: Arc<Queue>) -> Self {
+    pub(super) const fn new(shell: Arc<Shell>, queue: Arc<Queue>) -> Self {
         Self {
-            launch,
+            shell,
             queue,
-            pause: FIRST_PAUSE,
+            pause: Pause::new(),
         }
     }
 
     /// Answers calls until no further one will come.
     pub(super) async fn run(mut self) {
         while let Some(job) = self.queue.next().await {
-            let end = match self.launch.shell.start(None) {
+            let end = match self.shell.start(None) {
                 Ok(process) => self.attend(process, job).await,
                 Err(error) => fail(job.told, error),
             };
@@ -80,13 +67,12 @@ impl Instance {
                 End::Closed => return,
                 End::Late => (),
                 End::Failed(cause) => {
-                    let hook = &self.launch.hook;
                     WorkerFailed {
-                        hook,
+                        hook: self.shell.hook(),
                         cause: &cause,
                     }
                     .emit();
-                    self.rest().await;
+                    self.pause.rest(&self.queue.closed).await;
                 }
             }
         }
@@ -95,15 +81,14 @@ impl Instance {
     /// Lets a process answer calls, logs what it complains of, and sees its
     /// end.
     async fn attend(&mut self, mut process: Process, job: Job) -> End {
-        let launch = Arc::clone(&self.launch);
-        let toolbox = launch.shell.toolbox();
+        let shell = Arc::clone(&self.shell);
         let Some((stdin, stdout, stderr)) = process.pipes() else {
             return fail(job.told, lost());
         };
         let pipes = Pipes {
             stdin,
             stdout: BufReader::new(stdout),
-            limit: toolbox.output_limit,
+            limit: shell.toolbox().output_limit,
         };
         let over = CancellationToken::new();
         let life = async {
@@ -120,13 +105,11 @@ impl Instance {
         };
         let complaints = async {
             select! {
-                () = log::lines(stderr, &launch.hook) => (),
+                () = log::lines(stderr, shell.hook()) => (),
                 () = async { over.cancelled().await; sleep(LAST_WORDS).await } => (),
             }
         };
-        toolbox.alive.inc();
         let (end, ()) = tokio::join!(life, complaints);
-        toolbox.alive.dec();
         end
     }
 
@@ -136,7 +119,7 @@ impl Instance {
             if let Err(end) = self.answer(&mut pipes, job).await {
                 return end;
             }
-            self.pause = FIRST_PAUSE;
+            self.pause = Pause::new();
             job = select! {
                 biased;
                 // Between two calls it has nothing to say.
@@ -171,14 +154,6 @@ impl Instance {
             }
             Err(error) => Err(fail(told, error)),
         }
-    }
-
-    async fn rest(&mut self) {
-        select! {
-            () = sleep(self.pause) => (),
-            () = self.queue.closed.cancelled() => (),
-        }
-        self.pause = (self.pause * 2).min(LONGEST_PAUSE);
     }
 }
 

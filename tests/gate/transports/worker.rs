@@ -13,7 +13,7 @@ use crate::harness::{Answer, Gate, PATIENCE, Upstream, eventually, processes, pr
 /// A worker that notes in `starts` that it has started, reads calls, and runs
 /// `for_each`, which has the line in `$line`, the call's id in `$id`, and a
 /// function to answer the call. What comes after it runs when no call will come.
-fn worker(for_each: &str, at_last: &str) -> String {
+pub(super) fn worker(for_each: &str, at_last: &str) -> String {
     format!(
         r#"echo "$$" >> starts
         answer() {{ printf '{{"id":"%s","output":%s}}\n' "$id" "$1"; }}
@@ -374,26 +374,6 @@ async fn a_gateway_that_stops_ends_a_worker_in_mid_call() {
 
     assert!(processes(&bench.mark).is_empty());
     call.await.ok();
-}
-
-#[tokio::test]
-async fn a_reload_ends_the_workers_and_the_next_call_starts_others() {
-    let upstream = Upstream::mock().await;
-    let hook = json!({ "type": "worker", "command": worker("answer '{}'", "") });
-    let gateway = Process::start(&upstream, &config("BeforeModel", &hook), &[]);
-    let starts = || std::fs::read_to_string(gateway.folder.path().join("starts")).unwrap();
-    let call = async || gateway.agent.generate("m", &prompt("hello")).await.status;
-    assert_eq!(call().await, 200);
-    let old = format!("/proc/{}", starts().trim());
-
-    let reloaded = gateway.operator.post("/reload", "").await;
-
-    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
-    let ended = || !std::path::Path::new(&old).exists();
-    eventually("the old worker is gone", PATIENCE, ended).await;
-    assert_eq!(call().await, 200);
-    assert_eq!(starts().lines().count(), 2);
-    gateway.stop().await;
 }
 
 #[tokio::test]
