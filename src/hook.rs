@@ -85,6 +85,13 @@ impl Engine {
         }
     }
 
+    /// Starts what hooks should have before their first event.
+    pub fn begin(&self) {
+        for (_, hook) in self.hooks() {
+            hook.transport.begin();
+        }
+    }
+
     /// The hooks it is over.
     pub const fn table(&self) -> &HookTable {
         &self.table

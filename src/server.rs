@@ -90,6 +90,7 @@ impl Server {
     /// Serves until `shutdown` completes; then what is in flight completes
     /// within the drain time, and no hook stays behind.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
+        self.app.begin();
         let snapshot = self.app.snapshot();
         let bounds = Bounds::of(&snapshot.config);
         let drain = snapshot.config.timeouts.drain;

@@ -5,6 +5,7 @@
 mod exchange;
 mod hook;
 mod metrics;
+mod spare;
 mod worker;
 
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
@@ -13,6 +14,7 @@ pub use self::{
     exchange::{Ended, ExchangeFinished},
     hook::HookFinished,
     metrics::Metrics,
+    spare::SpareFailed,
     worker::{WorkerFailed, WorkerLog},
 };
 

@@ -86,6 +86,10 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Dropping the future cancels the call and leaves nothing running.
     fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>>;
 
+    /// Starts what should be there before the first call. Called whenever a
+    /// config with the hook is in force from now on.
+    fn begin(&self) {}
+
     /// How many processes it keeps for itself, out of all that may run.
     fn instances(&self) -> u32 {
         0

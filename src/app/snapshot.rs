@@ -74,9 +74,10 @@ impl Snapshot {
         })
     }
 
-    /// Makes room for its hooks.
+    /// Makes room for its hooks, and starts what they should have ahead of time.
     fn take_effect(&self, shared: &Shared) {
         shared.places.resize(self.engine.table().places());
+        self.engine.begin();
     }
 }
 
@@ -111,12 +112,16 @@ impl App {
     pub fn new(config: Config) -> Result<Self, BuildError> {
         let shared = Shared::default();
         let snapshot = Snapshot::build(config, &shared, None)?;
-        snapshot.take_effect(&shared);
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             shared,
             reloading: Reloading::default(),
         })
+    }
+
+    /// Lets hooks start what they should have ahead of time. Needs a runtime.
+    pub fn begin(&self) {
+        self.snapshot().take_effect(&self.shared);
     }
 
     /// Requests from now on hold `snapshot`.

@@ -318,6 +318,7 @@ impl HookBlock {
         set("url", raw.url.as_ref().map(|it| it.0.clone().into()));
         set("policy", raw.policy.clone().map(Value::from));
         set("instances", raw.instances.map(|it| it.0.into()));
+        set("prewarm", raw.prewarm.map(|it| it.0.into()));
         if !raw.env.is_empty() {
             set("env", Some(json!(raw.env)));
         }

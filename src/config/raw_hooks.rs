@@ -89,7 +89,7 @@ pub(super) struct RawGroup {
 /// have.
 const FIELDS: &[(&str, &[&str], &[&str])] = &[
     (BUILTIN, &["policy"], &[]),
-    ("command", &["command"], &["env"]),
+    ("command", &["command"], &["env", "prewarm"]),
     ("http", &["url"], &["bearer"]),
     ("worker", &["command"], &["env", "instances"]),
 ];
@@ -117,6 +117,8 @@ pub(super) struct RawHook {
     pub(super) policy: Option<String>,
     /// How many processes of a worker run at most.
     pub(super) instances: Option<Count>,
+    /// How many processes of a command wait ahead of time for events.
+    pub(super) prewarm: Option<Count>,
     /// Its name in logs, reasons and `disabled`.
     pub(super) name: Option<String>,
     /// For people.

@@ -148,6 +148,8 @@ hooks:
         - { type: worker, name: c, url: http://a, instances: 0 }
         - { name: d, command: ./d.sh, url: http://a, bearer: { env: K }, instances: 2 }
         - { type: worker, name: e, command: ./e.py, instance: 2 }
+        - { type: worker, name: f, command: ./f.py, prewarm: 2 }
+        - { name: g, command: ./g.py, prewarm: 0 }
 ";
     assert_snapshot!(parse_more(hooks).unwrap_err(), @r"
     hookgate.yaml:5:11: hook `a` on BeforeModel: `url` is missing
@@ -162,6 +164,8 @@ hooks:
     hookgate.yaml:8:54: hook `d` on BeforeModel: `bearer` is for hooks of another type
     hookgate.yaml:8:74: hook `d` on BeforeModel: `instances` is for hooks of another type
     hookgate.yaml:9:53: hook `e` on BeforeModel: unknown key `instance`; did you mean `instances`?
+    hookgate.yaml:10:53: hook `f` on BeforeModel: `prewarm` is for hooks of another type
+    hookgate.yaml:11:48: hook `g` on BeforeModel: `prewarm` must be a number from 1 to 1000000, not `0`
     ");
 }
 

@@ -1,14 +1,19 @@
 //! `command`: the hook is a process; JSON in on stdin, JSON out on stdout
 //! (hook protocol, section 2).
 
-use std::{collections::BTreeMap, sync::Arc};
+mod spares;
+
+use std::{collections::BTreeMap, num::NonZero, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 
+use self::spares::Spares;
 use super::{
-    BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind, process::Process,
+    BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind,
+    places::Place,
+    process::{self, Process},
     shell::Shell,
 };
 use crate::{event::Answer, protocol::Ended};
@@ -20,7 +25,8 @@ pub(super) const KIND: TransportKind = TransportKind {
 
 #[derive(Debug)]
 struct Command {
-    shell: Shell,
+    shell: Arc<Shell>,
+    spares: Option<Spares>,
 }
 
 #[derive(Deserialize)]
@@ -29,58 +35,100 @@ struct Settings {
     command: String,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    /// How many processes wait ahead of time.
+    #[serde(default)]
+    prewarm: Option<NonZero<u32>>,
     /// For people only.
     #[serde(default, rename = "description")]
     _description: Option<String>,
+}
+
+/// What a process is started for.
+#[derive(Debug)]
+struct Job {
+    input: Bytes,
+    /// Takes what came of it; closed when nobody waits.
+    told: oneshot::Sender<Result<Ended, TransportError>>,
 }
 
 impl Command {
     fn build(setup: Setup<'_>) -> Result<Self, TransportError> {
         let (toolbox, hook) = (setup.toolbox, setup.label);
         let settings: Settings = setup.parse()?;
-        Ok(Self {
-            shell: Shell::new(settings.command, settings.env, hook, toolbox)?,
-        })
+        let shell = Shell::new(settings.command, settings.env, hook, toolbox)?;
+        let shell = Arc::new(shell);
+        let spares = settings.prewarm.map(|it| Spares::new(&shell, it));
+        Ok(Self { shell, spares })
+    }
+
+    async fn run(&self, call: &HookCall<'_>) -> Result<Ended, TransportError> {
+        loop {
+            let (told, ended) = oneshot::channel();
+            let input = call.document.clone();
+            let Err(job) = self.hand(Job { input, told }) else {
+                match ended.await {
+                    Ok(ended) => return ended,
+                    // The spare ended just before it was given the job.
+                    Err(_) => continue,
+                }
+            };
+            let place = self.shell.toolbox().places.take().await?;
+            // Whether a process is a spare is no difference that a hook could see.
+            let session = &call.context.session_id;
+            let session = self.spares.is_none().then_some(session.as_ref());
+            let process = self.shell.start(session)?;
+            employ(&self.shell, (process, place), job);
+            return ended.await.map_err(|_| TransportError::ShuttingDown)?;
+        }
+    }
+
+    /// Hands a job to a spare; gives it back if there is none.
+    fn hand(&self, job: Job) -> Result<(), Job> {
+        match &self.spares {
+            Some(spares) => spares.hand(job),
+            None => Err(job),
+        }
     }
 }
 
 impl Transport for Command {
     fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>> {
         Box::pin(async move {
-            let toolbox = self.shell.toolbox();
-            let place = toolbox.places.take().await?;
-            let process = self.shell.start(Some(&call.context.session_id))?;
-            let (told, ended) = oneshot::channel();
-            let limit = toolbox.output_limit;
-            // The task outlives a dropped call, to see its processes end.
-            toolbox.tasks.spawn(async move {
-                run(process, call.document, limit, told).await;
-                drop(place);
-            });
-            let ended = ended.await.map_err(|_| TransportError::ShuttingDown)??;
+            let ended = self.run(&call).await?;
             Ok(call.protocol.read(&ended, call.event))
         })
     }
+
+    fn begin(&self) {
+        if let Some(spares) = &self.spares {
+            spares.begin();
+        }
+    }
+}
+
+/// Lets a process do a job, in a task that outlives a dropped call: it sees the
+/// processes end.
+fn employ(shell: &Shell, (process, place): (Process, Place), job: Job) {
+    let limit = shell.toolbox().output_limit;
+    shell.toolbox().tasks.spawn(async move {
+        work(process, job, limit).await;
+        drop(place);
+    });
 }
 
 /// Runs a hook to its end, or ends it when nobody waits for it any more.
-async fn run(
-    mut process: Process,
-    input: Bytes,
-    limit: usize,
-    mut told: oneshot::Sender<Result<Ended, TransportError>>,
-) {
+async fn work(mut process: Process, mut job: Job, limit: usize) {
     let ended = tokio::select! {
-        ended = process.exchange(&input, limit) => Some(ended),
-        () = told.closed() => None,
+        ended = process.exchange(&job.input, limit) => Some(ended),
+        () = job.told.closed() => None,
     };
     match ended {
         Some(ended) => {
             process.kill();
-            told.send(ended).ok();
+            job.told.send(ended).ok();
             process.gone().await;
         }
-        None => process.terminate().await,
+        None => process.terminate(process::PATIENCE).await,
     }
 }
 

@@ -1,8 +1,12 @@
-//! Places for hook processes: how many may run at once.
+//! Places for hook processes: how many may run at once. Calls go first; a
+//! process that no call needs yet takes what is left, and gives way.
 
 use std::sync::Arc;
 
-use tokio::sync::{Semaphore, watch};
+use tokio::{
+    sync::{Semaphore, watch},
+    task::yield_now,
+};
 
 use super::TransportError;
 
@@ -14,19 +18,24 @@ pub struct Places {
     demand: watch::Sender<Demand>,
 }
 
-/// How many places are wanted.
+/// Who wants places that are taken, and who is about to free some.
 #[derive(Debug, Default)]
 struct Demand {
     /// How many places there are to be.
     total: usize,
     /// Taken places that will not be there any more once they are free.
     excess: usize,
+    /// Calls that wait.
+    waiting: usize,
+    /// Places whose process is being ended for the sake of others.
+    giving_way: usize,
 }
 
 /// A place that is taken, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
+    gives_way: bool,
 }
 
 impl Default for Places {
@@ -59,7 +68,22 @@ impl Places {
             permit.forget();
             return Ok(self.place());
         }
+        let _waiting = Waiting::new(self);
         self.next().await
+    }
+
+    /// A place for a process that no call needs yet: one that no call waits
+    /// for.
+    pub(super) async fn take_spare(self: &Arc<Self>) -> Result<Place, TransportError> {
+        loop {
+            let place = self.next().await?;
+            if self.demand.borrow().waiting == 0 {
+                return Ok(place);
+            }
+            // Calls stand behind it in the line.
+            drop(place);
+            yield_now().await;
+        }
     }
 
     async fn next(self: &Arc<Self>) -> Result<Place, TransportError> {
@@ -71,6 +95,7 @@ impl Places {
     fn place(self: &Arc<Self>) -> Place {
         Place {
             places: Arc::clone(self),
+            gives_way: false,
         }
     }
 
@@ -80,14 +105,52 @@ impl Places {
     }
 }
 
+impl Place {
+    /// Waits until somebody needs this place, who is then promised it.
+    pub(super) async fn wanted(&mut self) {
+        let mut demands = self.places.demand.subscribe();
+        let is_wanted = |it: &Demand| it.waiting + it.excess > it.giving_way;
+        while !self.gives_way {
+            // The sender lives as long as the place.
+            demands.wait_for(is_wanted).await.ok();
+            self.places.demand.send_if_modified(|demand| {
+                // Another may have been quicker.
+                self.gives_way = is_wanted(demand);
+                demand.giving_way += usize::from(self.gives_way);
+                false
+            });
+        }
+    }
+}
+
 impl Drop for Place {
     fn drop(&mut self) {
         self.places.demand.send_if_modified(|demand| {
+            demand.giving_way -= usize::from(self.gives_way);
             if demand.excess > 0 {
                 demand.excess -= 1;
             } else {
                 self.places.free.add_permits(1);
             }
+            false
+        });
+    }
+}
+
+/// A call that waits for a place.
+struct Waiting<'a>(&'a Places);
+
+impl<'a> Waiting<'a> {
+    fn new(places: &'a Places) -> Self {
+        places.change(|it| it.waiting += 1);
+        Self(places)
+    }
+}
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.demand.send_if_modified(|it| {
+            it.waiting -= 1;
             false
         });
     }
@@ -106,6 +169,52 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_call_goes_before_a_spare_that_asked_earlier() {
+        let places = places(1);
+        let taken = places.take().await.unwrap();
+        let mut spare = Box::pin(places.take_spare());
+        assert!(spare.as_mut().now_or_never().is_none());
+        let mut call = Box::pin(places.take());
+        assert!(call.as_mut().now_or_never().is_none());
+
+        drop(taken);
+        assert!(spare.as_mut().now_or_never().is_none());
+        let served = call.await.unwrap();
+        drop(served);
+
+        assert!(spare.await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn one_spare_gives_way_for_each_call_that_waits() {
+        let places = places(2);
+        let mut one = places.take_spare().await.unwrap();
+        let mut other = places.take_spare().await.unwrap();
+        assert!(one.wanted().now_or_never().is_none());
+
+        let mut call = Box::pin(places.take());
+        assert!(call.as_mut().now_or_never().is_none());
+
+        assert!(one.wanted().now_or_never().is_some());
+        assert!(other.wanted().now_or_never().is_none());
+        drop(one);
+        drop(call.await);
+        assert!(other.wanted().now_or_never().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_call_given_up_wants_nothing() {
+        let places = places(1);
+        let mut spare = places.take_spare().await.unwrap();
+        let mut call = Box::pin(places.take());
+        assert!(call.as_mut().now_or_never().is_none());
+
+        drop(call);
+
+        assert!(spare.wanted().now_or_never().is_none());
+    }
+
+    #[tokio::test]
     async fn fewer_places_are_fewer_as_soon_as_they_are_left() {
         let places = places(3);
         let mut taken = Vec::new();
@@ -116,6 +225,7 @@ mod tests {
         places.resize(1);
         let mut call = Box::pin(places.take());
         assert!(call.as_mut().now_or_never().is_none());
+        assert!(taken[0].wanted().now_or_never().is_some());
         drop(taken.pop());
         assert!(call.as_mut().now_or_never().is_none(), "one is gone");
         drop(taken.pop());

@@ -28,8 +28,8 @@ use crate::protocol::{Ended, Exit};
 /// hold them open.
 const PIPES_AFTER_END: Duration = Duration::from_millis(500);
 
-/// How long a group may take to end when asked.
-const PATIENCE: Duration = Duration::from_secs(2);
+/// How long a group may take to end when asked, unless something else is said.
+pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 
 /// How long a killed group is waited for: only a process that sleeps inside the
 /// kernel, or a zombie whose parent is slow, takes longer.
@@ -112,6 +112,19 @@ impl Process {
         })
     }
 
+    /// Waits for the end of a child that is told nothing, and says how it ended.
+    pub(super) async fn ended(&mut self) -> String {
+        match self.child.wait().await {
+            Ok(status) => exit(status).to_string(),
+            Err(error) => TransportError::Process(error).to_string(),
+        }
+    }
+
+    /// Whether the child has not yet ended.
+    pub(super) fn is_alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
     /// Its stdin, stdout and stderr, for one who speaks with it as it runs.
     pub(super) fn pipes(&mut self) -> Option<(ChildStdin, ChildStdout, ChildStderr)> {
         Some((self.stdin.take()?, self.stdout.take()?, self.stderr.take()?))
@@ -121,14 +134,14 @@ impl Process {
     /// for it.
     pub(super) async fn finish(mut self) {
         if !self.is_gone_within(PATIENCE).await {
-            self.terminate().await;
+            self.terminate(PATIENCE).await;
         }
     }
 
     /// Asks the group to end, then kills it.
-    pub(super) async fn terminate(mut self) {
+    pub(super) async fn terminate(mut self, patience: Duration) {
         self.group.signal(Signal::TERM);
-        if !self.is_gone_within(PATIENCE).await {
+        if !self.is_gone_within(patience).await {
             self.kill();
             self.gone().await;
         }

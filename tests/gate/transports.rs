@@ -1,6 +1,7 @@
 //! Ways to reach a hook other than to start a process for each event.
 
 mod http;
+mod prewarm;
 mod reload;
 mod worker;
 
