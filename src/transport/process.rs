@@ -25,8 +25,9 @@ use super::TransportError;
 use crate::protocol::{Ended, Exit};
 
 /// How long the pipes of an ended process are waited for: its own children may
-/// hold them open.
-const PIPES_AFTER_END: Duration = Duration::from_millis(500);
+/// hold them open. Half of what the hook protocol allows, so that even on a busy
+/// machine nobody waits for longer than that.
+const PIPES_AFTER_END: Duration = Duration::from_millis(250);
 
 /// How long a group may take to end when asked, unless something else is said.
 pub(super) const PATIENCE: Duration = Duration::from_secs(2);

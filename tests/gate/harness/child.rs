@@ -89,6 +89,11 @@ impl Served {
             .unwrap()
     }
 
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
     /// Asks it to end.
     pub fn terminate(&self) {
         self.signal(Signal::TERM);

@@ -196,6 +196,31 @@ async fn a_spare_fails_as_any_hook_does() {
 }
 
 #[tokio::test]
+async fn an_agent_that_leaves_takes_its_process_with_it() {
+    let waits = ": > ready-$$; cat > /dev/null; sleep 600 & echo $$ $! > ids; wait";
+    let bench = Bench::start(waits, 1).await;
+    bench.ready(1).await;
+    let agent = bench.gate.agent();
+    let call = tokio::spawn(async move { agent.generate("m", &prompt("hello")).await });
+    let ids = || -> Vec<u32> {
+        let text = bench.gate.file("ids");
+        text.split_whitespace()
+            .map(|it| it.parse().unwrap())
+            .collect()
+    };
+    eventually("it waits, with its child", PATIENCE, || ids().len() == 2).await;
+
+    call.abort();
+
+    eventually("both are gone", SOON, || {
+        let alive = processes(&bench.mark);
+        !ids().iter().any(|it| alive.contains(it))
+    })
+    .await;
+    bench.ready(1).await;
+}
+
+#[tokio::test]
 async fn a_spare_that_dies_is_given_to_no_event() {
     let bench = Bench::start(PLAIN, 1).await;
     for _ in 0..5 {
