@@ -5,7 +5,8 @@
 //!
 //! 0. [`model`]: a model call in neutral words.
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
-//! 2. [`config`], [`dialect`], [`protocol`], [`telemetry`]: facts and rules.
+//! 2. [`condition`], [`config`], [`dialect`], [`protocol`], [`telemetry`]: facts and
+//!    rules.
 //! 3. [`transport`], [`upstream`]: the two rooms that reach outside;
 //!    [`session`]: what is remembered of conversations; [`policy`]: hooks
 //!    without a process.
@@ -19,6 +20,7 @@ pub mod model;
 
 pub mod event;
 
+pub mod condition;
 pub mod config;
 pub mod dialect;
 pub mod protocol;
