@@ -4,9 +4,13 @@
 
 mod check;
 mod demo;
+mod difference;
+mod explain;
 mod forward;
 mod mock;
+mod rehearsal;
 mod serve;
+mod test;
 
 use std::{
     io::{self, Write},
@@ -48,6 +52,12 @@ enum Command {
     /// Validate a config: every problem with its place.
     #[command(after_help = "Example: hookgate check config/hookgate.yaml")]
     Check(check::Check),
+    /// Say which hooks would run on an event or a request, and what they come to.
+    #[command(after_help = explain::EXAMPLES)]
+    Explain(explain::Explain),
+    /// Try a config on cases: what agents do, and what must come of it.
+    #[command(after_help = test::EXAMPLES)]
+    Test(test::Test),
     /// Print the JSON Schema of the config.
     #[command(after_help = "Example: hookgate schema > config/schema.json")]
     Schema,
@@ -73,6 +83,8 @@ pub fn main() -> ExitCode {
         Command::Mock(mock) => mock.run(),
         Command::Check(check) => check.run(),
         Command::Forward(forward) => return forward.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Test(test) => test.run(),
         Command::Schema => print(&schema()),
         Command::Openapi => openapi::to_yaml()
             .map_err(Failure::Failed)

@@ -6,6 +6,7 @@
 //! To add a setting, add it to `raw.rs`, to the types here, and to
 //! `docs/config.md`; `config/schema.json` follows from `raw.rs`.
 
+mod case_file;
 mod check;
 mod hook_block;
 mod hook_spec;
@@ -37,6 +38,9 @@ use thiserror::Error;
 use url::Url;
 
 pub use self::{
+    case_file::{
+        Act, Case, CaseFile, DEFAULT_MODEL, Expected, ExpectedVerdict, ModelCall, model_path,
+    },
     hook_spec::{
         FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, PolicySpec,
         SystemMessages,
@@ -210,6 +214,18 @@ pub struct Overrides {
     /// Settings files after those of `hook_files`; relative to the current
     /// directory.
     pub hooks: Vec<PathBuf>,
+    /// What becomes of a secret that is not there.
+    pub missing_secrets: MissingSecrets,
+}
+
+/// What becomes of a secret that is not where the config says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MissingSecrets {
+    /// It is a problem.
+    #[default]
+    Refused,
+    /// One is made up: nobody outside is called, so none is needed.
+    MadeUp,
 }
 
 /// What other rooms give a meaning to.

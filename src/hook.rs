@@ -10,6 +10,7 @@ mod reported;
 mod reuse;
 mod run;
 mod table;
+mod witness;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,6 +21,7 @@ pub use self::{
     placed::PlacedPolicy,
     plan::Plan,
     table::{Hook, HookTable},
+    witness::{Calling, HookRecord, Ran, Record, Witness},
 };
 use crate::{
     config::{BUILTIN, Known},
@@ -40,6 +42,8 @@ pub struct Engine {
     table: HookTable,
     metrics: Arc<Metrics>,
     ledger: Arc<Ledger>,
+    /// Who sees all that is fired, if anybody does.
+    witness: Option<Arc<Witness>>,
 }
 
 /// What came of an event.
@@ -82,6 +86,7 @@ impl Engine {
             table,
             metrics,
             ledger,
+            witness: None,
         }
     }
 
@@ -97,10 +102,21 @@ impl Engine {
         &self.table
     }
 
+    /// The same engine, seen by a witness.
+    #[must_use]
+    pub fn seen_by(mut self, witness: Option<Arc<Witness>>) -> Self {
+        self.witness = witness;
+        self
+    }
+
     /// The policies and hooks that would run. For events without a subject the
     /// plan is the same every time, so a stream asks once.
     pub fn plan(&self, event: EventName, subject: Subject<'_>) -> Plan {
-        plan::plan(&self.table, event, subject)
+        let plan = plan::plan(&self.table, event, subject);
+        match &self.witness {
+            Some(witness) => witness.planned(event, plan),
+            None => plan,
+        }
     }
 
     /// Whether any policy or hook listens to an event at all.
@@ -171,18 +187,31 @@ impl Engine {
 
     /// What all runs on one event come to.
     pub fn judge<E: EventKind>(&self, runs: Vec<Run>) -> Fired<E::Verdict> {
+        let fired = Self::fold::<E>(runs);
+        self.note::<E>(&fired);
+        fired
+    }
+
+    /// The same, when more may come.
+    fn fold<E: EventKind>(runs: Vec<Run>) -> Fired<E::Verdict> {
         let enforced = runs.iter().filter(|it| it.would.is_none());
         let outputs: Vec<HookOutput> = enforced.map(|it| it.answer.output.clone()).collect();
         let (folded, diagnostics) = fold(&outputs, E::HONOURS);
-        let verdict = E::judge(&folded);
-        if verdict.action() >= Action::Deny {
-            self.metrics.denied(E::NAME);
-        }
         Fired {
-            verdict,
+            verdict: E::judge(&folded),
             folded,
             runs,
             diagnostics,
+        }
+    }
+
+    /// Takes down what an event came to.
+    fn note<E: EventKind>(&self, fired: &Fired<E::Verdict>) {
+        if fired.verdict.action() >= Action::Deny {
+            self.metrics.denied(E::NAME);
+        }
+        if let Some(witness) = &self.witness {
+            witness.fired(E::NAME, fired);
         }
     }
 

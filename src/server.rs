@@ -22,9 +22,9 @@ use self::{
 };
 use crate::{
     admin, api,
-    app::{ApiError, App, BuildError, ErrorReason, ReadConfig},
+    app::{ApiError, App, BuildError, ErrorReason, ReadConfig, Shared},
     config::Config,
-    gateway, mock,
+    gateway,
 };
 
 /// After the drain time: how long dying hooks may take. A worker has two
@@ -59,9 +59,14 @@ pub enum ServerError {
 impl Server {
     /// Builds everything and binds both listeners.
     pub async fn bind(config: Config) -> Result<Self, ServerError> {
+        Self::bind_with(config, Shared::default()).await
+    }
+
+    /// The same, with what outlives configs given.
+    pub async fn bind_with(config: Config, shared: Shared) -> Result<Self, ServerError> {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
-            app: App::new(config)?,
+            app: App::new(config, shared)?,
             agents: bind(agents).await?,
             operators: bind(operators).await?,
             watch: None,
@@ -133,23 +138,20 @@ pub async fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
     bound.map_err(|source| ServerError::Listen { addr, source })
 }
 
-/// Serves the mock model API until `shutdown` completes.
+/// Serves a mock model API until `shutdown` completes.
 pub async fn serve_mock(
     listener: TcpListener,
-    config: mock::MockConfig,
+    mock: Router,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let shared = crate::app::Shared::default();
+    let shared = Shared::default();
     let closing = shared.shutdown.clone();
     let listener = Listener::new(listener, Bounds::default(), &shared);
     let wait = async {
         shutdown.await;
         closing.cancel();
     };
-    tokio::join!(
-        listener.serve(mock::router(config), Duration::from_secs(1)),
-        wait
-    );
+    tokio::join!(listener.serve(mock, Duration::from_secs(1)), wait);
 }
 
 fn agents_router(app: App) -> Router {

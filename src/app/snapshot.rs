@@ -9,7 +9,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::Reloading;
 use crate::{
     config::{Config, ConfigError},
-    hook::{Engine, HookTable},
+    hook::{Engine, HookTable, Witness},
     policy::Ledger,
     session::Memory,
     telemetry::Metrics,
@@ -68,7 +68,8 @@ impl Snapshot {
                 table,
                 Arc::clone(&shared.metrics),
                 Arc::clone(&shared.ledger),
-            ),
+            )
+            .seen_by(shared.witness.clone()),
             upstream,
             config,
         })
@@ -96,6 +97,8 @@ pub struct Shared {
     pub ledger: Arc<Ledger>,
     /// Where hook processes run.
     pub places: Arc<Places>,
+    /// Who sees all that is fired; nobody, where agents are served.
+    pub witness: Option<Arc<Witness>>,
 }
 
 /// The house's one shared state.
@@ -109,8 +112,7 @@ pub struct App {
 
 impl App {
     /// An app serving `config`.
-    pub fn new(config: Config) -> Result<Self, BuildError> {
-        let shared = Shared::default();
+    pub fn new(config: Config, shared: Shared) -> Result<Self, BuildError> {
         let snapshot = Snapshot::build(config, &shared, None)?;
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),

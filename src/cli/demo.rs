@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Failure, asked_to_stop, block_on, load, print, serve};
 use crate::{
     config::Overrides,
-    mock::MockConfig,
+    mock::{self, MockConfig},
     server::{self, Server},
 };
 
@@ -53,7 +53,11 @@ pub(super) fn run() -> Result<(), Failure> {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         tokio::join!(
-            server::serve_mock(mock, MockConfig::default(), stopped.cancelled_owned()),
+            server::serve_mock(
+                mock,
+                mock::router(MockConfig::default()),
+                stopped.cancelled_owned()
+            ),
             async {
                 server.run(asked).await;
                 stop.cancel();
@@ -68,7 +72,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<Server, Failure> {
     let overrides = Overrides {
         listen: Some(if free { ADDR } else { loopback() }),
         upstream: format!("http://{mock}").parse().ok(),
-        hooks: Vec::new(),
+        ..Overrides::default()
     };
     let mut config = load(Some(&folder.join("demo.yaml")), &overrides)?;
     config.admin.listen = loopback();

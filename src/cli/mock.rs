@@ -6,7 +6,7 @@ use clap::Args;
 
 use super::{Failure, asked_to_stop, block_on, print};
 use crate::{
-    mock::{MockConfig, Script},
+    mock::{MockConfig, Script, router},
     server,
 };
 
@@ -47,7 +47,7 @@ impl Mock {
             let stop = asked_to_stop()?;
             let listener = server::bind(self.listen).await?;
             print(&format!("listening on http://{}", listener.local_addr()?))?;
-            server::serve_mock(listener, config, stop).await;
+            server::serve_mock(listener, router(config), stop).await;
             Ok(())
         })
     }

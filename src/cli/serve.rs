@@ -42,6 +42,7 @@ impl Serve {
             listen: self.listen,
             upstream: self.upstream,
             hooks: self.hooks,
+            ..Overrides::default()
         };
         let read = move || {
             let mut config = read(self.config.as_ref(), &overrides)?;

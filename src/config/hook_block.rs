@@ -10,8 +10,8 @@ use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use super::{
-    FailureMode, HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, Place, Problem,
-    SystemMessages, can_refuse,
+    FailureMode, HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, MissingSecrets,
+    Place, Problem, SystemMessages, can_refuse,
     check::{UnknownKeys, check},
     raw::RawSecret,
     raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
@@ -130,6 +130,7 @@ fn blank_comments(text: &str) -> String {
 pub(super) struct Gathered<'a> {
     /// What the paths of secrets start from.
     directory: &'a Path,
+    missing_secrets: MissingSecrets,
     hooks: BTreeMap<EventName, Vec<HookGroup>>,
     /// Every hook that was written, also those switched off.
     labels: BTreeSet<String>,
@@ -153,9 +154,10 @@ pub(super) struct Hooks {
 
 impl<'a> Gathered<'a> {
     /// None yet. The paths of their secrets will start from `directory`.
-    pub(super) const fn new(directory: &'a Path) -> Self {
+    pub(super) const fn new(directory: &'a Path, missing_secrets: MissingSecrets) -> Self {
         Self {
             directory,
+            missing_secrets,
             hooks: BTreeMap::new(),
             labels: BTreeSet::new(),
             disabled: Vec::new(),
@@ -287,7 +289,7 @@ impl<'a> Gathered<'a> {
         if let RawSecret::File(path) = secret {
             self.files.push(self.directory.join(path));
         }
-        match secret::resolve(secret, self.directory) {
+        match secret::resolve(secret, self.directory, self.missing_secrets) {
             Ok(token) => {
                 let token = token.expose_secret().into();
                 hook.settings.0.insert("bearer".to_owned(), token);

@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    Admin, Config, ConfigError, HookSettings, Known, Limits, Log, Overrides, PolicySpec, Problem,
-    SystemMessages, Timeouts, UpstreamConfig,
+    Admin, Config, ConfigError, HookSettings, Known, Limits, Log, MissingSecrets, Overrides,
+    PolicySpec, Problem, SystemMessages, Timeouts, UpstreamConfig,
     check::{UnknownKeys, check, is_base_url},
     hook_block::{Gathered, HookBlock, HookFile},
     raw::{RawConfig, RawLimits, RawPath, RawSecret, RawTimeouts},
@@ -29,7 +29,21 @@ pub(super) fn load(
     overrides: &Overrides,
     known: &Known,
 ) -> Result<Config, ConfigError> {
-    let mut reading = Reading::start(text, file, overrides, known)?;
+    let tree = Tree::parse(text, file)?;
+    let value = tree.value();
+    load_tree(tree, value, file, overrides, known)
+}
+
+/// The same for a document that is parsed already; `value` is all of it, or what
+/// of it is a config.
+pub(super) fn load_tree(
+    tree: Tree,
+    value: Value,
+    file: &Path,
+    overrides: &Overrides,
+    known: &Known,
+) -> Result<Config, ConfigError> {
+    let mut reading = Reading::start((tree, value), file, overrides, known)?;
     let token = reading.secret("/admin/token");
     let api_key = reading.secret("/upstreams/gemini/api_key");
     let hook_directory = reading.hook_directory();
@@ -55,7 +69,7 @@ pub(super) fn load(
         protocol: DEFAULT_PROTOCOL.to_owned(),
         system_messages: SystemMessages::Hidden,
     };
-    let mut gathered = Gathered::new(&reading.directory);
+    let mut gathered = Gathered::new(&reading.directory, reading.missing_secrets);
     for block in blocks.iter().chain([&own_block]) {
         gathered.add(block, &raw.hook_defaults);
     }
@@ -98,17 +112,16 @@ struct Reading {
     files: Vec<PathBuf>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
+    missing_secrets: MissingSecrets,
 }
 
 impl Reading {
     fn start(
-        text: &str,
+        (tree, mut value): (Tree, Value),
         file: &Path,
         overrides: &Overrides,
         known: &Known,
     ) -> Result<Self, ConfigError> {
-        let tree = Tree::parse(text, file)?;
-        let mut value = tree.value();
         match &overrides.upstream {
             Some(url) if is_base_url(url) => set_upstream(&mut value, url),
             Some(_) => {
@@ -130,6 +143,7 @@ impl Reading {
             files,
             problems: checked.problems,
             warnings: checked.warnings,
+            missing_secrets: overrides.missing_secrets,
         })
     }
 
@@ -154,7 +168,7 @@ impl Reading {
         if let RawSecret::File(path) = &secret {
             self.files.push(self.directory.join(path));
         }
-        let secret = secret::resolve(&secret, &self.directory);
+        let secret = secret::resolve(&secret, &self.directory, self.missing_secrets);
         secret.map_err(|it| self.problem(pointer, &it)).ok()
     }
 

@@ -535,6 +535,7 @@ fn the_command_line_outranks_the_file() {
         listen: Some(([127, 0, 0, 1], 3).into()),
         upstream: Some("http://127.0.0.1:4".parse().unwrap()),
         hooks: vec![directory.path().join("settings.json")],
+        ..Overrides::default()
     };
 
     let config = Config::load(&path, &overrides, &known()).unwrap();

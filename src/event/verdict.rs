@@ -1,9 +1,12 @@
 //! What all hooks together mean.
 
+use serde::Serialize;
+
 use super::HookOutput;
 
 /// The outcome of an event in one word, strictest last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Go on.
     Proceed,

@@ -199,9 +199,12 @@ impl Exchange {
 
     /// What hooks select, written into the document. It binds the answer too.
     async fn select_tools(&mut self, mut document: Document) -> Result<Document, ApiError> {
+        if !self.call.operation.generates() {
+            return Ok(document);
+        }
         let engine = &self.snapshot.engine;
         let plan = engine.plan(EventName::BeforeToolSelection, Subject::None);
-        if self.call.operation.generates() && !plan.is_empty() {
+        if !plan.is_empty() {
             let llm_request = self.dialect.read_request(&self.call, &document)?;
             let raw = shown(&plan, &document);
             let mut event = BeforeToolSelection { llm_request };

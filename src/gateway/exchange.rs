@@ -125,9 +125,13 @@ impl Exchange {
         };
         let allowed = self.allowed();
         let engine = &self.snapshot.engine;
-        let plan = engine.plan(EventName::AfterModel, Subject::None);
-        let gated =
-            self.call.operation.generates() && (!plan.is_empty() || allowed != Allowed::All);
+        let generates = self.call.operation.generates();
+        let plan = if generates {
+            engine.plan(EventName::AfterModel, Subject::None)
+        } else {
+            Plan::default()
+        };
+        let gated = generates && (!plan.is_empty() || allowed != Allowed::All);
         if let (true, Operation::Stream(framing)) = (gated, &mut self.call.operation) {
             // Events come one by one; an array would have to be read whole.
             *framing = Framing::Sse;

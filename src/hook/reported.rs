@@ -22,10 +22,11 @@ pub(super) async fn fire<E: EventKind>(
     let plan = engine.plan(E::NAME, event.subject());
     let mut runs = ask(engine, &plan, context, &mut event, Look::First);
     runs.extend(engine.run(&plan, context, &mut event, None).await);
-    let fired = engine.judge::<E>(runs);
+    let fired = Engine::fold::<E>(runs);
     let said = |it: &Run| it.would.is_none() && it.answer.output != HookOutput::default();
     let hooks = fired.runs.iter().skip(plan.policies.len());
     if plan.policies.is_empty() || !hooks.into_iter().any(said) {
+        engine.note::<E>(&fired);
         return fired;
     }
     if !plan.sequential {

@@ -1,0 +1,233 @@
+//! `hookgate explain`: what hooks would do, and why.
+
+use std::{
+    collections::BTreeMap,
+    fs, io,
+    path::{Path, PathBuf},
+};
+
+use clap::Args;
+use serde::Deserialize;
+use serde_json::{Map, Value, json};
+
+use super::{
+    Failure, block_on,
+    difference::{Further, differences, shown},
+    print,
+    rehearsal::{self, Rehearsal, rehearse},
+};
+use crate::{
+    config::{Act, Config, DEFAULT_MODEL, HookSpec, ModelCall, model_path},
+    hook::{Calling, HookRecord, Record},
+};
+
+pub(super) const EXAMPLES: &str = "Examples:
+  hookgate explain --config hookgate.yaml event.json
+  echo '{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":\"hi\"}]}]}' | hookgate explain --config hookgate.yaml -";
+
+/// What `explain` is told.
+#[derive(Debug, Args)]
+pub(super) struct Explain {
+    /// The config file.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Start no hook: only say which would run.
+    #[arg(long)]
+    dry_run: bool,
+    /// For programs.
+    #[arg(long)]
+    json: bool,
+    /// The model that a request is for.
+    #[arg(long, value_name = "NAME", default_value = DEFAULT_MODEL)]
+    model: String,
+    /// A hook's input, a Gemini request, or `{"path", "headers", "body", "answer"}`;
+    /// `-` is stdin.
+    #[arg(value_name = "EVENT.json")]
+    act: PathBuf,
+}
+
+impl Explain {
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let config = rehearsal::load(&self.config)?;
+        let act = read_act(&self.act, &self.model)?;
+        let calling = if self.dry_run {
+            Calling::LeftAlone
+        } else {
+            Calling::Called
+        };
+        block_on(async {
+            let rehearsal = rehearse(&config, &act, calling).await?;
+            if self.json {
+                return print(&format!("{:#}", json!(rehearsal)));
+            }
+            let told = Telling {
+                config: &config,
+                act: &act,
+                rehearsal: &rehearsal,
+                calling,
+            };
+            print(&told.lines().join("\n"))
+        })
+    }
+}
+
+/// A request with what is around it.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Wrapped {
+    path: Option<String>,
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    body: Map<String, Value>,
+    answer: Option<Value>,
+}
+
+fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
+    let failed =
+        |error: &dyn std::fmt::Display| Failure::Failed(format!("`{}`: {error}", file.display()));
+    let text = if file == Path::new("-") {
+        io::read_to_string(io::stdin().lock())
+    } else {
+        fs::read_to_string(file)
+    };
+    let text = text.map_err(|it| failed(&it))?;
+    let fields: Map<String, Value> = serde_json::from_str(&text).map_err(|it| failed(&it))?;
+    if fields.contains_key("hook_event_name") {
+        return Ok(Act::Report(fields));
+    }
+    let wrapped = if fields.contains_key("body") {
+        serde_json::from_value(Value::Object(fields)).map_err(|it| failed(&it))?
+    } else {
+        Wrapped {
+            path: None,
+            headers: BTreeMap::new(),
+            body: fields,
+            answer: None,
+        }
+    };
+    Ok(Act::Call(ModelCall {
+        path: wrapped.path.unwrap_or_else(|| model_path(model)),
+        headers: wrapped.headers,
+        body: wrapped.body,
+        answer: wrapped.answer,
+    }))
+}
+
+/// All that is told.
+struct Telling<'a> {
+    config: &'a Config,
+    act: &'a Act,
+    rehearsal: &'a Rehearsal,
+    calling: Calling,
+}
+
+impl Telling<'_> {
+    fn lines(&self) -> Vec<String> {
+        let rehearsal = self.rehearsal;
+        let mut lines: Vec<String> = Vec::new();
+        for (index, record) in rehearsal.events.iter().enumerate() {
+            let before = rehearsal.events.iter().take(index);
+            let earlier = before.filter(|it| it.event == record.event).count();
+            self.event(record, earlier, &mut lines);
+        }
+        if rehearsal.events.is_empty() {
+            lines.push("no hook listens to this".to_owned());
+        }
+        let reason = rehearsal.reason.as_ref();
+        let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
+        let verdict = format!("verdict: {}{reason}", rehearsal.verdict);
+        match (self.calling, self.act) {
+            (Calling::LeftAlone, _) if rehearsal.verdict != "error" => return lines,
+            (Calling::LeftAlone, _) => (),
+            (Calling::Called, Act::Call(call)) => self.call(call, &mut lines),
+            (Calling::Called, Act::Report(_)) => {
+                lines.push(format!("answer: {} {}", rehearsal.status, rehearsal.answer));
+            }
+        }
+        lines.push(verdict);
+        lines
+    }
+
+    fn event(&self, record: &Record, earlier: usize, lines: &mut Vec<String>) {
+        let again = if earlier == 0 {
+            String::new()
+        } else {
+            format!(" again, {}", earlier + 1)
+        };
+        let order = match (record.hooks.len(), record.sequential) {
+            (0, _) => "no hook",
+            (1, _) => "1 hook",
+            (_, true) => "hooks one after the other",
+            (_, false) => "hooks in parallel",
+        };
+        lines.push(format!("{}{again}: {order}", record.event));
+        for (index, hook) in record.hooks.iter().enumerate() {
+            lines.push(format!("  {}. {}", index + 1, told(hook)));
+            let ran = hook.ran.iter().flat_map(|it| &it.diagnostics);
+            lines.extend(ran.map(|(code, detail)| format!("     {code}: {detail}")));
+        }
+        let others = self.not_asked(record);
+        if !others.is_empty() {
+            lines.push(format!("  not asked: {}", others.join(", ")));
+        }
+        if self.calling == Calling::Called {
+            let reason = record.reason.as_ref();
+            let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
+            lines.push(format!("  so: {}{reason}", record.verdict.as_str()));
+        }
+    }
+
+    /// The hooks of an event that are not in its plan.
+    fn not_asked(&self, record: &Record) -> Vec<&str> {
+        let groups = self.config.hooks.get(&record.event);
+        let hooks = groups.into_iter().flatten().flat_map(|it| &it.hooks);
+        let labels = hooks.map(HookSpec::label);
+        let asked = |label: &&str| record.hooks.iter().any(|it| it.name == **label);
+        labels.filter(|it| !asked(it)).collect()
+    }
+
+    fn call(&self, call: &ModelCall, lines: &mut Vec<String>) {
+        let rehearsal = self.rehearsal;
+        let sent = json!(call.body);
+        let path = call.path.split('?').next().unwrap_or_default();
+        if rehearsal.upstream.is_empty() {
+            lines.push("upstream: not called".to_owned());
+        }
+        for asked in &rehearsal.upstream {
+            lines.push(format!("upstream: {}", asked.path));
+            let changes = differences(&sent, &asked.body, Further::Told);
+            if changes.is_empty() && asked.path == path {
+                lines.push("  as the agent sent it".to_owned());
+            }
+            lines.extend(changes.iter().map(|it| {
+                let (from, to) = (shown(it.first.as_ref()), shown(it.second.as_ref()));
+                format!("  {}: {from} → {to}", it.path)
+            }));
+        }
+        let text = match rehearsal.text.as_str() {
+            "" => shown(Some(&rehearsal.answer)),
+            text => text.to_owned(),
+        };
+        lines.push(format!("agent: {} {text}", rehearsal.status));
+    }
+}
+
+/// One hook in one line.
+fn told(hook: &HookRecord) -> String {
+    let HookRecord { name, kind, ran } = hook;
+    let Some(ran) = ran else {
+        return format!("{name} ({kind})");
+    };
+    let said = match ran.output.as_object() {
+        Some(fields) if !fields.is_empty() => ran.output.to_string(),
+        _ => "nothing".to_owned(),
+    };
+    let would = ran
+        .would
+        .map(|it| format!(", only observes, would {}", it.as_str()));
+    let would = would.unwrap_or_default();
+    format!(
+        "{name} ({kind}), {}, {} ms{would}, says {said}",
+        ran.status, ran.ms
+    )
+}
