@@ -56,6 +56,8 @@ pub trait EventKind: Serialize + DeserializeOwned + Send + Sync + Sized + 'stati
     const NAME: EventName;
     /// Which parts of a hook's output count; all others are ignored.
     const HONOURS: &'static [Part];
+    /// What its subjects may be.
+    const SUBJECTS: Subjects = Subjects::None;
     /// What the hooks' outputs come to.
     type Verdict: Verdict;
 
@@ -99,6 +101,17 @@ pub enum Subject<'a> {
     Tool(&'a str),
     /// One of a few words; a matcher must match the whole of it.
     Word(&'a str),
+}
+
+/// What the subjects of a kind of event may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subjects {
+    /// It has none.
+    None,
+    /// The names of tools.
+    Tools,
+    /// These words.
+    Words(&'static [&'static str]),
 }
 
 /// Who wants to handle an event kind known by name only.

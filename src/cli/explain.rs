@@ -17,7 +17,7 @@ use super::{
     rehearsal::{self, Rehearsal, rehearse},
 };
 use crate::{
-    config::{Act, Config, DEFAULT_MODEL, HookSpec, ModelCall, model_path},
+    config::{Act, BUILTIN, Config, DEFAULT_MODEL, HookSpec, ModelCall, model_path},
     hook::{Calling, HookRecord, Record},
 };
 
@@ -130,12 +130,11 @@ impl Telling<'_> {
             let earlier = before.filter(|it| it.event == record.event).count();
             self.event(record, earlier, &mut lines);
         }
-        if rehearsal.events.is_empty() {
+        if lines.is_empty() {
             lines.push("no hook listens to this".to_owned());
         }
-        let reason = rehearsal.reason.as_ref();
-        let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
-        let verdict = format!("verdict: {}{reason}", rehearsal.verdict);
+        let why = why(rehearsal.reason.as_ref());
+        let verdict = format!("verdict: {}{why}", rehearsal.verdict);
         match (self.calling, self.act) {
             (Calling::LeftAlone, _) if rehearsal.verdict != "error" => return lines,
             (Calling::LeftAlone, _) => (),
@@ -148,32 +147,42 @@ impl Telling<'_> {
         lines
     }
 
+    /// One event; `earlier` counts those of the same name before it.
     fn event(&self, record: &Record, earlier: usize, lines: &mut Vec<String>) {
-        let again = if earlier == 0 {
+        let others = if earlier == 0 {
+            self.not_asked(record)
+        } else {
+            Vec::new()
+        };
+        if record.hooks.is_empty() && others.is_empty() {
+            return;
+        }
+        let count = if earlier == 0 {
             String::new()
         } else {
-            format!(" again, {}", earlier + 1)
+            format!(" ({})", earlier + 1)
         };
-        let order = match (record.hooks.len(), record.sequential) {
-            (0, _) => "no hook",
-            (1, _) => "1 hook",
-            (_, true) => "hooks one after the other",
-            (_, false) => "hooks in parallel",
+        let hooks = record.hooks.iter().filter(|it| it.kind != BUILTIN);
+        let order = match (hooks.count(), record.sequential) {
+            (0 | 1, _) => "",
+            (_, true) => ", hooks one after the other",
+            (_, false) => ", hooks in parallel",
         };
-        lines.push(format!("{}{again}: {order}", record.event));
+        lines.push(format!("{}{count}{order}:", record.event));
         for (index, hook) in record.hooks.iter().enumerate() {
             lines.push(format!("  {}. {}", index + 1, told(hook)));
             let ran = hook.ran.iter().flat_map(|it| &it.diagnostics);
             lines.extend(ran.map(|(code, detail)| format!("     {code}: {detail}")));
         }
-        let others = self.not_asked(record);
         if !others.is_empty() {
             lines.push(format!("  not asked: {}", others.join(", ")));
         }
         if self.calling == Calling::Called {
-            let reason = record.reason.as_ref();
-            let reason = reason.map(|it| format!(": {it}")).unwrap_or_default();
-            lines.push(format!("  so: {}{reason}", record.verdict.as_str()));
+            lines.push(format!(
+                "  so: {}{}",
+                record.verdict.as_str(),
+                why(record.reason.as_ref())
+            ));
         }
     }
 
@@ -210,6 +219,11 @@ impl Telling<'_> {
         };
         lines.push(format!("agent: {} {text}", rehearsal.status));
     }
+}
+
+/// What stands after a verdict.
+fn why(reason: Option<&String>) -> String {
+    reason.map(|it| format!(": {it}")).unwrap_or_default()
 }
 
 /// One hook in one line.

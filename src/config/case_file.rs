@@ -64,9 +64,9 @@ pub struct ModelCall {
 }
 
 /// What must come of a case. What is absent may be anything.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-#[schemars(rename = "Expected", extend("minProperties" = 1, "errorMessage" = "must say what is expected"))]
+#[schemars(rename = "Expected")]
 pub struct Expected {
     /// What all hooks come to, in one word.
     pub verdict: Option<ExpectedVerdict>,
@@ -191,6 +191,7 @@ impl CaseFile {
             (Ok(_), Err(error)) => Err(error),
             (Err(mut problems), Err(error)) => {
                 problems.extend(error.problems);
+                problems.sort_by_key(|it| it.place.clone());
                 problems.dedup();
                 Err(ConfigError { problems })
             }
@@ -296,6 +297,9 @@ impl RawCase {
                 return problem("/expect/output", message);
             }
             (None, Some(_)) => (),
+        }
+        if *expect == Expected::default() {
+            return problem("/expect", "a case expects something, such as a `verdict`");
         }
         let is_answer = |it: &Value| it.is_object() || it.is_array();
         if !self.answer.iter().all(is_answer) {

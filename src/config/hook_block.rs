@@ -1,6 +1,8 @@
 //! Blocks of hooks: in the config itself and in settings.json files. Read one
 //! by one, then joined in order.
 
+mod idle;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::{Path, PathBuf},
@@ -9,9 +11,10 @@ use std::{
 use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
+use self::idle::{doubles, idle};
 use super::{
-    FailureMode, HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, MissingSecrets,
-    Place, Problem, SystemMessages, can_refuse,
+    HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, MissingSecrets, Place, Problem,
+    SystemMessages,
     check::{UnknownKeys, check},
     raw::RawSecret,
     raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
@@ -180,7 +183,7 @@ impl<'a> Gathered<'a> {
         for (event, groups) in &block.raw.events {
             let groups = groups.iter().enumerate().map(|(index, raw)| {
                 let pointer = format!("/hooks/{event}/{index}");
-                self.warn_of_idle_guards(block, raw, *event, &pointer);
+                self.warnings.extend(idle(block, raw, *event, &pointer));
                 self.group(block, raw, &pointer, defaults)
             });
             let groups: Vec<HookGroup> = groups.collect();
@@ -212,6 +215,9 @@ impl<'a> Gathered<'a> {
             groups.retain(|it| !it.hooks.is_empty());
             !groups.is_empty()
         });
+        for (event, groups) in &self.hooks {
+            self.warnings.extend(doubles(*event, groups));
+        }
         Hooks {
             by_event: self.hooks,
             files: self.files,
@@ -229,28 +235,6 @@ impl<'a> Gathered<'a> {
             for (index, label) in labels.iter().enumerate() {
                 let place = block.tree.place(&format!("{pointer}/{index}"));
                 self.disabled.push((label.clone(), place));
-            }
-        }
-    }
-
-    /// A hook that asks to refuse what nobody can refuse.
-    fn warn_of_idle_guards(
-        &mut self,
-        block: &HookBlock,
-        raw: &RawGroup,
-        event: EventName,
-        pointer: &str,
-    ) {
-        if can_refuse(event) {
-            return;
-        }
-        for (index, hook) in raw.hooks.iter().enumerate() {
-            if hook.on_failure == Some(FailureMode::Closed) {
-                let place = block
-                    .tree
-                    .place(&format!("{pointer}/hooks/{index}/on_failure"));
-                let message = format!("hooks cannot refuse {event}, so `closed` changes nothing");
-                self.warnings.push(Problem::at(&place, message));
             }
         }
     }

@@ -42,6 +42,11 @@ impl Matcher {
         }
     }
 
+    /// Whether it was written to match everything.
+    pub const fn is_all(&self) -> bool {
+        matches!(self.rule, Rule::All)
+    }
+
     /// Parses `text` as a JavaScript regular expression. Never fails: text that
     /// is none is a glob or a literal, and a valid one that cannot be compiled
     /// here matches everything, since a guard had better run too often than

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Event, EventKind, EventName, Flow, HookOutput, Part, Subject};
+use super::{Event, EventKind, EventName, Flow, HookOutput, Part, Subject, Subjects};
 
 /// A tool call and its result.
 #[derive(Debug, Serialize, Deserialize)]
@@ -35,6 +35,7 @@ impl EventKind for AfterTool {
         Part::AdditionalContext,
         Part::TailToolCall,
     ];
+    const SUBJECTS: Subjects = Subjects::Tools;
     /// Context to append to the result, as it stands there; a denial's reason replaces it.
     type Verdict = Flow<Option<String>>;
 

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{
     Action, ArgumentsMean, Decision, Event, EventKind, EventName, HookOutput, Part, Reason,
-    Subject, Verdict,
+    Subject, Subjects, Verdict,
 };
 
 /// A tool call.
@@ -73,6 +73,7 @@ impl EventKind for BeforeTool {
         Part::ToolInput,
         Part::Remark,
     ];
+    const SUBJECTS: Subjects = Subjects::Tools;
     type Verdict = BeforeToolVerdict;
 
     fn as_event(&self) -> Event<'_> {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, HookOutput, Part, Subject};
+use super::{Event, EventKind, EventName, HookOutput, Part, Subject, Subjects};
 
 /// Why the history is shortened.
 #[derive(Debug, Serialize, Deserialize)]
@@ -14,6 +14,7 @@ pub struct PreCompress {
 impl EventKind for PreCompress {
     const NAME: EventName = EventName::PreCompress;
     const HONOURS: &'static [Part] = &[Part::SystemMessage, Part::SuppressOutput];
+    const SUBJECTS: Subjects = Subjects::Words(&["manual", "auto"]);
     /// Nobody waits for it.
     type Verdict = Option<()>;
 

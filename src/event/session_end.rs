@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, HookOutput, Part, Subject};
+use super::{Event, EventKind, EventName, HookOutput, Part, Subject, Subjects};
 
 /// How the session ended.
 #[derive(Debug, Serialize, Deserialize)]
@@ -14,6 +14,8 @@ pub struct SessionEnd {
 impl EventKind for SessionEnd {
     const NAME: EventName = EventName::SessionEnd;
     const HONOURS: &'static [Part] = &[Part::SystemMessage, Part::SuppressOutput];
+    const SUBJECTS: Subjects =
+        Subjects::Words(&["exit", "clear", "logout", "prompt_input_exit", "other"]);
     /// Nobody waits for it.
     type Verdict = Option<()>;
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, HookOutput, Part, Subject};
+use super::{Event, EventKind, EventName, HookOutput, Part, Subject, Subjects};
 
 /// How the session started.
 #[derive(Debug, Serialize, Deserialize)]
@@ -18,6 +18,7 @@ impl EventKind for SessionStart {
         Part::SuppressOutput,
         Part::AdditionalContext,
     ];
+    const SUBJECTS: Subjects = Subjects::Words(&["startup", "resume", "clear", "compress"]);
     /// Context for every model call of the session, as it stands there.
     type Verdict = Option<String>;
 

@@ -10,7 +10,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::{Fired, Plan, Run};
-use crate::event::{Action, EventName, HookOutput, Verdict};
+use crate::{
+    config::BUILTIN,
+    event::{Action, EventName, HookOutput, Verdict},
+};
 
 /// What becomes of the hooks of a plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -63,7 +66,7 @@ pub struct Record {
 pub struct HookRecord {
     /// Its name.
     pub name: String,
-    /// How it is reached; of a policy, which it is.
+    /// How it is reached; policies are `builtin`.
     #[serde(rename = "type")]
     pub kind: String,
     /// What it did; `None` if it was left alone.
@@ -105,7 +108,7 @@ impl Witness {
     /// Takes down a plan. What of it is to be done is given back.
     pub(super) fn planned(&self, event: EventName, plan: Plan) -> Plan {
         let policies = plan.policies.iter();
-        let policies = policies.map(|it| (it.name.clone(), it.kind.to_owned()));
+        let policies = policies.map(|it| (it.name.clone(), BUILTIN.to_owned()));
         let hooks = plan.hooks.iter();
         let hooks = hooks.map(|it| (it.name.clone(), it.kind.clone()));
         let planned = Planned {

@@ -14,6 +14,7 @@
 mod harness;
 
 mod admin;
+mod checks;
 mod container;
 mod credentials;
 mod documents;
@@ -27,6 +28,7 @@ mod policies;
 mod processes;
 mod protocols;
 mod recorded;
+mod rehearsals;
 mod reload;
 mod robustness;
 mod streaming;

@@ -1,0 +1,90 @@
+//! `check`: what it says to a config, as an operator sees it.
+
+use insta::assert_snapshot;
+use tempfile::TempDir;
+
+use crate::harness::run;
+
+/// Exit code, what it prints and what it complains of.
+fn check(config: &str) -> (i32, String, String) {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    run(&["check", "hookgate.yaml"], folder.path())
+}
+
+#[test]
+fn ten_different_mistakes_are_listed_each_with_its_place_and_a_hint() {
+    let (code, stdout, stderr) = check(
+        "\
+listen: localhost:8787
+upstreams:
+  gemini: { url: generativelanguage.googleapis.com, api_key: sk-123 }
+denials: massage
+denials: error
+limits: { body: 32MB+, in_flight: 0 }
+timeouts: { drian: 30s }
+policies:
+  - { policy: model_alow, models: [a] }
+hooks:
+  BeforeModle: []
+  BeforeTool:
+    - matcher: write_file
+      hooks:
+        - { name: guard, comand: ./guard.sh, on_failure: close }
+",
+    );
+
+    assert_eq!((code, stdout.as_str()), (78, ""));
+    assert_snapshot!(stderr, @r"
+    hookgate.yaml:1:9: `listen` must be an IP address and a port such as `127.0.0.1:8787`, not `localhost:8787`
+    hookgate.yaml:3:18: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
+    hookgate.yaml:3:62: `upstreams.gemini.api_key` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:5:1: `denials` is written twice, first on line 4
+    hookgate.yaml:6:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `32MB+`
+    hookgate.yaml:6:35: `limits.in_flight` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:7:13: unknown key `timeouts.drian`; did you mean `drain`?
+    hookgate.yaml:9:15: policy `model_alow`: `policy` must be `model_allow` or `model_swap` or `tool_guard` or `prompt_guard` or `request_limits` or `respond`, not `model_alow`
+    hookgate.yaml:11:3: unknown event `BeforeModle`; did you mean `BeforeModel`?
+    hookgate.yaml:15:11: hook `guard` on BeforeTool: `command` is missing
+    hookgate.yaml:15:26: hook `guard` on BeforeTool: unknown key `comand`; did you mean `command`?
+    hookgate.yaml:15:58: hook `guard` on BeforeTool: `on_failure` must be `open` or `closed`, not `close`
+    ");
+}
+
+#[test]
+fn what_a_config_asks_for_and_cannot_have_is_said() {
+    let (code, stdout, stderr) = check(
+        "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  BeforeModel:
+    - matcher: gemini-2.5-pro
+      hooks:
+        - { name: a, command: one, on_failure: closed }
+        - { name: a, command: two, on_failure: closed }
+        - { name: a, command: one, on_failure: closed }
+        - { name: b, command: three, mode: observe, on_failure: closed }
+  SessionStart:
+    - matcher: start
+      hooks: [{ name: c, command: four }]
+  PreCompress:
+    - matcher: auto
+      hooks: [{ name: d, command: five, on_failure: closed }]
+",
+    );
+
+    assert_eq!(
+        (code, stdout.as_str()),
+        (0, "hookgate.yaml: good, 6 hooks\n")
+    );
+    assert_snapshot!(stderr, @r"
+    warning: hookgate.yaml:11:16: the matcher matches none of startup, resume, clear, compress, so its hooks never run
+    warning: hookgate.yaml:4:16: BeforeModel has nothing to match, so the matcher is ignored and the hooks always run
+    warning: hookgate.yaml:9:65: the hook only observes, so `closed` changes nothing
+    warning: hookgate.yaml:15:53: hooks cannot refuse PreCompress, so `closed` changes nothing
+    warning: hookgate.yaml:8:11: hook `a` on BeforeModel stands at hookgate.yaml:6:11 already, and runs once
+    warning: hookgate.yaml:7:11: another hook on BeforeModel is named `a`, at hookgate.yaml:6:11: nobody can tell them apart
+    warning: hooks on SessionStart run only for agents that report the event; model calls do not bring it about
+    warning: hooks on PreCompress run only for agents that report the event; model calls do not bring it about
+    ");
+}
