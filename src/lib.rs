@@ -5,8 +5,8 @@
 //!
 //! 0. [`model`]: a model call in neutral words.
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
-//! 2. [`condition`], [`config`], [`dialect`], [`protocol`], [`telemetry`]: facts and
-//!    rules.
+//! 2. [`condition`], [`config`], [`dialect`], [`mask`], [`protocol`],
+//!    [`telemetry`]: facts and rules.
 //! 3. [`transport`], [`upstream`]: the two rooms that reach outside;
 //!    [`session`]: what is remembered of conversations; [`policy`]: hooks
 //!    without a process.
@@ -23,6 +23,7 @@ pub mod event;
 pub mod condition;
 pub mod config;
 pub mod dialect;
+pub mod mask;
 pub mod protocol;
 pub mod telemetry;
 

@@ -1,0 +1,248 @@
+//! One regular expression as an automaton that takes a byte at a time and
+//! knows at every byte whether a match can still come.
+
+use std::collections::BTreeSet;
+
+use regex_automata::{
+    Anchored, MatchKind,
+    dfa::{Automaton as _, StartKind, dense},
+    nfa::thompson,
+    util::{alphabet::Unit, start},
+};
+use regex_syntax::{
+    ParserBuilder,
+    hir::{Capture, Hir, HirKind, Look, Repetition},
+};
+
+use super::MaskError;
+
+pub(super) use regex_automata::util::primitives::StateID as State;
+
+/// Bytes that one automaton may take, and as many again while it is built.
+const MOST_BYTES: usize = 4 << 20;
+
+/// How deep a pattern may be nested.
+const DEEPEST: u32 = 100;
+
+/// What taking a byte led to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Step {
+    /// A match can still come.
+    Live,
+    /// Before this byte a match ended; a longer one can still come.
+    Match,
+    /// Before this byte a match ended, and no longer one can come.
+    LastMatch,
+    /// No match can come any more.
+    Dead,
+}
+
+/// A regular expression that only matches where it is started.
+#[derive(Debug)]
+pub(super) struct Automaton {
+    dfa: dense::DFA<Vec<u32>>,
+    /// Where it starts at the beginning of a text.
+    first_start: State,
+    /// Where it starts after each byte.
+    starts: Vec<State>,
+    /// The match states from which nothing can come any more, sorted.
+    last: Vec<State>,
+}
+
+impl Automaton {
+    /// Compiles a pattern; `name` is for errors.
+    pub(super) fn compile(name: &str, pattern: &str) -> Result<Self, MaskError> {
+        let hir = parse(name, pattern)?;
+        let config = thompson::Config::new()
+            .which_captures(thompson::WhichCaptures::None)
+            .nfa_size_limit(Some(MOST_BYTES));
+        let nfa = thompson::Compiler::new()
+            .configure(config)
+            .build_from_hir(&hir)
+            .map_err(|error| {
+                let large = error.size_limit();
+                let large = large.map(|_| MaskError::TooLarge(name.to_owned()));
+                large.unwrap_or_else(|| unsupported(name, &error))
+            })?;
+        let config = dense::Config::new()
+            .start_kind(StartKind::Anchored)
+            .match_kind(MatchKind::LeftmostFirst)
+            .dfa_size_limit(Some(MOST_BYTES))
+            .determinize_size_limit(Some(MOST_BYTES));
+        let dfa = dense::Builder::new()
+            .configure(config.accelerate(false))
+            .build_from_nfa(&nfa)
+            .map_err(|error| {
+                let is_large = error.is_size_limit_exceeded();
+                let large = is_large.then(|| MaskError::TooLarge(name.to_owned()));
+                large.unwrap_or_else(|| unsupported(name, &error))
+            })?;
+        Self::of(name, dfa)
+    }
+
+    fn of(name: &str, dfa: dense::DFA<Vec<u32>>) -> Result<Self, MaskError> {
+        let start = |before| {
+            let config = start::Config::new().anchored(Anchored::Yes);
+            dfa.start_state(&config.look_behind(before))
+                .map_err(|error| unsupported(name, &error))
+        };
+        let mut it = Self {
+            first_start: start(None)?,
+            starts: (0..=u8::MAX)
+                .map(|byte| start(Some(byte)))
+                .collect::<Result<_, _>>()?,
+            last: Vec::new(),
+            dfa,
+        };
+        it.last = it.last_matches();
+        Ok(it)
+    }
+
+    /// Where to start after this byte; `None` is the beginning of the text.
+    pub(super) fn start(&self, before: Option<u8>) -> State {
+        let after = before.and_then(|byte| self.starts.get(usize::from(byte)));
+        after.copied().unwrap_or(self.first_start)
+    }
+
+    /// Takes a byte.
+    pub(super) fn step(&self, from: State, byte: u8) -> (State, Step) {
+        let to = self.dfa.next_state(from, byte);
+        if !self.dfa.is_special_state(to) {
+            return (to, Step::Live);
+        }
+        if !self.dfa.is_match_state(to) {
+            return (to, Step::Dead);
+        }
+        match self.last.binary_search(&to) {
+            Ok(_) => (to, Step::LastMatch),
+            Err(_) => (to, Step::Match),
+        }
+    }
+
+    /// Whether a match ends here if the text does.
+    pub(super) fn matches_at_end(&self, state: State) -> bool {
+        self.dfa.is_match_state(self.dfa.next_eoi_state(state))
+    }
+
+    /// Whether a match ends here whatever follows, and no longer one can come.
+    pub(super) fn is_settled(&self, state: State) -> bool {
+        let mut bytes = 0..=u8::MAX;
+        bytes.all(|byte| self.step(state, byte).1 == Step::LastMatch) && self.matches_at_end(state)
+    }
+
+    /// The bytes with which a match can begin, those that can be second, and so
+    /// on.
+    pub(super) fn opening<const N: usize>(&self) -> [BTreeSet<u8>; N] {
+        let mut states = self.all_starts();
+        let mut has_matched = false;
+        [(); N].map(|()| {
+            let (mut bytes, mut next) = (BTreeSet::new(), BTreeSet::new());
+            for (byte, to, step) in states.iter().flat_map(|it| self.steps(*it)) {
+                bytes.insert(byte);
+                next.insert(to);
+                has_matched |= step != Step::Live;
+            }
+            states = next;
+            // What follows a match can be anything.
+            if has_matched {
+                bytes.extend(0..=u8::MAX);
+            }
+            bytes
+        })
+    }
+
+    /// Every step from a state after which a match can still come.
+    fn steps(&self, from: State) -> impl Iterator<Item = (u8, State, Step)> {
+        (0..=u8::MAX).filter_map(move |byte| {
+            let (to, step) = self.step(from, byte);
+            (step != Step::Dead).then_some((byte, to, step))
+        })
+    }
+
+    fn all_starts(&self) -> BTreeSet<State> {
+        let starts = self.starts.iter().copied();
+        starts.chain([self.first_start]).collect()
+    }
+
+    /// Walks through all states once.
+    fn last_matches(&self) -> Vec<State> {
+        let mut last = Vec::new();
+        let mut seen = self.all_starts();
+        let mut open: Vec<State> = seen.iter().copied().collect();
+        while let Some(state) = open.pop() {
+            let classes = self.dfa.byte_classes().representatives(0..=u8::MAX);
+            let bytes = classes.filter_map(Unit::as_u8);
+            let next = bytes.map(|it| self.dfa.next_state(state, it));
+            let live: Vec<State> = next.filter(|it| !self.dfa.is_dead_state(*it)).collect();
+            let is_match = self.dfa.is_match_state(state);
+            if is_match && live.is_empty() && !self.matches_at_end(state) {
+                last.push(state);
+            }
+            open.extend(live.into_iter().filter(|it| seen.insert(*it)));
+        }
+        last.sort_unstable();
+        last
+    }
+}
+
+fn unsupported(name: &str, error: &dyn std::error::Error) -> MaskError {
+    MaskError::Unsupported {
+        name: name.to_owned(),
+        reason: error.to_string(),
+    }
+}
+
+fn parse(name: &str, pattern: &str) -> Result<Hir, MaskError> {
+    let wrong = |reason: String, at: usize| MaskError::Syntax {
+        name: name.to_owned(),
+        reason,
+        at,
+    };
+    let parsed = ParserBuilder::new()
+        .nest_limit(DEEPEST)
+        .build()
+        .parse(pattern);
+    let hir = parsed.map_err(|error| match error {
+        regex_syntax::Error::Parse(it) => wrong(it.kind().to_string(), it.span().start.column),
+        regex_syntax::Error::Translate(it) => wrong(it.kind().to_string(), it.span().start.column),
+        _ => wrong(error.to_string(), 1),
+    })?;
+    match hir.properties().minimum_len() {
+        Some(0) => Err(MaskError::MatchesNothing(name.to_owned())),
+        None => Err(MaskError::NeverMatches(name.to_owned())),
+        Some(_) => Ok(with_ascii_words(hir)),
+    }
+}
+
+/// Word boundaries that know ASCII letters only: an automaton has no others.
+fn with_ascii_words(hir: Hir) -> Hir {
+    let all = |subs: Vec<Hir>| subs.into_iter().map(with_ascii_words).collect();
+    match hir.into_kind() {
+        HirKind::Empty => Hir::empty(),
+        HirKind::Literal(it) => Hir::literal(it.0),
+        HirKind::Class(it) => Hir::class(it),
+        HirKind::Look(it) => Hir::look(ascii(it)),
+        HirKind::Repetition(it) => Hir::repetition(Repetition {
+            sub: Box::new(with_ascii_words(*it.sub)),
+            ..it
+        }),
+        HirKind::Capture(it) => Hir::capture(Capture {
+            sub: Box::new(with_ascii_words(*it.sub)),
+            ..it
+        }),
+        HirKind::Concat(subs) => Hir::concat(all(subs)),
+        HirKind::Alternation(subs) => Hir::alternation(all(subs)),
+    }
+}
+
+fn ascii(look: Look) -> Look {
+    match look {
+        Look::WordUnicode => Look::WordAscii,
+        Look::WordUnicodeNegate => Look::WordAsciiNegate,
+        Look::WordStartUnicode => Look::WordStartAscii,
+        Look::WordEndUnicode => Look::WordEndAscii,
+        Look::WordStartHalfUnicode => Look::WordStartHalfAscii,
+        Look::WordEndHalfUnicode => Look::WordEndHalfAscii,
+        other => other,
+    }
+}

@@ -1,0 +1,260 @@
+//! What makes a match a secret that its rule cannot say: check digits, lengths,
+//! and what stands around it.
+
+/// A match that is to be checked.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Candidate<'t> {
+    /// What stands before it, as far as it may matter.
+    pub(super) before: &'t [u8],
+    pub(super) text: &'t [u8],
+    /// The byte after it, unless the text ends.
+    pub(super) after: Option<u8>,
+}
+
+/// Where in the match the secret begins; `None` if there is none.
+pub(super) type Check = fn(Candidate<'_>) -> Option<usize>;
+
+/// What IBANs begin with, and how many characters they have. Sorted.
+#[rustfmt::skip]
+const IBAN_LENGTHS: &[([u8; 2], usize)] = &[
+    (*b"AD", 24), (*b"AE", 23), (*b"AL", 28), (*b"AT", 20), (*b"AZ", 28), (*b"BA", 20), (*b"BE", 16), (*b"BG", 22),
+    (*b"BH", 22), (*b"BI", 27), (*b"BR", 29), (*b"BY", 28), (*b"CH", 21), (*b"CR", 22), (*b"CY", 28), (*b"CZ", 24),
+    (*b"DE", 22), (*b"DJ", 27), (*b"DK", 18), (*b"DO", 28), (*b"EE", 20), (*b"EG", 29), (*b"ES", 24), (*b"FI", 18),
+    (*b"FK", 18), (*b"FO", 18), (*b"FR", 27), (*b"GB", 22), (*b"GE", 22), (*b"GI", 23), (*b"GL", 18), (*b"GR", 27),
+    (*b"GT", 28), (*b"HN", 28), (*b"HR", 21), (*b"HU", 28), (*b"IE", 22), (*b"IL", 23), (*b"IQ", 23), (*b"IS", 26),
+    (*b"IT", 27), (*b"JO", 30), (*b"KW", 30), (*b"KZ", 20), (*b"LB", 28), (*b"LC", 32), (*b"LI", 21), (*b"LT", 20),
+    (*b"LU", 20), (*b"LV", 21), (*b"LY", 25), (*b"MC", 27), (*b"MD", 24), (*b"ME", 22), (*b"MK", 19), (*b"MN", 20),
+    (*b"MR", 27), (*b"MT", 31), (*b"MU", 30), (*b"NI", 28), (*b"NL", 18), (*b"NO", 15), (*b"OM", 23), (*b"PK", 24),
+    (*b"PL", 28), (*b"PS", 29), (*b"PT", 25), (*b"QA", 29), (*b"RO", 24), (*b"RS", 22), (*b"RU", 33), (*b"SA", 24),
+    (*b"SC", 31), (*b"SD", 18), (*b"SE", 24), (*b"SI", 19), (*b"SK", 24), (*b"SM", 27), (*b"SO", 23), (*b"ST", 25),
+    (*b"SV", 28), (*b"TL", 23), (*b"TN", 24), (*b"TR", 26), (*b"UA", 29), (*b"VA", 22), (*b"VG", 24), (*b"XK", 20),
+    (*b"YE", 30),
+];
+
+pub(super) fn email(it: Candidate<'_>) -> Option<usize> {
+    let text = str::from_utf8(it.text).ok()?;
+    let (local, domain) = text.split_once('@')?;
+    let (labels, top) = domain.rsplit_once('.')?;
+    let labels: Vec<&str> = labels.split('.').collect();
+    let is_number = |label: &&str| label.bytes().all(|it| it.is_ascii_digit());
+    // `icon@2x.png`, and `package@1.2.3.tgz`.
+    let is_scale = labels.first().is_some_and(|it| is_scale(it));
+    let is_version = labels.len() > 1 && labels.iter().rev().take(2).all(is_number);
+    let is_hyphened = labels
+        .iter()
+        .any(|it| it.starts_with('-') || it.ends_with('-'));
+    let is_shouted = top.bytes().all(|it| it.is_ascii_uppercase());
+    let is_name = is_shouted || top.bytes().all(|it| it.is_ascii_lowercase());
+    let is_email = is_name && !is_scale && !is_version && !is_hyphened;
+    // `git@github.com:…` is nobody's address.
+    (is_email && local != "git" && !is_in_authority(it.before)).then_some(0)
+}
+
+fn is_scale(label: &str) -> bool {
+    let factor = label.strip_suffix('x');
+    factor.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
+}
+
+/// Whether this ends between `scheme://` and `@`.
+fn is_in_authority(before: &[u8]) -> bool {
+    let inside =
+        |it: &&u8| it.is_ascii_graphic() && !matches!(it, b'/' | b'@' | b'"' | b'\'' | b'<' | b'>');
+    let user = before.iter().rev().take_while(inside).count();
+    let outside = before.len().saturating_sub(user);
+    before.get(..outside).is_some_and(|it| it.ends_with(b"://"))
+}
+
+pub(super) fn phone(it: Candidate<'_>) -> Option<usize> {
+    let digits = count(it.text, |it| it.is_ascii_digit());
+    let is_phone = match it.text {
+        [b'+', rest @ ..] if is_date(rest) => false,
+        [b'+', b'1', ..] => digits == 11,
+        // At most one separator, or sign, for two digits.
+        [b'+', ..] => (8..=15).contains(&digits) && it.text.len() <= digits + digits / 2 + 1,
+        // Japan; a social security number has nine digits.
+        [b'0', ..] if count(it.text, |it| it == b'-') == 2 => (10..=11).contains(&digits),
+        [b'0', ..] => (9..=12).contains(&digits),
+        _ => true,
+    };
+    is_phone.then_some(0)
+}
+
+/// Whether it begins with a year, month and day.
+fn is_date(text: &[u8]) -> bool {
+    let shape = |byte: u8| if byte.is_ascii_digit() { b'0' } else { byte };
+    let shape = text.first_chunk::<10>().map(|it| it.map(shape));
+    let is_date = matches!(
+        shape.as_ref(),
+        Some(b"0000-00-00" | b"0000.00.00" | b"0000 00 00")
+    );
+    is_date && (text.starts_with(b"19") || text.starts_with(b"20"))
+}
+
+pub(super) fn card(it: Candidate<'_>) -> Option<usize> {
+    let digits = it.text.iter().filter(|it| it.is_ascii_digit());
+    let digits: Vec<u8> = digits.map(|it| it - b'0').collect();
+    (is_issued(&digits) && luhn(&digits)).then_some(0)
+}
+
+/// Whether a card can begin so and have as many digits.
+fn is_issued(digits: &[u8]) -> bool {
+    matches!(
+        (digits, digits.len()),
+        ([4, ..], 13 | 16 | 19)
+            | ([3, 0 | 6 | 8 | 9, ..], 14 | 16..=19)
+            | ([3, 4 | 7, ..], 15)
+            | ([3, 5, ..], 16..=19)
+            | ([2, 2..=7, ..] | [5, 1..=5, ..], 16)
+            | ([5, 0 | 6..=8, ..], 13..=19)
+            | ([6, ..], 13 | 15..=19)
+    )
+}
+
+/// Every second digit from the right counts double.
+fn luhn(digits: &[u8]) -> bool {
+    let doubled = |digit: u8| if digit > 4 { digit * 2 - 9 } else { digit * 2 };
+    let sum: u32 = digits
+        .iter()
+        .rev()
+        .enumerate()
+        .map(|(at, digit)| u32::from(if at % 2 == 1 { doubled(*digit) } else { *digit }))
+        .sum();
+    sum.is_multiple_of(10)
+}
+
+pub(super) fn iban(it: Candidate<'_>) -> Option<usize> {
+    let (head, account) = it.text.split_first_chunk::<4>()?;
+    let country = head.first_chunk::<2>()?;
+    let entry = IBAN_LENGTHS.binary_search_by_key(country, |it| it.0).ok()?;
+    let length = IBAN_LENGTHS.get(entry)?.1;
+    if it.text.len() - count(it.text, |it| it == b' ') != length {
+        return None;
+    }
+    let characters = account.iter().chain(head).copied();
+    let characters = characters.filter(|it| *it != b' ');
+    (characters.fold(0, mod_97) == 1).then_some(0)
+}
+
+/// The remainder with one more character; a letter counts as two digits.
+fn mod_97(remainder: u32, next: u8) -> u32 {
+    match char::from(next).to_digit(36) {
+        Some(value @ 10..) => (remainder * 100 + value) % 97,
+        Some(value) => (remainder * 10 + value) % 97,
+        None => remainder,
+    }
+}
+
+pub(super) fn us_ssn(it: Candidate<'_>) -> Option<usize> {
+    let is_unissued = it.text.starts_with(b"000")
+        || it.text.starts_with(b"666")
+        || it.text.starts_with(b"9")
+        || it.text.get(4..6) == Some(b"00")
+        || it.text.ends_with(b"0000");
+    (!is_unissued && it.after != Some(b'-')).then_some(0)
+}
+
+pub(super) fn aws_key(it: Candidate<'_>) -> Option<usize> {
+    let Some(name) = it.text.len().checked_sub(40) else {
+        return Some(0);
+    };
+    (!matches!(it.after, Some(b'/' | b'+' | b'='))).then_some(name)
+}
+
+pub(super) fn google_key(it: Candidate<'_>) -> Option<usize> {
+    let has = |kind: fn(&u8) -> bool| it.text.iter().skip(2).any(kind);
+    let is_random =
+        has(u8::is_ascii_digit) && has(u8::is_ascii_lowercase) && has(u8::is_ascii_uppercase);
+    (it.text.starts_with(b"AIza") || is_random).then_some(0)
+}
+
+/// Words joined by hyphens have no digits.
+pub(super) fn mixed(it: Candidate<'_>) -> Option<usize> {
+    it.text.iter().any(u8::is_ascii_digit).then_some(0)
+}
+
+pub(super) fn url_password(it: Candidate<'_>) -> Option<usize> {
+    let user = it.text.get(3..)?;
+    let begin = 3 + user.iter().position(|it| *it == b':')? + 1;
+    // `${PASSWORD}`, `{password}`, `[password]`, `***`, `%s` are none.
+    let is_hidden = matches!(
+        it.text.get(begin..)?,
+        [b'$' | b'{' | b'[' | b'*', ..] | [b'%', _]
+    );
+    (it.after == Some(b'@') && !is_hidden).then_some(begin)
+}
+
+fn count(text: &[u8], kind: impl Fn(u8) -> bool) -> usize {
+    text.iter().filter(|it| kind(**it)).count()
+}
+
+/// Whether an escape ends here: `\n`, `%20`, `\x22`, `\u003d`. What follows it
+/// is the beginning of a word, although a letter or digit stands before.
+pub(super) fn ends_escape(before: &[u8]) -> bool {
+    match before {
+        [.., b'\\', b'n' | b'r' | b't'] => true,
+        [.., b'%', a, b] | [.., b'\\', b'x', a, b] if is_hex(&[*a, *b]) => true,
+        [.., b'\\', b'u', a, b, c, d] => is_hex(&[*a, *b, *c, *d]),
+        _ => false,
+    }
+}
+
+/// Whether an escape goes on here.
+pub(super) fn splits_escape(before: &[u8], after: &[u8]) -> bool {
+    match (before.last(), after) {
+        (Some(b'\\'), [b'n' | b'r' | b't', ..]) => true,
+        (Some(b'\\'), [b'x', a, b, ..]) | (Some(b'%'), [a, b, ..]) => is_hex(&[*a, *b]),
+        (Some(b'\\'), [b'u', a, b, c, d, ..]) => is_hex(&[*a, *b, *c, *d]),
+        _ => false,
+    }
+}
+
+fn is_hex(code: &[u8]) -> bool {
+    code.iter().all(u8::is_ascii_hexdigit)
+}
+
+pub(super) fn end_of_escape(byte: u8) -> bool {
+    byte.is_ascii_digit() || letter_of_escape(byte)
+}
+
+pub(super) fn letter_of_escape(byte: u8) -> bool {
+    matches!(byte, b'a'..=b'f' | b'A'..=b'F' | b'n' | b'r' | b't')
+}
+
+pub(super) fn alphanumeric(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric()
+}
+
+pub(super) fn base64url(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
+}
+
+/// What the part of an e-mail address before `@` consists of.
+pub(super) fn local(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'%' | b'+' | b'-')
+}
+
+/// `this@Window.close()` is code.
+pub(super) fn after_email(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'('
+}
+
+pub(super) fn before_number(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'+' | b'-' | b'.' | b'/')
+}
+
+/// A card's number may well be in a path.
+pub(super) fn before_card(byte: u8) -> bool {
+    before_number(byte) && byte != b'/'
+}
+
+pub(super) fn after_number(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || byte == b'_'
+}
+
+pub(super) fn not_scheme(byte: u8) -> bool {
+    !byte.is_ascii_alphanumeric()
+}
+
+pub(super) fn not_at(byte: u8) -> bool {
+    byte != b'@'
+}
