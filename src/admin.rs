@@ -95,6 +95,7 @@ pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         policy: Some(it.kind),
         carried: None,
         mode: it.mode,
+        when: it.when.as_ref().map(ToString::to_string),
     });
     let hooks = snapshot.engine.hooks().map(|(event, hook)| HookInfo {
         event: event.as_str(),
@@ -107,6 +108,7 @@ pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
             on_failure: hook.on_failure,
         }),
         mode: hook.mode,
+        when: hook.when.as_ref().map(ToString::to_string),
     });
     Json(policies.chain(hooks).collect())
 }
@@ -132,6 +134,9 @@ pub struct HookInfo {
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
     mode: HookMode,
+    /// When it runs, if not always.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    when: Option<String>,
 }
 
 /// What only hooks that are reached outside have.

@@ -66,6 +66,9 @@ pub enum Unclear {
     /// A number is out of range.
     #[error("a number is out of range")]
     Range,
+    /// What happens cannot be read.
+    #[error("what it asks about cannot be read")]
+    Unreadable,
 }
 
 impl Condition {
@@ -167,11 +170,13 @@ fn syntax_error(text: &str, errors: &ParseErrors) -> ConditionError {
     let message = first.map_or("", |it| it.msg.as_str());
     let message = if message.contains("Recursion limit") {
         "it nests too deep".to_owned()
+    } else if message.contains("mismatched input '<EOF>'") {
+        "it ends where more is expected".to_owned()
     } else {
         // What the grammar expected there is every token of the language.
         let message = message.split(" expecting ").next().unwrap_or_default();
         let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
-        format!("no expression: {message}")
+        message.to_owned()
     };
     ConditionError {
         message,

@@ -43,7 +43,7 @@ pub use self::{
     },
     hook_spec::{
         FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, PolicySpec,
-        SystemMessages,
+        SystemMessages, When,
     },
     matcher::Matcher,
     place::{Place, Problem},

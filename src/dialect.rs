@@ -91,6 +91,11 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         request::generation(call, document)
     }
 
+    /// What can be said of a request in a few words.
+    fn outline(&self, call: &Call, document: &Document) -> Result<Outline, DialectError> {
+        request::outline(call, document)
+    }
+
     /// Takes every tool out of a request that `keeps` does not keep: declared
     /// functions, and the API's own tools by names such as `googleSearch`. The
     /// names of those taken out.
@@ -216,6 +221,17 @@ pub enum Framing {
     Sse,
     /// Elements of one JSON array.
     Array,
+}
+
+/// A request in a few words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Outline {
+    /// How many contents it has.
+    pub contents: usize,
+    /// The names of the declared functions.
+    pub functions: Vec<String>,
+    /// How long the answer may be, if it says so.
+    pub max_output_tokens: Option<i64>,
 }
 
 /// What kind of answer a request wants.

@@ -158,6 +158,11 @@ macro_rules! events {
                 match self { $(Self::$kind(_) => EventName::$kind,)+ }
             }
 
+            /// See [`EventKind::subject`].
+            pub fn subject(self) -> Subject<'a> {
+                match self { $(Self::$kind(it) => it.subject(),)+ }
+            }
+
             /// Whether a part of a hook's output counts for it.
             pub fn honours(self, part: Part) -> bool {
                 match self { $(Self::$kind(_) => $kind::HONOURS.contains(&part),)+ }

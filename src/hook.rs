@@ -10,17 +10,20 @@ mod reported;
 mod reuse;
 mod run;
 mod table;
+mod when;
 mod witness;
 
 use std::{sync::Arc, time::Duration};
 
 use serde_json::value::RawValue;
 
+use self::when::Weighing;
 pub use self::{
     answer_look::{AnswerLook, Seen},
     placed::PlacedPolicy,
     plan::Plan,
     table::{Hook, HookTable},
+    when::{About, remarks},
     witness::{Calling, HookRecord, Ran, Record, Witness},
 };
 use crate::{
@@ -28,7 +31,7 @@ use crate::{
     dialect::DialectError,
     event::{
         Action, Answer, BeforeModel, Context, Diagnostic, EventKind, EventName, HookOutput,
-        HookStatus, Subject, Verdict, fold,
+        HookStatus, Verdict, fold,
     },
     policy::{self, Ledger, Look, ModelCall},
     protocol,
@@ -111,8 +114,9 @@ impl Engine {
 
     /// The policies and hooks that would run. For events without a subject the
     /// plan is the same every time, so a stream asks once.
-    pub fn plan(&self, event: EventName, subject: Subject<'_>) -> Plan {
-        let plan = plan::plan(&self.table, event, subject);
+    pub fn plan(&self, event: EventName, context: &Context, about: About<'_>) -> Plan {
+        let weighing = Weighing::new(event, context, about);
+        let plan = plan::plan(&self.table, weighing);
         match &self.witness {
             Some(witness) => witness.planned(event, plan),
             None => plan,
@@ -143,7 +147,8 @@ impl Engine {
         for placed in &plan.policies {
             let model = call.call.model_name().to_owned();
             let occasion = self.occasion(placed, context, &model, look);
-            let run = placed.request::<BeforeModel>(&occasion, call)?;
+            let mut run = placed.request::<BeforeModel>(&occasion, call)?;
+            plan.remark(&mut run);
             self.finished(&run, EventName::BeforeModel);
             runs.push(run);
         }
@@ -182,7 +187,11 @@ impl Engine {
             document,
             metrics: &self.metrics,
         };
-        run::run(plan, &occasion, event).await
+        let mut runs = run::run(plan, &occasion, event).await;
+        for run in &mut runs {
+            plan.remark(run);
+        }
+        runs
     }
 
     /// What all runs on one event come to.
@@ -259,6 +268,6 @@ pub fn known() -> Known {
         transports: transport::names().into_iter().chain([BUILTIN]).collect(),
         protocols: protocol::names(),
         policies: policy::shapes(),
-        formats: policy::FORMATS.to_vec(),
+        formats: [policy::FORMATS, &[when::FORMAT]].concat(),
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Nothing here ever holds a prompt, an answer, a query or a key.
 
+mod condition;
 mod exchange;
 mod hook;
 mod metrics;
@@ -11,6 +12,7 @@ mod worker;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 pub use self::{
+    condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},
     hook::HookFinished,
     metrics::Metrics,

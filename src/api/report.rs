@@ -291,6 +291,7 @@ fn context(
     };
     let directory = || snapshot.config.hook_directory.display().to_string();
     Ok(Context {
+        session_named: fields.get("session_id").is_some_and(Value::is_string),
         session_id: text("session_id", &|| Uuid::new_v4().to_string())?,
         transcript_path: text("transcript_path", &String::new)?,
         cwd: text("cwd", &directory)?,

@@ -8,6 +8,7 @@ use url::Url;
 use super::{Failure, asked_to_stop, block_on, complain, print, read};
 use crate::{
     config::{Config, LogFormat, LogLevel, Overrides},
+    hook,
     server::Server,
     telemetry,
 };
@@ -70,6 +71,9 @@ impl Serve {
 pub(super) fn warn(config: &Config) {
     for warning in &config.warnings {
         complain(&format!("warning: {warning}"));
+    }
+    for remark in hook::remarks(config) {
+        complain(&format!("warning: {remark}"));
     }
     for event in config.hooks.keys().filter(|it| !it.comes_of_model_calls()) {
         complain(&format!(

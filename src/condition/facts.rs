@@ -19,12 +19,12 @@ const MOST_VALUES: usize = 1000;
 const MOST_BYTES: usize = 1 << 20;
 
 /// What is known of one event.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct Facts<'a> {
     /// Which event it is.
     pub event: EventName,
     /// The model call it is about.
-    pub request: Option<&'a RequestFacts<'a>>,
+    pub request: Option<RequestFacts>,
     /// The tool call it is about.
     pub tool: Option<ToolFacts<'a>>,
     /// The user's prompt it is about.
@@ -36,12 +36,12 @@ pub struct Facts<'a> {
 }
 
 /// A model call.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestFacts<'a> {
+#[derive(Debug, Clone)]
+pub struct RequestFacts {
     /// The model asked for.
-    pub model: &'a str,
+    pub model: String,
     /// What is asked, such as `generateContent`.
-    pub operation: &'a str,
+    pub operation: &'static str,
     /// Whether the answer comes in chunks.
     pub stream: bool,
     /// The length of the body.
@@ -49,7 +49,7 @@ pub struct RequestFacts<'a> {
     /// How many contents the conversation has.
     pub contents: usize,
     /// The names of the declared functions.
-    pub tools: &'a [String],
+    pub tools: Vec<String>,
     /// How long the answer may be, if the request says so.
     pub max_output_tokens: Option<i64>,
 }
@@ -82,7 +82,7 @@ pub struct CallerFacts<'a> {
     pub agent: &'a str,
 }
 
-impl<'a> Facts<'a> {
+impl Facts<'_> {
     /// The value of every variable. Those with fields are always there, so that
     /// `has(request.model)` can be asked on any event.
     pub(super) fn values(
@@ -114,11 +114,11 @@ impl<'a> Facts<'a> {
         field: &str,
         room: &mut Room,
     ) -> Result<Option<Value>, Unclear> {
-        let mut text = |it: &'a str| room.text(it);
-        let request = self.request;
+        let mut text = |it: &str| room.text(it);
+        let request = self.request.as_ref();
         let value = match (variable, field) {
             ("event", "") => Some(text(self.event.as_str())?),
-            ("request", "model") => request.map(|it| text(it.model)).transpose()?,
+            ("request", "model") => request.map(|it| text(&it.model)).transpose()?,
             ("request", "operation") => request.map(|it| text(it.operation)).transpose()?,
             ("request", "stream") => request.map(|it| it.stream.into()),
             ("request", "bytes") => request.map(|it| count(it.bytes)),

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use self::idle::{doubles, idle};
 use super::{
     HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, MissingSecrets, Place, Problem,
-    SystemMessages,
+    SystemMessages, When,
     check::{UnknownKeys, check},
     raw::RawSecret,
     raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
@@ -253,7 +253,7 @@ impl<'a> Gathered<'a> {
         }
         let hooks = raw.hooks.iter().enumerate().map(|(index, raw)| {
             let pointer = format!("{pointer}/hooks/{index}");
-            let mut hook = block.hook(raw, block.tree.place(&pointer), defaults);
+            let mut hook = block.hook(raw, &pointer, defaults);
             if let Some(secret) = &raw.bearer {
                 let place = block.tree.place(&format!("{pointer}/bearer"));
                 self.show_bearer(&mut hook, secret, &place);
@@ -295,7 +295,7 @@ impl HookBlock {
         off.map(|(pointer, _)| self.tree.place(pointer))
     }
 
-    fn hook(&self, raw: &RawHook, place: Place, defaults: &RawHookDefaults) -> HookSpec {
+    fn hook(&self, raw: &RawHook, pointer: &str, defaults: &RawHookDefaults) -> HookSpec {
         let mut settings = raw.rest.clone();
         let mut set = |name: &str, value: Option<Value>| {
             settings.extend(value.map(|it| (name.to_owned(), it)));
@@ -321,8 +321,12 @@ impl HookBlock {
                 HookView::StableForm
             },
             system_messages: self.system_messages,
+            when: raw.when.as_ref().map(|text| When {
+                text: text.clone(),
+                place: self.tree.place(&format!("{pointer}/when")),
+            }),
             settings: HookSettings(settings),
-            place,
+            place: self.tree.place(pointer),
         }
     }
 }

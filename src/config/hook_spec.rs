@@ -19,6 +19,15 @@ pub struct HookGroup {
     pub hooks: Vec<HookSpec>,
 }
 
+/// When a hook or policy runs, as written: an expression of [`crate::condition`].
+#[derive(Debug, Clone, PartialEq)]
+pub struct When {
+    /// The text.
+    pub text: String,
+    /// Where it stands.
+    pub place: Place,
+}
+
 /// One hook.
 #[derive(Debug, Clone, PartialEq)]
 pub struct HookSpec {
@@ -38,6 +47,8 @@ pub struct HookSpec {
     pub sees: HookView,
     /// Whether it sees system messages.
     pub system_messages: SystemMessages,
+    /// When it runs; always if absent.
+    pub when: Option<When>,
     /// The rest.
     pub settings: HookSettings,
     /// Where it stands.
@@ -53,6 +64,8 @@ pub struct PolicySpec {
     pub policy: String,
     /// Whether it decides.
     pub mode: HookMode,
+    /// When it is asked; always if absent.
+    pub when: Option<When>,
     /// The rest.
     pub settings: HookSettings,
     /// Where it stands.
@@ -143,6 +156,7 @@ impl HookSpec {
             name: self.name.clone(),
             policy,
             mode: self.mode,
+            when: self.when.clone(),
             settings,
             place: self.place.clone(),
         })

@@ -12,7 +12,7 @@ use url::Url;
 
 use super::{
     Admin, Config, ConfigError, HookSettings, Known, Limits, Log, MissingSecrets, Overrides,
-    PolicySpec, Problem, SystemMessages, Timeouts, UpstreamConfig,
+    PolicySpec, Problem, SystemMessages, Timeouts, UpstreamConfig, When,
     check::{UnknownKeys, check, is_base_url},
     hook_block::{Gathered, HookBlock, HookFile},
     raw::{RawConfig, RawLimits, RawPath, RawSecret, RawTimeouts},
@@ -190,6 +190,10 @@ impl Reading {
             name: raw.name,
             policy: raw.policy,
             mode: raw.mode,
+            when: raw.when.map(|text| When {
+                text,
+                place: self.tree.place(&format!("/policies/{index}/when")),
+            }),
             settings: HookSettings(raw.settings),
             place: self.tree.place(&format!("/policies/{index}")),
         });

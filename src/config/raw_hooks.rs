@@ -138,6 +138,9 @@ pub(super) struct RawHook {
     /// Whether its input also carries the whole document as on the wire.
     #[serde(default)]
     pub(super) document: bool,
+    /// A CEL expression over the event's facts: it runs only if that holds.
+    #[schemars(extend("format" = "condition"))]
+    pub(super) when: Option<String>,
     /// What only the policy of a `builtin` hook understands.
     #[serde(flatten)]
     #[schemars(skip)]

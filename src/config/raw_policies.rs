@@ -21,6 +21,9 @@ pub(super) struct RawPolicy {
     /// Whether it decides or only looks.
     #[serde(default)]
     pub(super) mode: HookMode,
+    /// A CEL expression over the event's facts: it runs only if that holds.
+    #[schemars(extend("format" = "condition"))]
+    pub(super) when: Option<String>,
     /// What only this policy understands.
     #[serde(flatten)]
     #[schemars(skip)]

@@ -4,8 +4,8 @@
 use serde_json::{Map, Value};
 
 use super::{
-    AnswerFormat, Call, DialectError, Document, Functions, Operation, Wish, contents::Contents,
-    edit, instruction, tools,
+    AnswerFormat, Call, DialectError, Document, Functions, Operation, Outline, Wish,
+    contents::Contents, edit, instruction, tools,
 };
 use crate::model::{LlmRequest, ModelName, RequestMutation, ToolConfig};
 
@@ -106,6 +106,27 @@ pub(super) fn generation(
 ) -> Result<Map<String, Value>, DialectError> {
     let inner = unwrapped(call, document)?;
     parameters(inner.as_ref().unwrap_or(document))
+}
+
+/// What can be said of a request in a few words.
+pub(super) fn outline(call: &Call, document: &Document) -> Result<Outline, DialectError> {
+    let inner = unwrapped(call, document)?;
+    let document = inner.as_ref().unwrap_or(document);
+    let contents = match call.operation {
+        Operation::Embed => document.child(CONTENT)?.map_or(0, |_| 1),
+        Operation::BatchEmbed => document.list(REQUESTS)?.map_or(0, |it| it.len()),
+        Operation::Generate
+        | Operation::Stream(_)
+        | Operation::CountTokens
+        | Operation::ListModels
+        | Operation::GetModel => document.list(CONTENTS)?.map_or(0, |it| it.len()),
+    };
+    let parameters = parameters(document)?;
+    Ok(Outline {
+        contents,
+        functions: tools::declared(document)?,
+        max_output_tokens: parameters.get("maxOutputTokens").and_then(Value::as_i64),
+    })
 }
 
 /// Takes tools out of the request.

@@ -10,6 +10,9 @@ use super::EventName;
 pub struct Context {
     /// The agent's session.
     pub session_id: String,
+    /// Whether the agent named it. Hooks are not told.
+    #[serde(skip)]
+    pub session_named: bool,
     /// The conversation so far as a file; empty if none is kept.
     pub transcript_path: String,
     /// The working directory the event speaks of. Processes are started in the

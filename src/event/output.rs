@@ -137,6 +137,8 @@ pub enum DiagnosticCode {
     Timeout,
     /// It could not be started or ended in failure.
     Failed,
+    /// Nobody can say whether its condition holds, so it ran.
+    Condition,
 }
 
 impl DiagnosticCode {
@@ -152,6 +154,7 @@ impl DiagnosticCode {
             Self::TailToolCall => "tail_tool_call",
             Self::Timeout => "timeout",
             Self::Failed => "failed",
+            Self::Condition => "condition",
         }
     }
 

@@ -8,7 +8,7 @@ use crate::{
     app::{ApiError, ErrorReason},
     config::HookView,
     dialect::{Allowed, Document, Selected},
-    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, EventName, Reason, Subject},
+    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, EventName, Reason},
     hook::{Plan, Run},
     model::{RequestMutation, ToolConfig},
     policy::{Look, ModelCall},
@@ -84,7 +84,7 @@ impl Exchange {
 
     async fn before_model(&mut self, document: Document) -> Result<Step, ApiError> {
         let engine = &self.snapshot.engine;
-        let plan = engine.plan(EventName::BeforeModel, Subject::None);
+        let plan = engine.plan(EventName::BeforeModel, &self.context, self.about(&document));
         if plan.is_empty() {
             return Ok(Step::Go(document));
         }
@@ -203,7 +203,11 @@ impl Exchange {
             return Ok(document);
         }
         let engine = &self.snapshot.engine;
-        let plan = engine.plan(EventName::BeforeToolSelection, Subject::None);
+        let plan = engine.plan(
+            EventName::BeforeToolSelection,
+            &self.context,
+            self.about(&document),
+        );
         if !plan.is_empty() {
             let llm_request = self.dialect.read_request(&self.call, &document)?;
             let raw = shown(&plan, &document);

@@ -17,8 +17,8 @@ use super::{
 use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
     dialect::{Allowed, Call, Dialect, Document, Framing, Operation, Selected},
-    event::{Context, EventName, Subject},
-    hook::{AnswerLook, Plan},
+    event::{Context, EventName},
+    hook::{About, AnswerLook, Plan},
     model::LlmRequest,
     policy::{Extent, Look},
     upstream::{
@@ -58,6 +58,7 @@ impl Exchange {
     pub(super) fn open(world: World, call: Call, head: Parts, session: Option<String>) -> Self {
         let snapshot = world.app.snapshot();
         let context = Context {
+            session_named: session.is_some(),
             session_id: session.unwrap_or_default(),
             cwd: snapshot.config.hook_directory.display().to_string(),
             timestamp: app::now(),
@@ -127,7 +128,7 @@ impl Exchange {
         let engine = &self.snapshot.engine;
         let generates = self.call.operation.generates();
         let plan = if generates {
-            engine.plan(EventName::AfterModel, Subject::None)
+            engine.plan(EventName::AfterModel, &self.context, self.about(&document))
         } else {
             Plan::default()
         };
@@ -146,6 +147,15 @@ impl Exchange {
         match teller.call.operation {
             Operation::Stream(framing) => stream::answer(gate, answer, framing, teller).await,
             _ => unary(gate, answer).await,
+        }
+    }
+
+    /// What conditions are asked about.
+    pub(super) fn about<'a>(&'a self, document: &'a Document) -> About<'a> {
+        About::Call {
+            dialect: self.dialect,
+            call: &self.call,
+            document,
         }
     }
 

@@ -6,6 +6,7 @@ use tokio::time::Instant;
 
 use super::Run;
 use crate::{
+    condition::Condition,
     config::{HookMode, Matcher},
     dialect::{DialectError, ResponseDocument},
     event::{AfterModel, Answer, EventKind, HookOutput, HookStatus, Verdict, fold},
@@ -23,6 +24,8 @@ pub struct PlacedPolicy {
     pub mode: HookMode,
     /// Which subjects it is asked about.
     pub(super) matcher: Matcher,
+    /// When it is asked; always, if there is no condition.
+    pub when: Option<Condition>,
     pub(super) policy: Arc<dyn Policy>,
 }
 

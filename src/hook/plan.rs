@@ -4,10 +4,12 @@
 use std::sync::Arc;
 
 use super::{
+    Run,
     placed::PlacedPolicy,
     table::{Hook, HookTable},
+    when::Weighing,
 };
-use crate::event::{EventName, Subject};
+use crate::{condition::Unclear, event::DiagnosticCode};
 
 /// The policies and hooks that will run.
 #[derive(Debug, Default)]
@@ -18,6 +20,8 @@ pub struct Plan {
     pub hooks: Vec<Arc<Hook>>,
     /// Whether each waits for the one before it.
     pub sequential: bool,
+    /// Who runs only because nobody can say whether its condition holds.
+    unclear: Vec<(String, Unclear)>,
 }
 
 impl Plan {
@@ -25,15 +29,28 @@ impl Plan {
     pub const fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.hooks.is_empty()
     }
+
+    /// Says in a run that nobody knows whether there should have been one.
+    pub(super) fn remark(&self, run: &mut Run) {
+        if let Some((_, why)) = self.unclear.iter().find(|it| it.0 == run.name) {
+            let diagnostic = DiagnosticCode::Condition.with(why.to_string());
+            run.answer.diagnostics.insert(0, diagnostic);
+        }
+    }
 }
 
-/// Picks the hooks whose matcher matches the subject. The first of two equal
-/// hooks stays; one sequential group makes the whole plan sequential.
-pub(super) fn plan(table: &HookTable, event: EventName, subject: Subject<'_>) -> Plan {
+/// Picks those whose matcher matches the subject and whose condition holds. The
+/// first of two equal hooks stays; one sequential group makes the whole plan
+/// sequential.
+pub(super) fn plan(table: &HookTable, mut weighing: Weighing<'_>) -> Plan {
+    let (event, subject) = (weighing.event, weighing.subject());
     let mut plan = Plan::default();
-    let policies = table.policies(event).iter();
-    let policies = policies.filter(|it| it.matcher.matches(subject));
-    plan.policies.extend(policies.cloned());
+    for policy in table.policies(event) {
+        let matches = policy.matcher.matches(subject);
+        if matches && weighing.runs(&policy.name, policy.when.as_ref()) {
+            plan.policies.push(Arc::clone(policy));
+        }
+    }
     for group in table.groups(event) {
         if !group.matcher.matches(subject) {
             continue;
@@ -41,10 +58,12 @@ pub(super) fn plan(table: &HookTable, event: EventName, subject: Subject<'_>) ->
         plan.sequential |= group.sequential;
         for hook in &group.hooks {
             let known = |it: &Arc<Hook>| it.identity == hook.identity;
-            if !plan.hooks.iter().any(known) {
+            let new = !plan.hooks.iter().any(known);
+            if new && weighing.runs(&hook.name, hook.when.as_ref()) {
                 plan.hooks.push(Arc::clone(hook));
             }
         }
     }
+    plan.unclear = weighing.unclear;
     plan
 }

@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{Engine, Fired, Plan, Run};
+use super::{About, Engine, Fired, Plan, Run};
 use crate::{
     dialect::{self, DialectError, ResponseDocument},
     event::{Context, Event, EventKind, HookOutput, HookStatus},
@@ -19,7 +19,7 @@ pub(super) async fn fire<E: EventKind>(
     context: &Context,
     mut event: E,
 ) -> Fired<E::Verdict> {
-    let plan = engine.plan(E::NAME, event.subject());
+    let plan = engine.plan(E::NAME, context, About::Event(event.as_event()));
     let mut runs = ask(engine, &plan, context, &mut event, Look::First);
     runs.extend(engine.run(&plan, context, &mut event, None).await);
     let fired = Engine::fold::<E>(runs);
@@ -48,7 +48,7 @@ fn ask<E: EventKind>(
     let mut runs = Vec::new();
     for placed in &plan.policies {
         let occasion = engine.occasion(placed, context, "", look);
-        let run = match event.as_event() {
+        let mut run = match event.as_event() {
             Event::BeforeModel(it) => {
                 placed.reported::<E>(|policy| ask_request(policy, &occasion, &it.llm_request))
             }
@@ -59,6 +59,7 @@ fn ask<E: EventKind>(
             }),
             other => placed.reported::<E>(|policy| Ok(policy.event(&occasion, other))),
         };
+        plan.remark(&mut run);
         engine.finished(&run, E::NAME);
         if run.would.is_none() && run.status() == HookStatus::Ok {
             event.absorb(&run.answer.output);

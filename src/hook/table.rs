@@ -5,11 +5,13 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use super::{
     placed::PlacedPolicy,
     reuse::{Before, Definition},
+    when,
 };
 use crate::{
+    condition::Condition,
     config::{
         BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, PolicySpec,
-        Problem, SystemMessages,
+        Problem, SystemMessages, When,
     },
     event::EventName,
     policy,
@@ -37,6 +39,8 @@ pub struct Hook {
     pub sees: HookView,
     /// Whether it sees the system instruction as a first message.
     pub system_messages: SystemMessages,
+    /// When it runs; always, if there is no condition.
+    pub when: Option<Condition>,
     /// How to talk with it.
     pub protocol: &'static dyn Protocol,
     /// How to reach it.
@@ -163,6 +167,9 @@ impl Building<'_> {
             None => self.transport(spec).map_err(|error| error.to_string())?,
         };
         self.keep_places(&*transport)?;
+        let when = self.condition(spec.when.as_ref(), &[event], || {
+            format!("hook `{}` on {event}", spec.label())
+        });
         let (name, address) = spec.identity();
         Ok(Hook {
             name: spec.label().to_owned(),
@@ -173,6 +180,7 @@ impl Building<'_> {
             mode: spec.mode,
             sees: spec.sees,
             system_messages: spec.system_messages,
+            when,
             protocol,
             transport,
             definition,
@@ -201,6 +209,23 @@ impl Building<'_> {
                 "`instances` of all workers together must be fewer than `limits.hook_processes`"
                     .to_owned(),
             ),
+        }
+    }
+
+    /// The condition of somebody, if there is one that can hold.
+    fn condition(
+        &mut self,
+        when: Option<&When>,
+        events: &[EventName],
+        whose: impl FnOnce() -> String,
+    ) -> Option<Condition> {
+        match when::build(when?, events) {
+            Ok(condition) => Some(condition),
+            Err(mut problem) => {
+                problem.message = format!("{}: {}", whose(), problem.message);
+                self.problems.push(problem);
+                None
+            }
         }
     }
 
@@ -241,7 +266,11 @@ impl Building<'_> {
                 return;
             }
         };
+        let when = self.condition(spec.when.as_ref(), events, || {
+            format!("policy `{}`", spec.label())
+        });
         let placed = Arc::new(PlacedPolicy {
+            when,
             name: spec.label().to_owned(),
             kind: kind.name,
             mode: spec.mode,

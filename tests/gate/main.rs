@@ -15,6 +15,7 @@ mod harness;
 
 mod admin;
 mod checks;
+mod conditions;
 mod container;
 mod credentials;
 mod documents;

@@ -70,13 +70,19 @@ fn subjects(event: EventName) -> Subjects {
     event.visit(Asking)
 }
 
+fn condition(hook: &HookSpec) -> Option<&str> {
+    hook.when.as_ref().map(|it| it.text.as_str())
+}
+
 /// Hooks of one event that cannot be told apart, or of which one does not run.
 pub(super) fn doubles(event: EventName, groups: &[HookGroup]) -> Vec<Problem> {
     let mut problems = Vec::new();
     for group in groups {
         for (index, hook) in group.hooks.iter().enumerate() {
             let before = group.hooks.iter().take(index);
-            let same = |it: &&HookSpec| it.identity() == hook.identity();
+            let same = |it: &&HookSpec| {
+                it.identity() == hook.identity() && condition(it) == condition(hook)
+            };
             if let Some(first) = before.rev().find(same) {
                 let label = hook.label();
                 let message = format!(
