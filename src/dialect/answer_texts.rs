@@ -158,12 +158,11 @@ struct Speaker<'a> {
 impl Speaker<'_> {
     fn parts(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
         for part in parts.iter_mut() {
-            if let Some(text) = &part.text {
-                let channel = self.channel(stream_of(part));
-                if let Some(new) = self.editor.piece(&channel, text, Rest::MayCome) {
-                    *part = part.saying(&new)?;
-                    self.edited = true;
-                }
+            let channel = self.channel(stream_of(part));
+            let mut edit = |it: &String| self.editor.piece(&channel, it, Rest::MayCome);
+            if let Some(new) = part.text.as_ref().and_then(&mut edit) {
+                *part = part.saying(&new)?;
+                self.edited = true;
             }
             self.fields(&mut part.document)?;
         }
