@@ -74,9 +74,7 @@ fn check(parts: &Value, blocked: Option<&str>) {
     }
 }
 
-#[tokio::test]
-async fn a_call_in_an_answer_is_held_to_the_rules() {
-    let config = "
+const RULES: &str = "
 policies:
   - policy: tool_guard
     deny: [delete_*]
@@ -86,6 +84,9 @@ policies:
       - { tool: fetch, argument: /url, matches: '^https://docs\\.example\\.com/', not_matches: '@' }
       - { tool: fetch, argument: /options/depth, matches: '^[0-3]$', optional: true }
 ";
+
+#[tokio::test]
+async fn a_call_in_an_answer_is_held_to_the_rules() {
     let cases = [
         (
             "delete_all",
@@ -140,17 +141,22 @@ policies:
         ),
     ];
     for (name, arguments, blocked) in cases {
-        let upstream = Upstream::answering(&calling(name, &arguments)).await;
-        let gate = Gate::start(&upstream, config).await;
-
-        for parts in heard(&gate.agent()).await {
-            check(&parts, blocked);
-        }
-        let input = json!({ "hook_event_name": "BeforeTool", "tool_name": name, "tool_input": arguments, "cwd": "/home/me" });
-        let said = gate.agent().report(&input, "").await.json();
-        assert_eq!(said["decision"].as_str(), blocked.map(|_| "deny"), "{said}");
-        assert_eq!(said["reason"].as_str(), blocked, "{said}");
+        assert_held_to_the_rules(name, &arguments, blocked).await;
     }
+}
+
+/// Both in a model's answer and as an agent reports it.
+async fn assert_held_to_the_rules(name: &str, arguments: &Value, blocked: Option<&str>) {
+    let upstream = Upstream::answering(&calling(name, arguments)).await;
+    let gate = Gate::start(&upstream, RULES).await;
+
+    for parts in heard(&gate.agent()).await {
+        check(&parts, blocked);
+    }
+    let input = json!({ "hook_event_name": "BeforeTool", "tool_name": name, "tool_input": arguments, "cwd": "/home/me" });
+    let said = gate.agent().report(&input, "").await.json();
+    assert_eq!(said["decision"].as_str(), blocked.map(|_| "deny"), "{said}");
+    assert_eq!(said["reason"].as_str(), blocked, "{said}");
 }
 
 #[tokio::test]
