@@ -127,13 +127,17 @@ fn free_port() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
-/// The same config, where it disturbs nobody.
+/// The same config, where it disturbs nobody and starts nothing beforehand.
 fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     let mut config = config.clone();
     config.listen = free_port();
     config.admin.listen = free_port();
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         config.upstream.url = url;
+    }
+    let groups = config.hooks.values_mut().flatten();
+    for hook in groups.flat_map(|it| &mut it.hooks) {
+        hook.settings.0.shift_remove("prewarm");
     }
     config
 }

@@ -43,7 +43,9 @@ fn explain(folder: &TempDir, arguments: &[&str]) -> String {
 #[test]
 fn every_example_does_what_its_cases_say() {
     let folder = Path::new(ROOT).join("config/examples/tests");
-    let files = fs::read_dir(&folder).unwrap().map(|it| it.unwrap().path());
+    let folders = [folder.clone(), folder.join("policies")];
+    let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
+    let files = files.map(|it| it.unwrap().path()).filter(|it| it.is_file());
     let mut files: Vec<String> = files.map(|it| it.display().to_string()).collect();
     files.sort();
     let arguments: Vec<&str> = ["test"]
@@ -54,7 +56,7 @@ fn every_example_does_what_its_cases_say() {
     let (code, stdout, stderr) = run(&arguments, &folder);
 
     assert_eq!(code, 0, "{stdout}\n{stderr}");
-    assert!(files.len() >= 7, "{files:?}");
+    assert!(files.len() >= 14, "{files:?}");
     assert!(
         stdout.lines().skip(1).all(|it| it.starts_with("ok ")),
         "{stdout}"
@@ -222,6 +224,7 @@ hooks:
   BeforeModel:
     - hooks:
         - name: cold
+          prewarm: 1
           command: |
             touch ran; echo '{\"hookSpecificOutput\":{\"llm_request\":{\"config\":{\"temperature\":0}}}}'
         - { name: looks, command: \"exit 2\", mode: observe }
