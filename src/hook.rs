@@ -4,6 +4,8 @@
 //! again at what hooks changed. All that is said is folded as one.
 
 mod answer_look;
+#[cfg(test)]
+mod laws;
 mod placed;
 mod plan;
 mod reported;

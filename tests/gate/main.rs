@@ -24,6 +24,7 @@ mod events;
 mod faults;
 mod forward;
 mod hooks;
+mod laws;
 mod orphans;
 mod policies;
 mod processes;

@@ -4,6 +4,16 @@ use tokio_util::task::TaskTracker;
 use super::*;
 use crate::{hook::known, transport::Places};
 
+impl HookTable {
+    /// A table with one group.
+    pub(in crate::hook) fn of(event: EventName, group: Group) -> Self {
+        Self {
+            groups: BTreeMap::from([(event, vec![group])]),
+            ..Self::default()
+        }
+    }
+}
+
 fn config(hooks: &str) -> Config {
     let text = format!("upstreams: {{ gemini: {{ url: http://a }} }}\n{hooks}");
     Config::parse(&text, "hookgate.yaml".as_ref(), &known()).unwrap()
