@@ -34,5 +34,6 @@ mod rehearsals;
 mod reload;
 mod robustness;
 mod streaming;
+mod systems;
 mod transports;
 mod vectors;
