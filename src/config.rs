@@ -49,6 +49,7 @@ pub use self::{
     place::{Place, Problem},
     quantity::Size,
     raw_hooks::BUILTIN,
+    secret::SecretSetting,
 };
 use crate::event::{EventKind, EventName, EventVisitor, Part};
 

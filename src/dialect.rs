@@ -33,6 +33,7 @@ pub use self::{
     edit::Edited,
     history::{History, Turn},
     json::parse,
+    leaves::edit as edit_leaves,
     selection::{Allowed, Selected},
     texts::{TextEditor, TextKind},
 };

@@ -125,6 +125,12 @@ impl Engine {
         }
     }
 
+    /// The policies that look again: conditions are asked anew, of what hooks
+    /// made of it.
+    pub fn plan_again(&self, event: EventName, context: &Context, about: About<'_>) -> Plan {
+        plan::policies(&self.table, Weighing::new(event, context, about))
+    }
+
     /// Whether any policy or hook listens to an event at all.
     pub fn listens(&self, event: EventName) -> bool {
         !self.table.groups(event).is_empty() || !self.table.policies(event).is_empty()
@@ -198,22 +204,15 @@ impl Engine {
 
     /// What all runs on one event come to.
     pub fn judge<E: EventKind>(&self, runs: Vec<Run>) -> Fired<E::Verdict> {
-        let fired = Self::fold::<E>(runs);
-        self.note::<E>(&fired);
-        fired
-    }
-
-    /// The same, when more may come.
-    fn fold<E: EventKind>(runs: Vec<Run>) -> Fired<E::Verdict> {
-        let enforced = runs.iter().filter(|it| it.would.is_none());
-        let outputs: Vec<HookOutput> = enforced.map(|it| it.answer.output.clone()).collect();
-        let (folded, diagnostics) = fold(&outputs, E::HONOURS);
-        Fired {
+        let (folded, diagnostics) = folded::<E>(&runs);
+        let fired = Fired {
             verdict: E::judge(&folded),
             folded,
             runs,
             diagnostics,
-        }
+        };
+        self.note::<E>(&fired);
+        fired
     }
 
     /// Takes down what an event came to.
@@ -262,6 +261,13 @@ impl Engine {
         }
         .emit(&self.metrics);
     }
+}
+
+/// What all runs that count said, as one.
+fn folded<E: EventKind>(runs: &[Run]) -> (HookOutput, Vec<Diagnostic>) {
+    let enforced = runs.iter().filter(|it| it.would.is_none());
+    let outputs: Vec<HookOutput> = enforced.map(|it| it.answer.output.clone()).collect();
+    fold(&outputs, E::HONOURS)
 }
 
 /// What a config may name, as the rooms below know it.

@@ -4,7 +4,8 @@
 //! what hooks are not shown: declarations, calls, results. It looks before any
 //! hook runs, and again at what hooks changed. Pure, but for what [`Ledger`]
 //! counts. To add a policy: one file here, one line in [`ALL`], one page in
-//! `docs/policies/`, one example in `config/examples/policies/`. A test holds
+//! `docs/policies/`, one example in `config/examples/policies/` and its cases in
+//! `config/examples/tests/policies/`. A test holds
 //! them together.
 
 mod ledger;
@@ -13,6 +14,7 @@ mod model_call;
 mod model_swap;
 mod pattern;
 mod prompt_guard;
+mod redact;
 mod request_limits;
 mod respond;
 mod tool_guard;
@@ -24,9 +26,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-pub use self::{ledger::Ledger, model_call::ModelCall, pattern::FORMATS};
+pub use self::{ledger::Ledger, model_call::ModelCall};
 use crate::{
-    config::PolicyShape,
+    config::{Format, PolicyShape},
     dialect::{DialectError, ResponseDocument},
     event::{Context, Event, EventName, HookOutput},
 };
@@ -37,9 +39,13 @@ pub const ALL: &[PolicyKind] = &[
     model_swap::KIND,
     tool_guard::KIND,
     prompt_guard::KIND,
+    redact::KIND,
     request_limits::KIND,
     respond::KIND,
 ];
+
+/// How what policies take is written.
+pub const FORMATS: &[Format] = &[pattern::GLOB, pattern::PATTERN, redact::FORMAT];
 
 /// A rule that answers as a hook does.
 pub trait Policy: fmt::Debug + Send + Sync {
@@ -73,8 +79,9 @@ pub trait AnswerPolicy: fmt::Debug + Send + Sync {
         extent: Extent,
     ) -> Result<HookOutput, DialectError>;
 
-    /// What it held back of chunks and must still be said, after the last one.
-    fn end(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+    /// What it held back of chunks and must still be said, after the last one;
+    /// and what it says of that.
+    fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
         Ok(None)
     }
 }
@@ -119,6 +126,8 @@ pub struct PolicyKind {
     pub name: &'static str,
     /// The events that it knows.
     pub events: &'static [EventName],
+    /// What it cannot see, as a sentence; empty if it sees all that it is for.
+    pub unseen: &'static str,
     build: fn(Value) -> Result<Arc<dyn Policy>, serde_json::Error>,
     schema: fn(&mut SchemaGenerator) -> Value,
 }
@@ -132,9 +141,15 @@ impl PolicyKind {
         Self {
             name,
             events,
+            unseen: "",
             build: |settings| Ok(Arc::new(serde_json::from_value::<P>(settings)?)),
             schema: |generator| P::json_schema(generator).to_value(),
         }
+    }
+
+    /// The same, where something escapes it.
+    const fn blind(self, unseen: &'static str) -> Self {
+        Self { unseen, ..self }
     }
 }
 

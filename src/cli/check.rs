@@ -4,10 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, load, print, serve};
+use super::{Failure, complain, load, print, serve};
 use crate::{
     app::{BuildError, Shared, Snapshot},
-    config::Overrides,
+    config::{Config, Overrides},
+    policy,
 };
 
 /// What `check` is told.
@@ -22,8 +23,9 @@ impl Check {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = load(Some(&self.file), &Overrides::default())?;
         serve::warn(&config);
+        note_blind_policies(&config);
         let hooks = config.hooks.values().flatten().map(|it| it.hooks.len());
-        let hooks: usize = hooks.sum();
+        let (hooks, policies) = (hooks.sum(), config.policies.len());
         // Building shows what only the transports can know.
         super::block_on(async {
             match Snapshot::build(config, &Shared::default(), None) {
@@ -34,7 +36,28 @@ impl Check {
                 }
             }
         })?;
-        let noun = if hooks == 1 { "hook" } else { "hooks" };
-        print(&format!("{}: good, {hooks} {noun}", self.file.display()))
+        let mut said = counted(hooks, "hook", "hooks");
+        if policies > 0 {
+            said = format!("{said}, {}", counted(policies, "policy", "policies"));
+        }
+        print(&format!("{}: good, {said}", self.file.display()))
     }
+}
+
+/// Says what policies do not see.
+fn note_blind_policies(config: &Config) {
+    for spec in &config.policies {
+        let kind = policy::find(&spec.policy);
+        let unseen = kind.map_or("", |it| it.unseen);
+        if !unseen.is_empty() {
+            let (place, label) = (&spec.place, spec.label());
+            complain(&format!("note: {place}: policy `{label}`: {unseen}"));
+        }
+    }
+}
+
+/// `1 hook`.
+fn counted(number: usize, one: &str, many: &str) -> String {
+    let noun = if number == 1 { one } else { many };
+    format!("{number} {noun}")
 }

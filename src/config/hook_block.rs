@@ -8,7 +8,6 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use secrecy::ExposeSecret;
 use serde_json::{Value, json};
 
 use self::idle::{doubles, idle};
@@ -16,7 +15,6 @@ use super::{
     HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, MissingSecrets, Place, Problem,
     SystemMessages, When,
     check::{UnknownKeys, check},
-    raw::RawSecret,
     raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
     secret,
     tree::Tree,
@@ -254,9 +252,9 @@ impl<'a> Gathered<'a> {
         let hooks = raw.hooks.iter().enumerate().map(|(index, raw)| {
             let pointer = format!("{pointer}/hooks/{index}");
             let mut hook = block.hook(raw, &pointer, defaults);
-            if let Some(secret) = &raw.bearer {
-                let place = block.tree.place(&format!("{pointer}/bearer"));
-                self.show_bearer(&mut hook, secret, &place);
+            for name in secret::SETTINGS {
+                let place = || block.tree.place(&format!("{pointer}/{name}"));
+                self.put_secret(&mut hook, name, place);
             }
             hook
         });
@@ -268,17 +266,16 @@ impl<'a> Gathered<'a> {
         }
     }
 
-    /// Fetches what the hook's server is shown.
-    fn show_bearer(&mut self, hook: &mut HookSpec, secret: &RawSecret, place: &Place) {
-        if let RawSecret::File(path) = secret {
-            self.files.push(self.directory.join(path));
-        }
-        match secret::resolve(secret, self.directory, self.missing_secrets) {
-            Ok(token) => {
-                let token = token.expose_secret().into();
-                hook.settings.0.insert("bearer".to_owned(), token);
-            }
-            Err(message) => self.problems.push(Problem::at(place, message)),
+    /// Fetches a secret of the hook.
+    fn put_secret(&mut self, hook: &mut HookSpec, name: &str, place: impl FnOnce() -> Place) {
+        match secret::put(
+            &mut hook.settings.0,
+            name,
+            self.directory,
+            self.missing_secrets,
+        ) {
+            Ok(file) => self.files.extend(file),
+            Err(message) => self.problems.push(Problem::at(&place(), message)),
         }
     }
 }
@@ -302,6 +299,7 @@ impl HookBlock {
         };
         set("command", raw.command.clone().map(Value::from));
         set("url", raw.url.as_ref().map(|it| it.0.clone().into()));
+        set("bearer", raw.bearer.clone());
         set("policy", raw.policy.clone().map(Value::from));
         set("instances", raw.instances.map(|it| it.0.into()));
         set("prewarm", raw.prewarm.map(|it| it.0.into()));

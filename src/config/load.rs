@@ -185,19 +185,35 @@ impl Reading {
         directory
     }
 
-    fn policies(&self, raw: Vec<RawPolicy>) -> Vec<PolicySpec> {
-        let specs = raw.into_iter().enumerate().map(|(index, raw)| PolicySpec {
-            name: raw.name,
-            policy: raw.policy,
-            mode: raw.mode,
-            when: raw.when.map(|text| When {
-                text,
-                place: self.tree.place(&format!("/policies/{index}/when")),
-            }),
-            settings: HookSettings(raw.settings),
-            place: self.tree.place(&format!("/policies/{index}")),
-        });
-        specs.collect()
+    fn policies(&mut self, raw: Vec<RawPolicy>) -> Vec<PolicySpec> {
+        let mut specs = Vec::new();
+        for (index, mut raw) in raw.into_iter().enumerate() {
+            let pointer = format!("/policies/{index}");
+            for name in secret::SETTINGS {
+                let put = secret::put(
+                    &mut raw.settings,
+                    name,
+                    &self.directory,
+                    self.missing_secrets,
+                );
+                match put {
+                    Ok(file) => self.files.extend(file),
+                    Err(message) => self.problem(&format!("{pointer}/{name}"), &message),
+                }
+            }
+            specs.push(PolicySpec {
+                name: raw.name,
+                policy: raw.policy,
+                mode: raw.mode,
+                when: raw.when.map(|text| When {
+                    text,
+                    place: self.tree.place(&format!("{pointer}/when")),
+                }),
+                settings: HookSettings(raw.settings),
+                place: self.tree.place(&pointer),
+            });
+        }
+        specs
     }
 
     /// The hooks of every settings file: those that the config names, then

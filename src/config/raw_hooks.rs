@@ -111,7 +111,8 @@ pub(super) struct RawHook {
     /// Where events are posted to.
     pub(super) url: Option<RawHookUrl>,
     /// What the hook's server is shown as `Authorization: Bearer …`.
-    pub(super) bearer: Option<RawSecret>,
+    #[schemars(with = "Option<RawSecret>")]
+    pub(super) bearer: Option<Value>,
     /// Which policy a `builtin` hook is.
     #[schemars(extend("x-known" = "policies"))]
     pub(super) policy: Option<String>,

@@ -1,13 +1,64 @@
 //! Secrets: found where the config says, and never shown.
 
-use std::path::Path;
+use std::{
+    borrow::Cow,
+    path::{Path, PathBuf},
+};
 
-use secrecy::SecretString;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use secrecy::{ExposeSecret, SecretString};
+use serde::Deserialize;
+use serde_json::{Map, Value};
 
 use super::{MissingSecrets, raw::RawSecret};
 
 /// What stands for a secret that is not there.
 const MADE_UP: &str = "made-up";
+
+/// A secret among the settings of a hook or policy: written like any other, read
+/// when it is in place.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(from = "String")]
+pub struct SecretSetting(pub SecretString);
+
+impl From<String> for SecretSetting {
+    fn from(text: String) -> Self {
+        Self(text.into())
+    }
+}
+
+impl JsonSchema for SecretSetting {
+    fn schema_name() -> Cow<'static, str> {
+        RawSecret::schema_name()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        RawSecret::json_schema(generator)
+    }
+}
+
+/// The settings that are secrets, of whichever hook or policy.
+pub(super) const SETTINGS: &[&str] = &["bearer", "key"];
+
+/// Fetches a setting that is a secret and puts it in place. The file that it
+/// came from, if it came from one.
+pub(super) fn put(
+    settings: &mut Map<String, Value>,
+    name: &str,
+    directory: &Path,
+    missing: MissingSecrets,
+) -> Result<Option<PathBuf>, String> {
+    let Some(written) = settings.get_mut(name) else {
+        return Ok(None);
+    };
+    let secret: RawSecret =
+        serde_json::from_value(written.clone()).map_err(|error| error.to_string())?;
+    *written = resolve(&secret, directory, missing)?.expose_secret().into();
+    Ok(match secret {
+        RawSecret::Env(_) => None,
+        RawSecret::File(path) => Some(directory.join(path)),
+    })
+}
 
 /// Fetches a secret; `directory` is what a relative path starts from. The error
 /// says what is wrong and holds nothing of the secret.

@@ -284,7 +284,7 @@ fn the_annotated_config_holds_the_defaults() {
 #[test]
 fn every_shipped_config_loads_without_warnings() {
     let mut seen = Vec::new();
-    for directory in ["config", "config/examples"] {
+    for directory in ["config", "config/examples", "config/examples/policies"] {
         let paths = fs::read_dir(directory)
             .unwrap()
             .map(|it| it.unwrap().path());

@@ -12,7 +12,7 @@ use super::{
 };
 
 /// Where the pieces of one text come.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Channel {
     /// Which candidate says it.
     pub candidate: u64,
@@ -21,7 +21,7 @@ pub struct Channel {
 }
 
 /// Texts of a candidate that come in pieces.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TextStream {
     /// What it says.
     Speech,
@@ -158,16 +158,23 @@ struct Speaker<'a> {
 impl Speaker<'_> {
     fn parts(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
         for part in parts.iter_mut() {
-            let channel = self.channel(stream_of(part));
-            let mut edit = |it: &String| self.editor.piece(&channel, it, Rest::MayCome);
-            if let Some(new) = part.text.as_ref().and_then(&mut edit) {
-                *part = part.saying(&new)?;
-                self.edited = true;
-            }
+            self.text(part)?;
             self.fields(&mut part.document)?;
         }
         if self.rest == Rest::None {
             self.finish(parts)?;
+        }
+        Ok(())
+    }
+
+    fn text(&mut self, part: &mut Part) -> Result<(), DialectError> {
+        let Some(text) = &part.text else {
+            return Ok(());
+        };
+        let channel = self.channel(stream_of(part));
+        if let Some(new) = self.editor.piece(&channel, text, Rest::MayCome) {
+            *part = part.saying(&new)?;
+            self.edited = true;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 /// Puts in the place of every text in `value` what `edit` makes of it; a number
 /// is its digits, and becomes a string if it is edited. Whether anything was.
-pub(super) fn edit(value: &mut Value, edit: &mut dyn FnMut(&str) -> Option<String>) -> bool {
+pub fn edit(value: &mut Value, edit: &mut dyn FnMut(&str) -> Option<String>) -> bool {
     let edited = match value {
         Value::Null | Value::Bool(_) => None,
         Value::String(text) => edit(text),

@@ -96,6 +96,8 @@ impl Exchange {
             BeforeModelVerdict::Proceed(mutation) if mutation.is_empty() => Ok(Step::Go(document)),
             BeforeModelVerdict::Proceed(mutation) => {
                 let document = self.edit(document, &mutation)?;
+                let (engine, about) = (&self.snapshot.engine, self.about(&document));
+                let plan = engine.plan_again(EventName::BeforeModel, &self.context, about);
                 let (document, runs) = self.look(&plan, document, Look::Again)?;
                 let fired = self.snapshot.engine.judge::<BeforeModel>(runs);
                 self.facts.note(&fired);

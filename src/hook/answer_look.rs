@@ -42,9 +42,10 @@ impl AnswerLook {
         let mut seen = Vec::new();
         let mut rest = self.policies.as_mut_slice();
         while let Some((policy, after)) = rest.split_first_mut() {
-            if let Some(mut chunk) = policy.end()? {
-                let runs = show(after, &mut chunk, Extent::Chunk)?;
-                seen.push(Seen { chunk, runs });
+            if let Some(mut held) = policy.end()? {
+                held.runs
+                    .extend(show(after, &mut held.chunk, Extent::Chunk)?);
+                seen.push(held);
             }
             rest = after;
         }

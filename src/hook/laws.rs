@@ -151,6 +151,7 @@ fn hook(number: usize, part: &Part, toolbox: &Toolbox) -> Arc<Hook> {
         timeout: Duration::from_secs(1),
         on_failure: part.on_failure,
         mode: part.mode,
+        when: None,
         sees: HookView::StableForm,
         system_messages: SystemMessages::Hidden,
         settings: HookSettings(Map::new()),
@@ -170,6 +171,7 @@ fn hook(number: usize, part: &Part, toolbox: &Toolbox) -> Arc<Hook> {
         timeout: spec.timeout,
         on_failure: spec.on_failure,
         mode: spec.mode,
+        when: None,
         sees: spec.sees,
         system_messages: spec.system_messages,
     })

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::Run;
+use super::{Run, Seen};
 use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
@@ -110,9 +110,18 @@ impl Looking {
         Ok(says.then(|| self.placed.run::<AfterModel>(output, started.elapsed())))
     }
 
-    /// What it still holds back.
-    pub(super) fn end(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
-        let held = self.policy.end()?;
-        Ok(held.filter(|_| self.placed.mode == HookMode::Enforce))
+    /// What it still holds back, and what it has to say of that.
+    pub(super) fn end(&mut self) -> Result<Option<Seen>, DialectError> {
+        let started = Instant::now();
+        let Some((chunk, output)) = self.policy.end()? else {
+            return Ok(None);
+        };
+        let says = output != HookOutput::default();
+        let run = says.then(|| self.placed.run::<AfterModel>(output, started.elapsed()));
+        let seen = Seen {
+            chunk,
+            runs: run.into_iter().collect(),
+        };
+        Ok(Some(seen).filter(|_| self.placed.mode == HookMode::Enforce))
     }
 }

@@ -43,15 +43,12 @@ impl Plan {
 /// first of two equal hooks stays; one sequential group makes the whole plan
 /// sequential.
 pub(super) fn plan(table: &HookTable, mut weighing: Weighing<'_>) -> Plan {
-    let (event, subject) = (weighing.event, weighing.subject());
-    let mut plan = Plan::default();
-    for policy in table.policies(event) {
-        let matches = policy.matcher.matches(subject);
-        if matches && weighing.runs(&policy.name, policy.when.as_ref()) {
-            plan.policies.push(Arc::clone(policy));
-        }
-    }
-    for group in table.groups(event) {
+    let mut plan = Plan {
+        policies: picked(table, &mut weighing),
+        ..Plan::default()
+    };
+    let subject = weighing.subject();
+    for group in table.groups(weighing.event) {
         if !group.matcher.matches(subject) {
             continue;
         }
@@ -66,4 +63,21 @@ pub(super) fn plan(table: &HookTable, mut weighing: Weighing<'_>) -> Plan {
     }
     plan.unclear = weighing.unclear;
     plan
+}
+
+/// The same, without hooks.
+pub(super) fn policies(table: &HookTable, mut weighing: Weighing<'_>) -> Plan {
+    Plan {
+        policies: picked(table, &mut weighing),
+        unclear: weighing.unclear,
+        ..Plan::default()
+    }
+}
+
+fn picked(table: &HookTable, weighing: &mut Weighing<'_>) -> Vec<Arc<PlacedPolicy>> {
+    let subject = weighing.subject();
+    let all = table.policies(weighing.event).iter();
+    let picked =
+        all.filter(|it| it.matcher.matches(subject) && weighing.runs(&it.name, it.when.as_ref()));
+    picked.cloned().collect()
 }

@@ -6,11 +6,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{About, Engine, Fired, Plan, Run};
+use super::{About, Engine, Fired, Plan, Run, folded};
 use crate::{
     dialect::{self, DialectError, ResponseDocument},
-    event::{Context, Event, EventKind, HookOutput, HookStatus},
-    model::{LlmRequest, LlmResponse},
+    event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus},
+    model::{LlmRequest, ResponseMutation},
     policy::{Extent, Look, ModelCall, Occasion, Policy},
 };
 
@@ -20,20 +20,19 @@ pub(super) async fn fire<E: EventKind>(
     mut event: E,
 ) -> Fired<E::Verdict> {
     let plan = engine.plan(E::NAME, context, About::Event(event.as_event()));
-    let mut runs = ask(engine, &plan, context, &mut event, Look::First);
+    let mut runs = Vec::new();
+    ask(engine, &plan, context, &mut event, &mut runs, Look::First);
+    let looked = runs.len();
     runs.extend(engine.run(&plan, context, &mut event, None).await);
-    let fired = Engine::fold::<E>(runs);
     let said = |it: &Run| it.would.is_none() && it.answer.output != HookOutput::default();
-    let hooks = fired.runs.iter().skip(plan.policies.len());
-    if plan.policies.is_empty() || !hooks.into_iter().any(said) {
-        engine.note::<E>(&fired);
-        return fired;
+    if runs.iter().skip(looked).any(said) {
+        if !plan.sequential {
+            let (said, _) = folded::<E>(&runs);
+            event.absorb(&said);
+        }
+        let again = engine.plan_again(E::NAME, context, About::Event(event.as_event()));
+        ask(engine, &again, context, &mut event, &mut runs, Look::Again);
     }
-    if !plan.sequential {
-        event.absorb(&fired.folded);
-    }
-    let mut runs = fired.runs;
-    runs.extend(ask(engine, &plan, context, &mut event, Look::Again));
     engine.judge::<E>(runs)
 }
 
@@ -43,9 +42,9 @@ fn ask<E: EventKind>(
     plan: &Plan,
     context: &Context,
     event: &mut E,
+    runs: &mut Vec<Run>,
     look: Look,
-) -> Vec<Run> {
-    let mut runs = Vec::new();
+) {
     for placed in &plan.policies {
         let occasion = engine.occasion(placed, context, "", look);
         let mut run = match event.as_event() {
@@ -55,7 +54,8 @@ fn ask<E: EventKind>(
             Event::AfterModel(it) => placed.reported::<E>(|policy| {
                 let model = &it.llm_request.model;
                 let occasion = Occasion { model, ..occasion };
-                ask_answer(policy, &occasion, &it.llm_response)
+                let (so_far, _) = folded::<E>(runs);
+                ask_answer(policy, &occasion, it, &so_far)
             }),
             other => placed.reported::<E>(|policy| Ok(policy.event(&occasion, other))),
         };
@@ -66,7 +66,6 @@ fn ask<E: EventKind>(
         }
         runs.push(run);
     }
-    runs
 }
 
 fn ask_request(
@@ -99,17 +98,24 @@ fn ask_request(
     Ok(output)
 }
 
+/// `so_far` is what others made of the answer.
 fn ask_answer(
     policy: &dyn Policy,
     occasion: &Occasion<'_>,
-    llm_response: &LlmResponse,
+    event: &AfterModel,
+    so_far: &HookOutput,
 ) -> Result<HookOutput, DialectError> {
     let Some(mut looking) = policy.answer(occasion) else {
         return Ok(HookOutput::default());
     };
-    let mut document = ResponseDocument::made(llm_response)?;
+    let mut document = ResponseDocument::made(&event.llm_response)?;
+    let edit = so_far.specific("llm_response");
+    if let Some(edit) = edit.and_then(ResponseMutation::read) {
+        document.write(&edit)?;
+    }
+    let before = document.to_bytes();
     let mut output = looking.chunk(&mut document, Extent::Whole)?;
-    if document.document().is_edited() {
+    if document.to_bytes() != before {
         // A struct of texts and numbers always becomes JSON.
         let llm_response = serde_json::to_value(document.read()?).unwrap_or_default();
         let specific = &mut output.hook_specific_output;

@@ -1,7 +1,7 @@
 //! One request as policies see and change it.
 
 use crate::{
-    dialect::{Call, Dialect, DialectError, Document},
+    dialect::{Call, Dialect, DialectError, Document, TextEditor},
     model::{ModelName, RequestMutation},
 };
 
@@ -54,6 +54,13 @@ impl ModelCall {
         }
         self.edited = true;
         Ok(())
+    }
+
+    /// Lets `editor` edit every text that a model reads. Whether it edited any,
+    /// only the editor knows.
+    pub fn edit_texts(&mut self, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+        let document = &mut self.document;
+        self.dialect.edit_texts(&self.call, document, editor)
     }
 
     /// Takes tools out that `keeps` does not keep.

@@ -10,17 +10,17 @@ use serde::Deserialize;
 
 use crate::config::Format;
 
-/// The formats of what policies take.
-pub const FORMATS: &[Format] = &[
-    Format {
-        name: "glob",
-        check: |text| glob(text).map(drop),
-    },
-    Format {
-        name: "pattern",
-        check: |text| pattern(text).map(drop),
-    },
-];
+/// How a [`Glob`] is written.
+pub(super) const GLOB: Format = Format {
+    name: "glob",
+    check: |text| glob(text).map(drop),
+};
+
+/// How a [`Pattern`] is written.
+pub(super) const PATTERN: Format = Format {
+    name: "pattern",
+    check: |text| pattern(text).map(drop),
+};
 
 /// A name in which `*` stands for anything, `?` for one character, `[ab]` for
 /// one of these and `{a,b}` for one of these names.

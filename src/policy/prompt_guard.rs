@@ -12,7 +12,8 @@ use crate::{
 pub(super) const KIND: PolicyKind = PolicyKind::of::<PromptGuard>(
     "prompt_guard",
     &[EventName::BeforeModel, EventName::BeforeAgent],
-);
+)
+.blind("images, sound and files in prompts are not looked into");
 
 /// Refuses prompts in which a pattern is found.
 #[derive(Debug, Deserialize, JsonSchema)]

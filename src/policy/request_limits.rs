@@ -16,7 +16,8 @@ use crate::{
 pub(super) const KIND: PolicyKind = PolicyKind::of::<RequestLimits>(
     "request_limits",
     &[EventName::BeforeModel, EventName::AfterModel],
-);
+)
+.blind("tokens are those that upstream counts; an answer without `usageMetadata` costs none");
 
 /// How much may be asked for, at once and per session.
 #[derive(Debug, Deserialize, JsonSchema)]

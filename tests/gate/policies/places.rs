@@ -141,7 +141,7 @@ hooks:
 
     assert_eq!(code, 78);
     insta::assert_snapshot!(said, @"
-    hookgate.yaml:3:15: policy `model_alow`: `policy` must be `model_allow` or `model_swap` or `tool_guard` or `prompt_guard` or `request_limits` or `respond`, not `model_alow`
+    hookgate.yaml:3:15: policy `model_alow`: `policy` must be `model_allow` or `model_swap` or `tool_guard` or `prompt_guard` or `redact` or `request_limits` or `respond`, not `model_alow`
     hookgate.yaml:4:5: policy `model_allow`: `models` is missing
     hookgate.yaml:4:28: policy `model_allow`: unknown key `model`; did you mean `models`?
     hookgate.yaml:5:37: policy `model_allow`: `models[0]` is no glob: unclosed character class; missing ']'
@@ -173,5 +173,26 @@ hooks:
     assert_eq!(
         said.lines().last().unwrap(),
         "hookgate.yaml:4:15: policy `respond`: AfterTool is none of its events: BeforeModel"
+    );
+}
+
+#[test]
+fn what_a_policy_does_not_see_is_said() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = "\
+upstreams: { gemini: { url: http://localhost:1 } }
+policies:
+  - { policy: redact, name: secrets, detect: [email] }
+  - { policy: model_allow, models: [a] }
+";
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+    let (code, printed, said) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 0);
+    assert_eq!(printed, "hookgate.yaml: good, 0 hooks, 2 policies\n");
+    assert_eq!(
+        said.trim(),
+        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and answers are not looked into, nor is content that upstream has cached"
     );
 }
