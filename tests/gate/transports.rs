@@ -1,5 +1,6 @@
 //! Ways to reach a hook other than to start a process for each event.
 
+mod alike;
 mod bounds;
 mod http;
 mod prewarm;
