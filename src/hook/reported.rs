@@ -6,7 +6,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{About, Engine, Fired, Plan, Run, folded};
+use super::{About, Engine, Fired, PlacedPolicy, Plan, Run, folded};
 use crate::{
     dialect::{self, DialectError, ResponseDocument},
     event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus},
@@ -20,8 +20,13 @@ pub(super) async fn fire<E: EventKind>(
     mut event: E,
 ) -> Fired<E::Verdict> {
     let plan = engine.plan(E::NAME, context, About::Event(event.as_event()));
+    let asking = Asking {
+        engine,
+        context,
+        look: Look::First,
+    };
     let mut runs = Vec::new();
-    ask(engine, &plan, context, &mut event, &mut runs, Look::First);
+    asking.policies(&plan, &mut event, &mut runs);
     let looked = runs.len();
     runs.extend(engine.run(&plan, context, &mut event, None).await);
     let said = |it: &Run| it.would.is_none() && it.answer.output != HookOutput::default();
@@ -30,41 +35,49 @@ pub(super) async fn fire<E: EventKind>(
             let (said, _) = folded::<E>(&runs);
             event.absorb(&said);
         }
-        let again = engine.plan_again(E::NAME, context, About::Event(event.as_event()));
-        ask(engine, &again, context, &mut event, &mut runs, Look::Again);
+        let plan = engine.plan_again(E::NAME, context, About::Event(event.as_event()));
+        let look = Look::Again;
+        Asking { look, ..asking }.policies(&plan, &mut event, &mut runs);
     }
     engine.judge::<E>(runs)
 }
 
-/// Asks policies one after the other; each sees what those before left.
-fn ask<E: EventKind>(
-    engine: &Engine,
-    plan: &Plan,
-    context: &Context,
-    event: &mut E,
-    runs: &mut Vec<Run>,
+/// Who asks policies, and when.
+#[derive(Clone, Copy)]
+struct Asking<'a> {
+    engine: &'a Engine,
+    context: &'a Context,
     look: Look,
-) {
-    for placed in &plan.policies {
-        let occasion = engine.occasion(placed, context, "", look);
-        let mut run = match event.as_event() {
+}
+
+impl Asking<'_> {
+    /// Asks policies one after the other; each sees what those before left.
+    fn policies<E: EventKind>(self, plan: &Plan, event: &mut E, runs: &mut Vec<Run>) {
+        for placed in &plan.policies {
+            let mut run = self.policy(placed, event, runs);
+            plan.remark(&mut run);
+            self.engine.finished(&run, E::NAME);
+            if run.would.is_none() && run.status() == HookStatus::Ok {
+                event.absorb(&run.answer.output);
+            }
+            runs.push(run);
+        }
+    }
+
+    fn policy<E: EventKind>(self, placed: &PlacedPolicy, event: &E, before: &[Run]) -> Run {
+        let occasion = self.engine.occasion(placed, self.context, "", self.look);
+        match event.as_event() {
             Event::BeforeModel(it) => {
                 placed.reported::<E>(|policy| ask_request(policy, &occasion, &it.llm_request))
             }
             Event::AfterModel(it) => placed.reported::<E>(|policy| {
                 let model = &it.llm_request.model;
                 let occasion = Occasion { model, ..occasion };
-                let (so_far, _) = folded::<E>(runs);
+                let (so_far, _) = folded::<E>(before);
                 ask_answer(policy, &occasion, it, &so_far)
             }),
             other => placed.reported::<E>(|policy| Ok(policy.event(&occasion, other))),
-        };
-        plan.remark(&mut run);
-        engine.finished(&run, E::NAME);
-        if run.would.is_none() && run.status() == HookStatus::Ok {
-            event.absorb(&run.answer.output);
         }
-        runs.push(run);
     }
 }
 

@@ -164,10 +164,11 @@ impl TextEditor for RequestEditor<'_> {
     fn run(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
         let side = Side::of_request(kind);
         if let [text] = texts {
-            let new = self.redact.conceal(side, text, &mut self.found);
-            let edited = new.is_some();
-            new.into_iter().for_each(|it| *text = it);
-            return edited;
+            let Some(concealed) = self.redact.conceal(side, text, &mut self.found) else {
+                return false;
+            };
+            *text = concealed;
+            return true;
         }
         let whole = texts.concat();
         if self.redact.conceal(side, &whole, &mut self.found).is_none() {
