@@ -81,13 +81,10 @@ pub(super) fn phone(it: Candidate<'_>) -> Option<usize> {
 
 /// Whether it begins with a year, month and day.
 fn is_date(text: &[u8]) -> bool {
-    let shape = |byte: u8| if byte.is_ascii_digit() { b'0' } else { byte };
-    let shape = text.first_chunk::<10>().map(|it| it.map(shape));
-    let is_date = matches!(
-        shape.as_ref(),
-        Some(b"0000-00-00" | b"0000.00.00" | b"0000 00 00")
-    );
-    is_date && (text.starts_with(b"19") || text.starts_with(b"20"))
+    let mut numbers = text.split(|it| !it.is_ascii_digit());
+    let [year, month, day] = [(); 3].map(|()| numbers.next().map_or(0, <[u8]>::len));
+    let is_near = text.starts_with(b"19") || text.starts_with(b"20");
+    matches!((year, month, day), (4 | 6, 2, 2)) && (is_near || text.get(year) == Some(&b'-'))
 }
 
 pub(super) fn card(it: Candidate<'_>) -> Option<usize> {
