@@ -124,10 +124,12 @@ impl Automaton {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
 
-    /// Whether a match ends here whatever follows, and no longer one can come.
+    /// Whether a match ends here whatever byte follows, and no longer one can
+    /// come. Then it ends here, too, if the text does: what may stand at the end
+    /// of a text may stand before some byte or other, or not before every one.
     pub(super) fn is_settled(&self, state: State) -> bool {
         let mut bytes = 0..=u8::MAX;
-        bytes.all(|byte| self.step(state, byte).1 == Step::LastMatch) && self.matches_at_end(state)
+        bytes.all(|byte| self.step(state, byte).1 == Step::LastMatch)
     }
 
     /// The bytes with which a match can begin, those that can be second, and so

@@ -62,10 +62,15 @@ impl Flow {
         !self.found.is_empty()
     }
 
-    /// Whether a text that ends here has gone out.
-    pub(super) fn is_idle_at(&self, end: usize) -> bool {
-        let is_open = |it: &Cover| matches!(it.label, Label::Hashed { .. });
-        self.done == end && !self.cover.as_ref().is_some_and(is_open)
+    /// Everything before this place has gone out or is concealed.
+    pub(super) fn done(&self) -> usize {
+        self.done
+    }
+
+    /// Whether a label has not gone out although its secret is concealed.
+    pub(super) fn is_owing(&self) -> bool {
+        let cover = self.cover.as_ref();
+        cover.is_some_and(|it| matches!(it.label, Label::Hashed { .. }))
     }
 
     /// The rules that found something.

@@ -74,13 +74,12 @@ impl Gate {
     ) -> Option<(usize, Bits)> {
         let mut at = range.start;
         while at < range.end {
-            // Where the view begins or ends a neighbour is missing.
-            let is_edge = at == view.base() || at + 1 == view.end();
-            if !is_edge {
-                at += self.skip(view.bytes(at - 1..view.end().min(range.end + 1)), wanted);
+            // Where the view begins there is nothing before.
+            if at > view.base() {
+                at += self.skip(view.bytes(at - 1..range.end), wanted);
             }
             let hits = self.at(view, at) & wanted;
-            if hits != 0 && at < range.end {
+            if hits != 0 {
                 return Some((at, hits));
             }
             at += 1;
@@ -88,7 +87,8 @@ impl Gate {
         None
     }
 
-    /// How many bytes after the first have neighbours that let nothing through.
+    /// How many bytes after the first let nothing through, with those beside
+    /// them. The last is not looked at.
     fn skip(&self, bytes: &[u8], wanted: Bits) -> usize {
         let is_hit = |[before, first, second]: &[u8; 3]| {
             let hits = self.before.of(*before) & self.first.of(*first) & self.second.of(*second);

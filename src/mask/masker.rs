@@ -1,6 +1,6 @@
 //! A text that comes in pieces, masked on the way.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{collections::BTreeSet, fmt, sync::Arc};
 
 use super::{
     Mask,
@@ -10,7 +10,6 @@ use super::{
 
 /// Masks one text that comes in pieces. What comes out is what
 /// [`Mask::conceal`] makes of the whole, however the text was cut.
-#[derive(Debug)]
 pub struct Masker {
     mask: Mask,
     flow: Flow,
@@ -71,6 +70,18 @@ impl Masker {
 
     /// Whether nothing is held: [`Masker::finish`] would give nothing.
     pub fn is_idle(&self) -> bool {
-        self.flow.is_idle_at(self.base + self.text.len())
+        self.held() == 0 && !self.flow.is_owing()
+    }
+
+    /// How many bytes of the text are held.
+    pub fn held(&self) -> usize {
+        self.base + self.text.len() - self.flow.done()
+    }
+}
+
+/// Without the text: what is held may be a secret.
+impl fmt::Debug for Masker {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Masker").finish_non_exhaustive()
     }
 }

@@ -191,12 +191,13 @@ fn what_only_looks_like_a_secret_is_left_alone() {
 }
 
 #[track_caller]
-fn check(text: &str, expected: &str) {
-    assert_eq!(shown(&every_detector(), text), expected);
+fn check(mask: &Mask, text: &str, expected: &str) {
+    assert_eq!(shown(mask, text), expected);
 }
 
 #[test]
 fn of_an_assignment_only_the_secret_is_concealed() {
+    let mask = every_detector();
     for (before, after) in [
         ("aws_secret_access_key = ", "\n"),
         ("AWS_SECRET_ACCESS_KEY=", ""),
@@ -205,21 +206,29 @@ fn of_an_assignment_only_the_secret_is_concealed() {
         ("awsSecretKey => '", "'"),
     ] {
         check(
+            &mask,
             &format!("{before}{AWS_SECRET}{after}"),
             &format!("{before}[REDACTED:aws_key]{after}"),
         );
     }
     check(
+        &mask,
         "postgres://app:s3cr3t!@db.example.com/x",
         "postgres://app:[REDACTED:url_password]@db.example.com/x",
     );
-    check("redis://:pw@host", "redis://:[REDACTED:url_password]@host");
+    check(
+        &mask,
+        "redis://:pw@host",
+        "redis://:[REDACTED:url_password]@host",
+    );
 }
 
 #[test]
 fn secrets_side_by_side_have_a_label_each() {
+    let mask = every_detector();
     let (key, mail) = ("AKIAIOSFODNN7EXAMPLE", "john@example.com");
     check(
+        &mask,
         &format!("{key},{mail} {key}"),
         "[REDACTED:aws_key],[REDACTED:email] [REDACTED:aws_key]",
     );
@@ -232,11 +241,17 @@ fn secrets_side_by_side_have_a_label_each() {
 
 #[test]
 fn secrets_that_overlap_have_one_label() {
+    let mask = every_detector();
     check(
+        &mask,
         &PEM.replace("MIIB", "Comment: john@example.com"),
         "[REDACTED:private_key]",
     );
-    check("AKIAIOSFODNN7EXAMPLE@example.com", "[REDACTED:email]");
+    check(
+        &mask,
+        "AKIAIOSFODNN7EXAMPLE@example.com",
+        "[REDACTED:email]",
+    );
     let mask = Mask::new(&[], &[("x", "abc+"), ("y", "cd")], &Style::Label).unwrap();
     let concealed = mask.conceal("abccdcd").unwrap();
     assert_eq!(concealed.text, "[REDACTED:x][REDACTED:y]");
@@ -245,9 +260,11 @@ fn secrets_that_overlap_have_one_label() {
 
 #[test]
 fn what_begins_in_a_refused_match_is_found() {
-    check("1111 4111 1111 1111 1111", "1111 [REDACTED:card]");
-    check("a@b@example.com", "a@[REDACTED:email]");
+    let mask = every_detector();
+    check(&mask, "1111 4111 1111 1111 1111", "1111 [REDACTED:card]");
+    check(&mask, "a@b@example.com", "a@[REDACTED:email]");
     check(
+        &mask,
         "sk-ant-sk-proj-abc_DEF-0123456789ghijklmnopqrst",
         "[REDACTED:anthropic_key]",
     );
@@ -255,20 +272,28 @@ fn what_begins_in_a_refused_match_is_found() {
 
 #[test]
 fn escapes_stay_whole() {
-    check("x\\njohn@example.com", "x\\n[REDACTED:email]");
+    let mask = every_detector();
+    check(&mask, "x\\njohn@example.com", "x\\n[REDACTED:email]");
     check(
+        &mask,
         "\\u003cjohn@example.com\\u003e",
         "\\u003c[REDACTED:email]\\u003e",
     );
-    check("to=%20john@example.com", "to=%20[REDACTED:email]");
-    check("CORP\\john@example.com", "CORP\\[REDACTED:email]");
+    check(&mask, "to=%20john@example.com", "to=%20[REDACTED:email]");
+    check(&mask, "CORP\\john@example.com", "CORP\\[REDACTED:email]");
 }
 
 #[test]
 fn a_private_key_that_never_ends_is_concealed_to_the_end() {
+    let mask = every_detector();
     let cut = PEM.split("-----END").next().unwrap();
-    check(&format!("a {cut} and more"), "a [REDACTED:private_key]");
     check(
+        &mask,
+        &format!("a {cut} and more"),
+        "a [REDACTED:private_key]",
+    );
+    check(
+        &mask,
         "a -----BEGIN PRIVATE KEY-----\nMII",
         "a [REDACTED:private_key]",
     );
@@ -365,6 +390,38 @@ fn words_of_patterns_are_ascii_words() {
         shown(&mask, "cat concat écat éÉé"),
         "[REDACTED:p] concat é[REDACTED:p] é[REDACTED:p]"
     );
+}
+
+#[test]
+fn a_match_may_be_longer_at_the_end_of_a_text() {
+    let mask = Mask::new(&[], &[("p", "ab$|a")], &Style::Label).unwrap();
+    assert_eq!(shown(&mask, "ab"), "[REDACTED:p]");
+    assert_eq!(shown(&mask, "abc"), "[REDACTED:p]bc");
+}
+
+/// A run that found something that was refused leaves no trail.
+#[test]
+fn what_is_refused_from_one_place_may_be_a_match_from_another() {
+    let rule = Rule::of_detector(&Detector {
+        name: "b",
+        finds: "what begins with b",
+        rule: "[ab]+c",
+        edges: detectors::Edges::OPEN,
+        check: Some(|it| it.text.starts_with(b"b").then_some(0)),
+    });
+    let all = vec![rule.unwrap()];
+    let rules = Rules {
+        gate: Gate::new(&all),
+        labels: Labels::new(&Style::Label).unwrap(),
+        all,
+        limit: MOST_HELD,
+    };
+    let mask = Mask {
+        rules: Arc::new(rules),
+    };
+    let (before, after) = ("a".repeat(100), "a".repeat(100));
+    let text = format!("{before}b{after}c");
+    assert_eq!(shown(&mask, &text), format!("{before}[REDACTED:b]"));
 }
 
 #[test]

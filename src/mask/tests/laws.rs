@@ -26,13 +26,10 @@ fn check(mask: &Mask, pieces: &[&str]) {
             "after {:?} of {whole:?}",
             part(&whole, 0..pushed)
         );
-        assert!(pushed - known.decided < mask.rules.limit);
-        let is_idle = known.decided == pushed;
-        assert_eq!(
-            stream.is_idle(),
-            is_idle,
-            "after {pushed} bytes of {whole:?}"
-        );
+        let held = pushed - known.decided;
+        assert_eq!(stream.held(), held, "after {pushed} bytes of {whole:?}");
+        assert_eq!(stream.is_idle(), held == 0);
+        assert!(held < mask.rules.limit);
     }
     out += &stream.finish();
     assert_eq!(out, known(&mask.rules, &whole, true).text, "{pieces:?}");
@@ -229,11 +226,11 @@ proptest! {
     /// Long runs that find nothing are cut short where another has been.
     #[test]
     fn a_long_text_is_searched_like_a_short_one(
-        parts in prop::collection::vec(("[ab]", 1..90_usize), 0..8),
+        parts in prop::collection::vec(("[abc]", 1..90_usize), 0..8),
         limit in prop::sample::select(vec![30, 100, 8192]),
     ) {
         let text: String = parts.iter().map(|(it, times)| it.repeat(*times)).collect();
-        let patterns = [("p", "a+b{3}a"), ("q", "[ab]*ab{5,20}a+b"), ("r", "(a|b){100,120}")];
+        let patterns = [("p", "a+b{3}a"), ("q", "[ab]*ab{5,20}a+b"), ("r", "(a|b){100,120}"), ("s", "[ab]{70}c")];
         let mask = Mask::holding(limit, &[], &patterns, &Style::Label).unwrap();
         check(&mask, &cut(&text, &[text.len() / 3, text.len() / 2]));
     }
@@ -253,8 +250,8 @@ fn time(mask: &Mask, text: &str) -> Duration {
     (0..3).map(|_| once()).min().unwrap()
 }
 
-/// The factors are wide, for a busy machine; a quadratic search is beyond them
-/// by far.
+/// The factor is wide, for a busy machine. A search that reads what is held over
+/// and over is beyond it by far.
 #[test]
 fn no_text_costs_much_more_than_another() {
     const BYTES: usize = 1 << 15;
@@ -265,50 +262,17 @@ fn no_text_costs_much_more_than_another() {
         ("r", "[a-z ]*!"),
     ];
     let both = Mask::new(&names(&detectors), &patterns, &Style::Label).unwrap();
+    let line = "a".repeat(8000) + "\n";
+    let parts = "a|1|a@|+1 |a@a.|eyJ|-|-----BEGIN |AKIA|1 |11 11 |sk-|sk-proj-|://a:|\
+        aws_secret_access_key=|DE89 |0171 |é|a.|A|.|\\n|%20|gh|xoxb-|AQ.----------";
+    let plain = time(
+        &detectors,
+        &"The quick brown fox, jumps. ".repeat(BYTES / 28),
+    );
     for mask in [&detectors, &both] {
-        let plain = time(mask, &"The quick brown fox, jumps. ".repeat(BYTES / 28));
-        for part in [
-            "a",
-            "1",
-            "a@",
-            "+1 ",
-            "a@a.",
-            "eyJ",
-            "-",
-            "-----BEGIN ",
-            "AKIA",
-            "1 ",
-            "11 11 ",
-            "sk-",
-            "sk-proj-",
-            "://a:",
-            "aws_secret_access_key=",
-            "DE89 ",
-            "0171 ",
-            "é",
-            "a.",
-            "A",
-            ".",
-            "\\n",
-            "%20",
-            "gh",
-            "xoxb-",
-            "AQ.----------",
-            "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa\n",
-        ] {
-            let text = part.repeat(BYTES / part.len());
-            let (half, whole) = (
-                time(mask, &part.repeat(BYTES / 2 / part.len())),
-                time(mask, &text),
-            );
-            assert!(
-                whole < plain * 100,
-                "{part:?} takes {whole:?}, plain text {plain:?}"
-            );
-            assert!(
-                whole < half * 6,
-                "{part:?} takes {half:?} once, {whole:?} twice"
-            );
+        for part in parts.split('|').chain([&*line]) {
+            let took = time(mask, &part.repeat(BYTES / part.len()));
+            assert!(took < plain * 500, "{part:?}: {took:?}, plain: {plain:?}");
         }
     }
 }
