@@ -3,7 +3,10 @@
 //! Runs `hookgate mock` and `hookgate serve` as processes of their own (this
 //! very binary, which becomes either when it is given a command) and reads from
 //! `/proc` what the gateway holds: while one long stream passes, and while a
-//! thousand streams are silent. Fails when a bound is broken.
+//! thousand streams are silent. Fails when a bound is broken. Then it says how
+//! much later an agent gets the first chunk, and each next one, when secrets are
+//! masked on the way: beside the mock itself and a gateway that does nothing, in
+//! turns.
 
 #![expect(clippy::print_stdout, reason = "a bench tells its numbers")]
 
@@ -13,7 +16,7 @@ use std::{
     fs,
     io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
-    process::{Child, Command, ExitCode, Stdio},
+    process::{self, Child, Command, ExitCode, Stdio},
     thread,
     time::{Duration, Instant},
 };
@@ -52,6 +55,7 @@ fn main() -> ExitCode {
 fn run() -> Result<bool> {
     let long = long_stream()?;
     let idle = idle_streams()?;
+    masked_streams()?;
     Ok(long && idle)
 }
 
@@ -73,6 +77,90 @@ fn long_stream() -> Result<bool> {
     );
     let bound = before + LONG_STREAM_KIB;
     Ok(within("at most", peak, bound) && within("after", after, bound))
+}
+
+/// A policy that looks at every text of an answer.
+const MASKING: &str = "policies: [{ policy: redact }]";
+
+/// Each of them asked so often.
+const ROUNDS: usize = 20;
+
+/// When chunks come that are masked on the way, and when others come.
+fn masked_streams() -> Result<()> {
+    let pace = [
+        "--chunks",
+        "50",
+        "--interval",
+        "2",
+        "--chunk-bytes",
+        CHUNK_BYTES,
+    ];
+    let mock = Process::start(&[&["mock"], pace.as_slice()].concat())?;
+    let idle = Process::serve(&mock)?;
+    let folder = env::temp_dir().join(format!("hookgate-streams-{}", process::id()));
+    fs::create_dir_all(&folder)?;
+    let config = folder.join("hookgate.yaml");
+    let upstreams = format!("upstreams: {{ gemini: {{ url: 'http://{}' }} }}", mock.addr);
+    let admin = "admin: { listen: '127.0.0.1:0' }";
+    fs::write(&config, format!("{upstreams}\n{admin}\n{MASKING}\n"))?;
+    let masking = Process::start(&["serve", "--config", &config.to_string_lossy()])?;
+    let mut asked = [
+        ("the mock itself", &mock, Arrivals::default()),
+        ("a gateway without hooks", &idle, Arrivals::default()),
+        ("a gateway that masks", &masking, Arrivals::default()),
+    ];
+    for _ in 0..ROUNDS {
+        for (_, process, arrivals) in &mut asked {
+            arrivals.of_stream(&process.addr)?;
+        }
+    }
+    println!(
+        "chunks of {CHUNK_BYTES} bytes, each 2 ms after the one before: first, next (median, most)"
+    );
+    for (name, _, arrivals) in asked {
+        println!(
+            "{name:<24} {}, {}",
+            shown(arrivals.first),
+            shown(arrivals.next)
+        );
+    }
+    Ok(())
+}
+
+/// How long chunks took: the first one since the call, each next one since the
+/// one before.
+#[derive(Default)]
+struct Arrivals {
+    first: Vec<Duration>,
+    next: Vec<Duration>,
+}
+
+impl Arrivals {
+    fn of_stream(&mut self, addr: &str) -> Result<()> {
+        let mut last = Instant::now();
+        let mut first = true;
+        for line in BufReader::new(ask(addr)?).lines() {
+            if !line?.starts_with("data: ") {
+                continue;
+            }
+            let times = if first {
+                &mut self.first
+            } else {
+                &mut self.next
+            };
+            times.push(last.elapsed());
+            (last, first) = (Instant::now(), false);
+        }
+        Ok(())
+    }
+}
+
+/// Median and most.
+fn shown(mut times: Vec<Duration>) -> String {
+    times.sort_unstable();
+    let median = times.get(times.len() / 2).copied().unwrap_or_default();
+    let most = times.last().copied().unwrap_or_default();
+    format!("{median:.2?} {most:.2?}")
 }
 
 /// Streams whose first chunk does not come.
