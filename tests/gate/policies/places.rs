@@ -61,6 +61,19 @@ policies:
 }
 
 #[tokio::test]
+async fn one_that_observes_lets_pass_what_it_cannot_read() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: prompt_guard, deny: [x], mode: observe }]\n";
+    let gate = Gate::start(&upstream, config).await;
+    let body = r#"{"contents":[{"parts":{"text":"x"}}]}"#;
+
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+    gate.agent().post(&path, body).await;
+
+    assert_eq!(upstream.only().body, body);
+}
+
+#[tokio::test]
 async fn hooks_see_what_policies_left_and_their_no_outranks_a_fixed_answer() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[("BeforeModel", hook::refusing("no", "not today"))]);
