@@ -75,6 +75,8 @@ pub struct Run {
     pub elapsed: Duration,
     /// What it would have done, if it only observes.
     pub would: Option<Action>,
+    /// Whether it is a policy that edited the document itself, or would have.
+    pub edited: bool,
 }
 
 impl Run {

@@ -233,15 +233,16 @@ fn told(hook: &HookRecord) -> String {
         return format!("{name} ({kind})");
     };
     let said = match ran.output.as_object() {
-        Some(fields) if !fields.is_empty() => ran.output.to_string(),
-        _ => "nothing".to_owned(),
+        Some(fields) if !fields.is_empty() => format!("says {}", ran.output),
+        _ if ran.edited => "edits the request".to_owned(),
+        _ => "says nothing".to_owned(),
     };
     let would = ran
         .would
         .map(|it| format!(", only observes, would {}", it.as_str()));
     let would = would.unwrap_or_default();
     format!(
-        "{name} ({kind}), {}, {} ms{would}, says {said}",
+        "{name} ({kind}), {}, {} ms{would}, {said}",
         ran.status, ran.ms
     )
 }

@@ -38,15 +38,19 @@ impl PlacedPolicy {
         call: &mut ModelCall,
     ) -> Result<Run, DialectError> {
         let started = Instant::now();
-        let output = match self.mode {
-            HookMode::Enforce => self.policy.request(occasion, call)?,
+        let edited_before = std::mem::take(&mut call.edited);
+        let (output, edited) = match self.mode {
+            HookMode::Enforce => (self.policy.request(occasion, call)?, call.edited),
             // What it cannot read, it says nothing of.
             HookMode::Observe => {
-                let seen = self.policy.request(occasion, &mut call.clone());
-                seen.unwrap_or_default()
+                let mut seen = call.clone();
+                let output = self.policy.request(occasion, &mut seen);
+                (output.unwrap_or_default(), seen.edited)
             }
         };
-        Ok(self.run::<E>(output, started.elapsed()))
+        call.edited |= edited_before;
+        let run = self.run::<E>(output, started.elapsed());
+        Ok(Run { edited, ..run })
     }
 
     /// Asks it about an event that an agent reported. What it cannot read is
@@ -87,6 +91,7 @@ impl PlacedPolicy {
             },
             elapsed,
             would,
+            edited: false,
         }
     }
 }

@@ -123,6 +123,7 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
         answer,
         elapsed,
         would,
+        edited: false,
     }
 }
 

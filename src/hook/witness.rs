@@ -83,6 +83,9 @@ pub struct Ran {
     pub ms: u64,
     /// What it said.
     pub output: Value,
+    /// Whether it edited the document itself, or would have.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
     /// What was left out of what it said: each with its code and its detail.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<(&'static str, String)>,
@@ -180,6 +183,7 @@ impl Ran {
                 .map(|it| (it.code.as_str(), it.detail.clone()))
                 .collect(),
             would: run.would,
+            edited: run.edited,
         }
     }
 }

@@ -260,7 +260,7 @@ fn a_model_call_is_explained() {
     assert!(folder.path().join("ran").exists());
     assert_snapshot!(told, @r#"
     BeforeModel, hooks in parallel:
-      1. model_swap (builtin), ok, N ms, says nothing
+      1. model_swap (builtin), ok, N ms, edits the request
       2. cold (command), ok, N ms, says {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
       3. looks (command), block, N ms, only observes, would deny, says {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
       so: proceed
