@@ -44,7 +44,8 @@ pub(super) fn email(it: Candidate<'_>) -> Option<usize> {
         .iter()
         .any(|it| it.starts_with('-') || it.ends_with('-'));
     let is_shouted = top.bytes().all(|it| it.is_ascii_uppercase());
-    let is_name = is_shouted || top.bytes().all(|it| it.is_ascii_lowercase());
+    // `Com`, but not the name of a function such as `closeAll`.
+    let is_name = is_shouted || top.bytes().skip(1).all(|it| it.is_ascii_lowercase());
     let is_email = is_name && !is_scale && !is_version && !is_hyphened;
     // `git@github.com:…` is nobody's address.
     (is_email && local != "git" && !is_in_authority(it.before)).then_some(0)

@@ -14,7 +14,7 @@ const AWS_SECRET: &str = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY";
 const SECRETS: &[(&str, &[&str])] = &[
     ("email", &[
         "john@example.com", "j.doe+tag@mail.example.co.uk", "x_1%y@a-b.museum", "A@EXAMPLE.ORG", "li@163.com",
-        "0@a.io",
+        "0@a.io", "John.Doe@Example.Com",
     ]),
     ("phone", &[
         "+14155552671", "+1 415 555 2671", "+1 (415) 555-2671", "+49 30 901820", "+49 (0)30 901820",
