@@ -7,13 +7,18 @@
 //! run rather than be skipped: callers take an error of [`Condition::holds`] as
 //! true. To add a fact: `VARIABLES` in `vocabulary.rs`, and `facts.rs`. Pure.
 
+mod effort;
 mod facts;
 mod kinds;
 mod patterns;
 mod prospect;
 mod vocabulary;
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+};
 
 use cel::{Context, Env, ExecutionError, IdedExpr, Value, extractors::This, parser::ParseErrors};
 use thiserror::Error;
@@ -22,11 +27,18 @@ pub use self::{
     facts::{CallerFacts, Facts, RequestFacts, SessionFacts, ToolFacts},
     prospect::Prospect,
 };
-use self::{patterns::Patterns, vocabulary::Uses};
+use self::{
+    effort::{Effort, Known},
+    patterns::Patterns,
+    vocabulary::Uses,
+};
 use crate::event::EventName;
 
 /// The longest condition, in bytes.
 const LONGEST: usize = 1000;
+
+/// How much of it a message shows, in characters.
+const LONGEST_SHOWN: usize = 40;
 
 /// How deep brackets may nest: the parser takes much of the stack for each.
 const DEEPEST: u16 = 10;
@@ -60,12 +72,16 @@ pub enum Unclear {
     /// Something is of another kind than it takes it for.
     #[error("something is of another kind than it takes it for")]
     Kind,
-    /// The facts are larger than a condition may look through.
+    /// The facts are larger than a condition may look through, or it looks
+    /// through them too often.
     #[error("what it asks about is too large")]
     TooLarge,
     /// A number is out of range.
     #[error("a number is out of range")]
     Range,
+    /// It could not be asked to the end.
+    #[error("it could not be asked to the end")]
+    Broken,
     /// What happens cannot be read.
     #[error("what it asks about cannot be read")]
     Unreadable,
@@ -95,14 +111,18 @@ impl Condition {
     /// Whether it holds. An error must be taken as true, so that a guard is never
     /// skipped by a mistake.
     pub fn holds(&self, facts: &Facts<'_>) -> Result<bool, Unclear> {
-        let mut context = self.context();
-        for (name, value) in facts.values(&self.uses)? {
-            context.add_variable_from_value(name, value);
-        }
-        match Value::resolve(&self.expression, &context) {
-            Ok(Value::Bool(holds)) => Ok(holds),
-            Ok(_) => Err(Unclear::Kind),
-            Err(error) => Err(Unclear::from(&error)),
+        let effort = Effort::new();
+        let known = Known::new(facts.values(&self.uses)?, Arc::clone(&effort));
+        let mut context = self.context(&effort);
+        context.set_variable_resolver(&known);
+        // Nothing is used any more that a panic may have left half done.
+        let resolve = AssertUnwindSafe(|| Value::resolve(&self.expression, &context));
+        match catch_unwind(resolve) {
+            Ok(Ok(Value::Bool(holds))) => Ok(holds),
+            Ok(Ok(_)) => Err(Unclear::Kind),
+            Ok(Err(_)) if effort.is_spent() => Err(Unclear::TooLarge),
+            Ok(Err(error)) => Err(Unclear::from(&error)),
+            Err(_panic) => Err(Unclear::Broken),
         }
     }
 
@@ -112,11 +132,11 @@ impl Condition {
     }
 
     /// What is there without any facts: functions.
-    fn context(&self) -> Context<'_, '_> {
+    fn context<'a>(&self, effort: &Arc<Effort>) -> Context<'a, 'a> {
         let mut context = Context::with_env(Arc::clone(&self.env));
-        let patterns = Arc::clone(&self.patterns);
+        let (patterns, effort) = (Arc::clone(&self.patterns), Arc::clone(effort));
         let matches = move |This(text): This<Arc<String>>, pattern: Arc<String>| {
-            patterns.matches(&pattern, &text)
+            patterns.matches(&pattern, &text, &effort)
         };
         // The environment has no function of this name, so it can be added; if it
         // could not, every use of it would be an error.
@@ -170,18 +190,28 @@ fn syntax_error(text: &str, errors: &ParseErrors) -> ConditionError {
     let message = first.map_or("", |it| it.msg.as_str());
     let message = if message.contains("Recursion limit") {
         "it nests too deep".to_owned()
-    } else if message.contains("mismatched input '<EOF>'") {
+    } else if message.contains("mismatched input '<EOF>'") || message.contains("Incomplete") {
         "it ends where more is expected".to_owned()
     } else {
         // What the grammar expected there is every token of the language.
         let message = message.split(" expecting ").next().unwrap_or_default();
         let message = message.strip_prefix("Syntax error: ").unwrap_or(message);
-        message.to_owned()
+        match unexpected(message) {
+            Some(input) => format!("`{input}` is not expected here"),
+            None => message.to_owned(),
+        }
     };
     ConditionError {
         message,
         at: (before + number(column)).max(1),
     }
+}
+
+/// What a message says was not expected, if it is about that.
+fn unexpected(message: &str) -> Option<String> {
+    let (_, rest) = message.split_once("input '").or_else(|| message.split_once("at: '"))?;
+    let input = rest.strip_suffix('\'')?.trim();
+    Some(input.chars().take(LONGEST_SHOWN).collect())
 }
 
 #[cfg(test)]

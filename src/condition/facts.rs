@@ -8,6 +8,7 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     Unclear,
+    effort::Fact,
     vocabulary::{Uses, VARIABLES},
 };
 use crate::event::EventName;
@@ -17,6 +18,9 @@ const MOST_VALUES: usize = 1000;
 
 /// How many bytes of text these may have in all.
 const MOST_BYTES: usize = 1 << 20;
+
+/// How many bytes of text take as long to read as one value.
+const VALUE: usize = 64;
 
 /// What is known of one event.
 #[derive(Debug, Clone)]
@@ -85,26 +89,30 @@ pub struct CallerFacts<'a> {
 impl Facts<'_> {
     /// The value of every variable. Those with fields are always there, so that
     /// `has(request.model)` can be asked on any event.
-    pub(super) fn values(
-        &self,
-        uses: &Uses,
-    ) -> Result<impl Iterator<Item = (&'static str, Value)>, Unclear> {
+    pub(super) fn values(&self, uses: &Uses) -> Result<Vec<Fact>, Unclear> {
         let mut room = Room::default();
-        let mut values = Vec::new();
+        let mut facts = Vec::new();
         for variable in VARIABLES {
+            let taken = room.taken();
+            let mut plain = None;
             let mut map = HashMap::new();
             for field in uses.of(variable.name) {
                 match self.value(variable.name, field, &mut room)? {
-                    Some(value) if field.is_empty() => values.push((variable.name, value)),
+                    Some(value) if field.is_empty() => plain = Some(value),
                     Some(value) => _ = map.insert(key(field), value),
                     None => (),
                 }
             }
             if !variable.fields.is_empty() {
-                values.push((variable.name, Value::from(map)));
+                plain = Some(Value::from(map));
             }
+            facts.extend(plain.map(|value| Fact {
+                name: variable.name,
+                value,
+                cost: room.taken() - taken,
+            }));
         }
-        Ok(values.into_iter())
+        Ok(facts)
     }
 
     /// One value, if the event has it.
@@ -161,6 +169,11 @@ impl Default for Room {
 }
 
 impl Room {
+    /// How much is taken, in bytes.
+    const fn taken(&self) -> usize {
+        (MOST_VALUES - self.values) * VALUE + (MOST_BYTES - self.bytes)
+    }
+
     fn take(&mut self, bytes: usize) -> Result<(), Unclear> {
         let values = self.values.checked_sub(1).ok_or(Unclear::TooLarge)?;
         let bytes = self.bytes.checked_sub(bytes).ok_or(Unclear::TooLarge)?;

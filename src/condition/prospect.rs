@@ -7,6 +7,7 @@ use cel::{
 
 use super::{
     Condition,
+    effort::Effort,
     vocabulary::{Variable, variable},
 };
 use crate::event::EventName;
@@ -85,7 +86,7 @@ impl Foresight<'_> {
 
     /// Something that depends on nothing but the event's name.
     fn evaluate(&self, it: &IdedExpr) -> Prospect {
-        let mut context = self.condition.context();
+        let mut context = self.condition.context(&Effort::new());
         context.add_variable_from_value("event", self.event.as_str());
         match Value::resolve(it, &context) {
             Ok(Value::Bool(true)) => Prospect::Always,

@@ -149,6 +149,44 @@ fn more_than_can_be_looked_through_is_too_large() {
 }
 
 #[test]
+fn what_would_take_too_long_is_too_large() {
+    let input = json!({ "text": "a".repeat(1_000_000), "list": vec![1; 900] });
+    let lists = ["tool.input.list"; 50].join(" + ");
+
+    for text in [
+        "tool.input.text.matches('a{1,9000}x')".to_owned(),
+        "tool.input.list.exists(it, tool.input.text.contains('b'))".to_owned(),
+        "tool.input.list.exists(it, tool.input.text.matches('b'))".to_owned(),
+        format!("tool.input.list.exists(it, size({lists}) == it)"),
+    ] {
+        assert_eq!(on_tool(&text, &input), Err(Unclear::TooLarge), "{text}");
+    }
+    for text in [
+        "tool.input.text.matches('(?i)a{9}b|project aurora')",
+        "tool.input.text.contains('b') || tool.input.text.startsWith('b')",
+        "tool.input.list.exists(it, it in [2, 3] || string(it).matches('[2-9]'))",
+    ] {
+        assert_eq!(on_tool(text, &input), Ok(false), "{text}");
+    }
+}
+
+#[test]
+fn a_question_that_breaks_off_is_no_no() {
+    let mut condition = compile("false");
+    condition.expression = std::sync::Arc::new(cel::IdedExpr::default());
+    let facts = Facts {
+        event: EventName::SessionEnd,
+        request: None,
+        tool: None,
+        prompt: None,
+        session: SessionFacts::default(),
+        caller: CallerFacts::default(),
+    };
+
+    assert_eq!(condition.holds(&facts), Err(Unclear::Broken));
+}
+
+#[test]
 fn mistakes_are_told_with_their_place() {
     for (text, expected) in MISTAKES {
         assert_eq!(refused(text), *expected, "{text}");
@@ -254,12 +292,24 @@ const MISTAKES: &[(&str, &str)] = &[
         "missing ')' at '<EOF>' (at character 37)",
     ),
     (
+        "request.stream and true",
+        "`and` is not expected here (at character 16)",
+    ),
+    (
+        "not request.stream",
+        "`request` is not expected here (at character 5)",
+    ),
+    (
+        "request.stream ? true",
+        "it ends where more is expected (at character 1)",
+    ),
+    (
         "request.model = 'x'",
-        "token recognition error at: '= ' (at character 15)",
+        "`=` is not expected here (at character 15)",
     ),
     (
         "\n  request.model == ''' \n",
-        "token recognition error at: '' \n' (at character 23)",
+        "`'` is not expected here (at character 23)",
     ),
     ("", "it ends where more is expected (at character 1)"),
     (
