@@ -23,14 +23,14 @@ use std::{
 use cel::{Context, Env, ExecutionError, IdedExpr, Value, extractors::This, parser::ParseErrors};
 use thiserror::Error;
 
-pub use self::{
-    facts::{CallerFacts, Facts, RequestFacts, SessionFacts, ToolFacts},
-    prospect::Prospect,
-};
 use self::{
     effort::{Effort, Known},
     patterns::Patterns,
     vocabulary::Uses,
+};
+pub use self::{
+    facts::{CallerFacts, Facts, RequestFacts, SessionFacts, ToolFacts},
+    prospect::Prospect,
 };
 use crate::event::EventName;
 
@@ -209,7 +209,9 @@ fn syntax_error(text: &str, errors: &ParseErrors) -> ConditionError {
 
 /// What a message says was not expected, if it is about that.
 fn unexpected(message: &str) -> Option<String> {
-    let (_, rest) = message.split_once("input '").or_else(|| message.split_once("at: '"))?;
+    let (_, rest) = message
+        .split_once("input '")
+        .or_else(|| message.split_once("at: '"))?;
     let input = rest.strip_suffix('\'')?.trim();
     Some(input.chars().take(LONGEST_SHOWN).collect())
 }

@@ -31,7 +31,9 @@ impl Effort {
     /// Takes some; says whether there was enough. If not, there is none any more.
     pub(super) fn spend(&self, cost: usize) -> bool {
         let less = |it: usize| Some(it.saturating_sub(cost));
-        let before = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
+        let before = self
+            .0
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
         before.is_ok_and(|it| it > cost)
     }
 

@@ -125,7 +125,24 @@ pub(super) fn outline(call: &Call, document: &Document) -> Result<Outline, Diale
     Ok(Outline {
         contents,
         functions: tools::declared(document)?,
-        max_output_tokens: parameters.get("maxOutputTokens").and_then(Value::as_i64),
+        max_output_tokens: whole_number(&parameters, "maxOutputTokens")?,
+    })
+}
+
+/// A whole number in any spelling in which the model API takes one: `5`, `5.0`,
+/// `5e0` and `"5"`; `null` is none, anything else an error.
+fn whole_number(fields: &Map<String, Value>, name: &str) -> Result<Option<i64>, DialectError> {
+    let text = match fields.get(name) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(text)) => text.clone(),
+        Some(other) => other.to_string(),
+    };
+    let decimal = || text.parse().ok().filter(|it: &f64| it.fract() == 0.0);
+    let number = text.parse().ok();
+    let number = number.or_else(|| format!("{:.0}", decimal()?).parse().ok());
+    number.map(Some).ok_or_else(|| DialectError::Field {
+        field: name.to_owned(),
+        expected: "a whole number",
     })
 }
 

@@ -184,7 +184,11 @@ fn facts<'a>(
             facts.prompt = prompt(event);
             if let Some(llm_request) = event.llm_request() {
                 let (dialect, call, document) = dialect::made_request(llm_request)?;
-                facts.request = Some(request(dialect, &call, &document)?);
+                facts.request = Some(RequestFacts {
+                    // As the agent wrote it, also if no call could name it so.
+                    model: llm_request.model.clone(),
+                    ..request(dialect, &call, &document)?
+                });
             }
         }
     }

@@ -1,5 +1,7 @@
 //! `when`: hooks and policies that run on some events only.
 
+mod lies;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Agent, Answer, Gate, Upstream, assert_refused, hook, prompt, run};

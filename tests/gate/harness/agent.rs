@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, HeaderValue};
 use serde_json::{Value, json};
 
 /// An agent, which may send some headers with every call.
@@ -27,8 +27,9 @@ impl Agent {
     }
 
     /// The same agent, which also sends this header.
-    pub fn sending(mut self, name: &'static str, value: &str) -> Self {
-        self.headers.insert(name, value.parse().unwrap());
+    pub fn sending(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
+        let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
+        self.headers.insert(name, value);
         self
     }
 
