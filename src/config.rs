@@ -40,6 +40,7 @@ use url::Url;
 pub use self::{
     case_file::{
         Act, Case, CaseFile, DEFAULT_MODEL, Expected, ExpectedVerdict, ModelCall, model_path,
+        parse_headers,
     },
     hook_spec::{
         FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, PolicySpec,

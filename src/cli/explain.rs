@@ -17,7 +17,7 @@ use super::{
     rehearsal::{self, Rehearsal, rehearse},
 };
 use crate::{
-    config::{Act, BUILTIN, Config, DEFAULT_MODEL, HookSpec, ModelCall, model_path},
+    config::{Act, BUILTIN, Config, DEFAULT_MODEL, HookSpec, ModelCall, model_path, parse_headers},
     hook::{Calling, HookRecord, Record},
 };
 
@@ -105,9 +105,15 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
             answer: None,
         }
     };
+    let path = wrapped.path.unwrap_or_else(|| model_path(model));
+    if !path.starts_with('/') {
+        return Err(failed(&"`path` must begin with `/`"));
+    }
+    let headers = parse_headers(&wrapped.headers)
+        .map_err(|name| failed(&format!("`{name}` cannot be sent as a header")))?;
     Ok(Act::Call(ModelCall {
-        path: wrapped.path.unwrap_or_else(|| model_path(model)),
-        headers: wrapped.headers,
+        path,
+        headers,
         body: wrapped.body,
         answer: wrapped.answer,
     }))
@@ -130,7 +136,7 @@ impl Telling<'_> {
             let earlier = before.filter(|it| it.event == record.event).count();
             self.event(record, earlier, &mut lines);
         }
-        if lines.is_empty() {
+        if lines.is_empty() && rehearsal.verdict != "error" {
             lines.push("no hook listens to this".to_owned());
         }
         let why = why(rehearsal.reason.as_ref());

@@ -13,7 +13,7 @@ use axum::{
     body::{Body, to_bytes},
 };
 use bytes::Bytes;
-use http::{HeaderMap, HeaderName, HeaderValue, Method, Request, header};
+use http::{HeaderMap, HeaderValue, Method, Request, header};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -24,7 +24,7 @@ use url::Url;
 use super::Failure;
 use crate::{
     app::Shared,
-    config::{Act, Config, MissingSecrets, ModelCall, Overrides},
+    config::{Act, Config, MissingSecrets, Overrides},
     event::Action,
     hook::{self, Calling, Record, Witness},
     mock::{self, MockConfig, Script},
@@ -177,7 +177,7 @@ async fn perform(gateway: &str, act: &Act) -> Result<Told, Failure> {
             let target = "/hookgate/v1/events?wait=1".to_owned();
             (target, HeaderMap::new(), json!(event))
         }
-        Act::Call(call) => (call.path.clone(), headers(call)?, json!(call.body)),
+        Act::Call(call) => (call.path.clone(), call.headers.clone(), json!(call.body)),
     };
     let mut all = HeaderMap::from_iter([(
         header::CONTENT_TYPE,
@@ -199,17 +199,6 @@ async fn perform(gateway: &str, act: &Act) -> Result<Told, Failure> {
     });
     let answer = answer.await.map_err(|it| failed(&it))?;
     read(answer).await
-}
-
-fn headers(call: &ModelCall) -> Result<HeaderMap, Failure> {
-    let header = |(name, value): (&String, &String)| {
-        let parsed = (name.parse::<HeaderName>(), value.parse::<HeaderValue>());
-        match parsed {
-            (Ok(name), Ok(value)) => Ok((name, value)),
-            _ => Err(Failure::Failed(format!("`{name}` is no header"))),
-        }
-    };
-    call.headers.iter().map(header).collect()
 }
 
 async fn read(answer: Answer) -> Result<Told, Failure> {

@@ -6,6 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
@@ -15,7 +16,7 @@ use super::{
     check::{UnknownKeys, check},
     load::load_tree,
     raw::RawPath,
-    tree::Tree,
+    tree::{Tree, escape},
 };
 
 /// A config and what is expected of it.
@@ -55,7 +56,7 @@ pub struct ModelCall {
     /// Path and query.
     pub path: String,
     /// Further headers.
-    pub headers: BTreeMap<String, String>,
+    pub headers: HeaderMap,
     /// The request.
     pub body: Map<String, Value>,
     /// What the model API answers: one object, or the list of its chunks. If
@@ -75,6 +76,10 @@ pub struct Expected {
     /// The names of all hooks that ran, in order, each once.
     pub hooks: Option<Vec<String>>,
     /// The HTTP status of the answer.
+    #[schemars(
+        range(min = 100, max = 599),
+        extend("errorMessage" = "must be an HTTP status, from 100 to 599")
+    )]
     pub status: Option<u16>,
     /// For events: what is in the output.
     pub output: Option<Map<String, Value>>,
@@ -251,11 +256,15 @@ fn read_cases(
 impl RawCase {
     fn read(self, tree: &Tree, pointer: &str) -> Result<Case, Problem> {
         self.check(tree, pointer)?;
+        let headers = parse_headers(&self.headers).map_err(|name| {
+            let place = tree.key_place(&format!("{pointer}/headers/{}", escape(name)));
+            Problem::at(&place, format!("`{name}` cannot be sent as a header"))
+        })?;
         let act = match (self.event, self.request) {
             (Some(event), _) => Act::Report(event),
             (None, request) => Act::Call(ModelCall {
                 path: self.path.unwrap_or_else(|| model_path(DEFAULT_MODEL)),
-                headers: self.headers,
+                headers,
                 body: request.unwrap_or_default(),
                 answer: self.answer,
             }),
@@ -330,6 +339,17 @@ impl RawCase {
 /// Where a model is asked for one answer.
 pub fn model_path(model: &str) -> String {
     format!("/v1beta/models/{model}:generateContent")
+}
+
+/// Headers by their names; the error is the name of one that cannot be sent.
+pub fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
+    let header = |(name, value): (_, &String)| {
+        let name: &String = name;
+        let parsed = name.parse::<HeaderName>().ok();
+        let parsed = parsed.zip(value.parse::<HeaderValue>().ok());
+        parsed.ok_or(name.as_str())
+    };
+    headers.iter().map(header).collect()
 }
 
 /// A value that is there, though it may be null.

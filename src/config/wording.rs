@@ -96,7 +96,8 @@ impl Finding<'_> {
             Value::String(_) => format!("{expected}, not text"),
             Value::Number(number) if !is_type_error => format!("{expected}, not `{number}`"),
             Value::Number(_) => format!("{expected}, not a number"),
-            Value::Array(_) => format!("{expected}, not a list"),
+            Value::Array(_) if is_type_error => format!("{expected}, not a list"),
+            Value::Array(_) => format!("{expected}, but it is empty"),
             Value::Object(_) => format!("{expected}, not a mapping"),
         }
     }

@@ -175,11 +175,22 @@ cases:
   - { name: empty, request: {}, expect: {} }
   - { name: mixed, event: {}, expect: { verdict: deny, upstream: null } }
   - { name: list, request: {}, answer: [], expect: { verdict: deny } }
+  - { name: header, request: {}, headers: { x-a: b, x c: d }, expect: { verdict: deny } }
 ",
         ),
+        (
+            "d.yaml",
+            "\
+policies: [{ policy: model_allow, models: [] }]
+cases:
+  - { name: far, request: {}, expect: { status: 99999 } }
+",
+        ),
+        ("e.yaml", "cases: []"),
     ]);
 
-    let (code, stdout, stderr) = run(&["test", "a.yaml", "b.yaml", "c.yaml"], folder.path());
+    let files = ["a.yaml", "b.yaml", "c.yaml", "d.yaml", "e.yaml"];
+    let (code, stdout, stderr) = run(&[&["test"], &files[..]].concat(), folder.path());
 
     assert_eq!((code, stdout.as_str()), (78, ""));
     assert_snapshot!(stderr, @r"
@@ -195,7 +206,11 @@ cases:
     b.yaml:6:33: a case expects something, such as a `verdict`
     b.yaml:7:56: this is for model calls, and the case has an event
     b.yaml:8:32: a list of chunks is for a `path` of `:streamGenerateContent`
+    b.yaml:9:53: `x c` cannot be sent as a header
     `c.yaml` cannot be read: No such file or directory (os error 2)
+    d.yaml:1:43: policy `model_allow`: `models` must be a list, but it is empty
+    d.yaml:3:49: `cases[0].expect.status` must be an HTTP status, from 100 to 599, not `99999`
+    e.yaml:1:8: `cases` must be a list of at least one case, but it is empty
     ");
 }
 
@@ -358,6 +373,9 @@ fn what_is_neither_event_nor_request_is_said() {
         ),
         ("list.json", "[]"),
         ("wrapped.json", r#"{"body": {}, "hedaers": {}}"#),
+        ("path.json", r#"{"body": {}, "path": "v1beta"}"#),
+        ("header.json", r#"{"body": {}, "headers": {"a b": ""}}"#),
+        ("event.json", r#"{"hook_event_name": "BeforeTol"}"#),
     ]);
     let explain = |file| {
         run(
@@ -372,6 +390,15 @@ fn what_is_neither_event_nor_request_is_said() {
     let (code, _, stderr) = explain("wrapped.json");
     assert_eq!(code, 1);
     assert!(stderr.contains("unknown field `hedaers`"), "{stderr}");
+    let (code, _, stderr) = explain("path.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`path` must begin with `/`"), "{stderr}");
+    let (code, _, stderr) = explain("header.json");
+    assert_eq!(code, 1);
+    assert!(stderr.contains("`a b` cannot be sent"), "{stderr}");
+    let (code, stdout, _) = explain("event.json");
+    assert_eq!(code, 0);
+    assert!(stdout.starts_with("answer: 400 "), "{stdout}");
     let (code, _, stderr) = explain("none.json");
     assert_eq!(code, 1);
     assert!(stderr.contains("`none.json`"), "{stderr}");
