@@ -8,6 +8,7 @@ mod answer_look;
 mod laws;
 mod placed;
 mod plan;
+mod remarks;
 mod reported;
 mod reuse;
 mod run;
@@ -24,8 +25,9 @@ pub use self::{
     answer_look::{AnswerLook, Seen},
     placed::PlacedPolicy,
     plan::Plan,
+    remarks::remarks,
     table::{Hook, HookTable},
-    when::{About, remarks},
+    when::About,
     witness::{Calling, HookRecord, Ran, Record, Witness},
 };
 use crate::{

@@ -7,7 +7,7 @@ use clap::Args;
 use super::{Failure, complain, load, print, serve};
 use crate::{
     app::{BuildError, Shared, Snapshot},
-    config::{Config, Overrides},
+    config::{Config, HookSpec, Overrides, PolicySpec},
     policy,
 };
 
@@ -46,7 +46,9 @@ impl Check {
 
 /// Says what policies do not see.
 fn note_blind_policies(config: &Config) {
-    for spec in &config.policies {
+    let hooks = config.hooks.values().flatten().flat_map(|it| &it.hooks);
+    let builtin: Vec<PolicySpec> = hooks.filter_map(HookSpec::as_policy).collect();
+    for spec in config.policies.iter().chain(&builtin) {
         let kind = policy::find(&spec.policy);
         let unseen = kind.map_or("", |it| it.unseen);
         if !unseen.is_empty() {

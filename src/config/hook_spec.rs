@@ -162,6 +162,14 @@ impl HookSpec {
         })
     }
 
+    /// How many processes it keeps, whether there are events or not.
+    pub fn processes(&self) -> usize {
+        let number = |name: &str| self.settings.0.get(name).and_then(Value::as_u64);
+        let unsaid = u64::from(self.kind == "worker");
+        let number = number("prewarm").or_else(|| number("instances"));
+        usize::try_from(number.unwrap_or(unsaid)).unwrap_or(usize::MAX)
+    }
+
     /// What it is disabled by: its name, else its command or URL.
     pub(super) fn switch(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.address())

@@ -1,15 +1,12 @@
 //! Conditions of hooks and policies: built, foreseen, and asked about an event.
 
-use std::collections::BTreeMap;
-
 use crate::{
     condition::{
         CallerFacts, Condition, Facts, Prospect, RequestFacts, SessionFacts, ToolFacts, Unclear,
     },
-    config::{Config, Format, Problem, When},
+    config::{Format, Problem, When},
     dialect::{self, Call, Dialect, DialectError, Document, Operation},
     event::{Context, Event, EventName, Subject},
-    policy,
     telemetry::ConditionUnclear,
 };
 
@@ -62,43 +59,12 @@ pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Prob
     Ok(condition)
 }
 
-fn absent(prospect: Prospect) -> Option<String> {
+/// What it asks for and cannot have.
+pub(super) fn absent(prospect: Prospect) -> Option<String> {
     match prospect {
         Prospect::Absent(what) => Some(what),
         Prospect::Depends | Prospect::Always | Prospect::Never => None,
     }
-}
-
-/// What is allowed but probably not meant: policies whose condition cannot be
-/// asked on some of their events.
-pub fn remarks(config: &Config) -> Vec<Problem> {
-    let mut remarks = Vec::new();
-    for spec in &config.policies {
-        let events = policy::find(&spec.policy).map_or(&[][..], |it| it.events);
-        let Some((when, condition)) = spec
-            .when
-            .as_ref()
-            .and_then(|it| Some((it, build(it, events).ok()?)))
-        else {
-            continue;
-        };
-        let mut unasked: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for event in events {
-            if let Some(what) = absent(condition.prospect(*event)) {
-                unasked.entry(what).or_default().push(event.as_str());
-            }
-        }
-        remarks.extend(unasked.into_iter().map(|(what, events)| {
-            let (label, events) = (spec.label(), events.join(" and "));
-            Problem {
-                place: Some(when.place.clone()),
-                message: format!(
-                    "policy `{label}`: {events} has no `{what}`, so there it always runs; ask `event` or `has(…)` first"
-                ),
-            }
-        }));
-    }
-    remarks
 }
 
 /// Asks conditions about one event. Its facts are gathered once, and only if

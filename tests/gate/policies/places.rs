@@ -197,15 +197,19 @@ upstreams: { gemini: { url: http://localhost:1 } }
 policies:
   - { policy: redact, name: secrets, detect: [email] }
   - { policy: model_allow, models: [a] }
+hooks:
+  BeforeModel:
+    - hooks: [{ type: builtin, policy: prompt_guard, deny: [x] }]
 ";
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
 
     let (code, printed, said) = run(&["check", "hookgate.yaml"], folder.path());
 
     assert_eq!(code, 0);
-    assert_eq!(printed, "hookgate.yaml: good, 0 hooks, 2 policies\n");
+    assert_eq!(printed, "hookgate.yaml: good, 1 hook, 2 policies\n");
     assert_eq!(
-        said.trim(),
-        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and answers are not looked into, nor is content that upstream has cached"
+        said,
+        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and answers are not looked into, nor is content that upstream has cached\n\
+         note: hookgate.yaml:7:15: policy `prompt_guard`: images, sound and files in prompts are not looked into\n"
     );
 }

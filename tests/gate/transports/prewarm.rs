@@ -394,3 +394,36 @@ fn a_check_starts_no_spare() {
     let started: PathBuf = folder.path().join("started");
     assert!(!started.exists());
 }
+
+#[test]
+fn spares_that_cannot_all_wait_are_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |spares: u32| {
+        let text = format!(
+            "\
+upstreams: {{ gemini: {{ url: \"http://a\" }} }}
+limits: {{ hook_processes: 4 }}
+hooks:
+  BeforeModel:
+    - hooks:
+        - {{ type: worker, name: w, command: a, on_failure: closed }}
+        - {{ name: a, command: a, prewarm: 2, on_failure: closed }}
+        - {{ name: b, command: b, prewarm: {spares}, on_failure: closed }}
+"
+        );
+        fs::write(folder.path().join("hookgate.yaml"), text).unwrap();
+        crate::harness::run(&["check", "hookgate.yaml"], folder.path())
+    };
+
+    let (fits, _, silence) = check(1);
+    let (good, _, told) = check(2);
+
+    assert_eq!((fits, silence.as_str()), (0, ""));
+    assert_eq!(
+        (good, told.as_str()),
+        (
+            0,
+            "warning: hookgate.yaml:8:11: hook `b`: `limits.hook_processes` is 4, so not all processes of workers and of `prewarm` can wait at once\n"
+        )
+    );
+}
