@@ -1,5 +1,7 @@
 //! What becomes of the processes of hooks when the config changes.
 
+use std::cell::Cell;
+
 use serde_json::{Value, json};
 
 use super::{Process, whole, worker::worker};
@@ -138,5 +140,55 @@ async fn a_call_under_way_ends_with_the_worker_it_began_with() {
     assert_eq!(starts, format!("{}\n{}\n", old[0].0, new[0].0));
     gone(old[0].0).await;
     assert_eq!(bench.call().await, [(new[0].0, 2)]);
+    bench.gateway.stop().await;
+}
+
+#[tokio::test]
+async fn many_reloads_under_load_lose_no_call_and_leave_nothing() {
+    const ROUNDS: usize = 25;
+    let hooks = |round: usize| {
+        let mut changes = hook("changes");
+        changes["env"] = json!({ "ROUND": round.to_string() });
+        let spare = json!({
+            "name": "spare", "prewarm": 1 + round % 3 * 20,
+            "command": r#"read -r _; echo "$$ 1" >&2; exit 2"#,
+        });
+        [hook("stays"), changes, spare]
+    };
+    let places = |round: usize| format!("limits: {{ hook_processes: {} }}", 4 + round % 4);
+    let bench = Bench::start(&hooks(0)).await;
+    let worker = bench.call().await[0].0;
+    let descriptors = format!("/proc/{}/fd", bench.gateway.served.id());
+    let descriptors = || std::fs::read_dir(&descriptors).unwrap().count();
+    let before = descriptors();
+    let (over, calls) = (Cell::new(false), Cell::new(1));
+    let load = || async {
+        while !over.get() {
+            let answered = bench.call().await;
+            assert_eq!((answered.len(), answered[0].0), (3, worker));
+            calls.set(calls.get() + 1);
+        }
+    };
+    let storm = async {
+        for round in 1..=ROUNDS {
+            bench.reload_well(&hooks(round), &places(round)).await;
+        }
+        over.set(true);
+    };
+
+    tokio::join!(storm, load(), load(), load());
+
+    assert_eq!(bench.call().await[0].1, calls.get() + 1);
+    bench.reload_well(&hooks(0), &places(0)).await;
+    bench.call().await;
+    let settled = async || {
+        let metrics = bench.gateway.operator.get("/metrics").await;
+        metrics.text().contains("hookgate_hook_processes 3\n")
+    };
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !settled().await || descriptors() > before + 4 {
+        assert!(tokio::time::Instant::now() < deadline, "{}", descriptors());
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     bench.gateway.stop().await;
 }
