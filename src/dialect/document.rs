@@ -6,6 +6,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
+use indexmap::{IndexMap, map::Entry};
 use serde_json::{Value, value::RawValue};
 
 use super::{
@@ -31,12 +32,12 @@ pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {
 pub struct Document {
     /// INVARIANT: valid UTF-8 and one JSON object.
     bytes: Bytes,
-    fields: Vec<Field>,
+    /// By their keys, in order: a document may have very many.
+    fields: IndexMap<String, Field>,
 }
 
 #[derive(Debug, Clone)]
 struct Field {
-    key: String,
     /// The old text's place; none if the field is new.
     place: Option<Range<usize>>,
     /// The new text; none if the field is as it came.
@@ -56,14 +57,15 @@ impl Document {
         let text = text_of(&bytes)?;
         let found: Fields<'_> =
             serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))?;
-        let mut fields: Vec<Field> = Vec::with_capacity(found.0.len());
+        let mut fields = IndexMap::with_capacity(found.0.len());
         for (key, raw) in found.0 {
-            if fields.iter().any(|it| it.key == key) {
-                return Err(DialectError::Ambiguous(key));
-            }
             let place = Some(place_of(raw, text));
-            let edit = None;
-            fields.push(Field { key, place, edit });
+            match fields.entry(key) {
+                Entry::Vacant(free) => free.insert(Field { place, edit: None }),
+                Entry::Occupied(taken) => {
+                    return Err(DialectError::Ambiguous(taken.key().clone()));
+                }
+            };
         }
         Ok(Self { bytes, fields })
     }
@@ -170,7 +172,7 @@ impl Document {
         }
         let mut out = Vec::with_capacity(self.bytes.len());
         let removes = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        if self.fields.iter().any(removes) {
+        if self.fields.values().any(removes) {
             self.write_anew(&mut out);
         } else {
             self.splice(&mut out);
@@ -180,30 +182,31 @@ impl Document {
 
     /// Whether it differs from what it came as.
     pub fn is_edited(&self) -> bool {
-        self.fields.iter().any(|it| it.edit.is_some())
+        self.fields.values().any(|it| it.edit.is_some())
     }
 
     /// Whether it has no field left.
     pub fn is_empty(&self) -> bool {
         let removed = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        self.fields.iter().all(removed)
+        self.fields.values().all(removed)
     }
 
     /// Whether it has a field under one of `spellings`.
     pub fn has(&self, spellings: &[&str]) -> bool {
-        let named = |it: &&Field| spellings.contains(&it.key.as_str());
         let present = |it: &Field| !matches!(it.edit, Some(Edit::Remove));
-        self.fields.iter().filter(named).any(present)
+        let mut known = spellings.iter().filter_map(|it| self.fields.get(*it));
+        known.any(present)
     }
 
     /// Every field that came with it, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, Bytes)> {
-        let came = self.fields.iter().filter(|it| it.edit.is_none());
-        came.filter_map(|it| Some((it.key.as_str(), self.bytes.slice(it.place.clone()?))))
+        let came = self.fields.iter().filter(|it| it.1.edit.is_none());
+        came.filter_map(|(key, it)| Some((key.as_str(), self.bytes.slice(it.place.clone()?))))
     }
 
-    fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DialectError> {
-        let Some(field) = self.find(spellings)? else {
+    /// The text of a field known under one of `spellings`.
+    pub(super) fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DialectError> {
+        let Some((_, field)) = self.find(spellings)? else {
             return Ok(None);
         };
         Ok(match (&field.edit, &field.place) {
@@ -213,38 +216,40 @@ impl Document {
         })
     }
 
-    fn find(&self, spellings: &[&str]) -> Result<Option<&Field>, DialectError> {
-        let mut found = self
-            .fields
-            .iter()
-            .filter(|it| spellings.contains(&it.key.as_str()));
-        match (found.next(), found.next()) {
-            (Some(_), Some(second)) => Err(DialectError::Ambiguous(second.key.clone())),
-            (first, _) => Ok(first),
+    fn find(&self, spellings: &[&str]) -> Result<Option<(&str, &Field)>, DialectError> {
+        let mut found: Option<(&str, &Field)> = None;
+        for spelling in spellings {
+            let Some((key, field)) = self.fields.get_key_value(*spelling) else {
+                continue;
+            };
+            // Some fields have one spelling in both styles.
+            if found.is_some_and(|it| it.0 != key) {
+                return Err(DialectError::Ambiguous(key.clone()));
+            }
+            found = Some((key, field));
         }
+        Ok(found)
     }
 
     fn edit(&mut self, spellings: &[&str], edit: Edit) -> Result<(), DialectError> {
-        let known = self.find(spellings)?.map(|it| it.key.clone());
-        let new = known.is_none();
-        if new && matches!(edit, Edit::Remove) {
+        let known = self.find(spellings)?.map(|it| it.0.to_owned());
+        if known.is_none() && matches!(edit, Edit::Remove) {
             return Ok(());
         }
         let key = known.or_else(|| spellings.first().map(|it| (*it).to_owned()));
-        let key = key.unwrap_or_default();
-        if new {
-            let (place, edit) = (None, Some(edit));
-            self.fields.push(Field { key, place, edit });
-        } else if let Some(field) = self.fields.iter_mut().find(|it| it.key == key) {
-            field.edit = Some(edit);
-        }
+        let new = Field {
+            place: None,
+            edit: None,
+        };
+        let field = self.fields.entry(key.unwrap_or_default()).or_insert(new);
+        field.edit = Some(edit);
         Ok(())
     }
 
     /// Replaces the texts of edited fields and adds new ones before the end.
     fn splice(&self, out: &mut Vec<u8>) {
         let mut done = 0;
-        for field in &self.fields {
+        for field in self.fields.values() {
             if let (Some(Edit::Set(text)), Some(place)) = (&field.edit, &field.place) {
                 out.extend(self.bytes.get(done..place.start).unwrap_or_default());
                 out.extend(text);
@@ -257,11 +262,11 @@ impl Document {
             .rposition(|it| *it == b'}')
             .unwrap_or(done);
         out.extend(self.bytes.get(done..end).unwrap_or_default());
-        let had_fields = self.fields.iter().any(|it| it.place.is_some());
+        let had_fields = self.fields.values().any(|it| it.place.is_some());
         let mut separator = if had_fields { "," } else { "" };
-        for field in self.fields.iter().filter(|it| it.place.is_none()) {
+        for (key, field) in self.fields.iter().filter(|it| it.1.place.is_none()) {
             if let Some(Edit::Set(text)) = &field.edit {
-                write_field(out, separator, &field.key, text);
+                write_field(out, separator, key, text);
                 separator = ",";
             }
         }
@@ -272,13 +277,13 @@ impl Document {
     fn write_anew(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         let mut separator = "";
-        for field in &self.fields {
+        for (key, field) in &self.fields {
             let text = match (&field.edit, &field.place) {
                 (Some(Edit::Remove), _) | (None, None) => continue,
                 (Some(Edit::Set(text)), _) => text.as_ref(),
                 (None, Some(place)) => self.bytes.get(place.clone()).unwrap_or_default(),
             };
-            write_field(out, separator, &field.key, text);
+            write_field(out, separator, key, text);
             separator = ",";
         }
         out.push(b'}');

@@ -1,5 +1,7 @@
 //! The texts inside a JSON value: strings, numbers and keys. Pure.
 
+use std::collections::HashMap;
+
 use serde_json::{Map, Value};
 
 /// Puts in the place of every text in `value` what `edit` makes of it; a number
@@ -38,21 +40,32 @@ fn edit_fields(
         return edited;
     }
     let old = std::mem::take(fields);
+    let mut numbers = HashMap::new();
     for ((old_key, value), new_key) in old.into_iter().zip(keys) {
-        let key = free_key(fields, new_key.unwrap_or(old_key));
+        let mut key = new_key.unwrap_or(old_key);
+        if fields.contains_key(&key) {
+            key = free_key(fields, &key, &mut numbers);
+        }
         fields.insert(key, value);
     }
     true
 }
 
-/// Two keys that became the same stay two.
-fn free_key(fields: &Map<String, Value>, key: String) -> String {
-    if !fields.contains_key(&key) {
-        return key;
+/// Keys that became the same stay as many: `key`, `key 2`, `key 3`. `numbers`
+/// are those given so far, so that many keys take no longer than they are many.
+fn free_key(
+    fields: &Map<String, Value>,
+    key: &str,
+    numbers: &mut HashMap<String, usize>,
+) -> String {
+    let number = numbers.entry(key.to_owned()).or_insert(1);
+    loop {
+        *number += 1;
+        let numbered = format!("{key} {number}");
+        if !fields.contains_key(&numbered) {
+            return numbered;
+        }
     }
-    let numbered = (2..).map(|it| format!("{key} {it}"));
-    let mut free = numbered.filter(|it| !fields.contains_key(it));
-    free.next().unwrap_or(key)
 }
 
 #[cfg(test)]

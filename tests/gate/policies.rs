@@ -1,5 +1,6 @@
 //! Policies, seen from outside.
 
+mod costs;
 mod limits;
 mod models;
 mod places;
