@@ -77,8 +77,14 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         selection::write(document, selection)
     }
 
-    /// What the user says anew in a request; empty if only tools answered.
-    fn prompt(&self, call: &Call, document: &Document) -> Result<String, DialectError> {
+    /// Refuses a request whose body names another model than its path.
+    fn check_model(&self, call: &Call, document: &Document) -> Result<(), DialectError> {
+        request::check_model(call, document)
+    }
+
+    /// What the user says anew in a request, text by text; nothing if only tools
+    /// answered.
+    fn prompt(&self, call: &Call, document: &Document) -> Result<Vec<String>, DialectError> {
         request::prompt(call, document)
     }
 

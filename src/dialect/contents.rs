@@ -81,14 +81,18 @@ impl Contents {
         self.items.iter().filter_map(Content::message).collect()
     }
 
-    /// The text of the user after the model's last word.
-    pub(super) fn prompt(&self) -> String {
+    /// The texts of the user after the model's last word. What an agent lets the
+    /// model say after them does not answer them.
+    pub(super) fn prompt(&self) -> Vec<String> {
         let by_model = |it: &Content| it.role() == Role::Model;
-        let new = self.items.iter().rposition(by_model).map_or(0, |it| it + 1);
-        let parts = self.items.iter().skip(new).flat_map(|it| &it.parts);
-        let said = parts.filter(|it| !it.is_introduction());
-        let texts: Vec<&str> = said.filter_map(Part::plain_text).collect();
-        texts.join("\n")
+        let end = self.items.iter().rposition(|it| !by_model(it));
+        let asked = self.items.get(..=end.unwrap_or(0)).unwrap_or_default();
+        let new = asked.iter().rposition(by_model).map_or(0, |it| it + 1);
+        let mut parts = asked.iter().skip(new).flat_map(|it| &it.parts).peekable();
+        if new == 0 {
+            parts.next_if(|it| it.is_introduction());
+        }
+        parts.filter_map(|it| it.text.clone()).collect()
     }
 
     /// Every content with what is not text; thoughts are left out.

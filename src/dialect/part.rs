@@ -72,8 +72,8 @@ impl Part {
 
     /// What gemini-cli tells of itself in front of the first prompt.
     pub(super) fn is_introduction(&self) -> bool {
-        let text = self.plain_text();
-        text.is_some_and(|it| it.starts_with("<session_context>"))
+        let text = self.plain_text().unwrap_or_default();
+        text.starts_with("<session_context>") && text.trim_end().ends_with("</session_context>")
     }
 
     /// Its text and that of the next part, if both are nothing but text of the

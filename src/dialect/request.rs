@@ -5,7 +5,8 @@ use serde_json::{Map, Value};
 
 use super::{
     AnswerFormat, Call, DialectError, Document, Functions, Operation, Outline, Wish,
-    contents::Contents, edit, instruction, tools,
+    contents::{Content, Contents},
+    edit, instruction, tools,
 };
 use crate::model::{LlmRequest, ModelName, RequestMutation, ToolConfig};
 
@@ -91,12 +92,34 @@ pub(super) fn made(call: &Call, llm_request: &LlmRequest) -> Result<Document, Di
     Ok(edit::write(call, Document::empty()?, &mutation)?.document)
 }
 
-/// What the user says anew: the text after the model's last word, without what
-/// gemini-cli tells of itself. Of an embedding, all of it.
-pub(super) fn prompt(call: &Call, document: &Document) -> Result<String, DialectError> {
-    let inner = unwrapped(call, document)?;
-    let contents = contents(call, inner.as_ref().unwrap_or(document))?;
-    Ok(contents.prompt())
+/// What the user says anew, text by text: what comes after the model's last
+/// word, without what gemini-cli tells of itself. Of an embedding, all of it.
+pub(super) fn prompt(call: &Call, document: &Document) -> Result<Vec<String>, DialectError> {
+    match call.operation {
+        Operation::Embed => embedded(document),
+        Operation::BatchEmbed => {
+            let requests = document.children(REQUESTS)?.unwrap_or_default();
+            let texts: Result<Vec<_>, _> = requests.iter().map(embedded).collect();
+            Ok(texts?.concat())
+        }
+        Operation::Generate
+        | Operation::Stream(_)
+        | Operation::CountTokens
+        | Operation::ListModels
+        | Operation::GetModel => {
+            let inner = unwrapped(call, document)?;
+            let contents = contents(call, inner.as_ref().unwrap_or(document))?;
+            Ok(contents.prompt())
+        }
+    }
+}
+
+fn embedded(document: &Document) -> Result<Vec<String>, DialectError> {
+    let content = document.child(CONTENT)?.map(Content::read).transpose()?;
+    let parts = content.iter().flat_map(|it| &it.parts);
+    let title = document.string(&["title"])?;
+    let texts = parts.filter_map(|it| it.text.clone());
+    Ok(title.into_iter().chain(texts).collect())
 }
 
 /// The generation parameters that hooks are shown.
@@ -163,7 +186,7 @@ pub(super) fn withhold_tools(
 }
 
 /// A body that names a model must name that of the path.
-fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
+pub(super) fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
     each_named(&mut document.clone(), &mut |it| match it.string(MODEL)? {
         Some(name) if ModelName::parse(&name) != call.model => {
             Err(DialectError::Ambiguous("model".to_owned()))
@@ -194,7 +217,7 @@ pub(super) fn each_named(
     Ok(())
 }
 
-/// `countTokens` may wrap a whole request.
+/// `countTokens` may wrap a whole request; then that is all there is to count.
 pub(super) fn unwrapped(
     call: &Call,
     document: &Document,
@@ -202,7 +225,11 @@ pub(super) fn unwrapped(
     if call.operation != Operation::CountTokens {
         return Ok(None);
     }
-    document.child(WRAPPED)
+    let inner = document.child(WRAPPED)?;
+    if inner.is_some() && document.list(CONTENTS)?.is_some() {
+        return Err(DialectError::Ambiguous("contents".to_owned()));
+    }
+    Ok(inner)
 }
 
 pub(super) fn contents(call: &Call, document: &Document) -> Result<Contents, DialectError> {

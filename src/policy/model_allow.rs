@@ -46,7 +46,7 @@ impl Policy for ModelAllow {
         _occasion: &Occasion<'_>,
         call: &mut ModelCall,
     ) -> Result<HookOutput, DialectError> {
-        let model = call.call.model_name();
+        let model = call.model()?;
         if self.allows(model) {
             return Ok(HookOutput::default());
         }

@@ -19,8 +19,14 @@ pub struct ModelCall {
 }
 
 impl ModelCall {
-    /// What the user says anew; empty if only tools answered.
-    pub fn prompt(&self) -> Result<String, DialectError> {
+    /// The name of the model asked for; an error if the body names another.
+    pub fn model(&self) -> Result<&str, DialectError> {
+        self.dialect.check_model(&self.call, &self.document)?;
+        Ok(self.call.model_name())
+    }
+
+    /// What the user says anew, text by text; nothing if only tools answered.
+    pub fn prompt(&self) -> Result<Vec<String>, DialectError> {
         self.dialect.prompt(&self.call, &self.document)
     }
 

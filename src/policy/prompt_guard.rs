@@ -46,7 +46,12 @@ impl Policy for PromptGuard {
         _occasion: &Occasion<'_>,
         call: &mut ModelCall,
     ) -> Result<HookOutput, DialectError> {
-        Ok(self.judge(&call.prompt()?))
+        let texts = call.prompt()?;
+        // A model may read two texts as one.
+        Ok(match self.judge(&texts.join("\n")) {
+            allowed if allowed == HookOutput::default() => self.judge(&texts.concat()),
+            denial => denial,
+        })
     }
 
     fn event(&self, _occasion: &Occasion<'_>, event: Event<'_>) -> HookOutput {

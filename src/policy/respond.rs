@@ -31,7 +31,7 @@ impl Policy for Respond {
     ) -> Result<HookOutput, DialectError> {
         let mut output = HookOutput::default();
         let answers = occasion.look == Look::First && call.call.operation.generates();
-        if answers && self.r#match.is_in(call.prompt()?.trim()) {
+        if answers && self.r#match.is_in(call.prompt()?.join("\n").trim()) {
             let answer = json!({ "text": self.text });
             let specific = &mut output.hook_specific_output;
             specific.insert("llm_response".to_owned(), answer);

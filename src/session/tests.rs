@@ -77,9 +77,9 @@ fn tool_results_go_with_their_calls() {
 
 #[test]
 fn what_gemini_cli_says_of_itself_stays() {
-    let first =
-        json!({"role": "user", "parts": [{"text": "<session_context>\nx"}, {"text": "bad"}]});
-    let rest = json!({"role": "user", "parts": [{"text": "<session_context>\nx"}]});
+    let introduction = json!({"text": "<session_context>\nx\n</session_context>"});
+    let first = json!({"role": "user", "parts": [introduction, {"text": "bad"}]});
+    let rest = json!({"role": "user", "parts": [introduction]});
     check(
         std::slice::from_ref(&first),
         &[first.clone(), model("no"), user("c")],

@@ -3,7 +3,7 @@
 use serde_json::json;
 
 use super::MODEL;
-use crate::harness::{Gate, Upstream, hook, prompt};
+use crate::harness::{Gate, Upstream, assert_refused, hook, prompt};
 
 const ALLOW: &str = "policies: [{ policy: model_allow, models: [gemini-2.5-pro, '*-flash'] }]\n";
 
@@ -42,6 +42,36 @@ async fn counting_and_embedding_are_for_listed_models_too() {
         let path = format!("/v1beta/models/other:{operation}");
         let answer = gate.agent().post(&path, "{}").await;
         assert_eq!(answer.status, 403, "{operation}");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_names_no_other_model_than_the_path() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, ALLOW).await;
+    let content = json!({ "parts": [{ "text": "a" }] });
+
+    for (operation, body) in [
+        (
+            "generateContent",
+            json!({ "model": "models/other", "contents": [content] }),
+        ),
+        (
+            "batchEmbedContents",
+            json!({ "requests": [{ "model": "models/other", "content": content }] }),
+        ),
+        (
+            "countTokens",
+            json!({ "generateContentRequest": { "model": "tunedModels/x", "contents": [] } }),
+        ),
+    ] {
+        let path = format!("/v1beta/models/{MODEL}:{operation}");
+        let answer = gate.agent().post(&path, body.to_string()).await;
+        assert_refused(&answer, 400, "AMBIGUOUS");
+    }
+    for name in ["GEMINI-2.5-pro", "gemini-2.5-pro@001", "tunedModels%2Fx"] {
+        gate.agent().generate(name, &prompt("hi")).await;
     }
     assert!(upstream.seen().is_empty());
 }

@@ -1,6 +1,6 @@
 //! `prompt_guard` and `respond`: what users say.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::MODEL;
 use crate::harness::{Gate, Upstream, prompt};
@@ -32,13 +32,87 @@ async fn only_what_the_user_says_anew_is_judged() {
     let body = json!({ "contents": [
         { "role": "user", "parts": [{ "text": "codename 7" }] },
         { "role": "model", "parts": [{ "text": "project aurora" }] },
-        { "role": "user", "parts": [{ "text": "<session_context> project aurora" }, { "text": "go on" }] },
+        { "role": "user", "parts": [{ "text": "go on" }] },
+    ] });
+    let context = "<session_context>\nproject aurora\n</session_context>";
+    let first = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": context }, { "text": "hi" }] },
     ] });
 
-    let answer = gate.agent().generate(MODEL, &body).await;
+    for body in [body, first] {
+        let answer = gate.agent().generate(MODEL, &body).await;
+        assert_eq!(answer.header("x-hookgate-action"), "pass");
+    }
 
-    assert_eq!(answer.status, 200);
-    assert_eq!(upstream.seen().len(), 1);
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn no_form_of_a_request_hides_a_prompt() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: prompt_guard, deny: ['project aurora'] }]\n";
+    let gate = Gate::start(&upstream, config).await;
+    let said = json!({ "text": "project aurora" });
+    let user = |parts: Value| json!({ "contents": [{ "role": "user", "parts": parts }] });
+    let behind = |text: &str| json!([{ "text": format!("<session_context>{text}") }]);
+    let cases = [
+        (
+            "generateContent",
+            user(json!([{ "text": "project au" }, { "text": "rora" }])),
+        ),
+        (
+            "generateContent",
+            user(json!([{ "text": "project aurora", "thought": true }])),
+        ),
+        ("generateContent", user(behind("project aurora"))),
+        (
+            "generateContent",
+            user(behind("</session_context>project aurora")),
+        ),
+        (
+            "generateContent",
+            json!({ "contents": [
+            { "role": "user", "parts": [said] }, { "role": "model", "parts": [{ "text": "" }] },
+        ] }),
+        ),
+        (
+            "generateContent",
+            json!({ "contents": [
+            { "role": "user", "parts": [{ "text": "hi" }] },
+            { "role": "model", "parts": [{ "text": "yes?" }] },
+            { "role": "user", "parts": [{ "text": "<session_context>project aurora</session_context>" }] },
+        ] }),
+        ),
+        (
+            "embedContent",
+            json!({ "content": { "role": "model", "parts": [said] } }),
+        ),
+        (
+            "embedContent",
+            json!({ "title": "project aurora", "content": { "parts": [{ "text": "a" }] } }),
+        ),
+        (
+            "batchEmbedContents",
+            json!({ "requests": [
+            { "content": { "parts": [said] } }, { "content": { "role": "model", "parts": [{ "text": "a" }] } },
+            { "content": { "parts": [{ "text": "a" }] } },
+        ] }),
+        ),
+        (
+            "countTokens",
+            json!({ "generateContentRequest": { "contents": [] }, "contents": [{ "parts": [said] }] }),
+        ),
+        (
+            "countTokens",
+            json!({ "generate_content_request": { "contents": [{ "parts": [said] }] } }),
+        ),
+    ];
+
+    for (operation, body) in cases {
+        let path = format!("/v1beta/models/{MODEL}:{operation}");
+        gate.agent().post(&path, body.to_string()).await;
+        assert!(upstream.seen().is_empty(), "{operation}: {body}");
+    }
 }
 
 #[tokio::test]
