@@ -45,21 +45,22 @@ struct RequestLimits {
 }
 
 impl RequestLimits {
-    /// The parameters that are too high, as they may be.
+    /// The parameters that are too high, or that mean nothing, as they may be.
     fn clamped(&self, call: &ModelCall) -> Result<Map<String, Value>, DialectError> {
         let given = call.dialect.parameters(&call.call, &call.document)?;
         let mut clamped = Map::new();
-        let mut clamp = |name: &str, most: Value| {
+        let mut clamp = |name: &str, least: f64, most: f64, value: Value| {
             let given = given.get(name).and_then(Value::as_f64);
-            if given.is_none_or(|it| most.as_f64().is_some_and(|most| it > most)) {
-                clamped.insert(name.to_owned(), most);
+            if !given.is_some_and(|it| (least..=most).contains(&it)) {
+                clamped.insert(name.to_owned(), value);
             }
         };
         if let Some(most) = self.max_output_tokens {
-            clamp("maxOutputTokens", most.into());
+            // To some, zero tokens are as many as they like.
+            clamp("maxOutputTokens", 1.0, most.into(), most.into());
         }
         if let Some(most) = self.max_temperature {
-            clamp("temperature", most.into());
+            clamp("temperature", 0.0, most, most.into());
         }
         Ok(clamped)
     }

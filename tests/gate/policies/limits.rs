@@ -1,5 +1,6 @@
 //! `request_limits`: how much may be asked for.
 
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::MODEL;
@@ -44,6 +45,64 @@ async fn parameters_are_clamped_and_others_stay() {
         sent[2],
         json!({ "maxOutputTokens": 100, "temperature": 0.5 })
     );
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_parameter_is_over_its_limit() {
+    let upstream = Upstream::mock().await;
+    let config =
+        "policies: [{ policy: request_limits, max_output_tokens: 100, max_temperature: 0.5 }]\n";
+    let gate = Gate::start(&upstream, config).await;
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+    let numbers = [
+        "99999",
+        "1e9",
+        "1E400",
+        "100.5",
+        "-1",
+        "0",
+        "null",
+        "\"99999\"",
+        "[7]",
+        "true",
+    ];
+
+    for number in numbers {
+        let body = format!(
+            r#"{{"contents":[],"generation_config":{{"max_output_tokens":{number},"temperature":{number}}}}}"#
+        );
+        gate.agent().post(&path, body).await;
+    }
+    for config in [
+        r#"{"maxOutputTokens":1,"max_output_tokens":99999}"#,
+        r#"{"maxOutputTokens":1,"maxOutputTokens":99999}"#,
+        r#""maxOutputTokens""#,
+    ] {
+        let body = format!(r#"{{"contents":[],"generationConfig":{config}}}"#);
+        assert_eq!(gate.agent().post(&path, body).await.status, 400, "{config}");
+    }
+
+    let seen = upstream.seen();
+    assert_eq!(seen.len(), numbers.len());
+    for (asked, number) in seen.iter().zip(numbers) {
+        let config = &asked.json()["generation_config"];
+        assert_eq!(config["max_output_tokens"], 100, "{number}");
+        let temperature = config["temperature"].as_f64().unwrap();
+        assert!((0.0..=0.5).contains(&temperature), "{number}");
+    }
+}
+
+#[tokio::test]
+async fn calls_at_the_same_time_are_counted_each() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: request_limits, max_calls: 3 }]\n";
+    let gate = Gate::start(&upstream, config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "one");
+
+    let denials = join_all((0..12).map(|_| denied(&agent))).await;
+
+    assert_eq!(denials.into_iter().filter(|it| !it).count(), 3);
+    assert_eq!(upstream.seen().len(), 3);
 }
 
 #[tokio::test]
