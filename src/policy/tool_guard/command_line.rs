@@ -32,10 +32,16 @@ fn commands(line: &str) -> Option<Vec<Vec<String>>> {
     let mut letters = line.chars();
     while let Some(letter) = letters.next() {
         match (quote, letter) {
-            (Quote::None | Quote::Double, '$' | '`') => return None,
+            (_, '\0') | (Quote::None | Quote::Double, '$' | '`') => return None,
             (Quote::None | Quote::Double, '\\') => {
-                // A line that goes on, or one letter that means itself.
-                word.get_or_insert_default().push(letters.next()?);
+                // A line that goes on, or one letter that means itself. In quotes
+                // few letters do; before others the backslash stays.
+                let next = letters.next()?;
+                let word = word.get_or_insert_default();
+                if quote == Quote::Double && !matches!(next, '$' | '`' | '"' | '\\') {
+                    word.push(letter);
+                }
+                word.push(next);
             }
             (Quote::None, '<' | '>' | '(' | ')' | '{' | '}' | '*' | '?' | '[' | '!' | '#') => {
                 return None;
@@ -44,7 +50,7 @@ fn commands(line: &str) -> Option<Vec<Vec<String>>> {
                 end_word(&mut commands, &mut word);
                 commands.push(Vec::new());
             }
-            (Quote::None, it) if it.is_whitespace() => end_word(&mut commands, &mut word),
+            (Quote::None, ' ' | '\t') => end_word(&mut commands, &mut word),
             (Quote::None, '\'') => (quote, word) = (Quote::Single, Some(word.unwrap_or_default())),
             (Quote::None, '"') => (quote, word) = (Quote::Double, Some(word.unwrap_or_default())),
             (Quote::Single, '\'') | (Quote::Double, '"') => quote = Quote::None,
@@ -110,5 +116,17 @@ mod tests {
         check("ls 'open", false);
         check("ls '$(sh)'", true);
         check("l\\s", true);
+        check("\"l\\s\"", false);
+        check("git\u{a0}status", false);
+        check("git\u{2028}status", false);
+        check("ls \0 sh", false);
+        check("ls \\\n -la", true);
+        check("ls \\\n; sh", false);
+        check("ls\rsh", false);
+        check("ls '\n' sh", true);
+        check("ls $'\\n'sh", false);
+        check("if ls; then sh; fi", false);
+        check("ls \u{201c}; sh", false);
+        check("ls 'a' ; sh 'b'", false);
     }
 }

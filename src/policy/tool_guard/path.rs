@@ -1,17 +1,24 @@
 //! Whether a path lies in a folder, by its text alone: no file is looked at, so
 //! symbolic links are not followed. Pure.
 
+/// What separates in paths.
+type Separators = &'static [char];
+
 /// Whether `path` lies in one of `folders`. A path that is not absolute starts
 /// from the agent's working directory: `directory` if it is known.
 pub(super) fn lies_in(path: &str, folders: &[String], directory: Option<&str>) -> bool {
-    let Some(path) = resolve(path, directory) else {
-        return false;
-    };
-    let inside = |folder: &String| {
-        let folder = resolve(folder, directory);
-        folder.is_some_and(|it| it.root == path.root && path.segments.starts_with(&it.segments))
-    };
-    folders.iter().any(inside)
+    // Windows knows `/repo\a`, too; elsewhere that is no file in `/repo`.
+    let readings: [Separators; 2] = [&['/', '\\'], &['/']];
+    readings.into_iter().all(|separators| {
+        let Some(path) = resolve(path, directory, separators) else {
+            return false;
+        };
+        let inside = |folder: &String| {
+            let folder = resolve(folder, directory, separators);
+            folder.is_some_and(|it| it.root == path.root && path.segments.starts_with(&it.segments))
+        };
+        folders.iter().any(inside)
+    })
 }
 
 /// A path without `.` and `..`.
@@ -35,30 +42,41 @@ enum Root {
 }
 
 /// None if the path leads out of what it starts from, or could be read in two
-/// ways.
-fn resolve(path: &str, directory: Option<&str>) -> Option<Resolved> {
-    // What shells and agents may expand means something else later.
-    if path.is_empty() || path.contains(['\0', '$', '%']) {
+/// ways. `separators` are those below the root of a file system.
+fn resolve(path: &str, directory: Option<&str>, separators: Separators) -> Option<Resolved> {
+    if is_ambiguous(path) {
         return None;
     }
     let (root, rest) = split_root(path)?;
     let mut resolved = match (root, directory) {
         (Root::WorkingDirectory, Some(directory)) if is_absolute(directory) => {
-            resolve(directory, None)?
+            resolve(directory, None, separators)?
         }
         (root, _) => Resolved {
             root,
             segments: Vec::new(),
         },
     };
-    for segment in rest.split(['/', '\\']) {
+    let separators = match resolved.root {
+        Root::System => separators,
+        Root::Drive(_) | Root::Home(_) | Root::WorkingDirectory => &['/', '\\'],
+    };
+    for segment in rest.split(separators) {
         match segment {
             "" | "." => (),
             ".." => drop(resolved.segments.pop()?),
+            // Windows takes the end of `.. ` and `...` away.
+            it if it.chars().all(|it| it == '.' || it == ' ') => return None,
             name => resolved.segments.push(name.to_owned()),
         }
     }
     Some(resolved)
+}
+
+/// What shells and agents may expand, or trim, means something else later.
+fn is_ambiguous(path: &str) -> bool {
+    let is_special = |it: char| it.is_control() || matches!(it, '$' | '%');
+    path.is_empty() || path.trim() != path || path.contains(is_special)
 }
 
 fn is_absolute(path: &str) -> bool {
@@ -104,6 +122,8 @@ mod tests {
         check("src/a/../main.rs", "src", true);
         check("~/notes", "~", true);
         check("C:\\Work\\a", "c:/Work", true);
+        check("src\\main.rs", "src", true);
+        check("/repo/a b/x .rs", "/repo", true);
     }
 
     #[test]
@@ -122,6 +142,13 @@ mod tests {
         check("D:\\x", "C:\\", false);
         check("", ".", false);
         check("a\0b", ".", false);
+        check(" /etc/passwd", ".", false);
+        check("a\n", ".", false);
+        check("/repo/.. /.. /etc", "/repo", false);
+        check("/repo/.../x", "/repo", false);
+        check("/repo\\x", "/repo", false);
+        check("/repo/a\\..\\..\\..\\etc", "/repo", false);
+        check("/repo/a\u{2215}..\u{2215}x", "/repo", true);
     }
 
     #[test]
