@@ -7,6 +7,7 @@
 
 mod answer;
 mod answer_texts;
+mod calls;
 mod compose;
 mod contents;
 mod document;
@@ -16,6 +17,7 @@ mod history;
 mod instruction;
 mod json;
 mod leaves;
+mod merged;
 mod part;
 mod request;
 mod selection;
@@ -29,11 +31,13 @@ use thiserror::Error;
 pub use self::{
     answer::{FunctionCall, ResponseDocument},
     answer_texts::{AnswerEditor, Channel, Rest, TextStream},
+    calls::CallsInPieces,
     document::{Document, elements},
     edit::Edited,
     history::{History, Turn},
     json::parse,
     leaves::edit as edit_leaves,
+    merged::Merged,
     selection::{Allowed, Selected},
     texts::{TextEditor, TextKind},
 };

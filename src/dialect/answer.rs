@@ -4,7 +4,12 @@
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-use super::{DialectError, Document, contents::Content, part::Part};
+use super::{
+    DialectError, Document,
+    calls::{CallsInPieces, Judged},
+    contents::Content,
+    part::Part,
+};
 use crate::{
     event::{Diagnostic, DiagnosticCode},
     model::{
@@ -12,18 +17,18 @@ use crate::{
     },
 };
 
-const CANDIDATES: &[&str] = &["candidates"];
-pub(super) const CONTENT: &[&str] = &["content"];
-pub(super) const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
-pub(super) const INDEX: &[&str] = &["index"];
-pub(super) const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
+pub(super) const CANDIDATES: &[&str] = &["candidates"];
+const CONTENT: &[&str] = &["content"];
+const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
+const INDEX: &[&str] = &["index"];
+const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
 /// An answer, or one chunk of it, as it is on the wire.
 #[derive(Debug, Clone)]
 pub struct ResponseDocument {
-    document: Document,
+    pub(super) document: Document,
     pub(super) candidates: Vec<CandidateDocument>,
 }
 
@@ -34,10 +39,14 @@ pub struct FunctionCall {
     pub name: String,
     /// Its arguments; `null` if there are none.
     pub arguments: Value,
+    /// Whether arguments come in pieces, so that not all of them are here.
+    pub in_pieces: bool,
 }
 
 #[derive(Debug, Clone)]
 pub(super) struct CandidateDocument {
+    /// Which candidate it is, in every chunk.
+    pub(super) number: u64,
     pub(super) document: Document,
     pub(super) content: Option<Content>,
 }
@@ -47,38 +56,20 @@ impl ResponseDocument {
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
         let document = Document::parse(bytes)?;
         let listed = document.children(CANDIDATES)?.unwrap_or_default();
-        let candidates = listed.into_iter().map(CandidateDocument::read);
+        let indexes = listed.iter().map(|it| it.get(INDEX));
+        let indexes: Vec<Option<Value>> = indexes.collect::<Result<_, _>>()?;
+        let indexes: Vec<Option<u64>> = indexes.into_iter().map(|it| it?.as_u64()).collect();
+        // An API that gives indexes may leave a zero out.
+        let counts = indexes.iter().all(Option::is_none);
+        let candidates = (0..).zip(indexes).zip(listed);
+        let candidates = candidates.map(|((position, index), candidate)| {
+            let number = index.unwrap_or(if counts { position } else { 0 });
+            CandidateDocument::read(number, candidate)
+        });
         Ok(Self {
             candidates: candidates.collect::<Result<_, _>>()?,
             document,
         })
-    }
-
-    /// Many chunks as the one answer they come to: parts in order, neighbouring
-    /// texts joined, every other field as the last chunk has it.
-    pub fn merge(chunks: &[Bytes]) -> Result<Bytes, DialectError> {
-        let mut whole = Self::parse(Bytes::from_static(b"{}"))?;
-        for chunk in chunks {
-            let chunk = Self::parse(chunk.clone())?;
-            for (position, candidate) in chunk.candidates.into_iter().enumerate() {
-                match whole.candidates.get_mut(position) {
-                    Some(known) => known.append(candidate)?,
-                    None => whole.candidates.push(candidate),
-                }
-            }
-            let others = chunk
-                .document
-                .fields()
-                .filter(|it| !CANDIDATES.contains(&it.0));
-            for (key, value) in others {
-                whole.document.set_bytes(&[key], value)?;
-            }
-        }
-        let list = whole.candidates.iter().map(|it| it.document.clone());
-        whole
-            .document
-            .set_children(CANDIDATES, &list.collect::<Vec<_>>())?;
-        Ok(whole.document.to_bytes())
     }
 
     /// Whether it says anything.
@@ -134,29 +125,16 @@ impl ResponseDocument {
     }
 
     /// Takes function calls out and puts a text in the place of each, where
-    /// `refuse` gives a reason. The names of the calls taken out.
+    /// `refuse` gives a reason. `pieces` are the calls under way in this answer.
     pub fn withhold_calls(
         &mut self,
+        pieces: &mut CallsInPieces,
         refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
-    ) -> Result<Vec<String>, DialectError> {
-        let mut withheld = Vec::new();
+    ) -> Result<(), DialectError> {
         for candidate in &mut self.candidates {
-            let Some(content) = &candidate.content else {
-                continue;
-            };
-            let before = withheld.len();
-            let mut parts = Vec::with_capacity(content.parts.len());
-            for part in &content.parts {
-                parts.push(withhold(part, refuse, &mut withheld)?);
-            }
-            if withheld.len() > before {
-                candidate.put_content(content.with_parts(parts)?)?;
-            }
+            candidate.withhold_calls(pieces, refuse)?;
         }
-        if !withheld.is_empty() {
-            self.put_candidates()?;
-        }
-        Ok(withheld)
+        self.put_candidates()
     }
 
     /// The model that answered, as upstream names it.
@@ -182,9 +160,21 @@ impl ResponseDocument {
 }
 
 impl CandidateDocument {
-    fn read(document: Document) -> Result<Self, DialectError> {
+    fn read(number: u64, document: Document) -> Result<Self, DialectError> {
         let content = document.child(CONTENT)?.map(Content::read).transpose()?;
-        Ok(Self { document, content })
+        Ok(Self {
+            number,
+            document,
+            content,
+        })
+    }
+
+    /// Whether it says why it ends here. Some APIs say in every chunk that it
+    /// does not.
+    pub(super) fn ends(&self) -> Result<bool, DialectError> {
+        let reason = self.document.string(FINISH_REASON)?;
+        let reason = reason.as_deref().unwrap_or_default();
+        Ok(!matches!(reason, "" | "FINISH_REASON_UNSPECIFIED"))
     }
 
     fn view(&self) -> Result<Candidate, DialectError> {
@@ -228,19 +218,34 @@ impl CandidateDocument {
         Ok(())
     }
 
-    fn append(&mut self, next: Self) -> Result<(), DialectError> {
-        let others = next.document.fields().filter(|it| !CONTENT.contains(&it.0));
-        for (key, value) in others {
-            self.document.set_bytes(&[key], value)?;
-        }
-        let content = match (&self.content, next.content) {
-            (Some(content), Some(next)) => {
-                content.with_parts(joined(&content.parts, next.parts)?)?
-            }
-            (None, Some(next)) => next,
-            (_, None) => return Ok(()),
+    fn withhold_calls(
+        &mut self,
+        pieces: &mut CallsInPieces,
+        refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
+    ) -> Result<(), DialectError> {
+        let Some(content) = &self.content else {
+            return Ok(());
         };
-        self.put_content(content)
+        let mut parts = Vec::with_capacity(content.parts.len());
+        let mut edited = false;
+        for part in &content.parts {
+            let judged = match part.call()? {
+                Some(call) => pieces.judge(self.number, &call, refuse),
+                None => Judged::Keep,
+            };
+            edited |= judged != Judged::Keep;
+            match judged {
+                Judged::Keep => parts.push(part.clone()),
+                Judged::Drop => (),
+                Judged::Refuse(reason) => {
+                    parts.push(Part::new(&format!("Tool execution blocked: {reason}"))?);
+                }
+            }
+        }
+        if edited {
+            self.put_content(content.with_parts(parts)?)?;
+        }
+        Ok(())
     }
 
     pub(super) fn put_content(&mut self, content: Content) -> Result<(), DialectError> {
@@ -273,35 +278,6 @@ fn with_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectErro
     }
     new.extend(tail.iter().filter(|it| it.text.is_none()).cloned());
     Ok(new)
-}
-
-/// The part, or a text instead of a call that is refused.
-fn withhold(
-    part: &Part,
-    refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
-    withheld: &mut Vec<String>,
-) -> Result<Part, DialectError> {
-    let Some(call) = part.call()? else {
-        return Ok(part.clone());
-    };
-    let Some(reason) = refuse(&call) else {
-        return Ok(part.clone());
-    };
-    withheld.push(call.name);
-    Part::new(&format!("Tool execution blocked: {reason}"))
-}
-
-/// Parts one after the other; where two plain texts meet they become one.
-fn joined(parts: &[Part], next: Vec<Part>) -> Result<Vec<Part>, DialectError> {
-    let mut all = parts.to_vec();
-    for part in next {
-        let both = all.last().and_then(|last| last.joined(&part));
-        match (both, all.last_mut()) {
-            (Some(text), Some(last)) => *last = last.saying(&text)?,
-            _ => all.push(part),
-        }
-    }
-    Ok(all)
 }
 
 fn read_ratings(ratings: &[Document]) -> Result<Value, DialectError> {
@@ -379,7 +355,10 @@ mod tests {
         let mut document =
             parse(r#"[{"functionCall":{"name":"rm"}},{"functionCall":{"name":"ls"}}]"#);
         let refuse = |it: &FunctionCall| (it.name != "ls").then(|| "no".to_owned());
-        assert_eq!(document.withhold_calls(&mut { refuse }).unwrap(), ["rm"]);
+        let mut pieces = CallsInPieces::default();
+        document
+            .withhold_calls(&mut pieces, &mut { refuse })
+            .unwrap();
         let text = String::from_utf8(document.to_bytes().to_vec()).unwrap();
         assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
     }

@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 
 use super::{
     DialectError, Document, ResponseDocument, TextKind,
-    answer::{CONTENT, CandidateDocument, FINISH_REASON, INDEX, SAFETY_RATINGS},
+    answer::CandidateDocument,
     contents::Content,
-    part::{FUNCTION_CALL, Part},
+    part::{FUNCTION_CALL, PARTIAL, Part, WILL_CONTINUE},
     texts,
 };
 
@@ -54,10 +54,36 @@ pub trait AnswerEditor {
 
 /// Tokens with their likelihoods: every text once more, cut in small pieces.
 const LOGPROBS: &[&str] = &["logprobsResult", "logprobs_result"];
-const PARTIAL: &[&str] = &["partialArgs", "partial_args"];
 const JSON_PATH: &[&str] = &["jsonPath", "json_path"];
 const STRING_VALUE: &[&str] = &["stringValue", "string_value"];
-const WILL_CONTINUE: &[&str] = &["willContinue", "will_continue"];
+const NUMBER_VALUE: &[&str] = &["numberValue", "number_value"];
+
+/// Fields of a candidate that are no text of it, or edited otherwise.
+pub(super) const CANDIDATE: &[&str] = &[
+    "content",
+    "finishReason",
+    "finish_reason",
+    "index",
+    "safetyRatings",
+    "safety_ratings",
+    "avgLogprobs",
+    "avg_logprobs",
+    "tokenCount",
+    "token_count",
+];
+
+/// The same of an answer. What is left is errors, feedback and news of the API.
+pub(super) const ANSWER: &[&str] = &[
+    "candidates",
+    "usageMetadata",
+    "usage_metadata",
+    "modelVersion",
+    "model_version",
+    "responseId",
+    "response_id",
+    "createTime",
+    "create_time",
+];
 
 impl ResponseDocument {
     /// Lets `editor` edit every text. Of a whole answer nothing is held back,
@@ -67,18 +93,18 @@ impl ResponseDocument {
         editor: &mut dyn AnswerEditor,
         rest: Rest,
     ) -> Result<(), DialectError> {
-        for (position, candidate) in self.candidates.iter_mut().enumerate() {
-            candidate.edit_texts(position, editor, rest)?;
+        for candidate in &mut self.candidates {
+            candidate.edit_texts(editor, rest)?;
         }
-        self.put_candidates()
+        self.put_candidates()?;
+        texts::edit_others(&mut self.document, ANSWER, &mut |text| {
+            editor.alone(TextKind::Speech, text)
+        })
     }
 
     /// A chunk that says what is still held back; none if nothing is.
     pub fn of_held(editor: &mut dyn AnswerEditor) -> Result<Option<Self>, DialectError> {
         let held = editor.holding(None);
-        if held.is_empty() {
-            return Ok(None);
-        }
         let candidates = held.iter().filter_map(|channel| {
             let text = editor.piece(channel, "", Rest::None)?;
             let part = part_saying(&channel.stream, &text)?;
@@ -86,6 +112,9 @@ impl ResponseDocument {
             Some(json!({ "content": content, "index": channel.candidate }))
         });
         let candidates: Vec<Value> = candidates.collect();
+        if candidates.is_empty() {
+            return Ok(None);
+        }
         let chunk = json!({ "candidates": candidates });
         Self::parse(chunk.to_string().into()).map(Some)
     }
@@ -103,16 +132,13 @@ fn part_saying(stream: &TextStream, text: &str) -> Option<Value> {
 impl CandidateDocument {
     fn edit_texts(
         &mut self,
-        position: usize,
         editor: &mut dyn AnswerEditor,
         rest: Rest,
     ) -> Result<(), DialectError> {
-        let index = self.document.get(INDEX)?.and_then(|it| it.as_u64());
-        let ends = self.document.string(FINISH_REASON)?.is_some();
         let mut speaker = Speaker {
-            candidate: index.unwrap_or(position as u64),
+            candidate: self.number,
             editor,
-            rest: if ends { Rest::None } else { rest },
+            rest: if self.ends()? { Rest::None } else { rest },
             edited: false,
         };
         let content = self.content.clone();
@@ -127,18 +153,10 @@ impl CandidateDocument {
 
     /// Whatever else a candidate brings, such as where it has something from.
     fn edit_others(&mut self, editor: &mut dyn AnswerEditor) -> Result<(), DialectError> {
-        let known = [CONTENT, FINISH_REASON, INDEX, SAFETY_RATINGS].concat();
-        let fields = self.document.fields().map(|it| it.0.to_owned());
-        let others: Vec<String> = fields.filter(|it| !known.contains(&it.as_str())).collect();
-        for key in others {
-            if LOGPROBS.contains(&key.as_str()) {
-                self.document.remove(&[&key])?;
-                continue;
-            }
-            let mut edit = |text: &str| editor.alone(TextKind::Speech, text);
-            texts::edit_value(&mut self.document, &key, &mut edit)?;
-        }
-        Ok(())
+        self.document.remove(LOGPROBS)?;
+        texts::edit_others(&mut self.document, CANDIDATE, &mut |text| {
+            editor.alone(TextKind::Speech, text)
+        })
     }
 }
 
@@ -179,8 +197,10 @@ impl Speaker<'_> {
         Ok(())
     }
 
-    /// What was held back is said where its text ended, or at the end.
+    /// What was held back is said where its text ended, or before all that came
+    /// after it.
     fn finish(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
+        let mut before = Vec::new();
         for channel in self.editor.holding(Some(self.candidate)) {
             let Some(rest) = self.editor.piece(&channel, "", Rest::None) else {
                 continue;
@@ -191,16 +211,18 @@ impl Speaker<'_> {
                 *part = part.saying(&format!("{said}{rest}"))?;
             } else if let Some(part) = part_saying(&channel.stream, &rest) {
                 let part = Document::parse(part.to_string().into())?;
-                parts.push(Part::read(part)?);
+                before.push(Part::read(part)?);
             }
             self.edited = true;
         }
+        parts.splice(..0, before);
         Ok(())
     }
 
     fn fields(&mut self, part: &mut Document) -> Result<(), DialectError> {
         let editor = &mut *self.editor;
-        texts::edit_fields(part, &mut |kind, text| editor.alone(kind, text))?;
+        let but = [texts::NAMES, PARTIAL].concat();
+        texts::edit_fields(part, &but, &mut |kind, text| editor.alone(kind, text))?;
         if let Some(mut call) = part.child(FUNCTION_CALL)? {
             self.partial_arguments(&mut call)?;
             if call.is_edited() {
@@ -217,19 +239,31 @@ impl Speaker<'_> {
             return Ok(());
         };
         for piece in &mut pieces {
-            let Some(text) = piece.string(STRING_VALUE)? else {
-                continue;
-            };
-            let path = piece.string(JSON_PATH)?.unwrap_or_default();
-            let channel = self.channel(TextStream::Argument(path));
-            let more = piece.get(WILL_CONTINUE)? == Some(Value::Bool(true));
-            let rest = if more { Rest::MayCome } else { Rest::None };
-            if let Some(new) = self.editor.piece(&channel, &text, rest) {
-                piece.set(STRING_VALUE, &json!(new))?;
-            }
+            self.partial_argument(piece)?;
         }
         if pieces.iter().any(Document::is_edited) {
             call.set_children(PARTIAL, &pieces)?;
+        }
+        Ok(())
+    }
+
+    fn partial_argument(&mut self, piece: &mut Document) -> Result<(), DialectError> {
+        if let Some(number @ Value::Number(_)) = piece.get(NUMBER_VALUE)? {
+            let label = self.editor.alone(TextKind::ToolCall, &number.to_string());
+            if let Some(label) = label {
+                piece.remove(NUMBER_VALUE)?;
+                return piece.set(STRING_VALUE, &json!(label));
+            }
+        }
+        let Some(text) = piece.string(STRING_VALUE)? else {
+            return Ok(());
+        };
+        let path = piece.string(JSON_PATH)?.unwrap_or_default();
+        let channel = self.channel(TextStream::Argument(path));
+        let more = piece.get(WILL_CONTINUE)? == Some(Value::Bool(true));
+        let rest = if more { Rest::MayCome } else { Rest::None };
+        if let Some(new) = self.editor.piece(&channel, &text, rest) {
+            piece.set(STRING_VALUE, &json!(new))?;
         }
         Ok(())
     }
@@ -308,7 +342,7 @@ mod tests {
         check(
             &mut editor,
             r#"{"candidates":[{"content":{"parts":[{"text":"cd"}]},"finishReason":"STOP","groundingMetadata":{"q":["s"]}}]}"#,
-            r#"{"candidates":[{"content":{"parts":[{"text":"bcd"},{"text":"h","thought":true}]},"finishReason":"STOP","groundingMetadata":{"q":["*"]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"h","thought":true},{"text":"bcd"}]},"finishReason":"STOP","groundingMetadata":{"q":["*"]}}]}"#,
         );
         assert!(ResponseDocument::of_held(&mut editor).unwrap().is_none());
     }

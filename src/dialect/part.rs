@@ -8,6 +8,10 @@ use super::{DialectError, Document, FunctionCall};
 const TEXT: &[&str] = &["text"];
 pub(super) const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
 pub(super) const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
+/// Arguments of a call that come in pieces.
+pub(super) const PARTIAL: &[&str] = &["partialArgs", "partial_args"];
+/// Whether more of a call, or of an argument, comes.
+pub(super) const WILL_CONTINUE: &[&str] = &["willContinue", "will_continue"];
 
 /// A text, a thought, a call, a response, media.
 #[derive(Debug, Clone)]
@@ -76,17 +80,13 @@ impl Part {
         text.starts_with("<session_context>") && text.trim_end().ends_with("</session_context>")
     }
 
-    /// Its text and that of the next part, if both are nothing but text of the
-    /// same kind.
-    pub(super) fn joined(&self, next: &Self) -> Option<String> {
+    /// Whether it and the next part are nothing but text of the same kind.
+    pub(super) fn joins(&self, next: &Self) -> bool {
         let only_text = |it: &Self| {
-            it.document
-                .fields()
-                .all(|it| it.0 == "text" || it.0 == "thought")
+            let mut fields = it.document.fields();
+            it.text.is_some() && fields.all(|it| it.0 == "text" || it.0 == "thought")
         };
-        let alike = self.thought == next.thought && only_text(self) && only_text(next);
-        let (text, more) = (self.text.as_ref()?, next.text.as_ref()?);
-        alike.then(|| format!("{text}{more}"))
+        self.thought == next.thought && only_text(self) && only_text(next)
     }
 
     /// The function call it is, if it is one.
@@ -97,6 +97,7 @@ impl Part {
         Ok(Some(FunctionCall {
             name: call.string(&["name"])?.unwrap_or_default(),
             arguments: call.get(&["args"])?.unwrap_or_default(),
+            in_pieces: call.has(PARTIAL) || call.get(WILL_CONTINUE)? == Some(Value::Bool(true)),
         }))
     }
 }

@@ -36,7 +36,6 @@ const TEXT: &str = "text";
 
 /// Fields of a part that hold no text of anybody.
 const OPAQUE: &[&str] = &[
-    "thought",
     "thoughtSignature",
     "thought_signature",
     "inlineData",
@@ -47,20 +46,29 @@ const OPAQUE: &[&str] = &[
     "video_metadata",
 ];
 
-/// What the texts of a part's field are. Of a call or a response only `inside`
-/// is meant: the rest is names and ids.
-pub(super) fn kind_of(field: &str) -> Option<(TextKind, Option<&'static str>)> {
+/// Fields of what is embedded that say how, not what.
+const EMBEDDING: &[&str] = &[
+    "model",
+    "content",
+    "taskType",
+    "task_type",
+    "outputDimensionality",
+    "output_dimensionality",
+];
+
+/// Names, ids and enumerations inside calls and results.
+pub(super) const NAMES: &[&str] = &["id", "name", "scheduling", "language", "outcome"];
+
+/// What the texts in a part's field are. Calls and results are objects, of other
+/// fields nothing is known.
+fn kind_of(field: &str) -> Option<TextKind> {
     match field {
         field if OPAQUE.contains(&field) => None,
-        field if FUNCTION_CALL.contains(&field) => Some((TextKind::ToolCall, Some("args"))),
-        field if FUNCTION_RESPONSE.contains(&field) => {
-            Some((TextKind::ToolResult, Some("response")))
-        }
-        "executableCode" | "executable_code" => Some((TextKind::ToolCall, Some("code"))),
-        "codeExecutionResult" | "code_execution_result" => {
-            Some((TextKind::ToolResult, Some("output")))
-        }
-        _ => Some((TextKind::Speech, None)),
+        field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
+        field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),
+        "executableCode" | "executable_code" => Some(TextKind::ToolCall),
+        "codeExecutionResult" | "code_execution_result" => Some(TextKind::ToolResult),
+        _ => Some(TextKind::Speech),
     }
 }
 
@@ -71,30 +79,39 @@ pub(super) fn edit(
     editor: &mut dyn TextEditor,
 ) -> Result<(), DialectError> {
     match call.operation {
-        Operation::Embed => edit_child(document, CONTENT, editor),
+        Operation::Embed => edit_embedding(document, editor),
         Operation::BatchEmbed => {
             let mut requests = document.children(REQUESTS)?.unwrap_or_default();
             for request in &mut requests {
-                edit_child(request, CONTENT, editor)?;
+                edit_embedding(request, editor)?;
             }
             put(document, REQUESTS, &requests)
         }
-        Operation::CountTokens if document.has(WRAPPED) => {
-            let Some(mut inner) = document.child(WRAPPED)? else {
-                return Ok(());
-            };
-            edit_conversation(&mut inner, editor)?;
-            if inner.is_edited() {
-                document.set_child(WRAPPED, &inner)?;
+        Operation::CountTokens => {
+            if let Some(mut inner) = document.child(WRAPPED)? {
+                edit_conversation(&mut inner, editor)?;
+                if inner.is_edited() {
+                    document.set_child(WRAPPED, &inner)?;
+                }
             }
-            Ok(())
+            edit_conversation(document, editor)
         }
         Operation::Generate
         | Operation::Stream(_)
-        | Operation::CountTokens
         | Operation::ListModels
         | Operation::GetModel => edit_conversation(document, editor),
     }
+}
+
+/// What is embedded may have a title, too.
+fn edit_embedding(
+    document: &mut Document,
+    editor: &mut dyn TextEditor,
+) -> Result<(), DialectError> {
+    edit_child(document, CONTENT, editor)?;
+    edit_others(document, EMBEDDING, &mut |text| {
+        editor.alone(TextKind::Speech, text)
+    })
 }
 
 fn edit_conversation(
@@ -140,12 +157,15 @@ fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<
         edit_run(run, editor)?;
     }
     for part in &mut parts {
-        edit_fields(&mut part.document, &mut |kind, text| {
+        edit_fields(&mut part.document, NAMES, &mut |kind, text| {
             editor.alone(kind, text)
         })?;
     }
     let parts: Vec<Document> = parts.into_iter().map(|it| it.document).collect();
-    put(document, PARTS, &parts)
+    put(document, PARTS, &parts)?;
+    edit_others(document, &["role", "parts"], &mut |text| {
+        editor.alone(TextKind::Speech, text)
+    })
 }
 
 /// The texts of neighbouring parts are read as one.
@@ -162,34 +182,63 @@ fn edit_run(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<(), Dialect
     Ok(())
 }
 
-/// Edits what a part holds besides its text.
+/// Edits what a part holds besides its text; `but` are fields inside calls and
+/// results that stay as they are.
 pub(super) fn edit_fields(
     part: &mut Document,
+    but: &[&str],
     edit: &mut dyn FnMut(TextKind, &str) -> Option<String>,
 ) -> Result<(), DialectError> {
-    let keys: Vec<String> = part.fields().map(|it| it.0.to_owned()).collect();
-    for key in keys.iter().filter(|it| *it != TEXT) {
-        let Some((kind, inside)) = kind_of(key) else {
+    for key in keys(part, &[TEXT]) {
+        let Some(kind) = kind_of(&key) else {
             continue;
         };
         let mut edit = |text: &str| edit(kind, text);
-        match inside {
-            None => edit_value(part, key, &mut edit)?,
-            Some(inside) => {
-                let Some(mut call) = part.child(&[key])? else {
-                    continue;
-                };
-                edit_value(&mut call, inside, &mut edit)?;
-                if call.is_edited() {
-                    part.set_child(&[key], &call)?;
-                }
+        if kind == TextKind::Speech {
+            edit_value(part, &key, &mut edit)?;
+        } else if let Some(mut inner) = part.child(&[&key])? {
+            edit_inside(&mut inner, but, &mut edit)?;
+            if inner.is_edited() {
+                part.set_child(&[&key], &inner)?;
             }
         }
     }
     Ok(())
 }
 
-pub(super) fn edit_value(
+/// A result may have parts of its own, for media.
+fn edit_inside(
+    inner: &mut Document,
+    but: &[&str],
+    edit: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<(), DialectError> {
+    edit_others(inner, &[but, PARTS].concat(), edit)?;
+    let mut parts = inner.children(PARTS)?.unwrap_or_default();
+    for part in &mut parts {
+        edit_others(part, OPAQUE, edit)?;
+    }
+    put(inner, PARTS, &parts)
+}
+
+/// Edits every field that came with a document, but for those.
+pub(super) fn edit_others(
+    document: &mut Document,
+    but: &[&str],
+    edit: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<(), DialectError> {
+    for key in keys(document, but) {
+        edit_value(document, &key, edit)?;
+    }
+    Ok(())
+}
+
+fn keys(document: &Document, but: &[&str]) -> Vec<String> {
+    let keys = document.fields().map(|it| it.0);
+    let keys = keys.filter(|it| !but.contains(it));
+    keys.map(str::to_owned).collect()
+}
+
+fn edit_value(
     document: &mut Document,
     key: &str,
     edit: &mut dyn FnMut(&str) -> Option<String>,

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
-    dialect::{Allowed, Call, Dialect, Document, Framing, Operation, Selected},
+    dialect::{Allowed, Call, CallsInPieces, Dialect, Document, Framing, Operation, Selected},
     event::{Context, EventName},
     hook::{About, AnswerLook, Plan},
     model::LlmRequest,
@@ -185,6 +185,7 @@ impl Exchange {
             plan,
             llm_request: Arc::new(llm_request),
             allowed,
+            pieces: CallsInPieces::default(),
             facts: self.facts,
         })
     }

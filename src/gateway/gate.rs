@@ -9,7 +9,7 @@ use super::facts::{Did, Facts};
 use crate::{
     app::{ApiError, ErrorReason, Snapshot},
     config::HookView,
-    dialect::{Allowed, DialectError, FunctionCall, ResponseDocument},
+    dialect::{Allowed, CallsInPieces, DialectError, FunctionCall, ResponseDocument},
     event::{AfterModel, Context, Flow, Reason},
     hook::{AnswerLook, Plan, Run, Seen},
     model::LlmRequest,
@@ -31,6 +31,7 @@ pub(super) struct Gate {
     pub(super) llm_request: Arc<LlmRequest>,
     /// What the answer may call.
     pub(super) allowed: Allowed,
+    pub(super) pieces: CallsInPieces,
     pub(super) facts: Facts,
 }
 
@@ -147,15 +148,15 @@ impl Gate {
     }
 
     /// Calls of functions that were not selected are taken out.
-    fn withhold_unselected(&self, chunk: &mut ResponseDocument) -> Result<(), DialectError> {
+    fn withhold_unselected(&mut self, chunk: &mut ResponseDocument) -> Result<(), DialectError> {
         if self.allowed == Allowed::All {
             return Ok(());
         }
-        let refuse = |call: &FunctionCall| {
+        let mut refuse = |call: &FunctionCall| {
             let reason = || format!("`{}` is not allowed for this call", call.name);
             (!self.allowed.includes(&call.name)).then(reason)
         };
-        chunk.withhold_calls(&mut { refuse })?;
+        chunk.withhold_calls(&mut self.pieces, &mut refuse)?;
         Ok(())
     }
 

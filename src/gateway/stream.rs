@@ -22,7 +22,7 @@ use super::{
 use crate::{
     app::ApiError,
     config::AfterModelMode,
-    dialect::{self, Framing, ResponseDocument},
+    dialect::{self, Framing, Merged},
     event::Reason,
     policy::Extent,
     upstream::{
@@ -210,8 +210,8 @@ impl Chunks {
         Ok(out.freeze())
     }
 
-    /// Judges all chunks as one answer. If hooks leave it as it is, they go out
-    /// as they came.
+    /// Judges all chunks as one answer. If hooks leave it as it is, and all that
+    /// chunks say is in it, they go out as they came.
     async fn whole(&mut self) -> Result<Bytes, ApiError> {
         let limit = self.gate.snapshot.config.limits.response;
         let mut chunks: Vec<Bytes> = Vec::new();
@@ -221,10 +221,11 @@ impl Chunks {
                 return Err(UpstreamError::TooLarge { limit }.into());
             }
         }
-        let merged = ResponseDocument::merge(&chunks).map_err(|_| unreadable())?;
+        let merged = Merged::of(&chunks).map_err(|_| unreadable())?;
         let mut out = BytesMut::new();
-        match self.gate.judge(merged.clone(), Extent::Whole).await? {
-            Judged::Pass(json) if json == merged => {
+        let judged = self.gate.judge(merged.answer.clone(), Extent::Whole);
+        match judged.await? {
+            Judged::Pass(json) if json == merged.answer && !merged.omits => {
                 for chunk in &chunks {
                     out.extend(self.frames.chunk(chunk));
                 }

@@ -33,7 +33,7 @@ pub(super) const KIND: PolicyKind = PolicyKind::of::<Redact>(
         EventName::BeforeAgent,
     ],
 )
-.blind("images, sound and files in requests and answers are not looked into, nor is content that upstream has cached");
+.blind("images, sound and files in requests and answers are not looked into, nor are declarations of tools and content that upstream has cached");
 
 /// The names of detectors that found something.
 type Found = BTreeSet<Arc<str>>;

@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::rule::Rule;
 use super::{AnswerPolicy, Extent, ModelCall, Occasion, Policy, PolicyKind, pattern::Glob};
 use crate::{
-    dialect::{DialectError, FunctionCall, ResponseDocument},
+    dialect::{CallsInPieces, DialectError, FunctionCall, ResponseDocument},
     event::{Event, EventName, HookOutput},
 };
 
@@ -59,10 +59,11 @@ impl ToolGuard {
     }
 
     /// Why a call may not run, if it may not. `directory` is the agent's.
-    fn refusal(&self, name: &str, arguments: &Value, directory: Option<&str>) -> Option<String> {
+    fn refusal(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
+        let name = &call.name;
         let why = if self.offers(name) {
             let mut rules = self.0.rules.iter().filter(|it| it.is_for(name));
-            rules.find_map(|it| it.broken_by(arguments, directory))?
+            rules.find_map(|it| it.broken_by(call, directory))?
         } else {
             "is not allowed here".to_owned()
         };
@@ -82,31 +83,44 @@ impl Policy for ToolGuard {
     }
 
     fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
-        Some(Box::new(self.clone()))
+        Some(Box::new(Guarding {
+            guard: self.clone(),
+            pieces: CallsInPieces::default(),
+        }))
     }
 
     fn event(&self, occasion: &Occasion<'_>, event: Event<'_>) -> HookOutput {
         let Event::BeforeTool(tool) = event else {
             return HookOutput::default();
         };
-        let arguments = Value::Object(tool.tool_input.clone());
-        let directory = Some(occasion.context.cwd.as_str());
-        match self.refusal(&tool.tool_name, &arguments, directory) {
+        let call = FunctionCall {
+            name: tool.tool_name.clone(),
+            arguments: Value::Object(tool.tool_input.clone()),
+            in_pieces: false,
+        };
+        match self.refusal(&call, Some(&occasion.context.cwd)) {
             Some(reason) => HookOutput::denial(reason),
             None => HookOutput::default(),
         }
     }
 }
 
-impl AnswerPolicy for ToolGuard {
+/// Looks at the calls of one answer.
+#[derive(Debug)]
+struct Guarding {
+    guard: ToolGuard,
+    pieces: CallsInPieces,
+}
+
+impl AnswerPolicy for Guarding {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
         _extent: Extent,
     ) -> Result<HookOutput, DialectError> {
         // Where the agent works, a model call does not tell.
-        let refuse = |call: &FunctionCall| self.refusal(&call.name, &call.arguments, None);
-        chunk.withhold_calls(&mut { refuse })?;
+        let mut refuse = |call: &FunctionCall| self.guard.refusal(call, None);
+        chunk.withhold_calls(&mut self.pieces, &mut refuse)?;
         Ok(HookOutput::default())
     }
 }

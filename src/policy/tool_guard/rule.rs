@@ -7,7 +7,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::{command_line, path};
-use crate::policy::pattern::{Glob, Pattern};
+use crate::{
+    dialect::FunctionCall,
+    policy::pattern::{Glob, Pattern},
+};
 
 /// What one argument of a tool must be. All that is given must hold; a list
 /// holds if each of its elements does.
@@ -27,6 +30,7 @@ pub(super) struct Rule {
     /// Folders that it must lie in; `.` is the agent's working directory.
     within: Option<Vec<String>>,
     /// What each command of a command line must begin with, word by word.
+    #[schemars(inner(regex(pattern = r"\S")))]
     commands: Option<Vec<String>>,
     /// Whether the call may go without the argument.
     #[serde(default)]
@@ -40,8 +44,15 @@ impl Rule {
     }
 
     /// What is wrong with a call's arguments, if anything.
-    pub(super) fn broken_by(&self, arguments: &Value, directory: Option<&str>) -> Option<String> {
+    pub(super) fn broken_by(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
         let name = &self.argument;
+        let arguments = &call.arguments;
+        if call.in_pieces {
+            return Some("may not be called with arguments in pieces".to_owned());
+        }
+        if !matches!(arguments, Value::Object(_) | Value::Null) {
+            return Some("may not be called with such arguments".to_owned());
+        }
         match arguments.pointer(name) {
             None | Some(Value::Null) if self.optional => None,
             None | Some(Value::Null) => Some(format!("may not be called without `{name}`")),

@@ -6,7 +6,7 @@ use serde_json::json;
 use tokio::time::timeout;
 
 use super::MODEL;
-use crate::harness::{Gate, PATIENCE, Upstream, respond};
+use crate::harness::{Gate, PATIENCE, Upstream, prompt, respond};
 
 /// Where time grows with the square of the size, it takes minutes.
 const SIZE: usize = 512 * 1024;
@@ -66,4 +66,18 @@ policies:
         let answer = timeout(PATIENCE, gate.agent().post(&path, body)).await;
         assert_eq!(answer.expect(&start).status, 200, "{start}");
     }
+}
+
+#[tokio::test]
+async fn an_answer_in_many_chunks_is_merged_as_it_comes() {
+    let chunk = json!({ "candidates": [{ "content": { "role": "model", "parts": [{ "text": "sixteen letters. " }] } }] });
+    let events = format!("data: {chunk}\r\n\r\n").repeat(SIZE / 16);
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let config = "after_model: buffered\npolicies: [{ policy: redact }]\n";
+    let gate = Gate::start(&upstream, config).await;
+
+    let agent = gate.agent();
+    let answer = timeout(PATIENCE, agent.stream(MODEL, &prompt("go"))).await;
+
+    assert_eq!(answer.unwrap().events().len(), SIZE / 16);
 }

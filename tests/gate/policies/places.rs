@@ -209,7 +209,7 @@ hooks:
     assert_eq!(printed, "hookgate.yaml: good, 1 hook, 2 policies\n");
     assert_eq!(
         said,
-        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and answers are not looked into, nor is content that upstream has cached\n\
+        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and answers are not looked into, nor are declarations of tools and content that upstream has cached\n\
          note: hookgate.yaml:7:15: policy `prompt_guard`: images, sound and files in prompts are not looked into\n"
     );
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::MODEL;
-use crate::harness::{Agent, Gate, Upstream};
+use crate::harness::{Agent, Gate, Upstream, hook, prompt, respond};
 
 fn body() -> Value {
     json!({
@@ -177,4 +177,150 @@ policies:
     assert_eq!(report("../lib/a").await, json!({}));
     let refused = json!({ "decision": "deny", "reason": "ask the platform team" });
     assert_eq!(report("../../other").await, refused);
+}
+
+/// The parts that an agent hears of a stream of these parts, each in a chunk.
+async fn heard_in_pieces(config: &str, pieces: &[Value]) -> Vec<Value> {
+    let chunk = |part: &Value| json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] });
+    let events = pieces
+        .iter()
+        .map(|it| format!("data: {}\r\n\r\n", chunk(it)))
+        .collect::<String>();
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let gate = Gate::start(&upstream, config).await;
+    let events = gate.agent().stream(MODEL, &body()).await.events();
+    let parts = events
+        .iter()
+        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
+    parts.flatten().cloned().collect()
+}
+
+fn pieces_of(name: &str) -> Vec<Value> {
+    let piece = |last: &str| json!([{ "jsonPath": "$.command", "stringValue": last, "willContinue": true }]);
+    vec![
+        json!({ "functionCall": { "name": name, "willContinue": true } }),
+        json!({ "functionCall": { "partialArgs": piece("rm "), "willContinue": true } }),
+        json!({ "functionCall": { "partial_args": piece("-rf"), "will_continue": true } }),
+        json!({ "functionCall": {} }),
+    ]
+}
+
+#[tokio::test]
+async fn the_pieces_of_a_call_go_its_way() {
+    let config = "
+policies:
+  - policy: tool_guard
+    allow: [write_file, read_file]
+    rules: [{ tool: write_file, argument: /command, commands: [ls], optional: true }]
+";
+    for (name, why) in [
+        ("run_shell_command", "is not allowed here"),
+        ("write_file", "may not be called with arguments in pieces"),
+    ] {
+        let heard = heard_in_pieces(config, &pieces_of(name)).await;
+        let text = format!("Tool execution blocked: The tool `{name}` {why}.");
+        assert_eq!(heard, [json!({ "text": text })]);
+    }
+    assert_eq!(
+        heard_in_pieces(config, &pieces_of("read_file")).await,
+        pieces_of("read_file")
+    );
+}
+
+#[tokio::test]
+async fn a_selection_holds_for_the_pieces_of_a_call() {
+    let select = hook::tools(&json!({ "mode": "AUTO", "allowedFunctionNames": ["read_file"] }));
+    let config = hook::config(&[("BeforeToolSelection", hook::saying("select", &select))]);
+
+    let allowed = heard_in_pieces(&config, &pieces_of("read_file")).await;
+    let refused = heard_in_pieces(&config, &pieces_of("write_file")).await;
+
+    assert_eq!(allowed, pieces_of("read_file"));
+    assert_eq!(refused.len(), 1);
+    assert!(refused[0]["functionCall"].is_null(), "{refused:?}");
+}
+
+#[tokio::test]
+async fn no_form_of_a_call_hides_it() {
+    let config = "
+policies:
+  - policy: tool_guard
+    deny: [rm]
+    rules: [{ tool: cat, argument: /path, within: [/repo], optional: true }]
+";
+    for part in [
+        json!({ "functionCall": { "name": "rm", "args": {} }, "thought": true }),
+        json!({ "text": "hi", "function_call": { "name": "rm" } }),
+        json!({ "functionCall": { "args": { "command": "rm" } } }),
+        json!({ "functionCall": { "name": null } }),
+        json!({ "functionCall": { "name": "cat", "args": "{\"path\":\"/etc\"}" } }),
+        json!({ "functionCall": { "name": "cat", "args": ["/etc"] } }),
+        json!({ "functionCall": { "name": "cat", "args": { "path": [["/etc"]] } } }),
+        json!({ "functionCall": { "name": "cat", "partialArgs": [{ "jsonPath": "$.path", "stringValue": "/etc" }] } }),
+    ] {
+        let heard = heard_in_pieces(config, std::slice::from_ref(&part)).await;
+        let text = heard[0]["text"].as_str().unwrap_or_default();
+        assert!(
+            text.starts_with("Tool execution blocked: "),
+            "{part}: {heard:?}"
+        );
+        assert_eq!(heard.len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_means_two_things_is_not_heard() {
+    let config = "policies: [{ policy: tool_guard, deny: [rm] }]\n";
+    for call in [
+        r#"{"functionCall":{"name":"ls"},"function_call":{"name":"rm"}}"#,
+        r#"{"functionCall":{"name":"ls","name":"rm"}}"#,
+        r#"{"functionCall":{"name":"ls","args":{"a":1,"a":2}}}"#,
+        r#"{"functionCall":["rm"]}"#,
+    ] {
+        let answer = format!(r#"{{"candidates":[{{"content":{{"parts":[{call}]}}}}]}}"#);
+        let upstream =
+            Upstream::with(move |_| respond(200, "application/json", answer.clone())).await;
+        let gate = Gate::start(&upstream, config).await;
+        let answer = gate.agent().generate(MODEL, &prompt("go")).await;
+        assert_eq!(answer.status, 502, "{call}");
+    }
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_declaration_hides_it() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: tool_guard, allow: [ls] }]\n";
+    let gate = Gate::start(&upstream, config).await;
+    let body = json!({
+        "contents": [],
+        "tools": [
+            { "function_declarations": [{ "name": "rm" }, { "name": "ls" }], "code_execution": {} },
+            { "googleSearchRetrieval": {}, "url_context": {} },
+            { "functionDeclarations": [{ "name": "LS" }] },
+        ],
+        "tool_config": { "function_calling_config": { "mode": "ANY", "allowed_function_names": ["rm", "ls"] } },
+    });
+
+    gate.agent().generate(MODEL, &body).await;
+
+    let expected = json!({
+        "contents": [],
+        "tools": [{ "function_declarations": [{ "name": "ls" }] }],
+        "tool_config": { "function_calling_config": { "mode": "ANY", "allowed_function_names": ["ls"] } },
+    });
+    assert_eq!(upstream.only().json(), expected);
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+    for tools in [
+        r#"{"functionDeclarations":[{"name":"rm"}]}"#,
+        r#"[[{"functionDeclarations":[{"name":"rm"}]}]]"#,
+        r#"[{"functionDeclarations":{"name":"rm"}}]"#,
+        r#"[{"functionDeclarations":[],"function_declarations":[{"name":"rm"}]}]"#,
+    ] {
+        let answer = gate
+            .agent()
+            .post(&path, format!(r#"{{"tools":{tools}}}"#))
+            .await;
+        assert_eq!(answer.status, 400, "{tools}");
+    }
+    assert_eq!(upstream.seen().len(), 1);
 }
