@@ -3,9 +3,9 @@
 //!
 //! What can be wrong with a condition is said when it is compiled: `kinds` finds
 //! unknown names and texts compared with numbers, `prospect` what an event does
-//! not have. What is left can only be absent or too large, and then a guard must
-//! run rather than be skipped: callers take an error of [`Condition::holds`] as
-//! true. To add a fact: `VARIABLES` in `vocabulary.rs`, and `facts.rs`. Pure.
+//! not have. What is left can only be absent or too large, or take too long
+//! (`effort`), and then a guard must run rather than be skipped: callers take an
+//! error of [`Condition::holds`] as true. To add a fact: `VARIABLES` in `vocabulary.rs`, and `facts.rs`. Pure.
 
 mod effort;
 mod facts;

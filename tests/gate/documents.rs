@@ -113,6 +113,38 @@ fn every_config_in_the_documentation_is_good() {
 }
 
 #[test]
+fn what_is_commented_out_of_the_annotated_config_is_good_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| fs::write(folder.path().join(name), text).unwrap();
+    let annotated = read("config/hookgate.yaml").replace("../.gemini/", "");
+    let said = annotated
+        .lines()
+        .map(|line| match line.strip_prefix("  # ") {
+            Some(commented_out) => format!("  {commented_out}\n"),
+            None => line.replace(": {}", ":").replace(": []", ":") + "\n",
+        });
+    let said: String = said.collect();
+    write("hookgate.yaml", &said.replace("disabled:", "disabled: []"));
+    write("settings.json", "{}");
+    write(
+        "event.json",
+        r#"{"hook_event_name":"SessionEnd","reason":"exit"}"#,
+    );
+
+    let explain = [
+        "explain",
+        "--dry-run",
+        "--config",
+        "hookgate.yaml",
+        "event.json",
+    ];
+    let (code, _, wrong) = run(&explain, folder.path());
+
+    assert_eq!(code, 0, "{wrong}");
+    assert!(said.contains("\n        - type: builtin"), "{said}");
+}
+
+#[test]
 fn the_cases_in_the_documentation_hold() {
     let folder = tempfile::tempdir().unwrap();
     let examples = house().join("config/examples");
