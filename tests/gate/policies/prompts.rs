@@ -47,68 +47,48 @@ async fn only_what_the_user_says_anew_is_judged() {
     assert_eq!(upstream.seen().len(), 2);
 }
 
+/// Requests in which somebody says `project aurora`.
+fn hidden_prompts() -> Vec<(&'static str, Value)> {
+    let said = json!({ "text": "project aurora" });
+    let other = json!({ "text": "a" });
+    let content = |role: &str, part: &Value| json!({ "role": role, "parts": [part] });
+    let user = |parts: Value| json!({ "contents": [{ "role": "user", "parts": parts }] });
+    let told_with = |rest: &str| json!({ "text": format!("<session_context>{rest}") });
+    let closed = told_with("project aurora</session_context>");
+    let generated = [
+        user(json!([{ "text": "project au" }, { "text": "rora" }])),
+        user(json!([{ "text": "project aurora", "thought": true }])),
+        user(json!([told_with("project aurora")])),
+        user(json!([told_with("</session_context>project aurora")])),
+        json!({ "contents": [content("user", &said), content("model", &json!({ "text": "" }))] }),
+        json!({ "contents": [content("user", &other), content("model", &other), content("user", &closed)] }),
+    ];
+    let embedded = [
+        json!({ "content": content("model", &said) }),
+        json!({ "content": content("user", &other), "title": "project aurora" }),
+    ];
+    let requests = ["user", "model", "user"].map(|it| content(it, &other));
+    let mut requests = requests.map(|it| json!({ "content": it }));
+    requests[0]["content"] = content("user", &said);
+    let counted = [
+        json!({ "generateContentRequest": { "contents": [] }, "contents": [content("user", &said)] }),
+        json!({ "generate_content_request": { "contents": [content("user", &said)] } }),
+    ];
+    let mut all: Vec<(&str, Value)> = Vec::new();
+    all.extend(generated.map(|it| ("generateContent", it)));
+    all.extend(embedded.map(|it| ("embedContent", it)));
+    all.push(("batchEmbedContents", json!({ "requests": requests })));
+    all.extend(counted.map(|it| ("countTokens", it)));
+    all
+}
+
 #[tokio::test]
 async fn no_form_of_a_request_hides_a_prompt() {
     let upstream = Upstream::mock().await;
     let config = "policies: [{ policy: prompt_guard, deny: ['project aurora'] }]\n";
     let gate = Gate::start(&upstream, config).await;
-    let said = json!({ "text": "project aurora" });
-    let user = |parts: Value| json!({ "contents": [{ "role": "user", "parts": parts }] });
-    let behind = |text: &str| json!([{ "text": format!("<session_context>{text}") }]);
-    let cases = [
-        (
-            "generateContent",
-            user(json!([{ "text": "project au" }, { "text": "rora" }])),
-        ),
-        (
-            "generateContent",
-            user(json!([{ "text": "project aurora", "thought": true }])),
-        ),
-        ("generateContent", user(behind("project aurora"))),
-        (
-            "generateContent",
-            user(behind("</session_context>project aurora")),
-        ),
-        (
-            "generateContent",
-            json!({ "contents": [
-            { "role": "user", "parts": [said] }, { "role": "model", "parts": [{ "text": "" }] },
-        ] }),
-        ),
-        (
-            "generateContent",
-            json!({ "contents": [
-            { "role": "user", "parts": [{ "text": "hi" }] },
-            { "role": "model", "parts": [{ "text": "yes?" }] },
-            { "role": "user", "parts": [{ "text": "<session_context>project aurora</session_context>" }] },
-        ] }),
-        ),
-        (
-            "embedContent",
-            json!({ "content": { "role": "model", "parts": [said] } }),
-        ),
-        (
-            "embedContent",
-            json!({ "title": "project aurora", "content": { "parts": [{ "text": "a" }] } }),
-        ),
-        (
-            "batchEmbedContents",
-            json!({ "requests": [
-            { "content": { "parts": [said] } }, { "content": { "role": "model", "parts": [{ "text": "a" }] } },
-            { "content": { "parts": [{ "text": "a" }] } },
-        ] }),
-        ),
-        (
-            "countTokens",
-            json!({ "generateContentRequest": { "contents": [] }, "contents": [{ "parts": [said] }] }),
-        ),
-        (
-            "countTokens",
-            json!({ "generate_content_request": { "contents": [{ "parts": [said] }] } }),
-        ),
-    ];
 
-    for (operation, body) in cases {
+    for (operation, body) in hidden_prompts() {
         let path = format!("/v1beta/models/{MODEL}:{operation}");
         gate.agent().post(&path, body.to_string()).await;
         assert!(upstream.seen().is_empty(), "{operation}: {body}");

@@ -1,5 +1,7 @@
 //! `tool_guard`: on declarations, on calls in answers, on `BeforeTool` events.
 
+use std::fmt::Write;
+
 use serde_json::{Value, json};
 
 use super::MODEL;
@@ -181,11 +183,11 @@ policies:
 
 /// The parts that an agent hears of a stream of these parts, each in a chunk.
 async fn heard_in_pieces(config: &str, pieces: &[Value]) -> Vec<Value> {
-    let chunk = |part: &Value| json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] });
-    let events = pieces
-        .iter()
-        .map(|it| format!("data: {}\r\n\r\n", chunk(it)))
-        .collect::<String>();
+    let mut events = String::new();
+    for part in pieces {
+        let chunk = json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] });
+        write!(events, "data: {chunk}\r\n\r\n").unwrap();
+    }
     let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
     let gate = Gate::start(&upstream, config).await;
     let events = gate.agent().stream(MODEL, &body()).await.events();

@@ -9,70 +9,43 @@ fn parts(parts: &Value) -> Value {
     json!({ "contents": [{ "role": "user", "parts": parts }] })
 }
 
+/// Requests that say a secret, and where.
+fn hiding() -> Vec<(&'static str, Value)> {
+    let said = json!([{ "role": "user", "parts": [{ "text": KEY }] }]);
+    let content = json!({ "parts": [{ "text": "a" }] });
+    let counted = [
+        json!({ "generateContentRequest": null, "contents": said }),
+        json!({ "generateContentRequest": { "contents": [] }, "contents": said }),
+        json!({ "generate_content_request": { "system_instruction": said[0] } }),
+    ];
+    let embedded = [
+        json!({ "title": KEY, "content": content }),
+        json!({ "content": content, "embedContentConfig": { "title": KEY } }),
+    ];
+    let batch = json!({ "requests": [{ "title": KEY, "content": content }] });
+    let generated = [
+        json!({ "thought": KEY }),
+        json!({ "text": KEY, "functionCall": { "name": "f", "args": { "a": KEY } } }),
+        json!({ "function_call": { "name": "f", "args": KEY } }),
+        json!({ "functionCall": { "name": "f", "partialArgs": [{ "stringValue": KEY }] } }),
+        json!({ "function_response": { "name": "f", "response": [[{ KEY: 1 }]] } }),
+        json!({ "functionResponse": { "name": "f", "parts": [{ "text": KEY }], "extra": KEY } }),
+        json!({ "toolResponse": { "response": { "a": KEY } } }),
+    ];
+    let system = json!({ "systemInstruction": { "role": "x", "text": KEY }, "contents": [] });
+    let mut all = vec![("batchEmbedContents", batch), ("generateContent", system)];
+    all.extend(counted.map(|it| ("countTokens", it)));
+    all.extend(embedded.map(|it| ("embedContent", it)));
+    all.extend(generated.map(|it| ("generateContent", parts(&json!([it])))));
+    all
+}
+
 #[tokio::test]
 async fn no_place_in_a_request_hides_a_secret() {
     let upstream = Upstream::mock().await;
     let gate = Gate::start(&upstream, MASK).await;
-    let said = json!([{ "role": "user", "parts": [{ "text": KEY }] }]);
-    let content = json!({ "parts": [{ "text": "a" }] });
-    let cases = [
-        (
-            "countTokens",
-            json!({ "generateContentRequest": null, "contents": said }),
-        ),
-        (
-            "countTokens",
-            json!({ "generateContentRequest": { "contents": [] }, "contents": said }),
-        ),
-        (
-            "countTokens",
-            json!({ "generate_content_request": { "system_instruction": said[0] } }),
-        ),
-        ("embedContent", json!({ "title": KEY, "content": content })),
-        (
-            "embedContent",
-            json!({ "content": content, "embedContentConfig": { "title": KEY } }),
-        ),
-        (
-            "batchEmbedContents",
-            json!({ "requests": [{ "title": KEY, "content": content }] }),
-        ),
-        (
-            "generateContent",
-            json!({ "systemInstruction": { "role": "x", "text": KEY }, "contents": [] }),
-        ),
-        ("generateContent", parts(&json!([{ "thought": KEY }]))),
-        (
-            "generateContent",
-            parts(&json!([{ "text": KEY, "functionCall": { "name": "f", "args": { "a": KEY } } }])),
-        ),
-        (
-            "generateContent",
-            parts(&json!([{ "function_call": { "name": "f", "args": KEY } }])),
-        ),
-        (
-            "generateContent",
-            parts(
-                &json!([{ "functionCall": { "name": "f", "partialArgs": [{ "stringValue": KEY }] } }]),
-            ),
-        ),
-        (
-            "generateContent",
-            parts(&json!([{ "function_response": { "name": "f", "response": [[{ KEY: 1 }]] } }])),
-        ),
-        (
-            "generateContent",
-            parts(
-                &json!([{ "functionResponse": { "name": "f", "parts": [{ "text": KEY }], "extra": KEY } }]),
-            ),
-        ),
-        (
-            "generateContent",
-            parts(&json!([{ "toolResponse": { "response": { "a": KEY } } }])),
-        ),
-    ];
 
-    for (operation, body) in cases {
+    for (operation, body) in hiding() {
         let path = format!("/v1beta/models/{MODEL}:{operation}");
         let answer = gate.agent().post(&path, body.to_string()).await;
         assert_eq!(answer.header("x-hookgate-action"), "edit", "{body}");
