@@ -113,10 +113,10 @@ pub enum Look {
 /// How much of an answer a policy is shown at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Extent {
-    /// All of it.
-    Whole,
     /// The next chunk; more may come.
     Chunk,
+    /// All of it, or its last chunk.
+    Last,
 }
 
 /// How a policy is named and built.

@@ -169,14 +169,6 @@ impl CandidateDocument {
         })
     }
 
-    /// Whether it says why it ends here. Some APIs say in every chunk that it
-    /// does not.
-    pub(super) fn ends(&self) -> Result<bool, DialectError> {
-        let reason = self.document.string(FINISH_REASON)?;
-        let reason = reason.as_deref().unwrap_or_default();
-        Ok(!matches!(reason, "" | "FINISH_REASON_UNSPECIFIED"))
-    }
-
     fn view(&self) -> Result<Candidate, DialectError> {
         let parts = self.content.iter().flat_map(|it| &it.parts);
         let ratings = self.document.children(SAFETY_RATINGS)?;

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::{
     DialectError, Document, ResponseDocument, TextKind,
-    answer::CandidateDocument,
+    answer::{CANDIDATES, CandidateDocument},
     contents::Content,
     part::{FUNCTION_CALL, PARTIAL, Part, WILL_CONTINUE},
     texts,
@@ -86,8 +86,8 @@ pub(super) const ANSWER: &[&str] = &[
 ];
 
 impl ResponseDocument {
-    /// Lets `editor` edit every text. Of a whole answer nothing is held back,
-    /// and of a candidate that ends nothing either.
+    /// Lets `editor` edit every text. Of a whole answer, or its last chunk,
+    /// nothing is held back.
     pub fn edit_texts(
         &mut self,
         editor: &mut dyn AnswerEditor,
@@ -97,15 +97,29 @@ impl ResponseDocument {
             candidate.edit_texts(editor, rest)?;
         }
         self.put_candidates()?;
+        if rest == Rest::None {
+            self.say_held(editor)?;
+        }
         texts::edit_others(&mut self.document, ANSWER, &mut |text| {
             editor.alone(TextKind::Speech, text)
         })
     }
 
+    /// What is held back of candidates that are not in this chunk.
+    fn say_held(&mut self, editor: &mut dyn AnswerEditor) -> Result<(), DialectError> {
+        let Some(held) = Self::of_held(editor)? else {
+            return Ok(());
+        };
+        self.candidates.extend(held.candidates);
+        let all = self.candidates.iter().map(|it| it.document.clone());
+        let all: Vec<Document> = all.collect();
+        self.document.set_children(CANDIDATES, &all)
+    }
+
     /// A chunk that says what is still held back; none if nothing is.
     pub fn of_held(editor: &mut dyn AnswerEditor) -> Result<Option<Self>, DialectError> {
-        let held = editor.holding(None);
-        let candidates = held.iter().filter_map(|channel| {
+        let channels = editor.holding(None);
+        let candidates = channels.iter().filter_map(|channel| {
             let text = editor.piece(channel, "", Rest::None)?;
             let part = part_saying(&channel.stream, &text)?;
             let content = json!({ "role": "model", "parts": [part] });
@@ -138,7 +152,7 @@ impl CandidateDocument {
         let mut speaker = Speaker {
             candidate: self.number,
             editor,
-            rest: if self.ends()? { Rest::None } else { rest },
+            rest,
             edited: false,
         };
         let content = self.content.clone();
@@ -321,13 +335,18 @@ mod tests {
 
     #[track_caller]
     fn check(editor: &mut Late, chunk: &str, expected: &str) {
+        check_with(editor, Rest::MayCome, chunk, expected);
+    }
+
+    #[track_caller]
+    fn check_with(editor: &mut Late, rest: Rest, chunk: &str, expected: &str) {
         let mut document = ResponseDocument::parse(chunk.to_owned().into()).unwrap();
-        document.edit_texts(editor, Rest::MayCome).unwrap();
+        document.edit_texts(editor, rest).unwrap();
         assert_eq!(document.to_bytes(), expected);
     }
 
     #[test]
-    fn each_channel_holds_its_own_and_says_it_when_the_candidate_ends() {
+    fn each_channel_holds_its_own_and_says_it_at_the_end() {
         let mut editor = Late::default();
         check(
             &mut editor,
@@ -339,8 +358,9 @@ mod tests {
             r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"ss"}}}]},"logprobsResult":{}}]}"#,
             r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"**"}}}]}}]}"#,
         );
-        check(
+        check_with(
             &mut editor,
+            Rest::None,
             r#"{"candidates":[{"content":{"parts":[{"text":"cd"}]},"finishReason":"STOP","groundingMetadata":{"q":["s"]}}]}"#,
             r#"{"candidates":[{"content":{"parts":[{"text":"h","thought":true},{"text":"bcd"}]},"finishReason":"STOP","groundingMetadata":{"q":["*"]}}]}"#,
         );
@@ -355,8 +375,9 @@ mod tests {
             r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"x"}]}}]}"#,
             r#"{"candidates":[{"index":1,"content":{"parts":[{"text":""}]}}]}"#,
         );
-        check(
+        check_with(
             &mut editor,
+            Rest::None,
             r#"{"candidates":[{"index":1,"finishReason":"STOP"}]}"#,
             r#"{"candidates":[{"index":1,"finishReason":"STOP","content":{"role":"model","parts":[{"text":"x"}]}}]}"#,
         );

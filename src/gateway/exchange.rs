@@ -249,7 +249,7 @@ async fn unary(mut gate: Gate, answer: Answer) -> Result<Reply, ApiError> {
     *response.headers_mut() = headers::to_agent(&answer.headers);
     let limit = gate.snapshot.config.limits.response;
     let whole = answer.whole(limit).await?;
-    match gate.judge(whole, Extent::Whole).await? {
+    match gate.judge(whole, Extent::Last).await? {
         Judged::Pass(body) => {
             *response.body_mut() = Body::from(body);
             Ok(Reply::Upstream(response))

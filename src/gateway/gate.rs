@@ -45,6 +45,11 @@ pub(super) enum Judged {
 }
 
 impl Gate {
+    /// Whether any policy looks at the answer.
+    pub(super) fn has_policies(&self) -> bool {
+        self.looks.iter().any(|it| !it.is_empty())
+    }
+
     /// Judges one answer or chunk. INVARIANT: what cannot be read never passes.
     pub(super) async fn judge(&mut self, bytes: Bytes, extent: Extent) -> Result<Judged, ApiError> {
         let parsed = ResponseDocument::parse(bytes);

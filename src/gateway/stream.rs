@@ -180,18 +180,43 @@ impl Chunks {
     }
 
     async fn step(&mut self) -> Result<Bytes, ApiError> {
-        loop {
-            if let Some(data) = self.waiting.pop_front() {
-                return match self.gate.judge(data, Extent::Chunk).await? {
-                    Judged::Pass(json) => Ok(self.frames.chunk(&json)),
-                    Judged::Refused(reason) => Ok(self.refuse(&reason)),
-                };
-            }
-            match self.source.next().await? {
-                Some(events) => self.waiting.extend(events.into_iter().filter(is_chunk)),
-                None => return self.last().await,
-            }
+        if self.waiting.is_empty() {
+            self.read_on().await?;
         }
+        let Some(data) = self.waiting.pop_front() else {
+            return self.last().await;
+        };
+        let extent = self.extent(&data).await?;
+        match self.gate.judge(data, extent).await? {
+            Judged::Pass(json) => Ok(self.frames.chunk(&json)),
+            Judged::Refused(reason) => Ok(self.refuse(&reason)),
+        }
+    }
+
+    /// Reads until there is a chunk, or the end.
+    async fn read_on(&mut self) -> Result<(), ApiError> {
+        while self.waiting.is_empty() {
+            let Some(events) = self.source.next().await? else {
+                break;
+            };
+            self.waiting.extend(events.into_iter().filter(is_chunk));
+        }
+        Ok(())
+    }
+
+    /// Whether a chunk is the last one. What policies hold back must be said by
+    /// then; and since some models say in every chunk that they finish, only what
+    /// comes next tells. No other chunk waits for the next one.
+    async fn extent(&mut self, data: &Bytes) -> Result<Extent, ApiError> {
+        if !self.gate.has_policies() || !says_it_finishes(data) {
+            return Ok(Extent::Chunk);
+        }
+        self.read_on().await?;
+        Ok(if self.waiting.is_empty() {
+            Extent::Last
+        } else {
+            Extent::Chunk
+        })
     }
 
     /// What policies held back, and the end.
@@ -223,7 +248,7 @@ impl Chunks {
         }
         let merged = Merged::of(&chunks).map_err(|_| unreadable())?;
         let mut out = BytesMut::new();
-        let judged = self.gate.judge(merged.answer.clone(), Extent::Whole);
+        let judged = self.gate.judge(merged.answer.clone(), Extent::Last);
         match judged.await? {
             Judged::Pass(json) if json == merged.answer && !merged.omits => {
                 for chunk in &chunks {
@@ -258,6 +283,12 @@ impl Chunks {
 fn too_large(error: &sse::TooLarge) -> ApiError {
     tracing::warn!(%error, "the answer cannot be read");
     unreadable()
+}
+
+/// Whether a chunk may say why the answer ends.
+fn says_it_finishes(data: &[u8]) -> bool {
+    let has = |key: &str| memchr::memmem::find(data, key.as_bytes()).is_some();
+    has("finishReason") || has("finish_reason")
 }
 
 fn is_chunk(data: &Bytes) -> bool {

@@ -127,7 +127,7 @@ fn ask_answer(
         document.write(&edit)?;
     }
     let before = document.to_bytes();
-    let mut output = looking.chunk(&mut document, Extent::Whole)?;
+    let mut output = looking.chunk(&mut document, Extent::Last)?;
     if document.to_bytes() != before {
         // A struct of texts and numbers always becomes JSON.
         let llm_response = serde_json::to_value(document.read()?).unwrap_or_default();

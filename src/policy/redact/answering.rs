@@ -41,7 +41,7 @@ impl AnswerPolicy for Answering {
         extent: Extent,
     ) -> Result<HookOutput, DialectError> {
         let rest = match extent {
-            Extent::Whole => Rest::None,
+            Extent::Last => Rest::None,
             Extent::Chunk => Rest::MayCome,
         };
         chunk.edit_texts(self, rest)?;
