@@ -253,12 +253,15 @@ async fn a_hook_that_does_not_wait_is_started_ever_more_seldom() {
     // After 100, 200 and 400 ms at most one per keeper and 400 ms, and the three.
     let most = 3 + 2 * (1 + usize::try_from(begun.elapsed().as_millis()).unwrap() / 400);
     assert!(starts() - before <= most, "{} {most}", starts() - before);
+    let started = starts();
     let log = gateway.stop().await;
     let said: Vec<&str> = log
         .lines()
         .filter(|it| it.contains("spare failed"))
         .collect();
-    assert_eq!(said.len(), 1, "{log}");
+    // One that takes its time to die is taken for one that waits, and the next
+    // failure is news again.
+    assert!((1..=started / 3).contains(&said.len()), "{log}");
     assert!(said[0].contains(r#"hook.name="guard" cause="exit code 1""#));
 }
 
