@@ -39,7 +39,7 @@ use url::Url;
 
 pub use self::{
     case_file::{
-        Act, Case, CaseFile, DEFAULT_MODEL, Expected, ExpectedVerdict, ModelCall, model_path,
+        Act, Case, CaseFile, DEFAULT_MODEL, Expected, ExpectedVerdict, RehearsedCall, model_path,
         parse_headers,
     },
     hook_spec::{

@@ -31,7 +31,7 @@ pub use self::{
     witness::{Calling, HookRecord, Ran, Record, Witness},
 };
 use crate::{
-    config::{BUILTIN, Known},
+    config::{BUILTIN, HookMode, Known},
     dialect::DialectError,
     event::{
         Action, Answer, BeforeModel, Context, Diagnostic, EventKind, EventName, HookOutput,
@@ -215,18 +215,13 @@ impl Engine {
             runs,
             diagnostics,
         };
-        self.note::<E>(&fired);
-        fired
-    }
-
-    /// Takes down what an event came to.
-    fn note<E: EventKind>(&self, fired: &Fired<E::Verdict>) {
         if fired.verdict.action() >= Action::Deny {
             self.metrics.denied(E::NAME);
         }
         if let Some(witness) = &self.witness {
-            witness.fired(E::NAME, fired);
+            witness.fired(E::NAME, &fired);
         }
+        fired
     }
 
     /// Every policy with each event it is placed on, in order.
@@ -272,6 +267,17 @@ fn folded<E: EventKind>(runs: &[Run]) -> (HookOutput, Vec<Diagnostic>) {
     let enforced = runs.iter().filter(|it| it.would.is_none());
     let outputs: Vec<HookOutput> = enforced.map(|it| it.answer.output.clone()).collect();
     fold(&outputs, E::HONOURS)
+}
+
+/// What somebody who only observes would have done; none of who decides.
+fn would<E: EventKind>(mode: HookMode, output: &HookOutput) -> Option<Action> {
+    match mode {
+        HookMode::Enforce => None,
+        HookMode::Observe => {
+            let (folded, _) = fold(std::slice::from_ref(output), E::HONOURS);
+            Some(E::judge(&folded).action())
+        }
+    }
 }
 
 /// What a config may name, as the rooms below know it.

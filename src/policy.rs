@@ -5,8 +5,7 @@
 //! hook runs, and again at what hooks changed. Pure, but for what [`Ledger`]
 //! counts. To add a policy: one file here, one line in [`ALL`], one page in
 //! `docs/policies/`, one example in `config/examples/policies/` and its cases in
-//! `config/examples/tests/policies/`. A test holds
-//! them together.
+//! `config/examples/tests/policies/`. A test holds them together.
 
 mod ledger;
 mod model_allow;

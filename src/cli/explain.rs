@@ -17,7 +17,9 @@ use super::{
     rehearsal::{self, Rehearsal, rehearse},
 };
 use crate::{
-    config::{Act, BUILTIN, Config, DEFAULT_MODEL, HookSpec, ModelCall, model_path, parse_headers},
+    config::{
+        Act, BUILTIN, Config, DEFAULT_MODEL, HookSpec, RehearsedCall, model_path, parse_headers,
+    },
     hook::{Calling, HookRecord, Record},
 };
 
@@ -111,7 +113,7 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
     }
     let headers = parse_headers(&wrapped.headers)
         .map_err(|name| failed(&format!("`{name}` cannot be sent as a header")))?;
-    Ok(Act::Call(ModelCall {
+    Ok(Act::Call(RehearsedCall {
         path,
         headers,
         body: wrapped.body,
@@ -201,7 +203,7 @@ impl Telling<'_> {
         labels.filter(|it| !asked(it)).collect()
     }
 
-    fn call(&self, call: &ModelCall, lines: &mut Vec<String>) {
+    fn call(&self, call: &RehearsedCall, lines: &mut Vec<String>) {
         let rehearsal = self.rehearsal;
         let sent = json!(call.body);
         let path = call.path.split('?').next().unwrap_or_default();

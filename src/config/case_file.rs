@@ -47,12 +47,12 @@ pub enum Act {
     /// It reports an event: a hook's input.
     Report(Map<String, Value>),
     /// It calls a model.
-    Call(ModelCall),
+    Call(RehearsedCall),
 }
 
-/// A model call.
+/// A model call that is rehearsed.
 #[derive(Debug, Clone)]
-pub struct ModelCall {
+pub struct RehearsedCall {
     /// Path and query.
     pub path: String,
     /// Further headers.
@@ -262,7 +262,7 @@ impl RawCase {
         })?;
         let act = match (self.event, self.request) {
             (Some(event), _) => Act::Report(event),
-            (None, request) => Act::Call(ModelCall {
+            (None, request) => Act::Call(RehearsedCall {
                 path: self.path.unwrap_or_else(|| model_path(DEFAULT_MODEL)),
                 headers,
                 body: request.unwrap_or_default(),

@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{Run, Seen};
+use super::{Run, Seen, would};
 use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
     dialect::{DialectError, ResponseDocument},
-    event::{AfterModel, Answer, EventKind, HookOutput, HookStatus, Verdict, fold},
+    event::{AfterModel, Answer, EventKind, HookOutput, HookStatus},
     policy::{AnswerPolicy, Extent, ModelCall, Occasion, Policy},
 };
 
@@ -75,22 +75,15 @@ impl PlacedPolicy {
     }
 
     fn run<E: EventKind>(&self, output: HookOutput, elapsed: Duration) -> Run {
-        let would = match self.mode {
-            HookMode::Enforce => None,
-            HookMode::Observe => {
-                let (folded, _) = fold(std::slice::from_ref(&output), E::HONOURS);
-                Some(E::judge(&folded).action())
-            }
-        };
         Run {
             name: self.name.clone(),
+            would: would::<E>(self.mode, &output),
             answer: Answer {
                 status: HookStatus::Ok,
                 output,
                 diagnostics: Vec::new(),
             },
             elapsed,
-            would,
             edited: false,
         }
     }
@@ -118,8 +111,7 @@ impl Looking {
                 seen.unwrap_or_default()
             }
         };
-        let says = output != HookOutput::default();
-        Ok(says.then(|| self.placed.run::<AfterModel>(output, started.elapsed())))
+        Ok(self.said(output, started))
     }
 
     /// What it still holds back, and what it has to say of that.
@@ -128,12 +120,16 @@ impl Looking {
         let Some((chunk, output)) = self.policy.end()? else {
             return Ok(None);
         };
-        let says = output != HookOutput::default();
-        let run = says.then(|| self.placed.run::<AfterModel>(output, started.elapsed()));
         let seen = Seen {
             chunk,
-            runs: run.into_iter().collect(),
+            runs: self.said(output, started).into_iter().collect(),
         };
         Ok(Some(seen).filter(|_| self.placed.mode == HookMode::Enforce))
+    }
+
+    /// Its run, if it has anything to say. Most chunks leave it silent.
+    fn said(&self, output: HookOutput, started: Instant) -> Option<Run> {
+        let says = output != HookOutput::default();
+        says.then(|| self.placed.run::<AfterModel>(output, started.elapsed()))
     }
 }

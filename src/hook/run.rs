@@ -5,12 +5,10 @@ use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::{Plan, Run, table::Hook};
+use super::{Plan, Run, table::Hook, would};
 use crate::{
-    config::{FailureMode, HookMode, HookView, SystemMessages},
-    event::{
-        Answer, Context, Decision, DiagnosticCode, EventKind, HookOutput, HookStatus, Verdict, fold,
-    },
+    config::{FailureMode, HookView, SystemMessages},
+    event::{Answer, Context, Decision, DiagnosticCode, EventKind, HookOutput, HookStatus},
     telemetry::{HookFinished, Metrics},
     transport::HookCall,
 };
@@ -111,18 +109,11 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
         answer: &answer,
     }
     .emit(occasion.metrics);
-    let would = match hook.mode {
-        HookMode::Enforce => None,
-        HookMode::Observe => {
-            let (folded, _) = fold(std::slice::from_ref(&answer.output), E::HONOURS);
-            Some(E::judge(&folded).action())
-        }
-    };
     Run {
         name: hook.name.clone(),
+        would: would::<E>(hook.mode, &answer.output),
         answer,
         elapsed,
-        would,
         edited: false,
     }
 }
