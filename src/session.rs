@@ -5,6 +5,16 @@
 //! its contents, so nothing here depends on how an agent names its session. It
 //! is bounded; what is forgotten is judged by hooks again.
 
+mod print;
+mod state;
+mod store;
+
+pub use self::{
+    print::{Print, Printer},
+    state::{Note, Source, State},
+    store::{Asked, SessionKey, Store},
+};
+
 use std::{
     hash::{BuildHasher, RandomState},
     time::Duration,
