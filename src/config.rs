@@ -17,8 +17,10 @@ mod quantity;
 mod raw;
 mod raw_hooks;
 mod raw_policies;
+mod raw_sessions;
 mod schema;
 mod secret;
+mod sessions;
 mod tree;
 mod wording;
 
@@ -51,6 +53,7 @@ pub use self::{
     quantity::Size,
     raw_hooks::BUILTIN,
     secret::SecretSetting,
+    sessions::{EventSettings, RedisUrl, SessionSettings, StoreSettings},
 };
 use crate::event::{EventKind, EventName, EventVisitor, Part};
 
@@ -75,6 +78,10 @@ pub struct Config {
     pub denials: Denials,
     /// What `AfterModel` hooks see of a streamed answer.
     pub after_model: AfterModelMode,
+    /// What is read off model calls.
+    pub events: EventSettings,
+    /// What is remembered of agents' sessions, and where.
+    pub sessions: SessionSettings,
     /// Bounds of size and number.
     pub limits: Limits,
     /// Bounds of time.

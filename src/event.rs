@@ -209,6 +209,19 @@ impl EventName {
         )
     }
 
+    /// Whether model calls show that it happened, though no model call is it.
+    pub const fn shows_in_model_calls(self) -> bool {
+        matches!(
+            self,
+            Self::SessionStart
+                | Self::BeforeAgent
+                | Self::AfterTool
+                | Self::BeforeTool
+                | Self::AfterAgent
+                | Self::SessionEnd
+        )
+    }
+
     /// Whether nobody waits for what hooks say about it.
     pub const fn is_advisory(self) -> bool {
         matches!(

@@ -132,6 +132,7 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     let mut config = config.clone();
     config.listen = free_port();
     config.admin.listen = free_port();
+    config.sessions.transcripts = None;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         config.upstream.url = url;
     }

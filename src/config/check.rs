@@ -7,7 +7,10 @@ use schemars::JsonSchema;
 use serde_json::Value;
 use url::Url;
 
-use super::{Format, Known, place::Problem, schema::schema, tree::Tree, wording::Finding};
+use super::{
+    Format, Known, place::Problem, raw_sessions::DERIVED_EVENT, schema::schema, tree::Tree,
+    wording::Finding,
+};
 
 /// What an unknown key means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,7 +46,8 @@ pub(super) fn check<T: JsonSchema>(
         problems: tree.duplicates(),
         warnings: Vec::new(),
     };
-    let validator = match validator(&schema, &known.formats) {
+    let formats = [known.formats.as_slice(), &[DERIVED_EVENT]].concat();
+    let validator = match validator(&schema, &formats) {
         Ok(validator) => validator,
         Err(message) => {
             checked.problems.push(Problem::nowhere(message));
@@ -56,7 +60,7 @@ pub(super) fn check<T: JsonSchema>(
             tree,
             document: &checked.value,
             schema: &schema,
-            formats: &known.formats,
+            formats: &formats,
             error: &error,
         };
         let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {

@@ -5,17 +5,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use rustix::fs::Access;
 use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    Admin, Config, ConfigError, HookSettings, Known, Limits, Log, MissingSecrets, Overrides,
-    PolicySpec, Problem, SystemMessages, Timeouts, UpstreamConfig, When,
+    Admin, Config, ConfigError, HookSettings, Known, Log, MissingSecrets, Overrides, PolicySpec,
+    Problem, RedisUrl, SystemMessages, UpstreamConfig, When,
     check::{UnknownKeys, check, is_base_url},
     hook_block::{Gathered, HookBlock, HookFile},
-    raw::{RawConfig, RawLimits, RawPath, RawSecret, RawTimeouts},
+    raw::{RawConfig, RawPath, RawSecret},
     raw_hooks::{DEFAULT_PROTOCOL, RawHookFile},
     raw_policies::RawPolicy,
     secret,
@@ -47,6 +48,7 @@ pub(super) fn load_tree(
     let token = reading.secret("/admin/token");
     let api_key = reading.secret("/upstreams/gemini/api_key");
     let hook_directory = reading.hook_directory();
+    let (redis, transcripts) = (reading.redis(), reading.transcripts());
     let blocks = reading.hook_blocks(&overrides.hooks, known);
     reading.fail_if_problems()?;
 
@@ -91,6 +93,8 @@ pub(super) fn load_tree(
         hook_directory,
         denials: raw.denials,
         after_model: raw.after_model,
+        events: raw.events.into(),
+        sessions: raw.sessions.checked(redis, transcripts),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
         log: Log {
@@ -175,14 +179,47 @@ impl Reading {
     fn hook_directory(&mut self) -> PathBuf {
         let given: Option<RawPath> = self.section("/hook_directory");
         let given = given.map_or_else(PathBuf::new, |it| it.0);
-        let directory = Path::new(".").join(&self.directory).join(&given);
-        let directory = std::path::absolute(&directory).unwrap_or(directory);
-        let directory: PathBuf = directory.components().collect();
+        let directory = self.absolute(&given);
         if !directory.is_dir() {
             let message = format!("`hook_directory` is no directory: `{}`", given.display());
             self.problem("/hook_directory", &message);
         }
         directory
+    }
+
+    fn absolute(&self, given: &Path) -> PathBuf {
+        let path = Path::new(".").join(&self.directory).join(given);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        path.components().collect()
+    }
+
+    /// Where sessions are kept, if that is Redis. Where secrets are made up,
+    /// nobody outside is asked, and sessions stay in memory.
+    fn redis(&mut self) -> Option<RedisUrl> {
+        let pointer = "/sessions/store/redis/url";
+        let url = self.secret(pointer)?;
+        if self.missing_secrets == MissingSecrets::MadeUp {
+            return None;
+        }
+        let url = RedisUrl::parse(url);
+        url.map_err(|it| self.problem(pointer, it)).ok()
+    }
+
+    fn transcripts(&mut self) -> Option<PathBuf> {
+        let pointer = "/sessions/transcripts";
+        let given: RawPath = self.section(pointer)?;
+        let directory = self.absolute(&given.0);
+        let needed = Access::WRITE_OK | Access::EXEC_OK;
+        let problem = if !directory.is_dir() {
+            "is no directory"
+        } else if rustix::fs::access(&directory, needed).is_err() {
+            "is a directory where no file can be made"
+        } else {
+            return Some(directory);
+        };
+        let message = format!("`sessions.transcripts` {problem}: `{}`", given.0.display());
+        self.problem(pointer, &message);
+        None
     }
 
     fn policies(&mut self, raw: Vec<RawPolicy>) -> Vec<PolicySpec> {
@@ -320,35 +357,5 @@ fn set_upstream(value: &mut Value, url: &Url) {
     }
     if let Some(fields) = value.as_object_mut() {
         fields.insert("url".to_owned(), url.as_str().into());
-    }
-}
-
-impl From<RawLimits> for Limits {
-    fn from(raw: RawLimits) -> Self {
-        Self {
-            headers: raw.headers.0,
-            body: raw.body.0,
-            response: raw.response.0,
-            event: raw.event.0,
-            hook_output: raw.hook_output.0,
-            hook_processes: raw.hook_processes.0,
-            in_flight: raw.in_flight.0,
-            connections: raw.connections.0,
-        }
-    }
-}
-
-impl From<RawTimeouts> for Timeouts {
-    fn from(raw: RawTimeouts) -> Self {
-        Self {
-            header: raw.header.0,
-            body: raw.body.0,
-            idle: raw.idle.0,
-            upstream_connect: raw.upstream_connect.0,
-            first_byte: raw.first_byte.0,
-            stream_idle: raw.stream_idle.0,
-            drain: raw.drain.0,
-            keep_alive: raw.keep_alive.0,
-        }
     }
 }

@@ -17,6 +17,11 @@ pub struct Size(pub usize);
 #[schemars(extend("minimum" = 1, "maximum" = 1_000_000, "errorMessage" = "must be a number from 1 to 1000000"))]
 pub(super) struct Count(pub(super) usize);
 
+/// How often something is done again that costs a model call each time.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
+#[schemars(extend("minimum" = 1, "maximum" = 100, "errorMessage" = "must be a number from 1 to 100"))]
+pub(super) struct Rounds(pub(super) u32);
+
 /// A duration: `30s`, `500ms`, `5m`, `1h`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Period(pub(super) Duration);

@@ -11,11 +11,12 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{
-    AfterModelMode, Denials, LogFormat, LogLevel,
+    AfterModelMode, Denials, Limits, LogFormat, LogLevel, Timeouts,
     check::is_base_url,
     quantity::{Count, Period, Size},
     raw_hooks::{RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
+    raw_sessions::{RawEvents, RawSessions},
 };
 
 /// The config of hookgate.
@@ -58,6 +59,12 @@ pub(super) struct RawConfig {
     /// Whether `AfterModel` hooks see each chunk or the whole answer.
     #[serde(default)]
     pub(super) after_model: AfterModelMode,
+    /// What is read off model calls.
+    #[serde(default)]
+    pub(super) events: RawEvents,
+    /// What is remembered of agents' sessions, and where.
+    #[serde(default)]
+    pub(super) sessions: RawSessions,
     /// Bounds of size and number.
     #[serde(default)]
     pub(super) limits: RawLimits,
@@ -231,5 +238,35 @@ impl TryFrom<String> for RawUrl {
     fn try_from(text: String) -> Result<Self, Self::Error> {
         let url = Url::parse(&text).ok().filter(is_base_url);
         url.map(Self).ok_or("not the base of a model API")
+    }
+}
+
+impl From<RawLimits> for Limits {
+    fn from(raw: RawLimits) -> Self {
+        Self {
+            headers: raw.headers.0,
+            body: raw.body.0,
+            response: raw.response.0,
+            event: raw.event.0,
+            hook_output: raw.hook_output.0,
+            hook_processes: raw.hook_processes.0,
+            in_flight: raw.in_flight.0,
+            connections: raw.connections.0,
+        }
+    }
+}
+
+impl From<RawTimeouts> for Timeouts {
+    fn from(raw: RawTimeouts) -> Self {
+        Self {
+            header: raw.header.0,
+            body: raw.body.0,
+            idle: raw.idle.0,
+            upstream_connect: raw.upstream_connect.0,
+            first_byte: raw.first_byte.0,
+            stream_idle: raw.stream_idle.0,
+            drain: raw.drain.0,
+            keep_alive: raw.keep_alive.0,
+        }
     }
 }

@@ -105,7 +105,7 @@ hooks:
         - text
 hook_files: [{ path: missing.json, protocol: semaphore }]
 hook_directory: missing
-sessions: {}
+session: {}
 ";
     assert_snapshot!(refusal(text), @r"
     hookgate.yaml:1:14: `upstreams.gemini.url` is missing
@@ -133,7 +133,7 @@ sessions: {}
     hookgate.yaml:16:22: `missing.json` cannot be read: No such file or directory (os error 2)
     hookgate.yaml:16:46: `hook_files[0].protocol` must be `gemini` or `terminai` or `tabnine` or `llxprt`, not `semaphore`
     hookgate.yaml:17:17: `hook_directory` is no directory: `missing`
-    hookgate.yaml:18:1: unknown key `sessions`
+    hookgate.yaml:18:1: unknown key `session`; did you mean `sessions`?
     ");
 }
 
@@ -436,6 +436,8 @@ const MAPPINGS: &[&str] = &[
     "hook_files: [{ path: config/schema.json, KEY: 1 }]",
     "hooksConfig: { KEY: 1 }",
     "hook_defaults: { KEY: 1 }",
+    "events: { KEY: 1 }",
+    "sessions: { KEY: 1 }",
     "limits: { KEY: 1 }",
     "timeouts: { KEY: 1 }",
     "log: { KEY: 1 }",
@@ -659,4 +661,105 @@ fn numbers_may_be_written_in_any_way_that_yaml_has() {
     assert_eq!(config.limits.body, 1000);
     assert_eq!(config.limits.event, 16);
     assert_eq!(config.limits.in_flight, 1000);
+}
+
+#[test]
+fn events_and_sessions_are_read() {
+    let (directory, path) = directory(&[
+        ("url", "rediss://hookgate:s3cr3t@localhost:6380/2\n"),
+        (
+            "hookgate.yaml",
+            "upstreams: { gemini: { url: http://a } }\n\
+             events: { derive: [AfterTool, BeforeTool], max_denied_rounds: 1 }\n\
+             sessions: { idle: 2h, max: 10, store: { redis: { url: { file: url } } }, transcripts: . }\n",
+        ),
+    ]);
+
+    let config = load(&path).unwrap();
+
+    let sessions = &config.sessions;
+    assert!(config.events.derives(EventName::AfterTool));
+    assert!(!config.events.derives(EventName::BeforeAgent));
+    assert_eq!(config.events.max_denied_rounds, 1);
+    assert_eq!(config.events.max_same_denials, 3);
+    assert_eq!((sessions.idle, sessions.max), (Duration::from_hours(2), 10));
+    assert_eq!(sessions.transcripts.as_deref(), Some(directory.path()));
+    let StoreSettings::Redis(url) = &sessions.store else {
+        panic!("{:?}", sessions.store);
+    };
+    assert!(url.0.expose_secret().starts_with("rediss://hookgate"));
+    assert!(!format!("{config:?}").contains("s3cr3t"));
+    assert!(config.files.contains(&directory.path().join("url")));
+    assert_eq!(*sessions, load(&path).unwrap().sessions);
+    fs::write(directory.path().join("url"), "redis://localhost").unwrap();
+    assert_ne!(*sessions, load(&path).unwrap().sessions);
+}
+
+#[test]
+fn all_events_that_can_be_derived_are_unless_the_config_says_otherwise() {
+    let config = parse(MINIMAL).unwrap();
+    let none = parse_more("events: { derive: [] }\n").unwrap();
+
+    let derived = |config: &Config| {
+        let all = EventName::ALL
+            .iter()
+            .filter(|it| config.events.derives(**it));
+        all.map(|it| it.as_str()).collect::<Vec<_>>().join(" ")
+    };
+    assert_eq!(
+        derived(&config),
+        "SessionStart BeforeAgent BeforeTool AfterTool AfterAgent SessionEnd"
+    );
+    assert_eq!(derived(&none), "");
+    assert_eq!(config.sessions.store, StoreSettings::Memory);
+}
+
+#[test]
+fn mistakes_about_events_and_sessions_are_put_in_words() {
+    let text = "\
+events:
+  derive: [BeforeTol, Notification, BeforeModel, 3, tool]
+  max_denied_rounds: 0
+  max_answer_retries: 101
+  max_same_denial: 1
+sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
+";
+    let stores = [
+        "{ redis: { url: 's3cr3t' } }",
+        "{ redis: { ulr: { env: HOME } } }",
+        "{ reddis: { url: { env: HOME } } }",
+        "{ redis: { url: { env: HOME } } }",
+        "{}",
+        "redis",
+    ];
+    let stores = stores.map(|it| refusal(&format!("{MINIMAL}sessions: {{ store: {it} }}\n")));
+    let file = parse_more("sessions: { transcripts: Cargo.toml }\n").unwrap_err();
+
+    assert_snapshot!(parse_more(text).unwrap_err(), @r"
+    hookgate.yaml:3:12: `events.derive[0]` must be the name of an event, not `BeforeTol`; did you mean `BeforeTool`?
+    hookgate.yaml:3:23: `events.derive[1]` cannot be `Notification`: no model call shows it, only agents can report it
+    hookgate.yaml:3:37: `events.derive[2]` cannot be `BeforeModel`: each model call is one, so there is nothing to derive
+    hookgate.yaml:3:50: `events.derive[3]` must be the name of an event, not a number
+    hookgate.yaml:3:53: `events.derive[4]` must be the name of an event, not `tool`
+    hookgate.yaml:4:22: `events.max_denied_rounds` must be a number from 1 to 100, not `0`
+    hookgate.yaml:5:23: `events.max_answer_retries` must be a number from 1 to 100, not `101`
+    hookgate.yaml:6:3: unknown key `events.max_same_denial`; did you mean `max_same_denials`?
+    hookgate.yaml:7:19: `sessions.idle` must be a duration such as `30s` or `500ms`, not `forever`
+    hookgate.yaml:7:33: `sessions.max` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:7:43: `sessions.store` must be `memory` or `{ redis: { url: … } }`
+    hookgate.yaml:7:62: `sessions.transcripts` is no directory: `missing`
+    ");
+    assert_snapshot!(stores.join("\n"), @r"
+    hookgate.yaml:2:36: `sessions.store.redis.url` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
+    hookgate.yaml:2:22: `sessions.store.redis.url` is missing
+    hookgate.yaml:2:31: unknown key `sessions.store.redis.ulr`
+    hookgate.yaml:2:13: `sessions.store.redis` is missing
+    hookgate.yaml:2:22: unknown key `sessions.store.reddis`; did you mean `redis`?
+    hookgate.yaml:2:36: what is found there is no URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`
+    hookgate.yaml:2:13: `sessions.store.redis` is missing
+    hookgate.yaml:2:20: `sessions.store` must be `memory` or `{ redis: { url: … } }`
+    ");
+    assert_snapshot!(file, @r"
+    hookgate.yaml:2:26: `sessions.transcripts` is no directory: `Cargo.toml`
+    ");
 }

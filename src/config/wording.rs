@@ -57,10 +57,9 @@ impl Finding<'_> {
     pub(super) fn unknown_key(&self, key: &str) -> Problem {
         let path = self.error.instance_path().as_str();
         let field = format!("{path}/{}", escape(key));
-        let hint = match did_you_mean(key, self.keyword_node()) {
-            Some(name) => format!("; did you mean `{name}`?"),
-            None => String::new(),
-        };
+        let known = self.keyword_node().and_then(|it| it.get("properties"));
+        let known = known.and_then(Value::as_object).into_iter().flatten();
+        let hint = did_you_mean(key, known.map(|(name, _)| name.as_str()));
         let hook = hook_label(self.document, &field);
         let what = if self.keys_are_events() {
             format!("event `{key}`")
@@ -159,17 +158,17 @@ fn choices(node: &Value) -> Vec<String> {
     words.filter_map(quoted).collect()
 }
 
-/// The known key that is most like `key`, if one is like it at all.
-fn did_you_mean<'a>(key: &str, node: Option<&'a Value>) -> Option<&'a str> {
+/// `; did you mean …?` with the known name that is most like `key`, or nothing if
+/// none is like it at all.
+pub(super) fn did_you_mean<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
     const ALIKE: f64 = 0.8;
-    let known = node?.get("properties")?.as_object()?;
     let likeness = |name: &str| strsim::jaro_winkler(&key.to_lowercase(), &name.to_lowercase());
     known
-        .keys()
-        .map(|name| (likeness(name), name.as_str()))
+        .map(|name| (likeness(name), name))
         .filter(|(likeness, _)| *likeness >= ALIKE)
         .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| name)
+        .map(|(_, name)| format!("; did you mean `{name}`?"))
+        .unwrap_or_default()
 }
 
 /// `/limits/body` → `limits.body`; inside a hook, from the hook on.
