@@ -8,6 +8,8 @@
 mod answer;
 mod answer_texts;
 mod calls;
+mod canonical;
+mod change;
 mod compose;
 mod contents;
 mod document;
@@ -32,9 +34,10 @@ pub use self::{
     answer::{FunctionCall, ResponseDocument},
     answer_texts::{AnswerEditor, Channel, Rest, TextStream},
     calls::CallsInPieces,
+    canonical::{CanonicalItem, ItemKind, canonical_items},
     document::{Document, elements},
     edit::Edited,
-    history::{History, Turn},
+    history::{AnsweredCall, History, ToolResult, Turn},
     json::parse,
     leaves::edit as edit_leaves,
     merged::Merged,

@@ -7,7 +7,6 @@ use serde_json::json;
 use super::{
     DialectError, Document,
     document::array,
-    history::Turn,
     part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
 };
 use crate::model::{Message, Piece, Role, WholeMessage, align};
@@ -35,45 +34,6 @@ impl Contents {
         Ok(Self {
             items: items.collect::<Result<_, _>>()?,
         })
-    }
-
-    /// Every content, as far as conversations are told apart by it.
-    pub(super) fn turns(&self) -> Result<Vec<Turn>, DialectError> {
-        self.items.iter().map(Content::turn).collect()
-    }
-
-    /// Takes contents `from..to` out, and the calls that they answer.
-    pub(super) fn take_out(&mut self, from: usize, to: usize) -> Result<(), DialectError> {
-        let mut step = self.items.drain(from..to.min(self.items.len()));
-        let first = step.next();
-        let answers = |it: &Content| it.has(FUNCTION_RESPONSE);
-        let answered = first.as_ref().is_some_and(answers) || step.any(|it| answers(&it));
-        drop(step);
-        let introduction = first.map(|it| it.only(Part::is_introduction)).transpose()?;
-        let introduction = introduction.filter(|it| !it.parts.is_empty());
-        self.items.splice(from..from, introduction);
-        match from.checked_sub(1) {
-            Some(caller) if answered => self.take_out_calls(caller),
-            Some(_) | None => Ok(()),
-        }
-    }
-
-    /// Takes the calls out of one content, and the content if it holds nothing
-    /// else.
-    fn take_out_calls(&mut self, at: usize) -> Result<(), DialectError> {
-        let Some(caller) = self.items.get_mut(at) else {
-            return Ok(());
-        };
-        *caller = caller.only(|it| !it.document.has(FUNCTION_CALL))?;
-        if caller.parts.is_empty() {
-            self.items.remove(at);
-        }
-        Ok(())
-    }
-
-    /// Whether nothing is left.
-    pub(super) fn is_empty(&self) -> bool {
-        self.items.is_empty()
     }
 
     /// One message per content with text.
@@ -238,7 +198,7 @@ impl Content {
         (!content.is_empty()).then_some(Message { role, content })
     }
 
-    fn role(&self) -> Role {
+    pub(super) fn role(&self) -> Role {
         let role = self.document.string(&["role"]).unwrap_or_default();
         match role.as_deref() {
             Some("model") => Role::Model,
@@ -261,27 +221,12 @@ impl Content {
         }
     }
 
-    fn turn(&self) -> Result<Turn, DialectError> {
-        let mut lasting = String::new();
-        for part in &self.parts {
-            lasting.push_str(&part.lasting()?);
-        }
-        let message = self.message();
-        let role = self.document.string(&["role"])?;
-        Ok(Turn {
-            lasting,
-            by_model: role.as_deref() == Some("model"),
-            answers_tools: self.has(FUNCTION_RESPONSE),
-            text: message.map(|it| it.content).unwrap_or_default(),
-        })
-    }
-
     /// The same content with those of its parts that `keep` keeps.
     fn only(&self, keep: impl Fn(&Part) -> bool) -> Result<Self, DialectError> {
         self.with_parts(self.parts.iter().filter(|it| keep(it)).cloned().collect())
     }
 
-    fn has(&self, key: &[&str]) -> bool {
+    pub(super) fn has(&self, key: &[&str]) -> bool {
         self.parts.iter().any(|it| it.document.has(key))
     }
 

@@ -1,0 +1,152 @@
+//! What becomes of one content of a conversation: edits, collected until all of
+//! it is written. Pure.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::{
+    DialectError, Document,
+    canonical::items_of,
+    contents::Content,
+    part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
+};
+
+/// What becomes of one content.
+#[derive(Debug, Clone)]
+pub(super) struct Change {
+    pub(super) content: Content,
+    /// Its parts in their places; none for one that goes.
+    parts: Vec<Option<Part>>,
+    /// Parts in front of them, but behind what gemini-cli tells of itself.
+    pub(super) leading: Vec<Part>,
+    /// Parts behind them.
+    pub(super) added: Vec<Part>,
+    /// Contents behind it.
+    pub(super) following: Vec<Bytes>,
+    /// Whether all of it goes.
+    pub(super) gone: bool,
+}
+
+impl Change {
+    /// None yet.
+    pub(super) fn new(content: Content) -> Self {
+        Self {
+            parts: content.parts.iter().cloned().map(Some).collect(),
+            content,
+            leading: Vec::new(),
+            added: Vec::new(),
+            following: Vec::new(),
+            gone: false,
+        }
+    }
+
+    /// Says an error in the place of a result, wherever the content says that
+    /// result. Media go: they may be a part of it.
+    pub(super) fn replace_result(&mut self, part: usize, reason: &str) -> Result<(), DialectError> {
+        self.edit_result(part, |result| {
+            result.remove(&["parts"])?;
+            result.set(&["response"], &json!({ "error": reason }))
+        })?;
+        let known = [FUNCTION_CALL, FUNCTION_RESPONSE];
+        self.keep(|it| it.text.is_some() || known.iter().any(|key| it.document.has(key)));
+        Ok(())
+    }
+
+    /// Appends a text to a result: to `output`, else to its only text, else as
+    /// `hook_context`.
+    pub(super) fn append(&mut self, part: usize, text: &str) -> Result<(), DialectError> {
+        self.edit_result(part, |result| {
+            let response = match result.get(&["response"])? {
+                Some(Value::Object(_)) => result.child(&["response"])?,
+                Some(_) | None => None,
+            };
+            let mut response = response.map_or_else(Document::empty, Ok)?;
+            append(&mut response, text)?;
+            result.set_child(&["response"], &response)
+        })
+    }
+
+    /// Takes out the parts that `keep` does not keep; all of it, if none is left.
+    pub(super) fn take_out(&mut self, keep: impl Fn(&Part) -> bool) {
+        self.keep(keep);
+        self.gone |= self.parts.iter().all(Option::is_none);
+    }
+
+    /// Writes what is left of it, and what follows it, behind `all`.
+    pub(super) fn write(&self, all: &mut Vec<Bytes>) -> Result<(), DialectError> {
+        if self.gone {
+            return Ok(());
+        }
+        let kept = self.parts.iter().flatten();
+        let mut parts: Vec<Part> = kept.cloned().collect();
+        let front = parts.iter().take_while(|it| it.is_introduction()).count();
+        parts.splice(front..front, self.leading.iter().cloned());
+        parts.extend(self.added.iter().cloned());
+        all.push(self.content.with_parts(parts)?.document().to_bytes());
+        all.extend(self.following.iter().cloned());
+        Ok(())
+    }
+
+    fn keep(&mut self, keep: impl Fn(&Part) -> bool) {
+        for part in &mut self.parts {
+            part.take_if(|it| !keep(it));
+        }
+    }
+
+    /// Edits a function response, and what repeats it.
+    fn edit_result(
+        &mut self,
+        part: usize,
+        edit: impl Fn(&mut Document) -> Result<(), DialectError>,
+    ) -> Result<(), DialectError> {
+        for same in self.same_as(part)? {
+            let Some(part) = self.parts.get_mut(same).and_then(Option::as_mut) else {
+                continue;
+            };
+            if let Some(mut result) = part.document.child(FUNCTION_RESPONSE)? {
+                edit(&mut result)?;
+                part.document.set_child(FUNCTION_RESPONSE, &result)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The places that say the same result as `part`.
+    fn same_as(&self, part: usize) -> Result<Vec<usize>, DialectError> {
+        let role = self.content.role();
+        let known = items_of(&self.content.parts, role)?;
+        let one = |at: usize| -> Result<_, DialectError> {
+            let alone = self.content.parts.get(at..=at).unwrap_or_default();
+            let items = items_of(alone, role)?.into_iter();
+            Ok(items.map(|it| (it.text, it.id)).next())
+        };
+        let wanted = one(part)?;
+        let mut same = vec![part];
+        for at in 0..self.content.parts.len() {
+            let is_item = known.iter().any(|it| it.part == at);
+            if at != part && !is_item && one(at)? == wanted {
+                same.push(at);
+            }
+        }
+        Ok(same)
+    }
+}
+
+fn append(response: &mut Document, text: &str) -> Result<(), DialectError> {
+    let mut texts = Vec::new();
+    for (key, _) in response.fields() {
+        if let Some(Value::String(said)) = response.get(&[key])? {
+            texts.push((key.to_owned(), said));
+        }
+    }
+    let output = texts.iter().find(|it| it.0 == "output");
+    let only = if texts.len() == 1 {
+        texts.first()
+    } else {
+        None
+    };
+    match output.or(only) {
+        Some((key, said)) => response.set(&[key], &json!(format!("{said}\n\n{text}"))),
+        None => response.set(&["hook_context"], &json!(text)),
+    }
+}
