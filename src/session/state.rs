@@ -3,7 +3,8 @@
 //! It is a memo of what hooks said of the items of a conversation. A request
 //! brings its history along, and that alone decides what of the memo applies; so
 //! what is lost is only asked again. Two states of one session are merged by
-//! union: whoever saves last takes nothing away.
+//! union, and of two notes on one item the one revised later stands: whoever saves
+//! last takes nothing away.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 
@@ -63,6 +64,11 @@ pub struct State {
 /// What hooks said of one item.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Note {
+    /// When it was written last, in milliseconds since 1970.
+    pub revised: u64,
+    /// What the agent is told whenever this prompt is asked: `BeforeAgent` hooks
+    /// refused it or stopped its turn.
+    pub told: Option<String>,
     /// The request that ended with this item was denied; what the agent was told.
     pub denied: Option<String>,
     /// The turn of this prompt was stopped; why.
