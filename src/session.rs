@@ -5,14 +5,24 @@
 //! its contents, so nothing here depends on how an agent names its session. It
 //! is bounded; what is forgotten is judged by hooks again.
 
+mod conversation;
+mod emission;
 mod print;
+mod reader;
+mod recognise;
 mod state;
 mod store;
+mod visit;
 
 pub use self::{
+    conversation::{Conversation, Item, Prompt},
+    emission::{Emission, Said},
     print::{Print, Printer},
+    reader::Reader,
+    recognise::Sessions,
     state::{Note, Source, State},
     store::{Asked, SessionKey, Store},
+    visit::{Arrival, CallRole, Session, Visit},
 };
 
 use std::{

@@ -58,16 +58,36 @@ impl ResponseDocument {
     /// What the first candidate says here, item by item. Calls whose arguments
     /// come in pieces are none.
     pub fn canonical_items(&self) -> Result<Vec<CanonicalItem>, DialectError> {
-        let first = self.candidates.iter().find(|it| it.number == 0);
-        let parts = first.and_then(|it| it.content.as_ref());
         let mut whole = Vec::new();
-        for part in parts.iter().flat_map(|it| &it.parts) {
-            if !part.call()?.is_some_and(|it| it.in_pieces) {
+        for part in self.first_parts() {
+            if !comes_in_pieces(part)? {
                 whole.push(part.clone());
             }
         }
         items_of(&whole, Role::Model)
     }
+
+    /// Whether the first candidate calls a function here whose arguments come in
+    /// pieces.
+    pub fn has_calls_in_pieces(&self) -> Result<bool, DialectError> {
+        for part in self.first_parts() {
+            if comes_in_pieces(part)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn first_parts(&self) -> impl Iterator<Item = &Part> {
+        let mut candidates = self.candidates.iter();
+        let first = candidates.find(|it| it.number == 0);
+        let content = first.and_then(|it| it.content.as_ref());
+        content.into_iter().flat_map(|it| &it.parts)
+    }
+}
+
+fn comes_in_pieces(part: &Part) -> Result<bool, DialectError> {
+    Ok(part.call()?.is_some_and(|it| it.in_pieces))
 }
 
 /// The parts of one content as items.

@@ -22,12 +22,20 @@ impl Print {
 #[derive(Debug, Clone)]
 pub struct Printer {
     secret: [u8; 16],
+    bases: [u64; 2],
 }
 
 impl Printer {
     /// A printer with this secret.
-    pub const fn new(secret: [u8; 16]) -> Self {
-        Self { secret }
+    pub fn new(secret: [u8; 16]) -> Self {
+        let mut bare = Self {
+            secret,
+            bases: [0; 2],
+        };
+        // INVARIANT: below the prime, and large enough to spread short texts.
+        let place = |number: u8| bare.print(&("base", number)).short() % (PRIME >> 1) + (1 << 16);
+        bare.bases = [place(0), place(1)];
+        bare
     }
 
     /// The print of a value.
@@ -35,5 +43,131 @@ impl Printer {
         let mut hasher = SipHasher13::new_with_key(&self.secret);
         value.hash(&mut hasher);
         Print(hasher.finish128().into())
+    }
+
+    /// The print of a text that can be joined with what follows it.
+    pub fn piece(&self, text: &str) -> Piece {
+        let [one, two] = self.bases;
+        let mut piece = Piece::EMPTY;
+        for byte in text.bytes() {
+            let [first, second] = piece.values;
+            let byte = u64::from(byte);
+            piece.values = [add(times(first, one), byte), add(times(second, two), byte)];
+        }
+        piece.powers = [power(one, text.len()), power(two, text.len())];
+        piece.length = text.len();
+        piece
+    }
+}
+
+/// A prime of the form for which remainders are cheap.
+const PRIME: u64 = (1 << 61) - 1;
+
+/// The print of a text in pieces: pieces joined have the print of the whole,
+/// however the text was cut. A polynomial whose place of evaluation is secret,
+/// twice over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Piece {
+    values: [u64; 2],
+    /// The bases to the power of the length.
+    powers: [u64; 2],
+    length: usize,
+}
+
+impl Piece {
+    /// No text.
+    pub const EMPTY: Self = Self {
+        values: [0; 2],
+        powers: [1; 2],
+        length: 0,
+    };
+
+    /// This text and `next` behind it.
+    #[must_use]
+    pub fn join(self, next: Self) -> Self {
+        let [first, second] = self.values;
+        let [first_power, second_power] = self.powers;
+        let [first_shift, second_shift] = next.powers;
+        let [first_next, second_next] = next.values;
+        Self {
+            values: [
+                add(times(first, first_shift), first_next),
+                add(times(second, second_shift), second_next),
+            ],
+            powers: [
+                times(first_power, first_shift),
+                times(second_power, second_shift),
+            ],
+            length: self.length + next.length,
+        }
+    }
+
+    /// How many bytes the text has.
+    pub const fn length(self) -> usize {
+        self.length
+    }
+}
+
+impl Hash for Piece {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        (self.values, self.length).hash(state);
+    }
+}
+
+/// `a + b`, of which neither is more than the prime.
+const fn add(a: u64, b: u64) -> u64 {
+    let sum = a + b;
+    if sum >= PRIME { sum - PRIME } else { sum }
+}
+
+const fn times(a: u64, b: u64) -> u64 {
+    let product = a as u128 * b as u128;
+    #[expect(clippy::cast_possible_truncation, reason = "61 bits of it are wanted")]
+    let low = product as u64 & PRIME;
+    #[expect(clippy::cast_possible_truncation, reason = "122 bits less 61")]
+    let high = (product >> 61) as u64;
+    add(low, high)
+}
+
+fn power(base: u64, mut exponent: usize) -> u64 {
+    let (mut square, mut power) = (base, 1);
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            power = times(power, square);
+        }
+        square = times(square, square);
+        exponent >>= 1;
+    }
+    power
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn a_text_has_one_print_however_it_is_cut(
+            pieces in proptest::collection::vec(".{0,20}", 0..6),
+        ) {
+            let printer = Printer::new(*b"0123456789abcdef");
+            let joined = pieces.iter().fold(Piece::EMPTY, |it, next| it.join(printer.piece(next)));
+            prop_assert_eq!(joined, printer.piece(&pieces.concat()));
+        }
+
+        #[test]
+        fn other_texts_have_other_prints(one in ".{0,9}", other in ".{0,9}") {
+            let printer = Printer::new(*b"0123456789abcdef");
+            prop_assert_eq!(one == other, printer.piece(&one) == printer.piece(&other));
+        }
+    }
+
+    #[test]
+    fn another_secret_makes_other_prints() {
+        let (one, other) = (Printer::new([1; 16]), Printer::new([2; 16]));
+        assert_ne!(one.print(&"a"), other.print(&"a"));
+        assert_ne!(one.piece("ab"), other.piece("ab"));
     }
 }

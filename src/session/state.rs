@@ -24,6 +24,8 @@ pub enum Source {
     Path,
     /// By `x-hookgate-session`.
     Header,
+    /// By Code Assist's `session_id`.
+    CodeAssist,
     /// By the id that the agent reports events with.
     Reported,
 }

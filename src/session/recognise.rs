@@ -1,0 +1,233 @@
+//! Which session a request belongs to.
+
+use std::sync::Arc;
+
+use uuid::Uuid;
+
+use super::{
+    Arrival, CallRole, Conversation, Item, Print, Printer, Reader, Session, SessionKey, State,
+    Store, Visit,
+    visit::{Found, now},
+};
+use crate::{
+    dialect::{DialectError, History, ItemKind},
+    event::EventName,
+};
+
+/// How many states are looked for first, and how many next: an agent that goes on
+/// has said little since.
+const BATCHES: [usize; 2] = [16, 256];
+
+/// Every session there is.
+#[derive(Debug)]
+pub struct Sessions {
+    reader: Reader,
+    store: Arc<dyn Store>,
+}
+
+impl Sessions {
+    /// Those that `store` remembers.
+    pub fn new(store: Arc<dyn Store>) -> Self {
+        Self {
+            reader: Reader::default(),
+            store,
+        }
+    }
+
+    /// Where they are kept.
+    pub fn store(&self) -> &dyn Store {
+        self.store.as_ref()
+    }
+
+    /// Finds the session of a request, or makes one. Nothing is remembered of the
+    /// request before [`Session::save`].
+    pub async fn open(
+        &self,
+        visit: Visit<'_>,
+        history: Option<&History>,
+    ) -> Result<Session, DialectError> {
+        let printer = self.store.printer().await;
+        let conversation = match history {
+            Some(history) => self.reader.read(&printer, visit.caller, history)?,
+            None => Conversation::empty(&printer, visit.caller),
+        };
+        let found = match visit.named {
+            Some((id, _)) => self.named(visit.caller, id).await,
+            None => self.recognise(&visit, &conversation, &printer).await,
+        };
+        let store = Arc::clone(&self.store);
+        Ok(Session::new(visit, found, conversation, (printer, store)))
+    }
+
+    /// Remembers that an agent reports an event of this session itself: from now
+    /// on it is not read off the session's model calls.
+    pub async fn report(&self, caller: &str, id: &str, event: EventName) {
+        let found = self.named(caller, id).await;
+        let mut state = found.state;
+        if found.arrival == Arrival::New {
+            state.source = super::Source::Reported;
+            caller.clone_into(&mut state.caller);
+            state.first_seen = now();
+        }
+        state.last_seen = now();
+        state.reported.insert(event);
+        self.store.save(&found.key, state, &[]).await;
+    }
+
+    /// Ends a session; what was remembered of it.
+    pub async fn end(&self, key: &SessionKey) -> Option<State> {
+        self.store.forget(key).await
+    }
+
+    async fn named(&self, caller: &str, id: &str) -> Found {
+        let key = key(caller, id.to_owned());
+        match self.store.load(&key).await {
+            Some(state) => Found {
+                key,
+                state,
+                arrival: Arrival::GoesOn,
+                known: 0,
+            },
+            None => Found::new(key),
+        }
+    }
+
+    async fn recognise(
+        &self,
+        visit: &Visit<'_>,
+        conversation: &Conversation,
+        printer: &Printer,
+    ) -> Found {
+        if let Some(found) = self.by_state(visit, &conversation.items).await {
+            return found;
+        }
+        let marks = marks(conversation, printer);
+        if let Some((_, key, state)) = self.find(visit.caller, &marks).await {
+            return Found {
+                key,
+                state,
+                arrival: Arrival::Rewritten,
+                known: 0,
+            };
+        }
+        if visit.role == CallRole::Main || introduces(&conversation.items) {
+            return Found::new(key(visit.caller, Uuid::new_v4().to_string()));
+        }
+        let first = conversation.items.first();
+        let first = conversation
+            .items
+            .iter()
+            .take_while(|it| first.is_some_and(|first| first.content == it.content));
+        let first: Vec<Print> = first.map(|it| it.own).collect();
+        let id = printer.print(&("unnamed", visit.caller, first));
+        let mut found = Found::new(key(visit.caller, format!("{:032x}", id.0)));
+        found.arrival = Arrival::Unkept;
+        found
+    }
+
+    /// The session that knows the longest start of the conversation.
+    async fn by_state(&self, visit: &Visit<'_>, items: &[Item]) -> Option<Found> {
+        // What gemini-cli tells of itself it tells in every session.
+        let says = |it: &Item| it.kind != ItemKind::Introduction;
+        let first = items.iter().position(says)?;
+        let asked = items.get(first..).unwrap_or_default().iter();
+        let states: Vec<Print> = asked.rev().map(|it| it.state).collect();
+        let mut rest = states.as_slice();
+        for size in BATCHES.into_iter().chain([states.len()]) {
+            let (batch, later) = rest.split_at(size.min(rest.len()));
+            if let Some((state, key, memo)) = self.find(visit.caller, batch).await {
+                let known = items.iter().position(|it| it.state == state);
+                let known = items.get(..=known?).unwrap_or_default();
+                return Some(meet(visit, (key, memo), known));
+            }
+            rest = later;
+        }
+        None
+    }
+
+    /// The first of `prints` that leads to a session, and that session.
+    async fn find(&self, caller: &str, prints: &[Print]) -> Option<(Print, SessionKey, State)> {
+        if prints.is_empty() {
+            return None;
+        }
+        let (at, id) = self.store.find(prints).await?;
+        let key = key(caller, id);
+        let state = self.store.load(&key).await?;
+        Some((*prints.get(at)?, key, state))
+    }
+}
+
+/// A session that knows the start `known` of a conversation.
+fn meet(visit: &Visit<'_>, (key, memo): (SessionKey, State), known: &[Item]) -> Found {
+    let state = known.last().map(|it| it.state);
+    let on_line = memo.line.iter().rposition(|it| Some(*it) == state);
+    let end = memo.line.last();
+    let arrival = match on_line {
+        Some(at) if at + 1 == memo.line.len() => Arrival::GoesOn,
+        Some(_) => Arrival::RolledBack,
+        // What was said last may not have been taken down.
+        None if known.iter().any(|it| Some(&it.state) == end) => Arrival::GoesOn,
+        None if visit.role == CallRole::Helper => Arrival::GoesOn,
+        None => Arrival::Forked,
+    };
+    let known = known.len();
+    if arrival != Arrival::Forked {
+        return Found {
+            key,
+            state: memo,
+            arrival,
+            known,
+        };
+    }
+    // Two agents had said the same so far. This one takes what is remembered
+    // along.
+    let state = State {
+        known: memo.known,
+        notes: memo.notes,
+        denied_calls: memo.denied_calls,
+        reported: memo.reported,
+        ..State::default()
+    };
+    Found {
+        key: self::key(visit.caller, Uuid::new_v4().to_string()),
+        state,
+        arrival,
+        known,
+    }
+}
+
+/// Prints by which the session is found whose history was rewritten: what the
+/// model said or called, what stands for it in the first content, and results
+/// that were hidden. The latest first.
+fn marks(conversation: &Conversation, printer: &Printer) -> Vec<Print> {
+    let items = &conversation.items;
+    if !items.iter().any(|it| it.by_model) {
+        return Vec::new();
+    }
+    let first = items.first().map(|it| it.content);
+    let by_model = items.iter().rev().filter(|it| it.by_model);
+    let summary = items
+        .iter()
+        .filter(|it| !it.by_model && Some(it.content) == first);
+    let results = items.iter().rev().filter(|it| it.kind == ItemKind::Result);
+    let hidden = results.map(|it| conversation.chain.hidden(printer, it.own));
+    let marks = by_model.chain(summary).filter_map(|it| it.mark);
+    marks.chain(hidden).collect()
+}
+
+/// Whether a helper call comes before the first call of its agent, with the same
+/// prompt: gemini-cli asks which model is to answer.
+fn introduces(items: &[Item]) -> bool {
+    let introduction = |it: &Item| it.kind == ItemKind::Introduction;
+    items.first().is_some_and(introduction)
+        && items.len() > 1
+        && !items.iter().any(|it| it.by_model)
+}
+
+fn key(caller: &str, id: String) -> SessionKey {
+    let caller = caller.to_owned();
+    SessionKey { caller, id }
+}
+
+#[cfg(test)]
+mod tests;
