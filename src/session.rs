@@ -7,6 +7,7 @@
 
 mod conversation;
 mod emission;
+mod memory;
 mod print;
 mod reader;
 mod recognise;
@@ -17,10 +18,11 @@ mod visit;
 pub use self::{
     conversation::{Conversation, Item, Prompt},
     emission::{Emission, Said},
+    memory::MemoryStore,
     print::{Print, Printer},
     reader::Reader,
     recognise::Sessions,
-    state::{Note, Source, State},
+    state::{MOST_KNOWN, MOST_TEXT, Note, Source, State},
     store::{Asked, SessionKey, Store},
     visit::{Arrival, CallRole, Session, Visit},
 };

@@ -6,12 +6,23 @@
 //! union, and of two notes on one item the one revised later stands: whoever saves
 //! last takes nothing away.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::{
+    cmp::Ordering,
+    collections::{BTreeSet, HashMap, HashSet},
+};
 
 use serde::{Deserialize, Serialize};
 
 use super::Print;
 use crate::event::EventName;
+
+/// How many prints of items are known of one session, two for an item. Of more,
+/// those of the latest request stay.
+pub const MOST_KNOWN: usize = 2 * 8192;
+
+/// How many bytes of hooks' words are remembered of one session. Of more, the
+/// longest are forgotten, with the items that they are about.
+pub const MOST_TEXT: usize = 4 << 20;
 
 /// How a session was told apart from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -85,9 +96,250 @@ pub struct Note {
     pub hidden: Vec<String>,
 }
 
+impl State {
+    /// The note of an item, to be changed; `now` is in milliseconds since 1970.
+    pub fn revise(&mut self, item: u64, now: u64) -> &mut Note {
+        let note = self.notes.entry(item).or_default();
+        // Later than before, whatever the clock says.
+        note.revised = note.revised.saturating_add(1).max(now);
+        note
+    }
+
+    /// Takes in what is remembered of the same session elsewhere. What only one
+    /// of the two knows stays; where they differ, the one that was heard of
+    /// later is right.
+    pub fn merge(&mut self, other: Self) {
+        let (mut newer, older) = if other.last_seen > self.last_seen {
+            (other, std::mem::take(self))
+        } else {
+            (std::mem::take(self), other)
+        };
+        for (text, before) in [
+            (&mut newer.caller, older.caller),
+            (&mut newer.agent, older.agent),
+        ] {
+            if text.is_empty() {
+                *text = before;
+            }
+        }
+        newer.first_seen = newer.first_seen.min(older.first_seen);
+        newer.requests = newer.requests.max(older.requests);
+        newer.turns = newer.turns.max(older.turns);
+        newer.started |= older.started;
+        newer.context = newer.context.or(older.context);
+        newer.reported.extend(older.reported);
+        if newer.known.union(&older.known).count() <= MOST_KNOWN {
+            newer.known.extend(older.known);
+            for (item, note) in older.notes {
+                newer.notes.entry(item).or_default().merge(note);
+            }
+            for (call, times) in older.denied_calls {
+                let most = newer.denied_calls.entry(call).or_default();
+                *most = times.max(*most);
+            }
+        }
+        newer.forget_what_is_too_long();
+        *self = newer;
+    }
+
+    /// About how many bytes of memory it takes.
+    pub fn weight(&self) -> usize {
+        const A_STATE: usize = 700;
+        // Hash tables are half empty at times.
+        const A_NUMBER: usize = 16;
+        const A_NOTE: usize = 320;
+        A_STATE
+            + self.line.len() * size_of::<Print>()
+            + (self.known.len() + self.denied_calls.len()) * A_NUMBER
+            + self.notes.len() * A_NOTE
+            + self.text()
+    }
+
+    /// How many bytes hooks' words have.
+    fn text(&self) -> usize {
+        let context = self.context.as_ref().map_or(0, String::len);
+        context + self.notes.values().map(Note::text).sum::<usize>()
+    }
+
+    fn forget_what_is_too_long(&mut self) {
+        let mut text = self.text();
+        while text > MOST_TEXT {
+            let notes = self.notes.iter().map(|(item, it)| (it.text(), *item));
+            let Some((bytes, item)) = notes.max() else {
+                return;
+            };
+            self.notes.remove(&item);
+            self.known.remove(&item);
+            text -= bytes;
+        }
+    }
+}
+
 impl Note {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
-        *self == Self::default()
+        let Self {
+            revised: _,
+            told,
+            denied,
+            stopped,
+            context,
+            replaced,
+            hidden,
+        } = self;
+        [told, denied, stopped, context, replaced]
+            .iter()
+            .all(|it| it.is_none())
+            && hidden.is_empty()
+    }
+
+    /// Takes in a note of the same item. What hides something is never lost.
+    fn merge(&mut self, other: Self) {
+        let own = std::mem::take(self);
+        let replaced = own.replaced.clone().max(other.replaced.clone());
+        let merged = match own.revised.cmp(&other.revised) {
+            Ordering::Less => other,
+            Ordering::Greater => own,
+            // Nobody knows which was first, so that what either says stays.
+            Ordering::Equal => Self {
+                revised: own.revised,
+                told: own.told.max(other.told),
+                denied: own.denied.max(other.denied),
+                stopped: own.stopped.max(other.stopped),
+                context: own.context.max(other.context),
+                hidden: own.hidden.max(other.hidden),
+                replaced: None,
+            },
+        };
+        *self = Self { replaced, ..merged };
+    }
+
+    fn text(&self) -> usize {
+        let Self {
+            told,
+            denied,
+            stopped,
+            context,
+            replaced,
+            ..
+        } = self;
+        let own = [told, denied, stopped, context, replaced];
+        let own = own.into_iter().flatten();
+        own.chain(&self.hidden).map(String::len).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn text() -> impl Strategy<Value = Option<String>> {
+        proptest::option::of("[ab]{1,2}")
+    }
+
+    prop_compose! {
+        fn a_note()(
+            revised in 0_u64..3,
+            denied in text(),
+            context in text(),
+            replaced in text(),
+            hidden in proptest::collection::vec("[ab]{1,2}", 0..2),
+        ) -> Note {
+            Note { revised, denied, context, replaced, hidden, ..Note::default() }
+        }
+    }
+
+    prop_compose! {
+        fn a_state(seen: std::ops::Range<u64>)(
+            last_seen in seen,
+            requests in 0_u64..3,
+            started in any::<bool>(),
+            context in text(),
+            line in proptest::collection::vec((0_u128..9).prop_map(Print), 0..3),
+            known in proptest::collection::hash_set(0_u64..9, 0..5),
+            notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
+            denied_calls in proptest::collection::hash_map(0_u64..4, 1_u32..4, 0..4),
+        ) -> State {
+            State {
+                last_seen,
+                first_seen: last_seen,
+                requests,
+                started,
+                context,
+                line,
+                known,
+                notes,
+                denied_calls,
+                ..State::default()
+            }
+        }
+    }
+
+    fn merged(one: &State, other: &State) -> State {
+        let mut merged = one.clone();
+        merged.merge(other.clone());
+        merged
+    }
+
+    proptest! {
+        #[test]
+        fn it_does_not_matter_who_merges_what_first(
+            one in a_state(0..1),
+            other in a_state(1..2),
+            third in a_state(2..3),
+        ) {
+            let both = merged(&one, &other);
+            prop_assert_eq!(&both, &merged(&other, &one));
+            prop_assert_eq!(&both, &merged(&both, &one));
+            prop_assert_eq!(merged(&both, &third), merged(&one, &merged(&other, &third)));
+        }
+
+        #[test]
+        fn nothing_that_hides_is_lost(one in a_state(0..2), other in a_state(0..2)) {
+            let both = merged(&one, &other);
+            for state in [&one, &other] {
+                prop_assert!(state.known.is_subset(&both.known));
+                for (item, note) in &state.notes {
+                    let kept = &both.notes[item];
+                    prop_assert!(note.replaced.is_none() || kept.replaced.is_some());
+                    let taken_back = kept.revised > note.revised;
+                    prop_assert!(note.denied.is_none() || kept.denied.is_some() || taken_back);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_was_taken_back_does_not_come_again() {
+        let mut denied = State::default();
+        denied.revise(7, 1).denied = Some("no".to_owned());
+        let mut allowed = denied.clone();
+        allowed.revise(7, 1).denied = None;
+
+        assert_eq!(merged(&denied, &allowed).notes[&7].denied, None);
+        assert_eq!(merged(&allowed, &denied).notes[&7].denied, None);
+    }
+
+    #[test]
+    fn what_is_too_much_is_asked_again() {
+        let most = MOST_KNOWN as u64;
+        let state = |known: std::ops::Range<u64>, last_seen| State {
+            known: known.collect(),
+            last_seen,
+            ..State::default()
+        };
+        let mut long = state(0..3, 0);
+        for (item, bytes) in [(0, 10), (1, MOST_TEXT), (2, 20)] {
+            long.revise(item, 1).replaced = Some("x".repeat(bytes));
+        }
+
+        let many = merged(&state(0..most, 0), &state(most..most + 5, 1));
+        let long = merged(&long, &State::default());
+
+        assert_eq!(many.known.len(), 5);
+        assert_eq!(long.known, HashSet::from([0, 2]));
+        assert_eq!(long.notes.len(), 2);
     }
 }
