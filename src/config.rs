@@ -76,6 +76,8 @@ pub struct Config {
     pub hook_directory: PathBuf,
     /// How an agent is told that a hook said no.
     pub denials: Denials,
+    /// What it means where nobody can be asked that a hook wants the user asked.
+    pub ask: AskMode,
     /// What `AfterModel` hooks see of a streamed answer.
     pub after_model: AfterModelMode,
     /// What is read off model calls.
@@ -121,6 +123,17 @@ pub enum Denials {
     Message,
     /// As a 403 error.
     Error,
+}
+
+/// What it means where nobody can be asked that a hook wants the user asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AskMode {
+    /// No.
+    #[default]
+    Deny,
+    /// Yes.
+    Allow,
 }
 
 /// What `AfterModel` hooks see of a streamed answer.

@@ -23,6 +23,7 @@ mod merged;
 mod part;
 mod request;
 mod selection;
+mod step;
 mod texts;
 mod tools;
 
@@ -42,6 +43,7 @@ pub use self::{
     leaves::edit as edit_leaves,
     merged::Merged,
     selection::{Allowed, Selected},
+    step::{CallFate, StepCall, append, refused_step, saying},
     texts::{TextEditor, TextKind},
 };
 use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};

@@ -15,6 +15,7 @@ mod before_tool_selection;
 mod conversation;
 mod fold;
 mod input;
+mod mcp;
 mod notification;
 mod output;
 mod pre_compress;
@@ -39,6 +40,7 @@ pub use self::{
     conversation::{Added, render},
     fold::{Part, fold},
     input::{Caller, Context, HookInput},
+    mcp::mcp_context,
     notification::Notification,
     output::{
         Answer, ArgumentsMean, Decision, Diagnostic, DiagnosticCode, HookOutput, HookStatus,

@@ -1,10 +1,12 @@
 //! The data plane: one model call, from agent to upstream and back.
 //!
 //! Read in this order: [`handle`] here, then `exchange` (one call from end to
-//! end), `before` (the steps before upstream), `gate` (one answer or chunk),
-//! `stream` (an answer in chunks), `reply` (what the agent is told) and `early`
-//! (what it is told while hooks take their time).
+//! end), `arrival` (its session), `before` (the steps before upstream), `gate` (one answer or chunk),
+//! `round` (one answer), `turn` (what its end comes to), `stream` and `unary` (how
+//! it goes on), `reply` (what the agent is told) and `early` (what it is told
+//! while hooks take their time).
 
+mod arrival;
 mod before;
 mod body;
 mod early;
@@ -14,8 +16,12 @@ mod gate;
 mod keep_alive;
 mod passthrough;
 mod reply;
+mod round;
 mod session;
+mod source;
 mod stream;
+mod turn;
+mod unary;
 
 use std::sync::Arc;
 
@@ -32,7 +38,7 @@ use self::{
 };
 use crate::{
     app::{ApiError, App, ErrorReason},
-    dialect::{self, Operation, RequestLine},
+    dialect::{self, Document, Operation, RequestLine},
     event::EventName,
 };
 
@@ -62,15 +68,15 @@ async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Respons
         return Err(ApiError::new(ErrorReason::UnknownPath, message));
     };
     let call = known.call?;
-    let session_id = named.session.map(str::to_owned);
-    facts.call(&call, session_id.as_deref());
+    facts.call(&call, named.session.as_ref().map(|it| it.id.as_str()));
+    let name = named.session;
     let world = World {
         app,
         dialect: known.dialect,
         facts,
         query_key: query_key(&head.uri),
     };
-    let exchange = Exchange::open(world, call, head, session_id);
+    let exchange = Exchange::open(world, call, head, name);
     match exchange.hooked() {
         Hooked::No => passthrough::forward(exchange, body).await,
         Hooked::Yes => hooked(exchange, body).await,
@@ -93,7 +99,8 @@ impl Hooked {
         let before = operation.sends_content() && listens(EventName::BeforeModel);
         let around = operation.generates()
             && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
-        if before || around {
+        let derived = operation.sends_content() && exchange.snapshot.derives_any();
+        if before || around || derived {
             Self::Yes
         } else {
             Self::No
@@ -101,11 +108,11 @@ impl Hooked {
     }
 }
 
-async fn hooked(mut exchange: Exchange, body: Body) -> Result<Response, ApiError> {
+async fn hooked(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
     let limits = &exchange.snapshot.config.limits;
     let patience = exchange.snapshot.config.timeouts.body;
     let bytes = body::read(body, &exchange.head.headers, limits.body, patience).await?;
-    let document = exchange.read(bytes)?;
+    let document = Document::parse(bytes)?;
     let keep_alive = exchange.snapshot.config.timeouts.keep_alive;
     let teller = exchange.teller(&document)?;
     let operation = exchange.call.operation;

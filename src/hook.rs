@@ -66,6 +66,25 @@ pub struct Fired<V> {
     pub diagnostics: Vec<Diagnostic>,
 }
 
+/// Who tells of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// The agent.
+    Reported,
+    /// A model call that it was read off. Policies that look at model calls have
+    /// seen it there.
+    Derived,
+}
+
+impl Origin {
+    fn asks(self, policy: &PlacedPolicy) -> bool {
+        match self {
+            Self::Reported => true,
+            Self::Derived => !policy.sees_calls,
+        }
+    }
+}
+
 /// One run of a policy or hook.
 #[derive(Debug)]
 pub struct Run {
@@ -140,10 +159,21 @@ impl Engine {
         !self.table.groups(event).is_empty() || !self.table.policies(event).is_empty()
     }
 
-    /// Fires an event that an agent reported: policies, hooks, and policies again
-    /// if hooks changed anything.
-    pub async fn fire<E: EventKind>(&self, context: &Context, event: E) -> Fired<E::Verdict> {
-        reported::fire(self, context, event).await
+    /// Whether anybody listens to an event that is read off model calls.
+    pub fn listens_beside_calls(&self, event: EventName) -> bool {
+        let mut policies = self.table.policies(event).iter();
+        !self.table.groups(event).is_empty() || policies.any(|it| Origin::Derived.asks(it))
+    }
+
+    /// Fires an event of a tool, an agent or a session: policies, hooks, and
+    /// policies again if hooks changed anything.
+    pub async fn fire<E: EventKind>(
+        &self,
+        context: &Context,
+        event: E,
+        origin: Origin,
+    ) -> Fired<E::Verdict> {
+        reported::fire(self, context, event, origin).await
     }
 
     /// Asks the policies of a plan about a request, one after the other. Each

@@ -22,7 +22,7 @@ use crate::{
         Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput,
         Verdict,
     },
-    hook::{Fired, Run},
+    hook::{Fired, Origin, Run},
 };
 
 /// Reports one event, and answers what the hooks come to, in the shape a hook
@@ -152,7 +152,10 @@ impl EventVisitor for Report {
         })?;
         let (snapshot, context) = (self.snapshot, self.context);
         Ok(Box::pin(async move {
-            let fired = snapshot.engine.fire(&context, event).await;
+            let fired = snapshot
+                .engine
+                .fire(&context, event, Origin::Reported)
+                .await;
             answer::<E>(fired, explained)
         }))
     }

@@ -9,9 +9,10 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::Reloading;
 use crate::{
     config::{Config, ConfigError},
+    event::EventName,
     hook::{Engine, HookTable, Witness},
     policy::Ledger,
-    session::Memory,
+    session::{MemoryStore, Sessions},
     telemetry::Metrics,
     transport::{Places, Toolbox, TransportError},
     upstream::{Patience, Upstream, UpstreamError},
@@ -26,6 +27,8 @@ pub struct Snapshot {
     pub engine: Engine,
     /// The model API.
     pub upstream: Upstream,
+    /// What is remembered of sessions.
+    pub sessions: Arc<Sessions>,
 }
 
 /// Why a snapshot could not be built.
@@ -53,8 +56,8 @@ impl Snapshot {
             config.limits.hook_output,
             config.hook_directory.clone(),
         )?;
-        let old = old.map(|it| it.engine.table());
-        let table = HookTable::build(&config, &toolbox, old);
+        let before = old.map(|it| it.engine.table());
+        let table = HookTable::build(&config, &toolbox, before);
         let table = table.map_err(|problems| ConfigError { problems })?;
         let patience = Patience {
             connect: config.timeouts.upstream_connect,
@@ -71,14 +74,38 @@ impl Snapshot {
             )
             .seen_by(shared.witness.clone()),
             upstream,
+            sessions: sessions(&config, old),
             config,
         })
+    }
+
+    /// Whether an event is read off model calls: somebody listens, and the
+    /// operator wants it.
+    pub fn derives(&self, event: EventName) -> bool {
+        self.config.events.derives(event) && self.engine.listens_beside_calls(event)
+    }
+
+    /// Whether any event is.
+    pub fn derives_any(&self) -> bool {
+        EventName::ALL.iter().any(|it| self.derives(*it))
     }
 
     /// Makes room for its hooks, and starts what they should have ahead of time.
     fn take_effect(&self, shared: &Shared) {
         shared.places.resize(self.engine.table().places());
         self.engine.begin();
+    }
+}
+
+/// Sessions are remembered on, unless they are to be kept otherwise.
+fn sessions(config: &Config, old: Option<&Snapshot>) -> Arc<Sessions> {
+    match old {
+        Some(old) if old.config.sessions == config.sessions => Arc::clone(&old.sessions),
+        Some(_) | None => {
+            let settings = &config.sessions;
+            let store = MemoryStore::new(settings.max, settings.idle);
+            Arc::new(Sessions::new(Arc::new(store)))
+        }
     }
 }
 
@@ -91,8 +118,6 @@ pub struct Shared {
     pub tasks: TaskTracker,
     /// Cancelled when the house closes.
     pub shutdown: CancellationToken,
-    /// What is remembered of conversations.
-    pub memory: Arc<Memory>,
     /// What policies count.
     pub ledger: Arc<Ledger>,
     /// Where hook processes run.

@@ -92,6 +92,7 @@ pub(super) fn load_tree(
         hooks: hooks.by_event,
         hook_directory,
         denials: raw.denials,
+        ask: raw.ask,
         after_model: raw.after_model,
         events: raw.events.into(),
         sessions: raw.sessions.checked(redis, transcripts),

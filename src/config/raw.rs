@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use url::Url;
 
 use super::{
-    AfterModelMode, Denials, Limits, LogFormat, LogLevel, Timeouts,
+    AfterModelMode, AskMode, Denials, Limits, LogFormat, LogLevel, Timeouts,
     check::is_base_url,
     quantity::{Count, Period, Size},
     raw_hooks::{RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
@@ -56,6 +56,9 @@ pub(super) struct RawConfig {
     /// How an agent is told that a hook said no.
     #[serde(default)]
     pub(super) denials: Denials,
+    /// What it means where nobody can be asked that a hook wants the user asked.
+    #[serde(default)]
+    pub(super) ask: AskMode,
     /// Whether `AfterModel` hooks see each chunk or the whole answer.
     #[serde(default)]
     pub(super) after_model: AfterModelMode,

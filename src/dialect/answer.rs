@@ -5,10 +5,7 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{
-    DialectError, Document,
-    calls::{CallsInPieces, Judged},
-    contents::Content,
-    part::Part,
+    DialectError, Document, calls::CallsInPieces, contents::Content, part::Part, step::Withheld,
 };
 use crate::{
     event::{Diagnostic, DiagnosticCode},
@@ -19,7 +16,7 @@ use crate::{
 
 pub(super) const CANDIDATES: &[&str] = &["candidates"];
 const CONTENT: &[&str] = &["content"];
-const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
+pub(super) const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 const INDEX: &[&str] = &["index"];
 const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
@@ -49,6 +46,8 @@ pub(super) struct CandidateDocument {
     pub(super) number: u64,
     pub(super) document: Document,
     pub(super) content: Option<Content>,
+    /// Its calls that do not go to the agent.
+    pub(super) withheld: Vec<Withheld>,
 }
 
 impl ResponseDocument {
@@ -124,15 +123,16 @@ impl ResponseDocument {
         Ok(diagnostics)
     }
 
-    /// Takes function calls out and puts a text in the place of each, where
-    /// `refuse` gives a reason. `pieces` are the calls under way in this answer.
+    /// Takes function calls out where `refuse` gives a reason. They are remembered
+    /// beside the document. `pieces` are the calls under way in this answer.
     pub fn withhold_calls(
         &mut self,
         pieces: &mut CallsInPieces,
         refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
     ) -> Result<(), DialectError> {
         for candidate in &mut self.candidates {
-            candidate.withhold_calls(pieces, refuse)?;
+            let number = candidate.number;
+            candidate.sift(&mut |call| pieces.judge(number, call, refuse))?;
         }
         self.put_candidates()
     }
@@ -166,6 +166,7 @@ impl CandidateDocument {
             number,
             document,
             content,
+            withheld: Vec::new(),
         })
     }
 
@@ -206,36 +207,6 @@ impl CandidateDocument {
             if let Some(value) = value {
                 self.document.set(key, &value)?;
             }
-        }
-        Ok(())
-    }
-
-    fn withhold_calls(
-        &mut self,
-        pieces: &mut CallsInPieces,
-        refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
-    ) -> Result<(), DialectError> {
-        let Some(content) = &self.content else {
-            return Ok(());
-        };
-        let mut parts = Vec::with_capacity(content.parts.len());
-        let mut edited = false;
-        for part in &content.parts {
-            let judged = match part.call()? {
-                Some(call) => pieces.judge(self.number, &call, refuse),
-                None => Judged::Keep,
-            };
-            edited |= judged != Judged::Keep;
-            match judged {
-                Judged::Keep => parts.push(part.clone()),
-                Judged::Drop => (),
-                Judged::Refuse(reason) => {
-                    parts.push(Part::new(&format!("Tool execution blocked: {reason}"))?);
-                }
-            }
-        }
-        if edited {
-            self.put_content(content.with_parts(parts)?)?;
         }
         Ok(())
     }
@@ -343,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_that_is_not_allowed_becomes_a_text() {
+    fn a_call_that_is_not_allowed_is_withheld_and_can_be_told_of() {
         let mut document =
             parse(r#"[{"functionCall":{"name":"rm"}},{"functionCall":{"name":"ls"}}]"#);
         let refuse = |it: &FunctionCall| (it.name != "ls").then(|| "no".to_owned());
@@ -351,6 +322,11 @@ mod tests {
         document
             .withhold_calls(&mut pieces, &mut { refuse })
             .unwrap();
+        let names = |it: &ResponseDocument| -> Vec<String> {
+            it.step().unwrap().into_iter().map(|it| it.name).collect()
+        };
+        assert_eq!(names(&document), ["rm", "ls"]);
+        document.say_withheld().unwrap();
         let text = String::from_utf8(document.to_bytes().to_vec()).unwrap();
         assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
     }

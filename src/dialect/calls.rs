@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use super::FunctionCall;
+use super::{CallFate, FunctionCall};
 
 /// How many candidates may have a call under way. A model has few.
 const MOST: usize = 256;
@@ -18,31 +18,21 @@ enum Fate {
     Refused,
 }
 
-/// What becomes of a call, or of a piece of one.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum Judged {
-    Keep,
-    /// It is taken out, and this is said in its place.
-    Refuse(String),
-    /// It goes the way of the call that it belongs to.
-    Drop,
-}
-
 impl CallsInPieces {
     /// What becomes of a call of a candidate, if `refuse` gives reasons against
     /// calls. One that neither names a function nor goes on is refused: nobody
     /// could say what it calls.
-    pub(super) fn judge(
+    pub fn judge(
         &mut self,
         candidate: u64,
         call: &FunctionCall,
         refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
-    ) -> Judged {
+    ) -> CallFate {
         if call.name.is_empty() {
             return match self.0.get(&candidate) {
-                Some(Fate::Kept) => Judged::Keep,
-                Some(Fate::Refused) => Judged::Drop,
-                None => Judged::Refuse("the call names no tool".to_owned()),
+                Some(Fate::Kept) => CallFate::Keep,
+                Some(Fate::Refused) => CallFate::Drop,
+                None => CallFate::Refuse("the call names no tool".to_owned()),
             };
         }
         let reason = refuse(call);
@@ -55,7 +45,7 @@ impl CallsInPieces {
         if call.in_pieces && self.0.len() < MOST {
             self.0.insert(candidate, fate);
         }
-        reason.map_or(Judged::Keep, Judged::Refuse)
+        reason.map_or(CallFate::Keep, CallFate::Refuse)
     }
 }
 
@@ -81,11 +71,11 @@ mod tests {
             pieces.judge(candidate, &call(name, in_pieces), &mut { refuse })
         };
 
-        assert_eq!(judge(0, "rm", true), Judged::Refuse("no".to_owned()));
-        assert_eq!(judge(1, "ls", true), Judged::Keep);
-        assert_eq!(judge(0, "", true), Judged::Drop);
-        assert_eq!(judge(1, "", false), Judged::Keep);
-        assert_eq!(judge(0, "ls", false), Judged::Keep);
-        assert!(matches!(judge(0, "", true), Judged::Refuse(_)));
+        assert_eq!(judge(0, "rm", true), CallFate::Refuse("no".to_owned()));
+        assert_eq!(judge(1, "ls", true), CallFate::Keep);
+        assert_eq!(judge(0, "", true), CallFate::Drop);
+        assert_eq!(judge(1, "", false), CallFate::Keep);
+        assert_eq!(judge(0, "ls", false), CallFate::Keep);
+        assert!(matches!(judge(0, "", true), CallFate::Refuse(_)));
     }
 }

@@ -55,6 +55,10 @@ impl Document {
     /// an error.
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
         let text = text_of(&bytes)?;
+        if !text.trim_start().starts_with('{') {
+            // Else the parser's message would quote it.
+            return Err(DialectError::Json("not a JSON object".to_owned()));
+        }
         let found: Fields<'_> =
             serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))?;
         let mut fields = IndexMap::with_capacity(found.0.len());

@@ -95,6 +95,14 @@ impl History {
         (0..self.contents.len()).map(turn).collect()
     }
 
+    /// One content; none if there is no such content.
+    pub fn turn(&self, at: usize) -> Result<Option<Turn>, DialectError> {
+        if at >= self.contents.len() {
+            return Ok(None);
+        }
+        turn_of(&self.parsed(at)?).map(Some)
+    }
+
     /// The calls that the results of one content answer, in the order of the
     /// results. They are paired by id, else by order among those of one name.
     pub fn calls_for(&self, content: usize) -> Result<Vec<AnsweredCall>, DialectError> {

@@ -54,7 +54,8 @@ impl ArgumentsEdit {
         }
     }
 
-    fn of(output: &HookOutput) -> Self {
+    /// The change that an output asks for.
+    pub fn of(output: &HookOutput) -> Self {
         let given = output.specific("tool_input").and_then(Value::as_object);
         match (given.cloned(), output.meaning.arguments) {
             (Some(given), ArgumentsMean::Instead) => Self::Instead(given),

@@ -1,5 +1,4 @@
-//! The steps before upstream: what is remembered, `BeforeModel`,
-//! `BeforeToolSelection`.
+//! The steps before upstream: `BeforeModel`, `BeforeToolSelection`.
 
 use serde_json::value::RawValue;
 
@@ -8,10 +7,11 @@ use crate::{
     app::{ApiError, ErrorReason},
     config::HookView,
     dialect::{Allowed, Document, Selected},
-    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, EventName, Reason},
+    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, EventName},
     hook::{Plan, Run},
     model::{RequestMutation, ToolConfig},
     policy::{Look, ModelCall},
+    session::{Item, Session},
 };
 
 /// Whether to go on to upstream.
@@ -23,15 +23,11 @@ pub(super) enum Step {
 }
 
 impl Exchange {
-    /// Memory, `BeforeModel` and `BeforeToolSelection`, in this order.
+    /// `BeforeModel` and `BeforeToolSelection`, in this order.
     pub(super) async fn before(&mut self, document: Document) -> Result<Step, ApiError> {
-        let document = match self.remember(document)? {
-            Step::Go(document) => document,
-            stopped @ Step::Tell(_) => return Ok(stopped),
-        };
         match self.before_model(document).await? {
             Step::Go(document) => {
-                self.permit()?;
+                self.permit().await;
                 self.select_tools(document).await.map(Step::Go)
             }
             told @ Step::Tell(_) => Ok(told),
@@ -46,40 +42,36 @@ impl Exchange {
         }
     }
 
-    /// Takes what was denied before out of the history; a stopped session waits
-    /// for its next prompt.
-    fn remember(&mut self, mut document: Document) -> Result<Step, ApiError> {
-        let memory = &self.shared.memory;
-        let session_id = &self.context.session_id;
-        if let Some(reason) = memory.stopped(self.caller(), session_id, &document)? {
-            self.facts.did(Did::Stop);
-            let reason = Reason::new(Some(&reason));
-            return Ok(Step::Tell(Reply::Denied(reason)));
-        }
-        self.received = Some(document.clone());
-        memory.clean(self.caller(), &mut document)?;
-        Ok(Step::Go(document))
-    }
-
     /// What was denied once may be allowed later.
-    fn permit(&self) -> Result<(), ApiError> {
-        if let Some(received) = &self.received {
-            self.shared.memory.allow(self.caller(), received)?;
+    async fn permit(&mut self) {
+        if let Some((session, item)) = self.last_item()
+            && session.note(&item).is_some_and(|it| it.denied.is_some())
+        {
+            session.note_mut(&item).denied = None;
+            session.save().await;
         }
-        Ok(())
     }
 
     /// Remembers a denial and what the agent is told for it. Only an answer of
     /// the model becomes part of a conversation.
-    fn forbid(&self, did: Did, told: &str) -> Result<(), ApiError> {
-        let memory = &self.shared.memory;
-        if let (true, Some(received)) = (self.call.operation.generates(), &self.received) {
-            memory.deny(self.caller(), received, told)?;
+    async fn forbid(&mut self, did: Did, told: &str) {
+        if self.call.operation.generates()
+            && let Some((session, item)) = self.last_item()
+        {
+            session.note_mut(&item).denied = Some(told.to_owned());
         }
         if did == Did::Stop {
-            memory.stop(self.caller(), &self.context.session_id, told);
+            self.stop(told);
         }
-        Ok(())
+        if let Some(session) = &mut self.session {
+            session.save().await;
+        }
+    }
+
+    pub(super) fn last_item(&mut self) -> Option<(&mut Session, Item)> {
+        let session = self.session.as_mut()?;
+        let item = session.conversation.items.last().cloned()?;
+        Some((session, item))
     }
 
     async fn before_model(&mut self, document: Document) -> Result<Step, ApiError> {
@@ -101,9 +93,9 @@ impl Exchange {
                 let (document, runs) = self.look(&plan, document, Look::Again)?;
                 let fired = self.snapshot.engine.judge::<BeforeModel>(runs);
                 self.facts.note(&fired);
-                self.conclude(fired.verdict, document)
+                self.obey(fired.verdict, document).await
             }
-            verdict => self.conclude(verdict, document),
+            verdict => self.obey(verdict, document).await,
         }
     }
 
@@ -147,7 +139,7 @@ impl Exchange {
     }
 
     /// What a verdict that leaves the request as it is means for the agent.
-    fn conclude(
+    async fn obey(
         &mut self,
         verdict: BeforeModelVerdict,
         document: Document,
@@ -171,9 +163,11 @@ impl Exchange {
         };
         self.facts.did(did);
         match &reply {
-            Reply::Denied(reason) => self.forbid(did, reason.as_str())?,
-            Reply::Answered(answer) if did == Did::Deny => self.forbid(did, &answer.text())?,
-            Reply::Answered(_) | Reply::Upstream(_) => self.permit()?,
+            Reply::Denied(reason) => self.forbid(did, reason.as_str()).await,
+            Reply::Answered(answer) if did == Did::Deny => {
+                self.forbid(did, &answer.text()).await;
+            }
+            Reply::Answered(_) | Reply::Upstream(_) => self.permit().await,
         }
         Ok(Step::Tell(reply))
     }

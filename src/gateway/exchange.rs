@@ -3,24 +3,27 @@
 use std::sync::Arc;
 
 use axum::{body::Body, response::Response};
-use bytes::Bytes;
 use http::{HeaderValue, header, request::Parts};
 
 use super::{
     Hooked,
     before::Step,
     facts::Facts,
-    gate::{Gate, Judged},
+    gate::Gate,
     reply::{Reply, Teller, denial_form},
+    session::Name,
     stream,
+    turn::Turn,
+    unary,
 };
 use crate::{
-    app::{self, ApiError, App, ErrorReason, Shared, Snapshot},
+    app::{self, ApiError, App, ErrorReason, Snapshot},
     dialect::{Allowed, Call, CallsInPieces, Dialect, Document, Framing, Operation, Selected},
     event::{Context, EventName},
     hook::{About, AnswerLook, Plan},
     model::LlmRequest,
-    policy::{Extent, Look},
+    policy::Look,
+    session::{CallRole, Emission, Session},
     upstream::{
         Answer, Outgoing,
         headers::{self, AnswerIs},
@@ -36,13 +39,30 @@ pub(super) struct Exchange {
     pub(super) head: Parts,
     pub(super) facts: Facts,
     pub(super) context: Context,
-    pub(super) shared: Shared,
     /// The agent's key, if it came in the query.
     query_key: Option<String>,
-    /// The request as it came, once it is read.
-    pub(super) received: Option<Document>,
+    /// How the agent names its session, if it does.
+    pub(super) named: Option<Name>,
+    /// Whether it is a call of an agent or one of its helpers.
+    pub(super) role: CallRole,
+    /// What is remembered of the session, once the request is read.
+    pub(super) session: Option<Session>,
+    /// What the agent was given so far.
+    pub(super) emission: Option<Emission>,
     /// How hooks selected tools so far.
     pub(super) selected: Selected,
+    /// The request before `BeforeModel`, should the model be asked again.
+    pub(super) asked: Option<Document>,
+    /// The turn that it belongs to.
+    pub(super) turn: Turn,
+}
+
+/// What asking the model comes to.
+pub(super) enum Asked {
+    /// Nothing of it needs to be judged, or it was not asked at all.
+    Told(Reply),
+    /// The answer, and what stands between it and the agent.
+    Answered(Answer, Box<Gate>),
 }
 
 /// What a call comes into.
@@ -55,23 +75,27 @@ pub(super) struct World {
 }
 
 impl Exchange {
-    pub(super) fn open(world: World, call: Call, head: Parts, session: Option<String>) -> Self {
+    pub(super) fn open(world: World, call: Call, head: Parts, named: Option<Name>) -> Self {
         let snapshot = world.app.snapshot();
         let context = Context {
-            session_named: session.is_some(),
-            session_id: session.unwrap_or_default(),
+            session_named: named.is_some(),
+            session_id: named.as_ref().map(|it| it.id.clone()).unwrap_or_default(),
             cwd: snapshot.config.hook_directory.display().to_string(),
             timestamp: app::now(),
             caller: app::caller(&head.headers, world.query_key.as_deref()),
             ..Context::default()
         };
         Self {
-            shared: world.app.shared,
             dialect: world.dialect,
             facts: world.facts,
             query_key: world.query_key,
-            received: None,
+            named,
+            role: CallRole::Helper,
+            session: None,
+            emission: None,
             selected: Selected::Untouched,
+            asked: None,
+            turn: Turn::default(),
             snapshot,
             call,
             head,
@@ -79,25 +103,8 @@ impl Exchange {
         }
     }
 
-    /// Whose conversations these are.
-    pub(super) fn caller(&self) -> &[u8] {
-        self.context.caller.key.as_bytes()
-    }
-
     pub(super) fn hooked(&self) -> Hooked {
         Hooked::of(self)
-    }
-
-    /// Finds the fields of the body; a conversation without a name gets its id.
-    pub(super) fn read(&mut self, body: Bytes) -> Result<Document, ApiError> {
-        let document = Document::parse(body)?;
-        if self.context.session_id.is_empty() {
-            let contents = document.list(&["contents"])?.unwrap_or_default();
-            let first = contents.first().map_or(&[][..], AsRef::as_ref);
-            self.context.session_id = self.shared.memory.unnamed(self.caller(), first);
-            self.facts.session(&self.context.session_id);
-        }
-        Ok(document)
     }
 
     /// Who tells the agent what came of it.
@@ -120,9 +127,28 @@ impl Exchange {
         document: Document,
         teller: Arc<Teller>,
     ) -> Result<Reply, ApiError> {
-        let document = match self.before(document).await? {
+        let document = match self.arrive(document).await? {
             Step::Go(document) => document,
             Step::Tell(reply) => return Ok(reply),
+        };
+        let (answer, gate) = match self.ask(document).await? {
+            Asked::Told(reply) => return Ok(reply),
+            Asked::Answered(answer, gate) => (answer, gate),
+        };
+        match teller.call.operation {
+            Operation::Stream(framing) => {
+                stream::answer(self, (answer, *gate), framing, teller).await
+            }
+            _ => unary::answer(self, (answer, *gate), &teller).await,
+        }
+    }
+
+    /// Asks the model: `BeforeModel`, `BeforeToolSelection`, upstream.
+    pub(super) async fn ask(&mut self, document: Document) -> Result<Asked, ApiError> {
+        self.asked = Some(document.clone());
+        let document = match self.before(document).await? {
+            Step::Go(document) => document,
+            Step::Tell(reply) => return Ok(Asked::Told(reply)),
         };
         let allowed = self.allowed();
         let engine = &self.snapshot.engine;
@@ -132,7 +158,12 @@ impl Exchange {
         } else {
             Plan::default()
         };
-        let gated = generates && (!plan.is_empty() || allowed != Allowed::All);
+        let judges_calls = generates && self.derives(EventName::BeforeTool);
+        let judges_end = generates && self.derives(EventName::AfterAgent);
+        let hooked = !plan.is_empty() || judges_calls || judges_end;
+        // An agent that has heard a part must not get the rest unjudged.
+        let goes_on = self.turn.has_asked_again();
+        let gated = generates && (hooked || goes_on || allowed != Allowed::All);
         if let (true, Operation::Stream(framing)) = (gated, &mut self.call.operation) {
             // Events come one by one; an array would have to be read whole.
             *framing = Framing::Sse;
@@ -141,13 +172,11 @@ impl Exchange {
         let outgoing = self.outgoing(body.into(), AnswerIs::Read);
         let answer = self.snapshot.upstream.send(outgoing).await?;
         if !gated || !answer.status.is_success() {
-            return Ok(self.pass(answer));
+            return Ok(Asked::Told(self.pass(answer)));
         }
-        let gate = self.gate(plan, &document, allowed)?;
-        match teller.call.operation {
-            Operation::Stream(framing) => stream::answer(gate, answer, framing, teller).await,
-            _ => unary(gate, answer).await,
-        }
+        let mut gate = self.gate(plan, &document, allowed)?;
+        gate.judges_calls = judges_calls;
+        Ok(Asked::Answered(answer, Box::new(gate)))
     }
 
     /// What conditions are asked about.
@@ -160,7 +189,7 @@ impl Exchange {
     }
 
     /// What stands between the answer to `document` and the agent.
-    fn gate(self, plan: Plan, document: &Document, allowed: Allowed) -> Result<Gate, ApiError> {
+    fn gate(&self, plan: Plan, document: &Document, allowed: Allowed) -> Result<Gate, ApiError> {
         let mut llm_request = LlmRequest::default();
         if !plan.hooks.is_empty() {
             llm_request = self.dialect.read_request(&self.call, document)?;
@@ -180,13 +209,13 @@ impl Exchange {
         Ok(Gate {
             looks: [look(Look::First), again],
             snapshot: Arc::clone(&self.snapshot),
-            memory: Arc::clone(&self.shared.memory),
-            context: self.context,
+            context: self.context.clone(),
             plan,
             llm_request: Arc::new(llm_request),
             allowed,
             pieces: CallsInPieces::default(),
-            facts: self.facts,
+            judges_calls: false,
+            facts: self.facts.clone(),
         })
     }
 
@@ -207,7 +236,7 @@ impl Exchange {
     }
 
     /// Upstream's answer as it is.
-    pub(super) fn pass(self, answer: Answer) -> Reply {
+    pub(super) fn pass(&self, answer: Answer) -> Reply {
         if answer.media_type() == "text/html" {
             return self.no_json(&answer);
         }
@@ -224,7 +253,7 @@ impl Exchange {
     }
 
     /// A page for people is no answer for an agent. An error keeps its status.
-    fn no_json(self, answer: &Answer) -> Reply {
+    fn no_json(&self, answer: &Answer) -> Reply {
         let error = if answer.status.is_success() {
             let message = "the model API answered with HTML";
             ApiError::new(ErrorReason::UpstreamUnreadable, message)
@@ -237,23 +266,5 @@ impl Exchange {
             response.headers_mut().insert(header::RETRY_AFTER, after);
         }
         Reply::Upstream(response)
-    }
-}
-
-async fn unary(mut gate: Gate, answer: Answer) -> Result<Reply, ApiError> {
-    if answer.is_encoded() {
-        return Err(super::gate::unreadable());
-    }
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = answer.status;
-    *response.headers_mut() = headers::to_agent(&answer.headers);
-    let limit = gate.snapshot.config.limits.response;
-    let whole = answer.whole(limit).await?;
-    match gate.judge(whole, Extent::Last).await? {
-        Judged::Pass(body) => {
-            *response.body_mut() = Body::from(body);
-            Ok(Reply::Upstream(response))
-        }
-        Judged::Refused(reason) => Ok(Reply::Denied(reason)),
     }
 }

@@ -1,27 +1,29 @@
-//! Policies and `AfterModel` hooks on one answer or one chunk, and what it may
-//! call.
+//! Policies, `AfterModel` hooks and `BeforeTool` hooks on one answer or one
+//! chunk, and what it may call.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::facts::{Did, Facts};
 use crate::{
     app::{ApiError, ErrorReason, Snapshot},
-    config::HookView,
-    dialect::{Allowed, CallsInPieces, DialectError, FunctionCall, ResponseDocument},
-    event::{AfterModel, Context, Flow, Reason},
-    hook::{AnswerLook, Plan, Run, Seen},
+    config::{AskMode, HookView},
+    dialect::{Allowed, CallFate, CallsInPieces, DialectError, FunctionCall, ResponseDocument},
+    event::{
+        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, Flow, Reason,
+        mcp_context,
+    },
+    hook::{AnswerLook, Origin, Plan, Run, Seen},
     model::LlmRequest,
     policy::Extent,
-    session::Memory,
 };
 
 /// Stands between upstream's answer and the agent.
 #[derive(Debug)]
 pub(super) struct Gate {
     pub(super) snapshot: Arc<Snapshot>,
-    pub(super) memory: Arc<Memory>,
     pub(super) context: Context,
     /// Who looks and runs on `AfterModel`; made once, for it has no subject.
     pub(super) plan: Plan,
@@ -32,16 +34,26 @@ pub(super) struct Gate {
     /// What the answer may call.
     pub(super) allowed: Allowed,
     pub(super) pieces: CallsInPieces,
+    /// Whether `BeforeTool` hooks are asked about its calls.
+    pub(super) judges_calls: bool,
     pub(super) facts: Facts,
 }
 
 /// What is left of an answer or a chunk.
 #[derive(Debug)]
 pub(super) enum Judged {
-    /// This goes to the agent.
-    Pass(Bytes),
+    /// This goes to the agent, but for calls that it withholds.
+    Pass(ResponseDocument),
     /// Nothing of it goes to the agent, and nothing that follows.
-    Refused(Reason),
+    Refused(Refusal),
+}
+
+/// Why an answer does not go on.
+#[derive(Debug)]
+pub(super) struct Refusal {
+    pub(super) reason: Reason,
+    /// Whether the session stops, too.
+    pub(super) stops: bool,
 }
 
 impl Gate {
@@ -59,7 +71,8 @@ impl Gate {
         let [first, _] = &mut self.looks;
         let runs = first.chunk(&mut chunk, extent);
         let runs = runs.map_err(|it| self.report(&it))?;
-        self.judge_seen(Seen { chunk, runs }, extent).await
+        let judged = self.judge_seen(Seen { chunk, runs }, extent).await?;
+        self.judge_calls(judged).await
     }
 
     /// What policies still hold back after the last chunk.
@@ -68,7 +81,8 @@ impl Gate {
         let held = first.end().map_err(|it| self.report(&it))?;
         let mut judged = Vec::new();
         for seen in held {
-            judged.push(self.judge_seen(seen, Extent::Chunk).await?);
+            let seen = self.judge_seen(seen, Extent::Chunk).await?;
+            judged.push(self.judge_calls(seen).await?);
         }
         let [_, again] = &mut self.looks;
         for seen in again.end().map_err(|it| self.report(&it))? {
@@ -112,7 +126,70 @@ impl Gate {
         if chunk.document().is_edited() {
             self.facts.did(Did::Edit);
         }
-        Ok(Judged::Pass(chunk.to_bytes()))
+        Ok(Judged::Pass(chunk))
+    }
+
+    /// `BeforeTool`: each call, before the agent sees it.
+    async fn judge_calls(&mut self, judged: Judged) -> Result<Judged, ApiError> {
+        let Judged::Pass(mut chunk) = judged else {
+            return Ok(judged);
+        };
+        let calls = if self.judges_calls {
+            chunk.calls().map_err(|it| self.report(&it))?
+        } else {
+            Vec::new()
+        };
+        let mut fates = Vec::with_capacity(calls.len());
+        for (candidate, call) in calls {
+            match self.judge_call(candidate, call).await {
+                Ok(fate) => fates.push(fate),
+                Err(reason) => return Ok(self.refuse(reason, Did::Stop)),
+            }
+        }
+        if fates.iter().any(|it| *it != CallFate::Keep) {
+            self.facts.did(Did::Edit);
+            chunk.decide(fates).map_err(|it| self.report(&it))?;
+        }
+        Ok(Judged::Pass(chunk))
+    }
+
+    /// What becomes of a call, or why the turn ends.
+    async fn judge_call(&mut self, candidate: u64, call: FunctionCall) -> Result<CallFate, Reason> {
+        if call.in_pieces || call.name.is_empty() {
+            let why = "its arguments come in pieces, which hooks cannot judge";
+            let mut refuse = |_: &FunctionCall| Some(why.to_owned());
+            return Ok(self.pieces.judge(candidate, &call, &mut refuse));
+        }
+        let Value::Object(tool_input) = object(call.arguments) else {
+            let why = "its arguments are no object";
+            return Ok(CallFate::Refuse(why.to_owned()));
+        };
+        let event = BeforeTool {
+            mcp_context: mcp_context(&call.name),
+            tool_name: call.name,
+            tool_input: tool_input.clone(),
+            original_request_name: None,
+        };
+        let engine = &self.snapshot.engine;
+        let fired = engine.fire(&self.context, event, Origin::Derived).await;
+        self.facts.note(&fired);
+        let edit = match fired.verdict {
+            BeforeToolVerdict::Proceed(edit) => edit,
+            BeforeToolVerdict::Ask(_) if self.snapshot.config.ask == AskMode::Allow => {
+                ArgumentsEdit::of(&fired.folded)
+            }
+            BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
+                return Ok(CallFate::Refuse(reason.as_str().to_owned()));
+            }
+            BeforeToolVerdict::Stop(reason) => return Err(reason),
+        };
+        let mut arguments = tool_input.clone();
+        edit.apply(&mut arguments);
+        Ok(if arguments == tool_input {
+            CallFate::Keep
+        } else {
+            CallFate::Rewrite(arguments)
+        })
     }
 
     async fn run_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<Run>, ApiError> {
@@ -167,18 +244,22 @@ impl Gate {
 
     fn refuse(&self, reason: Reason, did: Did) -> Judged {
         self.facts.did(did);
-        if did == Did::Stop {
-            let (caller, session_id) = (&self.context.caller.key, &self.context.session_id);
-            self.memory
-                .stop(caller.as_bytes(), session_id, reason.as_str());
-        }
-        Judged::Refused(reason)
+        let stops = did == Did::Stop;
+        Judged::Refused(Refusal { reason, stops })
     }
 
     fn report(&self, error: &DialectError) -> ApiError {
         let request_id = self.facts.request_id();
         tracing::warn!(request.id = request_id, %error, "the answer cannot be read");
         unreadable()
+    }
+}
+
+/// Arguments, where none means an empty object.
+fn object(arguments: Value) -> Value {
+    match arguments {
+        Value::Null => Value::Object(serde_json::Map::new()),
+        given => given,
     }
 }
 

@@ -10,7 +10,7 @@ use super::{facts::Facts, stream::Frames};
 use crate::{
     app::{ApiError, Observed},
     config::Denials,
-    dialect::{AnswerFormat, Call, Dialect, Framing, Functions, Operation, Wish},
+    dialect::{AnswerFormat, Call, Dialect, Framing, Functions, Operation, ResponseDocument, Wish},
     event::Reason,
     model::ResponseMutation,
 };
@@ -35,6 +35,13 @@ pub(super) enum DenialForm {
     Error,
 }
 
+/// Whether gemini-cli makes this call for itself: to choose a model, to compress
+/// its history. Its agents stream, and declare functions.
+pub(super) fn is_helper(operation: Operation, wish: Wish, agent: &str) -> bool {
+    let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
+    from_cli && operation == Operation::Generate && wish.functions == Functions::Absent
+}
+
 /// An agent retries for minutes when a call that wants JSON, or a helper call
 /// of gemini-cli, is answered with words; an embedding has no words at all.
 pub(super) fn denial_form(
@@ -43,9 +50,7 @@ pub(super) fn denial_form(
     wish: Wish,
     agent: &str,
 ) -> DenialForm {
-    let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
-    let helper =
-        from_cli && operation == Operation::Generate && wish.functions == Functions::Absent;
+    let helper = is_helper(operation, wish, agent);
     let words = operation.generates() && wish.format == AnswerFormat::Text && !helper;
     match denials {
         Denials::Message if words => DenialForm::Message,
@@ -103,6 +108,16 @@ impl Teller {
         let id = self.response_id();
         self.dialect
             .compose_message(&self.call, reason.as_str(), &id)
+    }
+
+    /// What a reply says, if it is ours, as an answer of the model.
+    pub(super) fn words(&self, reply: &Reply) -> Result<Option<ResponseDocument>, ApiError> {
+        let words = match reply {
+            Reply::Upstream(_) => return Ok(None),
+            Reply::Answered(answer) => self.answer(answer),
+            Reply::Denied(reason) => self.message(reason),
+        };
+        Ok(Some(ResponseDocument::parse(words.to_string().into())?))
     }
 
     fn answer(&self, answer: &ResponseMutation) -> Value {

@@ -1,11 +1,14 @@
 //! Which session a request belongs to, and whose it is. Pure.
 //!
 //! An agent names it by the prefix `/s/{session}` or by `x-hookgate-session`;
-//! else it gets an id from [`crate::session::Memory`].
+//! else it is known by its history (see [`crate::session`]).
 
 use http::HeaderMap;
 
-use crate::app::{ApiError, ErrorReason};
+use crate::{
+    app::{ApiError, ErrorReason},
+    session::Source,
+};
 
 const HEADER: &str = "x-hookgate-session";
 const LONGEST: usize = 128;
@@ -14,7 +17,14 @@ const LONGEST: usize = 128;
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Named<'a> {
     pub(super) path: &'a str,
-    pub(super) session: Option<&'a str>,
+    pub(super) session: Option<Name>,
+}
+
+/// How an agent names its session.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Name {
+    pub(super) id: String,
+    pub(super) source: Source,
 }
 
 /// Takes the session's name off the path, or out of the header.
@@ -27,13 +37,17 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
         .get(HEADER)
         .map(|it| it.to_str().unwrap_or_default());
     let (session, path) = match (prefixed, header) {
-        (Some((session, rest)), _) => (Some(session), rest),
-        (None, header) => (header, path),
+        (Some((session, rest)), _) => (Some((session, Source::Path)), rest),
+        (None, header) => (header.map(|it| (it, Source::Header)), path),
     };
-    if session.is_some_and(|it| !is_name(it)) {
+    if session.is_some_and(|it| !is_name(it.0)) {
         let message = "a session is named by 1 to 128 characters of A-Z a-z 0-9 . _ : -";
         return Err(ApiError::new(ErrorReason::BadSession, message));
     }
+    let session = session.map(|(id, source)| Name {
+        id: id.to_owned(),
+        source,
+    });
     Ok(Named { path, session })
 }
 
@@ -51,9 +65,14 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(HEADER, "from-header".parse().unwrap());
         let found = named("/s/a-1/v1beta/models", &headers).unwrap();
-        assert_eq!((found.path, found.session), ("/v1beta/models", Some("a-1")));
+        let name = |id: &str, source| {
+            let id = id.to_owned();
+            Some(Name { id, source })
+        };
+        let prefixed = name("a-1", Source::Path);
+        assert_eq!((found.path, found.session), ("/v1beta/models", prefixed));
         let found = named("/v1beta/models", &headers).unwrap();
-        assert_eq!(found.session, Some("from-header"));
+        assert_eq!(found.session, name("from-header", Source::Header));
     }
 
     #[test]

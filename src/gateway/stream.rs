@@ -7,28 +7,25 @@ use std::{collections::VecDeque, io, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
-use futures_util::{
-    StreamExt,
-    stream::{self, BoxStream},
-};
+use futures_util::{StreamExt, stream};
 use http::{HeaderValue, header};
 use serde_json::Value;
 
 use super::{
-    gate::{Gate, Judged, unreadable},
+    exchange::{Asked, Exchange},
+    gate::{Gate, unreadable},
     keep_alive::keep_alive,
     reply::{Reply, Teller, media_type},
+    round::{Round, Taken},
+    source::Source,
+    turn::Ending,
 };
 use crate::{
     app::ApiError,
     config::AfterModelMode,
-    dialect::{self, Framing, Merged},
-    event::Reason,
+    dialect::{Document, Framing, Merged, ResponseDocument},
     policy::Extent,
-    upstream::{
-        Answer, UpstreamError, headers,
-        sse::{self, SseReader},
-    },
+    upstream::{Answer, UpstreamError, headers, sse},
 };
 
 /// Writes chunks in one framing.
@@ -74,34 +71,35 @@ impl Frames {
 
 /// The reply whose body is the judged stream.
 pub(super) async fn answer(
-    gate: Gate,
-    answer: Answer,
+    exchange: Exchange,
+    answered: (Answer, Gate),
     framing: Framing,
     teller: Arc<Teller>,
 ) -> Result<Reply, ApiError> {
-    if answer.is_encoded() {
-        return Err(unreadable());
-    }
+    let (answer, gate) = answered;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
     *response.headers_mut() = headers::to_agent(&answer.headers);
     let value = HeaderValue::from_static(media_type(framing));
     response.headers_mut().insert(header::CONTENT_TYPE, value);
 
-    let config = &gate.snapshot.config;
-    let (mode, interval) = (config.after_model, config.timeouts.keep_alive);
-    let source = Source::open(answer, config.limits.event, config.limits.response).await?;
+    let interval = gate.snapshot.config.timeouts.keep_alive;
+    let source = Source::open(answer, &gate.snapshot.config.limits).await?;
     let mut chunks = Chunks {
-        gate,
+        round: exchange.round(gate),
+        exchange,
         source,
-        mode,
         teller,
         frames: Frames::new(framing),
         waiting: VecDeque::new(),
         ended: false,
     };
     // As long as nothing is out, an error can be told as one.
-    let first = stream::iter([Ok(chunks.next().await?)]);
+    let mut first = chunks.next().await?;
+    while first.is_empty() && !chunks.ended {
+        first = chunks.next().await?;
+    }
+    let first = stream::iter([Ok(first)]);
     let rest = stream::unfold(chunks, |mut chunks| async move {
         if chunks.ended {
             return None;
@@ -116,50 +114,12 @@ pub(super) async fn answer(
     Ok(Reply::Upstream(response))
 }
 
-/// Where chunks come from.
-enum Source {
-    /// Server-sent events, as they come.
-    Events(Pieces, SseReader),
-    /// Chunks that are here already.
-    Known(VecDeque<Bytes>),
-}
-
-type Pieces = BoxStream<'static, Result<Bytes, UpstreamError>>;
-
-impl Source {
-    async fn open(answer: Answer, event: usize, whole: usize) -> Result<Self, ApiError> {
-        if answer.media_type() == "text/event-stream" {
-            return Ok(Self::Events(answer.pieces().boxed(), SseReader::new(event)));
-        }
-        // Some upstreams do not stream. What is neither events nor JSON must not
-        // become a stream of nothing.
-        let body = answer.whole(whole).await?;
-        let elements = dialect::elements(&body).map_err(|_| unreadable())?;
-        Ok(Self::Known(elements.into()))
-    }
-
-    /// The data of the next events; `None` at the end.
-    async fn next(&mut self) -> Result<Option<Vec<Bytes>>, ApiError> {
-        match self {
-            Self::Known(chunks) => Ok(chunks.pop_front().map(|it| vec![it])),
-            Self::Events(pieces, reader) => {
-                if let Some(piece) = pieces.next().await {
-                    let events = reader.push(&piece?);
-                    return events.map(Some).map_err(|error| too_large(&error));
-                }
-                let rest = std::mem::replace(reader, SseReader::new(0)).finish();
-                *self = Self::Known(VecDeque::new());
-                Ok(rest.map(|it| vec![it]))
-            }
-        }
-    }
-}
-
 /// A judged stream under way. Dropping it ends the call to upstream.
 struct Chunks {
-    gate: Gate,
+    exchange: Exchange,
+    /// The answer that is read now.
+    round: Round,
     source: Source,
-    mode: AfterModelMode,
     teller: Arc<Teller>,
     frames: Frames,
     /// Read, not yet judged.
@@ -171,9 +131,10 @@ struct Chunks {
 const DONE: &[u8] = b"[DONE]";
 
 impl Chunks {
-    /// The next bytes for the agent, as long as it has not ended.
+    /// The next bytes for the agent, as long as it has not ended; none, if what
+    /// was read has to wait.
     async fn next(&mut self) -> Result<Bytes, ApiError> {
-        match self.mode {
+        match self.exchange.snapshot.config.after_model {
             AfterModelMode::Chunk => self.step().await,
             AfterModelMode::Buffered => self.whole().await,
         }
@@ -183,13 +144,26 @@ impl Chunks {
         if self.waiting.is_empty() {
             self.read_on().await?;
         }
-        let Some(data) = self.waiting.pop_front() else {
-            return self.last().await;
+        let (taken, ended) = match self.waiting.pop_front() {
+            Some(data) => {
+                let extent = self.extent(&data).await?;
+                (self.round.take(data, extent).await?, false)
+            }
+            None => (self.round.end().await?, true),
         };
-        let extent = self.extent(&data).await?;
-        match self.gate.judge(data, extent).await? {
-            Judged::Pass(json) => Ok(self.frames.chunk(&json)),
-            Judged::Refused(reason) => Ok(self.refuse(&reason)),
+        match taken {
+            Taken::Out(chunks) => {
+                let mut out = self.say(&chunks)?;
+                if ended {
+                    let ending = self.exchange.conclude(&self.round).await?;
+                    out.extend(self.finish(ending).await?);
+                }
+                Ok(out.freeze())
+            }
+            Taken::Refused(refusal) => {
+                let ending = self.exchange.refused(refusal);
+                self.finish(ending).await
+            }
         }
     }
 
@@ -208,7 +182,7 @@ impl Chunks {
     /// then; and since some models say in every chunk that they finish, only what
     /// comes next tells. No other chunk waits for the next one.
     async fn extent(&mut self, data: &Bytes) -> Result<Extent, ApiError> {
-        if !self.gate.has_policies() || !says_it_finishes(data) {
+        if !self.round.gate.has_policies() || !says_it_finishes(data) {
             return Ok(Extent::Chunk);
         }
         self.read_on().await?;
@@ -219,26 +193,10 @@ impl Chunks {
         })
     }
 
-    /// What policies held back, and the end.
-    async fn last(&mut self) -> Result<Bytes, ApiError> {
-        let mut out = BytesMut::new();
-        for judged in self.gate.end().await? {
-            match judged {
-                Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
-                Judged::Refused(reason) => {
-                    out.extend(self.refuse(&reason));
-                    return Ok(out.freeze());
-                }
-            }
-        }
-        out.extend(self.end());
-        Ok(out.freeze())
-    }
-
     /// Judges all chunks as one answer. If hooks leave it as it is, and all that
     /// chunks say is in it, they go out as they came.
     async fn whole(&mut self) -> Result<Bytes, ApiError> {
-        let limit = self.gate.snapshot.config.limits.response;
+        let limit = self.exchange.snapshot.config.limits.response;
         let mut chunks: Vec<Bytes> = Vec::new();
         while let Some(events) = self.source.next().await? {
             chunks.extend(events.into_iter().filter(is_chunk));
@@ -247,42 +205,85 @@ impl Chunks {
             }
         }
         let merged = Merged::of(&chunks).map_err(|_| unreadable())?;
-        let mut out = BytesMut::new();
-        let judged = self.gate.judge(merged.answer.clone(), Extent::Last);
-        match judged.await? {
-            Judged::Pass(json) if json == merged.answer && !merged.omits => {
-                for chunk in &chunks {
-                    out.extend(self.frames.chunk(chunk));
+        let taken = self.round.take(merged.answer.clone(), Extent::Last);
+        let ending = match taken.await? {
+            Taken::Out(judged) => {
+                self.round.hold(judged);
+                if !merged.omits && self.round.holds_only(&merged.answer) {
+                    let parts = chunks.into_iter().map(ResponseDocument::parse);
+                    self.round.hold_instead(parts.collect::<Result<_, _>>()?);
                 }
+                self.exchange.conclude(&self.round).await?
             }
-            Judged::Pass(json) => out.extend(self.frames.chunk(&json)),
-            Judged::Refused(reason) => out.extend(self.refuse(&reason)),
-        }
-        if !self.ended {
-            out.extend(self.end());
+            Taken::Refused(refusal) => self.exchange.refused(refusal),
+        };
+        self.finish(ending).await
+    }
+
+    /// What the end of an answer leaves to be said.
+    async fn finish(&mut self, ending: Ending) -> Result<Bytes, ApiError> {
+        let mut out = BytesMut::new();
+        match ending {
+            Ending::Stands => {
+                let held = self.round.release()?;
+                out.extend(self.say(&held)?);
+                out.extend(self.end().await);
+            }
+            Ending::Told(reason) => {
+                let heard = self.round.release_open()?;
+                out.extend(self.say(&heard)?);
+                out.extend(self.tell(Reply::Denied(reason)).await?);
+            }
+            Ending::Again(document) => {
+                let heard = self.round.release_open()?;
+                out.extend(self.say(&heard)?);
+                out.extend(self.ask_again(document).await?);
+            }
         }
         Ok(out.freeze())
     }
 
-    /// One last chunk with the reason; the rest is never asked for.
-    fn refuse(&mut self, reason: &Reason) -> Bytes {
+    /// Goes on with the answer to another request.
+    async fn ask_again(&mut self, document: Document) -> Result<Bytes, ApiError> {
+        match Box::pin(self.exchange.ask(document)).await? {
+            Asked::Answered(answer, gate) => {
+                let limits = &self.exchange.snapshot.config.limits;
+                self.source = Source::open(answer, limits).await?;
+                self.round = self.exchange.round(*gate);
+                Ok(Bytes::new())
+            }
+            Asked::Told(reply) => self.tell(reply).await,
+        }
+    }
+
+    /// Writes chunks for the agent.
+    fn say(&mut self, chunks: &[ResponseDocument]) -> Result<BytesMut, ApiError> {
+        let mut out = BytesMut::new();
+        for chunk in chunks {
+            self.exchange.spoke(chunk)?;
+            out.extend(self.frames.chunk(&chunk.to_bytes()));
+        }
+        Ok(out)
+    }
+
+    /// The last words, in the place of all that might follow.
+    async fn tell(&mut self, reply: Reply) -> Result<Bytes, ApiError> {
         self.source = Source::Known(VecDeque::new());
         self.waiting.clear();
-        let message = self.teller.message(reason).to_string();
-        let mut out = BytesMut::from(self.frames.chunk(message.as_bytes()).as_ref());
-        out.extend(self.end());
-        out.freeze()
+        let words = match reply {
+            Reply::Upstream(response) => Err(ApiError::upstream_status(response.status())),
+            ours => self.teller.words(&ours),
+        };
+        let mut out = self.say(words?.as_slice())?;
+        out.extend(self.end().await);
+        Ok(out.freeze())
     }
 
-    fn end(&mut self) -> Bytes {
+    async fn end(&mut self) -> Bytes {
         self.ended = true;
+        self.exchange.has_spoken().await;
         self.frames.end()
     }
-}
-
-fn too_large(error: &sse::TooLarge) -> ApiError {
-    tracing::warn!(%error, "the answer cannot be read");
-    unreadable()
 }
 
 /// Whether a chunk may say why the answer ends.

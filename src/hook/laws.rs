@@ -252,7 +252,7 @@ impl EventVisitor for Playing<'_> {
         }))
         .unwrap();
         let context = Context::default();
-        let fired = self.engine.fire(&context, event);
+        let fired = self.engine.fire(&context, event, Origin::Reported);
         let fired = self.stage.runtime.block_on(fired);
         let tools = fired.folded.specific("toolConfig");
         Outcome {

@@ -26,6 +26,9 @@ pub struct PlacedPolicy {
     pub(super) matcher: Matcher,
     /// When it is asked; always, if there is no condition.
     pub when: Option<Condition>,
+    /// Whether it looks at model calls, too, and so sees there what events that
+    /// are read off them would tell it.
+    pub(super) sees_calls: bool,
     pub(super) policy: Arc<dyn Policy>,
 }
 

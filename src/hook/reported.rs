@@ -1,4 +1,5 @@
-//! An event that an agent reports: policies, hooks, policies again.
+//! An event that an agent reports, or that is read off its model calls: policies,
+//! hooks, policies again.
 //!
 //! Of a model call only the stable form is reported. Policies know documents, so
 //! they are shown one made of it; what they change there, they say as a hook
@@ -6,7 +7,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{About, Engine, Fired, PlacedPolicy, Plan, Run, folded};
+use super::{About, Engine, Fired, Origin, PlacedPolicy, Plan, Run, folded};
 use crate::{
     dialect::{self, DialectError, ResponseDocument},
     event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus},
@@ -18,8 +19,10 @@ pub(super) async fn fire<E: EventKind>(
     engine: &Engine,
     context: &Context,
     mut event: E,
+    origin: Origin,
 ) -> Fired<E::Verdict> {
-    let plan = engine.plan(E::NAME, context, About::Event(event.as_event()));
+    let mut plan = engine.plan(E::NAME, context, About::Event(event.as_event()));
+    plan.policies.retain(|it| origin.asks(it));
     let asking = Asking {
         engine,
         context,
@@ -35,7 +38,8 @@ pub(super) async fn fire<E: EventKind>(
             let (said, _) = folded::<E>(&runs);
             event.absorb(&said);
         }
-        let plan = engine.plan_again(E::NAME, context, About::Event(event.as_event()));
+        let mut plan = engine.plan_again(E::NAME, context, About::Event(event.as_event()));
+        plan.policies.retain(|it| origin.asks(it));
         let look = Look::Again;
         Asking { look, ..asking }.policies(&plan, &mut event, &mut runs);
     }

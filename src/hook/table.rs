@@ -275,6 +275,7 @@ impl Building<'_> {
             kind: kind.name,
             mode: spec.mode,
             matcher: matcher.clone(),
+            sees_calls: events.iter().any(|it| it.comes_of_model_calls()),
             policy,
         });
         for event in events {

@@ -79,6 +79,13 @@ impl Conversation {
         start..end
     }
 
+    /// The content in which the step of an item begins.
+    pub fn step_of(&self, at: usize) -> usize {
+        let before = self.items.get(..at).unwrap_or_default();
+        let said = before.iter().rfind(|it| it.by_model);
+        said.map_or(0, |it| it.last_content + 1)
+    }
+
     /// The prompts in order: contents of the user without results of tools. Those
     /// that follow each other are one, unless `is_prompt` says of the state of an
     /// earlier one that a prompt ended there before.

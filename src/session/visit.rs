@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashSet},
+    hash::Hash,
     sync::Arc,
     time::{SystemTime, UNIX_EPOCH},
 };
@@ -185,6 +186,22 @@ impl Session {
         let note = self.state.notes.entry(state).or_insert(known);
         note.revised = now();
         note
+    }
+
+    /// Remembers that the session's start was told of, and what hooks added to it.
+    pub fn start(&mut self, context: Option<String>) {
+        self.state.started = true;
+        self.state.context = context;
+    }
+
+    /// An item of the request.
+    pub fn item(&self, at: usize) -> Option<&Item> {
+        self.conversation.items.get(at)
+    }
+
+    /// A keyed hash of anything, to count it by.
+    pub fn print_of(&self, value: &impl Hash) -> u64 {
+        self.printer.print(value).short()
     }
 
     /// The prompts of the request, in order.

@@ -18,6 +18,7 @@ mod checks;
 mod conditions;
 mod container;
 mod credentials;
+mod derived;
 mod documents;
 mod errors;
 mod events;

@@ -1,0 +1,36 @@
+//! Where a tool comes from, as far as its name tells. Pure.
+
+use serde_json::{Map, Value};
+
+/// The server and the tool that a name such as `mcp_github_search` or
+/// `github__search` stands for: `server_name` and `tool_name`.
+pub fn mcp_context(name: &str) -> Option<Map<String, Value>> {
+    let (server, tool) = match name.strip_prefix("mcp_") {
+        Some(rest) => rest.split_once('_')?,
+        None => name.split_once("__")?,
+    };
+    if server.is_empty() || tool.is_empty() {
+        return None;
+    }
+    let fields = [("server_name", server), ("tool_name", tool)];
+    let fields = fields.map(|(key, text)| (key.to_owned(), Value::String(text.to_owned())));
+    Some(Map::from_iter(fields))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_names_of_mcp_tools_tell_where_they_come_from() {
+        let github = json!({ "server_name": "github", "tool_name": "search_issues" });
+        for name in ["mcp_github_search_issues", "github__search_issues"] {
+            assert_eq!(mcp_context(name).map(Value::Object).as_ref(), Some(&github));
+        }
+        for name in ["read_file", "mcp_github", "mcp__x", "__x", "x__", ""] {
+            assert_eq!(mcp_context(name), None, "{name}");
+        }
+    }
+}

@@ -1,0 +1,204 @@
+//! What the end of an answer comes to: it stands, the model is asked again
+//! without the agent's knowing, or the turn ends.
+
+use bytes::Bytes;
+
+use super::{
+    exchange::Exchange,
+    facts::Did,
+    gate::{Gate, Refusal},
+    round::Round,
+};
+use crate::{
+    app::ApiError,
+    dialect::{self, Document, ResponseDocument, StepCall},
+    event::{AfterAgent, EventName, Flow, Reason},
+};
+
+/// The part of a turn that this call is.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// What the user asked.
+    pub(super) prompt: String,
+    /// The item of the conversation that ends the prompt.
+    pub(super) prompt_item: Option<usize>,
+    /// Whether the agent has heard words of an answer that others follow.
+    has_spoken: bool,
+    /// Whether the model is asked again only because a hook refused its answer.
+    goes_on: bool,
+    /// How often the model was told that its calls are refused.
+    denied_rounds: u32,
+    /// How often it was asked for another answer.
+    retries: u32,
+}
+
+/// What the end of an answer comes to.
+pub(super) enum Ending {
+    /// The answer stands.
+    Stands,
+    /// The turn ends with these words.
+    Told(Reason),
+    /// The model is asked again, with this request.
+    Again(Document),
+}
+
+impl Turn {
+    /// Whether the model was asked more than once.
+    pub(super) const fn has_asked_again(&self) -> bool {
+        self.denied_rounds > 0 || self.retries > 0
+    }
+}
+
+impl Exchange {
+    /// What stands between the next answer and the agent.
+    pub(super) fn round(&self, gate: Gate) -> Round {
+        let waits_at_end = self.derives(EventName::AfterAgent);
+        Round::new(gate, waits_at_end, self.turn.has_spoken)
+    }
+
+    /// What comes of an answer that hooks refused to let go on.
+    pub(super) fn refused(&mut self, refusal: Refusal) -> Ending {
+        if refusal.stops {
+            self.stop(refusal.reason.as_str());
+        }
+        Ending::Told(refusal.reason)
+    }
+
+    /// What comes of an answer that has come to its end.
+    pub(super) async fn conclude(&mut self, round: &Round) -> Result<Ending, ApiError> {
+        let refusal = round.calls.iter().find_map(|it| it.refusal.as_deref());
+        match refusal {
+            Some(_) if round.has_alternatives => Ok(Ending::Stands),
+            Some(reason) => self.refuse_step(round, &Reason::new(Some(reason))),
+            None if round.calls.is_empty() && !round.text.is_empty() => {
+                self.after_agent(round).await
+            }
+            None => Ok(Ending::Stands),
+        }
+    }
+
+    /// Calls were refused: the model is told, unless it does not listen.
+    fn refuse_step(&mut self, round: &Round, reason: &Reason) -> Result<Ending, ApiError> {
+        self.facts.did(Did::Edit);
+        let again = self.count_refusals(&round.calls);
+        let events = &self.snapshot.config.events;
+        if again >= events.max_same_denials || self.turn.denied_rounds >= events.max_denied_rounds {
+            self.facts.did(Did::Deny);
+            return Ok(Ending::Told(reason.clone()));
+        }
+        let hidden = dialect::refused_step("", &round.calls)?;
+        self.hide(&hidden);
+        self.turn.denied_rounds += 1;
+        let told = dialect::refused_step(&round.text, &round.calls)?;
+        self.ask_again(round, &told)
+    }
+
+    /// Remembers what the agent does not know of, for the requests that follow.
+    fn hide(&mut self, contents: &[Bytes]) {
+        let first = self.turn.denied_rounds == 0;
+        let Some((session, item)) = self.last_item() else {
+            return;
+        };
+        let note = session.note_mut(&item);
+        if first {
+            note.hidden.clear();
+        }
+        let texts = contents
+            .iter()
+            .map(|it| String::from_utf8_lossy(it).into_owned());
+        note.hidden.extend(texts);
+    }
+
+    /// Counts the refused calls of a step. How often the most frequent of them was
+    /// refused in this turn.
+    fn count_refusals(&mut self, calls: &[StepCall]) -> u32 {
+        let turn = self.turn.prompt_item;
+        let Some(session) = &mut self.session else {
+            return 0;
+        };
+        let turn = turn.and_then(|it| session.item(it)).map(|it| it.state);
+        let mut most = 0;
+        for call in calls.iter().filter(|it| it.refusal.is_some()) {
+            let arguments = call.arguments.to_string();
+            let print = session.print_of(&(turn, &call.name, arguments));
+            let count = session.state.denied_calls.entry(print).or_default();
+            *count = count.saturating_add(1);
+            most = most.max(*count);
+        }
+        most
+    }
+
+    /// Stops the session until its next prompt.
+    pub(super) fn stop(&mut self, reason: &str) {
+        let prompt = self.turn.prompt_item;
+        if let (Some(session), Some(prompt)) = (&mut self.session, prompt)
+            && let Some(item) = session.item(prompt).cloned()
+        {
+            session.note_mut(&item).stopped = Some(reason.to_owned());
+        }
+    }
+
+    /// A chunk goes to the agent.
+    pub(super) fn spoke(&mut self, chunk: &ResponseDocument) -> Result<(), ApiError> {
+        if let Some(session) = &self.session {
+            let emission = self.emission.get_or_insert_with(|| session.emission());
+            emission.chunk(chunk)?;
+        }
+        Ok(())
+    }
+
+    /// All of the answer is about to be out.
+    pub(super) async fn has_spoken(&mut self) {
+        if let Some(session) = &mut self.session {
+            let emission = self.emission.take();
+            session
+                .said(emission.unwrap_or_else(|| session.emission()))
+                .await;
+        }
+    }
+
+    /// `AfterAgent`, of a final text.
+    async fn after_agent(&mut self, round: &Round) -> Result<Ending, ApiError> {
+        if !self.derives(EventName::AfterAgent) {
+            return Ok(Ending::Stands);
+        }
+        let event = AfterAgent {
+            prompt: self.turn.prompt.clone(),
+            prompt_response: round.text.clone(),
+            stop_hook_active: self.turn.goes_on,
+        };
+        let fired = self.derive(event).await;
+        match fired.verdict {
+            Flow::Proceed(()) => Ok(Ending::Stands),
+            Flow::Stop(reason) => {
+                self.stop(reason.as_str());
+                Ok(Ending::Told(reason))
+            }
+            Flow::Deny(reason) => self.retry(round, &reason),
+        }
+    }
+
+    /// Asks for another answer. The last one stands, refused or not: an agent
+    /// that is told nothing would ask for ever.
+    fn retry(&mut self, round: &Round, reason: &Reason) -> Result<Ending, ApiError> {
+        if self.turn.retries >= self.snapshot.config.events.max_answer_retries {
+            let request_id = self.facts.request_id();
+            tracing::warn!(request.id = request_id, "a refused answer stands");
+            return Ok(Ending::Stands);
+        }
+        self.turn.retries += 1;
+        self.turn.goes_on = true;
+        let refused = dialect::saying(true, &round.text);
+        let asked = dialect::saying(false, reason.as_str());
+        self.ask_again(round, &[refused, asked])
+    }
+
+    fn ask_again(&mut self, round: &Round, contents: &[Bytes]) -> Result<Ending, ApiError> {
+        self.turn.has_spoken |= !round.text.is_empty();
+        let Some(mut document) = self.asked.take() else {
+            return Ok(Ending::Stands);
+        };
+        dialect::append(&mut document, contents)?;
+        Ok(Ending::Again(document))
+    }
+}

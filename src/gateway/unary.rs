@@ -1,0 +1,105 @@
+//! An answer in one piece, judged as a whole.
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+
+use super::{
+    exchange::{Asked, Exchange},
+    gate::{Gate, unreadable},
+    reply::{Reply, Teller},
+    round::{Round, Taken},
+    turn::Ending,
+};
+use crate::{
+    app::ApiError,
+    dialect::{Merged, ResponseDocument},
+    policy::Extent,
+    upstream::{Answer, headers},
+};
+
+/// The reply of a judged answer. If the model is asked again, all that the agent
+/// may hear of its answers is one.
+pub(super) async fn answer(
+    mut exchange: Exchange,
+    answered: (Answer, Gate),
+    teller: &Teller,
+) -> Result<Reply, ApiError> {
+    let (mut answer, mut gate) = answered;
+    let mut said = Vec::new();
+    loop {
+        let head = headers::to_agent(&answer.headers);
+        let status = answer.status;
+        let mut round = exchange.round(gate);
+        let document = match judge(&mut exchange, &mut round, answer).await? {
+            Ending::Stands => {
+                said.extend(round.release()?);
+                None
+            }
+            Ending::Told(reason) => {
+                said.extend(round.release_open()?);
+                let reply = Reply::Denied(reason);
+                if said.is_empty() {
+                    return Ok(reply);
+                }
+                said.extend(teller.words(&reply)?);
+                None
+            }
+            Ending::Again(document) => {
+                said.extend(round.release_open()?);
+                Some(document)
+            }
+        };
+        let asked = match document {
+            Some(document) => Some(exchange.ask(document).await?),
+            None => None,
+        };
+        match asked {
+            Some(Asked::Answered(next, its_gate)) => (answer, gate) = (next, *its_gate),
+            // Nothing of what was said is out yet.
+            Some(Asked::Told(reply)) if said.is_empty() || teller.words(&reply)?.is_none() => {
+                return Ok(reply);
+            }
+            told => {
+                if let Some(Asked::Told(reply)) = told {
+                    said.extend(teller.words(&reply)?);
+                }
+                let mut response = Response::new(Body::from(whole(&said)?));
+                for chunk in &said {
+                    exchange.spoke(chunk)?;
+                }
+                exchange.has_spoken().await;
+                *response.status_mut() = status;
+                *response.headers_mut() = head;
+                return Ok(Reply::Upstream(response));
+            }
+        }
+    }
+}
+
+/// All that was said as one answer.
+fn whole(said: &[ResponseDocument]) -> Result<Bytes, ApiError> {
+    if let [one] = said {
+        return Ok(one.to_bytes());
+    }
+    let chunks: Vec<Bytes> = said.iter().map(ResponseDocument::to_bytes).collect();
+    Ok(Merged::of(&chunks)?.answer)
+}
+
+async fn judge(
+    exchange: &mut Exchange,
+    round: &mut Round,
+    answer: Answer,
+) -> Result<Ending, ApiError> {
+    if answer.is_encoded() {
+        return Err(unreadable());
+    }
+    let limit = exchange.snapshot.config.limits.response;
+    let whole = answer.whole(limit).await?;
+    match round.take(whole, Extent::Last).await? {
+        Taken::Out(chunks) => {
+            round.hold(chunks);
+            exchange.conclude(round).await
+        }
+        Taken::Refused(refusal) => Ok(exchange.refused(refusal)),
+    }
+}

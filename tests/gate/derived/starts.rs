@@ -1,0 +1,83 @@
+//! `SessionStart`, and which requests are one session.
+
+use serde_json::{Value, json};
+
+use super::{Chat, MODEL, asked, log, logging};
+use crate::harness::{Gate, Upstream, hook};
+
+fn starting(output: &Value) -> String {
+    let command = logging("[\"session_id\"]", output);
+    hook::config(&[("SessionStart", hook::running("log", &command))])
+}
+
+#[tokio::test]
+async fn its_context_leads_every_call_of_the_session() {
+    let upstream = Upstream::mock().await;
+    let output = json!({ "hookSpecificOutput": { "additionalContext": "house rules" } });
+    let gate = Gate::start(&upstream, &starting(&output)).await;
+    let chat = Chat::asking("one");
+
+    let heard = chat.ask(&gate).await;
+    let chat = chat.heard(&heard).user("two");
+    let heard = chat.ask(&gate).await;
+    chat.heard(&heard).user("three").ask(&gate).await;
+
+    assert_eq!(log(&gate).len(), 1);
+    for contents in asked(&upstream) {
+        let lead = json!({ "text": "<hook_context>house rules</hook_context>" });
+        assert_eq!(contents[0]["parts"], json!([lead, { "text": "one" }]));
+    }
+}
+
+#[tokio::test]
+async fn agents_are_two_as_soon_as_anything_differs() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, &starting(&json!({}))).await;
+    let session = async |chat: &Chat| {
+        let answer = gate.agent().generate(MODEL, &chat.body()).await;
+        answer.header("x-hookgate-session").to_owned()
+    };
+    let ask = || Chat::asking("same prompt");
+
+    let first = session(&ask()).await;
+    let other = session(&ask()).await;
+    let a = session(&ask().model("A").user("x")).await;
+    let b = session(&ask().model("B").user("y")).await;
+    let a2 = session(&ask().model("A").user("x").model("AA").user("x2")).await;
+    let b2 = session(&ask().model("B").user("y").model("BB").user("y2")).await;
+    let a3 = session(
+        &ask()
+            .model("A")
+            .user("x")
+            .model("AA")
+            .user("x2")
+            .model("A3")
+            .user("x3"),
+    )
+    .await;
+
+    assert_eq!(first, other);
+    assert_ne!(a2, b2);
+    assert_eq!(a2, a3);
+    assert!([&a, &b].contains(&&first));
+    assert_eq!(first.len(), 36);
+}
+
+#[tokio::test]
+async fn callers_never_share_a_session() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, &starting(&json!({}))).await;
+    let session = async |key: &str, name: Option<&str>| {
+        let mut agent = gate.agent().sending("x-goog-api-key", key);
+        if let Some(name) = name {
+            agent = agent.sending("x-hookgate-session", name);
+        }
+        let answer = agent.generate(MODEL, &Chat::asking("hi").body()).await;
+        answer.header("x-hookgate-session").to_owned()
+    };
+
+    assert_ne!(session("k1", None).await, session("k2", None).await);
+    assert_eq!(session("k1", Some("s")).await, "s");
+    assert_eq!(session("k2", Some("s")).await, "s");
+    assert_eq!(log(&gate).len(), 4);
+}
