@@ -1,3 +1,5 @@
+mod recorded;
+
 use std::{
     collections::HashMap,
     sync::{Mutex, MutexGuard},
