@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     Arrival, CallRole, Conversation, Item, Print, Printer, Reader, Session, SessionKey, State,
     Store, Visit,
-    visit::{Found, now},
+    visit::{Found, hear, now},
 };
 use crate::{
     dialect::{DialectError, History, ItemKind},
@@ -69,7 +69,7 @@ impl Sessions {
             caller.clone_into(&mut state.caller);
             state.first_seen = now();
         }
-        state.last_seen = now();
+        hear(&mut state);
         state.reported.insert(event);
         self.store.save(&found.key, state, &[]).await;
     }

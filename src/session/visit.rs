@@ -8,12 +8,13 @@ use std::{
 };
 
 use super::{
-    Conversation, Emission, Item, Note, Print, Printer, Prompt, SessionKey, Source, State, Store,
+    Conversation, Emission, Item, MOST_KNOWN, Note, Print, Printer, Prompt, SessionKey, Source,
+    State, Store,
 };
 use crate::dialect::{DialectError, History, ItemKind, canonical_items};
 
-/// How many items are known of one session.
-const MOST_ITEMS: usize = 8192;
+/// How many states the line of a session has; of more, the last.
+const LONGEST_LINE: usize = 8192;
 
 /// How many items before the new ones lead to the session for longer.
 const REFRESHED: usize = 16;
@@ -124,7 +125,7 @@ impl Session {
     fn meet(&mut self, visit: Visit<'_>, known: usize) {
         let begins = matches!(self.arrival, Arrival::New | Arrival::Forked);
         let state = &mut self.state;
-        state.last_seen = now();
+        hear(state);
         state.requests += 1;
         if begins {
             state.first_seen = state.last_seen;
@@ -141,7 +142,7 @@ impl Session {
             return;
         }
         let items = &self.conversation.items;
-        let line = items.iter().skip(items.len().saturating_sub(MOST_ITEMS));
+        let line = items.iter().skip(items.len().saturating_sub(LONGEST_LINE));
         self.state.line = line.map(|it| it.state).collect();
         let new = items.iter().skip(known);
         let marks = new.filter(|it| it.by_model).filter_map(|it| it.mark);
@@ -183,9 +184,8 @@ impl Session {
             let print = self.conversation.chain.hidden(&self.printer, item.own);
             self.leading.push(print);
         }
-        let note = self.state.notes.entry(state).or_insert(known);
-        note.revised = now();
-        note
+        self.state.notes.entry(state).or_insert(known);
+        self.state.revise(state, now())
     }
 
     /// Remembers that the session's start was told of, and what hooks added to it.
@@ -242,7 +242,7 @@ impl Session {
                 self.state.notes.insert(*own, note);
             }
         }
-        if self.state.known.len() > 2 * MOST_ITEMS {
+        if self.state.known.len() > MOST_KNOWN {
             self.forget_others();
         }
         let leading = std::mem::take(&mut self.leading);
@@ -265,7 +265,7 @@ impl Session {
             }
             self.leading.extend(said.marks);
         }
-        self.state.last_seen = now();
+        hear(&mut self.state);
         self.save().await;
     }
 
@@ -299,6 +299,12 @@ impl Session {
         self.state.known.retain(|it| here.contains(it));
         self.state.notes.retain(|it, _| here.contains(it));
     }
+}
+
+/// A session is heard of: later than before, whatever the clock says, for of two
+/// states of a session the later one has its line.
+pub(super) fn hear(state: &mut State) {
+    state.last_seen = now().max(state.last_seen.saturating_add(1));
 }
 
 /// Milliseconds since 1970.

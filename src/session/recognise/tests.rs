@@ -1,9 +1,7 @@
+mod laws;
 mod recorded;
 
-use std::{
-    collections::HashMap,
-    sync::{Mutex, MutexGuard},
-};
+use std::time::Duration;
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -11,78 +9,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     dialect::{Document, ResponseDocument},
-    session::{Asked, Source},
+    session::{MemoryStore, Source},
 };
-
-/// A store that keeps everything.
-#[derive(Debug, Default)]
-struct Shelf(Mutex<Kept>);
-
-#[derive(Debug, Default)]
-struct Kept {
-    states: HashMap<SessionKey, State>,
-    index: HashMap<Print, String>,
-}
-
-impl Shelf {
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.0.lock().unwrap()
-    }
-}
-
-impl Store for Shelf {
-    fn printer(&self) -> Asked<'_, Printer> {
-        Box::pin(async { Printer::new(*b"0123456789abcdef") })
-    }
-
-    fn find<'a>(&'a self, prints: &'a [Print]) -> Asked<'a, Option<(usize, String)>> {
-        Box::pin(async {
-            let kept = self.kept();
-            let mut found = prints.iter().map(|it| kept.index.get(it).cloned());
-            found
-                .position(|it| it.is_some())
-                .map(|at| (at, kept.index[&prints[at]].clone()))
-        })
-    }
-
-    fn load<'a>(&'a self, key: &'a SessionKey) -> Asked<'a, Option<State>> {
-        Box::pin(async { self.kept().states.get(key).cloned() })
-    }
-
-    fn save<'a>(&'a self, key: &'a SessionKey, state: State, prints: &'a [Print]) -> Asked<'a, ()> {
-        Box::pin(async move {
-            let mut kept = self.kept();
-            let before = kept.states.insert(key.clone(), state);
-            if let (Some(before), Some(now)) = (before, kept.states.get_mut(key)) {
-                now.known.extend(before.known);
-                let revised = std::mem::replace(&mut now.notes, before.notes);
-                now.notes.extend(revised);
-            }
-            let prints = prints.iter().map(|it| (*it, key.id.clone()));
-            kept.index.extend(prints);
-        })
-    }
-
-    fn forget<'a>(&'a self, key: &'a SessionKey) -> Asked<'a, Option<State>> {
-        Box::pin(async { self.kept().states.remove(key) })
-    }
-
-    fn newest(&self, _limit: usize) -> Asked<'_, Vec<(SessionKey, State)>> {
-        Box::pin(async { Vec::new() })
-    }
-
-    fn called<'a>(&'a self, _id: &'a str) -> Asked<'a, Vec<(SessionKey, State)>> {
-        Box::pin(async { Vec::new() })
-    }
-
-    fn tend(&self) -> Asked<'_, Vec<(SessionKey, State)>> {
-        Box::pin(async { Vec::new() })
-    }
-
-    fn count(&self) -> usize {
-        self.kept().states.len()
-    }
-}
 
 /// The sessions, and what agents do with them.
 struct House {
@@ -103,8 +31,9 @@ const HELPER: Visit<'static> = Visit {
 
 impl House {
     fn new() -> Self {
+        let store = MemoryStore::new(100, Duration::from_mins(30));
         Self {
-            sessions: Sessions::new(Arc::new(Shelf::default())),
+            sessions: Sessions::new(Arc::new(store)),
         }
     }
 
