@@ -82,6 +82,7 @@ struct Wrapped {
     headers: BTreeMap<String, String>,
     body: Map<String, Value>,
     answer: Option<Value>,
+    then: Option<Value>,
 }
 
 fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
@@ -105,6 +106,7 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
             headers: BTreeMap::new(),
             body: fields,
             answer: None,
+            then: None,
         }
     };
     let path = wrapped.path.unwrap_or_else(|| model_path(model));
@@ -118,6 +120,7 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
         headers,
         body: wrapped.body,
         answer: wrapped.answer,
+        then: wrapped.then,
     }))
 }
 

@@ -143,22 +143,27 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     config
 }
 
-/// The mock with the answer that is wanted of it, if one is.
+/// The mock with the answers that are wanted of it, if any are.
 fn mock_config(act: &Act) -> Result<MockConfig, Failure> {
-    let answer = match act {
-        Act::Call(call) => call.answer.as_ref(),
-        Act::Report(_) => None,
+    let answers: Vec<&Value> = match act {
+        Act::Call(call) => call.answer.iter().chain(&call.then).collect(),
+        Act::Report(_) => Vec::new(),
     };
-    let Some(answer) = answer else {
+    if answers.is_empty() {
         return Ok(MockConfig::default());
-    };
-    let (one, chunks) = match answer {
-        Value::Array(chunks) => (None, json!(chunks)),
-        one => (Some(one), json!([one])),
-    };
-    let one = one.map(|it| json!({ "method": "generateContent", "response": it }));
-    let stream = json!({ "method": "generateContentStream", "response": chunks });
-    let lines: Vec<String> = one.iter().chain([&stream]).map(Value::to_string).collect();
+    }
+    let mut lines = Vec::new();
+    for answer in answers {
+        let chunks = match answer {
+            Value::Array(chunks) => json!(chunks),
+            one => {
+                lines.push(json!({ "method": "generateContent", "response": one }).to_string());
+                json!([one])
+            }
+        };
+        let stream = json!({ "method": "generateContentStream", "response": chunks });
+        lines.push(stream.to_string());
+    }
     let script = Script::parse(&lines.join("\n"));
     Ok(MockConfig {
         script: Some(script.map_err(|it| Failure::Failed(format!("`answer`: {it}")))?),

@@ -62,6 +62,9 @@ pub struct RehearsedCall {
     /// What the model API answers: one object, or the list of its chunks. If
     /// absent, something is made up.
     pub answer: Option<Value>,
+    /// What it answers when it is asked again in the same call: told that calls
+    /// were refused, or that an answer was.
+    pub then: Option<Value>,
 }
 
 /// What must come of a case. What is absent may be anything.
@@ -162,6 +165,9 @@ struct RawCase {
     headers: BTreeMap<String, String>,
     /// What the model API answers: an object, or a list of chunks.
     answer: Option<Value>,
+    /// What it answers when it is asked again in the same call: told that calls
+    /// were refused, or that an answer was.
+    then: Option<Value>,
     /// What must come of it.
     expect: Expected,
 }
@@ -267,6 +273,7 @@ impl RawCase {
                 headers,
                 body: request.unwrap_or_default(),
                 answer: self.answer,
+                then: self.then,
             }),
         };
         Ok(Case {
@@ -288,6 +295,7 @@ impl RawCase {
             ("/path", self.path.is_some()),
             ("/headers", !self.headers.is_empty()),
             ("/answer", self.answer.is_some()),
+            ("/then", self.then.is_some()),
             ("/expect/upstream", expect.upstream.is_some()),
             ("/expect/model", expect.model.is_some()),
             ("/expect/answer", expect.answer.is_some()),
@@ -311,13 +319,18 @@ impl RawCase {
             return problem("/expect", "a case expects something, such as a `verdict`");
         }
         let is_answer = |it: &Value| it.is_object() || it.is_array();
-        if !self.answer.iter().all(is_answer) {
-            return problem("/answer", "an answer is a mapping, or a list of chunks");
-        }
         let streams = self.path.iter().any(|it| it.contains(":stream"));
-        if self.answer.iter().any(Value::is_array) && !streams {
-            let message = "a list of chunks is for a `path` of `:streamGenerateContent`";
-            return problem("/answer", message);
+        for (place, answer) in [("/answer", &self.answer), ("/then", &self.then)] {
+            if !answer.iter().all(is_answer) {
+                return problem(place, "an answer is a mapping, or a list of chunks");
+            }
+            if answer.iter().any(Value::is_array) && !streams {
+                let message = "a list of chunks is for a `path` of `:streamGenerateContent`";
+                return problem(place, message);
+            }
+        }
+        if self.then.is_some() && self.answer.is_none() {
+            return problem("/then", "this follows an `answer`");
         }
         if !expect.answer.iter().all(is_answer) {
             return problem(

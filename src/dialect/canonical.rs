@@ -4,6 +4,8 @@
 //! Thoughts, signatures, ids and empty texts are left out; so is a tool result
 //! that some agents say twice.
 
+use std::collections::HashMap;
+
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
@@ -93,23 +95,23 @@ fn comes_in_pieces(part: &Part) -> Result<bool, DialectError> {
 /// The parts of one content as items.
 pub(super) fn items_of(parts: &[Part], role: Role) -> Result<Vec<CanonicalItem>, DialectError> {
     let mut items: Vec<CanonicalItem> = Vec::with_capacity(parts.len());
+    let mut results = HashMap::new();
     for (place, part) in parts.iter().enumerate() {
         let Some(item) = item_of(place, part, role)? else {
             continue;
         };
-        if !items.iter().any(|it| repeats(&item, it)) {
-            items.push(item);
+        if item.kind == ItemKind::Result {
+            // A result is said again with the same id, or right behind itself if
+            // it has none.
+            let said = (item.id.clone(), item.text.clone());
+            let before = results.insert(said, place);
+            if before.is_some_and(|it| item.id.is_some() || it + 1 == place) {
+                continue;
+            }
         }
+        items.push(item);
     }
     Ok(items)
-}
-
-/// Whether a result says again what one of the same content said: with the same
-/// id, or right behind it if they have none.
-fn repeats(later: &CanonicalItem, earlier: &CanonicalItem) -> bool {
-    later.kind == ItemKind::Result
-        && (later.kind, &later.text, &later.id) == (earlier.kind, &earlier.text, &earlier.id)
-        && (later.id.is_some() || later.part == earlier.part + 1)
 }
 
 fn item_of(part: usize, said: &Part, role: Role) -> Result<Option<CanonicalItem>, DialectError> {

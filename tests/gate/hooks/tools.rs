@@ -17,7 +17,8 @@ fn with_tools() -> Value {
     })
 }
 
-/// A script whose answer, in one piece and in chunks, reads and deletes.
+/// A script whose answer, in one piece and in chunks, reads and deletes; told
+/// that it may not, it only reads.
 fn calls() -> String {
     let part = |name| json!({ "functionCall": { "name": name, "args": {} } });
     let chunk = |parts: Value| json!({ "candidates": [{ "content": { "role": "model", "parts": parts }, "index": 0 }] });
@@ -29,7 +30,15 @@ fn calls() -> String {
     ];
     let line = |method, response| json!({ "method": method, "response": response }).to_string();
     let streamed = line("generateContentStream", json!(chunks));
-    [line("generateContent", whole), streamed.clone(), streamed].join("\n")
+    let again = chunk(json!([part("read_file")]));
+    let streamed = [streamed, line("generateContentStream", json!([again]))].join("\n");
+    [
+        line("generateContent", whole),
+        line("generateContent", again),
+        streamed.clone(),
+        streamed,
+    ]
+    .join("\n")
 }
 
 async fn selected(selection: &Value) -> Value {

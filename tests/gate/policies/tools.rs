@@ -19,13 +19,11 @@ fn body() -> Value {
     })
 }
 
-fn calling(name: &str, arguments: &Value) -> Value {
-    let parts = json!([
-        { "text": "first" },
-        { "functionCall": { "name": name, "args": arguments }, "thoughtSignature": "c2ln" },
-    ]);
-    let content = json!({ "role": "model", "parts": parts });
-    json!({ "candidates": [{ "content": content, "finishReason": "STOP", "index": 0 }] })
+fn calling(name: &str, arguments: &Value) -> Vec<Value> {
+    vec![
+        json!({ "text": "first" }),
+        json!({ "functionCall": { "name": name, "args": arguments }, "thoughtSignature": "c2ln" }),
+    ]
 }
 
 #[tokio::test]
@@ -56,23 +54,69 @@ async fn what_is_allowed_is_offered_byte_for_byte() {
     assert_eq!(upstream.only().body, body);
 }
 
-/// The parts that an agent hears, of a stream or not.
-async fn heard(agent: &Agent) -> [Value; 2] {
+/// A model that says and calls this, in a chunk per part; told that a call was
+/// refused, it repeats what it was told.
+async fn model(parts: Vec<Value>) -> Upstream {
+    Upstream::with(move |asked| {
+        let request = asked.json();
+        let last = request["contents"].as_array().unwrap().last().unwrap();
+        let parts = match &last["parts"][0]["functionResponse"]["response"]["error"] {
+            Value::String(told) => vec![json!({ "text": told })],
+            _ => parts.clone(),
+        };
+        let answer = |parts: &[Value]| json!({ "candidates": [{ "content": { "role": "model", "parts": parts } }] });
+        if asked.query.contains("alt=sse") {
+            let mut events = String::new();
+            for part in &parts {
+                write!(events, "data: {}\r\n\r\n", answer(std::slice::from_ref(part))).unwrap();
+            }
+            respond(200, "text/event-stream", events)
+        } else {
+            respond(200, "application/json", answer(&parts).to_string())
+        }
+    })
+    .await
+}
+
+/// The parts that an agent hears, of a stream or not, neighbouring texts as one.
+async fn heard(agent: &Agent) -> [Vec<Value>; 2] {
     let unary = agent.generate(MODEL, &body()).await.json();
-    let mut events = agent.stream(MODEL, &body()).await.events();
-    let parts = |it: &Value| it["candidates"][0]["content"]["parts"].clone();
-    [parts(&unary), parts(&events.remove(0))]
+    let events = agent.stream(MODEL, &body()).await.events();
+    [parts(&[unary]), parts(&events)]
+}
+
+fn parts(chunks: &[Value]) -> Vec<Value> {
+    let mut heard: Vec<Value> = Vec::new();
+    let lists = chunks
+        .iter()
+        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
+    for part in lists.flatten() {
+        let texts = heard
+            .last()
+            .map(|it| (it["text"].as_str(), part["text"].as_str()));
+        match texts {
+            Some((Some(before), Some(text))) => {
+                let joined = json!({ "text": format!("{before}{text}") });
+                heard.pop();
+                heard.push(joined);
+            }
+            _ => heard.push(part.clone()),
+        }
+    }
+    heard
 }
 
 #[track_caller]
-fn check(parts: &Value, blocked: Option<&str>) {
-    assert_eq!(parts[0]["text"], "first");
+fn check(parts: &[Value], blocked: Option<&str>) {
     match blocked {
-        Some(why) => assert_eq!(
-            parts[1],
-            json!({ "text": format!("Tool execution blocked: {why}") })
-        ),
-        None => assert_eq!(parts[1]["thoughtSignature"], "c2ln"),
+        Some(why) => {
+            let told = format!("first\n\nTool execution blocked: {why}");
+            assert_eq!(parts, [json!({ "text": told })]);
+        }
+        None => {
+            assert_eq!(parts[0]["text"], "first");
+            assert_eq!(parts[1]["thoughtSignature"], "c2ln");
+        }
     }
 }
 
@@ -149,7 +193,7 @@ async fn a_call_in_an_answer_is_held_to_the_rules() {
 
 /// Both in a model's answer and as an agent reports it.
 async fn assert_held_to_the_rules(name: &str, arguments: &Value, blocked: Option<&str>) {
-    let upstream = Upstream::answering(&calling(name, arguments)).await;
+    let upstream = model(calling(name, arguments)).await;
     let gate = Gate::start(&upstream, RULES).await;
 
     for parts in heard(&gate.agent()).await {
@@ -183,18 +227,9 @@ policies:
 
 /// The parts that an agent hears of a stream of these parts, each in a chunk.
 async fn heard_in_pieces(config: &str, pieces: &[Value]) -> Vec<Value> {
-    let mut events = String::new();
-    for part in pieces {
-        let chunk = json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] });
-        write!(events, "data: {chunk}\r\n\r\n").unwrap();
-    }
-    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", events.clone())).await;
+    let upstream = model(pieces.to_vec()).await;
     let gate = Gate::start(&upstream, config).await;
-    let events = gate.agent().stream(MODEL, &body()).await.events();
-    let parts = events
-        .iter()
-        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
-    parts.flatten().cloned().collect()
+    parts(&gate.agent().stream(MODEL, &body()).await.events())
 }
 
 fn pieces_of(name: &str) -> Vec<Value> {
