@@ -14,6 +14,7 @@ mod memory;
 mod print;
 mod reader;
 mod recognise;
+mod redis;
 mod state;
 mod store;
 mod visit;
@@ -25,6 +26,7 @@ pub use self::{
     print::{Print, Printer},
     reader::Reader,
     recognise::Sessions,
+    redis::{RedisStore, StoreError},
     state::{MOST_KNOWN, MOST_TEXT, Note, Source, State},
     store::{Asked, SessionKey, Store},
     visit::{Arrival, CallRole, Session, Visit},

@@ -7,6 +7,7 @@ mod exchange;
 mod hook;
 mod metrics;
 mod spare;
+mod store;
 mod worker;
 
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
@@ -17,6 +18,7 @@ pub use self::{
     hook::HookFinished,
     metrics::Metrics,
     spare::SpareFailed,
+    store::{StoreAway, StoreBack},
     worker::{WorkerFailed, WorkerLog},
 };
 

@@ -47,6 +47,17 @@ struct Entry {
     prints: VecDeque<Print>,
     heard: Instant,
     weight: usize,
+    stamp: Uuid,
+    told_prints: Option<Instant>,
+}
+
+/// What a shared store is told of what leads to a session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Told {
+    /// All that does.
+    AllPrints,
+    /// What did not before.
+    NewPrints,
 }
 
 impl MemoryStore {
@@ -100,6 +111,51 @@ impl MemoryStore {
         std::mem::take(&mut kept.ended)
     }
 
+    /// See [`Store::newest`].
+    pub(super) fn newest_now(&self, limit: usize) -> Vec<(SessionKey, State)> {
+        self.select(|_| true, limit)
+    }
+
+    /// See [`Store::called`].
+    pub(super) fn called_now(&self, id: &str) -> Vec<(SessionKey, State)> {
+        self.select(|it| it.id == id, usize::MAX)
+    }
+
+    /// What leads to a session.
+    pub(super) fn prints(&self, key: &SessionKey) -> Vec<Print> {
+        let kept = self.kept();
+        let entry = kept.sessions.peek(key);
+        entry.map_or_else(Vec::new, |it| it.prints.iter().copied().collect())
+    }
+
+    /// The version of a session that a shared store had when it was the same as
+    /// this one; nil if it never was.
+    pub(super) fn stamp(&self, key: &SessionKey) -> Uuid {
+        let kept = self.kept();
+        kept.sessions.peek(key).map_or(Uuid::nil(), |it| it.stamp)
+    }
+
+    /// A shared store has this version of a session.
+    pub(super) fn stamped(&self, key: &SessionKey, stamp: Uuid, told: Told) {
+        if let Some(entry) = self.kept().sessions.peek_mut(key) {
+            entry.stamp = stamp;
+            if told == Told::AllPrints {
+                entry.told_prints = Some(Instant::now());
+            }
+        }
+    }
+
+    /// What a shared store should be told of a session, so that it does not
+    /// forget what leads there.
+    pub(super) fn prints_to_tell(&self, key: &SessionKey) -> Told {
+        let kept = self.kept();
+        let entry = kept.sessions.peek(key);
+        match entry.and_then(|it| it.told_prints) {
+            Some(told) if told.elapsed() < self.idle => Told::NewPrints,
+            _ => Told::AllPrints,
+        }
+    }
+
     fn select(
         &self,
         wanted: impl Fn(&SessionKey) -> bool,
@@ -126,6 +182,8 @@ impl Kept {
                 prints: VecDeque::new(),
                 heard: Instant::now(),
                 weight: 0,
+                stamp: Uuid::nil(),
+                told_prints: None,
             };
             (Arc::new(key.clone()), entry)
         });
@@ -224,11 +282,11 @@ impl Store for MemoryStore {
     }
 
     fn newest(&self, limit: usize) -> Asked<'_, Vec<(SessionKey, State)>> {
-        ready(self.select(|_| true, limit))
+        ready(self.newest_now(limit))
     }
 
     fn called<'a>(&'a self, id: &'a str) -> Asked<'a, Vec<(SessionKey, State)>> {
-        ready(self.select(|it| it.id == id, usize::MAX))
+        ready(self.called_now(id))
     }
 
     fn tend(&self) -> Asked<'_, Vec<(SessionKey, State)>> {

@@ -69,6 +69,8 @@ pub struct Metrics {
     pub connections: Gauge,
     /// Hook processes alive.
     pub hook_processes: Gauge,
+    /// Times that Redis did not answer.
+    pub store_failures: Counter,
 }
 
 impl Default for Metrics {
@@ -86,6 +88,7 @@ impl Default for Metrics {
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             hook_processes: Gauge::default(),
+            store_failures: Counter::default(),
         };
         metrics.register();
         metrics.config_good.set(1);
@@ -200,6 +203,11 @@ impl Metrics {
             "hook_processes",
             "Processes of hooks alive",
             self.hook_processes.clone(),
+        );
+        registry.register(
+            "session_store_failures",
+            "Times that Redis, where sessions are kept, did not answer",
+            self.store_failures.clone(),
         );
     }
 }

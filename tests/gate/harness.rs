@@ -4,6 +4,7 @@ mod agent;
 mod child;
 mod gate;
 pub mod hook;
+mod redis;
 mod refusal;
 mod upstream;
 mod wire;
@@ -12,6 +13,7 @@ pub use self::{
     agent::{Agent, Answer, event_data, prompt},
     child::{Served, hookgate, run},
     gate::Gate,
+    redis::Redis,
     refusal::assert_refused,
     upstream::{Asked, Upstream, respond},
     wire::{

@@ -34,6 +34,7 @@ mod recorded;
 mod rehearsals;
 mod reload;
 mod robustness;
+mod stores;
 mod streaming;
 mod systems;
 mod transports;
