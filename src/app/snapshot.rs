@@ -8,11 +8,11 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::Reloading;
 use crate::{
-    config::{Config, ConfigError},
+    config::{Config, ConfigError, Problem, StoreSettings},
     event::EventName,
     hook::{Engine, HookTable, Witness},
     policy::Ledger,
-    session::{MemoryStore, Sessions},
+    session::{MemoryStore, RedisStore, Sessions, StoreError},
     telemetry::Metrics,
     transport::{Places, Toolbox, TransportError},
     upstream::{Patience, Upstream, UpstreamError},
@@ -74,7 +74,7 @@ impl Snapshot {
             )
             .seen_by(shared.witness.clone()),
             upstream,
-            sessions: sessions(&config, old),
+            sessions: sessions(&config, shared, old)?,
             config,
         })
     }
@@ -98,15 +98,35 @@ impl Snapshot {
 }
 
 /// Sessions are remembered on, unless they are to be kept otherwise.
-fn sessions(config: &Config, old: Option<&Snapshot>) -> Arc<Sessions> {
-    match old {
-        Some(old) if old.config.sessions == config.sessions => Arc::clone(&old.sessions),
-        Some(_) | None => {
-            let settings = &config.sessions;
-            let store = MemoryStore::new(settings.max, settings.idle);
-            Arc::new(Sessions::new(Arc::new(store)))
-        }
+fn sessions(
+    config: &Config,
+    shared: &Shared,
+    old: Option<&Snapshot>,
+) -> Result<Arc<Sessions>, ConfigError> {
+    let settings = &config.sessions;
+    if let Some(old) = old.filter(|it| it.config.sessions == *settings) {
+        return Ok(Arc::clone(&old.sessions));
     }
+    let bounds = (settings.max, settings.idle);
+    Ok(Arc::new(match &settings.store {
+        StoreSettings::Memory => {
+            let (max, idle) = bounds;
+            Sessions::new(Arc::new(MemoryStore::new(max, idle)))
+        }
+        StoreSettings::Redis(url) => {
+            let failures = shared.metrics.store_failures.clone();
+            let store = RedisStore::new(url, bounds, failures);
+            Sessions::new(Arc::new(store.map_err(|it| unusable(&it))?))
+        }
+    }))
+}
+
+fn unusable(error: &StoreError) -> ConfigError {
+    let problem = Problem {
+        place: None,
+        message: error.to_string(),
+    };
+    problem.into()
 }
 
 /// What outlives every config.
