@@ -99,6 +99,7 @@ impl Exchange {
         if let Some(prompt) = prompts.last() {
             self.turn.prompt = session.text_of(prompt, history)?;
         }
+        begin_turn(session, &prompts);
         if let Some(reply) = self.stopped(session, &prompts) {
             return Ok(Some(reply));
         }
@@ -215,6 +216,20 @@ impl Exchange {
         let fired = engine.fire(&self.context, event, Origin::Derived).await;
         self.facts.note(&fired);
         fired
+    }
+}
+
+/// A turn that begins, again or anew, has had no calls so far.
+fn begin_turn(session: &mut Session, prompts: &[Prompt]) {
+    let prompt = prompts.last().filter(|it| it.last);
+    let item = prompt.and_then(|it| session.item(it.item).cloned());
+    let counted = |it: &Item| {
+        session
+            .note(it)
+            .is_some_and(|it| !it.denied_calls.is_empty())
+    };
+    if let Some(item) = item.filter(counted) {
+        session.note_mut(&item).denied_calls.clear();
     }
 }
 

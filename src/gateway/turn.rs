@@ -112,16 +112,20 @@ impl Exchange {
     /// Counts the refused calls of a step. How often the most frequent of them was
     /// refused in this turn.
     fn count_refusals(&mut self, calls: &[StepCall]) -> u32 {
-        let turn = self.turn.prompt_item;
+        let prompt = self.turn.prompt_item;
         let Some(session) = &mut self.session else {
             return 0;
         };
-        let turn = turn.and_then(|it| session.item(it)).map(|it| it.state);
+        let Some(item) = prompt.and_then(|it| session.item(it).cloned()) else {
+            return 0;
+        };
+        let refused = calls.iter().filter(|it| it.refusal.is_some());
+        let prints = refused.map(|it| session.print_of(&(&it.name, it.arguments.to_string())));
+        let prints: Vec<u64> = prints.collect();
+        let counts = &mut session.note_mut(&item).denied_calls;
         let mut most = 0;
-        for call in calls.iter().filter(|it| it.refusal.is_some()) {
-            let arguments = call.arguments.to_string();
-            let print = session.print_of(&(turn, &call.name, arguments));
-            let count = session.state.denied_calls.entry(print).or_default();
+        for print in prints {
+            let count = counts.entry(print).or_default();
             *count = count.saturating_add(1);
             most = most.max(*count);
         }

@@ -184,7 +184,6 @@ fn meet(visit: &Visit<'_>, (key, memo): (SessionKey, State), known: &[Item]) -> 
     let state = State {
         known: memo.known,
         notes: memo.notes,
-        denied_calls: memo.denied_calls,
         reported: memo.reported,
         ..State::default()
     };

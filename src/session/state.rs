@@ -8,7 +8,7 @@
 
 use std::{
     cmp::Ordering,
-    collections::{BTreeSet, HashMap, HashSet},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
 };
 
 use serde::{Deserialize, Serialize};
@@ -68,8 +68,6 @@ pub struct State {
     pub known: HashSet<u64>,
     /// What hooks said of items, if it was more than nothing.
     pub notes: HashMap<u64, Note>,
-    /// How often calls were denied, by turn and call.
-    pub denied_calls: HashMap<u64, u32>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
 }
@@ -94,6 +92,8 @@ pub struct Note {
     /// Contents that the agent does not know of and that stand behind this item:
     /// calls that were denied, and what the model was told. JSON.
     pub hidden: Vec<String>,
+    /// How often calls were denied in the turn of this prompt.
+    pub denied_calls: BTreeMap<u64, u32>,
 }
 
 impl State {
@@ -133,10 +133,6 @@ impl State {
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
             }
-            for (call, times) in older.denied_calls {
-                let most = newer.denied_calls.entry(call).or_default();
-                *most = times.max(*most);
-            }
         }
         newer.forget_what_is_too_long();
         *self = newer;
@@ -150,7 +146,7 @@ impl State {
         const A_NOTE: usize = 320;
         A_STATE
             + self.line.len() * size_of::<Print>()
-            + (self.known.len() + self.denied_calls.len()) * A_NUMBER
+            + self.known.len() * A_NUMBER
             + self.notes.len() * A_NOTE
             + self.text()
     }
@@ -186,11 +182,13 @@ impl Note {
             context,
             replaced,
             hidden,
+            denied_calls,
         } = self;
         [told, denied, stopped, context, replaced]
             .iter()
             .all(|it| it.is_none())
             && hidden.is_empty()
+            && denied_calls.is_empty()
     }
 
     /// Takes in a note of the same item. What hides something is never lost.
@@ -208,6 +206,7 @@ impl Note {
                 stopped: own.stopped.max(other.stopped),
                 context: own.context.max(other.context),
                 hidden: own.hidden.max(other.hidden),
+                denied_calls: own.denied_calls.max(other.denied_calls),
                 replaced: None,
             },
         };
@@ -260,7 +259,6 @@ mod tests {
             line in proptest::collection::vec((0_u128..9).prop_map(Print), 0..3),
             known in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
-            denied_calls in proptest::collection::hash_map(0_u64..4, 1_u32..4, 0..4),
         ) -> State {
             State {
                 last_seen,
@@ -271,7 +269,6 @@ mod tests {
                 line,
                 known,
                 notes,
-                denied_calls,
                 ..State::default()
             }
         }

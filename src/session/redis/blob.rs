@@ -68,13 +68,13 @@ mod tests {
             context: Some("x".to_owned()),
             line: vec![Print(1 << 100), Print(7)],
             known: [u64::MAX].into(),
-            denied_calls: [(8, 9)].into(),
             reported: [EventName::AfterTool].into(),
             ..State::default()
         };
         let note = state.revise(5, 6);
         note.replaced = Some("r".to_owned());
         note.hidden = vec!["h".to_owned()];
+        note.denied_calls = [(8, 9)].into();
         state
     }
 
