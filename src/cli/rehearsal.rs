@@ -24,7 +24,7 @@ use url::Url;
 use super::Failure;
 use crate::{
     app::Shared,
-    config::{Act, Config, MissingSecrets, Overrides},
+    config::{Act, Config, MissingSecrets, Overrides, StoreSettings},
     event::Action,
     hook::{self, Calling, Record, Witness},
     mock::{self, MockConfig, Script},
@@ -133,6 +133,7 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     config.listen = free_port();
     config.admin.listen = free_port();
     config.sessions.transcripts = None;
+    config.sessions.store = StoreSettings::Memory;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         config.upstream.url = url;
     }

@@ -8,6 +8,7 @@ use url::Url;
 use super::{Failure, asked_to_stop, block_on, complain, print, read};
 use crate::{
     config::{Config, LogFormat, LogLevel, Overrides},
+    event::EventName,
     hook,
     server::Server,
     telemetry,
@@ -75,9 +76,15 @@ pub(super) fn warn(config: &Config) {
     for remark in hook::remarks(config) {
         complain(&format!("warning: {remark}"));
     }
-    for event in config.hooks.keys().filter(|it| !it.comes_of_model_calls()) {
+    let brought_about = |it: EventName| it.comes_of_model_calls() || config.events.derives(it);
+    for event in config.hooks.keys().filter(|it| !brought_about(**it)) {
+        let why = if event.shows_in_model_calls() {
+            "`events.derive` leaves it out"
+        } else {
+            "no model call shows it"
+        };
         complain(&format!(
-            "warning: hooks on {event} run only for agents that report the event; model calls do not bring it about"
+            "warning: hooks on {event} run only for agents that report the event: {why}"
         ));
     }
     for (event, hook) in config.guards_that_fail_open() {

@@ -84,7 +84,6 @@ hooks:
     warning: hookgate.yaml:15:53: hooks cannot refuse PreCompress, so `closed` changes nothing
     warning: hookgate.yaml:8:11: hook `a` on BeforeModel stands at hookgate.yaml:6:11 already, and runs once
     warning: hookgate.yaml:7:11: another hook on BeforeModel is named `a`, at hookgate.yaml:6:11: nobody can tell them apart
-    warning: hooks on SessionStart run only for agents that report the event; model calls do not bring it about
-    warning: hooks on PreCompress run only for agents that report the event; model calls do not bring it about
+    warning: hooks on PreCompress run only for agents that report the event: no model call shows it
     ");
 }

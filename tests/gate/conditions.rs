@@ -310,7 +310,6 @@ hooks:
     );
     assert_eq!(code, 78);
     insta::assert_snapshot!(idle, @r"
-    warning: hooks on BeforeTool run only for agents that report the event; model calls do not bring it about
     warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: if it fails, what it guards passes
     warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: if it fails, what it guards passes
     hookgate.yaml:3:47: policy `model_allow`: `when` asks for `tool.name`, which no BeforeModel or AfterModel has

@@ -240,7 +240,8 @@ hooks:
 fn check_says_that_a_config_is_good() {
     let config = "upstreams: { gemini: { url: \"http://x\" } }\n\
          hooks: { BeforeModel: [{ hooks: [{ name: guard, command: x }] }],\n\
-         BeforeTool: [{ hooks: [{ name: tools, command: x, on_failure: closed }] }] }\n";
+         BeforeTool: [{ hooks: [{ name: tools, command: x, on_failure: closed }] }] }\n\
+         events: { derive: [AfterTool] }\n";
     let (folder, _) = folder("hookgate.yaml", config);
 
     let (code, stdout, stderr) = run(&["check", "hookgate.yaml"], folder.path());
@@ -254,7 +255,7 @@ fn check_says_that_a_config_is_good() {
         "{stderr}"
     );
     assert!(
-        stderr.contains("hooks on BeforeTool run only for agents that report the event"),
+        stderr.contains("hooks on BeforeTool run only for agents that report the event: `events.derive` leaves it out"),
         "{stderr}"
     );
 }

@@ -1,6 +1,8 @@
 //! What real agents sent and what the real model API answered, through the
 //! gateway: nothing changes but what hooks change.
 
+mod events;
+
 use std::{fs, io::Read, path::Path};
 
 use flate2::read::GzDecoder;
@@ -209,6 +211,8 @@ struct Recorded {
     file: String,
     path: String,
     body: String,
+    /// The agent, as it calls itself.
+    agent: String,
 }
 
 /// The requests of `cases/traffic` that call a model.
@@ -222,8 +226,16 @@ fn requests() -> Vec<Recorded> {
         requests.extend(text.lines().filter_map(|line| {
             let line: Value = serde_json::from_str(line).unwrap();
             let (path, body) = model_call(&line)?;
-            let file = file.display().to_string();
-            Some(Recorded { file, path, body })
+            let name = file.file_name().unwrap().to_string_lossy();
+            let mut headers = line["headers"].as_array().unwrap().iter();
+            let is_agent = |it: &&Value| it[0].as_str().unwrap().eq_ignore_ascii_case("user-agent");
+            let agent = headers.find(is_agent).map(|it| &it[1]);
+            Some(Recorded {
+                file: name.replace(".jsonl.gz", ""),
+                path,
+                body,
+                agent: agent.and_then(Value::as_str).unwrap_or_default().to_owned(),
+            })
         }));
         assert!(requests.len() > before, "nothing in {}", file.display());
     }
