@@ -1,0 +1,1 @@
+"""What real agents do, one module per question."""

@@ -1,0 +1,141 @@
+"""Conversations: every call of one is of one session, and two are two."""
+
+import concurrent.futures
+import json
+import uuid
+
+from stage import Stage, check, contains, lacks, prompts
+
+CASES = []
+
+PROMPTS = [f"prompt {it}" for it in range(1, 11)]
+EVENTS = ["SessionStart", "BeforeAgent", "BeforeModel", "BeforeTool", "AfterTool", "AfterAgent"]
+
+
+def case(function):
+    CASES.append((function.__name__.replace("_", " "), function))
+    return function
+
+
+# --- gemini-cli without a window ---
+
+
+@case
+def gemini_cli_is_one_session_over_ten_prompts_each_resumed():
+    with Stage(recorded=EVENTS) as stage:
+        said = ['Use read_file {"file_path":"alpha.txt"}' if it == "prompt 4" else it for it in PROMPTS]
+        for index, prompt in enumerate(said):
+            resumed = ["--resume", "latest"] if index else []
+            run = stage.asks_gemini(prompt, *resumed)
+            contains(run.stdout, "contents of alpha" if "alpha" in prompt else f"You said: {prompt}", run)
+        one_session(stage, said, calls=11)
+        check([it["tool_name"] for it in stage.events("BeforeTool")], ["read_file"])
+        check([it["tool_response"]["llmContent"] for it in stage.events("AfterTool")], ["contents of alpha\n"])
+
+
+@case
+def gemini_cli_asking_its_router_is_one_session_with_one_turn():
+    with Stage(recorded=EVENTS) as stage:
+        run = stage.gemini("Say hello")
+        check(run.stdout.strip(), "You said: Say hello", run)
+        check(len(stage.seen()), 2, run)
+        check([it["prompt"] for it in stage.events("BeforeAgent")], ["Say hello"], run)
+        check(len(stage.events("SessionStart")), 1, run)
+        check(len(stage.sessions()), 1, run)
+
+
+@case
+def two_gemini_clis_with_one_first_prompt_are_two_sessions_as_soon_as_they_differ():
+    with Stage(recorded=["BeforeModel"]) as stage, concurrent.futures.ThreadPoolExecutor() as pool:
+        agents = [str(uuid.uuid4()) for _ in range(2)]
+        list(pool.map(lambda it: stage.asks_gemini("the same", "--session-id", it), agents))
+        for step in ["second", "third"]:
+            goes_on = lambda it: stage.asks_gemini(f"{step} of {agents.index(it)}", "--resume", it)
+            list(pool.map(goes_on, agents))
+        sessions = [
+            {it["session_id"] for it in stage.events("BeforeModel") if f"{step} of {agent}" in last_prompt(it)}
+            for agent in range(2) for step in ["second", "third"]
+        ]
+        check([len(it) for it in sessions], [1, 1, 1, 1])
+        check(sessions[0] == sessions[1], True)
+        check(sessions[2] == sessions[3], True)
+        check(sessions[0] != sessions[2], True)
+        check(len(stage.sessions()), 2)
+
+
+@case
+def a_sub_agent_of_gemini_cli_is_a_session_of_its_own():
+    with Stage(recorded=EVENTS) as stage:
+        asked = {"agent_name": "codebase_investigator", "prompt": 'read_file {"file_path":"alpha.txt"}'}
+        run = stage.asks_gemini(f"Use invoke_agent {json.dumps(asked)}")
+        contains(run.stdout, "codebase_investigator", run)
+        stage.asks_gemini("And now", "--resume", "latest")
+        of_agent = lambda it: "user objective" in it["llm_request"]["messages"][0]["content"]
+        calls = stage.events("BeforeModel")
+        check(len([it for it in calls if of_agent(it)]), 3)
+        sub = {it["session_id"] for it in calls if of_agent(it)}
+        main = {it["session_id"] for it in calls if not of_agent(it)}
+        check([len(sub), len(main), len(sub | main), len(calls)], [1, 1, 2, 6])
+        check(len(stage.sessions()), 2)
+        check([it["tool_name"] for it in stage.events("BeforeTool")], ["invoke_agent", "read_file", "complete_task"])
+
+
+# --- SDKs and frameworks: each with a tool loop, streamed and not ---
+
+
+def talking_case(program, *mode):
+    def runs(way):
+        with Stage(recorded=EVENTS) as stage:
+            said = ['Use lookup {"word":"sun"}' if it == "prompt 4" else it for it in PROMPTS]
+            run = stage.program(program, *mode, way, json.dumps(said))
+            texts = ["sun means sun" if "lookup" in it else f"You said: {it}" for it in said]
+            check(len(run.result["texts"]), 10, run)
+            for seen, wanted in zip(run.result["texts"], texts):
+                contains(seen, wanted, run)
+            check(run.result["words"], ["sun"], run)
+            session = one_session(stage, said, calls=11)
+            check({*run.result.get("sessions", [session])}, {session}, run)
+            check([it["tool_input"] for it in stage.events("BeforeTool")], [{"word": "sun"}], run)
+            check(len(stage.events("AfterTool")), 1, run)
+
+    for way in ["streamed", "whole"]:
+        name = f"{program.split('.')[0].split('_')[0]} {program.split('.')[1]} is one session over ten turns, {way}"
+        CASES.append((name, lambda way=way: runs(way)))
+
+
+talking_case("genai.mjs", "talk")
+talking_case("genai.py", "talk")
+talking_case("langchain_talk.py")
+talking_case("litellm_talk.py")
+talking_case("adk_talk.py")
+
+
+@case
+def two_chats_with_one_beginning_are_two_sessions_as_soon_as_they_differ():
+    with Stage(recorded=["BeforeModel"]) as stage, concurrent.futures.ThreadPoolExecutor() as pool:
+        said = [["the same", "also the same", f"now {it}", f"still {it}"] for it in ["one", "two"]]
+        runs = list(pool.map(lambda it: stage.program("genai.py", "talk", "streamed", json.dumps(it)), said))
+        (*_, one, last_one), (*_, two, last_two) = [it.result["sessions"] for it in runs]
+        check(one == last_one, True)
+        check(two == last_two, True)
+        check(one != two, True)
+        check(len(stage.sessions()), 2)
+
+
+def one_session(stage, said, calls):
+    """Checks that all model calls were of one session, with these prompts as its turns; gives its id."""
+    asked = stage.events("BeforeModel")
+    check(len(asked), calls)
+    ids = {it["session_id"] for it in stage.events()}
+    check(len(ids), 1)
+    (session,) = ids
+    check([it["prompt"] for it in stage.events("BeforeAgent")], said)
+    check(len(stage.events("SessionStart")), 1)
+    check(len(stage.events("AfterAgent")), len(said))
+    told = [(it["id"], it["turns"], it["requests"]) for it in stage.sessions()]
+    check(told, [(session, len(said), calls)])
+    return session
+
+
+def last_prompt(event):
+    return [it["content"] for it in event["llm_request"]["messages"] if it["role"] == "user"][-1]

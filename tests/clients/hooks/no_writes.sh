@@ -1,0 +1,6 @@
+#!/usr/bin/env bash
+# BeforeTool: nobody writes files.
+if grep -q '"tool_name": *"write_file"'; then
+  echo "nothing is written here" >&2
+  exit 2
+fi

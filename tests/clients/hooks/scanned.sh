@@ -1,0 +1,3 @@
+#!/bin/sh
+# AfterTool: something to know about every result.
+echo '{"hookSpecificOutput": {"hookEventName": "AfterTool", "additionalContext": "scanned: clean"}}'

@@ -1,0 +1,52 @@
+"""Installs the clients, once, into .scratch/clients: nothing outside of it is touched."""
+
+import json
+import pathlib
+import shutil
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+REPO = HERE.parent.parent
+SCRATCH = REPO / ".scratch" / "clients"
+BIN = SCRATCH / "node_modules" / ".bin"
+
+NODE_PACKAGES = ["@google/gemini-cli@0.61", "@google/genai@3.1", "node@22"]
+PYTHON_PACKAGES = {
+    "sdk": ["google-genai==3.4.0"],
+    # These pin an older google-genai, so they have a place of their own.
+    # LiteLLM imports mcp without asking for it.
+    "frameworks": ["langchain-google-genai==4.4.2", "litellm==1.106.2", "mcp==2.3.0", "google-adk==2.13.0"],
+}
+
+
+def python(environment):
+    return SCRATCH / environment / "bin" / "python"
+
+
+def all_clients():
+    """Installs the clients unless these very versions are there."""
+    if not shutil.which("tmux"):
+        sys.exit("tmux is not installed; gemini-cli's windows need it")
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    shutil.copy(HERE / "agents" / "genai.mjs", SCRATCH)  # an import is looked up beside the program
+    once("node", NODE_PACKAGES, lambda: [["npm", "install", "--no-audit", "--no-fund", "--omit=optional", *NODE_PACKAGES]])
+    for environment, packages in PYTHON_PACKAGES.items():
+        once(environment, packages, lambda: [
+            [sys.executable, "-m", "venv", "--clear", environment],
+            [python(environment), "-m", "pip", "install", "--quiet", *packages],
+        ])
+
+
+def once(name, packages, steps):
+    done, wanted = SCRATCH / f"installed.{name}.json", json.dumps(packages)
+    if done.exists() and done.read_text() == wanted:
+        return
+    package = SCRATCH / "package.json"
+    if not package.exists():
+        package.write_text('{"private": true}')
+    for step in steps():
+        run = subprocess.run(step, cwd=SCRATCH, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        if run.returncode != 0:
+            sys.exit(f"cannot install the clients: {' '.join(map(str, step))}\n{run.stdout[-2000:]}")
+    done.write_text(wanted)
