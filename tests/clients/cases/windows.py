@@ -67,7 +67,7 @@ def a_sub_agent_in_a_window_does_not_disturb_its_session():
 def a_window_shows_a_denied_prompt_once_and_goes_on():
     with Stage(BeforeAgent="no_aurora.sh") as stage, Terminal(stage) as window:
         window.asks("prompt 1", "You said: prompt 1")
-        window.asks("What of project aurora?", "Project Aurora is not for models.")
+        window.asks("Tell me of project aurora", "Project Aurora is not for models.")
         window.asks("prompt 3", "You said: prompt 3")
         check(window.screen().count("Project Aurora is not for models."), 1)
         requests = json.dumps(stage.seen())
