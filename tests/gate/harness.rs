@@ -2,6 +2,7 @@
 
 mod agent;
 mod child;
+mod coder;
 mod gate;
 pub mod hook;
 mod redis;
@@ -12,6 +13,7 @@ mod wire;
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
     child::{Served, hookgate, run},
+    coder::Coder,
     gate::Gate,
     redis::Redis,
     refusal::assert_refused,

@@ -24,6 +24,7 @@ mod errors;
 mod events;
 mod faults;
 mod forward;
+mod hook_scenarios;
 mod hooks;
 mod laws;
 mod orphans;

@@ -1,0 +1,124 @@
+//! An agent with tools, which behaves as gemini-cli does.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::{Agent, Answer};
+
+const MODEL: &str = "gemini-2.5-pro";
+const CONTEXT: &str = "<session_context>\nThis is the Gemini CLI.\n</session_context>";
+
+/// Runs tools on files of its own, and sends its whole history with every call.
+pub struct Coder {
+    agent: Agent,
+    history: Vec<Value>,
+    /// The files that its tools read and write.
+    pub files: BTreeMap<String, String>,
+    /// The function calls that it ran, in order.
+    pub ran: Vec<Value>,
+    /// Every answer that it got, in order.
+    pub answers: Vec<Answer>,
+}
+
+impl Coder {
+    /// Knows nothing of hooks.
+    pub fn new(agent: Agent) -> Self {
+        let user_agent = format!("GeminiCLI/0.61.0/{MODEL} (linux; x64; terminal)");
+        Self {
+            agent: agent.sending("user-agent", user_agent),
+            history: vec![json!({ "role": "user", "parts": [{ "text": CONTEXT }] })],
+            files: BTreeMap::new(),
+            ran: Vec::new(),
+            answers: Vec::new(),
+        }
+    }
+
+    /// Goes through a turn: asks, and runs what the model wants to be run, until
+    /// it wants nothing more. Gives all that it said.
+    #[track_caller]
+    pub fn ask(&mut self, prompt: &str) -> impl Future<Output = String> {
+        let mut said = vec![json!({ "text": prompt })];
+        async move {
+            let mut texts = String::new();
+            while !said.is_empty() {
+                let (text, calls) = self.step(said).await;
+                texts.push_str(&text);
+                said = calls.iter().map(|it| self.run(it)).collect();
+            }
+            texts
+        }
+    }
+
+    /// One model call: the text of its answer, and the function calls.
+    async fn step(&mut self, said: Vec<Value>) -> (String, Vec<Value>) {
+        self.say(said);
+        let request =
+            json!({ "contents": self.history, "tools": [{ "functionDeclarations": tools() }] });
+        let answer = self.agent.stream(MODEL, &request).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let chunks = answer.events();
+        let parts = chunks.iter().flat_map(parts);
+        let parts: Vec<&Value> = parts.filter(|it| it["thought"] != true).collect();
+        let text: String = parts.iter().filter_map(|it| it["text"].as_str()).collect();
+        let calls = parts.iter().map(|it| it["functionCall"].clone());
+        let calls: Vec<Value> = calls.filter(Value::is_object).collect();
+        let said = (!text.is_empty()).then(|| json!({ "text": text }));
+        let called = calls.iter().map(|it| json!({ "functionCall": it }));
+        let told: Vec<Value> = said.into_iter().chain(called).collect();
+        if !told.is_empty() {
+            self.history.push(json!({ "role": "model", "parts": told }));
+        }
+        self.answers.push(answer);
+        (text, calls)
+    }
+
+    /// Two contents of the user in a row are one.
+    fn say(&mut self, parts: Vec<Value>) {
+        match self.history.last_mut() {
+            Some(last) if last["role"] == "user" => {
+                last["parts"].as_array_mut().unwrap().extend(parts);
+            }
+            _ => self.history.push(json!({ "role": "user", "parts": parts })),
+        }
+    }
+
+    /// Runs a function call; gives the part that tells its result.
+    fn run(&mut self, call: &Value) -> Value {
+        self.ran.push(call.clone());
+        let argument = |name: &str| call["args"][name].as_str().unwrap_or_default().to_owned();
+        let file = argument("file_path");
+        let response = match call["name"].as_str().unwrap() {
+            "write_file" => {
+                self.files.insert(file, argument("content"));
+                json!({ "output": "Successfully created the file." })
+            }
+            "read_file" => match self.files.get(&file) {
+                Some(text) => json!({ "output": text }),
+                None => json!({ "error": "File not found." }),
+            },
+            _ => json!({ "error": "There is no such tool." }),
+        };
+        json!({ "functionResponse": { "name": call["name"], "response": response } })
+    }
+}
+
+fn parts(chunk: &Value) -> Vec<&Value> {
+    let parts = chunk["candidates"][0]["content"]["parts"].as_array();
+    parts.into_iter().flatten().collect()
+}
+
+fn tools() -> Value {
+    let text = json!({ "type": "string" });
+    let tool = |name: &str, parameters: &[&str]| {
+        let properties: BTreeMap<_, _> = parameters.iter().map(|it| (*it, &text)).collect();
+        json!({ "name": name, "parametersJsonSchema": {
+            "type": "object", "properties": properties, "required": parameters,
+        }})
+    };
+    json!([
+        tool("read_file", &["file_path"]),
+        tool("write_file", &["file_path", "content"]),
+        tool("run_shell_command", &["command"]),
+    ])
+}
