@@ -143,8 +143,10 @@ def a_denied_prompt_is_told_once_and_the_next_one_works():
 
 @case
 def what_is_known_in_a_turn_or_in_a_session_is_in_its_calls_alone():
-    with Stage(BeforeAgent="this_turn.sh", SessionStart="whole_session.sh") as stage:
-        stage.asks_gemini(f"Use {READ}")
+    read = [{"name": "read_file", "args": {"file_path": "alpha.txt"}}]
+    script = [streamed(read), streamed("Read."), streamed("Nothing more.")]
+    with Stage(script=script, BeforeAgent="this_turn.sh", SessionStart="whole_session.sh") as stage:
+        stage.asks_gemini("Read it")
         stage.asks_gemini("And now", "--resume", "latest")
         calls = [prompts(it) for it in stage.seen()]
         check(len(calls), 3)
