@@ -18,13 +18,14 @@ DEADLINE = 60  # seconds for one run of a client
 class Stage:
     """A mock, a gateway in front of it and a fresh home with a project, all gone at the end.
 
-    `recorded` names events whose inputs are kept for `events`; `mock` holds options of `hookgate mock`; each further
-    argument is an event and the script (or scripts) in `hooks/` that run on it.
+    `recorded` names events whose inputs are kept for `events`; `mock` holds options of `hookgate mock`, and `script` the
+    lines of its answers; `settings` go into the config; each further argument is an event and the script in `hooks/`
+    that runs on it.
     """
 
-    def __init__(self, denials="message", policies=(), recorded=(), mock=(), script=None, **hooks):
-        self.denials, self.policies, self.recorded = denials, policies, recorded
-        self.mock_options, self.script, self.hooks = mock, script, hooks
+    def __init__(self, recorded=(), mock=(), script=None, settings=None, **hooks):
+        self.recorded, self.mock_options, self.script = recorded, mock, script
+        self.settings, self.hooks = settings or {}, hooks
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -32,6 +33,7 @@ class Stage:
             self.home = pathlib.Path(home)
             self.project = self.home / "project"
             self.project.mkdir()
+            (self.home / "transcripts").mkdir()
             for name in ["alpha", "beta"]:
                 (self.project / f"{name}.txt").write_text(f"contents of {name}\n")
             write_json(self.home / ".gemini" / "settings.json", GEMINI_SETTINGS)
@@ -57,16 +59,14 @@ class Stage:
             "listen": listen,
             "admin": {"listen": "127.0.0.1:0"},
             "upstreams": {"gemini": {"url": self.mock}},
-            "denials": self.denials,
-            "policies": list(self.policies),
             "hooks": {event: [{"hooks": hooks}] for event, hooks in self.hooks_by_event().items()},
+            **self.settings,
         }
 
     def hooks_by_event(self):
         hooks = {event: [self.hook("record.py")] for event in self.recorded}
-        for event, scripts in self.hooks.items():
-            scripts = [scripts] if isinstance(scripts, str) else scripts
-            hooks[event] = hooks.get(event, []) + [self.hook(it) for it in scripts]
+        for event, script in self.hooks.items():
+            hooks[event] = hooks.get(event, []) + [self.hook(script)]
         return hooks
 
     def hook(self, script):
@@ -114,16 +114,16 @@ class Stage:
     def agent_environment(self):
         return self.environment() | {"GOOGLE_GEMINI_BASE_URL": self.gate, "GEMINI_API_KEY": "a-key"}
 
-    def run(self, *command):
-        return subprocess.run(command, env=self.agent_environment(), cwd=self.project, stdin=subprocess.DEVNULL,
+    def run(self, *command, **environment):
+        return subprocess.run(command, env=self.agent_environment() | environment, cwd=self.project, stdin=subprocess.DEVNULL,
                               capture_output=True, text=True, timeout=DEADLINE)
 
-    def gemini(self, prompt, *arguments):
-        return self.run(BIN / "node", BIN / "gemini", *arguments, "-p", prompt)
+    def gemini(self, prompt, *arguments, **environment):
+        return self.run(BIN / "node", BIN / "gemini", *arguments, "-p", prompt, **environment)
 
-    def asks_gemini(self, prompt, *arguments):
+    def asks_gemini(self, prompt, *arguments, **environment):
         """Runs gemini-cli on a model named beforehand (so that its router is not asked), with every tool approved."""
-        run = self.gemini(prompt, "-m", "gemini-2.5-flash", "--yolo", *arguments)
+        run = self.gemini(prompt, "-m", "gemini-2.5-flash", "--yolo", *arguments, **environment)
         check(run.returncode, 0, run)
         return run
 
@@ -131,9 +131,9 @@ class Stage:
         """Runs one of the SDK programs; `result` is what it printed."""
         return self.program("genai.mjs" if language == "js" else "genai.py", mode)
 
-    def program(self, name, *arguments):
+    def program(self, name, *arguments, **environment):
         """Runs one of the programs in `agents/`; `result` is what it printed."""
-        run = self.run(*self.started_by(name), *arguments)
+        run = self.run(*self.started_by(name), *arguments, **environment)
         check(run.returncode, 0, run)
         run.result = json.loads(run.stdout.splitlines()[-1])
         return run

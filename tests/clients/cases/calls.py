@@ -111,13 +111,13 @@ def gemini_cli_shows_a_redacted_stream():
 
 @case
 def gemini_cli_reads_what_a_policy_masks_in_a_stream():
-    with Stage(policies=[{"policy": "redact", "detect": ["email"]}]) as stage:
+    with Stage(settings={"policies": [{"policy": "redact", "detect": ["email"]}]}) as stage:
         run = stage.gemini("I am jo@example.com and so on", "-m", "gemini-2.5-flash")
         check(run.stdout.strip(), "You said: I am [REDACTED:email] and so on", run)
         (request,) = stage.seen()
         check("jo@example.com" in json.dumps(request["body"]["contents"][-1]), False, run)
     answers = {"policy": "redact", "detect": ["email"], "on": ["answer"]}
-    with Stage(policies=[answers]) as stage:
+    with Stage(settings={"policies": [answers]}) as stage:
         run = stage.gemini("I am jo@example.com and so on", "-m", "gemini-2.5-flash")
         check(run.stdout.strip(), "You said: I am [REDACTED:email] and so on", run)
         contains(json.dumps(stage.seen()[0]["body"]), "jo@example.com", run)
@@ -127,7 +127,7 @@ def gemini_cli_reads_what_a_policy_masks_in_a_stream():
 def gemini_cli_is_told_of_a_call_that_a_policy_refuses():
     rule = {"tool": "read_file", "argument": "/file_path", "not_matches": "alpha"}
     guard = {"policy": "tool_guard", "deny": ["run_shell_command"], "rules": [rule]}
-    with Stage(policies=[guard]) as stage:
+    with Stage(settings={"policies": [guard]}) as stage:
         run = stage.gemini('Use read_file {"file_path":"alpha.txt"}', "-m", "gemini-2.5-flash")
         check(run.returncode, 0, run)
         contains(run.stdout, "Tool execution blocked: The tool `read_file` may not", run)
@@ -138,7 +138,7 @@ def gemini_cli_is_told_of_a_call_that_a_policy_refuses():
 
 @case
 def gemini_cli_does_not_retry_a_denial_told_as_an_error():
-    with Stage(denials="error", BeforeModel="deny.sh") as stage:
+    with Stage(settings={"denials": "error"}, BeforeModel="deny.sh") as stage:
         run = stage.gemini("Say hello", "-m", "gemini-2.5-flash")
         check(run.returncode, 1, run)
         check(run.stdout.strip(), "", run)
@@ -199,7 +199,7 @@ def is_denied_by_a_message(language):
 
 @sdk_case
 def is_denied_by_an_error(language):
-    with Stage(denials="error", BeforeModel="deny.sh") as stage:
+    with Stage(settings={"denials": "error"}, BeforeModel="deny.sh") as stage:
         for mode in ["whole", "stream"]:
             run = stage.sdk(language, mode)
             check(run.result.get("status"), 403, run)

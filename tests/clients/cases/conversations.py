@@ -4,7 +4,7 @@ import concurrent.futures
 import json
 import uuid
 
-from stage import Stage, check, contains, lacks, prompts
+from stage import Stage, check, contains, prompts
 
 CASES = []
 
@@ -78,6 +78,38 @@ def a_sub_agent_of_gemini_cli_is_a_session_of_its_own():
         check([len(sub), len(main), len(sub | main), len(calls)], [1, 1, 2, 6])
         check(len(stage.sessions()), 2)
         check([it["tool_name"] for it in stage.events("BeforeTool")], ["invoke_agent", "read_file", "complete_task"])
+
+
+@case
+def gemini_cli_names_its_session_by_path_or_header():
+    with Stage(recorded=["BeforeModel"]) as stage:
+        stage.asks_gemini("the same", GOOGLE_GEMINI_BASE_URL=f"{stage.gate}/s/by-path")
+        stage.asks_gemini("the same", GEMINI_CLI_CUSTOM_HEADERS="x-hookgate-session:by-header")
+        check([it["session_id"] for it in stage.events()], ["by-path", "by-header"])
+        told = {(it["id"], it["source"]) for it in stage.sessions()}
+        check(told, {("by-path", "path"), ("by-header", "header")})
+
+
+@case
+def callers_with_the_same_words_never_share_a_session():
+    with Stage(recorded=["BeforeModel"]) as stage:
+        said = json.dumps(["the same", "also the same"])
+        runs = [stage.program("genai.py", "talk", "whole", said, GEMINI_API_KEY=it) for it in ["one-key", "another-key"]]
+        one, another = [{*it.result["sessions"]} for it in runs]
+        check([len(one), len(another), len(one & another)], [1, 1, 0])
+
+
+@case
+def gemini_cli_goes_on_from_the_transcript_that_the_gateway_keeps():
+    with Stage(recorded=["BeforeModel"], settings={"sessions": {"transcripts": "transcripts"}}) as stage:
+        stage.asks_gemini('Use read_file {"file_path":"alpha.txt"}')
+        stage.asks_gemini("prompt 2", "--resume", "latest")
+        (transcript,) = {it["transcript_path"] for it in stage.events()}
+        run = stage.asks_gemini("prompt 3", "--session-file", transcript)
+        check(run.stdout.strip(), "You said: prompt 3", run)
+        said = prompts(stage.seen()[-1])
+        check([it for it in said if it in PROMPTS], ["prompt 2", "prompt 3"], run)
+        contains(json.dumps(stage.seen()[-1]["body"]["contents"]), '"output": "contents of alpha\\n"', run)
 
 
 # --- SDKs and frameworks: each with a tool loop, streamed and not ---
