@@ -6,7 +6,7 @@ use std::fs;
 
 use serde_json::{Value, json};
 
-use crate::harness::{Coder, Gate, PATIENCE, Upstream, eventually};
+use crate::harness::{Asked, Coder, Gate, PATIENCE, Upstream, eventually};
 
 const CREATE: &str = "Create a file called test.txt with content \"Hello World\"";
 
@@ -351,8 +351,9 @@ async fn a_rejected_answer_is_tried_again_with_a_cleared_context() {
     let said = stage.coder().ask("Hello test").await;
 
     assert!(said.contains("Security policy triggered"), "{said}");
-    let requests: Vec<Value> = stage.upstream.seen().iter().map(|it| it.json()).collect();
-    let lengths: Vec<usize> = requests.iter().map(contents).map(|it| it.len()).collect();
+    let seen = stage.upstream.seen();
+    let requests: Vec<Value> = seen.iter().map(Asked::json).collect();
+    let lengths: Vec<usize> = requests.iter().map(|it| contents(it).len()).collect();
     assert_eq!(lengths, [1, 1, 1]);
     assert_eq!(
         texts(&requests[1]).last().unwrap(),
