@@ -1,6 +1,6 @@
-"""Tools, prompts and answers of gemini-cli, which knows nothing of hooks: those of the gateway have their say.
+"""Tools, prompts and answers of agents that know nothing of hooks: those of the gateway have their say.
 
-The settings.json of the CLI holds no hook in any of these cases.
+The settings.json of gemini-cli holds no hook in any of these cases.
 """
 
 import json
@@ -167,6 +167,40 @@ def a_rejected_answer_is_asked_for_once_more():
         check(answers, [(False, "You said: Say hello"), (True, "You said: Say it again, politely.")], run)
         resumed = stage.asks_gemini("And now", "--resume", "latest")
         check(resumed.stdout.strip().splitlines()[-1], "You said: And now", resumed)
+
+
+# --- SDKs and frameworks ---
+
+TALKS = [("genai.mjs", "talk"), ("genai.py", "talk"), ("langchain_talk.py",), ("litellm_talk.py",), ("adk_talk.py",)]
+SAID = ["prompt 1", 'Use lookup {"word":"sun"}', *[f"prompt {it}" for it in range(3, 11)]]
+
+
+def talking_case(function):
+    for program, *mode in TALKS:
+        for way in ["streamed", "whole"]:
+            name = f"{function.__name__.replace('_', ' ')}, {program} {way}"
+            CASES.append((name, lambda talk=(program, *mode, way, json.dumps(SAID)): function(talk)))
+
+
+@talking_case
+def a_denied_tool_never_runs_and_the_talk_goes_on(talk):
+    with Stage(BeforeTool="no_lookups.sh") as stage:
+        run = stage.program(*talk)
+        check(run.result["words"], [], run)
+        contains(run.result["texts"][1], "Tool execution blocked: nothing is looked up", run)
+        check([run.result["texts"][it] for it in [0, *range(2, 10)]], [f"You said: {SAID[it]}" for it in [0, *range(2, 10)]], run)
+
+
+@talking_case
+def a_hidden_result_is_in_no_request_of_the_talk(talk):
+    with Stage(AfterTool="hide_meaning.sh") as stage:
+        run = stage.program(*talk)
+        check(run.result["words"], ["sun"], run)
+        requests = stage.seen()
+        check(len(requests), 11, run)
+        lacks(json.dumps(requests), "sun means sun", run)
+        for request in requests[2:]:
+            contains(json.dumps(request["body"]), "this meaning is not for models", run)
 
 
 def streamed(said):
