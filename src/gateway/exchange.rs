@@ -163,7 +163,9 @@ impl Exchange {
         let hooked = !plan.is_empty() || judges_calls || judges_end;
         // An agent that has heard a part must not get the rest unjudged.
         let goes_on = self.turn.has_asked_again();
-        let gated = generates && (hooked || goes_on || allowed != Allowed::All);
+        // What sums a conversation up comes back in its place, and is known by that.
+        let sums_up = self.role == CallRole::Helper && self.snapshot.derives_any();
+        let gated = generates && (hooked || goes_on || sums_up || allowed != Allowed::All);
         if let (true, Operation::Stream(framing)) = (gated, &mut self.call.operation) {
             // Events come one by one; an array would have to be read whole.
             *framing = Framing::Sse;

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, asked, log, logging};
-use crate::harness::{Gate, Upstream, hook};
+use crate::harness::{Answer, Gate, Upstream, hook};
 
 fn starting(output: &Value) -> String {
     let command = logging("[\"session_id\"]", output);
@@ -80,4 +80,33 @@ async fn callers_never_share_a_session() {
     assert_eq!(session("k1", Some("s")).await, "s");
     assert_eq!(session("k2", Some("s")).await, "s");
     assert_eq!(log(&gate).len(), 4);
+}
+
+#[tokio::test]
+async fn a_conversation_that_was_summed_up_goes_on() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, &starting(&json!({}))).await;
+    let agent = gate
+        .agent()
+        .sending("user-agent", "GeminiCLI/0.61.0/gemini-2.5-pro");
+    let session = |answer: &Answer| answer.header("x-hookgate-session").to_owned();
+    let begun = Chat::asking("one").model("so be it").user("two");
+    let first = agent.stream(MODEL, &begun.body()).await;
+
+    // A helper call: no functions, and no stream.
+    let asked = begun
+        .model("well")
+        .user(&"Sum up what was said. ".repeat(4));
+    let summary = agent
+        .generate(MODEL, &json!({ "contents": asked.contents }))
+        .await;
+    let text = summary.json()["candidates"][0]["content"]["parts"][0]["text"].clone();
+    let rewritten = Chat::asking(text.as_str().unwrap())
+        .model("Got it.")
+        .user("three");
+    let next = agent.stream(MODEL, &rewritten.body()).await;
+
+    assert_eq!(session(&summary), session(&first));
+    assert_eq!(session(&next), session(&first));
+    assert_eq!(log(&gate).len(), 1);
 }
