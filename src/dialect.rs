@@ -43,7 +43,7 @@ pub use self::{
     leaves::edit as edit_leaves,
     merged::Merged,
     selection::{Allowed, Selected},
-    step::{CallFate, StepCall, append, refused_step, saying},
+    step::{CallFate, StepCall, append, refused_step, saying, start_over},
     texts::{TextEditor, TextKind},
 };
 use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};

@@ -7,8 +7,10 @@ use serde_json::{Map, Value, json};
 use super::{
     DialectError, Document, FunctionCall, ResponseDocument,
     answer::{CandidateDocument, FINISH_REASON},
+    contents::Content,
     document::array,
     part::{FUNCTION_CALL, PARTIAL, Part, WILL_CONTINUE},
+    request::CONTENTS,
 };
 
 const ARGUMENTS: &[&str] = &["args"];
@@ -329,12 +331,25 @@ impl Part {
     }
 }
 
+/// One prompt in the place of all contents of a request; what gemini-cli tells of
+/// itself stays.
+pub fn start_over(document: &mut Document, prompt: &str) -> Result<(), DialectError> {
+    let list = document.list(CONTENTS)?.unwrap_or_default();
+    let first = list
+        .into_iter()
+        .next()
+        .map(|it| Content::read(Document::parse(it)?));
+    let parts = first.transpose()?.map(|it| it.parts).unwrap_or_default();
+    let kept = parts.into_iter().filter(Part::is_introduction);
+    let parts: Vec<Part> = kept.chain([Part::new(prompt)?]).collect();
+    let parts: Vec<Bytes> = parts.iter().map(|it| it.document.to_bytes()).collect();
+    let all = [content("user", &parts)];
+    document.set_bytes(CONTENTS, array(all.iter().map(AsRef::as_ref)))
+}
+
 /// Contents behind those that a request has.
 pub fn append(document: &mut Document, contents: &[Bytes]) -> Result<(), DialectError> {
-    let mut all = document.list(super::request::CONTENTS)?.unwrap_or_default();
+    let mut all = document.list(CONTENTS)?.unwrap_or_default();
     all.extend(contents.iter().cloned());
-    document.set_bytes(
-        super::request::CONTENTS,
-        array(all.iter().map(AsRef::as_ref)),
-    )
+    document.set_bytes(CONTENTS, array(all.iter().map(AsRef::as_ref)))
 }

@@ -2,6 +2,7 @@
 //! without the agent's knowing, or the turn ends.
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::{
     exchange::Exchange,
@@ -178,23 +179,37 @@ impl Exchange {
                 self.stop(reason.as_str());
                 Ok(Ending::Told(reason))
             }
-            Flow::Deny(reason) => self.retry(round, &reason),
+            Flow::Deny(reason) if self.may_retry() => {
+                if fired.folded.specific("clearContext") == Some(&Value::Bool(true)) {
+                    return self.start_over(round, &reason);
+                }
+                let refused = dialect::saying(true, &round.text);
+                let asked = dialect::saying(false, reason.as_str());
+                self.ask_again(round, &[refused, asked])
+            }
+            Flow::Deny(_) => Ok(Ending::Stands),
         }
     }
 
-    /// Asks for another answer. The last one stands, refused or not: an agent
-    /// that is told nothing would ask for ever.
-    fn retry(&mut self, round: &Round, reason: &Reason) -> Result<Ending, ApiError> {
+    /// Whether another answer is asked for. The last one stands, refused or not:
+    /// an agent that is told nothing would ask for ever.
+    fn may_retry(&mut self) -> bool {
         if self.turn.retries >= self.snapshot.config.events.max_answer_retries {
             let request_id = self.facts.request_id();
             tracing::warn!(request.id = request_id, "a refused answer stands");
-            return Ok(Ending::Stands);
+            return false;
         }
         self.turn.retries += 1;
         self.turn.goes_on = true;
-        let refused = dialect::saying(true, &round.text);
-        let asked = dialect::saying(false, reason.as_str());
-        self.ask_again(round, &[refused, asked])
+        true
+    }
+
+    /// Asks without the history, as a hook wants it.
+    fn start_over(&mut self, round: &Round, reason: &Reason) -> Result<Ending, ApiError> {
+        if let Some(document) = &mut self.asked {
+            dialect::start_over(document, reason.as_str())?;
+        }
+        self.ask_again(round, &[])
     }
 
     fn ask_again(&mut self, round: &Round, contents: &[Bytes]) -> Result<Ending, ApiError> {
