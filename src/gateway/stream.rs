@@ -232,8 +232,10 @@ impl Chunks {
             Ending::Told(reason) => {
                 let heard = self.round.release_open()?;
                 out.extend(self.say(&heard)?);
+                let reason = self.exchange.apart(&self.round, reason);
                 out.extend(self.tell(Reply::Denied(reason)).await?);
             }
+            Ending::Refused(reason) => out.extend(self.tell(Reply::Denied(reason)).await?),
             Ending::Again(document) => {
                 let heard = self.round.release_open()?;
                 out.extend(self.say(&heard)?);

@@ -39,6 +39,8 @@ pub(super) enum Ending {
     Stands,
     /// The turn ends with these words.
     Told(Reason),
+    /// Hooks cut the answer off, with these words in the place of the rest.
+    Refused(Reason),
     /// The model is asked again, with this request.
     Again(Document),
 }
@@ -62,7 +64,7 @@ impl Exchange {
         if refusal.stops {
             self.stop(refusal.reason.as_str());
         }
-        Ending::Told(refusal.reason)
+        Ending::Refused(refusal.reason)
     }
 
     /// What comes of an answer that has come to its end.
@@ -141,6 +143,14 @@ impl Exchange {
         {
             session.note_mut(&item).stopped = Some(reason.to_owned());
         }
+    }
+
+    /// Last words as a paragraph, if the agent has heard others.
+    pub(super) fn apart(&self, round: &Round, reason: Reason) -> Reason {
+        if self.turn.has_spoken || !round.text.is_empty() {
+            return Reason::new(Some(&format!("\n\n{}", reason.as_str())));
+        }
+        reason
     }
 
     /// A chunk goes to the agent.

@@ -37,11 +37,16 @@ pub(super) async fn answer(
             }
             Ending::Told(reason) => {
                 said.extend(round.release_open()?);
-                let reply = Reply::Denied(reason);
+                let reply = Reply::Denied(exchange.apart(&round, reason));
                 if said.is_empty() {
                     return Ok(reply);
                 }
                 said.extend(teller.words(&reply)?);
+                None
+            }
+            Ending::Refused(reason) if said.is_empty() => return Ok(Reply::Denied(reason)),
+            Ending::Refused(reason) => {
+                said.extend(teller.words(&Reply::Denied(reason))?);
                 None
             }
             Ending::Again(document) => {

@@ -95,7 +95,7 @@ async fn a_hook_may_stop_the_session_there() {
 
     assert_eq!(
         json!(parts(&events)),
-        json!([text("draft"), text("enough")])
+        json!([text("draft"), text("\n\nenough")])
     );
     assert_eq!(upstream.seen().len(), 1);
 }
