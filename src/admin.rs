@@ -1,4 +1,7 @@
-//! The door for operators: health, metrics, hooks. Never on the agents' port.
+//! The door for operators: health, metrics, hooks, sessions. Never on the agents'
+//! port.
+
+pub mod sessions;
 
 use axum::{
     Json, Router,
@@ -23,6 +26,8 @@ pub fn routes(app: &App) -> Router<App> {
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/hooks", get(hooks))
+        .route("/sessions", get(sessions::sessions))
+        .route("/sessions/{id}", get(sessions::session))
         .route("/reload", post(reload))
         .route_layer(middleware::from_fn_with_state(app.clone(), authenticate));
     Router::new()
@@ -78,7 +83,12 @@ pub async fn reload(State(app): State<App>) -> Result<Json<Health>, ApiError> {
 #[utoipa::path(get, path = "/metrics", tag = "admin",
     responses((status = 200, description = "Counters, gauges and histograms.", body = String)))]
 pub async fn metrics(State(app): State<App>) -> Response {
-    let text = app.shared.metrics.to_text();
+    let sessions = app.snapshot().sessions.store().count();
+    let metrics = &app.shared.metrics;
+    metrics
+        .sessions
+        .set(i64::try_from(sessions).unwrap_or(i64::MAX));
+    let text = metrics.to_text();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }

@@ -1,6 +1,7 @@
 //! What every door holds: one snapshot per request, one error type.
 
 mod caller;
+mod endings;
 mod error;
 mod observed;
 mod reload;

@@ -101,6 +101,7 @@ impl Server {
         let drain = snapshot.config.timeouts.drain;
         drop(snapshot);
         let shared = self.app.shared.clone();
+        shared.tasks.spawn(self.app.clone().tend_sessions());
         let agents = Listener::new(self.agents, bounds, &shared);
         let operators = Listener::new(self.operators, bounds, &shared);
         let closing = shared.shutdown.clone();

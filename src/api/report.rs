@@ -23,6 +23,7 @@ use crate::{
         Verdict,
     },
     hook::{Fired, Origin, Run},
+    session::SessionKey,
 };
 
 /// Reports one event, and answers what the hooks come to, in the shape a hook
@@ -49,6 +50,7 @@ pub async fn report_event(
     let options = Options::read(query.as_deref().unwrap_or_default());
     let caller = crate::app::caller(&head.headers, None);
     let context = context(&fields, caller, &snapshot)?;
+    remember(&snapshot, &context, name).await;
     let report = Report {
         snapshot,
         context,
@@ -156,8 +158,26 @@ impl EventVisitor for Report {
                 .engine
                 .fire(&context, event, Origin::Reported)
                 .await;
+            if E::NAME == EventName::SessionEnd {
+                snapshot.sessions.end(&session(&context)).await;
+            }
             answer::<E>(fired, explained)
         }))
+    }
+}
+
+/// What an agent reports itself is not read off its model calls.
+async fn remember(snapshot: &Snapshot, context: &Context, name: EventName) {
+    if context.session_named {
+        let SessionKey { caller, id } = session(context);
+        snapshot.sessions.report(&caller, &id, name).await;
+    }
+}
+
+fn session(context: &Context) -> SessionKey {
+    SessionKey {
+        caller: context.caller.key.clone(),
+        id: context.session_id.clone(),
     }
 }
 

@@ -29,6 +29,8 @@ pub enum ErrorReason {
     BadConfig,
     /// A path that is not served here.
     UnknownPath,
+    /// No session is remembered by that id.
+    UnknownSession,
     /// Another HTTP method is wanted.
     MethodNotAllowed,
     /// The body is too large.
@@ -68,6 +70,7 @@ impl ErrorReason {
         Self::BadEvent,
         Self::BadConfig,
         Self::UnknownPath,
+        Self::UnknownSession,
         Self::MethodNotAllowed,
         Self::BodyTooLarge,
         Self::BodyTimeout,
@@ -97,6 +100,7 @@ impl ErrorReason {
             Self::BadEvent => (Http::BAD_REQUEST, invalid, "BAD_EVENT"),
             Self::BadConfig => (Http::BAD_REQUEST, "FAILED_PRECONDITION", "BAD_CONFIG"),
             Self::UnknownPath => (Http::FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_PATH"),
+            Self::UnknownSession => (Http::NOT_FOUND, "NOT_FOUND", "UNKNOWN_SESSION"),
             Self::MethodNotAllowed => (
                 Http::METHOD_NOT_ALLOWED,
                 "UNIMPLEMENTED",

@@ -73,7 +73,7 @@ impl Exchange {
         };
         let session = self.snapshot.sessions.open(visit, history.as_ref()).await?;
         self.context.session_id.clone_from(&session.key.id);
-        self.facts.session(&session.key.id);
+        self.facts.session(&session);
         Ok((history, session))
     }
 

@@ -13,6 +13,7 @@ use crate::{
     dialect::Call,
     event::Diagnostic,
     hook::{Fired, Run},
+    session::Session,
     telemetry::{Ended, ExchangeFinished, Metrics},
 };
 
@@ -136,8 +137,11 @@ impl Facts {
         log(&self.request_id, diagnostics);
     }
 
-    pub(super) fn session(&self, id: &str) {
-        id.clone_into(&mut self.memory().record.session_id);
+    pub(super) fn session(&self, session: &Session) {
+        let mut memory = self.memory();
+        session.key.id.clone_into(&mut memory.record.session_id);
+        let source = session.state.source.as_str();
+        memory.metrics.arrived(session.arrival.as_str(), source);
     }
 
     pub(super) fn model(&self, name: &str) {

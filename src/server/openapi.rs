@@ -32,6 +32,8 @@ use crate::{
         admin::readyz,
         admin::metrics,
         admin::hooks,
+        admin::sessions::sessions,
+        admin::sessions::session,
         admin::reload
     ),
     tags(

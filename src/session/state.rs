@@ -26,7 +26,6 @@ pub const MOST_TEXT: usize = 4 << 20;
 
 /// How a session was told apart from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
 pub enum Source {
     /// By the history that its requests bring along.
     #[default]
@@ -39,6 +38,19 @@ pub enum Source {
     CodeAssist,
     /// By the id that the agent reports events with.
     Reported,
+}
+
+impl Source {
+    /// The word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::History => "history",
+            Self::Path => "path",
+            Self::Header => "header",
+            Self::CodeAssist => "code_assist",
+            Self::Reported => "reported",
+        }
+    }
 }
 
 /// What is remembered of one session.
@@ -73,7 +85,7 @@ pub struct State {
 }
 
 /// What hooks said of one item.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Note {
     /// When it was written last, in milliseconds since 1970.
     pub revised: u64,
@@ -96,7 +108,38 @@ pub struct Note {
     pub denied_calls: BTreeMap<u64, u32>,
 }
 
+/// How much is remembered of one session.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Numbers {
+    /// Items that hooks were asked about.
+    pub items: usize,
+    /// Requests that were denied.
+    pub denied: usize,
+    /// Turns that were stopped.
+    pub stopped: usize,
+    /// Tool results that are not shown to the model.
+    pub replaced: usize,
+    /// Prompts, results and starts that something was added to.
+    pub contexts: usize,
+}
+
 impl State {
+    /// How much is remembered.
+    pub fn numbers(&self) -> Numbers {
+        // An item is known by two prints, and so is what is said of it.
+        let mut notes: Vec<&Note> = self.notes.values().collect();
+        notes.sort();
+        notes.dedup();
+        let count = |says: fn(&Note) -> bool| notes.iter().filter(|it| says(it)).count();
+        Numbers {
+            items: self.known.len().div_ceil(2),
+            denied: count(|it| it.denied.is_some()),
+            stopped: count(|it| it.stopped.is_some()),
+            replaced: count(|it| it.replaced.is_some()),
+            contexts: count(|it| it.context.is_some()) + usize::from(self.context.is_some()),
+        }
+    }
+
     /// The note of an item, to be changed; `now` is in milliseconds since 1970.
     pub fn revise(&mut self, item: u64, now: u64) -> &mut Note {
         let note = self.notes.entry(item).or_default();

@@ -58,6 +58,20 @@ pub enum Arrival {
     Unkept,
 }
 
+impl Arrival {
+    /// The word for it in metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::GoesOn => "goes_on",
+            Self::RolledBack => "rolled_back",
+            Self::Forked => "forked",
+            Self::Rewritten => "rewritten",
+            Self::Unkept => "unkept",
+        }
+    }
+}
+
 /// What a request is met with.
 #[derive(Debug)]
 pub(super) struct Found {

@@ -51,6 +51,12 @@ struct EventLabels {
     event: &'static str,
 }
 
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ArrivalLabels {
+    arrival: &'static str,
+    source: &'static str,
+}
+
 /// Everything that is counted. Labels come from the config and from fixed
 /// lists, never from requests, so their number is bounded.
 pub struct Metrics {
@@ -63,12 +69,15 @@ pub struct Metrics {
     denials: Family<EventLabels, Counter>,
     reloads: Family<ReloadLabels, Counter>,
     config_good: Gauge,
+    arrivals: Family<ArrivalLabels, Counter>,
     /// Requests under way.
     pub in_flight: Gauge,
     /// Open connections of agents.
     pub connections: Gauge,
     /// Hook processes alive.
     pub hook_processes: Gauge,
+    /// Sessions that this process remembers.
+    pub sessions: Gauge,
     /// Times that Redis did not answer.
     pub store_failures: Counter,
 }
@@ -85,9 +94,11 @@ impl Default for Metrics {
             denials: Family::default(),
             reloads: Family::default(),
             config_good: Gauge::default(),
+            arrivals: Family::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             hook_processes: Gauge::default(),
+            sessions: Gauge::default(),
             store_failures: Counter::default(),
         };
         metrics.register();
@@ -116,6 +127,12 @@ impl Metrics {
         let outcome = if good { "swapped" } else { "refused" };
         self.reloads.get_or_create(&ReloadLabels { outcome }).inc();
         self.config_good.set(i64::from(good));
+    }
+
+    /// Counts how a request came to its session, and how that is told apart.
+    pub fn arrived(&self, arrival: &'static str, source: &'static str) {
+        let labels = ArrivalLabels { arrival, source };
+        self.arrivals.get_or_create(&labels).inc();
     }
 
     pub(super) fn exchange_finished(&self, exchange: &ExchangeFinished) {
@@ -203,6 +220,21 @@ impl Metrics {
             "hook_processes",
             "Processes of hooks alive",
             self.hook_processes.clone(),
+        );
+        self.register_sessions();
+    }
+
+    fn register_sessions(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "session_arrivals",
+            "Requests, by how they came to their session and how that is told apart",
+            self.arrivals.clone(),
+        );
+        registry.register(
+            "sessions",
+            "Sessions that this process remembers",
+            self.sessions.clone(),
         );
         registry.register(
             "session_store_failures",

@@ -208,6 +208,12 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_connections gauge
     # HELP hookgate_hook_processes Processes of hooks alive.
     # TYPE hookgate_hook_processes gauge
+    # HELP hookgate_session_arrivals Requests, by how they came to their session and how that is told apart.
+    # TYPE hookgate_session_arrivals counter
+    # HELP hookgate_sessions Sessions that this process remembers.
+    # TYPE hookgate_sessions gauge
+    # HELP hookgate_session_store_failures Times that Redis, where sessions are kept, did not answer.
+    # TYPE hookgate_session_store_failures counter
     # EOF
     ");
 }

@@ -2,6 +2,7 @@
 
 mod answers;
 mod calls;
+mod ends;
 mod prompts;
 mod results;
 mod starts;

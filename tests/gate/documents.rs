@@ -130,6 +130,7 @@ fn what_is_commented_out_of_the_annotated_config_is_good_too() {
         "event.json",
         r#"{"hook_event_name":"SessionEnd","reason":"exit"}"#,
     );
+    fs::create_dir(folder.path().join("transcripts")).unwrap();
 
     let explain = [
         "explain",

@@ -35,6 +35,7 @@ mod recorded;
 mod rehearsals;
 mod reload;
 mod robustness;
+mod sessions;
 mod stores;
 mod streaming;
 mod systems;

@@ -22,7 +22,7 @@ use crate::{
 const WAIT: Duration = Duration::from_millis(250);
 
 /// How long it may take to connect when nobody waits for it.
-const CONNECT: Duration = Duration::from_secs(5);
+const CONNECT: Duration = Duration::from_secs(3);
 
 /// How long Redis is left alone after it did not answer.
 const REST: Duration = Duration::from_secs(1);
