@@ -115,13 +115,13 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
     }
     let headers = parse_headers(&wrapped.headers)
         .map_err(|name| failed(&format!("`{name}` cannot be sent as a header")))?;
-    Ok(Act::Call(RehearsedCall {
+    Ok(Act::Call(Box::new(RehearsedCall {
         path,
         headers,
         body: wrapped.body,
         answer: wrapped.answer,
         then: wrapped.then,
-    }))
+    })))
 }
 
 /// All that is told.

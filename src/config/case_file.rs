@@ -47,7 +47,7 @@ pub enum Act {
     /// It reports an event: a hook's input.
     Report(Map<String, Value>),
     /// It calls a model.
-    Call(RehearsedCall),
+    Call(Box<RehearsedCall>),
 }
 
 /// A model call that is rehearsed.
@@ -268,13 +268,13 @@ impl RawCase {
         })?;
         let act = match (self.event, self.request) {
             (Some(event), _) => Act::Report(event),
-            (None, request) => Act::Call(RehearsedCall {
+            (None, request) => Act::Call(Box::new(RehearsedCall {
                 path: self.path.unwrap_or_else(|| model_path(DEFAULT_MODEL)),
                 headers,
                 body: request.unwrap_or_default(),
                 answer: self.answer,
                 then: self.then,
-            }),
+            })),
         };
         Ok(Case {
             name: self.name,

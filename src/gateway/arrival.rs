@@ -186,14 +186,13 @@ impl Exchange {
         for ((last, item), fired) in new.iter().zip(fired) {
             session.know(item);
             match fired.verdict {
-                Flow::Proceed(None) => (),
                 Flow::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
                 Flow::Deny(reason) => {
                     session.note_mut(item).replaced = Some(reason.as_str().to_owned());
                 }
                 // What ended long ago cannot be ended.
                 Flow::Stop(reason) if *last => stopped = Some(reason),
-                Flow::Stop(_) => (),
+                Flow::Proceed(None) | Flow::Stop(_) => (),
             }
         }
         let Some(reason) = stopped else {

@@ -184,7 +184,6 @@ impl Exchange {
         };
         let fired = self.derive(event).await;
         match fired.verdict {
-            Flow::Proceed(()) => Ok(Ending::Stands),
             Flow::Stop(reason) => {
                 self.stop(reason.as_str());
                 Ok(Ending::Told(reason))
@@ -197,7 +196,7 @@ impl Exchange {
                 let asked = dialect::saying(false, reason.as_str());
                 self.ask_again(round, &[refused, asked])
             }
-            Flow::Deny(_) => Ok(Ending::Stands),
+            Flow::Proceed(()) | Flow::Deny(_) => Ok(Ending::Stands),
         }
     }
 

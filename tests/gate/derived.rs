@@ -29,26 +29,26 @@ impl Chat {
     }
 
     fn user(self, text: &str) -> Self {
-        self.says("user", json!({ "text": text }))
+        self.says("user", &json!({ "text": text }))
     }
 
     fn model(self, text: &str) -> Self {
-        self.says("model", json!({ "text": text }))
+        self.says("model", &json!({ "text": text }))
     }
 
     fn calls(self, name: &str, args: &Value) -> Self {
         self.says(
             "model",
-            json!({ "functionCall": { "name": name, "args": args } }),
+            &json!({ "functionCall": { "name": name, "args": args } }),
         )
     }
 
     fn result(self, name: &str, response: &Value) -> Self {
         let result = json!({ "name": name, "response": response });
-        self.says("user", json!({ "functionResponse": result }))
+        self.says("user", &json!({ "functionResponse": result }))
     }
 
-    fn says(mut self, role: &str, part: Value) -> Self {
+    fn says(mut self, role: &str, part: &Value) -> Self {
         self.contents.push(json!({ "role": role, "parts": [part] }));
         self
     }

@@ -211,7 +211,7 @@ async fn a_stopped_turn_waits_for_the_next_prompt() {
 #[tokio::test]
 async fn text_flows_while_calls_wait_for_each_other() {
     let answer = json!([text("a"), text("b"), read(), text("c"), write()]);
-    let upstream = Upstream::scripted(&script(&[answer.clone()])).await;
+    let upstream = Upstream::scripted(&script(std::slice::from_ref(&answer))).await;
     let config = on_write(&logging("[\"tool_name\"]", &json!({})));
     let gate = Gate::start(&upstream, &config).await;
 

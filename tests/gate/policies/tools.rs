@@ -108,15 +108,12 @@ fn parts(chunks: &[Value]) -> Vec<Value> {
 
 #[track_caller]
 fn check(parts: &[Value], blocked: Option<&str>) {
-    match blocked {
-        Some(why) => {
-            let told = format!("first\n\nTool execution blocked: {why}");
-            assert_eq!(parts, [json!({ "text": told })]);
-        }
-        None => {
-            assert_eq!(parts[0]["text"], "first");
-            assert_eq!(parts[1]["thoughtSignature"], "c2ln");
-        }
+    if let Some(why) = blocked {
+        let told = format!("first\n\nTool execution blocked: {why}");
+        assert_eq!(parts, [json!({ "text": told })]);
+    } else {
+        assert_eq!(parts[0]["text"], "first");
+        assert_eq!(parts[1]["thoughtSignature"], "c2ln");
     }
 }
 
