@@ -3,7 +3,7 @@
 import concurrent.futures
 import json
 
-from stage import Stage, at_least, check, contains, fail, hookgate, prompts, tool_outputs, write_json
+from stage import Stage, at_least, check, contains, fail, hookgate, prompts, tool_outputs, tool_responses, write_json
 
 CASES = []
 
@@ -131,7 +131,8 @@ def gemini_cli_is_told_of_a_call_that_a_policy_refuses():
         run = stage.gemini('Use read_file {"file_path":"alpha.txt"}', "-m", "gemini-2.5-flash")
         check(run.returncode, 0, run)
         contains(run.stdout, "Tool execution blocked: The tool `read_file` may not", run)
-        (request,) = stage.seen()
+        request, told = stage.seen()
+        contains(json.dumps(tool_responses(told)), "Tool execution blocked: The tool `read_file` may not", run)
         declared = [it["name"] for tool in request["body"]["tools"] for it in tool["functionDeclarations"]]
         check("run_shell_command" in declared, False, run)
 

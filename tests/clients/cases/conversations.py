@@ -45,21 +45,20 @@ def gemini_cli_asking_its_router_is_one_session_with_one_turn():
 
 
 @case
-def two_gemini_clis_with_one_first_prompt_are_two_sessions_as_soon_as_they_differ():
+def two_gemini_clis_with_one_first_prompt_become_two_sessions():
     with Stage(recorded=["BeforeModel"]) as stage, concurrent.futures.ThreadPoolExecutor() as pool:
         agents = [str(uuid.uuid4()) for _ in range(2)]
         list(pool.map(lambda it: stage.asks_gemini("the same", "--session-id", it), agents))
-        for step in ["second", "third"]:
+        for step in ["second", "third", "fourth", "fifth"]:
             goes_on = lambda it: stage.asks_gemini(f"{step} of {agents.index(it)}", "--resume", it)
             list(pool.map(goes_on, agents))
-        sessions = [
-            {it["session_id"] for it in stage.events("BeforeModel") if f"{step} of {agent}" in last_prompt(it)}
-            for agent in range(2) for step in ["second", "third"]
+        # The second prompt of one could also be the other's, who has thought better of it.
+        one, other = [
+            {it["session_id"] for it in stage.events("BeforeModel") for step in ["third", "fourth", "fifth"]
+             if last_prompt(it) == f"{step} of {agent}"}
+            for agent in range(2)
         ]
-        check([len(it) for it in sessions], [1, 1, 1, 1])
-        check(sessions[0] == sessions[1], True)
-        check(sessions[2] == sessions[3], True)
-        check(sessions[0] != sessions[2], True)
+        check([len(one), len(other), len(one & other)], [1, 1, 0])
         check(len(stage.sessions()), 2)
 
 
@@ -105,6 +104,7 @@ def gemini_cli_goes_on_from_the_transcript_that_the_gateway_keeps():
         stage.asks_gemini('Use read_file {"file_path":"alpha.txt"}')
         stage.asks_gemini("prompt 2", "--resume", "latest")
         (transcript,) = {it["transcript_path"] for it in stage.events()}
+        check(transcript != "", True)
         run = stage.asks_gemini("prompt 3", "--session-file", transcript)
         check(run.stdout.strip(), "You said: prompt 3", run)
         said = prompts(stage.seen()[-1])
@@ -143,9 +143,9 @@ talking_case("adk_talk.py")
 
 
 @case
-def two_chats_with_one_beginning_are_two_sessions_as_soon_as_they_differ():
+def two_chats_with_one_beginning_become_two_sessions():
     with Stage(recorded=["BeforeModel"]) as stage, concurrent.futures.ThreadPoolExecutor() as pool:
-        said = [["the same", "also the same", f"now {it}", f"still {it}"] for it in ["one", "two"]]
+        said = [["the same", "also the same", *[f"{step} of {it}" for step in range(4)]] for it in ["one", "two"]]
         runs = list(pool.map(lambda it: stage.program("genai.py", "talk", "streamed", json.dumps(it)), said))
         (*_, one, last_one), (*_, two, last_two) = [it.result["sessions"] for it in runs]
         check(one == last_one, True)

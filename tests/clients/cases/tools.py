@@ -152,7 +152,8 @@ def what_is_known_in_a_turn_or_in_a_session_is_in_its_calls_alone():
         check(len(calls), 3)
         context = "<hook_context>known in the whole session</hook_context>"
         for call, turn in zip(calls, [1, 1, 2]):
-            check(call[0], context)
+            contains(call[0], "<session_context>")
+            check(call[1], context)
             check([it for it in call if "known in turn" in it], [f"<hook_context>known in turn {turn}</hook_context>"])
 
 
@@ -166,7 +167,8 @@ def a_rejected_answer_is_asked_for_once_more():
         answers = [(it["stop_hook_active"], it["prompt_response"]) for it in stage.events("AfterAgent")]
         check(answers, [(False, "You said: Say hello"), (True, "You said: Say it again, politely.")], run)
         resumed = stage.asks_gemini("And now", "--resume", "latest")
-        check(resumed.stdout.strip().splitlines()[-1], "You said: And now", resumed)
+        contains(resumed.stdout, "You said: And now", resumed)
+        check(len(stage.seen()), 4, resumed)
 
 
 # --- SDKs and frameworks ---
