@@ -102,7 +102,13 @@ impl Sessions {
             return found;
         }
         let marks = marks(conversation, printer);
-        if let Some((_, key, state)) = self.find(visit.caller, &marks).await {
+        if let Some((_, key, mut state)) = self.find(visit.caller, &marks).await {
+            for item in summaries(conversation) {
+                // Nobody asks for what the model said of the conversation.
+                if self.leads(&key, item.mark).await {
+                    state.known.insert(item.state.short());
+                }
+            }
             return Found {
                 key,
                 state,
@@ -143,6 +149,15 @@ impl Sessions {
             rest = later;
         }
         None
+    }
+
+    /// Whether a mark leads to this session.
+    async fn leads(&self, key: &SessionKey, mark: Option<Print>) -> bool {
+        let Some(mark) = mark else {
+            return false;
+        };
+        let found = self.store.find(&[mark]).await;
+        found.is_some_and(|(_, id)| id == key.id)
     }
 
     /// The first of `prints` that leads to a session, and that session.
@@ -203,15 +218,21 @@ fn marks(conversation: &Conversation, printer: &Printer) -> Vec<Print> {
     if !items.iter().any(|it| it.by_model) {
         return Vec::new();
     }
-    let first = items.first().map(|it| it.content);
     let by_model = items.iter().rev().filter(|it| it.by_model);
-    let summary = items
-        .iter()
-        .filter(|it| !it.by_model && Some(it.content) == first);
     let results = items.iter().rev().filter(|it| it.kind == ItemKind::Result);
     let hidden = results.map(|it| conversation.chain.hidden(printer, it.own));
-    let marks = by_model.chain(summary).filter_map(|it| it.mark);
+    let marks = by_model
+        .chain(summaries(conversation))
+        .filter_map(|it| it.mark);
     marks.chain(hidden).collect()
+}
+
+/// What may stand for a conversation that was summed up: it comes first, as if the
+/// user had said it.
+fn summaries(conversation: &Conversation) -> impl Iterator<Item = &Item> {
+    let items = conversation.items.iter();
+    let first = conversation.items.first().map(|it| it.content);
+    items.filter(move |it| !it.by_model && Some(it.content) == first)
 }
 
 /// Whether a helper call comes before the first call of its agent, with the same
