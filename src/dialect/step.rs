@@ -331,17 +331,18 @@ impl Part {
     }
 }
 
-/// One prompt in the place of all contents of a request; what gemini-cli tells of
-/// itself stays.
-pub fn start_over(document: &mut Document, prompt: &str) -> Result<(), DialectError> {
+/// These texts of the user in the place of all contents of a request; what
+/// gemini-cli tells of itself stays.
+pub fn start_over(document: &mut Document, said: &[&str]) -> Result<(), DialectError> {
     let list = document.list(CONTENTS)?.unwrap_or_default();
     let first = list
         .into_iter()
         .next()
         .map(|it| Content::read(Document::parse(it)?));
     let parts = first.transpose()?.map(|it| it.parts).unwrap_or_default();
-    let kept = parts.into_iter().filter(Part::is_introduction);
-    let parts: Vec<Part> = kept.chain([Part::new(prompt)?]).collect();
+    let kept = parts.into_iter().filter(Part::is_introduction).map(Ok);
+    let said = said.iter().map(|it| Part::new(it));
+    let parts: Vec<Part> = kept.chain(said).collect::<Result<_, _>>()?;
     let parts: Vec<Bytes> = parts.iter().map(|it| it.document.to_bytes()).collect();
     let all = [content("user", &parts)];
     document.set_bytes(CONTENTS, array(all.iter().map(AsRef::as_ref)))

@@ -215,8 +215,11 @@ impl Exchange {
 
     /// Asks without the history, as a hook wants it.
     fn start_over(&mut self, round: &Round, reason: &Reason) -> Result<Ending, ApiError> {
+        let state = self.session.as_ref().map(|it| &it.state);
+        let context = state.and_then(|it| it.context.as_deref());
+        let said: Vec<&str> = context.into_iter().chain([reason.as_str()]).collect();
         if let Some(document) = &mut self.asked {
-            dialect::start_over(document, reason.as_str())?;
+            dialect::start_over(document, &said)?;
         }
         self.ask_again(round, &[])
     }

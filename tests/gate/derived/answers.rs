@@ -71,6 +71,31 @@ async fn an_answer_that_never_gets_better_stands() {
 }
 
 #[tokio::test]
+async fn a_cleared_context_is_that_of_a_session_that_starts() {
+    let answers = [json!([text("draft")]), json!([text("final")])];
+    let upstream = Upstream::scripted(&script(&answers)).await;
+    let clears = json!({ "decision": "deny", "reason": "Anew.", "clearContext": true });
+    let starts = json!({ "hookSpecificOutput": { "additionalContext": "house rules" } });
+    let hooks = [
+        ("SessionStart", hook::saying("start", &starts)),
+        ("AfterAgent", hook::saying("again", &clears)),
+    ];
+    let bounds = "events: { max_answer_retries: 1 }\n";
+    let config = format!("{bounds}{}", hook::config(&hooks));
+    let gate = Gate::start(&upstream, &config).await;
+
+    let chat = Chat::asking("one").model("two").user("three");
+    chat.ask(&gate).await;
+
+    let lead = text("<hook_context>house rules</hook_context>");
+    let parts = json!([lead, text("Anew.")]);
+    assert_eq!(
+        asked(&upstream)[1],
+        [json!({ "role": "user", "parts": parts })]
+    );
+}
+
+#[tokio::test]
 async fn calls_are_no_final_answer() {
     let answers = [json!([text("draft"), call("read_file", &json!({}))])];
     let upstream = Upstream::scripted(&script(&answers)).await;
