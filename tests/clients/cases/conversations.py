@@ -46,12 +46,14 @@ def gemini_cli_asking_its_router_is_one_session_with_one_turn():
 
 @case
 def two_gemini_clis_with_one_first_prompt_become_two_sessions():
-    with Stage(recorded=["BeforeModel"]) as stage, concurrent.futures.ThreadPoolExecutor() as pool:
+    with Stage(recorded=["BeforeModel"]) as stage:
+        # In turns: one that starts removes the session files of others that have just started.
         agents = [str(uuid.uuid4()) for _ in range(2)]
-        list(pool.map(lambda it: stage.asks_gemini("the same", "--session-id", it), agents))
+        for agent in agents:
+            stage.asks_gemini("the same", "--session-id", agent)
         for step in ["second", "third", "fourth", "fifth"]:
-            goes_on = lambda it: stage.asks_gemini(f"{step} of {agents.index(it)}", "--resume", it)
-            list(pool.map(goes_on, agents))
+            for index, agent in enumerate(agents):
+                stage.asks_gemini(f"{step} of {index}", "--resume", agent)
         # The second prompt of one could also be the other's, who has thought better of it.
         one, other = [
             {it["session_id"] for it in stage.events("BeforeModel") for step in ["third", "fourth", "fifth"]

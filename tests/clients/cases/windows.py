@@ -25,7 +25,7 @@ def a_window_of_gemini_cli_is_one_session_through_cancelling_and_compression():
         window.asks("prompt 1", "You said: prompt 1")
         window.asks(READ, "contents of alpha")
         window.sends(CANCELLED)
-        window.awaits("You said: pr")
+        window.awaits("You said: prompt 3")
         window.presses("Escape")
         window.awaits("Request cancelled")
         for prompt in ["prompt 4", "prompt 5"]:
