@@ -123,7 +123,10 @@ impl Document {
         match self.bytes_of(spellings)? {
             None => Ok(None),
             Some(bytes) if *bytes == *b"null" => Ok(None),
-            Some(bytes) if bytes.first() == Some(&b'[') => elements(&bytes).map(Some),
+            Some(bytes) if bytes.first() == Some(&b'[') => {
+                let places = json::places(&bytes).into_iter();
+                Ok(Some(places.map(|it| bytes.slice(it)).collect()))
+            }
             Some(_) => Err(wrong(spellings, "an array")),
         }
     }

@@ -89,12 +89,6 @@ impl History {
         &self.contents
     }
 
-    /// Every content in order.
-    pub fn turns(&self) -> Result<Vec<Turn>, DialectError> {
-        let turn = |at| self.parsed(at).and_then(|it| turn_of(&it));
-        (0..self.contents.len()).map(turn).collect()
-    }
-
     /// One content; none if there is no such content.
     pub fn turn(&self, at: usize) -> Result<Option<Turn>, DialectError> {
         if at >= self.contents.len() {

@@ -1,6 +1,6 @@
 //! JSON that means one thing: no key is given twice.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, ops::Range, str::FromStr};
 
 use serde::{
     Deserialize, Deserializer,
@@ -127,9 +127,115 @@ impl<'de> Visitor<'de> for FieldsVisitor {
     }
 }
 
+/// The places of the elements of an array that is known to be JSON. Conversations
+/// are long, and only what stands between their strings is looked at.
+pub(super) fn places(array: &[u8]) -> Vec<Range<usize>> {
+    let mut split = Split::default();
+    let mut outside = Some(0);
+    for quote in memchr::memchr_iter(b'"', array) {
+        let before = array.get(..quote).unwrap_or_default();
+        match outside {
+            Some(from) => {
+                split.scan(before, from);
+                split.meet(quote);
+                outside = None;
+            }
+            None if is_escaped(before) => (),
+            None => {
+                split.meet(quote);
+                outside = Some(quote + 1);
+            }
+        }
+    }
+    if let Some(from) = outside {
+        split.scan(array, from);
+    }
+    split.places.extend(split.open);
+    split.places
+}
+
+/// Whether what follows these bytes of a string is escaped.
+fn is_escaped(before: &[u8]) -> bool {
+    let escapes = before.iter().rev().take_while(|it| **it == b'\\');
+    escapes.count() % 2 == 1
+}
+
+/// An array on the way to its elements.
+#[derive(Debug, Default)]
+struct Split {
+    places: Vec<Range<usize>>,
+    depth: usize,
+    /// The element under way, as far as it was read.
+    open: Option<Range<usize>>,
+}
+
+impl Split {
+    /// Reads from `from` to the end; no string is there.
+    fn scan(&mut self, bytes: &[u8], from: usize) {
+        for (at, byte) in bytes.iter().enumerate().skip(from) {
+            match byte {
+                b'[' | b'{' => {
+                    self.meet(at);
+                    self.depth += 1;
+                }
+                b']' | b'}' => {
+                    self.depth = self.depth.saturating_sub(1);
+                    self.meet(at);
+                }
+                b',' if self.depth == 1 => self.places.extend(self.open.take()),
+                b' ' | b'\t' | b'\n' | b'\r' => (),
+                _ => self.meet(at),
+            }
+        }
+    }
+
+    /// The byte at `at` is of an element, unless it begins or ends the array.
+    fn meet(&mut self, at: usize) {
+        if self.depth > 0 {
+            self.open.get_or_insert(at..at).end = at + 1;
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
+
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<bool>().prop_map(Value::from),
+            any::<i32>().prop_map(Value::from),
+            "[\\[\\]{},\\\\\"a-c\u{e9}\n]{0,9}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(4, 24, 4, |inner| {
+            let key = "[\\[,\\\\\"a-c]{0,3}";
+            prop_oneof![
+                prop::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                prop::collection::btree_map(key, inner, 0..4)
+                    .prop_map(|it| Value::Object(it.into_iter().collect())),
+            ]
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn elements_stand_where_they_were_written(
+            list in prop::collection::vec(any_json(), 0..5),
+            pretty in any::<bool>(),
+        ) {
+            let written = if pretty {
+                serde_json::to_string_pretty(&list).unwrap()
+            } else {
+                serde_json::to_string(&list).unwrap()
+            };
+            let found = places(written.as_bytes()).into_iter();
+            let found = found.map(|it| parse(written.get(it).unwrap()).unwrap());
+            prop_assert_eq!(found.collect::<Vec<_>>(), list);
+        }
+    }
 
     #[test]
     fn numbers_keep_their_precision_and_keys_their_order() {

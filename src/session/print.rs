@@ -40,8 +40,18 @@ impl Printer {
 
     /// The print of a value.
     pub fn print(&self, value: &impl Hash) -> Print {
-        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        let mut hasher = self.hasher();
         value.hash(&mut hasher);
+        Self::finish(&hasher)
+    }
+
+    /// Takes in bytes, and may be asked for their print again and again.
+    pub(super) fn hasher(&self) -> SipHasher13 {
+        SipHasher13::new_with_key(&self.secret)
+    }
+
+    /// The print of all that `hasher` took in.
+    pub(super) fn finish(hasher: &SipHasher13) -> Print {
         Print(hasher.finish128().into())
     }
 

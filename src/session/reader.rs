@@ -1,24 +1,37 @@
-//! Reads conversations. A content that was read before is neither parsed nor
-//! hashed item by item again.
+//! Reads conversations. Agents send all of it again with every request, so the
+//! longest start that was read before is neither parsed nor read item by item.
 
-use std::sync::Arc;
+use std::{
+    hash::{Hash, Hasher},
+    sync::Arc,
+};
 
-use bytes::Bytes;
-use moka::sync::Cache;
+use moka::{policy::EvictionPolicy, sync::Cache};
 
 use super::{Conversation, Item, Print, Printer, conversation::Chain, print::Piece};
 use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
 
-/// How many bytes of memory contents that were read may take.
+/// How many bytes of memory the starts of conversations may take.
 const MOST: u64 = 64 << 20;
+
+/// About how many bytes a start takes beside its items.
+const ENTRY: usize = 300;
 
 /// How many bytes of an id make it one that is hardly given twice.
 const DISTINCT_ID: usize = 8;
 
-/// Reads conversations, and keeps what it knows of contents.
+/// Reads conversations, and keeps those that it read.
 #[derive(Debug)]
 pub struct Reader {
-    contents: Cache<Print, Arc<[Known]>>,
+    /// By the print of their contents' bytes.
+    starts: Cache<Print, Arc<Start>>,
+}
+
+/// The start of a conversation.
+#[derive(Debug)]
+struct Start {
+    items: Box<[Item]>,
+    chain: Chain,
 }
 
 /// What is known of one item, wherever it stands.
@@ -43,19 +56,18 @@ pub(super) enum Own {
 
 impl Default for Reader {
     fn default() -> Self {
-        let weigh = |_: &Print, it: &Arc<[Known]>| {
-            let bytes = ENTRY + size_of::<Known>() * it.len();
+        let weigh = |_: &Print, it: &Arc<Start>| {
+            let bytes = ENTRY + size_of::<Item>() * it.items.len();
             u32::try_from(bytes).unwrap_or(u32::MAX)
         };
-        let contents = Cache::builder().weigher(weigh).max_capacity(MOST);
+        let starts = Cache::builder().weigher(weigh).max_capacity(MOST);
+        // A start is asked for once or twice, and then a longer one.
+        let starts = starts.eviction_policy(EvictionPolicy::lru());
         Self {
-            contents: contents.build(),
+            starts: starts.build(),
         }
     }
 }
-
-/// About how many bytes an entry takes beside its items.
-const ENTRY: usize = 200;
 
 impl Reader {
     /// The conversation of a request.
@@ -65,25 +77,61 @@ impl Reader {
         caller: &str,
         history: &History,
     ) -> Result<Conversation, DialectError> {
+        let prints = prints(printer, caller, history);
+        let mut starts = prints.iter().enumerate().rev();
+        let found = starts.find_map(|(at, print)| Some((at + 1, self.starts.get(print)?)));
         let mut conversation = Conversation::empty(printer, caller);
-        for (content, bytes) in history.contents().iter().enumerate() {
-            for known in self.known(printer, bytes)?.iter() {
-                conversation.push(printer, content, known);
+        let mut read = 0;
+        if let Some((contents, start)) = found {
+            conversation.items.extend_from_slice(&start.items);
+            conversation.chain.clone_from(&start.chain);
+            read = contents;
+        }
+        // An agent may take its last step back, so that what was said before it is
+        // kept, too.
+        let mut answered = None;
+        for (content, bytes) in history.contents().iter().enumerate().skip(read) {
+            for item in canonical_items(bytes)? {
+                conversation.push(printer, content, &Known::of(printer, &item));
             }
+            if conversation.items.last().is_some_and(|it| it.by_model) {
+                answered = Some((
+                    content,
+                    conversation.items.len(),
+                    conversation.chain.clone(),
+                ));
+            }
+        }
+        if let Some((content, items, chain)) = answered {
+            let items = conversation.items.get(..items).unwrap_or_default();
+            self.keep(prints.get(content), items, chain);
+        }
+        if read < prints.len() {
+            let chain = conversation.chain.clone();
+            self.keep(prints.last(), &conversation.items, chain);
         }
         Ok(conversation)
     }
 
-    fn known(&self, printer: &Printer, content: &Bytes) -> Result<Arc<[Known]>, DialectError> {
-        let print = printer.print(&content.as_ref());
-        if let Some(known) = self.contents.get(&print) {
-            return Ok(known);
+    fn keep(&self, print: Option<&Print>, items: &[Item], chain: Chain) {
+        if let Some(print) = print {
+            let items = items.into();
+            self.starts.insert(*print, Arc::new(Start { items, chain }));
         }
-        let items = canonical_items(content)?;
-        let known: Arc<[Known]> = items.iter().map(|it| Known::of(printer, it)).collect();
-        self.contents.insert(print, Arc::clone(&known));
-        Ok(known)
     }
+}
+
+/// For each content the print of all bytes up to its end.
+fn prints(printer: &Printer, caller: &str, history: &History) -> Vec<Print> {
+    let mut hasher = printer.hasher();
+    caller.hash(&mut hasher);
+    let contents = history.contents().iter();
+    let print = contents.map(|content| {
+        hasher.write_usize(content.len());
+        hasher.write(content);
+        Printer::finish(&hasher)
+    });
+    print.collect()
 }
 
 impl Known {
