@@ -17,6 +17,7 @@ mod recognise;
 mod redis;
 mod state;
 mod store;
+mod transcript;
 mod visit;
 
 pub use self::{
@@ -29,5 +30,6 @@ pub use self::{
     redis::{RedisStore, StoreError},
     state::{MOST_KNOWN, MOST_TEXT, Note, Source, State},
     store::{Asked, SessionKey, Store},
+    transcript::{Answered, Told, Transcripts},
     visit::{Arrival, CallRole, Session, Visit},
 };

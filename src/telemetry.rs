@@ -8,6 +8,7 @@ mod hook;
 mod metrics;
 mod spare;
 mod store;
+mod transcript;
 mod worker;
 
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
@@ -19,6 +20,7 @@ pub use self::{
     metrics::Metrics,
     spare::SpareFailed,
     store::{StoreAway, StoreBack},
+    transcript::TranscriptFailed,
     worker::{WorkerFailed, WorkerLog},
 };
 

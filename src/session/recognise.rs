@@ -59,6 +59,16 @@ impl Sessions {
         Ok(Session::new(visit, found, conversation, (printer, store)))
     }
 
+    /// A conversation as it is read, whichever session it belongs to.
+    pub async fn read(
+        &self,
+        caller: &str,
+        history: &History,
+    ) -> Result<Conversation, DialectError> {
+        let printer = self.store.printer().await;
+        self.reader.read(&printer, caller, history)
+    }
+
     /// Remembers that an agent reports an event of this session itself: from now
     /// on it is not read off the session's model calls.
     pub async fn report(&self, caller: &str, id: &str, event: EventName) {

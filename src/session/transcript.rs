@@ -1,0 +1,187 @@
+//! What was said in a session, as a file that hooks can read: the conversation
+//! format of gemini-cli, in which records are only ever added.
+//!
+//! It holds what the model is shown: results that hooks replaced stand there
+//! replaced. It is bounded, and goes with its session.
+
+mod file;
+mod messages;
+mod record;
+
+use std::{
+    fs,
+    path::PathBuf,
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use lru::LruCache;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tokio::time::Instant;
+
+use self::{
+    file::{append, blocking, is_transcript, make, remove},
+    record::Record,
+};
+use super::{Conversation, SessionKey};
+use crate::dialect::History;
+
+/// How long a transcript stays after its session has ended unseen.
+const GRACE: Duration = Duration::from_mins(1);
+
+/// The transcripts of all sessions, in one folder.
+#[derive(Debug)]
+pub struct Transcripts {
+    directory: PathBuf,
+    max: usize,
+    idle: Duration,
+    begun: AtomicBool,
+    /// The one that was heard of last is first.
+    records: Mutex<LruCache<SessionKey, Record>>,
+}
+
+/// What a request says of its session.
+#[derive(Debug, Clone, Copy)]
+pub struct Told<'a> {
+    /// What the model is shown.
+    pub history: &'a History,
+    /// The same, item by item.
+    pub conversation: &'a Conversation,
+    /// The model that is asked.
+    pub model: &'a str,
+    /// RFC 3339 in UTC.
+    pub now: &'a str,
+}
+
+/// What the model answered.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered<'a> {
+    /// All text, thoughts left out.
+    pub text: &'a str,
+    /// The calls, by name and arguments.
+    pub calls: &'a [(String, Value)],
+    /// The model that was asked.
+    pub model: &'a str,
+    /// `usageMetadata` as on the wire; `null` if there was none.
+    pub usage: &'a Value,
+    /// RFC 3339 in UTC.
+    pub now: &'a str,
+}
+
+impl Transcripts {
+    /// Those of at most `max` sessions in this folder. Touches nothing yet.
+    pub fn new(directory: PathBuf, max: usize, idle: Duration) -> Self {
+        Self {
+            directory,
+            max,
+            idle,
+            begun: AtomicBool::new(false),
+            records: Mutex::new(LruCache::unbounded()),
+        }
+    }
+
+    /// Removes what an earlier process left, the first time that it is called.
+    pub fn begin(&self) {
+        if self.begun.swap(true, Ordering::Relaxed) {
+            return;
+        }
+        let entries = fs::read_dir(&self.directory).into_iter().flatten();
+        for entry in entries
+            .flatten()
+            .filter(|it| is_transcript(&it.file_name()))
+        {
+            remove(&entry.path());
+        }
+    }
+
+    /// Where the transcript of a session is, which is made if there is none;
+    /// empty if it cannot be. `project` is the folder that the session is about.
+    pub async fn path(&self, key: &SessionKey, project: &str, now: &str) -> String {
+        if let Some(record) = self.records().get_mut(key) {
+            record.heard = Instant::now();
+            return record.path.display().to_string();
+        }
+        let project = format!("{:x}", Sha256::digest(project));
+        let head = messages::head(&key.id, &project, now);
+        let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
+        let made = move || make(&directory, &id, &now, &head);
+        let Some((path, bytes)) = blocking(made).await else {
+            return String::new();
+        };
+        let shown = path.display().to_string();
+        let record = Record::new(path, bytes);
+        let mut records = self.records();
+        if let Some((_, replaced)) = records.push(key.clone(), record) {
+            remove(&replaced.path);
+        }
+        while records.len() > self.max {
+            if let Some((_, oldest)) = records.pop_lru() {
+                remove(&oldest.path);
+            }
+        }
+        shown
+    }
+
+    /// Adds what a request says that is not written yet.
+    pub async fn write(&self, key: &SessionKey, told: Told<'_>) {
+        let lines = {
+            let mut records = self.records();
+            let Some(record) = records.get_mut(key) else {
+                return;
+            };
+            let lines = record.take_down(told);
+            record.room_for(&lines, told.now)
+        };
+        append(lines).await;
+    }
+
+    /// Adds what the model answered.
+    pub async fn answer(&self, key: &SessionKey, answered: Answered<'_>) {
+        let lines = {
+            let mut records = self.records();
+            let Some(record) = records.get_mut(key) else {
+                return;
+            };
+            let lines = record.answer(answered);
+            record.room_for(&lines, answered.now)
+        };
+        append(lines).await;
+    }
+
+    /// Removes the transcript of a session that has ended.
+    pub fn remove(&self, key: &SessionKey) {
+        if let Some(record) = self.records().pop(key) {
+            remove(&record.path);
+        }
+    }
+
+    /// Removes those of sessions that ended elsewhere.
+    pub fn tend(&self) {
+        let mut records = self.records();
+        let lasts = self.idle.saturating_add(GRACE);
+        while records
+            .peek_lru()
+            .is_some_and(|(_, it)| it.heard.elapsed() > lasts)
+        {
+            if let Some((_, oldest)) = records.pop_lru() {
+                remove(&oldest.path);
+            }
+        }
+    }
+
+    fn records(&self) -> MutexGuard<'_, LruCache<SessionKey, Record>> {
+        self.records.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Transcripts {
+    fn drop(&mut self) {
+        for (_, record) in self.records().iter() {
+            remove(&record.path);
+        }
+    }
+}

@@ -1,0 +1,108 @@
+//! Transcripts as files.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, OpenOptions},
+    io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
+    path::{Path, PathBuf},
+};
+
+use serde_json::Value;
+use uuid::Uuid;
+
+use crate::telemetry::TranscriptFailed;
+
+/// Records as they stand in a file.
+pub(super) fn in_lines(records: &[Value]) -> String {
+    let mut text = String::new();
+    for record in records {
+        text.push_str(&record.to_string());
+        text.push('\n');
+    }
+    text
+}
+
+/// Makes a transcript: its path, and how long it is.
+pub(super) fn make(
+    directory: &Path,
+    id: &str,
+    now: &str,
+    head: &Value,
+) -> io::Result<(PathBuf, usize)> {
+    let plain = |it: char| {
+        if it.is_ascii_alphanumeric() || it == '-' {
+            it
+        } else {
+            '_'
+        }
+    };
+    let minute: String = now.chars().take("2026-11-22T06-11".len()).collect();
+    let minute = minute.replace(':', "-");
+    let named = id.chars().take(8).map(plain).collect::<String>();
+    let line = in_lines(std::slice::from_ref(head));
+    let mut name = format!("session-{minute}-{named}.jsonl");
+    loop {
+        let path = directory.join(&name);
+        let made = OpenOptions::new()
+            .write(true)
+            .create_new(true)
+            .mode(0o600)
+            .open(&path);
+        match made {
+            Ok(mut file) => {
+                file.write_all(line.as_bytes())?;
+                return Ok((path, line.len()));
+            }
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                let other = Uuid::new_v4().simple().to_string();
+                let other: String = other.chars().take(8).collect();
+                name = format!("session-{minute}-{other}.jsonl");
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Adds lines to a file, if there are any.
+pub(super) async fn append(lines: Option<(PathBuf, String)>) {
+    let Some((path, text)) = lines else {
+        return;
+    };
+    blocking(move || {
+        // Not made anew: its session may have ended meanwhile.
+        let mut file = OpenOptions::new().append(true).open(path)?;
+        file.write_all(text.as_bytes())
+    })
+    .await;
+}
+
+/// Does something with files elsewhere, and says if that fails.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> io::Result<T> + Send + 'static,
+) -> Option<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    match done.unwrap_or_else(|error| Err(io::Error::other(error))) {
+        Ok(done) => Some(done),
+        Err(error) => {
+            TranscriptFailed { cause: &error }.emit();
+            None
+        }
+    }
+}
+
+/// Removes a file, if it is there.
+pub(super) fn remove(path: &Path) {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            TranscriptFailed { cause: &error }.emit();
+        }
+        Ok(()) | Err(_) => (),
+    }
+}
+
+/// Whether a file is called like a transcript.
+pub(super) fn is_transcript(name: &OsStr) -> bool {
+    let name = name.to_string_lossy();
+    name.starts_with("session-") && name.ends_with(".jsonl")
+}
