@@ -20,6 +20,7 @@ mod round;
 mod session;
 mod source;
 mod stream;
+mod transcript;
 mod turn;
 mod unary;
 

@@ -159,7 +159,9 @@ impl EventVisitor for Report {
                 .fire(&context, event, Origin::Reported)
                 .await;
             if E::NAME == EventName::SessionEnd {
-                snapshot.sessions.end(&session(&context)).await;
+                let key = session(&context);
+                snapshot.sessions.end(&key).await;
+                snapshot.remove_transcript(&key);
             }
             answer::<E>(fired, explained)
         }))

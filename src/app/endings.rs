@@ -49,6 +49,9 @@ impl App {
             }
             let snapshot = self.snapshot();
             let ended = snapshot.sessions.store().tend().await;
+            if let Some(transcripts) = &snapshot.transcripts {
+                transcripts.tend();
+            }
             let ended = ended.into_iter();
             for ended in ended.map(|(key, state)| (Arc::clone(&snapshot), key, state)) {
                 // Nobody hears it any more if the house closes.
@@ -62,19 +65,28 @@ impl App {
 async fn tell((snapshot, key, state): Ended) {
     let worked = state.started || state.turns > 0;
     let reported = state.reported.contains(&EventName::SessionEnd);
-    if !worked || reported || !snapshot.derives(EventName::SessionEnd) {
-        return;
+    if worked && !reported && snapshot.derives(EventName::SessionEnd) {
+        fire(&snapshot, &key, state).await;
     }
+    snapshot.remove_transcript(&key);
+}
+
+async fn fire(snapshot: &Snapshot, key: &SessionKey, state: State) {
+    let (cwd, now) = (snapshot.config.hook_directory.display().to_string(), now());
+    let transcript_path = match &snapshot.transcripts {
+        Some(transcripts) => transcripts.path(key, &cwd, &now).await,
+        None => String::new(),
+    };
     let context = Context {
-        session_id: key.id,
+        session_id: key.id.clone(),
         session_named: state.source != Source::History,
-        cwd: snapshot.config.hook_directory.display().to_string(),
-        timestamp: now(),
+        transcript_path,
+        cwd,
+        timestamp: now,
         caller: Caller {
-            key: key.caller,
+            key: key.caller.clone(),
             agent: state.agent,
         },
-        ..Context::default()
     };
     let reason = "other".to_owned();
     let event = SessionEnd { reason };

@@ -12,7 +12,7 @@ use crate::{
     event::EventName,
     hook::{Engine, HookTable, Witness},
     policy::Ledger,
-    session::{MemoryStore, RedisStore, Sessions, StoreError},
+    session::{MemoryStore, RedisStore, SessionKey, Sessions, Store, StoreError, Transcripts},
     telemetry::Metrics,
     transport::{Places, Toolbox, TransportError},
     upstream::{Patience, Upstream, UpstreamError},
@@ -29,6 +29,8 @@ pub struct Snapshot {
     pub upstream: Upstream,
     /// What is remembered of sessions.
     pub sessions: Arc<Sessions>,
+    /// What was said in them, as files, if the operator wants that.
+    pub transcripts: Option<Arc<Transcripts>>,
 }
 
 /// Why a snapshot could not be built.
@@ -66,6 +68,7 @@ impl Snapshot {
         };
         let api_key = config.upstream.api_key.clone();
         let upstream = Upstream::new(&config.upstream.url, api_key, patience)?;
+        let (sessions, transcripts) = sessions(&config, shared, old)?;
         Ok(Self {
             engine: Engine::new(
                 table,
@@ -74,7 +77,8 @@ impl Snapshot {
             )
             .seen_by(shared.witness.clone()),
             upstream,
-            sessions: sessions(&config, shared, old)?,
+            sessions,
+            transcripts,
             config,
         })
     }
@@ -90,35 +94,48 @@ impl Snapshot {
         EventName::ALL.iter().any(|it| self.derives(*it))
     }
 
+    /// Removes what was written down of a session that has ended.
+    pub fn remove_transcript(&self, key: &SessionKey) {
+        if let Some(transcripts) = &self.transcripts {
+            transcripts.remove(key);
+        }
+    }
+
     /// Makes room for its hooks, and starts what they should have ahead of time.
     fn take_effect(&self, shared: &Shared) {
         shared.places.resize(self.engine.table().places());
+        if let Some(transcripts) = &self.transcripts {
+            transcripts.begin();
+        }
         self.engine.begin();
     }
 }
+
+/// What is remembered of sessions, and what was said in them.
+type Remembered = (Arc<Sessions>, Option<Arc<Transcripts>>);
 
 /// Sessions are remembered on, unless they are to be kept otherwise.
 fn sessions(
     config: &Config,
     shared: &Shared,
     old: Option<&Snapshot>,
-) -> Result<Arc<Sessions>, ConfigError> {
+) -> Result<Remembered, ConfigError> {
     let settings = &config.sessions;
     if let Some(old) = old.filter(|it| it.config.sessions == *settings) {
-        return Ok(Arc::clone(&old.sessions));
+        return Ok((Arc::clone(&old.sessions), old.transcripts.clone()));
     }
-    let bounds = (settings.max, settings.idle);
-    Ok(Arc::new(match &settings.store {
-        StoreSettings::Memory => {
-            let (max, idle) = bounds;
-            Sessions::new(Arc::new(MemoryStore::new(max, idle)))
-        }
+    let (max, idle) = (settings.max, settings.idle);
+    let store: Arc<dyn Store> = match &settings.store {
+        StoreSettings::Memory => Arc::new(MemoryStore::new(max, idle)),
         StoreSettings::Redis(url) => {
             let failures = shared.metrics.store_failures.clone();
-            let store = RedisStore::new(url, bounds, failures);
-            Sessions::new(Arc::new(store.map_err(|it| unusable(&it))?))
+            let store = RedisStore::new(url, (max, idle), failures);
+            Arc::new(store.map_err(|it| unusable(&it))?)
         }
-    }))
+    };
+    let folder = settings.transcripts.clone();
+    let transcripts = folder.map(|it| Arc::new(Transcripts::new(it, max, idle)));
+    Ok((Arc::new(Sessions::new(store)), transcripts))
 }
 
 fn unusable(error: &StoreError) -> ConfigError {

@@ -76,6 +76,9 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<Server, Failure> {
     };
     let mut config = load(Some(&folder.join("demo.yaml")), &overrides)?;
     config.admin.listen = loopback();
+    let transcripts = folder.join("transcripts");
+    fs::create_dir(&transcripts)?;
+    config.sessions.transcripts = Some(transcripts);
     serve::start_logging(&config);
     Ok(Server::bind(config).await?)
 }

@@ -88,6 +88,11 @@ impl ResponseDocument {
         &self.document
     }
 
+    /// What was counted of it, as it is on the wire.
+    pub fn usage(&self) -> Result<Option<Value>, DialectError> {
+        self.document.get(USAGE)
+    }
+
     /// The stable form.
     pub fn read(&self) -> Result<LlmResponse, DialectError> {
         let first = self.candidates.first().and_then(|it| it.content.as_ref());

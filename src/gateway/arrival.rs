@@ -48,6 +48,9 @@ impl Exchange {
             None => None,
         };
         session.save().await;
+        if told.is_none() {
+            self.transcribe(&session, &document).await?;
+        }
         self.session = Some(session);
         Ok(told.map_or(Step::Go(document), Step::Tell))
     }
@@ -72,6 +75,7 @@ impl Exchange {
             role: self.role,
         };
         let session = self.snapshot.sessions.open(visit, history.as_ref()).await?;
+        self.point_to_transcript(&session).await;
         self.context.session_id.clone_from(&session.key.id);
         self.facts.session(&session);
         Ok((history, session))

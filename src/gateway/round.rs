@@ -4,6 +4,7 @@
 //! of the answer is judged: once an agent has seen one call of a step, it runs it.
 
 use bytes::Bytes;
+use serde_json::Value;
 
 use super::gate::{Gate, Judged, Refusal};
 use crate::{
@@ -22,6 +23,8 @@ pub(super) struct Round {
     pub(super) calls: Vec<StepCall>,
     /// The text so far.
     pub(super) text: String,
+    /// What upstream counted last; `null` if nothing.
+    pub(super) usage: Value,
     /// Chunks that wait.
     held: Vec<ResponseDocument>,
     /// Whether its first text begins a paragraph: the agent has heard another one.
@@ -47,6 +50,7 @@ impl Round {
             begins_paragraph,
             calls: Vec::new(),
             text: String::new(),
+            usage: Value::Null,
             held: Vec::new(),
             has_alternatives: false,
         }
@@ -75,6 +79,9 @@ impl Round {
     fn admit(&mut self, mut chunk: ResponseDocument) -> Result<Vec<ResponseDocument>, ApiError> {
         self.calls.extend(chunk.step()?);
         self.text.push_str(&chunk.plain_text());
+        if let Some(usage) = chunk.usage()? {
+            self.usage = usage;
+        }
         self.has_alternatives |= chunk.has_alternatives();
         self.begins_paragraph = self.begins_paragraph && !chunk.start_paragraph()?;
         if !self.calls.is_empty() || chunk.withholds() {

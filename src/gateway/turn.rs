@@ -73,10 +73,13 @@ impl Exchange {
         match refusal {
             Some(_) if round.has_alternatives => Ok(Ending::Stands),
             Some(reason) => self.refuse_step(round, &Reason::new(Some(reason))),
-            None if round.calls.is_empty() && !round.text.is_empty() => {
-                self.after_agent(round).await
+            None => {
+                self.transcribe_answer(round).await;
+                if round.calls.is_empty() && !round.text.is_empty() {
+                    return self.after_agent(round).await;
+                }
+                Ok(Ending::Stands)
             }
-            None => Ok(Ending::Stands),
         }
     }
 

@@ -185,3 +185,70 @@ impl Drop for Transcripts {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NOW: &str = "2026-11-22T06:11:53.333Z";
+
+    fn key(id: &str) -> SessionKey {
+        SessionKey {
+            caller: String::new(),
+            id: id.to_owned(),
+        }
+    }
+
+    fn answered(text: &str) -> Answered<'_> {
+        Answered {
+            text,
+            calls: &[],
+            model: "m",
+            usage: &Value::Null,
+            now: NOW,
+        }
+    }
+
+    #[tokio::test]
+    async fn a_transcript_that_is_full_says_so_and_ends() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcripts = Transcripts::new(folder.path().to_owned(), 9, GRACE);
+        let path = transcripts.path(&key("a"), "", NOW).await;
+        let long = "x".repeat(record::MOST / 2);
+
+        for text in [&long, &long, "short"] {
+            transcripts.answer(&key("a"), answered(text)).await;
+        }
+
+        let text = fs::read_to_string(path).unwrap();
+        let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
+        assert_eq!(last["type"], "info");
+        assert!(!text.contains("short") && text.len() < record::MOST);
+    }
+
+    #[tokio::test]
+    async fn each_session_has_a_file_of_its_own_and_the_oldest_goes_for_a_new_one() {
+        let folder = tempfile::tempdir().unwrap();
+        let transcripts = Transcripts::new(folder.path().to_owned(), 2, GRACE);
+        let first = transcripts.path(&key("same-begin-1"), "", NOW).await;
+        let second = transcripts.path(&key("same-begin-2"), "", NOW).await;
+        let again = transcripts.path(&key("same-begin-1"), "", NOW).await;
+        let third = transcripts.path(&key("third"), "", NOW).await;
+
+        assert!(first.ends_with("/session-2026-11-22T06-11-same-beg.jsonl"));
+        assert_eq!(first, again);
+        assert!(first != second && third.ends_with("third.jsonl"));
+        let there = [first, second, third].map(|it| fs::exists(it).unwrap());
+        assert_eq!(there, [true, false, true]);
+        drop(transcripts);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[tokio::test]
+    async fn without_a_folder_there_is_no_path() {
+        let transcripts = Transcripts::new("missing".into(), 2, GRACE);
+
+        assert_eq!(transcripts.path(&key("a"), "", NOW).await, "");
+        transcripts.answer(&key("a"), answered("text")).await;
+    }
+}

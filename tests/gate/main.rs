@@ -39,5 +39,6 @@ mod sessions;
 mod stores;
 mod streaming;
 mod systems;
+mod transcripts;
 mod transports;
 mod vectors;
