@@ -18,6 +18,7 @@ mod redis;
 mod state;
 mod store;
 mod transcript;
+mod under_way;
 mod visit;
 
 pub use self::{

@@ -129,6 +129,13 @@ impl ResponseDocument {
             .any(|it| it.document.has(FINISH_REASON))
     }
 
+    /// Whether the first candidate comes to its end, and nothing cut it off.
+    pub fn stops(&self) -> Result<bool, DialectError> {
+        let first = self.candidates.iter().find(|it| it.number == 0);
+        let reason = first.map(|it| it.document.string(FINISH_REASON));
+        Ok(reason.transpose()?.flatten().as_deref() == Some("STOP"))
+    }
+
     /// Whether it speaks of any other candidate than the first.
     pub fn has_alternatives(&self) -> bool {
         self.candidates.iter().any(|it| it.number != 0)

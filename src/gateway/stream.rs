@@ -227,7 +227,7 @@ impl Chunks {
             Ending::Stands => {
                 let held = self.round.release()?;
                 out.extend(self.say(&held)?);
-                out.extend(self.end().await);
+                out.extend(self.end(true).await);
             }
             Ending::Told(reason) => {
                 let heard = self.round.release_open()?;
@@ -277,13 +277,13 @@ impl Chunks {
             ours => self.teller.words(&ours),
         };
         let mut out = self.say(words?.as_slice())?;
-        out.extend(self.end().await);
+        out.extend(self.end(false).await);
         Ok(out.freeze())
     }
 
-    async fn end(&mut self) -> Bytes {
+    async fn end(&mut self, by_model: bool) -> Bytes {
         self.ended = true;
-        self.exchange.has_spoken().await;
+        self.exchange.has_spoken(by_model).await;
         self.frames.end()
     }
 }

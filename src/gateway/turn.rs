@@ -165,13 +165,12 @@ impl Exchange {
         Ok(())
     }
 
-    /// All of the answer is about to be out.
-    pub(super) async fn has_spoken(&mut self) {
+    /// All of the answer is about to be out: the model's, or other words.
+    pub(super) async fn has_spoken(&mut self, by_model: bool) {
         if let Some(session) = &mut self.session {
             let emission = self.emission.take();
-            session
-                .said(emission.unwrap_or_else(|| session.emission()))
-                .await;
+            let emission = emission.unwrap_or_else(|| session.emission());
+            session.said(emission, by_model).await;
         }
     }
 

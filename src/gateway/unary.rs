@@ -26,12 +26,14 @@ pub(super) async fn answer(
 ) -> Result<Reply, ApiError> {
     let (mut answer, mut gate) = answered;
     let mut said = Vec::new();
+    let mut stands = false;
     loop {
         let head = headers::to_agent(&answer.headers);
         let status = answer.status;
         let mut round = exchange.round(gate);
         let document = match judge(&mut exchange, &mut round, answer).await? {
             Ending::Stands => {
+                stands = true;
                 said.extend(round.release()?);
                 None
             }
@@ -72,7 +74,7 @@ pub(super) async fn answer(
                 for chunk in &said {
                     exchange.spoke(chunk)?;
                 }
-                exchange.has_spoken().await;
+                exchange.has_spoken(stands).await;
                 *response.status_mut() = status;
                 *response.headers_mut() = head;
                 return Ok(Reply::Upstream(response));

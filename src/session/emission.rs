@@ -23,6 +23,8 @@ pub struct Emission {
     trimmed: Piece,
     /// White space behind it.
     pending: Piece,
+    /// Whether it came to a good end.
+    stops: bool,
     /// Whether something was said that cannot be told yet, so that nothing after
     /// it can be known.
     broken: bool,
@@ -35,6 +37,8 @@ pub struct Said {
     pub states: Vec<Print>,
     /// Prints by which its session is found when its history was rewritten.
     pub marks: Vec<Print>,
+    /// Whether it came to a good end: agents keep such an answer.
+    pub stops: bool,
 }
 
 impl Emission {
@@ -48,6 +52,7 @@ impl Emission {
             text_mark: None,
             trimmed: Piece::EMPTY,
             pending: Piece::EMPTY,
+            stops: false,
             broken: false,
         }
     }
@@ -55,6 +60,7 @@ impl Emission {
     /// Takes in an answer, or one chunk of it, as it goes out.
     pub fn chunk(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
         self.broken |= chunk.has_calls_in_pieces()?;
+        self.stops |= chunk.stops()?;
         for item in chunk.canonical_items()? {
             self.push(&item);
         }
@@ -67,6 +73,7 @@ impl Emission {
         Said {
             states: self.states,
             marks: self.marks,
+            stops: self.stops,
         }
     }
 

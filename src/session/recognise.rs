@@ -7,6 +7,7 @@ use uuid::Uuid;
 use super::{
     Arrival, CallRole, Conversation, Item, Print, Printer, Reader, Session, SessionKey, State,
     Store, Visit,
+    under_way::UnderWay,
     visit::{Found, hear, now},
 };
 use crate::{
@@ -18,11 +19,16 @@ use crate::{
 /// has said little since.
 const BATCHES: [usize; 2] = [16, 256];
 
+/// After how many milliseconds the same first prompt is another conversation's, if
+/// it was answered. Who asks again because no answer came, asks at once.
+const ANOTHER: u64 = 60_000;
+
 /// Every session there is.
 #[derive(Debug)]
 pub struct Sessions {
     reader: Reader,
     store: Arc<dyn Store>,
+    under_way: Arc<UnderWay>,
 }
 
 impl Sessions {
@@ -31,6 +37,7 @@ impl Sessions {
         Self {
             reader: Reader::default(),
             store,
+            under_way: Arc::default(),
         }
     }
 
@@ -55,8 +62,13 @@ impl Sessions {
             Some((id, _)) => self.named(visit.caller, id).await,
             None => self.recognise(&visit, &conversation, &printer).await,
         };
+        let begun = UnderWay::begin(&self.under_way, &found.key);
         let store = Arc::clone(&self.store);
-        Ok(Session::new(visit, found, conversation, (printer, store)))
+        let mut session = Session::new(visit, found, conversation, (printer, store));
+        if visit.role == CallRole::Main {
+            session.under_way(begun);
+        }
+        Ok(session)
     }
 
     /// A conversation as it is read, whichever session it belongs to.
@@ -152,9 +164,14 @@ impl Sessions {
         for size in BATCHES.into_iter().chain([states.len()]) {
             let (batch, later) = rest.split_at(size.min(rest.len()));
             if let Some((state, key, memo)) = self.find(visit.caller, batch).await {
-                let known = items.iter().position(|it| it.state == state);
-                let known = items.get(..=known?).unwrap_or_default();
-                return Some(meet(visit, (key, memo), known));
+                let known = items.iter().position(|it| it.state == state)?;
+                let asking = Asking {
+                    role: visit.role,
+                    known: items.get(..=known).unwrap_or_default(),
+                    rest: items.get(known + 1..).unwrap_or_default(),
+                    under_way: self.under_way.has(&key),
+                };
+                return Some(asking.meet(key, memo));
             }
             rest = later;
         }
@@ -182,41 +199,73 @@ impl Sessions {
     }
 }
 
-/// A session that knows the start `known` of a conversation.
-fn meet(visit: &Visit<'_>, (key, memo): (SessionKey, State), known: &[Item]) -> Found {
-    let state = known.last().map(|it| it.state);
-    let on_line = memo.line.iter().rposition(|it| Some(*it) == state);
-    let end = memo.line.last();
-    let arrival = match on_line {
-        Some(at) if at + 1 == memo.line.len() => Arrival::GoesOn,
-        Some(_) => Arrival::RolledBack,
-        // What was said last may not have been taken down.
-        None if known.iter().any(|it| Some(&it.state) == end) => Arrival::GoesOn,
-        None if visit.role == CallRole::Helper => Arrival::GoesOn,
-        None => Arrival::Forked,
-    };
-    let known = known.len();
-    if arrival != Arrival::Forked {
-        return Found {
-            key,
-            state: memo,
-            arrival,
-            known,
-        };
+/// A request of whose conversation a session knows the start.
+struct Asking<'a> {
+    role: CallRole,
+    known: &'a [Item],
+    rest: &'a [Item],
+    /// Whether another request of that session is not answered to its end.
+    under_way: bool,
+}
+
+impl Asking<'_> {
+    /// What it is met with.
+    fn meet(&self, session: SessionKey, memo: State) -> Found {
+        let arrival = self.arrival(&memo);
+        let known = self.known.len();
+        let new = || key(&session.caller, Uuid::new_v4().to_string());
+        match arrival {
+            Arrival::New => Found::new(new()),
+            // Two agents had said the same so far. This one takes what is
+            // remembered along.
+            Arrival::Forked => Found {
+                key: new(),
+                state: State {
+                    known: memo.known,
+                    notes: memo.notes,
+                    reported: memo.reported,
+                    ..State::default()
+                },
+                arrival,
+                known,
+            },
+            _ => Found {
+                key: session,
+                state: memo,
+                arrival,
+                known,
+            },
+        }
     }
-    // Two agents had said the same so far. This one takes what is remembered
-    // along.
-    let state = State {
-        known: memo.known,
-        notes: memo.notes,
-        reported: memo.reported,
-        ..State::default()
-    };
-    Found {
-        key: self::key(visit.caller, Uuid::new_v4().to_string()),
-        state,
-        arrival,
-        known,
+
+    fn arrival(&self, memo: &State) -> Arrival {
+        let state = self.known.last().map(|it| it.state);
+        let on_line = memo.line.iter().rposition(|it| Some(*it) == state);
+        let end = memo.line.last();
+        match on_line {
+            _ if self.begins_anew(memo) => Arrival::New,
+            Some(at) if at + 1 == memo.line.len() => Arrival::GoesOn,
+            Some(_) if self.asks_beside(memo) => Arrival::Forked,
+            Some(_) => Arrival::RolledBack,
+            // What was said last may not have been taken down.
+            None if self.known.iter().any(|it| Some(&it.state) == end) => Arrival::GoesOn,
+            None if self.role == CallRole::Helper => Arrival::GoesOn,
+            None => Arrival::Forked,
+        }
+    }
+
+    /// Whether it asks something else than what was asked last: nobody takes back
+    /// what was answered well, or asks two things at once.
+    fn asks_beside(&self, memo: &State) -> bool {
+        let asks = !self.rest.is_empty() && self.rest.iter().all(|it| !it.by_model);
+        self.role == CallRole::Main && asks && (memo.answered || self.under_way)
+    }
+
+    /// Whether it is a first prompt that another conversation began with, too.
+    fn begins_anew(&self, memo: &State) -> bool {
+        let first = self.rest.is_empty() && self.known.iter().all(|it| !it.by_model);
+        let long_ago = now().saturating_sub(memo.last_seen) > ANOTHER;
+        self.role == CallRole::Main && first && memo.answered && !self.under_way && long_ago
     }
 }
 

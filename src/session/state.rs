@@ -76,6 +76,8 @@ pub struct State {
     pub context: Option<String>,
     /// The states of its latest conversation, from the first item to the last.
     pub line: Vec<Print>,
+    /// Whether the last word of it is an answer that the agent has got whole.
+    pub answered: bool,
     /// Items that hooks were asked about: states, and items by themselves.
     pub known: HashSet<u64>,
     /// What hooks said of items, if it was more than nothing.

@@ -9,7 +9,7 @@ use std::{
 
 use super::{
     Conversation, Emission, Item, MOST_KNOWN, Note, Print, Printer, Prompt, SessionKey, Source,
-    State, Store,
+    State, Store, under_way::Begun,
 };
 use crate::dialect::{DialectError, History, ItemKind, canonical_items};
 
@@ -111,6 +111,8 @@ pub struct Session {
     leading: Vec<Print>,
     /// Items whose notes were changed: their states, and their own prints.
     noted: BTreeMap<u64, u64>,
+    /// Says that it is being answered.
+    begun: Option<Begun>,
 }
 
 impl Session {
@@ -130,9 +132,15 @@ impl Session {
             store,
             leading: Vec::new(),
             noted: BTreeMap::new(),
+            begun: None,
         };
         session.meet(visit, found.known);
         session
+    }
+
+    /// Keeps the sign that the request is being answered, as long as it is.
+    pub(super) fn under_way(&mut self, begun: Begun) {
+        self.begun = Some(begun);
     }
 
     /// Takes down that the request came.
@@ -158,6 +166,7 @@ impl Session {
         let items = &self.conversation.items;
         let line = items.iter().skip(items.len().saturating_sub(LONGEST_LINE));
         self.state.line = line.map(|it| it.state).collect();
+        self.state.answered = false;
         let new = items.iter().skip(known);
         let marks = new.filter(|it| it.by_model).filter_map(|it| it.mark);
         let states = items.iter().skip(known.saturating_sub(REFRESHED));
@@ -269,11 +278,13 @@ impl Session {
         Emission::after(&self.conversation, &self.printer)
     }
 
-    /// Remembers what the agent was given.
-    pub async fn said(&mut self, emission: Emission) {
+    /// Remembers what the agent was given: the model's answer, or other words.
+    pub async fn said(&mut self, emission: Emission, by_model: bool) {
+        self.begun = None;
         if self.state.source == Source::History {
             let said = emission.finish();
             if self.role == CallRole::Main {
+                self.state.answered = by_model && said.stops;
                 self.state.line.extend(&said.states);
                 self.leading.extend(said.states);
             }

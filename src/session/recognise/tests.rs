@@ -63,7 +63,7 @@ async fn answered(session: &mut Session, chunks: &[Value]) {
         let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
         emission.chunk(&chunk).unwrap();
     }
-    session.said(emission).await;
+    session.said(emission, true).await;
 }
 
 fn history(contents: &[Value]) -> History {
@@ -131,6 +131,76 @@ async fn a_prompt_that_is_rolled_back_leaves_the_session() {
 
     assert_eq!(other.arrival, Arrival::RolledBack);
     assert_eq!(other.key, first.key);
+}
+
+/// An answer that the agent keeps.
+const WELL: &str = "STOP";
+
+/// The end of an answer.
+async fn ended(session: &mut Session, said: &str, reason: &str) {
+    let mut emission = session.emission();
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [text(said)]}, "finishReason": reason}]});
+    let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
+    emission.chunk(&chunk).unwrap();
+    session.said(emission, true).await;
+}
+
+#[tokio::test]
+async fn nobody_takes_back_what_was_answered_well() {
+    for (reason, arrival) in [(WELL, Arrival::Forked), ("SAFETY", Arrival::RolledBack)] {
+        let house = House::new();
+        let start = [user(&[text("a")]), model(&[text("A")])];
+        let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
+        ended(&mut house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+        ended(&mut house.visit(MAIN, &ask("b")).await, "B", reason).await;
+
+        let other = house.visit(MAIN, &ask("c")).await;
+        let again = house.visit(MAIN, &ask("b")).await;
+
+        assert_eq!(other.arrival, arrival, "{reason}");
+        assert_eq!(again.arrival == Arrival::RolledBack, reason == WELL);
+    }
+}
+
+#[tokio::test]
+async fn nobody_asks_two_things_at_once() {
+    let house = House::new();
+    let start = [user(&[text("a")]), model(&[text("A")])];
+    let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
+    ended(&mut house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+
+    let waiting = house.visit(MAIN, &ask("b")).await;
+    let other = house.visit(MAIN, &ask("c")).await;
+    drop((waiting, other));
+    let cancelled = house.visit(MAIN, &ask("d")).await;
+    drop(cancelled);
+    let next = house.visit(MAIN, &ask("e")).await;
+
+    assert_eq!(next.arrival, Arrival::RolledBack);
+    assert_eq!(house.sessions.store().count(), 2);
+}
+
+#[tokio::test]
+async fn the_same_first_prompt_much_later_begins_another_session() {
+    let house = House::new();
+    let start = [user(&[text("nightly")])];
+    let mut first = house.visit(MAIN, &start).await;
+    ended(&mut first, "done", WELL).await;
+    let soon = house.visit(MAIN, &start).await;
+    ended(&mut house.visit(MAIN, &start).await, "done", WELL).await;
+    assert_eq!(soon.key, first.key);
+    drop(soon);
+
+    let mut old = first.state.clone();
+    house.sessions.end(&first.key).await.unwrap();
+    old.last_seen = 1;
+    let prints = [first.conversation.items[0].state];
+    house.sessions.store().save(&first.key, old, &prints).await;
+    let later = house.visit(MAIN, &start).await;
+
+    assert_eq!(later.arrival, Arrival::New);
+    assert_ne!(later.key, first.key);
+    assert_eq!(later.state.requests, 1);
 }
 
 #[tokio::test]

@@ -42,8 +42,15 @@ async fn replay(requests: &[Recorded], told: &mut String) {
     let says = Arc::new(Mutex::new(Value::Null));
     let answer = Arc::clone(&says);
     let upstream = Upstream::with(move |asked| {
-        let content = answer.lock().unwrap().clone();
-        let answer = json!({ "candidates": [{ "content": content, "finishReason": "STOP" }] });
+        let (content, reason) = match answer.lock().unwrap().clone() {
+            // What agents take back was not answered well.
+            Value::Null => (
+                json!({ "role": "model", "parts": [{ "text": "…" }] }),
+                "OTHER",
+            ),
+            content => (content, "STOP"),
+        };
+        let answer = json!({ "candidates": [{ "content": content, "finishReason": reason }] });
         if asked.query.contains("alt=sse") {
             respond(200, "text/event-stream", format!("data: {answer}\r\n\r\n"))
         } else {
@@ -57,8 +64,7 @@ async fn replay(requests: &[Recorded], told: &mut String) {
     for (at, recorded) in requests.iter().enumerate() {
         let mut later = requests[at + 1..].iter();
         let content = later.find_map(|it| answer_in(recorded, it));
-        let silence = || json!({ "role": "model", "parts": [{ "text": "…" }] });
-        *says.lock().unwrap() = content.unwrap_or_else(silence);
+        *says.lock().unwrap() = content.unwrap_or_default();
         let agent = gate.agent().sending("user-agent", &recorded.agent);
         let response = agent.post(&recorded.path, recorded.body.clone()).await;
         assert_eq!(response.status, 200, "{}", response.text());
