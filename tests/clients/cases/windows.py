@@ -48,6 +48,20 @@ def a_window_of_gemini_cli_is_one_session_through_cancelling_and_compression():
 
 
 @case
+def a_cleared_window_of_gemini_cli_is_another_session():
+    with Stage(recorded=["SessionStart", "BeforeAgent"]) as stage, Terminal(stage) as window:
+        window.asks("prompt 1", "You said: prompt 1")
+        window.sends("/clear")
+        window.until("the window is cleared", lambda: "prompt 1" not in window.screen())
+        window.asks("prompt 2", "You said: prompt 2")
+        starts = stage.events("SessionStart")
+        check([it["source"] for it in starts], ["startup", "startup"])
+        check(len({it["session_id"] for it in starts}), 2)
+        check([it["prompt"] for it in stage.events("BeforeAgent")], ["prompt 1", "prompt 2"])
+        lacks(json.dumps(stage.seen()[-1]), "prompt 1")
+
+
+@case
 def a_sub_agent_in_a_window_does_not_disturb_its_session():
     with Stage(recorded=["BeforeAgent", "BeforeModel", "AfterAgent"], mock=SLOWLY) as stage, Terminal(stage) as window:
         asked = {"agent_name": "codebase_investigator", "prompt": 'read_file {"file_path":"alpha.txt"}'}
