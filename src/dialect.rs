@@ -7,6 +7,7 @@
 
 mod answer;
 mod answer_texts;
+mod answered;
 mod calls;
 mod canonical;
 mod change;
@@ -34,11 +35,12 @@ use thiserror::Error;
 pub use self::{
     answer::{FunctionCall, ResponseDocument},
     answer_texts::{AnswerEditor, Channel, Rest, TextStream},
+    answered::ToolResult,
     calls::CallsInPieces,
     canonical::{CanonicalItem, ItemKind, canonical_items},
     document::{Document, elements},
     edit::Edited,
-    history::{AnsweredCall, History, ToolResult, Turn},
+    history::{History, Turn},
     json::parse,
     leaves::edit as edit_leaves,
     merged::Merged,

@@ -53,7 +53,7 @@ pub enum ItemKind {
 /// What a content holds, item by item.
 pub fn canonical_items(content: &Bytes) -> Result<Vec<CanonicalItem>, DialectError> {
     let content = Content::read(Document::parse(content.clone())?)?;
-    items_of(&content.parts, content.role())
+    Ok(Items::of(&content.parts, content.role())?.items)
 }
 
 impl ResponseDocument {
@@ -66,7 +66,7 @@ impl ResponseDocument {
                 whole.push(part.clone());
             }
         }
-        items_of(&whole, Role::Model)
+        Ok(Items::of(&whole, Role::Model)?.items)
     }
 
     /// Whether the first candidate calls a function here whose arguments come in
@@ -93,25 +93,38 @@ fn comes_in_pieces(part: &Part) -> Result<bool, DialectError> {
 }
 
 /// The parts of one content as items.
-pub(super) fn items_of(parts: &[Part], role: Role) -> Result<Vec<CanonicalItem>, DialectError> {
-    let mut items: Vec<CanonicalItem> = Vec::with_capacity(parts.len());
-    let mut results = HashMap::new();
-    for (place, part) in parts.iter().enumerate() {
-        let Some(item) = item_of(place, part, role)? else {
-            continue;
-        };
-        if item.kind == ItemKind::Result {
-            // A result is said again with the same id, or right behind itself if
-            // it has none.
-            let said = (item.id.clone(), item.text.clone());
-            let before = results.insert(said, place);
-            if before.is_some_and(|it| item.id.is_some() || it + 1 == place) {
+#[derive(Debug, Default)]
+pub(super) struct Items {
+    pub(super) items: Vec<CanonicalItem>,
+    /// The places of results that were said before in this content, and the place
+    /// of the first that says the same.
+    pub(super) repeats: Vec<(usize, usize)>,
+}
+
+impl Items {
+    pub(super) fn of(parts: &[Part], role: Role) -> Result<Self, DialectError> {
+        let mut read = Self::default();
+        let mut results = HashMap::new();
+        for (place, part) in parts.iter().enumerate() {
+            let Some(item) = item_of(place, part, role)? else {
                 continue;
+            };
+            if item.kind == ItemKind::Result {
+                // A result is said again with the same id, or right behind itself
+                // if it has none.
+                let said = (item.id.clone(), item.text.clone());
+                let (first, latest) = results.get(&said).copied().unwrap_or((place, place));
+                if latest < place && (item.id.is_some() || latest + 1 == place) {
+                    results.insert(said, (first, place));
+                    read.repeats.push((place, first));
+                    continue;
+                }
+                results.insert(said, (place, place));
             }
+            read.items.push(item);
         }
-        items.push(item);
+        Ok(read)
     }
-    Ok(items)
 }
 
 fn item_of(part: usize, said: &Part, role: Role) -> Result<Option<CanonicalItem>, DialectError> {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{
     DialectError, Document,
-    canonical::items_of,
+    canonical::Items,
     contents::Content,
     part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
 };
@@ -23,33 +23,39 @@ pub(super) struct Change {
     pub(super) added: Vec<Part>,
     /// Contents behind it.
     pub(super) following: Vec<Bytes>,
+    /// Results that are said more than once: the places of the later ones and of
+    /// the first.
+    repeats: Vec<(usize, usize)>,
+    /// Whether a result of it is hidden. Media go with it: they may be a part of
+    /// what is hidden.
+    hides: bool,
     /// Whether all of it goes.
     pub(super) gone: bool,
 }
 
 impl Change {
     /// None yet.
-    pub(super) fn new(content: Content) -> Self {
-        Self {
+    pub(super) fn new(content: Content) -> Result<Self, DialectError> {
+        Ok(Self {
             parts: content.parts.iter().cloned().map(Some).collect(),
+            repeats: Items::of(&content.parts, content.role())?.repeats,
             content,
             leading: Vec::new(),
             added: Vec::new(),
             following: Vec::new(),
+            hides: false,
             gone: false,
-        }
+        })
     }
 
     /// Says an error in the place of a result, wherever the content says that
-    /// result. Media go: they may be a part of it.
+    /// result.
     pub(super) fn replace_result(&mut self, part: usize, reason: &str) -> Result<(), DialectError> {
+        self.hides = true;
         self.edit_result(part, |result| {
             result.remove(&["parts"])?;
             result.set(&["response"], &json!({ "error": reason }))
-        })?;
-        let known = [FUNCTION_CALL, FUNCTION_RESPONSE];
-        self.keep(|it| it.text.is_some() || known.iter().any(|key| it.document.has(key)));
-        Ok(())
+        })
     }
 
     /// Appends a text to a result: to `output`, else to its only text, else as
@@ -68,7 +74,9 @@ impl Change {
 
     /// Takes out the parts that `keep` does not keep; all of it, if none is left.
     pub(super) fn take_out(&mut self, keep: impl Fn(&Part) -> bool) {
-        self.keep(keep);
+        for part in &mut self.parts {
+            part.take_if(|it| !keep(it));
+        }
         self.gone |= self.parts.iter().all(Option::is_none);
     }
 
@@ -78,6 +86,7 @@ impl Change {
             return Ok(());
         }
         let kept = self.parts.iter().flatten();
+        let kept = kept.filter(|it| !self.hides || !is_media(it));
         let mut parts: Vec<Part> = kept.cloned().collect();
         let front = parts.iter().take_while(|it| it.is_introduction()).count();
         parts.splice(front..front, self.leading.iter().cloned());
@@ -87,19 +96,14 @@ impl Change {
         Ok(())
     }
 
-    fn keep(&mut self, keep: impl Fn(&Part) -> bool) {
-        for part in &mut self.parts {
-            part.take_if(|it| !keep(it));
-        }
-    }
-
     /// Edits a function response, and what repeats it.
     fn edit_result(
         &mut self,
         part: usize,
         edit: impl Fn(&mut Document) -> Result<(), DialectError>,
     ) -> Result<(), DialectError> {
-        for same in self.same_as(part)? {
+        let repeats = self.repeats.iter().filter(|it| it.1 == part);
+        for same in repeats.map(|it| it.0).chain([part]) {
             let Some(part) = self.parts.get_mut(same).and_then(Option::as_mut) else {
                 continue;
             };
@@ -110,26 +114,12 @@ impl Change {
         }
         Ok(())
     }
+}
 
-    /// The places that say the same result as `part`.
-    fn same_as(&self, part: usize) -> Result<Vec<usize>, DialectError> {
-        let role = self.content.role();
-        let known = items_of(&self.content.parts, role)?;
-        let one = |at: usize| -> Result<_, DialectError> {
-            let alone = self.content.parts.get(at..=at).unwrap_or_default();
-            let items = items_of(alone, role)?.into_iter();
-            Ok(items.map(|it| (it.text, it.id)).next())
-        };
-        let wanted = one(part)?;
-        let mut same = vec![part];
-        for at in 0..self.content.parts.len() {
-            let is_item = known.iter().any(|it| it.part == at);
-            if at != part && !is_item && one(at)? == wanted {
-                same.push(at);
-            }
-        }
-        Ok(same)
-    }
+/// Neither text nor a call nor a result.
+fn is_media(part: &Part) -> bool {
+    let known = [FUNCTION_CALL, FUNCTION_RESPONSE];
+    part.text.is_none() && !known.iter().any(|it| part.document.has(it))
 }
 
 fn append(response: &mut Document, text: &str) -> Result<(), DialectError> {

@@ -3,14 +3,15 @@
 //! Only contents that somebody asks for are parsed. Places are those of the
 //! request as it came: edits are collected, and none of them moves another.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{
-    DialectError, Document,
-    canonical::{ItemKind, items_of},
+    DialectError, Document, ToolResult,
+    answered::Answered,
+    canonical::{ItemKind, Items},
     change::Change,
     contents::Content,
     document::array,
@@ -30,40 +31,13 @@ pub struct History {
     front: Vec<Bytes>,
 }
 
-/// One content, as far as conversations are told apart by it.
+/// What one content says.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Turn {
-    /// What stays the same however often it is sent: no thoughts, signatures,
-    /// ids or empty texts.
-    pub lasting: String,
     /// Whether the model speaks.
     pub by_model: bool,
-    /// Whether it holds results of tools.
-    pub answers_tools: bool,
     /// Its text, thoughts left out.
     pub text: String,
-}
-
-/// A tool's result.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ToolResult {
-    /// The id of the call that it answers, if agents give ids.
-    pub id: Option<String>,
-    /// The tool.
-    pub name: String,
-    /// What it said; `null` if nothing.
-    pub response: Value,
-}
-
-/// The call that a tool's result answers.
-#[derive(Debug, Clone, PartialEq)]
-pub struct AnsweredCall {
-    /// The place of the result's part.
-    pub part: usize,
-    /// The tool.
-    pub name: String,
-    /// Its arguments; `null` if the call had none or is not there.
-    pub args: Value,
 }
 
 impl History {
@@ -94,43 +68,45 @@ impl History {
         if at >= self.contents.len() {
             return Ok(None);
         }
-        turn_of(&self.parsed(at)?).map(Some)
+        let content = self.parsed(at)?;
+        Ok(Some(Turn {
+            by_model: content.role() == Role::Model,
+            text: content.message().map(|it| it.content).unwrap_or_default(),
+        }))
     }
 
-    /// The calls that the results of one content answer, in the order of the
-    /// results. They are paired by id, else by order among those of one name.
-    pub fn calls_for(&self, content: usize) -> Result<Vec<AnsweredCall>, DialectError> {
-        let mut before = Vec::new();
-        let mut at = content;
-        let mut calls = Vec::new();
+    /// The results of tools in the step of one content, in order, with the calls
+    /// that they answer: all that the user says there between the model's words.
+    pub fn results(&self, content: usize) -> Result<Vec<ToolResult>, DialectError> {
+        let mut said = VecDeque::new();
+        let mut calls = VecDeque::new();
         // Some agents give each result, or each call, a content of its own.
-        while let Some(earlier) = at.checked_sub(1) {
-            let parsed = self.parsed(earlier)?;
+        for at in (0..=content).rev() {
+            let parsed = self.parsed(at)?;
             match parsed.role() {
-                Role::Model => calls.splice(0..0, calls_in(&parsed)?).for_each(drop),
-                Role::User | Role::System if calls.is_empty() && parsed.has(FUNCTION_RESPONSE) => {
-                    before.splice(0..0, results_in(&parsed)?).for_each(drop);
-                }
+                Role::Model => calls.push_front(parsed),
+                Role::User | Role::System if calls.is_empty() => said.push_front((at, parsed)),
                 Role::User | Role::System => break,
             }
-            at = earlier;
         }
-        let parsed = self.parsed(content)?;
-        let mut answers = Vec::new();
-        for (part, result) in results_in(&parsed)? {
-            let args = answered(&calls, &before, &result).unwrap_or_default();
-            let name = result.name.clone();
-            answers.push(AnsweredCall { part, name, args });
-            before.push((part, result));
+        for at in content + 1..self.contents.len() {
+            let parsed = self.parsed(at)?;
+            if parsed.role() == Role::Model {
+                break;
+            }
+            said.push_back((at, parsed));
         }
-        Ok(answers)
-    }
-
-    /// A tool's result; none if the part is no result.
-    pub fn result(&self, content: usize, part: usize) -> Result<Option<ToolResult>, DialectError> {
-        let content = self.parsed(content)?;
-        let part = content.parts.get(part);
-        part.map_or(Ok(None), result_of)
+        let mut answered = Answered::to(calls.iter().flat_map(|it| &it.parts))?;
+        let mut results = Vec::new();
+        for (at, said) in &said {
+            for item in Items::of(&said.parts, said.role())?.items {
+                let part = said.parts.get(item.part);
+                if let (ItemKind::Result, Some(part)) = (item.kind, part) {
+                    results.extend(answered.result((*at, item.part), part)?);
+                }
+            }
+        }
+        Ok(results)
     }
 
     /// Says an error in the place of a tool's result, wherever its content says
@@ -243,78 +219,23 @@ impl History {
     }
 
     fn parsed(&self, at: usize) -> Result<Content, DialectError> {
-        let bytes = self.contents.get(at).cloned();
-        let bytes = bytes.unwrap_or_else(|| Bytes::from_static(b"{}"));
-        Content::read(Document::parse(bytes)?)
+        parsed(self.contents.get(at))
     }
 
     fn change(&mut self, at: usize) -> Result<&mut Change, DialectError> {
-        let content = self.parsed(at)?;
-        let change = self.changes.entry(at);
-        Ok(change.or_insert_with(|| Change::new(content)))
-    }
-}
-
-fn turn_of(content: &Content) -> Result<Turn, DialectError> {
-    let lasting: Result<String, DialectError> = content.parts.iter().map(Part::lasting).collect();
-    Ok(Turn {
-        lasting: lasting?,
-        by_model: content.role() == Role::Model,
-        answers_tools: content.has(FUNCTION_RESPONSE),
-        text: content.message().map(|it| it.content).unwrap_or_default(),
-    })
-}
-
-fn result_of(part: &Part) -> Result<Option<ToolResult>, DialectError> {
-    let Some(result) = part.document.child(FUNCTION_RESPONSE)? else {
-        return Ok(None);
-    };
-    Ok(Some(ToolResult {
-        id: result.string(&["id"])?,
-        name: result.string(&["name"])?.unwrap_or_default(),
-        response: result.get(&["response"])?.unwrap_or_default(),
-    }))
-}
-
-/// The results of a content with their places, each once.
-fn results_in(content: &Content) -> Result<Vec<(usize, ToolResult)>, DialectError> {
-    let mut results = Vec::new();
-    for item in items_of(&content.parts, content.role())? {
-        let part = content.parts.get(item.part);
-        if let (ItemKind::Result, Some(part)) = (item.kind, part) {
-            results.extend(result_of(part)?.map(|it| (item.part, it)));
+        let bytes = self.contents.get(at);
+        match self.changes.entry(at) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(free) => Ok(free.insert(Change::new(parsed(bytes)?)?)),
         }
     }
-    Ok(results)
 }
 
-struct Call {
-    id: Option<String>,
-    name: String,
-    args: Value,
-}
-
-fn calls_in(content: &Content) -> Result<Vec<Call>, DialectError> {
-    let mut calls = Vec::new();
-    for part in &content.parts {
-        if let Some(call) = part.document.child(FUNCTION_CALL)? {
-            calls.push(Call {
-                id: call.string(&["id"])?,
-                name: call.string(&["name"])?.unwrap_or_default(),
-                args: call.get(&["args"])?.unwrap_or_default(),
-            });
-        }
-    }
-    Ok(calls)
-}
-
-/// The arguments of the call that `result` answers, when `before` are answered.
-fn answered(calls: &[Call], before: &[(usize, ToolResult)], result: &ToolResult) -> Option<Value> {
-    let named = || calls.iter().filter(|it| it.name == result.name);
-    let by_id = || named().find(|it| it.id.is_some() && it.id == result.id);
-    let earlier = before.iter().filter(|it| it.1.name == result.name);
-    let call = by_id().or_else(|| named().nth(earlier.count()));
-    call.map(|it| it.args.clone())
+/// A content; an empty one if there is none.
+fn parsed(content: Option<&Bytes>) -> Result<Content, DialectError> {
+    let bytes = content.cloned();
+    let bytes = bytes.unwrap_or_else(|| Bytes::from_static(b"{}"));
+    Content::read(Document::parse(bytes)?)
 }
 
 #[cfg(test)]

@@ -1,6 +1,5 @@
 //! One part of a content, in a request as in an answer. Pure.
 
-use bytes::Bytes;
 use serde_json::{Value, json};
 
 use super::{DialectError, Document, FunctionCall};
@@ -52,28 +51,6 @@ impl Part {
         })
     }
 
-    /// What stays the same however often it is sent.
-    pub(super) fn lasting(&self) -> Result<String, DialectError> {
-        if self.thought || self.text.as_deref() == Some("") {
-            return Ok(String::new());
-        }
-        let mut lasting = String::new();
-        for (key, value) in self.document.fields() {
-            let text = match key {
-                "thoughtSignature" | "thought_signature" => continue,
-                key if FUNCTION_CALL.contains(&key) || FUNCTION_RESPONSE.contains(&key) => {
-                    without_id(value)?
-                }
-                _ => String::from_utf8_lossy(&value).into_owned(),
-            };
-            lasting.push_str(key);
-            lasting.push(':');
-            lasting.push_str(&text);
-            lasting.push('\n');
-        }
-        Ok(lasting)
-    }
-
     /// What gemini-cli tells of itself in front of the first prompt.
     pub(super) fn is_introduction(&self) -> bool {
         let text = self.plain_text().unwrap_or_default();
@@ -100,11 +77,4 @@ impl Part {
             in_pieces: call.has(PARTIAL) || call.get(WILL_CONTINUE)? == Some(Value::Bool(true)),
         }))
     }
-}
-
-/// A call or a response without its id, which some agents rewrite.
-fn without_id(call: Bytes) -> Result<String, DialectError> {
-    let mut call = Document::parse(call)?;
-    call.remove(&["id"])?;
-    Ok(call.to_text())
 }

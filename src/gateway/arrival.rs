@@ -181,8 +181,17 @@ impl Exchange {
             .filter(|(last, it)| !session.is_known(it, *last))
             .collect();
         let mut events = Vec::with_capacity(new.len());
+        let mut results = Vec::new();
         for (_, item) in &new {
-            events.push(after_tool(history, item)?);
+            let place = |it: &ToolResult| (it.content, it.part);
+            let here = (item.content, item.part);
+            // Those of a step are read together: it may have very many.
+            if results.last().is_none_or(|it| place(it) < here) {
+                results = history.results(item.content)?;
+            }
+            let at = results.binary_search_by_key(&here, place).ok();
+            let result = at.and_then(|it| results.get(it)).cloned();
+            events.push(after_tool(result.unwrap_or_default()));
         }
         let fired = stream::iter(events).map(|it| self.derive(it));
         let fired: Vec<_> = fired.buffered(AT_ONCE).collect().await;
@@ -297,26 +306,18 @@ fn apply(session: &Session, role: CallRole, history: &mut History) -> Result<(),
 }
 
 /// A tool's result as an event.
-fn after_tool(history: &History, item: &Item) -> Result<AfterTool, ApiError> {
-    let result = history.result(item.content, item.part)?;
-    let result = result.unwrap_or_else(|| ToolResult {
-        id: None,
-        name: String::new(),
-        response: Value::Null,
-    });
-    let calls = history.calls_for(item.content)?;
-    let call = calls.into_iter().find(|it| it.part == item.part);
-    let tool_input = match call.map(|it| it.args) {
-        Some(Value::Object(arguments)) => arguments,
+fn after_tool(result: ToolResult) -> AfterTool {
+    let tool_input = match result.args {
+        Value::Object(arguments) => arguments,
         _ => Map::new(),
     };
-    Ok(AfterTool {
+    AfterTool {
         mcp_context: mcp_context(&result.name),
         tool_name: result.name,
         tool_input,
         tool_response: tool_response(result.response),
         original_request_name: None,
-    })
+    }
 }
 
 /// What a tool returned, as hooks are shown it: of what agents send back only

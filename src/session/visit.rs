@@ -105,6 +105,8 @@ pub struct Session {
     /// How the request came to it.
     pub arrival: Arrival,
     role: CallRole,
+    /// The content in which the last step begins.
+    last_step: usize,
     printer: Printer,
     store: Arc<dyn Store>,
     /// Prints that are to lead here.
@@ -122,8 +124,11 @@ impl Session {
         conversation: Conversation,
         (printer, store): (Printer, Arc<dyn Store>),
     ) -> Self {
+        let last_step = conversation.last_step().start;
+        let first = conversation.items.get(last_step);
         let mut session = Self {
             key: found.key,
+            last_step: first.map_or(0, |it| it.content),
             conversation,
             state: found.state,
             arrival: found.arrival,
@@ -302,9 +307,7 @@ impl Session {
     }
 
     fn is_of_last_step(&self, item: &Item) -> bool {
-        let step = self.conversation.last_step();
-        let step = self.conversation.items.get(step).unwrap_or_default();
-        step.iter().any(|it| it.state == item.state)
+        !item.by_model && item.content >= self.last_step
     }
 
     /// What says that a request ended with the prompt whose last item has this

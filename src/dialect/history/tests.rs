@@ -1,3 +1,5 @@
+use serde_json::Value;
+
 use super::*;
 
 const LOOP: &str = r#"[{"role":"user","parts":[{"text":"<session_context>x</session_context>"},{"text":"go"}]},
@@ -42,9 +44,9 @@ fn what_nobody_edits_keeps_its_bytes() {
 #[test]
 fn results_find_their_calls_by_id_and_by_order() {
     let args = |contents: &str, at| {
-        let calls = history(contents).calls_for(at).unwrap();
-        let args = calls.iter().map(|it| it.args.to_string());
-        args.collect::<Vec<_>>()
+        let results = history(contents).results(at).unwrap().into_iter();
+        let results = results.filter(|it| it.content == at);
+        results.map(|it| it.args.to_string()).collect::<Vec<_>>()
     };
     let expected = [r#"{"p":"a"}"#, r#"{"p":"b"}"#];
     assert_eq!(args(LOOP, 2), expected);

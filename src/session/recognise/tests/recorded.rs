@@ -82,10 +82,11 @@ fn news(session: &mut Session, read: &super::History) -> String {
         }
         session.know(&item);
         if item.kind == ItemKind::Result {
-            let result = read.result(item.content, item.part).unwrap().unwrap();
-            let calls = read.calls_for(item.content).unwrap();
-            let call = calls.iter().find(|it| it.part == item.part).unwrap();
-            news.push(format!("{} {} answered", result.name, call.args));
+            let results = read.results(item.content).unwrap();
+            let here = (item.content, item.part);
+            let result = results.iter().find(|it| (it.content, it.part) == here);
+            let result = result.unwrap();
+            news.push(format!("{} {} answered", result.name, result.args));
         }
         let asked = session.asked().filter(|it| it.item == at);
         let text = asked.map(|it| session.text_of(&it, read).unwrap());
