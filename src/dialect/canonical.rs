@@ -104,27 +104,38 @@ pub(super) struct Items {
 impl Items {
     pub(super) fn of(parts: &[Part], role: Role) -> Result<Self, DialectError> {
         let mut read = Self::default();
-        let mut results = HashMap::new();
+        let mut said = HashMap::new();
         for (place, part) in parts.iter().enumerate() {
             let Some(item) = item_of(place, part, role)? else {
                 continue;
             };
-            if item.kind == ItemKind::Result {
-                // A result is said again with the same id, or right behind itself
-                // if it has none.
-                let said = (item.id.clone(), item.text.clone());
-                let (first, latest) = results.get(&said).copied().unwrap_or((place, place));
-                if latest < place && (item.id.is_some() || latest + 1 == place) {
-                    results.insert(said, (first, place));
-                    read.repeats.push((place, first));
-                    continue;
-                }
-                results.insert(said, (place, place));
+            match first_of(&mut said, &item) {
+                Some(first) => read.repeats.push((place, first)),
+                None => read.items.push(item),
             }
-            read.items.push(item);
         }
         Ok(read)
     }
+}
+
+/// Results by id and text: the first place of each, and the latest.
+type Results = HashMap<(Option<String>, String), (usize, usize)>;
+
+/// The place of the first result that says the same: with the same id, or right in
+/// front of this one if they have none.
+fn first_of(said: &mut Results, item: &CanonicalItem) -> Option<usize> {
+    if item.kind != ItemKind::Result {
+        return None;
+    }
+    let places = said.entry((item.id.clone(), item.text.clone()));
+    let (first, latest) = places.or_insert((item.part, item.part));
+    let is_first = *latest == item.part;
+    let repeats = item.id.is_some() || *latest + 1 == item.part;
+    if !repeats {
+        *first = item.part;
+    }
+    *latest = item.part;
+    (repeats && !is_first).then_some(*first)
 }
 
 fn item_of(part: usize, said: &Part, role: Role) -> Result<Option<CanonicalItem>, DialectError> {

@@ -99,11 +99,11 @@ impl History {
         let mut answered = Answered::to(calls.iter().flat_map(|it| &it.parts))?;
         let mut results = Vec::new();
         for (at, said) in &said {
-            for item in Items::of(&said.parts, said.role())?.items {
+            let items = Items::of(&said.parts, said.role())?.items.into_iter();
+            for item in items.filter(|it| it.kind == ItemKind::Result) {
                 let part = said.parts.get(item.part);
-                if let (ItemKind::Result, Some(part)) = (item.kind, part) {
-                    results.extend(answered.result((*at, item.part), part)?);
-                }
+                let result = part.map(|it| answered.result((*at, item.part), it));
+                results.extend(result.transpose()?.flatten());
             }
         }
         Ok(results)

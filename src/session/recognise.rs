@@ -125,12 +125,7 @@ impl Sessions {
         }
         let marks = marks(conversation, printer);
         if let Some((_, key, mut state)) = self.find(visit.caller, &marks).await {
-            for item in summaries(conversation) {
-                // Nobody asks for what the model said of the conversation.
-                if self.leads(&key, item.mark).await {
-                    state.known.insert(item.state.short());
-                }
-            }
+            self.know_summaries(&key, &mut state, conversation).await;
             return Found {
                 key,
                 state,
@@ -151,6 +146,15 @@ impl Sessions {
         let mut found = Found::new(key(visit.caller, format!("{:032x}", id.0)));
         found.arrival = Arrival::Unkept;
         found
+    }
+
+    /// Nobody asks for what the model said of the conversation.
+    async fn know_summaries(&self, key: &SessionKey, state: &mut State, said: &Conversation) {
+        for item in summaries(said) {
+            if self.leads(key, item.mark).await {
+                state.known.insert(item.state.short());
+            }
+        }
     }
 
     /// The session that knows the longest start of the conversation.
