@@ -81,14 +81,19 @@ impl Exchange {
         Ok((history, session))
     }
 
-    /// Whether an event is read off the calls of this session.
+    /// Whether an event is read off this call, once its session is known.
     pub(super) fn derives(&self, event: EventName) -> bool {
         let session = self.session.as_ref();
-        self.role == CallRole::Main && session.is_some_and(|it| self.wants(it, event))
+        session.is_some_and(|it| self.wants(it, event))
     }
 
+    /// Helper calls fire no events of agents and sessions. That a call is one, its
+    /// agent says; so tools are guarded there, too.
     fn wants(&self, session: &Session, event: EventName) -> bool {
-        self.snapshot.derives(event) && !session.state.reported.contains(&event)
+        let of_tools = matches!(event, EventName::BeforeTool | EventName::AfterTool);
+        (of_tools || self.role == CallRole::Main)
+            && self.snapshot.derives(event)
+            && !session.state.reported.contains(&event)
     }
 
     /// Fires what is new, and remembers what hooks say of it. What the agent is
@@ -124,8 +129,7 @@ impl Exchange {
     }
 
     async fn session_start(&self, session: &mut Session) {
-        let wanted = self.role == CallRole::Main && self.wants(session, EventName::SessionStart);
-        if !wanted || session.state.started {
+        if session.state.started || !self.wants(session, EventName::SessionStart) {
             return;
         }
         let goes_on = session.conversation.items.iter().any(|it| it.by_model);
@@ -141,7 +145,7 @@ impl Exchange {
         session: &mut Session,
         history: &History,
     ) -> Result<Option<Reply>, ApiError> {
-        let wanted = self.role == CallRole::Main && self.wants(session, EventName::BeforeAgent);
+        let wanted = self.wants(session, EventName::BeforeAgent);
         for prompt in session.prompts() {
             let Some(item) = session.item(prompt.item).cloned() else {
                 continue;
@@ -212,13 +216,7 @@ impl Exchange {
             return Ok(None);
         };
         self.facts.did(Did::Stop);
-        if let Some(prompt) = self
-            .turn
-            .prompt_item
-            .and_then(|it| session.item(it).cloned())
-        {
-            session.note_mut(&prompt).stopped = Some(reason.as_str().to_owned());
-        }
+        session.stop(self.turn.prompt_item, reason.as_str());
         Ok(Some(Reply::Denied(reason)))
     }
 

@@ -140,11 +140,8 @@ impl Exchange {
 
     /// Stops the session until its next prompt.
     pub(super) fn stop(&mut self, reason: &str) {
-        let prompt = self.turn.prompt_item;
-        if let (Some(session), Some(prompt)) = (&mut self.session, prompt)
-            && let Some(item) = session.item(prompt).cloned()
-        {
-            session.note_mut(&item).stopped = Some(reason.to_owned());
+        if let Some(session) = &mut self.session {
+            session.stop(self.turn.prompt_item, reason);
         }
     }
 

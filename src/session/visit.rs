@@ -232,6 +232,13 @@ impl Session {
         self.printer.print(value).short()
     }
 
+    /// Remembers that the turn of a prompt, known by its last item, is stopped.
+    pub fn stop(&mut self, prompt: Option<usize>, reason: &str) {
+        if let Some(item) = prompt.and_then(|it| self.item(it).cloned()) {
+            self.note_mut(&item).stopped = Some(reason.to_owned());
+        }
+    }
+
     /// The prompts of the request, in order.
     pub fn prompts(&self) -> Vec<Prompt> {
         let ended = |it: Print| self.state.known.contains(&self.end_of_prompt(it));

@@ -209,6 +209,21 @@ async fn a_stopped_turn_waits_for_the_next_prompt() {
 }
 
 #[tokio::test]
+async fn a_call_for_a_helper_of_gemini_cli_is_judged_too() {
+    let answers = [json!([write()]), json!([text("fine")])];
+    let upstream = Upstream::scripted(&script(&answers)).await;
+    let gate = Gate::start(&upstream, &on_write(REFUSING)).await;
+    let agent = gate.agent().sending("user-agent", "GeminiCLI/0.61.0");
+    let body =
+        json!({ "contents": Chat::asking("go").contents, "cachedContent": "cachedContents/x" });
+
+    let answer = agent.generate(MODEL, &body).await.json();
+
+    let said = &answer["candidates"][0]["content"]["parts"];
+    assert_eq!(*said, json!([text("fine")]));
+}
+
+#[tokio::test]
 async fn text_flows_while_calls_wait_for_each_other() {
     let answer = json!([text("a"), text("b"), read(), text("c"), write()]);
     let upstream = Upstream::scripted(&script(std::slice::from_ref(&answer))).await;
