@@ -1,5 +1,7 @@
 //! What sessions cost: `cargo run --release --example sessions`.
 //!
+//! Says how much memory 100,000 sessions of 20 items take, with all that leads to
+//! them and with what is known of contents.
 //! Times a request whose history of 1 MiB was seen before but for its last item,
 //! among 100,000 other sessions: from the body's bytes to the session, and what it
 //! takes to remember the request. One thread, nothing waits, so that the time is
@@ -27,6 +29,9 @@ const BYTES: usize = 1 << 20;
 const ROUNDS: usize = 100;
 const BOUND: Duration = Duration::from_micros(1500);
 
+/// In KiB: 4 KiB for such a session, and what is known of contents.
+const MEMORY_BOUND: usize = 4 * SESSIONS + (64 << 10);
+
 const SOURCE: &str = "    pub fn insert(&mut self, key: K, value: V) -> Option<V> {\n\
     \tlet hash = self.hasher.hash_one(&key); // größer als \"nötig\"\n\
     \tif self.len >= 0x1000 { self.grow(64); }\n    }\n";
@@ -35,15 +40,22 @@ fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new()?;
     let store = MemoryStore::new(SESSIONS + 1, Duration::from_mins(30));
     let sessions = Sessions::new(Arc::new(store));
+    let before = memory()?;
     let started = Instant::now();
     for number in 0..SESSIONS {
         let body = body(&small_talk(number));
         runtime.block_on(visit(&sessions, &body))?;
     }
+    let taken = memory()?.saturating_sub(before);
     println!(
-        "{SESSIONS} sessions of {ITEMS} items in {:.1?}",
-        started.elapsed()
+        "{SESSIONS} sessions of {ITEMS} items in {:.1?}: {} MiB, at most {} MiB",
+        started.elapsed(),
+        taken >> 10,
+        MEMORY_BOUND >> 10,
     );
+    if taken > MEMORY_BOUND {
+        return Err("too large".into());
+    }
 
     let mut talk = long_talk();
     let first = body(&talk);
@@ -84,6 +96,14 @@ fn main() -> Result<(), Box<dyn Error>> {
         return Err("too slow".into());
     }
     Ok(())
+}
+
+/// What this process takes, in KiB.
+fn memory() -> Result<usize, Box<dyn Error>> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"));
+    let number = line.and_then(|it| it.split_whitespace().next());
+    Ok(number.ok_or("no size is known")?.parse()?)
 }
 
 struct Cost {
