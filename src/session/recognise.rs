@@ -62,7 +62,7 @@ impl Sessions {
             Some((id, _)) => self.named(visit.caller, id).await,
             None => self.recognise(&visit, &conversation, &printer).await,
         };
-        let begun = UnderWay::begin(&self.under_way, &found.key);
+        let begun = UnderWay::begin(&self.under_way, &found.key, &conversation.items);
         let store = Arc::clone(&self.store);
         let mut session = Session::new(visit, found, conversation, (printer, store));
         if visit.role == CallRole::Main {
@@ -174,6 +174,7 @@ impl Sessions {
                     known: items.get(..=known).unwrap_or_default(),
                     rest: items.get(known + 1..).unwrap_or_default(),
                     under_way: self.under_way.has(&key),
+                    other_under_way: self.under_way.has_other(&key, items),
                 };
                 return Some(asking.meet(key, memo));
             }
@@ -210,6 +211,8 @@ struct Asking<'a> {
     rest: &'a [Item],
     /// Whether another request of that session is not answered to its end.
     under_way: bool,
+    /// Whether one of those asks for something that this one does not know of.
+    other_under_way: bool,
 }
 
 impl Asking<'_> {
@@ -248,6 +251,10 @@ impl Asking<'_> {
         let end = memo.line.last();
         match on_line {
             _ if self.begins_anew(memo) => Arrival::New,
+            // Two agents that take turns each find their own words last.
+            Some(_) if self.role == CallRole::Main && self.other_under_way && self.asks() => {
+                Arrival::Forked
+            }
             Some(at) if at + 1 == memo.line.len() => Arrival::GoesOn,
             Some(_) if self.asks_beside(memo) => Arrival::Forked,
             Some(_) => Arrival::RolledBack,
@@ -261,8 +268,12 @@ impl Asking<'_> {
     /// Whether it asks something else than what was asked last: nobody takes back
     /// what was answered well, or asks two things at once.
     fn asks_beside(&self, memo: &State) -> bool {
-        let asks = !self.rest.is_empty() && self.rest.iter().all(|it| !it.by_model);
-        self.role == CallRole::Main && asks && (memo.answered || self.under_way)
+        self.role == CallRole::Main && self.asks() && (memo.answered || self.under_way)
+    }
+
+    /// Whether all that is new is the user's.
+    fn asks(&self) -> bool {
+        !self.rest.is_empty() && self.rest.iter().all(|it| !it.by_model)
     }
 
     /// Whether it is a first prompt that another conversation began with, too.
