@@ -178,7 +178,12 @@ class Stage:
 
 GEMINI_SETTINGS = {
     "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
-    "general": {"enableAutoUpdate": False, "enableAutoUpdateNotification": False},
+    "general": {
+        "enableAutoUpdate": False,
+        "enableAutoUpdateNotification": False,
+        # When it tidies up, it takes a session that was resumed in another minute for an empty one.
+        "sessionRetention": {"enabled": False},
+    },
     "privacy": {"usageStatisticsEnabled": False},
     "telemetry": {"enabled": False},
 }
