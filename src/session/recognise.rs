@@ -20,7 +20,8 @@ use crate::{
 const BATCHES: [usize; 2] = [16, 256];
 
 /// After how many milliseconds the same first prompt is another conversation's, if
-/// it was answered. Who asks again because no answer came, asks at once.
+/// it was answered and nothing else was asked since. Who asks again because no
+/// answer came, asks at once.
 const ANOTHER: u64 = 60_000;
 
 /// Every session there is.
@@ -279,8 +280,8 @@ impl Asking<'_> {
     /// Whether it is a first prompt that another conversation began with, too.
     fn begins_anew(&self, memo: &State) -> bool {
         let first = self.rest.is_empty() && self.known.iter().all(|it| !it.by_model);
-        let long_ago = now().saturating_sub(memo.last_seen) > ANOTHER;
-        self.role == CallRole::Main && first && memo.answered && !self.under_way && long_ago
+        let over = memo.turns > 1 || now().saturating_sub(memo.last_seen) > ANOTHER;
+        self.role == CallRole::Main && first && memo.answered && !self.under_way && over
     }
 }
 

@@ -181,6 +181,27 @@ async fn nobody_asks_two_things_at_once() {
 }
 
 #[tokio::test]
+async fn who_begins_as_another_ended_is_another_agent() {
+    let house = House::new();
+    let start = [user(&[text("a")])];
+    let talk = [&start[..], &[model(&[text("A")]), user(&[text("b")])]].concat();
+    let mut first = house.visit(MAIN, &start).await;
+    ended(&mut first, "A", WELL).await;
+    ended(&mut house.visit(MAIN, &talk).await, "B", WELL).await;
+
+    let mut other = house.visit(MAIN, &start).await;
+    ended(&mut other, "A", WELL).await;
+    let goes_on = house.visit(MAIN, &talk).await;
+
+    assert_eq!(
+        (other.arrival, goes_on.arrival),
+        (Arrival::New, Arrival::GoesOn)
+    );
+    assert_ne!(other.key, first.key);
+    assert_eq!(goes_on.key, other.key);
+}
+
+#[tokio::test]
 async fn the_same_first_prompt_much_later_begins_another_session() {
     let house = House::new();
     let start = [user(&[text("nightly")])];
