@@ -13,7 +13,7 @@ use super::{
 use crate::{
     app::ApiError,
     dialect::{self, Document, ResponseDocument, StepCall},
-    event::{AfterAgent, EventName, Flow, Reason},
+    event::{AfterAgent, EventName, Flow, HookStatus, Reason},
 };
 
 /// The part of a turn that this call is.
@@ -86,6 +86,14 @@ impl Exchange {
     /// Calls were refused: the model is told, unless it does not listen.
     fn refuse_step(&mut self, round: &Round, reason: &Reason) -> Result<Ending, ApiError> {
         self.facts.did(Did::Edit);
+        for call in round.calls.iter().filter(|it| it.refusal.is_some()) {
+            let (request_id, tool) = (self.facts.request_id(), call.name.as_str());
+            tracing::info!(
+                request.id = request_id,
+                tool.name = tool,
+                "a tool call was denied"
+            );
+        }
         let again = self.count_refusals(&round.calls);
         let events = &self.snapshot.config.events;
         if again >= events.max_same_denials || self.turn.denied_rounds >= events.max_denied_rounds {
@@ -185,6 +193,15 @@ impl Exchange {
         match fired.verdict {
             Flow::Stop(reason) => {
                 self.stop(reason.as_str());
+                Ok(Ending::Told(reason))
+            }
+            // Another answer would make the hook no better.
+            Flow::Deny(reason)
+                if fired
+                    .runs
+                    .iter()
+                    .any(|it| it.status() == HookStatus::Failed) =>
+            {
                 Ok(Ending::Told(reason))
             }
             Flow::Deny(reason) if self.may_retry() => {

@@ -7,7 +7,7 @@ use super::{
     print::Piece,
     reader::{Known, Own},
 };
-use crate::dialect::{CanonicalItem, DialectError, ResponseDocument};
+use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument};
 
 /// An answer on its way to the agent: goes on where the request's conversation
 /// ended.
@@ -25,6 +25,8 @@ pub struct Emission {
     pending: Piece,
     /// Whether it came to a good end.
     stops: bool,
+    /// Whether it calls anything.
+    calls: bool,
     /// Whether something was said that cannot be told yet, so that nothing after
     /// it can be known.
     broken: bool,
@@ -37,8 +39,9 @@ pub struct Said {
     pub states: Vec<Print>,
     /// Prints by which its session is found when its history was rewritten.
     pub marks: Vec<Print>,
-    /// Whether it came to a good end: agents keep such an answer.
-    pub stops: bool,
+    /// Whether it came to a good end and calls nothing: the turn is over, and
+    /// agents keep such an answer.
+    pub concludes: bool,
 }
 
 impl Emission {
@@ -53,6 +56,7 @@ impl Emission {
             trimmed: Piece::EMPTY,
             pending: Piece::EMPTY,
             stops: false,
+            calls: false,
             broken: false,
         }
     }
@@ -73,7 +77,7 @@ impl Emission {
         Said {
             states: self.states,
             marks: self.marks,
-            stops: self.stops,
+            concludes: self.stops && !self.calls,
         }
     }
 
@@ -94,7 +98,10 @@ impl Emission {
                 self.text_mark = link.mark;
                 self.say(&item.text);
             }
-            Own::Other(_) => self.marks.extend(link.mark),
+            Own::Other(_) => {
+                self.calls |= item.kind == ItemKind::Call;
+                self.marks.extend(link.mark);
+            }
         }
     }
 

@@ -168,7 +168,8 @@ impl Sessions {
         let mut rest = states.as_slice();
         for size in BATCHES.into_iter().chain([states.len()]) {
             let (batch, later) = rest.split_at(size.min(rest.len()));
-            if let Some((state, key, memo)) = self.find(visit.caller, batch).await {
+            if let Some(found) = self.find(visit.caller, batch).await {
+                let (state, key, memo) = self.who_goes_on(visit.caller, items, found).await;
                 let known = items.iter().position(|it| it.state == state)?;
                 let asking = Asking {
                     role: visit.role,
@@ -184,6 +185,21 @@ impl Sessions {
         None
     }
 
+    /// A request that one session has made before may be what another comes to,
+    /// whose last word stands before it: then it is that one's.
+    async fn who_goes_on(&self, caller: &str, items: &[Item], found: Known) -> Known {
+        if items.last().is_none_or(|it| it.state != found.0) {
+            return found;
+        }
+        let Some(said) = items.iter().rfind(|it| it.by_model) else {
+            return found;
+        };
+        match self.find(caller, &[said.state]).await {
+            Some(other) if other.2.answered && other.2.line.last() == Some(&said.state) => other,
+            _ => found,
+        }
+    }
+
     /// Whether a mark leads to this session.
     async fn leads(&self, key: &SessionKey, mark: Option<Print>) -> bool {
         let Some(mark) = mark else {
@@ -194,7 +210,7 @@ impl Sessions {
     }
 
     /// The first of `prints` that leads to a session, and that session.
-    async fn find(&self, caller: &str, prints: &[Print]) -> Option<(Print, SessionKey, State)> {
+    async fn find(&self, caller: &str, prints: &[Print]) -> Option<Known> {
         if prints.is_empty() {
             return None;
         }
@@ -204,6 +220,9 @@ impl Sessions {
         Some((*prints.get(at)?, key, state))
     }
 }
+
+/// A print that leads to a session, and that session.
+type Known = (Print, SessionKey, State);
 
 /// A request of whose conversation a session knows the start.
 struct Asking<'a> {
@@ -257,7 +276,7 @@ impl Asking<'_> {
                 Arrival::Forked
             }
             Some(at) if at + 1 == memo.line.len() => Arrival::GoesOn,
-            Some(_) if self.asks_beside(memo) => Arrival::Forked,
+            Some(_) if self.asks_beside(memo) || self.asks_again(memo) => Arrival::Forked,
             Some(_) => Arrival::RolledBack,
             // What was said last may not have been taken down.
             None if self.known.iter().any(|it| Some(&it.state) == end) => Arrival::GoesOn,
@@ -280,8 +299,22 @@ impl Asking<'_> {
     /// Whether it is a first prompt that another conversation began with, too.
     fn begins_anew(&self, memo: &State) -> bool {
         let first = self.rest.is_empty() && self.known.iter().all(|it| !it.by_model);
-        let over = memo.turns > 1 || now().saturating_sub(memo.last_seen) > ANOTHER;
-        self.role == CallRole::Main && first && memo.answered && !self.under_way && over
+        let long_ago = now().saturating_sub(memo.last_seen) > ANOTHER;
+        let over = self.is_over(memo) && (long_ago || self.asks_again(memo));
+        self.role == CallRole::Main && first && over
+    }
+
+    /// Whether it asks what was asked before something else was asked and
+    /// answered.
+    fn asks_again(&self, memo: &State) -> bool {
+        let last = self.known.last().map(|it| it.state);
+        let again = self.rest.is_empty() && last != memo.asked;
+        self.role == CallRole::Main && again && self.is_over(memo)
+    }
+
+    /// Whether the session's latest turn has come to its end.
+    fn is_over(&self, memo: &State) -> bool {
+        memo.answered && !self.under_way
     }
 }
 

@@ -76,6 +76,8 @@ pub struct State {
     pub context: Option<String>,
     /// The states of its latest conversation, from the first item to the last.
     pub line: Vec<Print>,
+    /// The state of the last item of its latest request.
+    pub asked: Option<Print>,
     /// Whether the last word of it is an answer that the agent has got whole.
     pub answered: bool,
     /// Items that hooks were asked about: states, and items by themselves.
@@ -167,7 +169,11 @@ impl State {
                 *text = before;
             }
         }
-        newer.first_seen = newer.first_seen.min(older.first_seen);
+        // What was never seen does not begin anything.
+        newer.first_seen = match (newer.first_seen, older.first_seen) {
+            (0, begun) | (begun, 0) => begun,
+            (one, other) => one.min(other),
+        };
         newer.requests = newer.requests.max(older.requests);
         newer.turns = newer.turns.max(older.turns);
         newer.started |= older.started;

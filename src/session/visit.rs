@@ -171,6 +171,7 @@ impl Session {
         let items = &self.conversation.items;
         let line = items.iter().skip(items.len().saturating_sub(LONGEST_LINE));
         self.state.line = line.map(|it| it.state).collect();
+        self.state.asked = items.last().map(|it| it.state);
         self.state.answered = false;
         let new = items.iter().skip(known);
         let marks = new.filter(|it| it.by_model).filter_map(|it| it.mark);
@@ -296,7 +297,7 @@ impl Session {
         if self.state.source == Source::History {
             let said = emission.finish();
             if self.role == CallRole::Main {
-                self.state.answered = by_model && said.stops;
+                self.state.answered = by_model && said.concludes;
                 self.state.line.extend(&said.states);
                 self.leading.extend(said.states);
             }

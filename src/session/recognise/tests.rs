@@ -163,6 +163,24 @@ async fn nobody_takes_back_what_was_answered_well() {
 }
 
 #[tokio::test]
+async fn a_turn_that_is_cancelled_in_its_tools_is_taken_back() {
+    let house = House::new();
+    let start = [user(&[text("a")]), model(&[text("A")])];
+    let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
+    ended(&mut house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    let mut calling = house.visit(MAIN, &ask("b")).await;
+    let mut emission = calling.emission();
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": WELL}]});
+    let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
+    emission.chunk(&chunk).unwrap();
+    calling.said(emission, true).await;
+
+    let next = house.visit(MAIN, &ask("c")).await;
+
+    assert_eq!(next.arrival, Arrival::RolledBack);
+}
+
+#[tokio::test]
 async fn nobody_asks_two_things_at_once() {
     let house = House::new();
     let start = [user(&[text("a")]), model(&[text("A")])];

@@ -96,6 +96,30 @@ async fn a_cleared_context_is_that_of_a_session_that_starts() {
 }
 
 #[tokio::test]
+async fn a_hook_that_fails_gets_no_other_answer() {
+    let upstream = Upstream::scripted(&script(&[json!([text("final")])])).await;
+    let mut broken = hook::running("guard", "exit 1");
+    broken["on_failure"] = json!("closed");
+    let gate = Gate::start(&upstream, &hook::config(&[("AfterAgent", broken)])).await;
+
+    let events = gate
+        .agent()
+        .stream(MODEL, &Chat::asking("write").body())
+        .await
+        .events();
+
+    assert_eq!(upstream.seen().len(), 1);
+    let said = parts(&events);
+    assert!(
+        said[1]["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("\n\nHook guard failed"),
+        "{said:?}"
+    );
+}
+
+#[tokio::test]
 async fn calls_are_no_final_answer() {
     let answers = [json!([text("draft"), call("read_file", &json!({}))])];
     let upstream = Upstream::scripted(&script(&answers)).await;
