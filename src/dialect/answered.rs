@@ -22,6 +22,8 @@ pub struct ToolResult {
     pub args: Value,
     /// What the tool said; `null` if nothing.
     pub response: Value,
+    /// Media that it returned, as parts.
+    pub media: Vec<Value>,
 }
 
 /// The calls of a step, on the way through its results.
@@ -69,9 +71,14 @@ impl Answered {
         *met += 1;
         let id = result.string(&["id"])?;
         let by_id = id.and_then(|id| self.by_id.get(&(name.clone(), id)));
+        let media = match result.get(&["parts"])? {
+            Some(Value::Array(media)) => media,
+            Some(_) | None => Vec::new(),
+        };
         Ok(Some(ToolResult {
             content,
             part,
+            media,
             args: by_id.or(in_order).cloned().unwrap_or_default(),
             name,
             response: result.get(&["response"])?.unwrap_or_default(),

@@ -11,6 +11,8 @@ use super::{
     part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
 };
 
+const SIGNATURE: &[&str] = &["thoughtSignature", "thought_signature"];
+
 /// What becomes of one content.
 #[derive(Debug, Clone)]
 pub(super) struct Change {
@@ -52,23 +54,28 @@ impl Change {
     /// result.
     pub(super) fn replace_result(&mut self, part: usize, reason: &str) -> Result<(), DialectError> {
         self.hides = true;
-        self.edit_result(part, |result| {
-            result.remove(&["parts"])?;
-            result.set(&["response"], &json!({ "error": reason }))
+        self.edit_result(part, |part| {
+            keep_only(part, &[FUNCTION_RESPONSE, SIGNATURE].concat())?;
+            edit_child(part, |result| {
+                keep_only(result, &["name", "id"])?;
+                result.set(&["response"], &json!({ "error": reason }))
+            })
         })
     }
 
     /// Appends a text to a result: to `output`, else to its only text, else as
     /// `hook_context`.
     pub(super) fn append(&mut self, part: usize, text: &str) -> Result<(), DialectError> {
-        self.edit_result(part, |result| {
-            let response = match result.get(&["response"])? {
-                Some(Value::Object(_)) => result.child(&["response"])?,
-                Some(_) | None => None,
-            };
-            let mut response = response.map_or_else(Document::empty, Ok)?;
-            append(&mut response, text)?;
-            result.set_child(&["response"], &response)
+        self.edit_result(part, |part| {
+            edit_child(part, |result| {
+                let response = match result.get(&["response"])? {
+                    Some(Value::Object(_)) => result.child(&["response"])?,
+                    Some(_) | None => None,
+                };
+                let mut response = response.map_or_else(Document::empty, Ok)?;
+                append(&mut response, text)?;
+                result.set_child(&["response"], &response)
+            })
         })
     }
 
@@ -96,7 +103,7 @@ impl Change {
         Ok(())
     }
 
-    /// Edits a function response, and what repeats it.
+    /// Edits the part of a function response, and those that repeat it.
     fn edit_result(
         &mut self,
         part: usize,
@@ -107,13 +114,32 @@ impl Change {
             let Some(part) = self.parts.get_mut(same).and_then(Option::as_mut) else {
                 continue;
             };
-            if let Some(mut result) = part.document.child(FUNCTION_RESPONSE)? {
-                edit(&mut result)?;
-                part.document.set_child(FUNCTION_RESPONSE, &result)?;
-            }
+            edit(&mut part.document)?;
         }
         Ok(())
     }
+}
+
+/// Edits the function response of a part.
+fn edit_child(
+    part: &mut Document,
+    edit: impl FnOnce(&mut Document) -> Result<(), DialectError>,
+) -> Result<(), DialectError> {
+    let Some(mut result) = part.child(FUNCTION_RESPONSE)? else {
+        return Ok(());
+    };
+    edit(&mut result)?;
+    part.set_child(FUNCTION_RESPONSE, &result)
+}
+
+/// Takes out every other field.
+fn keep_only(document: &mut Document, kept: &[&str]) -> Result<(), DialectError> {
+    let fields = document.fields().map(|it| it.0.to_owned());
+    let others: Vec<String> = fields.filter(|it| !kept.contains(&it.as_str())).collect();
+    for field in others {
+        document.remove(&[&field])?;
+    }
+    Ok(())
 }
 
 /// Neither text nor a call nor a result.

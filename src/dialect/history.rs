@@ -43,14 +43,14 @@ pub struct Turn {
 impl History {
     /// The conversation of a request; none if it has no list of contents.
     pub fn read(document: &Document) -> Result<Option<Self>, DialectError> {
-        let mut wrapped = false;
-        let mut list = document.list(CONTENTS)?;
-        if list.is_none() {
-            let inner = document.child(WRAPPED)?;
-            list = inner.map_or(Ok(None), |it| it.list(CONTENTS))?;
-            wrapped = list.is_some();
+        let list = document.list(CONTENTS)?;
+        let inner = document.child(WRAPPED)?;
+        let inner = inner.map_or(Ok(None), |it| it.list(CONTENTS))?;
+        let wrapped = inner.is_some();
+        if list.is_some() && wrapped {
+            return Err(DialectError::Ambiguous("contents".to_owned()));
         }
-        Ok(list.map(|contents| Self {
+        Ok(list.or(inner).map(|contents| Self {
             contents,
             wrapped,
             changes: BTreeMap::new(),
@@ -76,10 +76,16 @@ impl History {
     }
 
     /// The results of tools in the step of one content, in order, with the calls
-    /// that they answer: all that the user says there between the model's words.
+    /// that they answer: all that the user says there between the model's words, or
+    /// all of a content that the model says.
     pub fn results(&self, content: usize) -> Result<Vec<ToolResult>, DialectError> {
         let mut said = VecDeque::new();
         let mut calls = VecDeque::new();
+        let asked = self.parsed(content)?;
+        if asked.role() == Role::Model {
+            // No tool answers there, but who says so must not pass unseen.
+            return results(&[asked.clone()], &[(content, asked)]);
+        }
         // Some agents give each result, or each call, a content of its own.
         for at in (0..=content).rev() {
             let parsed = self.parsed(at)?;
@@ -96,17 +102,7 @@ impl History {
             }
             said.push_back((at, parsed));
         }
-        let mut answered = Answered::to(calls.iter().flat_map(|it| &it.parts))?;
-        let mut results = Vec::new();
-        for (at, said) in &said {
-            let items = Items::of(&said.parts, said.role())?.items.into_iter();
-            for item in items.filter(|it| it.kind == ItemKind::Result) {
-                let part = said.parts.get(item.part);
-                let result = part.map(|it| answered.result((*at, item.part), it));
-                results.extend(result.transpose()?.flatten());
-            }
-        }
-        Ok(results)
+        results(calls.make_contiguous(), said.make_contiguous())
     }
 
     /// Says an error in the place of a tool's result, wherever its content says
@@ -138,11 +134,13 @@ impl History {
     }
 
     /// Adds a text to the front of the conversation: to the first content in
-    /// which the user speaks, behind what gemini-cli tells of itself.
+    /// which the user speaks and that was not taken out, behind what gemini-cli
+    /// tells of itself.
     pub fn lead(&mut self, text: &str) -> Result<(), DialectError> {
         for at in 0..self.contents.len() {
             let content = self.parsed(at)?;
-            if content.role() == Role::User && !content.has(FUNCTION_RESPONSE) {
+            let asks = content.role() == Role::User && !content.has(FUNCTION_RESPONSE);
+            if asks && !self.is_gone(at) {
                 self.change(at)?.leading.push(Part::new(text)?);
                 return Ok(());
             }
@@ -185,10 +183,13 @@ impl History {
         Ok(())
     }
 
-    /// Whether nothing is left of it.
+    /// Whether nothing is left of what the agent sent.
     pub fn is_empty(&self) -> bool {
-        let gone = |at| self.changes.get(&at).is_some_and(|it| it.gone);
-        self.front.is_empty() && (0..self.contents.len()).all(gone)
+        (0..self.contents.len()).all(|it| self.is_gone(it))
+    }
+
+    fn is_gone(&self, at: usize) -> bool {
+        self.changes.get(&at).is_some_and(|it| it.gone)
     }
 
     /// Whether anything of it was edited.
@@ -229,6 +230,21 @@ impl History {
             Entry::Vacant(free) => Ok(free.insert(Change::new(parsed(bytes)?)?)),
         }
     }
+}
+
+/// The results that contents say, each with its place, and the calls they answer.
+fn results(calls: &[Content], said: &[(usize, Content)]) -> Result<Vec<ToolResult>, DialectError> {
+    let mut answered = Answered::to(calls.iter().flat_map(|it| &it.parts))?;
+    let mut results = Vec::new();
+    for (at, said) in said {
+        let items = Items::of(&said.parts, said.role())?.items.into_iter();
+        for item in items.filter(|it| it.kind == ItemKind::Result) {
+            let part = said.parts.get(item.part);
+            let result = part.map(|it| answered.result((*at, item.part), it));
+            results.extend(result.transpose()?.flatten());
+        }
+    }
+    Ok(results)
 }
 
 /// A content; an empty one if there is none.

@@ -38,11 +38,14 @@ impl Exchange {
         let told = match history {
             Some(mut history) => {
                 let told = self.bring_about(&mut session, &history).await?;
-                apply(&session, self.role, &mut history)?;
+                let untouched = history.clone();
+                apply(&session, self.role, &mut history, Denied::TakeOut)?;
                 // Of a request that holds nothing new hooks judge all of it again.
-                if !history.is_empty() {
-                    history.write(&mut document)?;
+                if history.is_empty() {
+                    history = untouched;
+                    apply(&session, self.role, &mut history, Denied::Keep)?;
                 }
+                history.write(&mut document)?;
                 told
             }
             None => None,
@@ -104,7 +107,8 @@ impl Exchange {
         history: &History,
     ) -> Result<Option<Reply>, ApiError> {
         let prompts = session.prompts();
-        self.turn.prompt_item = prompts.last().map(|it| it.item);
+        // Where nobody asks for anything, the turn is all there is.
+        self.turn.item = prompts.last().map_or(0, |it| it.item);
         if let Some(prompt) = prompts.last() {
             self.turn.prompt = session.text_of(prompt, history)?;
         }
@@ -121,8 +125,10 @@ impl Exchange {
 
     /// A stopped session waits for its next prompt.
     fn stopped(&self, session: &Session, prompts: &[Prompt]) -> Option<Reply> {
-        let prompt = prompts.last().filter(|it| !it.last)?;
-        let note = session.note(session.item(prompt.item)?)?;
+        if prompts.last().is_some_and(|it| it.last) {
+            return None;
+        }
+        let note = session.note(session.item(self.turn.item)?)?;
         let reason = note.stopped.as_deref()?;
         self.facts.did(Did::Stop);
         Some(Reply::Denied(Reason::new(Some(reason))))
@@ -216,7 +222,7 @@ impl Exchange {
             return Ok(None);
         };
         self.facts.did(Did::Stop);
-        session.stop(self.turn.prompt_item, reason.as_str());
+        session.stop(self.turn.item, reason.as_str());
         Ok(Some(Reply::Denied(reason)))
     }
 
@@ -262,8 +268,22 @@ fn judge_prompt(session: &mut Session, item: &Item, verdict: Flow<Option<String>
     }
 }
 
+/// What becomes of requests that were denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Denied {
+    /// They go.
+    TakeOut,
+    /// They stay.
+    Keep,
+}
+
 /// Lets what is remembered of a history take effect on it.
-fn apply(session: &Session, role: CallRole, history: &mut History) -> Result<(), ApiError> {
+fn apply(
+    session: &Session,
+    role: CallRole,
+    history: &mut History,
+    denied: Denied,
+) -> Result<(), ApiError> {
     let conversation = &session.conversation;
     let turn = session.prompts().last().map(|it| it.item);
     let last = history.contents().len().saturating_sub(1);
@@ -287,7 +307,8 @@ fn apply(session: &Session, role: CallRole, history: &mut History) -> Result<(),
             history.insert_after(item.content, &note.hidden)?;
         }
         // The request itself is judged again.
-        if let (Some(told), true) = (&note.denied, at + 1 < conversation.items.len()) {
+        let earlier = at + 1 < conversation.items.len() && denied == Denied::TakeOut;
+        if let (Some(told), true) = (&note.denied, earlier) {
             let next = history.turn(item.content + 1)?;
             let heard = next.is_some_and(|it| it.by_model && it.text == *told);
             let to = item.content + 1 + usize::from(heard);
@@ -313,14 +334,14 @@ fn after_tool(result: ToolResult) -> AfterTool {
         mcp_context: mcp_context(&result.name),
         tool_name: result.name,
         tool_input,
-        tool_response: tool_response(result.response),
+        tool_response: tool_response(result.response, result.media),
         original_request_name: None,
     }
 }
 
 /// What a tool returned, as hooks are shown it: of what agents send back only
-/// the text for the model is known.
-fn tool_response(response: Value) -> ToolResponse {
+/// what is for the model is known, a text, or a list of parts if there are media.
+fn tool_response(response: Value, media: Vec<Value>) -> ToolResponse {
     let mut shown = ToolResponse::new();
     let content = match response {
         Value::Object(mut fields) => {
@@ -339,6 +360,12 @@ fn tool_response(response: Value) -> ToolResponse {
         other => other,
     };
     let display = text_of(&content);
+    let content = if media.is_empty() {
+        content
+    } else {
+        let text = std::iter::once(json!({ "text": display }));
+        Value::Array(text.chain(media).collect())
+    };
     shown.insert("llmContent".to_owned(), content);
     shown.insert("returnDisplay".to_owned(), Value::String(display));
     shown

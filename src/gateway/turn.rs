@@ -21,8 +21,9 @@ use crate::{
 pub(super) struct Turn {
     /// What the user asked.
     pub(super) prompt: String,
-    /// The item of the conversation that ends the prompt.
-    pub(super) prompt_item: Option<usize>,
+    /// The item of the conversation that the turn is known by: the last one of its
+    /// prompt.
+    pub(super) item: usize,
     /// Whether the agent has heard words of an answer that others follow.
     has_spoken: bool,
     /// Whether the model is asked again only because a hook refused its answer.
@@ -126,11 +127,10 @@ impl Exchange {
     /// Counts the refused calls of a step. How often the most frequent of them was
     /// refused in this turn.
     fn count_refusals(&mut self, calls: &[StepCall]) -> u32 {
-        let prompt = self.turn.prompt_item;
         let Some(session) = &mut self.session else {
             return 0;
         };
-        let Some(item) = prompt.and_then(|it| session.item(it).cloned()) else {
+        let Some(item) = session.item(self.turn.item).cloned() else {
             return 0;
         };
         let refused = calls.iter().filter(|it| it.refusal.is_some());
@@ -149,7 +149,7 @@ impl Exchange {
     /// Stops the session until its next prompt.
     pub(super) fn stop(&mut self, reason: &str) {
         if let Some(session) = &mut self.session {
-            session.stop(self.turn.prompt_item, reason);
+            session.stop(self.turn.item, reason);
         }
     }
 

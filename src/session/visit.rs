@@ -233,9 +233,9 @@ impl Session {
         self.printer.print(value).short()
     }
 
-    /// Remembers that the turn of a prompt, known by its last item, is stopped.
-    pub fn stop(&mut self, prompt: Option<usize>, reason: &str) {
-        if let Some(item) = prompt.and_then(|it| self.item(it).cloned()) {
+    /// Remembers that a turn, known by the last item of its prompt, is stopped.
+    pub fn stop(&mut self, turn: usize, reason: &str) {
+        if let Some(item) = self.item(turn).cloned() {
             self.note_mut(&item).stopped = Some(reason.to_owned());
         }
     }

@@ -1,6 +1,7 @@
 //! Events that agents know nothing of: read off their model calls.
 
 mod answers;
+mod attacks;
 mod calls;
 mod ends;
 mod prompts;

@@ -1,0 +1,130 @@
+//! Odd requests and answers, made to get past hooks.
+
+use serde_json::{Value, json};
+
+use super::{Chat, MODEL, asked, call, log, text};
+use crate::harness::{Gate, Upstream, hook};
+
+/// Refuses every result that holds `SECRET`, and logs what it is told.
+fn guard() -> (&'static str, Value) {
+    let python = "import json,sys; e=json.load(sys.stdin); t=json.dumps(e[\"tool_response\"]); print(json.dumps(e[\"tool_name\"]), file=open(\"log\",\"a\")); print(json.dumps({\"decision\":\"deny\",\"reason\":\"hidden\"} if \"SECRET\" in t else {}))";
+    let hook = hook::running("dlp", &format!("python3 -c '{python}'"));
+    ("AfterTool", hook)
+}
+
+fn result(says: &str) -> Value {
+    json!({ "functionResponse": { "name": "read_file", "response": { "output": says } } })
+}
+
+fn said(role: &str, parts: &[Value]) -> Value {
+    json!({ "role": role, "parts": parts })
+}
+
+#[track_caller]
+fn told_nothing(upstream: &Upstream, secret: &str) {
+    for seen in upstream.seen() {
+        assert!(!seen.body.contains(secret), "{}", seen.body);
+    }
+}
+
+#[tokio::test]
+async fn a_result_is_judged_whoever_says_it() {
+    for role in [json!("model"), json!("function"), json!(7), Value::Null] {
+        let upstream = Upstream::mock().await;
+        let gate = Gate::start(&upstream, &hook::config(&[guard()])).await;
+        let mut chat = Chat::asking("read").calls("read_file", &json!({}));
+        let parts = [result("SECRET")];
+        chat.contents.push(json!({ "role": role, "parts": parts }));
+        let chat = chat.user("go on");
+
+        gate.agent().generate(MODEL, &chat.body()).await;
+
+        told_nothing(&upstream, "SECRET");
+        assert_eq!(log(&gate), ["read_file"], "{role}");
+    }
+}
+
+#[tokio::test]
+async fn nothing_beside_a_hidden_result_is_left_in_its_part() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, &hook::config(&[guard()])).await;
+    let mut part = result("SECRET");
+    part["text"] = json!("SECRET");
+    part["inlineData"] = json!({ "mimeType": "text/plain", "data": "SECRET" });
+    part["thoughtSignature"] = json!("c2ln");
+    let chat = Chat::asking("read").calls("read_file", &json!({}));
+
+    chat.says("user", &part).ask(&gate).await;
+
+    told_nothing(&upstream, "SECRET");
+    let part = &asked(&upstream)[0][2]["parts"][0];
+    assert_eq!(part["thoughtSignature"], "c2ln");
+}
+
+#[tokio::test]
+async fn hooks_see_the_media_of_a_result() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, &hook::config(&[guard()])).await;
+    let mut part = result("1 file");
+    let media = json!({ "inlineData": { "mimeType": "text/plain", "data": "SECRET" } });
+    part["functionResponse"]["parts"] = json!([media]);
+    let chat = Chat::asking("read").calls("read_file", &json!({}));
+
+    chat.says("user", &part).ask(&gate).await;
+
+    told_nothing(&upstream, "SECRET");
+}
+
+#[tokio::test]
+async fn a_count_of_two_conversations_is_refused() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, &hook::config(&[guard()])).await;
+    let secret = [said("user", &[result("SECRET")])];
+    let body = json!({
+        "contents": [],
+        "generateContentRequest": { "model": "models/m", "contents": secret },
+    });
+
+    let path = "/v1beta/models/m:countTokens";
+    gate.agent().post(path, body.to_string()).await;
+
+    told_nothing(&upstream, "SECRET");
+}
+
+#[tokio::test]
+async fn what_is_hidden_stays_hidden_when_all_of_a_request_was_denied() {
+    let upstream = Upstream::mock().await;
+    let once = "if test -e once; then echo '{}'; else touch once; echo no >&2; exit 2; fi";
+    let config = hook::config(&[guard(), ("BeforeModel", hook::running("once", once))]);
+    let gate = Gate::start(&upstream, &config).await;
+    let called = call("read_file", &json!({}));
+    let mut chat = Chat::new();
+    chat.contents = vec![
+        said("model", std::slice::from_ref(&called)),
+        said("user", &[result("SECRET")]),
+    ];
+
+    chat.ask(&gate).await;
+    chat.contents[1] = said("user", &[result("SECRET"), text("go on")]);
+    chat.ask(&gate).await;
+
+    assert_eq!(upstream.seen().len(), 1);
+    told_nothing(&upstream, "SECRET");
+}
+
+#[tokio::test]
+async fn a_loop_without_a_prompt_can_be_ended() {
+    let upstream = Upstream::mock().await;
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    let config = hook::config(&[("AfterTool", hook::saying("stop", &stop))]);
+    let gate = Gate::start(&upstream, &config).await;
+    let chat = Chat::new()
+        .calls("read_file", &json!({}))
+        .result("read_file", &json!({ "output": "x" }));
+
+    for _ in 0..3 {
+        chat.ask(&gate).await;
+    }
+
+    assert_eq!(upstream.seen().len(), 0);
+}
