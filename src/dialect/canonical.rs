@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use super::{
     DialectError, Document, ResponseDocument,
     contents::Content,
-    part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
+    part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part, introduces},
 };
 use crate::model::Role;
 
@@ -40,7 +40,8 @@ pub struct CanonicalItem {
 pub enum ItemKind {
     /// Text.
     Text,
-    /// What gemini-cli tells of itself in front of the first prompt.
+    /// What gemini-cli tells of itself in front of the first prompt, or what looks
+    /// like it.
     Introduction,
     /// A function call.
     Call,
@@ -155,11 +156,11 @@ fn item_of(part: usize, said: &Part, role: Role) -> Result<Option<CanonicalItem>
         item.kind = ItemKind::Call;
         item.text = named(&call, ARGUMENTS)?;
         item.id = call.string(&["id"])?;
-    } else if let Some(text) = &said.text {
-        if said.thought || text.is_empty() {
-            return Ok(None);
-        }
-        item.kind = if !by_model && said.is_introduction() {
+    } else if by_model && said.thought {
+        // A user has none, whatever a part says of itself.
+        return Ok(None);
+    } else if let Some(text) = said.text.as_ref().filter(|it| !it.is_empty()) {
+        item.kind = if !by_model && introduces(text) {
             ItemKind::Introduction
         } else {
             ItemKind::Text
@@ -167,7 +168,7 @@ fn item_of(part: usize, said: &Part, role: Role) -> Result<Option<CanonicalItem>
         item.text.clone_from(text);
     } else {
         item.text = other(&said.document)?;
-        if said.thought || item.text.is_empty() {
+        if item.text.is_empty() {
             return Ok(None);
         }
     }

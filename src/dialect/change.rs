@@ -79,6 +79,18 @@ impl Change {
         })
     }
 
+    /// Takes out all but what gemini-cli tells of itself in front of a first prompt.
+    pub(super) fn take_out_prompt(&mut self, is_first: bool) {
+        let introduced = is_first && self.parts.len() > 1;
+        let first = self.parts.first_mut().filter(|_| introduced);
+        let first = first.and_then(|it| it.take_if(|it| it.is_introduction()));
+        self.take_out(|_| false);
+        if let (Some(place), Some(first)) = (self.parts.first_mut(), first) {
+            *place = Some(first);
+            self.gone = false;
+        }
+    }
+
     /// Takes out the parts that `keep` does not keep; all of it, if none is left.
     pub(super) fn take_out(&mut self, keep: impl Fn(&Part) -> bool) {
         for part in &mut self.parts {

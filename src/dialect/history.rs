@@ -167,7 +167,7 @@ impl History {
         for at in from..to.min(self.contents.len()) {
             let change = self.change(at)?;
             answers |= change.content.has(FUNCTION_RESPONSE);
-            change.take_out(Part::is_introduction);
+            change.take_out_prompt(at == 0);
         }
         let mut earlier = if answers { from } else { 0 };
         while let Some(at) = earlier.checked_sub(1) {

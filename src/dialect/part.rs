@@ -21,6 +21,11 @@ pub(super) struct Part {
     pub(super) thought: bool,
 }
 
+/// Whether a text is one in which gemini-cli tells of itself.
+pub(super) fn introduces(text: &str) -> bool {
+    text.starts_with("<session_context>") && text.trim_end().ends_with("</session_context>")
+}
+
 impl Part {
     pub(super) fn read(document: Document) -> Result<Self, DialectError> {
         Ok(Self {
@@ -53,8 +58,7 @@ impl Part {
 
     /// What gemini-cli tells of itself in front of the first prompt.
     pub(super) fn is_introduction(&self) -> bool {
-        let text = self.plain_text().unwrap_or_default();
-        text.starts_with("<session_context>") && text.trim_end().ends_with("</session_context>")
+        introduces(self.plain_text().unwrap_or_default())
     }
 
     /// Whether it and the next part are nothing but text of the same kind.

@@ -16,6 +16,7 @@ pub(super) const REQUESTS: &[&str] = &["requests"];
 pub(super) const WRAPPED: &[&str] = &["generateContentRequest", "generate_content_request"];
 pub(super) const GENERATION: &[&str] = &["generationConfig", "generation_config"];
 pub(super) const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];
+const CACHED: &[&str] = &["cachedContent", "cached_content"];
 pub(super) const MODEL: &[&str] = &["model"];
 
 /// A parameter's two spellings and what it must be.
@@ -60,7 +61,8 @@ pub(super) fn wish(document: &Document) -> Result<Wish, DialectError> {
         _ => AnswerFormat::Text,
     };
     let functions = match tools::declared(document)?.as_slice() {
-        [] => Functions::Absent,
+        // What is cached may declare them.
+        [] if !document.has(CACHED) => Functions::Absent,
         _ => Functions::Declared,
     };
     Ok(Wish { format, functions })

@@ -97,7 +97,13 @@ impl Conversation {
             let all = self.items.get(items.clone()).unwrap_or_default();
             let asks = |it: &Item| it.kind != ItemKind::Introduction;
             let answers = all.iter().any(|it| it.kind == ItemKind::Result);
-            let Some(last) = all.last().filter(|_| !answers && all.iter().any(asks)) else {
+            // It asks for something if nothing else of its step does.
+            let next = self.items.get(items.end);
+            let alone = next.is_none_or(|it| it.by_model);
+            let Some(last) = all
+                .last()
+                .filter(|_| !answers && (alone || all.iter().any(asks)))
+            else {
                 ended = true;
                 continue;
             };

@@ -91,7 +91,11 @@ impl Reader {
         // kept, too.
         let mut answered = None;
         for (content, bytes) in history.contents().iter().enumerate().skip(read) {
-            for item in canonical_items(bytes)? {
+            for mut item in canonical_items(bytes)? {
+                // gemini-cli tells of itself before all else, and once.
+                if item.kind == ItemKind::Introduction && !conversation.items.is_empty() {
+                    item.kind = ItemKind::Text;
+                }
                 conversation.push(printer, content, &Known::of(printer, &item));
             }
             if conversation.items.last().is_some_and(|it| it.by_model) {

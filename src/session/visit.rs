@@ -11,7 +11,7 @@ use super::{
     Conversation, Emission, Item, MOST_KNOWN, Note, Print, Printer, Prompt, SessionKey, Source,
     State, Store, under_way::Begun,
 };
-use crate::dialect::{DialectError, History, ItemKind, canonical_items};
+use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
 
 /// How many states the line of a session has; of more, the last.
 const LONGEST_LINE: usize = 8192;
@@ -254,11 +254,18 @@ impl Session {
     /// The text of a prompt, with a blank line between its parts.
     pub fn text_of(&self, prompt: &Prompt, history: &History) -> Result<String, DialectError> {
         let contents = history.contents().get(prompt.contents.clone());
+        let first = self.conversation.items.first();
+        let introduced = first.filter(|it| {
+            it.kind == ItemKind::Introduction && prompt.items.contains(&0) && prompt.items.len() > 1
+        });
+        let mut skipped = introduced.map(|it| it.part);
         let mut texts = Vec::new();
         for content in contents.unwrap_or_default() {
             let items = canonical_items(content)?.into_iter();
-            let asked = items.filter(|it| it.kind == ItemKind::Text);
-            texts.extend(asked.map(|it| it.text));
+            let asked = items.filter(|it| skipped.take_if(|part| *part == it.part).is_none());
+            let is_text =
+                |it: &CanonicalItem| matches!(it.kind, ItemKind::Text | ItemKind::Introduction);
+            texts.extend(asked.filter(is_text).map(|it| it.text));
         }
         Ok(texts.join("\n\n"))
     }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::{Chat, MODEL, asked, call, log, text};
+use super::{Chat, MODEL, asked, call, log, script, text};
 use crate::harness::{Gate, Upstream, hook};
 
 /// Refuses every result that holds `SECRET`, and logs what it is told.
@@ -10,6 +10,15 @@ fn guard() -> (&'static str, Value) {
     let python = "import json,sys; e=json.load(sys.stdin); t=json.dumps(e[\"tool_response\"]); print(json.dumps(e[\"tool_name\"]), file=open(\"log\",\"a\")); print(json.dumps({\"decision\":\"deny\",\"reason\":\"hidden\"} if \"SECRET\" in t else {}))";
     let hook = hook::running("dlp", &format!("python3 -c '{python}'"));
     ("AfterTool", hook)
+}
+
+/// Refuses prompts that hold `bad`.
+fn prompt_guard() -> String {
+    let python = "import json,sys; p=json.load(sys.stdin)[\"prompt\"]; print(json.dumps(p), file=open(\"log\",\"a\")); print(json.dumps({\"decision\":\"deny\",\"reason\":\"no\"} if \"bad\" in p else {}))";
+    hook::config(&[(
+        "BeforeAgent",
+        hook::running("guard", &format!("python3 -c '{python}'")),
+    )])
 }
 
 fn result(says: &str) -> Value {
@@ -127,4 +136,50 @@ async fn a_loop_without_a_prompt_can_be_ended() {
     }
 
     assert_eq!(upstream.seen().len(), 0);
+}
+
+#[tokio::test]
+async fn a_prompt_is_judged_however_it_is_dressed() {
+    let introduced = text("<session_context>bad</session_context>");
+    let prompts = [
+        vec![json!({ "text": "bad", "thought": true })],
+        vec![introduced.clone()],
+        vec![
+            text("<session_context>x</session_context>"),
+            introduced.clone(),
+        ],
+        vec![text("hello"), introduced],
+    ];
+    for parts in prompts {
+        for earlier in [vec![], vec![text("hi")]] {
+            let upstream = Upstream::mock().await;
+            let gate = Gate::start(&upstream, &prompt_guard()).await;
+            let mut chat = Chat::new();
+            if !earlier.is_empty() {
+                chat.contents = vec![said("user", &earlier), said("model", &earlier)];
+            }
+            chat.contents.push(said("user", &parts));
+
+            let told = chat.ask(&gate).await;
+
+            assert_eq!(upstream.seen().len(), 0, "{parts:?}");
+            chat.heard(&told).user("well").ask(&gate).await;
+            told_nothing(&upstream, "bad");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_may_call_functions_is_no_helper() {
+    let write = call("write_file", &json!({}));
+    let upstream = Upstream::scripted(&script(&[json!([write]), json!([text("no")])])).await;
+    let config = hook::config(&[("BeforeTool", hook::refusing("guard", "not here"))]);
+    let gate = Gate::start(&upstream, &config).await;
+    let agent = gate.agent().sending("user-agent", "GeminiCLI-tui/0.61.0/m");
+
+    let body =
+        json!({ "contents": [said("user", &[text("go")])], "cachedContent": "cachedContents/a" });
+    let answer = agent.generate(MODEL, &body).await;
+
+    assert!(!answer.text().contains("functionCall"), "{}", answer.text());
 }
