@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, asked, call, log, script, text};
-use crate::harness::{Gate, Upstream, hook};
+use crate::harness::{Gate, Upstream, hook, respond};
 
 /// Refuses every result that holds `SECRET`, and logs what it is told.
 fn guard() -> (&'static str, Value) {
@@ -182,4 +182,82 @@ async fn who_may_call_functions_is_no_helper() {
     let answer = agent.generate(MODEL, &body).await;
 
     assert!(!answer.text().contains("functionCall"), "{}", answer.text());
+}
+
+/// Answers of many shapes that each call `write_file`, chunk by chunk.
+fn shapes() -> Vec<Vec<Value>> {
+    let write = call("write_file", &json!({}));
+    let read = call("read_file", &json!({}));
+    let candidate = |index: u64, part: &Value| json!({ "index": index, "content": { "role": "model", "parts": [part] } });
+    let chunk = |candidates: Value| json!({ "candidates": candidates });
+    let done = json!({ "index": 0, "finishReason": "STOP" });
+    let mut thought = write.clone();
+    thought["thought"] = json!(true);
+    let mut spoken = write.clone();
+    spoken["text"] = json!("I write");
+    let snake = json!({ "function_call": { "name": "write_file", "args": {} } });
+    let no_args = json!({ "functionCall": { "name": "write_file", "args": "text" } });
+    let mut shapes = vec![
+        vec![chunk(json!([candidate(1, &write)]))],
+        vec![chunk(json!([candidate(0, &read), candidate(1, &write)]))],
+        vec![chunk(json!([candidate(0, &read), candidate(0, &write)]))],
+        vec![chunk(json!([{ "content": { "parts": [write] } }]))],
+        vec![chunk(json!([done])), chunk(json!([candidate(0, &write)]))],
+        vec![
+            chunk(json!([candidate(0, &text("a"))])),
+            chunk(json!([done])),
+            chunk(json!([candidate(0, &write)])),
+            chunk(json!([done])),
+        ],
+        vec![
+            chunk(json!([candidate(0, &read)])),
+            chunk(json!([candidate(1, &write)])),
+            chunk(json!([done])),
+        ],
+    ];
+    for part in [thought, spoken, snake, no_args] {
+        shapes.push(vec![
+            chunk(json!([candidate(0, &part)])),
+            chunk(json!([done])),
+        ]);
+    }
+    shapes
+}
+
+#[tokio::test]
+async fn a_denied_call_never_reaches_the_agent_however_it_comes() {
+    let group =
+        json!([{ "matcher": "write_file", "hooks": [hook::refusing("guard", "not here")] }]);
+    let hooks = format!("hooks: {}\n", json!({ "BeforeTool": group }));
+    for shape in shapes() {
+        let events: String = shape
+            .iter()
+            .map(|it| format!("data: {it}\r\n\r\n"))
+            .collect();
+        let whole = shape[0].to_string();
+        let upstream = Upstream::with(move |asked| {
+            if asked.query.contains("alt=sse") {
+                respond(200, "text/event-stream", events.clone())
+            } else {
+                respond(200, "application/json", whole.clone())
+            }
+        })
+        .await;
+        for mode in ["chunk", "buffered"] {
+            let gate = Gate::start(&upstream, &format!("{hooks}after_model: {mode}\n")).await;
+            let (agent, body) = (gate.agent(), Chat::asking("go").body());
+            let answers = [
+                agent.stream(MODEL, &body).await,
+                agent.array(MODEL, &body).await,
+                agent.generate(MODEL, &body).await,
+            ];
+            for answer in answers {
+                assert!(
+                    !answer.text().contains("write_file"),
+                    "{shape:?}: {}",
+                    answer.text()
+                );
+            }
+        }
+    }
 }
