@@ -92,10 +92,7 @@ impl Reader {
         let mut answered = None;
         for (content, bytes) in history.contents().iter().enumerate().skip(read) {
             for mut item in canonical_items(bytes)? {
-                // gemini-cli tells of itself before all else, and once.
-                if item.kind == ItemKind::Introduction && !conversation.items.is_empty() {
-                    item.kind = ItemKind::Text;
-                }
+                item.kind = placed(item.kind, conversation.items.is_empty());
                 conversation.push(printer, content, &Known::of(printer, &item));
             }
             if conversation.items.last().is_some_and(|it| it.by_model) {
@@ -122,6 +119,15 @@ impl Reader {
             let items = items.into();
             self.starts.insert(*print, Arc::new(Start { items, chain }));
         }
+    }
+}
+
+/// What an item is in its place: gemini-cli tells of itself before all else, and
+/// once.
+const fn placed(kind: ItemKind, is_first: bool) -> ItemKind {
+    match kind {
+        ItemKind::Introduction if !is_first => ItemKind::Text,
+        kind => kind,
     }
 }
 
