@@ -212,6 +212,7 @@ impl Exchange {
             looks: [look(Look::First), again],
             snapshot: Arc::clone(&self.snapshot),
             context: self.context.clone(),
+            model: model.to_owned(),
             plan,
             llm_request: Arc::new(llm_request),
             allowed,

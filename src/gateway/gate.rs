@@ -17,7 +17,7 @@ use crate::{
     },
     hook::{AnswerLook, Origin, Plan, Run, Seen},
     model::LlmRequest,
-    policy::Extent,
+    policy::{Extent, Look},
 };
 
 /// Stands between upstream's answer and the agent.
@@ -27,6 +27,8 @@ pub(super) struct Gate {
     pub(super) context: Context,
     /// Who looks and runs on `AfterModel`; made once, for it has no subject.
     pub(super) plan: Plan,
+    /// The model that was asked.
+    pub(super) model: String,
     /// The policies that look before hooks, and at what hooks changed.
     pub(super) looks: [AnswerLook; 2],
     /// The request as it was sent; only hooks are shown it.
@@ -148,9 +150,23 @@ impl Gate {
         }
         if fates.iter().any(|it| *it != CallFate::Keep) {
             self.facts.did(Did::Edit);
+            let rewritten = fates.iter().any(|it| matches!(it, CallFate::Rewrite(_)));
             chunk.decide(fates).map_err(|it| self.report(&it))?;
+            if rewritten {
+                return self.look_at_rewritten(chunk);
+            }
         }
         Ok(Judged::Pass(chunk))
+    }
+
+    /// Policies look at what hooks made of calls. Each look is one of its own: a
+    /// call is whole.
+    fn look_at_rewritten(&self, mut chunk: ResponseDocument) -> Result<Judged, ApiError> {
+        let engine = &self.snapshot.engine;
+        let mut look = engine.answer_look(&self.plan, &self.context, &self.model, Look::Again);
+        let runs = look.chunk(&mut chunk, Extent::Last);
+        let runs = runs.map_err(|it| self.report(&it))?;
+        self.conclude(Seen { chunk, runs })
     }
 
     /// What becomes of a call, or why the turn ends.

@@ -16,6 +16,9 @@ use crate::{
     event::{AfterAgent, EventName, Flow, HookStatus, Reason},
 };
 
+/// How many different calls of a turn are counted. Of more, all are counted anew.
+const MOST_COUNTED: usize = 256;
+
 /// The part of a turn that this call is.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
@@ -137,6 +140,9 @@ impl Exchange {
         let prints = refused.map(|it| session.print_of(&(&it.name, it.arguments.to_string())));
         let prints: Vec<u64> = prints.collect();
         let counts = &mut session.note_mut(&item).denied_calls;
+        if counts.len() > MOST_COUNTED {
+            counts.clear();
+        }
         let mut most = 0;
         for print in prints {
             let count = counts.entry(print).or_default();

@@ -159,6 +159,24 @@ async fn arguments_are_rewritten_in_place() {
 }
 
 #[tokio::test]
+async fn policies_have_the_last_look_at_what_hooks_made_of_a_call() {
+    let answers = [json!([write()]), json!([text("fine")])];
+    let upstream = Upstream::scripted(&script(&answers)).await;
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "file_path": "/etc/passwd" } } });
+    let rules = "policies: [{ policy: tool_guard, rules: [{ tool: write_file, argument: /file_path, within: [/repo, .] }] }]\n";
+    let config = hook::config(&[("BeforeTool", hook::saying("rewrite", &edit))]) + rules;
+    let gate = Gate::start(&upstream, &config).await;
+
+    let answer = Chat::asking("go").ask(&gate).await;
+
+    assert_eq!(
+        answer["candidates"][0]["content"]["parts"],
+        json!([text("fine")])
+    );
+    assert!(!answer.to_string().contains("passwd"));
+}
+
+#[tokio::test]
 async fn what_a_hook_wants_asked_is_denied_unless_the_config_allows_it() {
     let output = json!({ "decision": "ask", "reason": "sure?", "hookSpecificOutput": { "tool_input": { "file_path": "x" } } });
     let hooks = hook::config(&[("BeforeTool", hook::saying("asking", &output))]);
