@@ -84,7 +84,7 @@ impl History {
         let asked = self.parsed(content)?;
         if asked.role() == Role::Model {
             // No tool answers there, but who says so must not pass unseen.
-            return results(&[asked.clone()], &[(content, asked)]);
+            return results(std::slice::from_ref(&asked), &[(content, asked.clone())]);
         }
         // Some agents give each result, or each call, a content of its own.
         for at in (0..=content).rev() {

@@ -151,13 +151,10 @@ async fn a_prompt_is_judged_however_it_is_dressed() {
         vec![text("hello"), introduced],
     ];
     for parts in prompts {
-        for earlier in [vec![], vec![text("hi")]] {
+        for earlier in [Chat::new(), Chat::asking("hi").model("hi")] {
             let upstream = Upstream::mock().await;
             let gate = Gate::start(&upstream, &prompt_guard()).await;
-            let mut chat = Chat::new();
-            if !earlier.is_empty() {
-                chat.contents = vec![said("user", &earlier), said("model", &earlier)];
-            }
+            let mut chat = earlier;
             chat.contents.push(said("user", &parts));
 
             let told = chat.ask(&gate).await;
@@ -224,25 +221,27 @@ fn shapes() -> Vec<Vec<Value>> {
     shapes
 }
 
+/// Answers with these chunks, or with the first of them.
+async fn answering(chunks: &[Value]) -> Upstream {
+    let events = chunks.iter().map(|it| format!("data: {it}\r\n\r\n"));
+    let (events, whole) = (events.collect::<String>(), chunks[0].to_string());
+    Upstream::with(move |asked| {
+        if asked.query.contains("alt=sse") {
+            respond(200, "text/event-stream", events.clone())
+        } else {
+            respond(200, "application/json", whole.clone())
+        }
+    })
+    .await
+}
+
 #[tokio::test]
 async fn a_denied_call_never_reaches_the_agent_however_it_comes() {
     let group =
         json!([{ "matcher": "write_file", "hooks": [hook::refusing("guard", "not here")] }]);
     let hooks = format!("hooks: {}\n", json!({ "BeforeTool": group }));
     for shape in shapes() {
-        let events: String = shape
-            .iter()
-            .map(|it| format!("data: {it}\r\n\r\n"))
-            .collect();
-        let whole = shape[0].to_string();
-        let upstream = Upstream::with(move |asked| {
-            if asked.query.contains("alt=sse") {
-                respond(200, "text/event-stream", events.clone())
-            } else {
-                respond(200, "application/json", whole.clone())
-            }
-        })
-        .await;
+        let upstream = answering(&shape).await;
         for mode in ["chunk", "buffered"] {
             let gate = Gate::start(&upstream, &format!("{hooks}after_model: {mode}\n")).await;
             let (agent, body) = (gate.agent(), Chat::asking("go").body());
@@ -251,13 +250,8 @@ async fn a_denied_call_never_reaches_the_agent_however_it_comes() {
                 agent.array(MODEL, &body).await,
                 agent.generate(MODEL, &body).await,
             ];
-            for answer in answers {
-                assert!(
-                    !answer.text().contains("write_file"),
-                    "{shape:?}: {}",
-                    answer.text()
-                );
-            }
+            let heard = answers.map(|it| it.text().to_owned()).concat();
+            assert!(!heard.contains("write_file"), "{shape:?}: {heard}");
         }
     }
 }
