@@ -4,6 +4,7 @@ mod caller;
 mod endings;
 mod error;
 mod observed;
+mod peer;
 mod reload;
 mod snapshot;
 
@@ -11,6 +12,7 @@ pub use self::{
     caller::caller,
     error::{ApiError, ErrorReason},
     observed::Observed,
+    peer::{Peer, PeerCertificate},
     reload::{ReadConfig, Reload, Reloading, fingerprint},
     snapshot::{App, BuildError, Shared, Snapshot},
 };
