@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{ApiError, App, ErrorReason, Reload},
+    app::{AdminRefusals, ApiError, App, ErrorReason, GoogleError, Reload},
     config::{BUILTIN, FailureMode, HookMode},
 };
 
@@ -66,7 +66,7 @@ pub async fn readyz(State(app): State<App>) -> Response {
 /// Reads the config anew; a bad one changes nothing.
 #[utoipa::path(post, path = "/reload", tag = "admin", responses(
     (status = 200, description = "The new config is in force.", body = Health),
-    (status = 400, description = "The old config stays; the message holds every problem of the new one.")))]
+    (status = 400, description = "The old config stays; the message holds every problem of the new one.", body = GoogleError), AdminRefusals))]
 pub async fn reload(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     let done = tokio::task::spawn_blocking(move || app.reload()).await;
     match done {
@@ -81,7 +81,7 @@ pub async fn reload(State(app): State<App>) -> Result<Json<Health>, ApiError> {
 
 /// Everything that is counted, in the text format of Prometheus.
 #[utoipa::path(get, path = "/metrics", tag = "admin",
-    responses((status = 200, description = "Counters, gauges and histograms.", body = String)))]
+    responses((status = 200, description = "Counters, gauges and histograms.", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"), AdminRefusals))]
 pub async fn metrics(State(app): State<App>) -> Response {
     let sessions = app.snapshot().sessions.store().count();
     let metrics = &app.shared.metrics;
@@ -95,7 +95,7 @@ pub async fn metrics(State(app): State<App>) -> Response {
 
 /// Every policy and hook of the running config, in the order in which they run.
 #[utoipa::path(get, path = "/hooks", tag = "admin",
-    responses((status = 200, description = "The hooks.", body = Vec<HookInfo>)))]
+    responses((status = 200, description = "The hooks.", body = Vec<HookInfo>), AdminRefusals))]
 pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
     let snapshot = app.snapshot();
     let policies = snapshot.engine.policies().map(|(event, it)| HookInfo {
@@ -103,7 +103,7 @@ pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         name: it.name.clone(),
         r#type: BUILTIN.to_owned(),
         policy: Some(it.kind),
-        carried: None,
+        carried: Carried::default(),
         mode: it.mode,
         when: it.when.as_ref().map(ToString::to_string),
     });
@@ -112,11 +112,11 @@ pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         name: hook.name.clone(),
         r#type: hook.kind.clone(),
         policy: None,
-        carried: Some(Carried {
-            protocol: hook.protocol.name(),
-            timeout_ms: u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX),
-            on_failure: hook.on_failure,
-        }),
+        carried: Carried {
+            protocol: Some(hook.protocol.name()),
+            timeout_ms: Some(u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX)),
+            on_failure: Some(hook.on_failure),
+        },
         mode: hook.mode,
         when: hook.when.as_ref().map(ToString::to_string),
     });
@@ -140,7 +140,8 @@ pub struct HookInfo {
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'static str>,
     #[serde(flatten)]
-    carried: Option<Carried>,
+    #[schema(inline)]
+    carried: Carried,
     /// `enforce` or `observe`.
     #[schema(value_type = String)]
     mode: HookMode,
@@ -150,13 +151,16 @@ pub struct HookInfo {
 }
 
 /// What only hooks that are reached outside have.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Default, Serialize, ToSchema)]
 struct Carried {
-    protocol: &'static str,
-    timeout_ms: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
     /// `open` or `closed`.
-    #[schema(value_type = String)]
-    on_failure: FailureMode,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    on_failure: Option<FailureMode>,
 }
 
 /// Asks for the token, if the config has one.

@@ -5,10 +5,7 @@ mod shapes;
 
 use axum::{Router, routing::post};
 
-pub use self::{
-    report::Explanation,
-    shapes::{EventInput, GoogleError},
-};
+pub use self::{report::Explanation, shapes::EventInput};
 use crate::app::App;
 
 /// The routes of this door.

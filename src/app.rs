@@ -5,6 +5,7 @@ mod endings;
 mod error;
 mod observed;
 mod peer;
+mod refusals;
 mod reload;
 mod snapshot;
 
@@ -13,6 +14,7 @@ pub use self::{
     error::{ApiError, ErrorReason},
     observed::Observed,
     peer::{Peer, PeerCertificate},
+    refusals::{AdminRefusals, GoogleError, Refusals},
     reload::{ReadConfig, Reload, Reloading, fingerprint},
     snapshot::{App, BuildError, Shared, Snapshot},
 };

@@ -13,7 +13,7 @@ use url::form_urlencoded;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{ApiError, App, ErrorReason},
+    app::{AdminRefusals, ApiError, App, ErrorReason, GoogleError},
     session::{self, SessionKey},
 };
 
@@ -26,7 +26,7 @@ const MOST: usize = 1000;
     params(("limit" = Option<u32>, Query, description = "How many, from 1 to 1000; 100 if absent.")),
     responses(
         (status = 200, description = "The sessions.", body = SessionList),
-        (status = 400, description = "`limit` is no such number.")))]
+        (status = 400, description = "`limit` is no such number.", body = GoogleError), AdminRefusals))]
 pub async fn sessions(
     State(app): State<App>,
     RawQuery(query): RawQuery,
@@ -51,7 +51,7 @@ pub async fn sessions(
         ("caller" = Option<String>, Query, description = "Whose, if callers have named their sessions alike: the SHA-256 of the credential. The one that was heard of last if absent.")),
     responses(
         (status = 200, description = "The session.", body = SessionDetails),
-        (status = 404, description = "No session is remembered by that id.")))]
+        (status = 404, description = "No session is remembered by that id.", body = GoogleError), AdminRefusals))]
 pub async fn session(
     State(app): State<App>,
     Path(id): Path<String>,

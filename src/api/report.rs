@@ -36,7 +36,7 @@ use crate::{
     responses(
         (status = 200, description = "What the hooks come to.", body = HookOutput),
         (status = 202, description = "Taken; nobody waits for advisory events."),
-        (status = 400, description = "No event: the message names the field.", body = super::GoogleError)))]
+        crate::app::Refusals))]
 pub async fn report_event(
     State(app): State<App>,
     RawQuery(query): RawQuery,

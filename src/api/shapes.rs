@@ -25,24 +25,3 @@ pub struct EventInput {
     #[schema(additional_properties, value_type = Object)]
     event: Map<String, Value>,
 }
-
-/// An error as Google's APIs write it.
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub struct GoogleError {
-    error: GoogleErrorBody,
-}
-
-#[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
-pub struct GoogleErrorBody {
-    /// The HTTP status.
-    code: u16,
-    /// For people.
-    message: String,
-    /// The canonical code, such as `INVALID_ARGUMENT`.
-    status: String,
-    /// One `ErrorInfo` with `reason`, `domain` and `metadata.request_id`.
-    #[schema(value_type = Vec<Object>)]
-    details: Vec<Value>,
-}

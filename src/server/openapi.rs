@@ -9,7 +9,8 @@ use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 
 use crate::{
     admin,
-    api::{self, Explanation, GoogleError},
+    api::{self, Explanation},
+    app::{GoogleError, Refusals},
 };
 
 /// Everything that agents and operators may call.
@@ -80,54 +81,62 @@ struct GeminiBody(serde_json::Value);
 #[derive(Debug, IntoResponses)]
 #[expect(dead_code, reason = "only its description is used")]
 enum Answers {
-    /// As the Gemini API answers, or as hooks do.
+    /// As the model API answers, or as hooks do.
     #[response(status = 200)]
     Answer(#[to_schema] GeminiBody),
-    /// Refused by hooks, by upstream, or not understood.
-    #[response(status = "4XX")]
-    Refused(GoogleError),
-    /// Upstream failed.
-    #[response(status = "5XX")]
-    Failed(GoogleError),
+    /// An error of the model API, as it is.
+    #[response(status = "default")]
+    OfUpstream(#[to_schema] GeminiBody),
+    /// The model API answered what nobody can read, or wants the agent elsewhere.
+    #[response(status = 502)]
+    Unreadable(GoogleError),
+    /// The model API did not answer in time.
+    #[response(status = 504)]
+    Silent(GoogleError),
 }
 
 /// One answer.
 #[utoipa::path(post, path = "/v1beta/models/{model}:generateContent", tag = "models",
     params(Model),
-    request_body = GeminiBody, responses(Answers))]
+    request_body = GeminiBody, responses(Answers, Refusals))]
 #[expect(dead_code, reason = "only its description is used")]
 fn generate_content() {}
 
 /// An answer in chunks: server-sent events with `alt=sse`, a JSON array without.
 #[utoipa::path(post, path = "/v1beta/models/{model}:streamGenerateContent", tag = "models",
     params(Model, Framing),
-    request_body = GeminiBody, responses(Answers))]
+    request_body = GeminiBody, responses(Answers, Refusals))]
 #[expect(dead_code, reason = "only its description is used")]
 fn stream_generate_content() {}
 
 /// How many tokens a request has.
 #[utoipa::path(post, path = "/v1beta/models/{model}:countTokens", tag = "models",
     params(Model),
-    request_body = GeminiBody, responses(Answers))]
+    request_body = GeminiBody, responses(Answers, Refusals))]
 #[expect(dead_code, reason = "only its description is used")]
 fn count_tokens() {}
 
 /// One embedding.
 #[utoipa::path(post, path = "/v1beta/models/{model}:embedContent", tag = "models",
     params(Model),
-    request_body = GeminiBody, responses(Answers))]
+    request_body = GeminiBody, responses(Answers, Refusals))]
 #[expect(dead_code, reason = "only its description is used")]
 fn embed_content() {}
 
 /// Several embeddings.
 #[utoipa::path(post, path = "/v1beta/models/{model}:batchEmbedContents", tag = "models",
     params(Model),
-    request_body = GeminiBody, responses(Answers))]
+    request_body = GeminiBody, responses(Answers, Refusals))]
 #[expect(dead_code, reason = "only its description is used")]
 fn batch_embed_contents() {}
 
 /// The models that upstream offers.
-#[utoipa::path(get, path = "/v1beta/models", tag = "models", responses(Answers))]
+#[utoipa::path(
+    get,
+    path = "/v1beta/models",
+    tag = "models",
+    responses(Answers, Refusals)
+)]
 #[expect(dead_code, reason = "only its description is used")]
 fn list_models() {}
 
@@ -137,7 +146,7 @@ fn list_models() {}
     path = "/v1beta/models/{model}",
     tag = "models",
     params(Model),
-    responses(Answers)
+    responses(Answers, Refusals)
 )]
 #[expect(dead_code, reason = "only its description is used")]
 fn get_model() {}

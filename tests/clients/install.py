@@ -17,6 +17,8 @@ PYTHON_PACKAGES = {
     # These pin an older google-genai, so they have a place of their own.
     # LiteLLM imports mcp without asking for it.
     "frameworks": ["langchain-google-genai==4.4.2", "litellm==1.106.2", "mcp==2.3.0", "google-adk==2.13.0"],
+    # What tries out the interface by its document.
+    "interface": ["schemathesis==4.32.5"],
 }
 
 
