@@ -8,6 +8,7 @@ mod peer;
 mod refusals;
 mod reload;
 mod snapshot;
+mod upstreams;
 
 pub use self::{
     caller::caller,
@@ -17,6 +18,7 @@ pub use self::{
     refusals::{AdminRefusals, GoogleError, Refusals},
     reload::{ReadConfig, Reload, Reloading, fingerprint},
     snapshot::{App, BuildError, Shared, Snapshot},
+    upstreams::Upstreams,
 };
 
 /// The time in UTC with milliseconds, as hooks are told it.

@@ -18,10 +18,12 @@ mod raw;
 mod raw_hooks;
 mod raw_policies;
 mod raw_sessions;
+mod raw_upstreams;
 mod schema;
 mod secret;
 mod sessions;
 mod tree;
+mod upstreams;
 mod wording;
 
 use std::{
@@ -54,6 +56,7 @@ pub use self::{
     raw_hooks::BUILTIN,
     secret::SecretSetting,
     sessions::{EventSettings, RedisUrl, SessionSettings, StoreSettings},
+    upstreams::{Credential, UpstreamConfig, UpstreamsConfig},
 };
 use crate::event::{EventKind, EventName, EventVisitor, Part};
 
@@ -64,8 +67,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// The operators' listener.
     pub admin: Admin,
-    /// The model API.
-    pub upstream: UpstreamConfig,
+    /// The model APIs.
+    pub upstreams: UpstreamsConfig,
     /// Policies on every event that they know, in order.
     pub policies: Vec<PolicySpec>,
     /// Which hooks run on which event: those of hook files in order, then those
@@ -103,15 +106,6 @@ pub struct Admin {
     pub listen: SocketAddr,
     /// What they must show, if anything.
     pub token: Option<SecretString>,
-}
-
-/// One model API.
-#[derive(Debug, Clone)]
-pub struct UpstreamConfig {
-    /// Its base: http or https, without user, query and fragment.
-    pub url: Url,
-    /// The key to use instead of the agent's own credential.
-    pub api_key: Option<SecretString>,
 }
 
 /// How an agent is told that a hook said no.
@@ -236,6 +230,8 @@ pub struct Overrides {
     /// Settings files after those of `hook_files`; relative to the current
     /// directory.
     pub hooks: Vec<PathBuf>,
+    /// Where every model API is, if the file names none at all.
+    pub missing_upstreams: Option<Url>,
     /// What becomes of a secret that is not there.
     pub missing_secrets: MissingSecrets,
 }

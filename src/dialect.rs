@@ -55,8 +55,8 @@ pub const ALL: &[&dyn Dialect] = &[&gemini::Gemini];
 
 /// One model API's way of writing a call.
 pub trait Dialect: std::fmt::Debug + Send + Sync {
-    /// Its name in logs and metrics.
-    fn name(&self) -> &'static str;
+    /// The API that it is the way of.
+    fn api(&self) -> Api;
 
     /// What a request line asks for; `None` if it is not in this dialect.
     fn recognise(&self, line: RequestLine<'_>) -> Option<Result<Call, DialectError>>;
@@ -154,6 +154,31 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     /// An error.
     fn compose_error(&self, problem: &Problem) -> Value {
         google_error(problem)
+    }
+}
+
+/// A model API: whose paths and credentials they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Api {
+    /// The Gemini API.
+    Gemini,
+    /// Vertex AI.
+    Vertex,
+    /// Code Assist: gemini-cli, logged in with Google.
+    CodeAssist,
+}
+
+impl Api {
+    /// Every API.
+    pub const ALL: [Self; 3] = [Self::Gemini, Self::Vertex, Self::CodeAssist];
+
+    /// Its name, as in the config.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gemini => "gemini",
+            Self::Vertex => "vertex",
+            Self::CodeAssist => "code_assist",
+        }
     }
 }
 

@@ -77,7 +77,7 @@ async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Respons
         facts,
         query_key: query_key(&head.uri),
     };
-    let exchange = Exchange::open(world, call, head, name);
+    let exchange = Exchange::open(world, call, head, name)?;
     match exchange.hooked() {
         Hooked::No => passthrough::forward(exchange, body).await,
         Hooked::Yes => hooked(exchange, body).await,

@@ -11,9 +11,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderMap, Method, StatusCode, header};
-use secrecy::SecretString;
 use thiserror::Error;
 use url::Url;
+
+use crate::config::Credential;
 
 /// A pool of connections to one model API.
 #[derive(Debug, Clone)]
@@ -21,7 +22,7 @@ pub struct Upstream {
     client: reqwest::Client,
     /// Without a slash at its end.
     base: String,
-    api_key: Option<SecretString>,
+    credential: Option<Credential>,
     patience: Patience,
 }
 
@@ -87,11 +88,11 @@ pub enum UpstreamError {
 }
 
 impl Upstream {
-    /// A client for the API at `base`, using `api_key` instead of the agents'
-    /// credentials if there is one.
+    /// A client for the API at `base`, using `credential` instead of the agents'
+    /// own if there is one.
     pub fn new(
         base: &Url,
-        api_key: Option<SecretString>,
+        credential: Option<Credential>,
         patience: Patience,
     ) -> Result<Self, UpstreamError> {
         let client = reqwest::Client::builder()
@@ -106,14 +107,14 @@ impl Upstream {
         Ok(Self {
             client,
             base: base.as_str().trim_end_matches('/').to_owned(),
-            api_key,
+            credential,
             patience,
         })
     }
 
-    /// The key that stands in for the agents' own, if there is one.
-    pub const fn api_key(&self) -> Option<&SecretString> {
-        self.api_key.as_ref()
+    /// What stands in for the agents' own credentials, if anything does.
+    pub const fn credential(&self) -> Option<&Credential> {
+        self.credential.as_ref()
     }
 
     /// Sends a request and waits for the head of its answer. Dropping the

@@ -45,6 +45,8 @@ pub enum ErrorReason {
     PolicyDenied,
     /// The admin token is missing or wrong.
     Unauthenticated,
+    /// The model API that a call is for is not in the config.
+    UpstreamNotConfigured,
     /// Too many requests are under way.
     Overloaded,
     /// The model API cannot be reached.
@@ -78,6 +80,7 @@ impl ErrorReason {
         Self::UnsupportedMediaType,
         Self::PolicyDenied,
         Self::Unauthenticated,
+        Self::UpstreamNotConfigured,
         Self::Overloaded,
         Self::UpstreamUnreachable,
         Self::UpstreamTimeout,
@@ -116,6 +119,11 @@ impl ErrorReason {
             ),
             Self::PolicyDenied => (Http::FORBIDDEN, "PERMISSION_DENIED", "POLICY_DENIED"),
             Self::Unauthenticated => (Http::UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+            Self::UpstreamNotConfigured => (
+                Http::FORBIDDEN,
+                "PERMISSION_DENIED",
+                "UPSTREAM_NOT_CONFIGURED",
+            ),
             Self::Overloaded => (Http::SERVICE_UNAVAILABLE, unavailable, "OVERLOADED"),
             Self::UpstreamUnreachable => (
                 Http::SERVICE_UNAVAILABLE,

@@ -6,7 +6,7 @@ use arc_swap::ArcSwap;
 use thiserror::Error;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::Reloading;
+use super::{Reloading, Upstreams};
 use crate::{
     config::{Config, ConfigError, Problem, StoreSettings},
     event::EventName,
@@ -15,7 +15,7 @@ use crate::{
     session::{MemoryStore, RedisStore, SessionKey, Sessions, Store, StoreError, Transcripts},
     telemetry::Metrics,
     transport::{Places, Toolbox, TransportError},
-    upstream::{Patience, Upstream, UpstreamError},
+    upstream::{Patience, UpstreamError},
 };
 
 /// Everything one request needs, fixed for that request's life.
@@ -25,8 +25,8 @@ pub struct Snapshot {
     pub config: Config,
     /// The hooks.
     pub engine: Engine,
-    /// The model API.
-    pub upstream: Upstream,
+    /// The model APIs.
+    pub upstreams: Upstreams,
     /// What is remembered of sessions.
     pub sessions: Arc<Sessions>,
     /// What was said in them, as files, if the operator wants that.
@@ -66,8 +66,7 @@ impl Snapshot {
             first_byte: config.timeouts.first_byte,
             idle: config.timeouts.stream_idle,
         };
-        let api_key = config.upstream.api_key.clone();
-        let upstream = Upstream::new(&config.upstream.url, api_key, patience)?;
+        let upstreams = Upstreams::new(&config.upstreams, patience)?;
         let (sessions, transcripts) = sessions(&config, shared, old)?;
         Ok(Self {
             engine: Engine::new(
@@ -76,7 +75,7 @@ impl Snapshot {
                 Arc::clone(&shared.ledger),
             )
             .seen_by(shared.witness.clone()),
-            upstream,
+            upstreams,
             sessions,
             transcripts,
             config,

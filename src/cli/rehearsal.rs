@@ -67,10 +67,10 @@ pub(super) struct Asked {
     pub(super) body: Value,
 }
 
-/// What stands for the upstream of a config: the mock takes its place.
+/// What stands for the upstreams of a config: the mock takes their places.
 pub(super) fn overrides() -> Overrides {
     Overrides {
-        upstream: Url::parse("http://127.0.0.1:9").ok(),
+        missing_upstreams: Url::parse("http://127.0.0.1:9").ok(),
         missing_secrets: MissingSecrets::MadeUp,
         ..Overrides::default()
     }
@@ -135,7 +135,9 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     config.sessions.transcripts = None;
     config.sessions.store = StoreSettings::Memory;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
-        config.upstream.url = url;
+        for upstream in config.upstreams.each_mut() {
+            upstream.url = url.clone();
+        }
     }
     let groups = config.hooks.values_mut().flatten();
     for hook in groups.flat_map(|it| &mut it.hooks) {

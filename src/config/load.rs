@@ -12,13 +12,14 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    Admin, Config, ConfigError, HookSettings, Known, Log, MissingSecrets, Overrides, PolicySpec,
-    Problem, RedisUrl, SystemMessages, UpstreamConfig, When,
+    Admin, Config, ConfigError, Credential, HookSettings, Known, Log, MissingSecrets, Overrides,
+    PolicySpec, Problem, RedisUrl, SystemMessages, UpstreamsConfig, When,
     check::{UnknownKeys, check, is_base_url},
     hook_block::{Gathered, HookBlock, HookFile},
     raw::{RawConfig, RawPath, RawSecret},
     raw_hooks::{DEFAULT_PROTOCOL, RawHookFile},
     raw_policies::RawPolicy,
+    raw_upstreams::Credentials,
     secret,
     tree::Tree,
 };
@@ -46,7 +47,7 @@ pub(super) fn load_tree(
 ) -> Result<Config, ConfigError> {
     let mut reading = Reading::start((tree, value), file, overrides, known)?;
     let token = reading.secret("/admin/token");
-    let api_key = reading.secret("/upstreams/gemini/api_key");
+    let credentials = reading.credentials();
     let hook_directory = reading.hook_directory();
     let (redis, transcripts) = (reading.redis(), reading.transcripts());
     let blocks = reading.hook_blocks(&overrides.hooks, known);
@@ -59,6 +60,8 @@ pub(super) fn load_tree(
         listen: raw.admin.listen.0,
         token,
     };
+    let upstreams = raw.upstreams.with(credentials);
+    reading.check_upstreams(&upstreams);
     reading.check_listeners(listen, &admin);
     reading.fail_if_problems()?;
 
@@ -84,10 +87,7 @@ pub(super) fn load_tree(
     Ok(Config {
         listen,
         admin,
-        upstream: UpstreamConfig {
-            url: raw.upstreams.gemini.url.0,
-            api_key,
-        },
+        upstreams,
         policies,
         hooks: hooks.by_event,
         hook_directory,
@@ -128,13 +128,19 @@ impl Reading {
         known: &Known,
     ) -> Result<Self, ConfigError> {
         match &overrides.upstream {
-            Some(url) if is_base_url(url) => set_upstream(&mut value, url),
+            Some(url) if is_base_url(url) => set_upstream(&mut value, "gemini", url),
             Some(_) => {
                 let message =
                     "`--upstream` must be an http or https URL without user, query or fragment";
                 return Err(Problem::nowhere(message).into());
             }
             None => (),
+        }
+        let none = value.get("upstreams").is_none();
+        for url in overrides.missing_upstreams.iter().filter(|_| none) {
+            for api in ["gemini", "vertex", "code_assist"] {
+                set_upstream(&mut value, api, url);
+            }
         }
         let checked = check::<RawConfig>(&tree, value, known, UnknownKeys::Refused);
         let mut files = Vec::new();
@@ -175,6 +181,34 @@ impl Reading {
         }
         let secret = secret::resolve(&secret, &self.directory, self.missing_secrets);
         secret.map_err(|it| self.problem(pointer, &it)).ok()
+    }
+
+    fn credentials(&mut self) -> Credentials {
+        Credentials {
+            gemini: self.credential("/upstreams/gemini"),
+            vertex: self.credential("/upstreams/vertex"),
+            code_assist: self.credential("/upstreams/code_assist"),
+        }
+    }
+
+    /// What is shown to the model API at `pointer`.
+    fn credential(&mut self, pointer: &str) -> Option<Credential> {
+        let bearer = format!("{pointer}/bearer");
+        let api_key = self.secret(&format!("{pointer}/api_key"));
+        let token = self.secret(&bearer);
+        if api_key.is_some() && token.is_some() {
+            let message = "an upstream has `api_key` or `bearer`, not both";
+            self.problem(&bearer, message);
+        }
+        let api_key = api_key.map(Credential::ApiKey);
+        api_key.or_else(|| token.map(Credential::Bearer))
+    }
+
+    fn check_upstreams(&mut self, upstreams: &UpstreamsConfig) {
+        if upstreams.is_empty() {
+            let message = "`upstreams` must hold `gemini`, `vertex` or `code_assist`";
+            self.problem("/upstreams", message);
+        }
     }
 
     fn hook_directory(&mut self) -> PathBuf {
@@ -347,10 +381,10 @@ impl Reading {
     }
 }
 
-/// Puts `url` where the config has the URL of the upstream.
-fn set_upstream(value: &mut Value, url: &Url) {
+/// Puts `url` where the config has the URL of this model API.
+fn set_upstream(value: &mut Value, api: &str, url: &Url) {
     let mut value = value;
-    for key in ["upstreams", "gemini"] {
+    for key in ["upstreams", api] {
         let Some(fields) = value.as_object_mut() else {
             return;
         };

@@ -17,6 +17,7 @@ use super::{
     raw_hooks::{RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
     raw_sessions::{RawEvents, RawSessions},
+    raw_upstreams::RawUpstreams,
 };
 
 /// The config of hookgate.
@@ -30,7 +31,7 @@ pub(super) struct RawConfig {
     /// The listener for operators: health, metrics, reload.
     #[serde(default)]
     pub(super) admin: RawAdmin,
-    /// The model APIs that are called.
+    /// The model APIs that are called, at least one of them.
     pub(super) upstreams: RawUpstreams,
     /// Which hooks run on which event; the same block as in a settings.json.
     #[serde(default)]
@@ -87,25 +88,6 @@ pub(super) struct RawAdmin {
     pub(super) listen: RawAddress,
     /// What operators must show as `Authorization: Bearer …`; nothing if absent.
     pub(super) token: Option<RawSecret>,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Upstreams")]
-pub(super) struct RawUpstreams {
-    /// The Gemini API.
-    pub(super) gemini: RawUpstream,
-}
-
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Upstream")]
-pub(super) struct RawUpstream {
-    /// Its base, before `/v1beta/…`.
-    pub(super) url: RawUrl,
-    /// The key to use; the agent's own credential goes through if absent.
-    #[expect(dead_code, reason = "resolved from where it stands, with its place")]
-    pub(super) api_key: Option<RawSecret>,
 }
 
 /// A secret: never written in the config, only where it is found.

@@ -264,7 +264,8 @@ fn what_is_not_written_has_its_default() {
 #[test]
 fn the_annotated_config_holds_the_defaults() {
     let annotated = load(Path::new("config/hookgate.yaml")).unwrap();
-    let upstream = Some(annotated.upstream.url.clone());
+    let gemini = annotated.upstreams.gemini.as_ref();
+    let upstream = gemini.map(|it| it.url.clone());
     let overrides = Overrides {
         upstream,
         ..Overrides::default()
@@ -481,7 +482,16 @@ fn secrets_are_fetched_and_never_shown() {
 
     let config = load(&path).unwrap();
 
-    let api_key = config.upstream.api_key.as_ref().unwrap();
+    let credential = config
+        .upstreams
+        .gemini
+        .as_ref()
+        .unwrap()
+        .credential
+        .as_ref();
+    let Some(Credential::ApiKey(api_key)) = credential else {
+        panic!("{credential:?}");
+    };
     assert_eq!(api_key.expose_secret(), "s3cr3t-from-file");
     let token = config.admin.token.as_ref().unwrap().expose_secret();
     assert_eq!(token, env!("CARGO_MANIFEST_DIR"));
@@ -543,8 +553,39 @@ fn the_command_line_outranks_the_file() {
     let config = Config::load(&path, &overrides, &known()).unwrap();
 
     assert_eq!(config.listen.port(), 3);
-    assert_eq!(config.upstream.url.port(), Some(4));
+    let gemini = config.upstreams.gemini.as_ref().unwrap();
+    assert_eq!(gemini.url.port(), Some(4));
     assert_eq!(running(&config), ["AfterTool: late"]);
+}
+
+#[test]
+fn an_upstream_is_needed_and_has_one_credential() {
+    let (directory, path) = directory(&[("key", "k"), ("hookgate.yaml", "upstreams: {}\n")]);
+    let none = load(&path).unwrap_err();
+    let both = "upstreams:
+  vertex: { url: http://a, api_key: { file: key }, bearer: { file: key } }
+  code_asist: { url: http://a }
+";
+    fs::write(&path, both).unwrap();
+    let both = load(&path).unwrap_err();
+    fs::write(
+        &path,
+        "upstreams: { code_assist: { url: http://a, bearer: { file: key } } }",
+    )
+    .unwrap();
+    let config = load(&path).unwrap();
+
+    assert_snapshot!(without(&directory, &none), @"hookgate.yaml:1:12: `upstreams` must hold `gemini`, `vertex` or `code_assist`");
+    assert_snapshot!(without(&directory, &both), @r"
+    hookgate.yaml:2:60: an upstream has `api_key` or `bearer`, not both
+    hookgate.yaml:3:3: unknown key `upstreams.code_asist`; did you mean `code_assist`?
+    ");
+    let code_assist = config.upstreams.code_assist.unwrap();
+    assert!(matches!(
+        code_assist.credential,
+        Some(Credential::Bearer(_))
+    ));
+    assert!(config.upstreams.gemini.is_none());
 }
 
 #[test]
@@ -627,7 +668,13 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
         } else {
             format!("{prefix}{name}")
         };
-        settings(schema, child, &format!("{name}."), names);
+        let inner = if prefix == "upstreams." {
+            // They are all alike.
+            "upstreams.*.".to_owned()
+        } else {
+            format!("{name}.")
+        };
+        settings(schema, child, &inner, names);
         if !child["items"].is_null() {
             let prefix = if is_event || name == "hooks" {
                 String::new()

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{Call, Dialect, DialectError, Framing, Operation, RequestLine};
+use super::{Api, Call, Dialect, DialectError, Framing, Operation, RequestLine};
 use crate::model::ModelName;
 
 /// The versions that agents use.
@@ -18,8 +18,8 @@ const PASSED: [&str; 4] = ["pageSize", "pageToken", "prettyPrint", "quotaUser"];
 pub(super) struct Gemini;
 
 impl Dialect for Gemini {
-    fn name(&self) -> &'static str {
-        "gemini"
+    fn api(&self) -> Api {
+        Api::Gemini
     }
 
     fn recognise(&self, line: RequestLine<'_>) -> Option<Result<Call, DialectError>> {

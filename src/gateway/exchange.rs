@@ -25,7 +25,7 @@ use crate::{
     policy::Look,
     session::{CallRole, Emission, Session},
     upstream::{
-        Answer, Outgoing,
+        Answer, Outgoing, Upstream,
         headers::{self, AnswerIs},
     },
 };
@@ -34,6 +34,7 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Exchange {
     pub(super) snapshot: Arc<Snapshot>,
+    upstream: Arc<Upstream>,
     pub(super) dialect: &'static dyn Dialect,
     pub(super) call: Call,
     pub(super) head: Parts,
@@ -75,8 +76,20 @@ pub(super) struct World {
 }
 
 impl Exchange {
-    pub(super) fn open(world: World, call: Call, head: Parts, named: Option<Name>) -> Self {
+    /// Takes the snapshot. A call of a model API that the config does not name is
+    /// refused.
+    pub(super) fn open(
+        world: World,
+        call: Call,
+        head: Parts,
+        named: Option<Name>,
+    ) -> Result<Self, ApiError> {
         let snapshot = world.app.snapshot();
+        let api = world.dialect.api();
+        let upstream = snapshot.upstreams.get(api).cloned().ok_or_else(|| {
+            let message = format!("calls of `{}` are not served here", api.as_str());
+            ApiError::new(ErrorReason::UpstreamNotConfigured, message)
+        })?;
         let context = Context {
             session_named: named.is_some(),
             session_id: named.as_ref().map(|it| it.id.clone()).unwrap_or_default(),
@@ -85,7 +98,8 @@ impl Exchange {
             caller: app::caller(&head.headers, world.query_key.as_deref()),
             ..Context::default()
         };
-        Self {
+        Ok(Self {
+            upstream,
             dialect: world.dialect,
             facts: world.facts,
             query_key: world.query_key,
@@ -100,7 +114,12 @@ impl Exchange {
             call,
             head,
             context,
-        }
+        })
+    }
+
+    /// The model API that is called. Nobody else picks one.
+    pub(super) fn upstream(&self) -> &Upstream {
+        &self.upstream
     }
 
     pub(super) fn hooked(&self) -> Hooked {
@@ -172,7 +191,7 @@ impl Exchange {
         }
         let body = document.to_bytes();
         let outgoing = self.outgoing(body.into(), AnswerIs::Read);
-        let answer = self.snapshot.upstream.send(outgoing).await?;
+        let answer = self.upstream().send(outgoing).await?;
         if !gated || !answer.status.is_success() {
             return Ok(Asked::Told(self.pass(answer)));
         }
@@ -224,13 +243,13 @@ impl Exchange {
 
     /// A request for upstream.
     pub(super) fn outgoing(&self, body: reqwest::Body, answer: AnswerIs) -> Outgoing {
-        let own_key = self.snapshot.upstream.api_key();
+        let own = self.upstream().credential();
         Outgoing {
             method: self.head.method.clone(),
             target: self.dialect.target(&self.call),
             headers: headers::to_upstream(
                 &self.head.headers,
-                own_key,
+                own,
                 self.query_key.as_deref(),
                 answer,
             ),

@@ -4,10 +4,12 @@ use http::{
     HeaderMap, HeaderName, HeaderValue,
     header::{self, ACCEPT_ENCODING, AUTHORIZATION},
 };
-use secrecy::{ExposeSecret, SecretString};
+use secrecy::ExposeSecret;
+
+use crate::config::Credential;
 
 /// Where Google's APIs look for a key.
-const API_KEY: &str = "x-goog-api-key";
+const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// What an agent may say to upstream, beside the prefixes below.
 const TO_UPSTREAM: [HeaderName; 4] = [
@@ -46,25 +48,36 @@ pub enum AnswerIs {
 
 /// The headers for upstream: those on the list, with one credential.
 ///
-/// `own_key` stands in for whatever credential the agent has; `query_key` is
+/// `own` stands in for whatever credential the agent has; `query_key` is
 /// the agent's key if it came in the query. An empty key counts as none.
 pub fn to_upstream(
     agent: &HeaderMap,
-    own_key: Option<&SecretString>,
+    own: Option<&Credential>,
     query_key: Option<&str>,
     answer: AnswerIs,
 ) -> HeaderMap {
     let mut out = HeaderMap::new();
     for (name, value) in agent {
-        if travels(name) && !(name == API_KEY && value.is_empty()) {
+        if travels(name) && !(*name == API_KEY && value.is_empty()) {
             out.append(name, value.clone());
         }
     }
-    if let Some(key) = own_key {
+    if own.is_some() {
         out.remove(AUTHORIZATION);
-        set_key(&mut out, key.expose_secret());
-    } else if let (Some(key), false) = (query_key, out.contains_key(API_KEY)) {
-        set_key(&mut out, key);
+        out.remove(API_KEY);
+    }
+    match own {
+        Some(Credential::ApiKey(key)) => set(&mut out, API_KEY, key.expose_secret()),
+        Some(Credential::Bearer(token)) => {
+            let bearer = format!("Bearer {}", token.expose_secret());
+            set(&mut out, AUTHORIZATION, &bearer);
+        }
+        None => {
+            let key = query_key.filter(|_| !out.contains_key(API_KEY));
+            if let Some(key) = key {
+                set(&mut out, API_KEY, key);
+            }
+        }
     }
     let encodings = agent.get_all(ACCEPT_ENCODING).iter();
     let mut texts = encodings.filter_map(|it| it.to_str().ok());
@@ -96,10 +109,10 @@ fn travels(name: &HeaderName) -> bool {
         || TO_UPSTREAM_PREFIXES.iter().any(|it| text.starts_with(it))
 }
 
-fn set_key(headers: &mut HeaderMap, key: &str) {
-    if let Ok(mut value) = HeaderValue::from_str(key) {
+fn set(headers: &mut HeaderMap, name: HeaderName, secret: &str) {
+    if let Ok(mut value) = HeaderValue::from_str(secret) {
         value.set_sensitive(true);
-        headers.insert(HeaderName::from_static(API_KEY), value);
+        headers.insert(name, value);
     }
 }
 
@@ -134,12 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn our_key_stands_in_for_every_credential_of_the_agent() {
+    fn our_credential_stands_in_for_every_credential_of_the_agent() {
         let agent = agent(&[("x-goog-api-key", "K"), ("authorization", "Bearer B")]);
-        let own = SecretString::from("OWN");
+        let own = Credential::ApiKey("OWN".into());
         let out = to_upstream(&agent, Some(&own), Some("Q"), AnswerIs::Read);
         assert_eq!(out["x-goog-api-key"], "OWN");
         assert!(!out.contains_key("authorization"));
+        let own = Credential::Bearer("OWN".into());
+        let out = to_upstream(&agent, Some(&own), Some("Q"), AnswerIs::Read);
+        assert_eq!(out["authorization"], "Bearer OWN");
+        assert!(!out.contains_key("x-goog-api-key"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Whose key goes where, and that none is told to anybody else.
 
-use crate::harness::{Gate, Upstream, prompt};
+use crate::harness::{Gate, Upstream, assert_refused, prompt};
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 const HOOK: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > seen; env >> seen }] }] }";
@@ -52,6 +52,32 @@ async fn our_key_takes_the_place_of_every_credential() {
         assert_eq!(key, "OWN-KEY");
         assert_eq!((bearer.as_str(), query.as_str()), ("", ""));
     }
+}
+
+#[tokio::test]
+async fn our_token_takes_the_place_of_every_credential() {
+    for hooks in ["", HOOK] {
+        let upstreams =
+            "upstreams: { gemini: { url: \"{upstream}\", bearer: { file: key } } }".to_owned();
+        let files = [("key", "OWN-KEY\n")];
+        let (key, bearer, query) = seen_upstream(&(upstreams + "\n" + hooks), &files).await;
+
+        assert_eq!(bearer, "Bearer OWN-KEY");
+        assert_eq!((key.as_str(), query.as_str()), ("", ""));
+    }
+}
+
+#[tokio::test]
+async fn calls_of_an_api_that_is_not_configured_are_refused() {
+    let upstream = Upstream::mock().await;
+    let config = "upstreams: { vertex: { url: \"{upstream}\" } }\n".to_owned();
+    for hooks in ["", HOOK] {
+        let gate = Gate::start(&upstream, &(config.clone() + hooks)).await;
+        let answer = gate.agent().post(GENERATE, prompt("hi").to_string()).await;
+        assert_refused(&answer, 403, "UPSTREAM_NOT_CONFIGURED");
+        assert_eq!(gate.file("seen"), "");
+    }
+    assert!(upstream.seen().is_empty());
 }
 
 #[tokio::test]
