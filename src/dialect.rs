@@ -21,6 +21,7 @@ mod instruction;
 mod json;
 mod leaves;
 mod merged;
+mod one_meaning;
 mod part;
 mod request;
 mod selection;
@@ -322,6 +323,10 @@ pub enum DialectError {
     /// One thing is said twice.
     #[error("`{0}` is given twice")]
     Ambiguous(String),
+    /// A key is given twice in, or below, a field whose keys anybody names. The
+    /// key is not told: it may be a secret.
+    #[error("a key in `{0}` is given twice")]
+    Twice(&'static str),
     /// A field has the wrong type.
     #[error("`{field}` must be {expected}")]
     Field {

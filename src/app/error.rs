@@ -219,7 +219,7 @@ impl From<DialectError> for ApiError {
             DialectError::Method { .. } => ErrorReason::MethodNotAllowed,
             DialectError::Query(_) => ErrorReason::BadQuery,
             DialectError::Json(_) => ErrorReason::BadJson,
-            DialectError::Ambiguous(_) => ErrorReason::Ambiguous,
+            DialectError::Ambiguous(_) | DialectError::Twice(_) => ErrorReason::Ambiguous,
             DialectError::Field { .. } => ErrorReason::BadDocument,
         };
         Self::new(reason, error.to_string())

@@ -193,7 +193,7 @@ impl CandidateDocument {
         if let Some(texts) = &change.parts {
             let content = match &self.content {
                 Some(content) => content.clone(),
-                None => Content::read(Document::parse(Bytes::from_static(
+                None => Content::read(Document::split(Bytes::from_static(
                     br#"{"role":"model","parts":[]}"#,
                 ))?)?,
             };

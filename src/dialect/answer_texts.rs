@@ -176,7 +176,7 @@ impl CandidateDocument {
 
 fn empty_content() -> Result<Content, DialectError> {
     let empty = json!({ "role": "model", "parts": [] });
-    Content::read(Document::parse(empty.to_string().into())?)
+    Content::read(Document::split(empty.to_string().into())?)
 }
 
 /// One candidate while it speaks.
@@ -224,7 +224,7 @@ impl Speaker<'_> {
                 let said = part.text.as_deref().unwrap_or_default();
                 *part = part.saying(&format!("{said}{rest}"))?;
             } else if let Some(part) = part_saying(&channel.stream, &rest) {
-                let part = Document::parse(part.to_string().into())?;
+                let part = Document::split(part.to_string().into())?;
                 before.push(Part::read(part)?);
             }
             self.edited = true;

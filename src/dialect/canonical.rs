@@ -53,7 +53,7 @@ pub enum ItemKind {
 
 /// What a content holds, item by item.
 pub fn canonical_items(content: &Bytes) -> Result<Vec<CanonicalItem>, DialectError> {
-    let content = Content::read(Document::parse(content.clone())?)?;
+    let content = Content::read(Document::split(content.clone())?)?;
     Ok(Items::of(&content.parts, content.role())?.items)
 }
 

@@ -189,7 +189,7 @@ impl Content {
             Role::User | Role::System => "user",
         };
         let value = json!({ "role": role, "parts": [{ "text": message.content }] });
-        Self::read(Document::parse(value.to_string().into())?)
+        Self::read(Document::split(value.to_string().into())?)
     }
 
     pub(super) fn message(&self) -> Option<Message> {

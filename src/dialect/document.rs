@@ -12,6 +12,7 @@ use serde_json::{Value, value::RawValue};
 use super::{
     DialectError,
     json::{self, Fields},
+    one_meaning,
 };
 
 /// How an array is spelled: `[`, elements, `]`.
@@ -51,9 +52,16 @@ enum Edit {
 }
 
 impl Document {
-    /// Finds the fields of the JSON object in `bytes`. A field given twice is
-    /// an error.
+    /// Reads the JSON object in `bytes`, which may come from anybody. What does
+    /// not mean one thing is an error.
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
+        one_meaning::check_document(&bytes)?;
+        Self::split(bytes)
+    }
+
+    /// Finds the fields of the JSON object in `bytes`, which is part of a document
+    /// that was read, or our own. A field given twice is an error.
+    pub(super) fn split(bytes: Bytes) -> Result<Self, DialectError> {
         let text = text_of(&bytes)?;
         if !text.trim_start().starts_with('{') {
             // Else the parser's message would quote it.
@@ -76,7 +84,7 @@ impl Document {
 
     /// `{}`.
     pub fn empty() -> Result<Self, DialectError> {
-        Self::parse(Bytes::from_static(b"{}"))
+        Self::split(Bytes::from_static(b"{}"))
     }
 
     /// The document as it stands, edits included, for hooks that want to see
@@ -96,7 +104,7 @@ impl Document {
         let Some(bytes) = self.bytes_of(spellings)? else {
             return Ok(None);
         };
-        json::parse(text_of(&bytes)?).map(Some)
+        json::read(text_of(&bytes)?).map(Some)
     }
 
     /// A text; `null` is none, anything else an error.
@@ -113,7 +121,7 @@ impl Document {
         match self.bytes_of(spellings)? {
             None => Ok(None),
             Some(bytes) if *bytes == *b"null" => Ok(None),
-            Some(bytes) if bytes.first() == Some(&b'{') => Self::parse(bytes).map(Some),
+            Some(bytes) if bytes.first() == Some(&b'{') => Self::split(bytes).map(Some),
             Some(_) => Err(wrong(spellings, "an object")),
         }
     }
@@ -137,7 +145,7 @@ impl Document {
             return Ok(None);
         };
         let parse = |it: Bytes| match it.first() {
-            Some(b'{') => Self::parse(it),
+            Some(b'{') => Self::split(it),
             _ => Err(wrong(spellings, "an array of objects")),
         };
         list.into_iter()
@@ -297,8 +305,10 @@ impl Document {
     }
 }
 
-/// The elements of a JSON array, or the one value that is none.
+/// The elements of a JSON array, or the one value that is none. It may come from
+/// anybody; what does not mean one thing is an error.
 pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
+    one_meaning::check_document(bytes)?;
     let text = text_of(bytes)?;
     if !text.trim_start().starts_with('[') {
         return Ok(vec![bytes.clone()]);
@@ -377,7 +387,9 @@ mod tests {
     #[test]
     fn one_field_said_twice_is_refused() {
         assert!(Document::parse(Bytes::from_static(b"{\"a\":1,\"a\":2}")).is_err());
-        let both = document("{\"toolConfig\":1,\"tool_config\":2}");
+        let both = Bytes::from_static(b"{\"toolConfig\":1,\"tool_config\":2}");
+        assert!(Document::parse(both.clone()).is_err());
+        let both = Document::split(both).unwrap();
         assert!(both.get(&["toolConfig", "tool_config"]).is_err());
     }
 

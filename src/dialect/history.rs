@@ -154,7 +154,7 @@ impl History {
     pub fn insert_after(&mut self, content: usize, new: &[String]) -> Result<(), DialectError> {
         let change = self.change(content)?;
         for text in new {
-            let inserted = Document::parse(Bytes::from(text.clone()))?;
+            let inserted = Document::split(Bytes::from(text.clone()))?;
             change.following.push(inserted.to_bytes());
         }
         Ok(())
@@ -251,7 +251,7 @@ fn results(calls: &[Content], said: &[(usize, Content)]) -> Result<Vec<ToolResul
 fn parsed(content: Option<&Bytes>) -> Result<Content, DialectError> {
     let bytes = content.cloned();
     let bytes = bytes.unwrap_or_else(|| Bytes::from_static(b"{}"));
-    Content::read(Document::parse(bytes)?)
+    Content::read(Document::split(bytes)?)
 }
 
 #[cfg(test)]

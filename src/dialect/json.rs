@@ -1,101 +1,25 @@
-//! JSON that means one thing: no key is given twice.
+//! JSON as values, as fields, and as the places of elements.
 
-use std::{fmt, ops::Range, str::FromStr};
+use std::{fmt, ops::Range};
 
 use serde::{
     Deserialize, Deserializer,
-    de::{DeserializeSeed, Error, MapAccess, SeqAccess, Visitor},
+    de::{MapAccess, Visitor},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::Value;
 
-use super::DialectError;
+use super::{DialectError, one_meaning};
 
-/// Under this key `serde_json` hands numbers over; a document that uses it as a
-/// key of its own would be read as a number.
-const NUMBER_KEY: &str = "$serde_json::private::Number";
-
-/// Parses `text`. Keys keep their order and numbers their precision; a key given
-/// twice in one object is an error, not a guess.
+/// Parses `text`, which may come from anybody. Keys keep their order and numbers
+/// their precision; what does not mean one thing is an error.
 pub fn parse(text: &str) -> Result<Value, DialectError> {
-    if memchr::memmem::find(text.as_bytes(), b"$serde_json::private").is_some() {
-        return Err(DialectError::Json("a key is reserved".to_owned()));
-    }
-    let mut deserializer = serde_json::Deserializer::from_str(text);
-    let value = Strict.deserialize(&mut deserializer);
-    let value = value.and_then(|it| deserializer.end().map(|()| it));
-    value.map_err(|error| DialectError::Json(error.to_string()))
+    one_meaning::check_value(text.as_bytes())?;
+    read(text)
 }
 
-#[derive(Debug, Clone, Copy)]
-struct Strict;
-
-impl<'de> DeserializeSeed<'de> for Strict {
-    type Value = Value;
-
-    fn deserialize<D: Deserializer<'de>>(self, deserializer: D) -> Result<Value, D::Error> {
-        deserializer.deserialize_any(self)
-    }
-}
-
-impl<'de> Visitor<'de> for Strict {
-    type Value = Value;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("JSON")
-    }
-
-    fn visit_unit<E>(self) -> Result<Value, E> {
-        Ok(Value::Null)
-    }
-
-    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
-        Ok(Value::Bool(value))
-    }
-
-    fn visit_u64<E>(self, number: u64) -> Result<Value, E> {
-        Ok(number.into())
-    }
-
-    fn visit_i64<E>(self, number: i64) -> Result<Value, E> {
-        Ok(number.into())
-    }
-
-    fn visit_f64<E>(self, number: f64) -> Result<Value, E> {
-        Ok(number.into())
-    }
-
-    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
-        Ok(Value::String(text.to_owned()))
-    }
-
-    fn visit_string<E>(self, text: String) -> Result<Value, E> {
-        Ok(Value::String(text))
-    }
-
-    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Value, A::Error> {
-        let mut items = Vec::new();
-        while let Some(item) = seq.next_element_seed(self)? {
-            items.push(item);
-        }
-        Ok(Value::Array(items))
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Value, A::Error> {
-        let mut fields = Map::new();
-        while let Some(key) = map.next_key::<String>()? {
-            if key == NUMBER_KEY {
-                let spelled = map.next_value::<String>()?;
-                let number = Number::from_str(&spelled).map_err(Error::custom)?;
-                return Ok(Value::Number(number));
-            }
-            let value = map.next_value_seed(self)?;
-            if fields.contains_key(&key) {
-                return Err(Error::custom(format!("the key `{key}` is given twice")));
-            }
-            fields.insert(key, value);
-        }
-        Ok(Value::Object(fields))
-    }
+/// The same for text that is known to mean one thing.
+pub(super) fn read(text: &str) -> Result<Value, DialectError> {
+    serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))
 }
 
 /// The fields of an object in order, with their texts still unparsed.

@@ -37,7 +37,7 @@ impl Part {
 
     /// A part that is only text.
     pub(super) fn new(text: &str) -> Result<Self, DialectError> {
-        Self::read(Document::parse(json!({ "text": text }).to_string().into())?)
+        Self::read(Document::split(json!({ "text": text }).to_string().into())?)
     }
 
     /// Its text, if it is no thought.

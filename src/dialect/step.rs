@@ -345,7 +345,7 @@ pub fn start_over(document: &mut Document, said: &[&str]) -> Result<(), DialectE
     let first = list
         .into_iter()
         .next()
-        .map(|it| Content::read(Document::parse(it)?));
+        .map(|it| Content::read(Document::split(it)?));
     let parts = first.transpose()?.map(|it| it.parts).unwrap_or_default();
     let kept = parts.into_iter().filter(Part::is_introduction).map(Ok);
     let said = said.iter().map(|it| Part::new(it));

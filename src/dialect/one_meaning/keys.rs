@@ -1,0 +1,104 @@
+//! The keys of one object, and whether two of them are the same.
+
+use std::{borrow::Cow, collections::HashSet};
+
+use super::Names;
+
+/// As many keys are compared one by one; more are looked up.
+const FEW: usize = 16;
+
+/// Where `serde_json` keeps what it hands over to itself: an object with such a
+/// key would be read as a number.
+const RESERVED: &[u8] = b"$serde_json::private";
+
+/// A key as it is meant: without escapes.
+pub(super) type Key<'a> = Cow<'a, [u8]>;
+
+/// What is wrong with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fault {
+    /// Another key of the object is the same.
+    Twice,
+    /// No parser of the API would take it for what it is.
+    Strange,
+}
+
+/// The keys of all objects that are open, each object's after those of the
+/// object around it.
+#[derive(Debug, Default)]
+pub(super) struct Keys<'a>(Vec<Key<'a>>);
+
+/// The keys of one object, as far as it was read.
+#[derive(Debug)]
+pub(super) struct Object {
+    start: usize,
+    many: Option<HashSet<Vec<u8>>>,
+}
+
+impl<'a> Keys<'a> {
+    /// An object begins.
+    pub(super) const fn open(&self) -> Object {
+        Object {
+            start: self.0.len(),
+            many: None,
+        }
+    }
+
+    /// It ends.
+    pub(super) fn close(&mut self, object: &Object) {
+        self.0.truncate(object.start);
+    }
+
+    /// Takes in its next key.
+    pub(super) fn add(
+        &mut self,
+        object: &mut Object,
+        key: Key<'a>,
+        names: Names,
+    ) -> Result<(), Fault> {
+        if key.starts_with(RESERVED) || key.iter().any(u8::is_ascii_control) {
+            return Err(Fault::Strange);
+        }
+        let fresh = if let Some(many) = &mut object.many {
+            many.insert(folded(&key, names))
+        } else {
+            let known = self.0.get(object.start..).unwrap_or_default();
+            let fresh = !known.iter().any(|it| same(it, &key, names));
+            if known.len() >= FEW {
+                let all = known.iter().chain([&key]);
+                object.many = Some(all.map(|it| folded(it, names)).collect());
+            }
+            self.0.push(key);
+            fresh
+        };
+        if fresh { Ok(()) } else { Err(Fault::Twice) }
+    }
+}
+
+fn same(one: &[u8], other: &[u8], names: Names) -> bool {
+    match names {
+        Names::Fields => same_field(one, other),
+        Names::Free(_) => one == other,
+    }
+}
+
+fn folded(key: &[u8], names: Names) -> Vec<u8> {
+    match names {
+        Names::Fields => letters(key).collect(),
+        Names::Free(_) => key.to_vec(),
+    }
+}
+
+/// Whether two keys are spellings of one field: `fooBar`, `foo_bar`, and what a
+/// parser that ignores case would take for it.
+pub(super) fn same_field(one: &[u8], other: &[u8]) -> bool {
+    letters(one).eq(letters(other))
+}
+
+/// A key without what spellings differ in. An underscore in front is part of the
+/// name: the API has fields that differ in nothing else.
+fn letters(key: &[u8]) -> impl Iterator<Item = u8> {
+    let inner = key.iter().enumerate();
+    let told = inner.filter(|(at, byte)| *at == 0 || **byte != b'_');
+    told.map(|(_, byte)| byte.to_ascii_lowercase())
+}

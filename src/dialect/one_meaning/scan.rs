@@ -1,0 +1,267 @@
+//! From the first byte to the last: JSON by the letter of RFC 8259, and less.
+
+use std::borrow::Cow;
+
+use super::{
+    DEPTH, Names,
+    keys::{Fault, Key, Keys},
+};
+use crate::dialect::DialectError;
+
+/// The longest part of a key that an error quotes, in characters.
+const QUOTED: usize = 64;
+
+/// A document under way.
+#[derive(Debug)]
+pub(super) struct Scan<'a> {
+    /// INVARIANT: valid UTF-8.
+    text: &'a [u8],
+    at: usize,
+    keys: Keys<'a>,
+}
+
+type Scanned = Result<(), DialectError>;
+
+impl<'a> Scan<'a> {
+    pub(super) fn new(text: &'a [u8]) -> Self {
+        let keys = Keys::default();
+        Self { text, at: 0, keys }
+    }
+
+    /// One value, and nothing behind it.
+    pub(super) fn document(mut self, names: Names) -> Scanned {
+        self.value(names, 0)?;
+        self.skip_white();
+        if self.at < self.text.len() {
+            return Err(self.wrong("something follows the document"));
+        }
+        Ok(())
+    }
+
+    fn value(&mut self, names: Names, depth: usize) -> Scanned {
+        self.skip_white();
+        match self.peek() {
+            Some(b'{' | b'[') if depth >= DEPTH => {
+                let message = format!("nested deeper than {DEPTH} levels");
+                Err(DialectError::Json(message))
+            }
+            Some(b'{') => self.object(names, depth + 1),
+            Some(b'[') => self.array(names, depth + 1),
+            Some(b'"') => self.string().map(drop),
+            Some(b'-' | b'0'..=b'9') => self.number(),
+            Some(b't') => self.word(b"true"),
+            Some(b'f') => self.word(b"false"),
+            Some(b'n') => self.word(b"null"),
+            Some(_) | None => Err(self.wrong("a value is missing")),
+        }
+    }
+
+    fn object(&mut self, names: Names, depth: usize) -> Scanned {
+        self.at += 1;
+        self.skip_white();
+        if self.takes(b'}') {
+            return Ok(());
+        }
+        let mut object = self.keys.open();
+        loop {
+            self.skip_white();
+            let key = self.key()?;
+            let under = names.under(&key, depth);
+            let added = self.keys.add(&mut object, key.clone(), names);
+            added.map_err(|fault| bad_key(fault, &key, names))?;
+            self.skip_white();
+            self.expect(b':', "a colon is missing")?;
+            self.value(under, depth)?;
+            self.skip_white();
+            if !self.takes(b',') {
+                break;
+            }
+        }
+        self.keys.close(&object);
+        self.expect(b'}', "an object does not end")
+    }
+
+    fn array(&mut self, names: Names, depth: usize) -> Scanned {
+        self.at += 1;
+        self.skip_white();
+        if self.takes(b']') {
+            return Ok(());
+        }
+        loop {
+            self.value(names, depth)?;
+            self.skip_white();
+            if !self.takes(b',') {
+                break;
+            }
+        }
+        self.expect(b']', "an array does not end")
+    }
+
+    fn key(&mut self) -> Result<Key<'a>, DialectError> {
+        if self.peek() != Some(b'"') {
+            return Err(self.wrong("a key is missing"));
+        }
+        let start = self.at;
+        let is_plain = self.string()?;
+        let quoted = self.text.get(start..self.at).unwrap_or_default();
+        if let (true, [b'"', inner @ .., b'"']) = (is_plain, quoted) {
+            return Ok(Cow::Borrowed(inner));
+        }
+        let key: Result<String, _> = serde_json::from_slice(quoted);
+        let key = key.map_err(|_| self.wrong("a key cannot be read"))?;
+        Ok(Cow::Owned(key.into_bytes()))
+    }
+
+    /// A string; whether nothing in it is escaped.
+    fn string(&mut self) -> Result<bool, DialectError> {
+        self.at += 1;
+        let mut is_plain = true;
+        loop {
+            self.at += plain(self.text.get(self.at..).unwrap_or_default());
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(is_plain);
+                }
+                Some(b'\\') => self.escape()?,
+                Some(_) => return Err(self.wrong("a control character in a string")),
+                None => return Err(self.wrong("a string does not end")),
+            }
+            is_plain = false;
+        }
+    }
+
+    fn escape(&mut self) -> Scanned {
+        self.at += 1;
+        match self.peek() {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
+            Some(b'u') => match self.code_unit() {
+                Some(0xD800..=0xDBFF) if self.takes(b'\\') => match self.code_unit() {
+                    Some(0xDC00..=0xDFFF) => (),
+                    _ => return Err(self.wrong("half of a surrogate pair")),
+                },
+                Some(0xD800..=0xDFFF) => return Err(self.wrong("half of a surrogate pair")),
+                Some(_) => (),
+                None => return Err(self.wrong("an escape that is none")),
+            },
+            Some(_) | None => return Err(self.wrong("an escape that is none")),
+        }
+        Ok(())
+    }
+
+    /// `uXXXX`.
+    fn code_unit(&mut self) -> Option<u32> {
+        let escape = self.text.get(self.at..self.at + 5)?;
+        let digits = escape.strip_prefix(b"u")?;
+        let unit = digits.iter().try_fold(0, |unit, digit| {
+            let value = char::from(*digit).to_digit(16)?;
+            Some(unit * 16 + value)
+        })?;
+        self.at += 5;
+        Some(unit)
+    }
+
+    fn number(&mut self) -> Scanned {
+        self.takes(b'-');
+        if !self.takes(b'0') {
+            self.digits()?;
+        }
+        if self.takes(b'.') {
+            self.digits()?;
+        }
+        if self.takes(b'e') || self.takes(b'E') {
+            if !self.takes(b'+') {
+                self.takes(b'-');
+            }
+            self.digits()?;
+        }
+        Ok(())
+    }
+
+    /// At least one digit.
+    fn digits(&mut self) -> Scanned {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        let count = rest.iter().take_while(|it| it.is_ascii_digit()).count();
+        if count == 0 {
+            return Err(self.wrong("a number that is none"));
+        }
+        self.at += count;
+        Ok(())
+    }
+
+    fn word(&mut self, word: &[u8]) -> Scanned {
+        let rest = self.text.get(self.at..).unwrap_or_default();
+        if !rest.starts_with(word) {
+            return Err(self.wrong("a value is missing"));
+        }
+        self.at += word.len();
+        Ok(())
+    }
+
+    fn skip_white(&mut self) {
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    fn peek(&self) -> Option<u8> {
+        self.text.get(self.at).copied()
+    }
+
+    fn takes(&mut self, byte: u8) -> bool {
+        let taken = self.peek() == Some(byte);
+        self.at += usize::from(taken);
+        taken
+    }
+
+    fn expect(&mut self, byte: u8, otherwise: &str) -> Scanned {
+        if self.takes(byte) {
+            return Ok(());
+        }
+        Err(self.wrong(otherwise))
+    }
+
+    /// The text itself is not told: it may be a secret.
+    fn wrong(&self, what: &str) -> DialectError {
+        DialectError::Json(format!("{what} at byte {}", self.at))
+    }
+}
+
+fn bad_key(fault: Fault, key: &[u8], names: Names) -> DialectError {
+    match (fault, names) {
+        (Fault::Strange, _) => DialectError::Json("a key that nobody may use".to_owned()),
+        (Fault::Twice, Names::Free(within)) => DialectError::Twice(within),
+        (Fault::Twice, Names::Fields) => {
+            let key = String::from_utf8_lossy(key);
+            DialectError::Ambiguous(key.chars().take(QUOTED).collect())
+        }
+    }
+}
+
+/// How many bytes of a string come before its end, an escape, or what must not
+/// be there.
+fn plain(bytes: &[u8]) -> usize {
+    let mut rest = bytes;
+    while let Some((word, after)) = rest.split_first_chunk() {
+        if stops(u64::from_le_bytes(*word)) {
+            break;
+        }
+        rest = after;
+    }
+    let is_plain = |it: &&u8| !matches!(**it, b'"' | b'\\' | ..=0x1F);
+    let tail = rest.iter().take_while(is_plain).count();
+    bytes.len() - rest.len() + tail
+}
+
+/// Whether one of eight bytes is `"`, `\` or a control character.
+const fn stops(word: u64) -> bool {
+    const ONES: u64 = 0x0101_0101_0101_0101;
+    const HIGH: u64 = 0x8080_8080_8080_8080;
+    // Of a byte below the subtrahend, and of no other, the high bit is borrowed;
+    // bytes above 0x7F had it set before.
+    let quote = word ^ (ONES * 0x22);
+    let escape = word ^ (ONES * 0x5C);
+    let control = word.wrapping_sub(ONES * 0x20) & !word;
+    let found = (quote.wrapping_sub(ONES) & !quote) | (escape.wrapping_sub(ONES) & !escape);
+    (found | control) & HIGH != 0
+}

@@ -1,0 +1,251 @@
+use std::fmt;
+
+use proptest::prelude::*;
+use serde::{
+    Deserialize, Deserializer,
+    de::{Error, IgnoredAny, MapAccess, SeqAccess, Visitor},
+};
+
+use super::*;
+
+#[track_caller]
+fn check_refused(text: &str, part: &str) {
+    let error = check_document(text.as_bytes()).expect_err(text).to_string();
+    assert!(error.contains(part), "{text}: {error}");
+}
+
+#[test]
+fn what_everybody_reads_alike_is_taken() {
+    for text in [
+        "{}",
+        " [ ] ",
+        "\"\"",
+        "null",
+        "-0.0e+10",
+        r#"{"a":[{"b":null},{"b":true}],"c":{"a":1}}"#,
+        r#"{"a":"\ud83d\ude00 \u0000 \\u12 é"}"#,
+        r#"{"args":{"foo_bar":1,"fooBar":2,"FOOBAR":3}}"#,
+        r#"{"tools":[{"parametersJsonSchema":{"properties":{"a_b":{},"aB":{}}}}]}"#,
+        r#"{"functionResponse":{"response":{"a_b":{},"aB":{}}}}"#,
+        r#"{"_responseJsonSchema":{},"responseJsonSchema":{}}"#,
+    ] {
+        check_document(text.as_bytes()).unwrap_or_else(|it| panic!("{text}: {it}"));
+    }
+    let deep = "[".repeat(DEPTH) + &"]".repeat(DEPTH);
+    assert!(check_document(deep.as_bytes()).is_ok());
+}
+
+#[test]
+fn one_field_said_twice_is_refused_at_every_depth() {
+    check_refused(r#"{"a":1,"a":2}"#, "`a` is given twice");
+    check_refused(r#"{"x":[{"b":1,"\u0062":2}]}"#, "`b` is given twice");
+    check_refused(
+        r#"{"contents":[{"parts":[{"functionCall":{},"function_call":{}}]}]}"#,
+        "`function_call` is given twice",
+    );
+    check_refused(r#"{"toolConfig":1,"ToolConfig":2}"#, "given twice");
+    check_refused(
+        r#"{"args":{"x":[{"a":1,"a":2}]}}"#,
+        "a key in `args` is given twice",
+    );
+    check_refused(
+        r#"{"response":{"toolConfig":1,"tool_config":2}}"#,
+        "`tool_config` is given twice",
+    );
+    let many: Vec<String> = (0..40).map(|it| format!("\"k{it}\":0")).collect();
+    let many = many.join(",");
+    check_refused(&format!("{{{many},\"K_3\":0}}"), "`K_3` is given twice");
+    check_refused(&format!("{{\"args\":{{{many},\"k39\":0}}}}"), "`args`");
+    assert!(check_document(format!("{{{many}}}").as_bytes()).is_ok());
+}
+
+#[test]
+fn what_some_parsers_forgive_is_refused() {
+    for text in [
+        "",
+        " ",
+        "{} {}",
+        "{}x",
+        "{}\0",
+        "\u{feff}{}",
+        "{,}",
+        "{\"a\":1,}",
+        "[1,]",
+        "[1 2]",
+        "{\"a\" 1}",
+        "{a:1}",
+        "{'a':1}",
+        "['a']",
+        "// x\n{}",
+        "{/**/}",
+        "NaN",
+        "[Infinity]",
+        "-",
+        "+1",
+        "01",
+        "1.",
+        ".5",
+        "1e",
+        "0x10",
+        "True",
+        "nul",
+        "nullx",
+        "\"a\nb\"",
+        "\"\\x41\"",
+        "\"\\u12g4\"",
+        "\"\\u+123\"",
+        "\"",
+        "\"\\",
+        "{",
+        "[",
+        r#""\ud800""#,
+        r#""\ud800x""#,
+        r#""\ud800\n""#,
+        r#""\ud800\ud800""#,
+        r#""\udc00""#,
+        r#"{"\ud800":1}"#,
+        r#"{"contents\u0000":1}"#,
+        r#"{"$serde_json::private::Number":"1"}"#,
+        r#"{"\u0024serde_json::private::Number":"1"}"#,
+        "{\"\u{a0}\":1}\u{a0}",
+    ] {
+        let refused = check_document(text.as_bytes());
+        assert!(matches!(refused, Err(DialectError::Json(_))), "{text:?}");
+    }
+    assert!(check_document(b"\"\xff\"").is_err());
+    assert!(check_document(b"\"\xc0\x80\"").is_err());
+    assert!(check_document(b"{\0\"\0a\0\"\0:\0001\0}\0").is_err());
+    let deep = "[".repeat(DEPTH + 1) + &"]".repeat(DEPTH + 1);
+    check_refused(&deep, "deeper than 64");
+    check_refused(&"{\"a\":".repeat(100_000), "deeper than 64");
+}
+
+/// What `serde_json` takes: how deep it is nested, if no key is given twice.
+struct Oracle(usize);
+
+impl<'de> Deserialize<'de> for Oracle {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(Depth)
+    }
+}
+
+struct Depth;
+
+impl<'de> Visitor<'de> for Depth {
+    type Value = Oracle;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("JSON")
+    }
+
+    fn visit_unit<E>(self) -> Result<Oracle, E> {
+        Ok(Oracle(0))
+    }
+
+    fn visit_bool<E>(self, _: bool) -> Result<Oracle, E> {
+        Ok(Oracle(0))
+    }
+
+    fn visit_str<E>(self, _: &str) -> Result<Oracle, E> {
+        Ok(Oracle(0))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Oracle, A::Error> {
+        let mut deepest = 0;
+        while let Some(Oracle(depth)) = seq.next_element()? {
+            deepest = deepest.max(depth);
+        }
+        Ok(Oracle(deepest + 1))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Oracle, A::Error> {
+        let (mut deepest, mut keys) = (0, Vec::new());
+        while let Some(key) = map.next_key::<String>()? {
+            if key.starts_with("$serde_json::private") {
+                // A number, handed over as an object.
+                map.next_value::<IgnoredAny>()?;
+                return Ok(Oracle(0));
+            }
+            if keys.contains(&key) || key.bytes().any(|it| it.is_ascii_control()) {
+                return Err(Error::custom("twice, or strange"));
+            }
+            keys.push(key);
+            deepest = deepest.max(map.next_value::<Oracle>()?.0);
+        }
+        Ok(Oracle(deepest + 1))
+    }
+}
+
+/// Whether `serde_json` takes it for a document that means one thing.
+fn oracle(bytes: &[u8]) -> bool {
+    let read = serde_json::from_slice::<Oracle>(bytes);
+    read.is_ok_and(|it| it.0 <= DEPTH)
+}
+
+const PIECES: [&str; 34] = [
+    "{",
+    "}",
+    "[",
+    "]",
+    ",",
+    ":",
+    " ",
+    "\n",
+    "\"",
+    "\"a\"",
+    "\"b\"",
+    "\"a_b\"",
+    "\"aB\"",
+    "\"args\"",
+    "\\",
+    "\\\"",
+    "\\n",
+    "\\ud83d",
+    "\\ude00",
+    "é",
+    "😀",
+    "\u{1}",
+    "\u{feff}",
+    "-",
+    "0",
+    "1",
+    "12",
+    ".",
+    "e",
+    "E+",
+    "true",
+    "null",
+    "false",
+    "\"long enough for words\"",
+];
+
+fn nearly_json() -> impl Strategy<Value = Vec<u8>> {
+    let pieces = prop::collection::vec(prop::sample::select(PIECES.to_vec()), 0..14);
+    let value = prop::sample::select(vec![
+        r#"{"a":[1,{"b":"x\n😀\ud83d\ude00"}],"args":{"q":-1.5e3},"c":null}"#,
+        r#"[true,false,[],{},"0123456789abcdef\"01234567"]"#,
+    ]);
+    let edits = prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 0..3);
+    prop_oneof![
+        pieces.prop_map(|it| it.concat().into_bytes()),
+        (value, edits).prop_map(|(text, edits)| {
+            let mut bytes = text.as_bytes().to_vec();
+            for (at, byte) in edits {
+                let at = at.index(bytes.len());
+                bytes[at] = byte;
+            }
+            bytes
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_pass_and_serde_json_are_of_one_mind(bytes in nearly_json()) {
+        let taken = check_value(&bytes).is_ok();
+        prop_assert_eq!(taken, oracle(&bytes), "{}", bytes.escape_ascii());
+        prop_assert!(check_document(&bytes).is_err() || taken);
+    }
+}
