@@ -1,5 +1,6 @@
 //! What every door holds: one snapshot per request, one error type.
 
+mod caches;
 mod caller;
 mod endings;
 mod error;
@@ -11,6 +12,7 @@ mod snapshot;
 mod upstreams;
 
 pub use self::{
+    caches::Caches,
     caller::caller,
     error::{ApiError, ErrorReason},
     observed::Observed,

@@ -8,6 +8,7 @@
 
 mod case_file;
 mod check;
+mod coverage;
 mod hook_block;
 mod hook_spec;
 mod load;
@@ -46,6 +47,7 @@ pub use self::{
         Act, Case, CaseFile, DEFAULT_MODEL, Expected, ExpectedVerdict, RehearsedCall, model_path,
         parse_headers,
     },
+    coverage::{CoverageSettings, KnownMethod},
     hook_spec::{
         FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, PolicySpec,
         SystemMessages, When,
@@ -69,6 +71,8 @@ pub struct Config {
     pub admin: Admin,
     /// The model APIs.
     pub upstreams: UpstreamsConfig,
+    /// Which methods pass although hookgate does not see their content.
+    pub coverage: CoverageSettings,
     /// Policies on every event that they know, in order.
     pub policies: Vec<PolicySpec>,
     /// Which hooks run on which event: those of hook files in order, then those
@@ -257,6 +261,8 @@ pub struct Known {
     pub policies: Vec<PolicyShape>,
     /// How some texts are written.
     pub formats: Vec<Format>,
+    /// The methods of the model APIs.
+    pub methods: Vec<KnownMethod>,
 }
 
 /// A policy, as far as the config is concerned.

@@ -8,13 +8,17 @@
 mod answer;
 mod answer_texts;
 mod answered;
+mod call;
 mod calls;
 mod canonical;
 mod change;
+mod code_assist;
 mod compose;
 mod contents;
+pub mod coverage;
 mod document;
 mod edit;
+mod envelope;
 mod gemini;
 mod history;
 mod instruction;
@@ -28,8 +32,9 @@ mod selection;
 mod step;
 mod texts;
 mod tools;
+mod vertex;
 
-use http::Method;
+use bytes::Bytes;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
@@ -37,10 +42,13 @@ pub use self::{
     answer::{FunctionCall, ResponseDocument},
     answer_texts::{AnswerEditor, Channel, Rest, TextStream},
     answered::ToolResult,
+    call::{Api, Call, Framing, Operation, RequestLine},
     calls::CallsInPieces,
     canonical::{CanonicalItem, ItemKind, canonical_items},
+    coverage::{Recognised, Row, recognise},
     document::{Document, elements},
     edit::Edited,
+    envelope::Opened,
     history::{History, Turn},
     json::parse,
     leaves::edit as edit_leaves,
@@ -52,18 +60,47 @@ pub use self::{
 use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};
 
 /// Every dialect, asked in this order.
-pub const ALL: &[&dyn Dialect] = &[&gemini::Gemini];
+pub const ALL: &[&dyn Dialect] = &[&gemini::Gemini, &vertex::Vertex, &code_assist::CodeAssist];
 
 /// One model API's way of writing a call.
 pub trait Dialect: std::fmt::Debug + Send + Sync {
     /// The API that it is the way of.
     fn api(&self) -> Api;
 
-    /// What a request line asks for; `None` if it is not in this dialect.
-    fn recognise(&self, line: RequestLine<'_>) -> Option<Result<Call, DialectError>>;
+    /// Its part of the coverage table.
+    fn rows(&self) -> &'static [Row];
 
-    /// Path and query under which upstream takes the call.
-    fn target(&self, call: &Call) -> String;
+    /// Opens a request: takes off what is around it on the wire, and lets `call`
+    /// know the model if only the body names it.
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Opened, DialectError> {
+        envelope::open_bare(call, body)
+    }
+
+    /// Closes a request that was opened: the body as it goes out. `around` is
+    /// what stood around it.
+    fn close_request(
+        &self,
+        call: &Call,
+        around: Option<&Document>,
+        document: &Document,
+    ) -> Result<Bytes, DialectError> {
+        envelope::close_request(call, around, document)
+    }
+
+    /// Opens an answer or a chunk: takes off what is around it on the wire.
+    fn open_answer(&self, bytes: Bytes) -> Result<ResponseDocument, DialectError> {
+        ResponseDocument::parse(bytes)
+    }
+
+    /// What an answer of our own looks like on the wire.
+    fn wrap_answer(&self, inner: Bytes) -> Bytes {
+        inner
+    }
+
+    /// Closes an answer or a chunk: as the agent gets it.
+    fn close_answer(&self, answer: &ResponseDocument) -> Bytes {
+        answer.to_bytes()
+    }
 
     /// The stable form of a request.
     fn read_request(&self, call: &Call, document: &Document) -> Result<LlmRequest, DialectError> {
@@ -137,6 +174,15 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         texts::edit(call, document, editor)
     }
 
+    /// The content kept by the API that a request builds upon, if it does.
+    fn cached_content(
+        &self,
+        call: &Call,
+        document: &Document,
+    ) -> Result<Option<String>, DialectError> {
+        request::cached_content(call, document)
+    }
+
     /// What kind of answer a request wants.
     fn wish(&self, document: &Document) -> Result<Wish, DialectError> {
         request::wish(document)
@@ -156,115 +202,6 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     fn compose_error(&self, problem: &Problem) -> Value {
         google_error(problem)
     }
-}
-
-/// A model API: whose paths and credentials they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Api {
-    /// The Gemini API.
-    Gemini,
-    /// Vertex AI.
-    Vertex,
-    /// Code Assist: gemini-cli, logged in with Google.
-    CodeAssist,
-}
-
-impl Api {
-    /// Every API.
-    pub const ALL: [Self; 3] = [Self::Gemini, Self::Vertex, Self::CodeAssist];
-
-    /// Its name, as in the config.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Gemini => "gemini",
-            Self::Vertex => "vertex",
-            Self::CodeAssist => "code_assist",
-        }
-    }
-}
-
-/// The first line of a request: what dialects recognise calls by.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestLine<'a> {
-    /// The HTTP method.
-    pub method: &'a Method,
-    /// The path as sent, without a session prefix.
-    pub path: &'a str,
-    /// The query as sent, without `?`; empty if there is none.
-    pub query: &'a str,
-}
-
-/// A recognised model call.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Call {
-    /// The version segment for upstream, such as `v1beta`.
-    pub version: String,
-    /// The model asked for; none for a list of models.
-    pub model: Option<ModelName>,
-    /// What is asked of it.
-    pub operation: Operation,
-    /// Query parameters for upstream, as sent: no credential among them.
-    pub query: Vec<String>,
-}
-
-impl Call {
-    /// The model's name; empty if the call has none.
-    pub fn model_name(&self) -> &str {
-        self.model.as_ref().map_or("", ModelName::as_str)
-    }
-}
-
-/// What a call asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// `generateContent`: one answer.
-    Generate,
-    /// `streamGenerateContent`: an answer in chunks.
-    Stream(Framing),
-    /// `countTokens`.
-    CountTokens,
-    /// `embedContent`.
-    Embed,
-    /// `batchEmbedContents`.
-    BatchEmbed,
-    /// The list of models.
-    ListModels,
-    /// What is known of one model.
-    GetModel,
-}
-
-impl Operation {
-    /// Its name on the wire, for metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Generate => "generateContent",
-            Self::Stream(_) => "streamGenerateContent",
-            Self::CountTokens => "countTokens",
-            Self::Embed => "embedContent",
-            Self::BatchEmbed => "batchEmbedContents",
-            Self::ListModels => "listModels",
-            Self::GetModel => "getModel",
-        }
-    }
-
-    /// Whether it answers with text of a model.
-    pub const fn generates(self) -> bool {
-        matches!(self, Self::Generate | Self::Stream(_))
-    }
-
-    /// Whether it sends a conversation or a text to upstream.
-    pub const fn sends_content(self) -> bool {
-        !matches!(self, Self::ListModels | Self::GetModel)
-    }
-}
-
-/// How chunks are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
-    /// Server-sent events, `alt=sse`.
-    Sse,
-    /// Elements of one JSON array.
-    Array,
 }
 
 /// A request in a few words.
@@ -309,10 +246,10 @@ pub enum Functions {
 #[derive(Debug, Error)]
 pub enum DialectError {
     /// The path is known, the method is another.
-    #[error("`{allowed}` is the only method here")]
+    #[error("another method is wanted here: {allowed}")]
     Method {
-        /// The method that would do.
-        allowed: &'static str,
+        /// Those that would do.
+        allowed: String,
     },
     /// A query parameter that cannot be passed on.
     #[error("the query parameter `{0}` is not supported here")]
@@ -337,24 +274,13 @@ pub enum DialectError {
     },
 }
 
-/// The first dialect that recognises a request line, and the call.
-pub fn recognise(line: RequestLine<'_>) -> Option<Recognised> {
-    ALL.iter().find_map(|dialect| {
-        let call = dialect.recognise(line)?;
-        Some(Recognised {
-            dialect: *dialect,
-            call,
-        })
-    })
-}
-
-/// A request line that some dialect knows.
-#[derive(Debug)]
-pub struct Recognised {
-    /// Which.
-    pub dialect: &'static dyn Dialect,
-    /// The call, or why it is none.
-    pub call: Result<Call, DialectError>,
+/// The dialect that has this API's calls.
+pub fn of(api: Api) -> &'static dyn Dialect {
+    match api {
+        Api::Gemini => &gemini::Gemini,
+        Api::Vertex => &vertex::Vertex,
+        Api::CodeAssist => &code_assist::CodeAssist,
+    }
 }
 
 /// A call and a document made of the stable form, for an agent that reports no
@@ -362,12 +288,8 @@ pub struct Recognised {
 pub fn made_request(
     llm_request: &LlmRequest,
 ) -> Result<(&'static dyn Dialect, Call, Document), DialectError> {
-    let call = Call {
-        version: "v1beta".to_owned(),
-        model: ModelName::parse(&llm_request.model),
-        operation: Operation::Generate,
-        query: Vec::new(),
-    };
+    let model = ModelName::parse(&llm_request.model);
+    let call = Call::made(model);
     let document = request::made(&call, llm_request)?;
     Ok((&gemini::Gemini, call, document))
 }

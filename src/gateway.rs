@@ -9,6 +9,7 @@
 mod arrival;
 mod before;
 mod body;
+mod caches;
 mod early;
 mod exchange;
 mod facts;
@@ -68,19 +69,24 @@ async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Respons
         let message = "this path is not served here";
         return Err(ApiError::new(ErrorReason::UnknownPath, message));
     };
+    let known = known?;
+    facts.operation(known.row.label());
+    let snapshot = app.snapshot();
+    snapshot.covers(known.row)?;
     let call = known.call?;
     facts.call(&call, named.session.as_ref().map(|it| it.id.as_str()));
     let name = named.session;
     let world = World {
-        app,
-        dialect: known.dialect,
+        caches: Arc::clone(&app.shared.caches),
+        snapshot,
         facts,
         query_key: query_key(&head.uri),
     };
     let exchange = Exchange::open(world, call, head, name)?;
-    match exchange.hooked() {
-        Hooked::No => passthrough::forward(exchange, body).await,
-        Hooked::Yes => hooked(exchange, body).await,
+    match (exchange.call.operation, exchange.hooked()) {
+        (Operation::UseCache, _) => caches::forward(exchange, body).await,
+        (_, Hooked::No) => passthrough::forward(exchange, body).await,
+        (_, Hooked::Yes) => hooked(exchange, body).await,
     }
 }
 
@@ -101,7 +107,9 @@ impl Hooked {
         let around = operation.generates()
             && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
         let derived = operation.sends_content() && exchange.snapshot.derives_any();
-        if before || around || derived {
+        // Whose it is must be known.
+        let is_kept = operation == Operation::CreateCache;
+        if before || around || derived || is_kept {
             Self::Yes
         } else {
             Self::No
@@ -109,23 +117,18 @@ impl Hooked {
     }
 }
 
-async fn hooked(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
+async fn hooked(mut exchange: Exchange, body: Body) -> Result<Response, ApiError> {
     let limits = &exchange.snapshot.config.limits;
     let patience = exchange.snapshot.config.timeouts.body;
     let bytes = body::read(body, &exchange.head.headers, limits.body, patience).await?;
-    let document = Document::parse(bytes)?;
+    let document = exchange.open_body(Document::parse(bytes)?)?;
     let keep_alive = exchange.snapshot.config.timeouts.keep_alive;
     let teller = exchange.teller(&document)?;
     let operation = exchange.call.operation;
     let outcome = Box::pin(exchange.run(document, Arc::clone(&teller)));
     match operation {
         Operation::Stream(framing) => early::answer(outcome, teller, framing, keep_alive).await,
-        Operation::Generate
-        | Operation::CountTokens
-        | Operation::Embed
-        | Operation::BatchEmbed
-        | Operation::ListModels
-        | Operation::GetModel => Ok(teller.tell(outcome.await?)),
+        _ => Ok(teller.tell(outcome.await?)),
     }
 }
 

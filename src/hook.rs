@@ -31,8 +31,11 @@ pub use self::{
     witness::{Calling, HookRecord, Ran, Record, Witness},
 };
 use crate::{
-    config::{BUILTIN, HookMode, Known},
-    dialect::DialectError,
+    config::{BUILTIN, HookMode, Known, KnownMethod},
+    dialect::{
+        DialectError, Row,
+        coverage::{self, Access},
+    },
     event::{
         Action, Answer, BeforeModel, Context, Diagnostic, EventKind, EventName, HookOutput,
         HookStatus, Verdict, fold,
@@ -317,5 +320,16 @@ pub fn known() -> Known {
         protocols: protocol::names(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[when::FORMAT]].concat(),
+        methods: coverage::rows().map(known_method).collect(),
+    }
+}
+
+const fn known_method(row: &Row) -> KnownMethod {
+    KnownMethod {
+        name: row.name,
+        never: match row.access {
+            Access::Never(why) => Some(why),
+            Access::Open | Access::ByName => None,
+        },
     }
 }

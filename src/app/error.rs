@@ -45,6 +45,10 @@ pub enum ErrorReason {
     PolicyDenied,
     /// The admin token is missing or wrong.
     Unauthenticated,
+    /// A method whose content hookgate does not see.
+    MethodRefused,
+    /// Content kept by the model API that is not the caller's.
+    UnknownCache,
     /// The model API that a call is for is not in the config.
     UpstreamNotConfigured,
     /// Too many requests are under way.
@@ -80,6 +84,8 @@ impl ErrorReason {
         Self::UnsupportedMediaType,
         Self::PolicyDenied,
         Self::Unauthenticated,
+        Self::MethodRefused,
+        Self::UnknownCache,
         Self::UpstreamNotConfigured,
         Self::Overloaded,
         Self::UpstreamUnreachable,
@@ -119,6 +125,8 @@ impl ErrorReason {
             ),
             Self::PolicyDenied => (Http::FORBIDDEN, "PERMISSION_DENIED", "POLICY_DENIED"),
             Self::Unauthenticated => (Http::UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED"),
+            Self::MethodRefused => (Http::FORBIDDEN, "PERMISSION_DENIED", "METHOD_REFUSED"),
+            Self::UnknownCache => (Http::FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_CACHE"),
             Self::UpstreamNotConfigured => (
                 Http::FORBIDDEN,
                 "PERMISSION_DENIED",

@@ -6,16 +6,20 @@ use arc_swap::ArcSwap;
 use thiserror::Error;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{Reloading, Upstreams};
+use super::{ApiError, Caches, ErrorReason, Reloading, Upstreams};
 use crate::{
     config::{Config, ConfigError, Problem, StoreSettings},
+    dialect::{
+        Api, Row,
+        coverage::{Access, Runs},
+    },
     event::EventName,
     hook::{Engine, HookTable, Witness},
     policy::Ledger,
     session::{MemoryStore, RedisStore, SessionKey, Sessions, Store, StoreError, Transcripts},
     telemetry::Metrics,
     transport::{Places, Toolbox, TransportError},
-    upstream::{Patience, UpstreamError},
+    upstream::{Patience, Upstream, UpstreamError},
 };
 
 /// Everything one request needs, fixed for that request's life.
@@ -80,6 +84,28 @@ impl Snapshot {
             transcripts,
             config,
         })
+    }
+
+    /// The client for an API; an error for the agent if the config names none.
+    pub fn upstream(&self, api: Api) -> Result<&Arc<Upstream>, ApiError> {
+        self.upstreams.get(api).ok_or_else(|| {
+            let message = format!("calls of `{}` are not served here", api.as_str());
+            ApiError::new(ErrorReason::UpstreamNotConfigured, message)
+        })
+    }
+
+    /// Refuses a method that the operator would have to allow by name.
+    pub fn covers(&self, row: &Row) -> Result<(), ApiError> {
+        let why = match (row.runs(self.config.coverage.allows(row.name)), row.access) {
+            (Runs::Refused, Access::Never(why)) => why,
+            (Runs::Refused, _) => {
+                "carries content that hookgate does not see; `coverage.allow` in its config lets \
+                 it pass"
+            }
+            _ => return Ok(()),
+        };
+        let message = format!("`{}` {why}", row.name);
+        Err(ApiError::new(ErrorReason::MethodRefused, message))
     }
 
     /// Whether an event is read off model calls: somebody listens, and the
@@ -158,6 +184,8 @@ pub struct Shared {
     pub ledger: Arc<Ledger>,
     /// Where hook processes run.
     pub places: Arc<Places>,
+    /// Whose the content is that model APIs keep.
+    pub caches: Arc<Caches>,
     /// Who sees all that is fired; nobody, where agents are served.
     pub witness: Option<Arc<Witness>>,
 }

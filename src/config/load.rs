@@ -12,8 +12,9 @@ use serde_json::{Value, json};
 use url::Url;
 
 use super::{
-    Admin, Config, ConfigError, Credential, HookSettings, Known, Log, MissingSecrets, Overrides,
-    PolicySpec, Problem, RedisUrl, SystemMessages, UpstreamsConfig, When,
+    Admin, Config, ConfigError, CoverageSettings, Credential, HookSettings, Known, Log,
+    MissingSecrets, Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, UpstreamsConfig,
+    When,
     check::{UnknownKeys, check, is_base_url},
     hook_block::{Gathered, HookBlock, HookFile},
     raw::{RawConfig, RawPath, RawSecret},
@@ -62,6 +63,8 @@ pub(super) fn load_tree(
     };
     let upstreams = raw.upstreams.with(credentials);
     reading.check_upstreams(&upstreams);
+    let coverage = CoverageSettings::from(raw.coverage);
+    reading.check_coverage(&coverage, known);
     reading.check_listeners(listen, &admin);
     reading.fail_if_problems()?;
 
@@ -88,6 +91,7 @@ pub(super) fn load_tree(
         listen,
         admin,
         upstreams,
+        coverage,
         policies,
         hooks: hooks.by_event,
         hook_directory,
@@ -208,6 +212,12 @@ impl Reading {
         if upstreams.is_empty() {
             let message = "`upstreams` must hold `gemini`, `vertex` or `code_assist`";
             self.problem("/upstreams", message);
+        }
+    }
+
+    fn check_coverage(&mut self, coverage: &CoverageSettings, known: &Known) {
+        for (index, wrong) in coverage.wrong(&known.methods) {
+            self.problem(&format!("/coverage/allow/{index}"), &wrong);
         }
     }
 

@@ -13,6 +13,7 @@ use url::Url;
 use super::{
     AfterModelMode, AskMode, Denials, Limits, LogFormat, LogLevel, Timeouts,
     check::is_base_url,
+    coverage::RawCoverage,
     quantity::{Count, Period, Size},
     raw_hooks::{RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
@@ -33,6 +34,10 @@ pub(super) struct RawConfig {
     pub(super) admin: RawAdmin,
     /// The model APIs that are called, at least one of them.
     pub(super) upstreams: RawUpstreams,
+    /// Which methods of the model APIs pass although hookgate does not see their
+    /// content.
+    #[serde(default)]
+    pub(super) coverage: RawCoverage,
     /// Which hooks run on which event; the same block as in a settings.json.
     #[serde(default)]
     pub(super) hooks: RawHooks,

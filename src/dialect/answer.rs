@@ -27,6 +27,8 @@ const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 pub struct ResponseDocument {
     pub(super) document: Document,
     pub(super) candidates: Vec<CandidateDocument>,
+    /// What stands around it on the wire, if anything does.
+    pub(super) around: Option<Document>,
 }
 
 /// A call of a function in an answer.
@@ -68,6 +70,7 @@ impl ResponseDocument {
         Ok(Self {
             candidates: candidates.collect::<Result<_, _>>()?,
             document,
+            around: None,
         })
     }
 
@@ -81,6 +84,12 @@ impl ResponseDocument {
     /// As it goes out: the bytes it came as, but for edits.
     pub fn to_bytes(&self) -> Bytes {
         self.document.to_bytes()
+    }
+
+    /// The same answer, with around it what stands around another one.
+    pub fn wrapped_like(mut self, other: Option<&Self>) -> Self {
+        self.around = other.and_then(|it| it.around.clone());
+        self
     }
 
     /// The whole of it, for hooks that want to see it.

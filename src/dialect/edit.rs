@@ -144,8 +144,9 @@ impl Edit<'_> {
             Operation::Generate
             | Operation::Stream(_)
             | Operation::CountTokens
-            | Operation::ListModels
-            | Operation::GetModel => document.set_bytes(CONTENTS, contents.to_array()),
+            | Operation::CreateCache
+            | Operation::UseCache
+            | Operation::Other => document.set_bytes(CONTENTS, contents.to_array()),
         }
     }
 
@@ -215,16 +216,16 @@ impl Edit<'_> {
     }
 }
 
-fn rename(document: &mut Document, model: &ModelName) -> Result<(), DialectError> {
+/// Names another model, in the words of the old name.
+pub(super) fn rename(document: &mut Document, model: &ModelName) -> Result<(), DialectError> {
     let Some(old) = document.string(MODEL)? else {
         return Ok(());
     };
-    let prefix = if old.starts_with("models/") {
-        "models/"
-    } else {
-        ""
+    let name = match old.rsplit_once('/') {
+        Some((place, _)) => format!("{place}/{model}"),
+        None => model.to_string(),
     };
-    document.set(MODEL, &json!(format!("{prefix}{model}")))
+    document.set(MODEL, &json!(name))
 }
 
 fn unknown_keys(fields: &Map<String, Value>) -> Vec<Diagnostic> {

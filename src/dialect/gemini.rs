@@ -1,18 +1,12 @@
-//! `gemini`: the API under `/{version}/models/{model}:{method}`.
+//! `gemini`: the Gemini API, under `/{version}/models/{model}:{method}`.
 
-use http::Method;
-
-use super::{Api, Call, Dialect, DialectError, Framing, Operation, RequestLine};
-use crate::model::ModelName;
-
-/// The versions that agents use.
-const VERSIONS: [&str; 3] = ["v1beta", "v1", "v1alpha"];
-
-/// What a path without a version means (litellm sends such).
-const DEFAULT_VERSION: &str = "v1beta";
-
-/// Query parameters that upstream understands and that change no meaning.
-const PASSED: [&str; 4] = ["pageSize", "pageToken", "prettyPrint", "quotaUser"];
+use super::{
+    Api, Dialect, Operation, Row,
+    coverage::{
+        Access::{ByName, Open},
+        LIST_OF_CACHES, LIVE, STREAM, table,
+    },
+};
 
 #[derive(Debug)]
 pub(super) struct Gemini;
@@ -22,173 +16,100 @@ impl Dialect for Gemini {
         Api::Gemini
     }
 
-    fn recognise(&self, line: RequestLine<'_>) -> Option<Result<Call, DialectError>> {
-        let path = line.path.strip_prefix('/')?;
-        let (first, rest) = path.split_once('/').unwrap_or((path, ""));
-        let (version, path) = match VERSIONS.iter().find(|it| **it == first) {
-            Some(version) => (*version, rest),
-            None => (DEFAULT_VERSION, path),
-        };
-        let (model, operation) = operation(path)?;
-        Some(call(line, version, model, operation))
-    }
-
-    fn target(&self, call: &Call) -> String {
-        let model = call.model_name();
-        let version = &call.version;
-        let path = match call.operation {
-            Operation::ListModels => format!("/{version}/models"),
-            Operation::GetModel => format!("/{version}/models/{model}"),
-            operation => format!("/{version}/models/{model}:{}", operation.as_str()),
-        };
-        let framing = match call.operation {
-            Operation::Stream(Framing::Sse) => Some("alt=sse".to_owned()),
-            _ => None,
-        };
-        let query: Vec<String> = framing.into_iter().chain(call.query.clone()).collect();
-        if query.is_empty() {
-            return path;
-        }
-        format!("{path}?{}", query.join("&"))
+    fn rows(&self) -> &'static [Row] {
+        ROWS
     }
 }
 
-/// Model and operation of a path behind the version.
-fn operation(path: &str) -> Option<(Option<ModelName>, Operation)> {
-    if path == "models" {
-        return Some((None, Operation::ListModels));
-    }
-    let rest = path.strip_prefix("models/")?;
-    let Some((model, method)) = rest.split_once(':') else {
-        return Some((Some(ModelName::parse(rest)?), Operation::GetModel));
-    };
-    let operation = match method {
-        "generateContent" => Operation::Generate,
-        "streamGenerateContent" => Operation::Stream(Framing::Array),
-        "countTokens" => Operation::CountTokens,
-        "embedContent" => Operation::Embed,
-        "batchEmbedContents" => Operation::BatchEmbed,
-        _ => return None,
-    };
-    Some((Some(ModelName::parse(model)?), operation))
-}
+use Operation::{BatchEmbed, CountTokens, CreateCache, Embed, Generate, Other, UseCache};
 
-fn call(
-    line: RequestLine<'_>,
-    version: &str,
-    model: Option<ModelName>,
-    operation: Operation,
-) -> Result<Call, DialectError> {
-    let allowed = if operation.sends_content() {
-        Method::POST
-    } else {
-        Method::GET
-    };
-    if line.method != allowed {
-        let allowed = if operation.sends_content() {
-            "POST"
-        } else {
-            "GET"
-        };
-        return Err(DialectError::Method { allowed });
-    }
-    let mut framing = Framing::Array;
-    let mut query = Vec::new();
-    for pair in line.query.split('&').filter(|it| !it.is_empty()) {
-        match pair.split_once('=').unwrap_or((pair, "")) {
-            ("alt", "sse") => framing = Framing::Sse,
-            // A credential; it travels in a header.
-            ("alt", "json" | "") | ("key", _) => (),
-            (name, _) if PASSED.contains(&name) => query.push(pair.to_owned()),
-            (name, _) => return Err(DialectError::Query(name.to_owned())),
-        }
-    }
-    let operation = match operation {
-        Operation::Stream(_) => Operation::Stream(framing),
-        other => other,
-    };
-    Ok(Call {
-        version: version.to_owned(),
-        model,
-        operation,
-        query,
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn recognise(path: &str, query: &str) -> Option<Result<Call, DialectError>> {
-        let method = &Method::POST;
-        Gemini.recognise(RequestLine {
-            method,
-            path,
-            query,
-        })
-    }
-
-    #[track_caller]
-    fn check(path: &str, query: &str, target: &str) {
-        let call = recognise(path, query).unwrap().unwrap();
-        assert_eq!(Gemini.target(&call), target);
-    }
-
-    #[test]
-    fn every_prefix_leads_to_a_versioned_target() {
-        check(
-            "/v1beta/models/m:generateContent",
-            "",
-            "/v1beta/models/m:generateContent",
-        );
-        check("/v1/models/m:countTokens", "", "/v1/models/m:countTokens");
-        check(
-            "/v1alpha/models/m:embedContent",
-            "",
-            "/v1alpha/models/m:embedContent",
-        );
-        check(
-            "/models/m:batchEmbedContents",
-            "",
-            "/v1beta/models/m:batchEmbedContents",
-        );
-    }
-
-    #[test]
-    fn alt_stays_and_the_key_goes() {
-        let path = "/v1beta/models/m:streamGenerateContent";
-        check(
-            path,
-            "key=SECRET&alt=sse",
-            "/v1beta/models/m:streamGenerateContent?alt=sse",
-        );
-        check(path, "", "/v1beta/models/m:streamGenerateContent");
-    }
-
-    #[test]
-    fn other_paths_are_nobodys() {
-        for path in [
-            "/",
-            "/v1beta/files",
-            "/v2/models/m:generateContent",
-            "/v1beta/models/m:fly",
-            "/v1beta/models/a/b:generateContent",
-            "/v1beta/models/..:generateContent",
-            "/v1beta//models/m:generateContent",
-            "/v1beta/models/a%2Fb:generateContent",
-        ] {
-            assert!(recognise(path, "").is_none(), "{path}");
-        }
-    }
-
-    #[test]
-    fn what_cannot_be_passed_on_is_named() {
-        let query = recognise("/v1/models/m:generateContent", "$httpMethod=GET").unwrap();
-        assert!(matches!(query, Err(DialectError::Query(name)) if name == "$httpMethod"));
-        let listed = recognise("/v1/models", "").unwrap();
-        assert!(matches!(
-            listed,
-            Err(DialectError::Method { allowed: "GET" })
-        ));
-    }
+table! { Gemini:
+    POST "/{version}/models/{model}:generateContent" "models.generateContent" Generate, Open;
+    POST "/{version}/models/{model}:streamGenerateContent" "models.streamGenerateContent" STREAM, Open;
+    POST "/{version}/models/{model}:countTokens" "models.countTokens" CountTokens, Open;
+    POST "/{version}/models/{model}:embedContent" "models.embedContent" Embed, Open;
+    POST "/{version}/models/{model}:batchEmbedContents" "models.batchEmbedContents" BatchEmbed, Open;
+    GET "/{version}/models" "models.list" Other, Open;
+    GET "/{version}/models/{model}" "models.get" Other, Open;
+    POST "/{version}/cachedContents" "cachedContents.create" CreateCache, ByName;
+    GET "/{version}/cachedContents" "cachedContents.list" Other, LIST_OF_CACHES;
+    GET "/{version}/cachedContents/{cache}" "cachedContents.get" UseCache, ByName;
+    PATCH "/{version}/cachedContents/{cache}" "cachedContents.patch" UseCache, ByName;
+    DELETE "/{version}/cachedContents/{cache}" "cachedContents.delete" UseCache, ByName;
+    POST "/{version}/models/{model}:generateAnswer" "models.generateAnswer" Other, ByName;
+    POST "/{version}/models/{model}:predict" "models.predict" Other, ByName;
+    POST "/{version}/models/{model}:predictLongRunning" "models.predictLongRunning" Other, ByName;
+    POST "/{version}/models/{model}:batchGenerateContent" "models.batchGenerateContent" Other, ByName;
+    POST "/{version}/models/{model}:asyncBatchEmbedContent" "models.asyncBatchEmbedContent" Other, ByName;
+    GET "/{version}/models/{model}/operations" "models.operations.list" Other, ByName;
+    GET "/{version}/models/{model}/operations/{operation}" "models.operations.get" Other, ByName;
+    GET "/{version}/operations/{operation}" "operations.get" Other, ByName;
+    POST "/{version}/files" "files.create" Other, ByName;
+    POST "/upload/{version}/files" "files.create" Other, ByName;
+    PUT "/upload/{version}/files" "files.create" Other, ByName;
+    POST "/{version}/files:register" "files.register" Other, ByName;
+    GET "/{version}/files" "files.list" Other, ByName;
+    GET "/{version}/files/{file}" "files.get" Other, ByName;
+    DELETE "/{version}/files/{file}" "files.delete" Other, ByName;
+    GET "/{version}/files/{file}:download" "files.download" Other, ByName;
+    GET "/download/{version}/files/{file}:download" "files.download" Other, ByName;
+    GET "/{version}/generatedFiles" "generatedFiles.list" Other, ByName;
+    GET "/{version}/generatedFiles/{file}" "generatedFiles.get" Other, ByName;
+    GET "/{version}/generatedFiles/{file}/operations/{operation}" "generatedFiles.operations.get" Other, ByName;
+    GET "/{version}/batches" "batches.list" Other, ByName;
+    GET "/{version}/batches/{batch}" "batches.get" Other, ByName;
+    DELETE "/{version}/batches/{batch}" "batches.delete" Other, ByName;
+    POST "/{version}/batches/{batch}:cancel" "batches.cancel" Other, ByName;
+    PATCH "/{version}/batches/{batch}:updateGenerateContentBatch" "batches.updateGenerateContentBatch" Other, ByName;
+    PATCH "/{version}/batches/{batch}:updateEmbedContentBatch" "batches.updateEmbedContentBatch" Other, ByName;
+    POST "/{version}/interactions" "interactions.create" Other, ByName;
+    GET "/{version}/interactions/{interaction}" "interactions.get" Other, ByName;
+    DELETE "/{version}/interactions/{interaction}" "interactions.delete" Other, ByName;
+    POST "/{version}/interactions/{interaction}/cancel" "interactions.cancel" Other, ByName;
+    POST "/{version}/auth_tokens" "auth_tokens.create" Other, ByName;
+    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateContent" "live.BidiGenerateContent" Other, LIVE;
+    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateContentConstrained" "live.BidiGenerateContentConstrained" Other, LIVE;
+    GET "/ws/google.ai.generativelanguage.{version}.GenerativeService.BidiGenerateMusic" "live.BidiGenerateMusic" Other, LIVE;
+    POST "/{version}/dynamic/{dynamic}:generateContent" "dynamic.generateContent" Other, ByName;
+    POST "/{version}/dynamic/{dynamic}:streamGenerateContent" "dynamic.streamGenerateContent" Other, ByName;
+    POST "/{version}/tunedModels" "tunedModels.create" Other, ByName;
+    GET "/{version}/tunedModels" "tunedModels.list" Other, ByName;
+    GET "/{version}/tunedModels/{tuned}" "tunedModels.get" Other, ByName;
+    PATCH "/{version}/tunedModels/{tuned}" "tunedModels.patch" Other, ByName;
+    DELETE "/{version}/tunedModels/{tuned}" "tunedModels.delete" Other, ByName;
+    POST "/{version}/tunedModels/{tuned}:generateContent" "tunedModels.generateContent" Other, ByName;
+    POST "/{version}/tunedModels/{tuned}:streamGenerateContent" "tunedModels.streamGenerateContent" Other, ByName;
+    POST "/{version}/tunedModels/{tuned}:transferOwnership" "tunedModels.transferOwnership" Other, ByName;
+    GET "/{version}/tunedModels/{tuned}/operations/{operation}" "tunedModels.operations.get" Other, ByName;
+    POST "/{version}/tunedModels/{tuned}/permissions" "tunedModels.permissions.create" Other, ByName;
+    GET "/{version}/tunedModels/{tuned}/permissions" "tunedModels.permissions.list" Other, ByName;
+    POST "/{version}/corpora" "corpora.create" Other, ByName;
+    GET "/{version}/corpora" "corpora.list" Other, ByName;
+    GET "/{version}/corpora/{corpus}" "corpora.get" Other, ByName;
+    PATCH "/{version}/corpora/{corpus}" "corpora.patch" Other, ByName;
+    DELETE "/{version}/corpora/{corpus}" "corpora.delete" Other, ByName;
+    POST "/{version}/corpora/{corpus}:query" "corpora.query" Other, ByName;
+    POST "/{version}/corpora/{corpus}/documents" "corpora.documents.create" Other, ByName;
+    GET "/{version}/corpora/{corpus}/documents" "corpora.documents.list" Other, ByName;
+    GET "/{version}/corpora/{corpus}/documents/{document}" "corpora.documents.get" Other, ByName;
+    POST "/{version}/fileSearchStores" "fileSearchStores.create" Other, ByName;
+    GET "/{version}/fileSearchStores" "fileSearchStores.list" Other, ByName;
+    GET "/{version}/fileSearchStores/{store}" "fileSearchStores.get" Other, ByName;
+    DELETE "/{version}/fileSearchStores/{store}" "fileSearchStores.delete" Other, ByName;
+    POST "/{version}/fileSearchStores/{store}:importFile" "fileSearchStores.importFile" Other, ByName;
+    POST "/{version}/fileSearchStores/{store}:uploadToFileSearchStore" "fileSearchStores.uploadToFileSearchStore" Other, ByName;
+    POST "/upload/{version}/fileSearchStores/{store}:uploadToFileSearchStore" "fileSearchStores.uploadToFileSearchStore" Other, ByName;
+    GET "/{version}/fileSearchStores/{store}/operations/{operation}" "fileSearchStores.operations.get" Other, ByName;
+    GET "/{version}/fileSearchStores/{store}/upload/operations/{operation}" "fileSearchStores.operations.get" Other, ByName;
+    GET "/{version}/fileSearchStores/{store}/documents" "fileSearchStores.documents.list" Other, ByName;
+    GET "/{version}/fileSearchStores/{store}/documents/{document}" "fileSearchStores.documents.get" Other, ByName;
+    DELETE "/{version}/fileSearchStores/{store}/documents/{document}" "fileSearchStores.documents.delete" Other, ByName;
+    POST "/{version}/openai/chat/completions" "openai.chat.completions" Other, ByName;
+    POST "/{version}/openai/embeddings" "openai.embeddings" Other, ByName;
+    POST "/{version}/openai/images/generations" "openai.images.generations" Other, ByName;
+    POST "/{version}/openai/files" "openai.files.create" Other, ByName;
+    POST "/{version}/openai/batches" "openai.batches.create" Other, ByName;
+    GET "/{version}/openai/batches/{batch}" "openai.batches.get" Other, ByName;
+    GET "/{version}/openai/models" "openai.models.list" Other, ByName;
+    GET "/{version}/openai/models/{model}" "openai.models.get" Other, ByName;
 }

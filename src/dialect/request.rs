@@ -8,7 +8,7 @@ use super::{
     contents::{Content, Contents},
     edit, instruction, tools,
 };
-use crate::model::{LlmRequest, ModelName, RequestMutation, ToolConfig};
+use crate::model::{LlmRequest, RequestMutation, ToolConfig};
 
 pub(super) const CONTENTS: &[&str] = &["contents"];
 pub(super) const CONTENT: &[&str] = &["content"];
@@ -76,6 +76,23 @@ fn wants_json(config: &Document) -> Result<bool, DialectError> {
     Ok(mime.as_deref() == Some("application/json") || given(schema) || given(json_schema))
 }
 
+/// The content kept by the API that a request builds upon. An empty name is none.
+pub(super) fn cached_content(
+    call: &Call,
+    document: &Document,
+) -> Result<Option<String>, DialectError> {
+    let inner = unwrapped(call, document)?;
+    let mut names = Vec::new();
+    for document in inner.iter().chain([document]) {
+        let name = document.string(CACHED)?;
+        names.extend(name.filter(|it| !it.is_empty()));
+    }
+    match names.as_slice() {
+        [] | [_] => Ok(names.pop()),
+        [..] => Err(DialectError::Ambiguous("cachedContent".to_owned())),
+    }
+}
+
 /// A document that holds the stable form and nothing else.
 pub(super) fn made(call: &Call, llm_request: &LlmRequest) -> Result<Document, DialectError> {
     let mut fields = Map::new();
@@ -107,8 +124,9 @@ pub(super) fn prompt(call: &Call, document: &Document) -> Result<Vec<String>, Di
         Operation::Generate
         | Operation::Stream(_)
         | Operation::CountTokens
-        | Operation::ListModels
-        | Operation::GetModel => {
+        | Operation::CreateCache
+        | Operation::UseCache
+        | Operation::Other => {
             let inner = unwrapped(call, document)?;
             let contents = contents(call, inner.as_ref().unwrap_or(document))?;
             Ok(contents.prompt())
@@ -143,8 +161,9 @@ pub(super) fn outline(call: &Call, document: &Document) -> Result<Outline, Diale
         Operation::Generate
         | Operation::Stream(_)
         | Operation::CountTokens
-        | Operation::ListModels
-        | Operation::GetModel => document.list(CONTENTS)?.map_or(0, |it| it.len()),
+        | Operation::CreateCache
+        | Operation::UseCache
+        | Operation::Other => document.list(CONTENTS)?.map_or(0, |it| it.len()),
     };
     let parameters = parameters(document)?;
     Ok(Outline {
@@ -190,7 +209,7 @@ pub(super) fn withhold_tools(
 /// A body that names a model must name that of the path.
 pub(super) fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
     each_named(&mut document.clone(), &mut |it| match it.string(MODEL)? {
-        Some(name) if ModelName::parse(&name) != call.model => {
+        Some(name) if call.named(&name) != call.model => {
             Err(DialectError::Ambiguous("model".to_owned()))
         }
         Some(_) | None => Ok(()),
@@ -245,8 +264,9 @@ pub(super) fn contents(call: &Call, document: &Document) -> Result<Contents, Dia
         Operation::Generate
         | Operation::Stream(_)
         | Operation::CountTokens
-        | Operation::ListModels
-        | Operation::GetModel => document.children(CONTENTS)?.unwrap_or_default(),
+        | Operation::CreateCache
+        | Operation::UseCache
+        | Operation::Other => document.children(CONTENTS)?.unwrap_or_default(),
     };
     Contents::read(list)
 }

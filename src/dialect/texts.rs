@@ -98,8 +98,9 @@ pub(super) fn edit(
         }
         Operation::Generate
         | Operation::Stream(_)
-        | Operation::ListModels
-        | Operation::GetModel => edit_conversation(document, editor),
+        | Operation::CreateCache
+        | Operation::UseCache
+        | Operation::Other => edit_conversation(document, editor),
     }
 }
 
@@ -253,7 +254,7 @@ fn edit_value(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{Dialect, RequestLine, gemini::Gemini};
+    use crate::dialect::{RequestLine, recognise};
 
     /// Puts `*` for every `s` where a run of texts holds `ss`.
     struct Stars;
@@ -279,7 +280,7 @@ mod tests {
             path: &format!("/v1beta/models/m:{operation}"),
             query: "",
         };
-        let call = Gemini.recognise(line).unwrap().unwrap();
+        let call = recognise(line).unwrap().unwrap().call.unwrap();
         let mut document = Document::parse(body.to_owned().into()).unwrap();
         edit(&call, &mut document, &mut Stars).unwrap();
         assert_eq!(document.to_text(), expected);

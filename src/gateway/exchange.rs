@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use axum::{body::Body, response::Response};
+use bytes::Bytes;
 use http::{HeaderValue, header, request::Parts};
 
 use super::{
     Hooked,
     before::Step,
     facts::Facts,
-    gate::Gate,
+    gate::{Gate, unreadable},
     reply::{Reply, Teller, denial_form},
     session::Name,
     stream,
@@ -17,8 +18,11 @@ use super::{
     unary,
 };
 use crate::{
-    app::{self, ApiError, App, ErrorReason, Snapshot},
-    dialect::{Allowed, Call, CallsInPieces, Dialect, Document, Framing, Operation, Selected},
+    app::{self, ApiError, Caches, ErrorReason, Snapshot},
+    dialect::{
+        self, Allowed, Call, CallsInPieces, Dialect, Document, Framing, Operation,
+        ResponseDocument, Selected,
+    },
     event::{Context, EventName},
     hook::{About, AnswerLook, Plan},
     model::LlmRequest,
@@ -40,6 +44,9 @@ pub(super) struct Exchange {
     pub(super) head: Parts,
     pub(super) facts: Facts,
     pub(super) context: Context,
+    /// What stood around the request on the wire, if anything did.
+    around: Option<Document>,
+    pub(super) caches: Arc<Caches>,
     /// The agent's key, if it came in the query.
     query_key: Option<String>,
     /// How the agent names its session, if it does.
@@ -69,27 +76,22 @@ pub(super) enum Asked {
 /// What a call comes into.
 #[derive(Debug)]
 pub(super) struct World {
-    pub(super) app: App,
-    pub(super) dialect: &'static dyn Dialect,
+    pub(super) snapshot: Arc<Snapshot>,
+    pub(super) caches: Arc<Caches>,
     pub(super) facts: Facts,
     pub(super) query_key: Option<String>,
 }
 
 impl Exchange {
-    /// Takes the snapshot. A call of a model API that the config does not name is
-    /// refused.
+    /// A call of a model API that the config does not name is refused.
     pub(super) fn open(
         world: World,
         call: Call,
         head: Parts,
         named: Option<Name>,
     ) -> Result<Self, ApiError> {
-        let snapshot = world.app.snapshot();
-        let api = world.dialect.api();
-        let upstream = snapshot.upstreams.get(api).cloned().ok_or_else(|| {
-            let message = format!("calls of `{}` are not served here", api.as_str());
-            ApiError::new(ErrorReason::UpstreamNotConfigured, message)
-        })?;
+        let snapshot = world.snapshot;
+        let upstream = snapshot.upstream(call.row.api)?;
         let context = Context {
             session_named: named.is_some(),
             session_id: named.as_ref().map(|it| it.id.clone()).unwrap_or_default(),
@@ -99,8 +101,10 @@ impl Exchange {
             ..Context::default()
         };
         Ok(Self {
-            upstream,
-            dialect: world.dialect,
+            upstream: Arc::clone(upstream),
+            dialect: dialect::of(call.row.api),
+            around: None,
+            caches: world.caches,
             facts: world.facts,
             query_key: world.query_key,
             named,
@@ -124,6 +128,34 @@ impl Exchange {
 
     pub(super) fn hooked(&self) -> Hooked {
         Hooked::of(self)
+    }
+
+    /// The request as the Gemini API has it, with what only it says of the call:
+    /// its model, its session. Content that the API keeps must be the caller's.
+    pub(super) fn open_body(&mut self, body: Document) -> Result<Document, ApiError> {
+        let opened = self.dialect.open_request(&mut self.call, body)?;
+        self.around = opened.around;
+        if let (None, Some(name)) = (&self.named, opened.session.and_then(Name::of_body)) {
+            self.context.session_named = true;
+            self.context.session_id.clone_from(&name.id);
+            self.named = Some(name);
+        }
+        let session = self.named.as_ref().map(|it| it.id.as_str());
+        self.facts.call(&self.call, session);
+        if let Some(cache) = self.dialect.cached_content(&self.call, &opened.document)? {
+            self.check_cache(&cache)?;
+        }
+        Ok(opened.document)
+    }
+
+    /// An answer or a chunk as the Gemini API has it.
+    pub(super) fn open_answer(&self, bytes: Bytes) -> Result<ResponseDocument, ApiError> {
+        let opened = self.dialect.open_answer(bytes);
+        opened.map_err(|error| {
+            let request_id = self.facts.request_id();
+            tracing::warn!(request.id = request_id, %error, "the answer cannot be read");
+            unreadable()
+        })
     }
 
     /// Who tells the agent what came of it.
@@ -189,9 +221,13 @@ impl Exchange {
             // Events come one by one; an array would have to be read whole.
             *framing = Framing::Sse;
         }
-        let body = document.to_bytes();
+        let around = self.around.as_ref();
+        let body = self.dialect.close_request(&self.call, around, &document)?;
         let outgoing = self.outgoing(body.into(), AnswerIs::Read);
         let answer = self.upstream().send(outgoing).await?;
+        if self.call.operation == Operation::CreateCache && answer.status.is_success() {
+            return self.keep_cache(answer).await.map(Asked::Told);
+        }
         if !gated || !answer.status.is_success() {
             return Ok(Asked::Told(self.pass(answer)));
         }
@@ -246,7 +282,7 @@ impl Exchange {
         let own = self.upstream().credential();
         Outgoing {
             method: self.head.method.clone(),
-            target: self.dialect.target(&self.call),
+            target: self.call.target(),
             headers: headers::to_upstream(
                 &self.head.headers,
                 own,

@@ -98,10 +98,15 @@ impl Facts {
         }
     }
 
+    /// The request asks for this.
+    pub(super) fn operation(&self, label: &'static str) {
+        self.memory().record.operation = label;
+    }
+
     /// The request is this call.
     pub(super) fn call(&self, call: &Call, session_id: Option<&str>) {
         let mut memory = self.memory();
-        memory.record.operation = call.operation.as_str();
+        memory.record.operation = call.label();
         call.model_name().clone_into(&mut memory.record.model);
         let session_id = session_id.unwrap_or_default();
         session_id.clone_into(&mut memory.record.session_id);

@@ -3,7 +3,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::Value;
 
 use super::facts::{Did, Facts};
@@ -65,9 +64,11 @@ impl Gate {
     }
 
     /// Judges one answer or chunk. INVARIANT: what cannot be read never passes.
-    pub(super) async fn judge(&mut self, bytes: Bytes, extent: Extent) -> Result<Judged, ApiError> {
-        let parsed = ResponseDocument::parse(bytes);
-        let mut chunk = parsed.map_err(|it| self.report(&it))?;
+    pub(super) async fn judge(
+        &mut self,
+        mut chunk: ResponseDocument,
+        extent: Extent,
+    ) -> Result<Judged, ApiError> {
         let select = self.withhold_unselected(&mut chunk);
         select.map_err(|it| self.report(&it))?;
         let [first, _] = &mut self.looks;

@@ -29,10 +29,10 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
         return Err(read.err().unwrap_or_else(|| too_large(limit)));
     }
     let fault = Fault::default();
-    let outgoing_body = if exchange.call.operation.sends_content() {
-        reqwest::Body::wrap_stream(bounded(body, fault.clone(), limit, patience))
-    } else {
+    let outgoing_body = if http_body::Body::is_end_stream(&body) {
         reqwest::Body::default()
+    } else {
+        reqwest::Body::wrap_stream(bounded(body, fault.clone(), limit, patience))
     };
     let mut outgoing = exchange.outgoing(outgoing_body, AnswerIs::Passed);
     if let Some(length) = length {

@@ -91,8 +91,12 @@ impl Teller {
         let body = match reply {
             Ok(Reply::Upstream(response)) if response.status().is_success() => response.into_body(),
             Ok(Reply::Upstream(_)) => broken_body(),
-            Ok(Reply::Answered(answer)) => Frames::only(framing, &self.answer(&answer)).into(),
-            Ok(Reply::Denied(reason)) => Frames::only(framing, &self.message(&reason)).into(),
+            Ok(Reply::Answered(answer)) => {
+                Frames::only(framing, &self.wire(&self.answer(&answer))).into()
+            }
+            Ok(Reply::Denied(reason)) => {
+                Frames::only(framing, &self.wire(&self.message(&reason))).into()
+            }
             Err(error) => {
                 let reason = error.reason().parts().2;
                 let request_id = self.facts.request_id();
@@ -135,10 +139,16 @@ impl Teller {
         Body::new(Observed::new(body, move |ended| facts.ended(ended)))
     }
 
+    /// An answer of our own as the agent gets it.
+    fn wire(&self, document: &Value) -> Bytes {
+        self.dialect.wrap_answer(document.to_string().into())
+    }
+
     fn compose(&self, document: &Value) -> Response {
+        let document = self.wire(document);
         let (body, media_type) = match self.call.operation {
-            Operation::Stream(framing) => (Frames::only(framing, document), media_type(framing)),
-            _ => (document.to_string().into(), media_type(Framing::Array)),
+            Operation::Stream(framing) => (Frames::only(framing, &document), media_type(framing)),
+            _ => (document, media_type(Framing::Array)),
         };
         let mut response = Response::new(Body::from(body));
         let value = HeaderValue::from_static(media_type);

@@ -57,8 +57,12 @@ impl Round {
     }
 
     /// Judges one chunk, or the whole answer.
-    pub(super) async fn take(&mut self, bytes: Bytes, extent: Extent) -> Result<Taken, ApiError> {
-        match self.gate.judge(bytes, extent).await? {
+    pub(super) async fn take(
+        &mut self,
+        chunk: ResponseDocument,
+        extent: Extent,
+    ) -> Result<Taken, ApiError> {
+        match self.gate.judge(chunk, extent).await? {
             Judged::Pass(chunk) => self.admit(chunk).map(Taken::Out),
             Judged::Refused(refusal) => Ok(Taken::Refused(refusal)),
         }

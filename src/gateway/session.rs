@@ -1,7 +1,7 @@
 //! Which session a request belongs to, and whose it is. Pure.
 //!
-//! An agent names it by the prefix `/s/{session}` or by `x-hookgate-session`;
-//! else it is known by its history (see [`crate::session`]).
+//! An agent names it by the prefix `/s/{session}` or by `x-hookgate-session`, and
+//! gemini-cli on Code Assist by the `session_id` of its requests; else it is known by its history (see [`crate::session`]).
 
 use http::HeaderMap;
 
@@ -25,6 +25,14 @@ pub(super) struct Named<'a> {
 pub(super) struct Name {
     pub(super) id: String,
     pub(super) source: Source,
+}
+
+impl Name {
+    /// The session that a body names, if that is a name.
+    pub(super) fn of_body(id: String) -> Option<Self> {
+        let source = Source::CodeAssist;
+        is_name(&id).then_some(Self { id, source })
+    }
 }
 
 /// Takes the session's name off the path, or out of the header.

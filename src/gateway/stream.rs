@@ -9,7 +9,6 @@ use axum::{body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream};
 use http::{HeaderValue, header};
-use serde_json::Value;
 
 use super::{
     exchange::{Asked, Exchange},
@@ -43,9 +42,9 @@ impl Frames {
     }
 
     /// A stream of one chunk.
-    pub(super) fn only(framing: Framing, document: &Value) -> Bytes {
+    pub(super) fn only(framing: Framing, document: &[u8]) -> Bytes {
         let mut frames = Self::new(framing);
-        let mut out = BytesMut::from(frames.chunk(document.to_string().as_bytes()).as_ref());
+        let mut out = BytesMut::from(frames.chunk(document).as_ref());
         out.extend_from_slice(&frames.end());
         out.freeze()
     }
@@ -147,7 +146,8 @@ impl Chunks {
         let (taken, ended) = match self.waiting.pop_front() {
             Some(data) => {
                 let extent = self.extent(&data).await?;
-                (self.round.take(data, extent).await?, false)
+                let chunk = self.exchange.open_answer(data)?;
+                (self.round.take(chunk, extent).await?, false)
             }
             None => (self.round.end().await?, true),
         };
@@ -204,14 +204,18 @@ impl Chunks {
                 return Err(UpstreamError::TooLarge { limit }.into());
             }
         }
-        let merged = Merged::of(&chunks).map_err(|_| unreadable())?;
-        let taken = self.round.take(merged.answer.clone(), Extent::Last);
+        let chunks = chunks.into_iter().map(|it| self.exchange.open_answer(it));
+        let chunks: Vec<ResponseDocument> = chunks.collect::<Result<_, _>>()?;
+        let bare: Vec<Bytes> = chunks.iter().map(ResponseDocument::to_bytes).collect();
+        let merged = Merged::of(&bare).map_err(|_| unreadable())?;
+        let whole = ResponseDocument::parse(merged.answer.clone()).map_err(|_| unreadable())?;
+        let whole = whole.wrapped_like(chunks.last());
+        let taken = self.round.take(whole, Extent::Last);
         let ending = match taken.await? {
             Taken::Out(judged) => {
                 self.round.hold(judged);
                 if !merged.omits && self.round.holds_only(&merged.answer) {
-                    let parts = chunks.into_iter().map(ResponseDocument::parse);
-                    self.round.hold_instead(parts.collect::<Result<_, _>>()?);
+                    self.round.hold_instead(chunks);
                 }
                 self.exchange.conclude(&self.round).await?
             }
@@ -263,7 +267,8 @@ impl Chunks {
         let mut out = BytesMut::new();
         for chunk in chunks {
             self.exchange.spoke(chunk)?;
-            out.extend(self.frames.chunk(&chunk.to_bytes()));
+            let chunk = self.exchange.dialect.close_answer(chunk);
+            out.extend(self.frames.chunk(&chunk));
         }
         Ok(out)
     }

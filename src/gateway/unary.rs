@@ -70,7 +70,8 @@ pub(super) async fn answer(
                 if let Some(Asked::Told(reply)) = told {
                     said.extend(teller.words(&reply)?);
                 }
-                let mut response = Response::new(Body::from(whole(&said)?));
+                let whole = exchange.dialect.close_answer(&whole(&said)?);
+                let mut response = Response::new(Body::from(whole));
                 for chunk in &said {
                     exchange.spoke(chunk)?;
                 }
@@ -84,12 +85,13 @@ pub(super) async fn answer(
 }
 
 /// All that was said as one answer.
-fn whole(said: &[ResponseDocument]) -> Result<Bytes, ApiError> {
+fn whole(said: &[ResponseDocument]) -> Result<ResponseDocument, ApiError> {
     if let [one] = said {
-        return Ok(one.to_bytes());
+        return Ok(one.clone());
     }
     let chunks: Vec<Bytes> = said.iter().map(ResponseDocument::to_bytes).collect();
-    Ok(Merged::of(&chunks)?.answer)
+    let whole = ResponseDocument::parse(Merged::of(&chunks)?.answer)?;
+    Ok(whole.wrapped_like(said.first()))
 }
 
 async fn judge(
@@ -101,7 +103,7 @@ async fn judge(
         return Err(unreadable());
     }
     let limit = exchange.snapshot.config.limits.response;
-    let whole = answer.whole(limit).await?;
+    let whole = exchange.open_answer(answer.whole(limit).await?)?;
     match round.take(whole, Extent::Last).await? {
         Taken::Out(chunks) => {
             round.hold(chunks);

@@ -38,7 +38,11 @@ pub fn assert_refused(answer: &Answer, status: u16, reason: &str) {
 /// The code of google.rpc that goes with a reason.
 fn canonical(reason: &str) -> Value {
     json!(match reason {
-        "UNKNOWN_PATH" | "POLICY_DENIED" | "UPSTREAM_NOT_CONFIGURED" => "PERMISSION_DENIED",
+        "UNKNOWN_PATH"
+        | "POLICY_DENIED"
+        | "UPSTREAM_NOT_CONFIGURED"
+        | "METHOD_REFUSED"
+        | "UNKNOWN_CACHE" => "PERMISSION_DENIED",
         "METHOD_NOT_ALLOWED" => "UNIMPLEMENTED",
         "BODY_TIMEOUT" | "UPSTREAM_TIMEOUT" => "DEADLINE_EXCEEDED",
         "OVERLOADED" | "UPSTREAM_UNREACHABLE" | "UPSTREAM_REDIRECT" | "UPSTREAM_UNREADABLE" =>

@@ -1,0 +1,270 @@
+//! A recognised call, and the path that it has upstream. Pure.
+
+use http::Method;
+
+use super::{DialectError, Row};
+use crate::model::ModelName;
+
+/// A model API: whose paths and credentials they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Api {
+    /// The Gemini API.
+    Gemini,
+    /// Vertex AI.
+    Vertex,
+    /// Code Assist: gemini-cli, logged in with Google.
+    CodeAssist,
+}
+
+impl Api {
+    /// Every API.
+    pub const ALL: [Self; 3] = [Self::Gemini, Self::Vertex, Self::CodeAssist];
+
+    /// Its name, as in the config.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gemini => "gemini",
+            Self::Vertex => "vertex",
+            Self::CodeAssist => "code_assist",
+        }
+    }
+}
+
+/// The first line of a request: what calls are recognised by.
+#[derive(Debug, Clone, Copy)]
+pub struct RequestLine<'a> {
+    /// The HTTP method.
+    pub method: &'a Method,
+    /// The path as sent, without a session prefix.
+    pub path: &'a str,
+    /// The query as sent, without `?`; empty if there is none.
+    pub query: &'a str,
+}
+
+/// A recognised call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Call {
+    /// Its line of the coverage table.
+    pub row: &'static Row,
+    /// What stands in the places of its path, in order.
+    pub(super) parts: Vec<(&'static str, String)>,
+    /// The model asked for, if one is. Some calls name it in their bodies only.
+    pub model: Option<ModelName>,
+    /// What is asked of it.
+    pub operation: Operation,
+    /// Query parameters for upstream, as sent: no credential among them.
+    pub query: Vec<String>,
+}
+
+/// The call that stands for one that an agent only reports.
+const MADE: Row = Row {
+    api: Api::Gemini,
+    method: "POST",
+    path: "/{version}/models/{model}:generateContent",
+    name: "models.generateContent",
+    operation: Operation::Generate,
+    access: super::coverage::Access::Open,
+};
+
+/// Query parameters that change no meaning.
+const PASSED: [&str; 4] = ["pageSize", "pageToken", "prettyPrint", "quotaUser"];
+
+/// Query parameters of calls that nobody looks into.
+const PASSED_UNSEEN: [&str; 12] = [
+    "filter",
+    "force",
+    "include_input",
+    "last_event_id",
+    "orderBy",
+    "returnPartialSuccess",
+    "stream",
+    "updateMask",
+    "uploadType",
+    "upload_id",
+    "upload_protocol",
+    "view",
+];
+
+impl Call {
+    /// A call of this model, as a reported one is taken for.
+    pub(super) fn made(model: Option<ModelName>) -> Self {
+        Self {
+            row: &MADE,
+            parts: vec![("version", "v1beta".to_owned())],
+            model,
+            operation: Operation::Generate,
+            query: Vec::new(),
+        }
+    }
+
+    /// A call by its row, and what stands in the places of the path.
+    pub(super) fn read(
+        row: &'static Row,
+        parts: Vec<(&'static str, String)>,
+        query: &str,
+    ) -> Result<Self, DialectError> {
+        let model = parts.iter().find(|it| it.0 == "model");
+        let mut call = Self {
+            row,
+            model: model.and_then(|it| ModelName::parse(&it.1)),
+            parts,
+            operation: row.operation,
+            query: Vec::new(),
+        };
+        for pair in query.split('&').filter(|it| !it.is_empty()) {
+            call.parameter(pair)?;
+        }
+        Ok(call)
+    }
+
+    fn parameter(&mut self, pair: &str) -> Result<(), DialectError> {
+        let unseen = self.operation == Operation::Other;
+        match (pair.split_once('=').unwrap_or((pair, "")), self.operation) {
+            (("alt", "sse"), Operation::Stream(_)) => {
+                self.operation = Operation::Stream(Framing::Sse);
+            }
+            (("alt", "sse" | "media"), Operation::Other) => self.query.push(pair.to_owned()),
+            // A credential; it travels in a header.
+            (("alt", "json" | "sse" | "") | ("key", _), _) => (),
+            ((name, _), _) if PASSED.contains(&name) => self.query.push(pair.to_owned()),
+            ((name, _), _) if unseen && PASSED_UNSEEN.contains(&name) => {
+                self.query.push(pair.to_owned());
+            }
+            // Only how long it is kept can be changed.
+            (("updateMask", _), Operation::UseCache) => self.query.push(pair.to_owned()),
+            ((name, _), _) => return Err(DialectError::Query(name.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// The model's name; empty if the call has none.
+    pub fn model_name(&self) -> &str {
+        self.model.as_ref().map_or("", ModelName::as_str)
+    }
+
+    /// What it is called in logs and metrics.
+    pub fn label(&self) -> &'static str {
+        self.row.label()
+    }
+
+    /// Path and query under which upstream takes it, made of nothing but what was
+    /// understood of the path.
+    pub fn target(&self) -> String {
+        let path = self.path();
+        let framing = match self.operation {
+            Operation::Stream(Framing::Sse) => Some("alt=sse".to_owned()),
+            _ => None,
+        };
+        let query: Vec<String> = framing.into_iter().chain(self.query.clone()).collect();
+        if query.is_empty() {
+            return path;
+        }
+        format!("{path}?{}", query.join("&"))
+    }
+
+    /// What the path names, such as `cachedContents/abc`: all of it behind the
+    /// version.
+    pub fn resource(&self) -> String {
+        let path = self.path();
+        let path = path.strip_prefix('/').unwrap_or(&path);
+        path.split_once('/').map_or("", |it| it.1).to_owned()
+    }
+
+    fn path(&self) -> String {
+        let mut path = self.row.path.to_owned();
+        for (name, value) in &self.parts {
+            let value = match *name {
+                // Hooks may have chosen another one.
+                "model" => self.model_name(),
+                _ => value,
+            };
+            path = path.replace(&format!("{{{name}}}"), value);
+        }
+        path
+    }
+
+    /// Which model `name`, said in a body, means in this call; none if it is no
+    /// model, or one of somewhere else.
+    pub(super) fn named(&self, name: &str) -> Option<ModelName> {
+        let at = name.rfind('/').map_or(0, |it| it + 1);
+        let (place, model) = name.split_at_checked(at)?;
+        let full = self.place();
+        let express = "publishers/google/models/";
+        let known = place.is_empty()
+            || place == "models/"
+            || place == full
+            || (place == express && full.ends_with(express));
+        ModelName::parse(model).filter(|_| known)
+    }
+
+    /// Where its models are: what stands before a model's name in a full one.
+    fn place(&self) -> String {
+        let part = |name| self.parts.iter().find(|it| it.0 == name);
+        let models = match self.row.api {
+            Api::Gemini | Api::CodeAssist => return "models/".to_owned(),
+            Api::Vertex => "publishers/google/models/",
+        };
+        match (part("project"), part("location")) {
+            (Some((_, project)), Some((_, location))) => {
+                format!("projects/{project}/locations/{location}/{models}")
+            }
+            _ => models.to_owned(),
+        }
+    }
+}
+
+/// What a call asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `generateContent`: one answer.
+    Generate,
+    /// `streamGenerateContent`: an answer in chunks.
+    Stream(Framing),
+    /// `countTokens`.
+    CountTokens,
+    /// `embedContent`.
+    Embed,
+    /// `batchEmbedContents`.
+    BatchEmbed,
+    /// `cachedContents.create`: content that is kept for later calls.
+    CreateCache,
+    /// One that was kept is shown, changed or deleted.
+    UseCache,
+    /// Something that hooks have no part in.
+    Other,
+}
+
+impl Operation {
+    /// Its name on the wire, for conditions.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generate => "generateContent",
+            Self::Stream(_) => "streamGenerateContent",
+            Self::CountTokens => "countTokens",
+            Self::Embed => "embedContent",
+            Self::BatchEmbed => "batchEmbedContents",
+            Self::CreateCache => "createCachedContent",
+            Self::UseCache => "useCachedContent",
+            Self::Other => "other",
+        }
+    }
+
+    /// Whether it answers with text of a model.
+    pub const fn generates(self) -> bool {
+        matches!(self, Self::Generate | Self::Stream(_))
+    }
+
+    /// Whether it sends a conversation or a text to upstream.
+    pub const fn sends_content(self) -> bool {
+        !matches!(self, Self::UseCache | Self::Other)
+    }
+}
+
+/// How chunks are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-sent events, `alt=sse`.
+    Sse,
+    /// Elements of one JSON array.
+    Array,
+}

@@ -1,0 +1,189 @@
+//! The table itself: that every row is found by its path and by no other, and
+//! that the documentation says what it says.
+
+use std::{collections::BTreeSet, fmt::Write as _, fs};
+
+use http::Method;
+
+use super::*;
+
+/// A path of this row.
+fn example(row: &Row) -> String {
+    let version = versions(row.api).first().unwrap();
+    let mut path = row.path.replace("{version}", version);
+    while let Some((head, rest)) = path.split_once('{') {
+        let (_, tail) = rest.split_once('}').unwrap();
+        path = format!("{head}x1{tail}");
+    }
+    path
+}
+
+fn recognise_as(method: &str, path: &str, query: &str) -> Option<Result<Recognised, DialectError>> {
+    recognise(RequestLine {
+        method: &method.parse::<Method>().unwrap(),
+        path,
+        query,
+    })
+}
+
+fn call(path: &str, query: &str) -> Call {
+    let known = recognise_as("POST", path, query).unwrap().unwrap();
+    known.call.unwrap()
+}
+
+#[test]
+fn every_row_is_found_by_its_own_path_alone() {
+    for row in rows() {
+        let path = example(row);
+        let known = recognise_as(row.method, &path, "").unwrap().unwrap();
+        assert_eq!(known.row, row, "{path}");
+        assert_eq!(known.call.unwrap().target(), path);
+
+        let (head, last) = path.rsplit_once('/').unwrap();
+        for other in [
+            format!("/{path}"),
+            format!("{path}/"),
+            format!("{path}%20"),
+            format!("{path};x=1"),
+            format!("{head}//{last}"),
+            format!("{head}/./{last}"),
+            format!("{head}/x/../{last}"),
+            format!("{head}%2F{last}"),
+            path.to_uppercase(),
+            format!("/x{path}"),
+        ] {
+            assert!(recognise_as(row.method, &other, "").is_none(), "{other}");
+        }
+    }
+}
+
+#[test]
+fn no_two_rows_share_a_path_and_a_method() {
+    let lines: BTreeSet<_> = rows().map(|it| (it.method, it.path)).collect();
+    assert_eq!(lines.len(), rows().count());
+}
+
+#[test]
+fn what_stands_in_a_place_is_checked() {
+    for path in [
+        "/v1beta/models/..:generateContent",
+        "/v1beta/models/a%2Fb:generateContent",
+        "/v1beta/models/m:fly",
+        "/v2/models/m:generateContent",
+        "/v1/projects/../locations/l/publishers/google/models/m:generateContent",
+        "/v1/projects/P/locations/l/publishers/google/models/m:generateContent",
+        "/v1/projects/p/locations/l.m/publishers/google/models/m:generateContent",
+        "/v1/projects/p/locations/l/publishers/other/models/m:generateContent",
+        "/v1alpha/publishers/google/models/m:generateContent",
+        "/v1internal:fly",
+        "/v1internal:GenerateContent",
+        "/v1internal/generateContent",
+    ] {
+        assert!(recognise_as("POST", path, "").is_none(), "{path}");
+    }
+    let scoped =
+        "/v1/projects/example.com:p-1/locations/us-central1/publishers/google/models/m:countTokens";
+    assert_eq!(call(scoped, "").target(), scoped);
+}
+
+#[test]
+fn a_path_without_a_version_is_one_of_the_gemini_api() {
+    let call = call("/models/m:countTokens", "");
+    assert_eq!(call.target(), "/v1beta/models/m:countTokens");
+    assert!(recognise_as("POST", "/publishers/google/models/m:countTokens", "").is_none());
+}
+
+#[test]
+fn of_a_query_only_what_is_known_is_left() {
+    let stream = "/v1beta/models/m:streamGenerateContent";
+    let target = |query: &str| call(stream, query).target();
+    assert_eq!(target("key=SECRET&alt=sse"), format!("{stream}?alt=sse"));
+    assert_eq!(
+        target("alt=json&quotaUser=u"),
+        format!("{stream}?quotaUser=u")
+    );
+    for query in [
+        "$httpMethod=GET",
+        "alt=proto",
+        "uploadType=media",
+        "%6bey=K",
+    ] {
+        let known = recognise_as("POST", stream, query).unwrap().unwrap();
+        assert!(matches!(known.call, Err(DialectError::Query(_))), "{query}");
+    }
+}
+
+#[test]
+fn a_known_path_says_which_methods_it_has() {
+    let error = recognise_as("POST", "/v1beta/cachedContents/c", "").unwrap();
+    let error = error.unwrap_err().to_string();
+    assert_eq!(error, "another method is wanted here: GET, PATCH, DELETE");
+}
+
+#[test]
+fn a_model_in_a_body_is_one_of_the_place_that_the_path_names() {
+    let project = call(
+        "/v1/projects/p/locations/l/publishers/google/models/m:countTokens",
+        "",
+    );
+    let express = call("/v1/publishers/google/models/m:countTokens", "");
+    let gemini = call("/v1/models/m:countTokens", "");
+    let full = "projects/p/locations/l/publishers/google/models/m";
+    for (call, good, bad) in [
+        (
+            &project,
+            full,
+            "projects/q/locations/l/publishers/google/models/m",
+        ),
+        (
+            &project,
+            "publishers/google/models/m",
+            "publishers/other/models/m",
+        ),
+        (&express, "publishers/google/models/m", full),
+        (&gemini, "models/m", "publishers/google/models/m"),
+        (&gemini, "m", "models/models/m"),
+    ] {
+        assert_eq!(call.named(good), call.model, "{good}");
+        assert_eq!(call.named(bad), None, "{bad}");
+    }
+}
+
+#[test]
+fn the_documentation_is_made_of_the_table() {
+    let file = "docs/coverage.md";
+    let page = fs::read_to_string(file).unwrap();
+    let (head, _) = page.split_once("\n## The table\n").unwrap();
+    let mut made = format!("{head}\n## The table\n");
+    for api in Api::ALL {
+        let title = match api {
+            Api::Gemini => "Gemini API",
+            Api::Vertex => "Vertex AI",
+            Api::CodeAssist => "Code Assist",
+        };
+        write!(made, "\n### {title} (`upstreams.{}`)\n\n", api.as_str()).unwrap();
+        made.push_str("| name | path | what runs | if allowed |\n|---|---|---|---|\n");
+        for row in rows().filter(|it| it.api == api) {
+            let (runs, allowed) = (row.runs(false), row.runs(true));
+            let allowed = match row.access {
+                Access::Open => "",
+                Access::ByName => allowed.as_str(),
+                Access::Never(_) => "never",
+            };
+            let (name, runs) = (row.name, runs.as_str());
+            let (method, path) = (row.method, row.path);
+            writeln!(
+                made,
+                "| `{name}` | `{method} {path}` | {runs} | {allowed} |"
+            )
+            .unwrap();
+        }
+    }
+    if std::env::var_os("UPDATE").is_some() {
+        fs::write(file, &made).unwrap();
+    }
+    assert!(
+        page == made || std::env::var_os("UPDATE").is_some(),
+        "run with UPDATE=1"
+    );
+}
