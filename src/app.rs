@@ -4,6 +4,7 @@ mod caches;
 mod caller;
 mod endings;
 mod error;
+mod head;
 mod observed;
 mod peer;
 mod refusals;
@@ -15,6 +16,7 @@ pub use self::{
     caches::Caches,
     caller::caller,
     error::{ApiError, ErrorReason},
+    head::check_head,
     observed::Observed,
     peer::{Peer, PeerCertificate},
     refusals::{AdminRefusals, GoogleError, Refusals},

@@ -39,7 +39,7 @@ use self::{
     facts::Facts,
 };
 use crate::{
-    app::{ApiError, App, ErrorReason},
+    app::{self, ApiError, App, ErrorReason},
     dialect::{self, Document, Operation, RequestLine},
     event::EventName,
 };
@@ -59,6 +59,7 @@ pub async fn handle(State(app): State<App>, request: Request) -> Result<Response
 }
 
 async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Response, ApiError> {
+    app::check_head(&head, app.snapshot().config.limits.headers)?;
     let named = session::named(head.uri.path(), &head.headers)?;
     let line = RequestLine {
         method: &head.method,

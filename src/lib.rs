@@ -3,7 +3,8 @@
 //! Read the rooms in this order; each may import only from rooms above it
 //! (`tests/architecture.rs` holds the rule).
 //!
-//! 0. [`model`]: a model call in neutral words.
+//! 0. [`model`]: a model call in neutral words; [`json`]: whether a document
+//!    means one thing.
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
 //! 2. [`condition`], [`config`], [`dialect`], [`mask`], [`protocol`],
 //!    [`telemetry`]: facts and rules.
@@ -16,6 +17,7 @@
 //! 7. [`server`]: listeners, layers, shutdown.
 //! 8. [`cli`]: the commands.
 
+pub mod json;
 pub mod model;
 
 pub mod event;

@@ -9,6 +9,7 @@ mod metrics;
 mod spare;
 mod store;
 mod transcript;
+mod upstream;
 mod worker;
 
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
@@ -21,6 +22,7 @@ pub use self::{
     spare::SpareFailed,
     store::{StoreAway, StoreBack},
     transcript::TranscriptFailed,
+    upstream::UpstreamFailed,
     worker::{WorkerFailed, WorkerLog},
 };
 

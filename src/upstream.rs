@@ -3,13 +3,19 @@
 //! Knows nothing of hooks. It follows no redirect and no proxy variable, and
 //! its errors hold no URL: each of these would carry a key to a third party.
 
+pub mod content;
+mod decoded;
+pub mod gzip;
 pub mod headers;
 pub mod sse;
 
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
+use futures_util::{
+    Stream, StreamExt,
+    stream::{self, BoxStream},
+};
 use http::{HeaderMap, Method, StatusCode, header};
 use thiserror::Error;
 use url::Url;
@@ -79,6 +85,12 @@ pub enum UpstreamError {
     /// The answer broke off.
     #[error("the model API's answer broke off")]
     Broken(#[source] reqwest::Error),
+    /// It is compressed otherwise than by gzip, or broken.
+    #[error("the model API's answer is encoded in a way that cannot be read")]
+    Encoded,
+    /// It has a status that HTTP does not know, or that is no answer.
+    #[error("the model API answered with a status that is none")]
+    Odd,
     /// More than is held in memory.
     #[error("the model API's answer is larger than {limit} bytes")]
     TooLarge {
@@ -133,6 +145,9 @@ impl Upstream {
         if response.status().is_redirection() {
             return Err(UpstreamError::Redirect);
         }
+        if !(200..600).contains(&response.status().as_u16()) {
+            return Err(UpstreamError::Odd);
+        }
         Ok(Answer {
             status: response.status(),
             headers: response.headers().clone(),
@@ -150,10 +165,10 @@ impl Answer {
         text.split(';').next().unwrap_or_default().trim()
     }
 
-    /// Whether the body is compressed, so that nobody here can read it.
-    pub fn is_encoded(&self) -> bool {
-        let value = self.headers.get(header::CONTENT_ENCODING);
-        value.is_some_and(|it| it != "identity")
+    /// The body piece by piece, decoded; at most `limit` bytes come of one piece.
+    pub fn decoded(self, limit: usize) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
+        let encoding = content::encoding(&self.headers);
+        decoded::decoded(self.pieces(), encoding, limit)
     }
 
     /// The body piece by piece. It ends cleanly only if upstream ended it so.
@@ -170,9 +185,9 @@ impl Answer {
         })
     }
 
-    /// The whole body, of at most `limit` bytes.
+    /// The whole body, decoded, of at most `limit` bytes.
     pub async fn whole(self, limit: usize) -> Result<Bytes, UpstreamError> {
-        let mut pieces = std::pin::pin!(self.pieces());
+        let mut pieces = self.decoded(limit);
         let mut whole = Vec::new();
         while let Some(piece) = pieces.next().await {
             let piece = piece?;

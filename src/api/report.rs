@@ -8,7 +8,7 @@ use axum::{
     extract::{RawQuery, Request, State},
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, StatusCode, header};
+use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -24,6 +24,7 @@ use crate::{
     },
     hook::{Fired, Origin, Run},
     session::SessionKey,
+    upstream::content::{self, Encoding, MediaType},
 };
 
 /// Reports one event, and answers what the hooks come to, in the shape a hook
@@ -43,8 +44,9 @@ pub async fn report_event(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    check_media_type(&head.headers)?;
     let snapshot = app.snapshot();
+    crate::app::check_head(&head, snapshot.config.limits.headers)?;
+    check_media_type(&head.headers)?;
     let fields = read(body, &snapshot).await?;
     let name = event_name(&fields)?;
     let options = Options::read(query.as_deref().unwrap_or_default());
@@ -253,16 +255,17 @@ impl From<Diagnostic> for DiagnosticReport {
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let given = headers.get(header::CONTENT_TYPE);
-    let text = given.map(|it| it.to_str().unwrap_or_default());
-    let media_type = text.map(|it| it.split(';').next().unwrap_or_default().trim());
-    match media_type {
-        None | Some("application/json") => Ok(()),
-        Some(_) => Err(ApiError::new(
-            ErrorReason::UnsupportedMediaType,
-            "an event is `application/json`",
-        )),
+    let json = matches!(
+        content::media_type(headers),
+        MediaType::Absent | MediaType::Json
+    );
+    if json && content::encoding(headers) == Encoding::Identity {
+        return Ok(());
     }
+    Err(ApiError::new(
+        ErrorReason::UnsupportedMediaType,
+        "an event is `application/json`, in UTF-8 and not compressed",
+    ))
 }
 
 async fn read(body: Body, snapshot: &Snapshot) -> Result<Map<String, Value>, ApiError> {

@@ -1,7 +1,9 @@
 //! The one place where an error becomes a response.
 
+use std::sync::Arc;
+
 use axum::response::{IntoResponse, Response};
-use http::{StatusCode, header};
+use http::{HeaderValue, StatusCode, header};
 
 use crate::{
     dialect::{self, DialectError},
@@ -21,6 +23,12 @@ pub enum ErrorReason {
     Ambiguous,
     /// A query parameter that is not passed on.
     BadQuery,
+    /// A head that could be read in two ways.
+    BadHead,
+    /// A head that is too large.
+    HeadTooLarge,
+    /// A model call that by its own word is no JSON.
+    BadContentType,
     /// A session name that is none.
     BadSession,
     /// An event that is none.
@@ -39,7 +47,7 @@ pub enum ErrorReason {
     BodyTimeout,
     /// The body broke off.
     BodyBroken,
-    /// The body is no JSON by its own word.
+    /// The body is encoded, or of a kind, that cannot be read.
     UnsupportedMediaType,
     /// Hooks refused.
     PolicyDenied,
@@ -72,6 +80,9 @@ impl ErrorReason {
         Self::BadDocument,
         Self::Ambiguous,
         Self::BadQuery,
+        Self::BadHead,
+        Self::HeadTooLarge,
+        Self::BadContentType,
         Self::BadSession,
         Self::BadEvent,
         Self::BadConfig,
@@ -105,6 +116,13 @@ impl ErrorReason {
             Self::BadDocument => (Http::BAD_REQUEST, invalid, "BAD_DOCUMENT"),
             Self::Ambiguous => (Http::BAD_REQUEST, invalid, "AMBIGUOUS"),
             Self::BadQuery => (Http::BAD_REQUEST, invalid, "BAD_QUERY"),
+            Self::BadHead => (Http::BAD_REQUEST, invalid, "BAD_HEAD"),
+            Self::HeadTooLarge => (
+                Http::REQUEST_HEADER_FIELDS_TOO_LARGE,
+                invalid,
+                "HEAD_TOO_LARGE",
+            ),
+            Self::BadContentType => (Http::BAD_REQUEST, invalid, "BAD_CONTENT_TYPE"),
             Self::BadSession => (Http::BAD_REQUEST, invalid, "BAD_SESSION"),
             Self::BadEvent => (Http::BAD_REQUEST, invalid, "BAD_EVENT"),
             Self::BadConfig => (Http::BAD_REQUEST, "FAILED_PRECONDITION", "BAD_CONFIG"),
@@ -157,6 +175,8 @@ pub struct ApiError {
     message: String,
     /// Instead of the reason's own, for errors that upstream made.
     status: Option<StatusCode>,
+    /// What the log is told, and the agent is not.
+    cause: Option<Arc<str>>,
 }
 
 impl ApiError {
@@ -166,7 +186,22 @@ impl ApiError {
             reason,
             message: message.into(),
             status: None,
+            cause: None,
         }
+    }
+
+    /// The same error, which has this cause; only the log is told.
+    #[must_use]
+    pub fn because(self, cause: &dyn std::error::Error) -> Self {
+        let chain = std::iter::successors(Some(cause), |it| it.source());
+        let chain: Vec<String> = chain.map(ToString::to_string).collect();
+        let cause = Some(chain.join(": ").into());
+        Self { cause, ..self }
+    }
+
+    /// What the log is told of it, and the agent is not.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
     }
 
     /// Hooks refused.
@@ -207,7 +242,16 @@ impl ApiError {
         };
         let body = dialect::google_error(&problem).to_string();
         let json = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
-        (self.status(), json, body).into_response()
+        let mut response = (self.status(), json, body).into_response();
+        if matches!(
+            self.reason,
+            ErrorReason::BadHead | ErrorReason::HeadTooLarge
+        ) {
+            // Nobody knows where such a request ends, and the next one begins.
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
+        }
+        response
     }
 }
 
@@ -236,7 +280,6 @@ impl From<DialectError> for ApiError {
 
 impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
-        tracing::warn!(error = &error as &dyn std::error::Error, "upstream failed");
         let reason = match &error {
             UpstreamError::Build(_) => ErrorReason::Internal,
             UpstreamError::Unreachable(_) | UpstreamError::Broken(_) => {
@@ -244,8 +287,10 @@ impl From<UpstreamError> for ApiError {
             }
             UpstreamError::Silent => ErrorReason::UpstreamTimeout,
             UpstreamError::Redirect => ErrorReason::UpstreamRedirect,
-            UpstreamError::TooLarge { .. } => ErrorReason::UpstreamUnreadable,
+            UpstreamError::TooLarge { .. } | UpstreamError::Encoded | UpstreamError::Odd => {
+                ErrorReason::UpstreamUnreadable
+            }
         };
-        Self::new(reason, error.to_string())
+        Self::new(reason, error.to_string()).because(&error)
     }
 }

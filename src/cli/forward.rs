@@ -108,6 +108,7 @@ fn failed(error: &UpstreamError) -> Failure {
     let why = match error {
         UpstreamError::Silent => "did not answer in time",
         UpstreamError::Redirect => "answered with a redirect",
+        UpstreamError::Encoded | UpstreamError::Odd => "answered what cannot be read",
         UpstreamError::TooLarge { .. } => "answered too much",
         UpstreamError::Broken(_) => "broke off its answer",
         UpstreamError::Build(_) | UpstreamError::Unreachable(_) => "cannot be reached",

@@ -239,7 +239,7 @@ fn chunks(body: &Bytes) -> Value {
     let mut reader = SseReader::new(MOST);
     // What the gateway writes is shorter than what was read of it.
     let mut data = reader.push(body).unwrap_or_default();
-    data.extend(reader.finish());
+    data.extend(reader.finish().unwrap_or_default());
     data.iter().map(|it| parse(it)).collect()
 }
 

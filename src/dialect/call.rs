@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{DialectError, Row};
+use super::{DialectError, Row, query};
 use crate::model::ModelName;
 
 /// A model API: whose paths and credentials they are.
@@ -66,25 +66,6 @@ const MADE: Row = Row {
     access: super::coverage::Access::Open,
 };
 
-/// Query parameters that change no meaning.
-const PASSED: [&str; 4] = ["pageSize", "pageToken", "prettyPrint", "quotaUser"];
-
-/// Query parameters of calls that nobody looks into.
-const PASSED_UNSEEN: [&str; 12] = [
-    "filter",
-    "force",
-    "include_input",
-    "last_event_id",
-    "orderBy",
-    "returnPartialSuccess",
-    "stream",
-    "updateMask",
-    "uploadType",
-    "upload_id",
-    "upload_protocol",
-    "view",
-];
-
 impl Call {
     /// A call of this model, as a reported one is taken for.
     pub(super) fn made(model: Option<ModelName>) -> Self {
@@ -104,37 +85,17 @@ impl Call {
         query: &str,
     ) -> Result<Self, DialectError> {
         let model = parts.iter().find(|it| it.0 == "model");
-        let mut call = Self {
+        let query = query::read(query, row.operation)?;
+        Ok(Self {
             row,
             model: model.and_then(|it| ModelName::parse(&it.1)),
             parts,
-            operation: row.operation,
-            query: Vec::new(),
-        };
-        for pair in query.split('&').filter(|it| !it.is_empty()) {
-            call.parameter(pair)?;
-        }
-        Ok(call)
-    }
-
-    fn parameter(&mut self, pair: &str) -> Result<(), DialectError> {
-        let unseen = self.operation == Operation::Other;
-        match (pair.split_once('=').unwrap_or((pair, "")), self.operation) {
-            (("alt", "sse"), Operation::Stream(_)) => {
-                self.operation = Operation::Stream(Framing::Sse);
-            }
-            (("alt", "sse" | "media"), Operation::Other) => self.query.push(pair.to_owned()),
-            // A credential; it travels in a header.
-            (("alt", "json" | "sse" | "") | ("key", _), _) => (),
-            ((name, _), _) if PASSED.contains(&name) => self.query.push(pair.to_owned()),
-            ((name, _), _) if unseen && PASSED_UNSEEN.contains(&name) => {
-                self.query.push(pair.to_owned());
-            }
-            // Only how long it is kept can be changed.
-            (("updateMask", _), Operation::UseCache) => self.query.push(pair.to_owned()),
-            ((name, _), _) => return Err(DialectError::Query(name.to_owned())),
-        }
-        Ok(())
+            operation: match row.operation {
+                Operation::Stream(_) => Operation::Stream(query.framing),
+                operation => operation,
+            },
+            query: query.passed,
+        })
     }
 
     /// The model's name; empty if the call has none.

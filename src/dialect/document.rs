@@ -12,7 +12,6 @@ use serde_json::{Value, value::RawValue};
 use super::{
     DialectError,
     json::{self, Fields},
-    one_meaning,
 };
 
 /// How an array is spelled: `[`, elements, `]`.
@@ -55,7 +54,7 @@ impl Document {
     /// Reads the JSON object in `bytes`, which may come from anybody. What does
     /// not mean one thing is an error.
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
-        one_meaning::check_document(&bytes)?;
+        json::check_document(&bytes)?;
         Self::split(bytes)
     }
 
@@ -308,7 +307,7 @@ impl Document {
 /// The elements of a JSON array, or the one value that is none. It may come from
 /// anybody; what does not mean one thing is an error.
 pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
-    one_meaning::check_document(bytes)?;
+    json::check_document(bytes)?;
     let text = text_of(bytes)?;
     if !text.trim_start().starts_with('[') {
         return Ok(vec![bytes.clone()]);

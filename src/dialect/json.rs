@@ -8,12 +8,55 @@ use serde::{
 };
 use serde_json::Value;
 
-use super::{DialectError, one_meaning};
+use super::DialectError;
+use crate::json::{self, FreeField, JsonError, Names};
+
+/// Fields of the API under which anything may stand, so that their keys mean
+/// nothing to it: arguments, results, schemas, labels.
+const FREE: &[FreeField] = &[
+    free("args"),
+    free("customMetadata"),
+    free("default"),
+    free("example"),
+    free("inputSchema"),
+    free("labels"),
+    free("parameters"),
+    free("parametersJsonSchema"),
+    free("properties"),
+    FreeField {
+        name: "response",
+        // At the top it is no function's, but an answer in its envelope.
+        from_depth: 2,
+    },
+    free("responseJsonSchema"),
+    free("responseSchema"),
+    free("schema"),
+];
+
+const fn free(name: &'static str) -> FreeField {
+    let from_depth = 1;
+    FreeField { name, from_depth }
+}
+
+/// Checks that a request or an answer of the model API means one thing.
+pub(super) fn check_document(text: &[u8]) -> Result<(), DialectError> {
+    Ok(json::check(text, Names::Fields(FREE))?)
+}
+
+impl From<JsonError> for DialectError {
+    fn from(error: JsonError) -> Self {
+        match error {
+            JsonError::Broken { .. } => Self::Json(error.to_string()),
+            JsonError::Twice(field) => Self::Ambiguous(field),
+            JsonError::TwiceWithin(field) => Self::Twice(field),
+        }
+    }
+}
 
 /// Parses `text`, which may come from anybody. Keys keep their order and numbers
 /// their precision; what does not mean one thing is an error.
 pub fn parse(text: &str) -> Result<Value, DialectError> {
-    one_meaning::check_value(text.as_bytes())?;
+    json::check(text.as_bytes(), Names::Free)?;
     read(text)
 }
 

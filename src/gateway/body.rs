@@ -1,4 +1,5 @@
-//! Reading a request's body: of a bounded size, each piece within a time.
+//! Reading a request's body: of a bounded size, each piece within a time, and
+//! decoded if it is compressed.
 
 use std::time::Duration;
 
@@ -8,30 +9,34 @@ use http::{HeaderMap, header};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
-use crate::app::{ApiError, ErrorReason};
+use crate::{
+    app::{ApiError, ErrorReason},
+    upstream::{
+        content::{self, Encoding, MediaType},
+        gzip::{Gunzip, GunzipError},
+    },
+};
 
 /// How much more than the limit is read and thrown away, so that an agent that
 /// sends before it listens still hears why its request is refused.
 const DRAINED: usize = 64 * 1024 * 1024;
 
-/// The whole body, of at most `limit` bytes; `patience` is for each piece.
+/// The whole body, decoded, of at most `limit` bytes; `patience` is for each
+/// piece. A body that by its head's word is no JSON is refused.
 pub(super) async fn read(
     mut body: Body,
     headers: &HeaderMap,
     limit: usize,
     patience: Duration,
 ) -> Result<Bytes, ApiError> {
-    let expected = declared_length(headers).unwrap_or_default();
-    let mut whole = BytesMut::with_capacity(expected.min(limit));
+    let whole = Whole::begin(headers, limit);
     let mut seen = 0;
+    let mut whole = whole?;
     loop {
         let frame = timeout(patience, body.frame()).await;
         let frame = match frame.map_err(|_elapsed| stalled())? {
             Some(Ok(frame)) => frame,
-            Some(Err(_)) => {
-                let message = "the request's body broke off";
-                return Err(ApiError::new(ErrorReason::BodyBroken, message));
-            }
+            Some(Err(_)) => return Err(broken("the request's body broke off")),
             None => break,
         };
         let Some(piece) = frame.data_ref() else {
@@ -41,14 +46,68 @@ pub(super) async fn read(
         if seen > limit.saturating_add(DRAINED) {
             break;
         }
-        if seen <= limit {
-            whole.extend_from_slice(piece);
+        whole.take(piece, seen)?;
+    }
+    whole.finish()
+}
+
+/// A body, as far as it was read.
+enum Whole {
+    /// Not compressed.
+    Plain(BytesMut, usize),
+    /// Compressed.
+    Gzip(Box<Gunzip>, usize),
+    /// Too large: the rest is thrown away.
+    TooLarge(usize),
+}
+
+impl Whole {
+    fn begin(headers: &HeaderMap, limit: usize) -> Result<Self, ApiError> {
+        if content::media_type(headers) != MediaType::Json {
+            let message = "a model call is `content-type: application/json`, in UTF-8";
+            return Err(ApiError::new(ErrorReason::BadContentType, message));
+        }
+        match content::encoding(headers) {
+            Encoding::Identity => {
+                let expected = declared_length(headers).unwrap_or_default();
+                let room = BytesMut::with_capacity(expected.min(limit));
+                Ok(Self::Plain(room, limit))
+            }
+            Encoding::Gzip => Ok(Self::Gzip(Box::new(Gunzip::new(limit)), limit)),
+            Encoding::Other => {
+                let message = "the only `content-encoding` here is `gzip`";
+                Err(ApiError::new(ErrorReason::UnsupportedMediaType, message))
+            }
         }
     }
-    if seen > limit {
-        return Err(too_large(limit));
+
+    /// Takes in a piece; with it, `seen` bytes have come.
+    fn take(&mut self, piece: &[u8], seen: usize) -> Result<(), ApiError> {
+        match self {
+            Self::Plain(_, limit) | Self::Gzip(_, limit) if seen > *limit => {
+                *self = Self::TooLarge(*limit);
+            }
+            Self::Plain(whole, _) => whole.extend_from_slice(piece),
+            Self::Gzip(gunzip, limit) => match gunzip.push(piece) {
+                Ok(()) => (),
+                Err(GunzipError::TooLarge(_)) => *self = Self::TooLarge(*limit),
+                Err(GunzipError::Broken) => return Err(no_gzip()),
+            },
+            Self::TooLarge(_) => (),
+        }
+        Ok(())
     }
-    Ok(whole.freeze())
+
+    fn finish(self) -> Result<Bytes, ApiError> {
+        match self {
+            Self::Plain(whole, _) => Ok(whole.freeze()),
+            Self::Gzip(gunzip, _) => gunzip.finish().map_err(|error| match error {
+                GunzipError::TooLarge(limit) => too_large(limit),
+                GunzipError::Broken => no_gzip(),
+            }),
+            Self::TooLarge(limit) => Err(too_large(limit)),
+        }
+    }
 }
 
 /// The body's length by its own word.
@@ -61,6 +120,16 @@ pub(super) fn declared_length(headers: &HeaderMap) -> Option<usize> {
         .ok()
 }
 
+/// Reads a body to its end, so that the agent hears why it is refused.
+pub(super) async fn drain(mut body: Body, limit: usize, patience: Duration) {
+    let mut seen = 0;
+    while seen <= limit.saturating_add(DRAINED)
+        && let Ok(Some(Ok(frame))) = timeout(patience, body.frame()).await
+    {
+        seen += frame.data_ref().map_or(0, Bytes::len);
+    }
+}
+
 /// The error for a body over the limit.
 pub(super) fn too_large(limit: usize) -> ApiError {
     let message = format!("the request's body is larger than {limit} bytes");
@@ -71,4 +140,12 @@ pub(super) fn too_large(limit: usize) -> ApiError {
 pub(super) fn stalled() -> ApiError {
     let message = "the request's body did not come in time";
     ApiError::new(ErrorReason::BodyTimeout, message)
+}
+
+fn no_gzip() -> ApiError {
+    broken("the request's body is not the one gzip that its head promises")
+}
+
+fn broken(message: &str) -> ApiError {
+    ApiError::new(ErrorReason::BodyBroken, message)
 }

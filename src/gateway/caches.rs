@@ -16,6 +16,7 @@ use super::{
     gate::unreadable,
     passthrough,
     reply::{DenialForm, Reply, Teller},
+    source,
 };
 use crate::{
     app::{ApiError, ErrorReason},
@@ -83,11 +84,8 @@ impl Exchange {
 
     /// Remembers whose the cache is that an answer tells of.
     pub(super) async fn keep_cache(&self, answer: Answer) -> Result<Reply, ApiError> {
-        if answer.is_encoded() {
-            return Err(unreadable());
-        }
-        let (status, head) = (answer.status, headers::to_agent(&answer.headers));
-        let body = answer.whole(self.snapshot.config.limits.response).await?;
+        let (status, head) = (answer.status, headers::of_judged(&answer.headers));
+        let body = source::json(answer, self.snapshot.config.limits.response).await?;
         let told = Document::parse(body.clone()).map_err(|_| unreadable())?;
         let text = |spellings: &[&str]| told.string(spellings).map_err(|_| unreadable());
         let name = text(&["name"])?.ok_or_else(unreadable)?;

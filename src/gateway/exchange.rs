@@ -9,6 +9,7 @@ use http::{HeaderValue, header, request::Parts};
 use super::{
     Hooked,
     before::Step,
+    body::too_large,
     facts::Facts,
     gate::{Gate, unreadable},
     reply::{Reply, Teller, denial_form},
@@ -223,6 +224,11 @@ impl Exchange {
         }
         let around = self.around.as_ref();
         let body = self.dialect.close_request(&self.call, around, &document)?;
+        let limit = self.snapshot.config.limits.body;
+        if body.len() > limit {
+            // Hooks may add to a request, but not what agents may not.
+            return Err(too_large(limit));
+        }
         let outgoing = self.outgoing(body.into(), AnswerIs::Read);
         let answer = self.upstream().send(outgoing).await?;
         if self.call.operation == Operation::CreateCache && answer.status.is_success() {

@@ -9,12 +9,12 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 
 use crate::{
-    app::ApiError,
+    app::{ApiError, ErrorReason},
     dialect::Call,
     event::Diagnostic,
     hook::{Fired, Run},
     session::Session,
-    telemetry::{Ended, ExchangeFinished, Metrics},
+    telemetry::{Ended, ExchangeFinished, Metrics, UpstreamFailed},
 };
 
 /// What may stand in a header as it is.
@@ -161,8 +161,23 @@ impl Facts {
         self.memory().record.ended = ended;
     }
 
+    /// Logs why an error came about, if the agent is not told.
+    pub(super) fn report(&self, error: &ApiError) {
+        if let Some(cause) = error.cause() {
+            let request_id = self.request_id();
+            let unreadable = error.reason() == ErrorReason::UpstreamUnreadable;
+            UpstreamFailed {
+                request_id,
+                cause,
+                unreadable,
+            }
+            .emit();
+        }
+    }
+
     /// The exchange ends with an error of our own.
     pub(super) fn failed(&self, error: &ApiError) {
+        self.report(error);
         self.did(Did::Error);
         self.status(error.status());
         self.ended(Ended::Complete);

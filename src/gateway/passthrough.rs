@@ -25,8 +25,8 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
     let length = declared_length(&exchange.head.headers);
     if length.is_some_and(|it| it > limit) {
         // Read to its end, so that the agent hears why.
-        let read = body::read(body, &exchange.head.headers, limit, patience).await;
-        return Err(read.err().unwrap_or_else(|| too_large(limit)));
+        body::drain(body, limit, patience).await;
+        return Err(too_large(limit));
     }
     let fault = Fault::default();
     let outgoing_body = if http_body::Body::is_end_stream(&body) {
@@ -35,6 +35,11 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
         reqwest::Body::wrap_stream(bounded(body, fault.clone(), limit, patience))
     };
     let mut outgoing = exchange.outgoing(outgoing_body, AnswerIs::Passed);
+    if let Some(encoding) = exchange.head.headers.get(header::CONTENT_ENCODING) {
+        // The body is what it was, so it is encoded as it was.
+        let headers = &mut outgoing.headers;
+        headers.insert(header::CONTENT_ENCODING, encoding.clone());
+    }
     if let Some(length) = length {
         let value = HeaderValue::from(length);
         outgoing.headers.insert(header::CONTENT_LENGTH, value);

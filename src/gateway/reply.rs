@@ -99,6 +99,7 @@ impl Teller {
             }
             Err(error) => {
                 let reason = error.reason().parts().2;
+                self.facts.report(&error);
                 let request_id = self.facts.request_id();
                 tracing::warn!(request.id = request_id, reason, "a stream breaks off");
                 broken_body()

@@ -12,7 +12,8 @@ use crate::{
     dialect,
     upstream::{
         Answer, UpstreamError,
-        sse::{self, SseReader},
+        content::{self, MediaType},
+        sse::SseReader,
     },
 };
 
@@ -29,19 +30,14 @@ type Pieces = BoxStream<'static, Result<Bytes, UpstreamError>>;
 impl Source {
     /// The chunks of an answer.
     pub(super) async fn open(answer: Answer, limits: &Limits) -> Result<Self, ApiError> {
-        if answer.is_encoded() {
-            return Err(unreadable());
-        }
-        if answer.media_type() == "text/event-stream" {
-            return Ok(Self::Events(
-                answer.pieces().boxed(),
-                SseReader::new(limits.event),
-            ));
+        if content::media_type(&answer.headers) == MediaType::Events {
+            let pieces = answer.decoded(limits.event);
+            return Ok(Self::Events(pieces, SseReader::new(limits.event)));
         }
         // Some upstreams do not stream. What is neither events nor JSON must not
         // become a stream of nothing.
-        let body = answer.whole(limits.response).await?;
-        let elements = dialect::elements(&body).map_err(|_| unreadable())?;
+        let body = json(answer, limits.response).await?;
+        let elements = dialect::elements(&body).map_err(|it| unreadable().because(&it))?;
         Ok(Self::Known(elements.into()))
     }
 
@@ -52,9 +48,10 @@ impl Source {
             Self::Events(pieces, reader) => {
                 if let Some(piece) = pieces.next().await {
                     let events = reader.push(&piece?);
-                    return events.map(Some).map_err(|error| too_large(&error));
+                    return events.map(Some).map_err(|it| unreadable().because(&it));
                 }
                 let rest = std::mem::replace(reader, SseReader::new(0)).finish();
+                let rest = rest.map_err(|it| unreadable().because(&it))?;
                 *self = Self::Known(VecDeque::new());
                 Ok(rest.map(|it| vec![it]))
             }
@@ -62,7 +59,10 @@ impl Source {
     }
 }
 
-fn too_large(error: &sse::TooLarge) -> ApiError {
-    tracing::warn!(%error, "the answer cannot be read");
-    unreadable()
+/// The whole of an answer that is JSON by its head's word.
+pub(super) async fn json(answer: Answer, limit: usize) -> Result<Bytes, ApiError> {
+    if content::media_type(&answer.headers) != MediaType::Json {
+        return Err(unreadable());
+    }
+    Ok(answer.whole(limit).await?)
 }

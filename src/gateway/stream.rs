@@ -78,7 +78,7 @@ pub(super) async fn answer(
     let (answer, gate) = answered;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
-    *response.headers_mut() = headers::to_agent(&answer.headers);
+    *response.headers_mut() = headers::of_judged(&answer.headers);
     let value = HeaderValue::from_static(media_type(framing));
     response.headers_mut().insert(header::CONTENT_TYPE, value);
 
@@ -105,6 +105,7 @@ pub(super) async fn answer(
         }
         let bytes = chunks.next().await.map_err(|error| {
             chunks.ended = true;
+            chunks.exchange.facts.report(&error);
             axum::Error::new(io::Error::other(error.reason().parts().2))
         });
         Some((bytes, chunks))
@@ -267,8 +268,11 @@ impl Chunks {
         let mut out = BytesMut::new();
         for chunk in chunks {
             self.exchange.spoke(chunk)?;
-            let chunk = self.exchange.dialect.close_answer(chunk);
-            out.extend(self.frames.chunk(&chunk));
+            let bytes = self.exchange.dialect.close_answer(chunk);
+            if bytes.len() > self.exchange.snapshot.config.limits.response {
+                return Err(unreadable());
+            }
+            out.extend(self.frames.chunk(&bytes));
         }
         Ok(out)
     }

@@ -5,9 +5,10 @@ use bytes::Bytes;
 
 use super::{
     exchange::{Asked, Exchange},
-    gate::{Gate, unreadable},
+    gate::Gate,
     reply::{Reply, Teller},
     round::{Round, Taken},
+    source,
     turn::Ending,
 };
 use crate::{
@@ -28,7 +29,7 @@ pub(super) async fn answer(
     let mut said = Vec::new();
     let mut stands = false;
     loop {
-        let head = headers::to_agent(&answer.headers);
+        let head = headers::of_judged(&answer.headers);
         let status = answer.status;
         let mut round = exchange.round(gate);
         let document = match judge(&mut exchange, &mut round, answer).await? {
@@ -99,11 +100,8 @@ async fn judge(
     round: &mut Round,
     answer: Answer,
 ) -> Result<Ending, ApiError> {
-    if answer.is_encoded() {
-        return Err(unreadable());
-    }
     let limit = exchange.snapshot.config.limits.response;
-    let whole = exchange.open_answer(answer.whole(limit).await?)?;
+    let whole = exchange.open_answer(source::json(answer, limit).await?)?;
     match round.take(whole, Extent::Last).await? {
         Taken::Out(chunks) => {
             round.hold(chunks);

@@ -1,6 +1,14 @@
 //! What a hook wrote, as JSON or as text.
 
+use std::{borrow::Cow, fmt};
+
+use serde::{
+    Deserialize, Deserializer,
+    de::{MapAccess, Visitor},
+};
 use serde_json::{Map, Value};
+
+use crate::json::{self, Names};
 
 /// What a trimmed output turns out to be.
 #[derive(Debug, PartialEq)]
@@ -9,6 +17,9 @@ pub(super) enum Decoded {
     Nothing,
     /// A JSON object.
     Object(Map<String, Value>),
+    /// An object that says something twice, or is nested too deep: how those read
+    /// it who take the first word, and those who take the last.
+    Unclear([Map<String, Value>; 2]),
     /// JSON, but no object.
     OtherJson,
     /// Text.
@@ -21,14 +32,50 @@ pub(super) fn decode(text: &str) -> Decoded {
     if text.is_empty() {
         return Decoded::Nothing;
     }
-    let decoded = match parse(text) {
-        Some(Value::String(inner)) => parse(trim(&inner)),
-        outer => outer,
+    match parse(text) {
+        Some((Value::String(inner), _)) => understand(parse(trim(&inner))),
+        outer => understand(outer),
+    }
+}
+
+fn understand(parsed: Option<(Value, Cow<'_, str>)>) -> Decoded {
+    let Some((value, text)) = parsed else {
+        return Decoded::Plain;
     };
-    match decoded {
-        Some(Value::Object(fields)) => Decoded::Object(fields),
-        Some(_) => Decoded::OtherJson,
-        None => Decoded::Plain,
+    let Value::Object(last) = value else {
+        return Decoded::OtherJson;
+    };
+    if json::check(text.as_bytes(), Names::Free).is_ok() {
+        return Decoded::Object(last);
+    }
+    let first = serde_json::from_str(&text).map_or_else(|_| Map::new(), |it: First| it.0);
+    Decoded::Unclear([first, last])
+}
+
+/// An object as those read it who take a key's first value.
+struct First(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for First {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(FirstVisitor).map(Self)
+    }
+}
+
+struct FirstVisitor;
+
+impl<'de> Visitor<'de> for FirstVisitor {
+    type Value = Map<String, Value>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+        let mut fields = Map::new();
+        while let Some((key, value)) = map.next_entry::<String, Value>()? {
+            fields.entry(key).or_insert(value);
+        }
+        Ok(fields)
     }
 }
 
@@ -37,9 +84,14 @@ pub(super) fn trim(text: &str) -> &str {
     text.trim_matches(|it: char| it.is_whitespace() || it == '\u{feff}')
 }
 
-fn parse(text: &str) -> Option<Value> {
-    let parsed = serde_json::from_str(text);
-    parsed.or_else(|_| serde_json::from_str(&mend(text))).ok()
+/// The value, and the text that it was read from.
+fn parse(text: &str) -> Option<(Value, Cow<'_, str>)> {
+    if let Ok(value) = serde_json::from_str(text) {
+        return Some((value, text.into()));
+    }
+    let mended = mend(text);
+    let value = serde_json::from_str(&mended).ok()?;
+    Some((value, mended.into()))
 }
 
 /// Replaces escapes of lone surrogates by `\ufffd`.
@@ -97,6 +149,27 @@ mod tests {
         check_mended(r"\", r"\");
         check_mended(r"\ü", r"\ü");
         check_mended(r"\ud83", r"\ud83");
+    }
+
+    #[test]
+    fn an_object_that_says_two_things_is_none() {
+        let deep = format!("{{\"a\":{}{}}}", "[".repeat(64), "]".repeat(64));
+        for text in [
+            r#"{"decision":"allow","decision":"deny"}"#,
+            r#"{"a":{"b":[{"c":1,"\u0063":2}]}}"#,
+            r#""{\"a\":1,\"a\":2}""#,
+            r#"{"a":"\ud83d","a":1}"#,
+            &deep,
+        ] {
+            assert!(matches!(decode(text), Decoded::Unclear(_)), "{text}");
+        }
+        let Decoded::Unclear([first, last]) = decode(r#"{"a":1,"a":2}"#) else {
+            panic!("it says two things");
+        };
+        assert_eq!(
+            (&first["a"], &last["a"]),
+            (&Value::from(1), &Value::from(2))
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! What the end of a hook process means (hook protocol, section 3): the table
 //! that all protocols start from.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{
     Ended, Exit,
@@ -29,6 +29,7 @@ pub(super) fn read(ended: &Ended, event: EventName) -> Answer {
 
 fn answered(stdout: &str, event: EventName) -> Answer {
     let (output, diagnostics) = match decode(stdout) {
+        Decoded::Unclear(readings) => return unclear(readings, event),
         Decoded::Nothing => (HookOutput::default(), vec![]),
         Decoded::Object(fields) => HookOutput::read(fields, event),
         Decoded::OtherJson => {
@@ -55,7 +56,7 @@ fn refused(stdout: &str, stderr: &str, event: EventName) -> Answer {
             let (output, diagnostics) = HookOutput::read(fields, event);
             (output, "", diagnostics)
         }
-        Decoded::Nothing | Decoded::OtherJson | Decoded::Plain => {
+        Decoded::Nothing | Decoded::OtherJson | Decoded::Plain | Decoded::Unclear(_) => {
             (HookOutput::default(), stdout, vec![])
         }
     };
@@ -68,6 +69,26 @@ fn refused(stdout: &str, stderr: &str, event: EventName) -> Answer {
         status: HookStatus::Block,
         output,
         diagnostics,
+    }
+}
+
+/// An output that means two things counts for nothing, but if any reader would
+/// take it for a refusal, it is one: who can make a hook say something twice must
+/// not be able to take its no back.
+fn unclear(readings: [Map<String, Value>; 2], event: EventName) -> Answer {
+    let mut outputs = readings.map(|it| HookOutput::read(it, event).0).into_iter();
+    let refuses = |it: &HookOutput| it.deny().is_some() || it.stop().is_some();
+    let refusal = outputs.find(refuses).unwrap_or_default();
+    Answer {
+        status: HookStatus::Failed,
+        output: HookOutput {
+            decision: refusal.decision,
+            reason: refusal.reason,
+            r#continue: refusal.r#continue,
+            stop_reason: refusal.stop_reason,
+            ..HookOutput::default()
+        },
+        diagnostics: vec![DiagnosticCode::Failed.with("the output means two things")],
     }
 }
 

@@ -28,6 +28,10 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 /// The least that hyper takes for a head.
 const LEAST_HEAD: usize = 8192;
 
+/// How much more than the limit is read of a head, so that whoever sends a little
+/// too much hears why. Hyper says nothing but the status.
+const BEYOND: usize = 64 * 1024;
+
 /// The bounds of one listener.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
@@ -56,7 +60,7 @@ impl Bounds {
     pub(super) fn of(config: &Config) -> Self {
         Self {
             connections: config.limits.connections,
-            head: config.limits.headers.max(LEAST_HEAD),
+            head: config.limits.headers.max(LEAST_HEAD) + BEYOND,
             silence: Silence {
                 head: config.timeouts.header,
                 idle: config.timeouts.idle,

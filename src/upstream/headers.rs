@@ -18,17 +18,34 @@ const TO_UPSTREAM: [HeaderName; 4] = [
     header::CONTENT_TYPE,
     header::USER_AGENT,
 ];
-const TO_UPSTREAM_NAMED: [&str; 3] = ["x-server-timeout", "traceparent", "tracestate"];
-const TO_UPSTREAM_PREFIXES: [&str; 2] = ["x-goog-", "x-gemini-"];
+const TO_UPSTREAM_NAMED: [&str; 8] = [
+    "traceparent",
+    "tracestate",
+    "x-goog-api-client",
+    "x-goog-api-key",
+    "x-goog-user-project",
+    "x-server-timeout",
+    "x-vertex-ai-llm-request-type",
+    "x-vertex-ai-llm-shared-request-type",
+];
+/// Not `x-goog-`: such a header may leave fields out of an answer, or name another
+/// resource than the path.
+const TO_UPSTREAM_PREFIXES: [&str; 1] = ["x-gemini-"];
 
 /// What upstream may not say to an agent: what belongs to the connection, what
-/// would lead the agent past the gateway, and our own names.
-const NOT_TO_AGENT: [&str; 11] = [
+/// would lead the agent past the gateway or a page in a browser to it, and our own
+/// names.
+const NOT_TO_AGENT: [&str; 16] = [
     "alt-svc",
+    "clear-site-data",
     "connection",
     "content-length",
     "keep-alive",
+    "link",
+    "location",
     "proxy-authenticate",
+    "proxy-connection",
+    "refresh",
     "set-cookie",
     "te",
     "trailer",
@@ -94,11 +111,19 @@ pub fn to_upstream(
 pub fn to_agent(upstream: &HeaderMap) -> HeaderMap {
     let mut out = HeaderMap::with_capacity(upstream.len());
     for (name, value) in upstream {
-        let ours = name.as_str().starts_with("x-hookgate-");
-        if !ours && !NOT_TO_AGENT.contains(&name.as_str()) {
+        let of_nobody = ["x-hookgate-", "access-control-"];
+        let withheld = of_nobody.iter().any(|it| name.as_str().starts_with(it));
+        if !withheld && !NOT_TO_AGENT.contains(&name.as_str()) {
             out.append(name, value.clone());
         }
     }
+    out
+}
+
+/// The headers for the agent of an answer that was read and is written anew.
+pub fn of_judged(upstream: &HeaderMap) -> HeaderMap {
+    let mut out = to_agent(upstream);
+    out.remove(header::CONTENT_ENCODING);
     out
 }
 
@@ -139,6 +164,8 @@ mod tests {
             ("x-http-method-override", "GET"),
             ("x-hookgate-session", "s"),
             ("x-forwarded-for", "1.2.3.4"),
+            ("x-goog-fieldmask", "candidates.finishReason"),
+            ("x-goog-upload-protocol", "resumable"),
         ]);
         let out = to_upstream(&agent, None, None, AnswerIs::Passed);
         let mut names: Vec<&str> = out.keys().map(HeaderName::as_str).collect();

@@ -4,13 +4,20 @@
 //! `eventsource-stream` has none: it holds whatever an upstream sends.
 
 use bytes::{BufMut, Bytes, BytesMut};
-use memchr::memchr2;
+use memchr::{memchr, memchr2};
 use thiserror::Error;
 
-/// One event is larger than the limit.
-#[derive(Debug, Error)]
-#[error("one event of the answer is larger than {0} bytes")]
-pub struct TooLarge(pub usize);
+/// Why a stream cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum SseError {
+    /// One event is larger than the limit.
+    #[error("one event of the answer is larger than {0} bytes")]
+    TooLarge(usize),
+    /// A line is in no field that events have. The standard would have it skipped,
+    /// but such lines are errors that some servers write between events.
+    #[error("a line of the answer is of no event")]
+    Odd,
+}
 
 /// Reads the `data` of events out of bytes that may be cut anywhere.
 ///
@@ -45,7 +52,7 @@ impl SseReader {
     }
 
     /// Takes the next piece in and gives the data of each event it completes.
-    pub fn push(&mut self, piece: &[u8]) -> Result<Vec<Bytes>, TooLarge> {
+    pub fn push(&mut self, piece: &[u8]) -> Result<Vec<Bytes>, SseError> {
         let mut events = Vec::new();
         let mut rest = piece;
         if self.after_cr && !rest.is_empty() {
@@ -55,7 +62,7 @@ impl SseReader {
         while let Some(at) = memchr2(b'\r', b'\n', rest) {
             let (line, end) = rest.split_at_checked(at).unwrap_or_default();
             self.take(line)?;
-            events.extend(self.end_of_line());
+            events.extend(self.end_of_line()?);
             rest = match end {
                 [b'\r', b'\n', after @ ..] | [_, after @ ..] => after,
                 [] => end,
@@ -67,41 +74,45 @@ impl SseReader {
     }
 
     /// The data of an event that has no blank line behind it, if there is one.
-    pub fn finish(mut self) -> Option<Bytes> {
-        let last = self.end_of_line();
-        last.or_else(|| self.dispatch())
+    pub fn finish(mut self) -> Result<Option<Bytes>, SseError> {
+        let last = self.end_of_line()?;
+        Ok(last.or_else(|| self.dispatch()))
     }
 
-    fn take(&mut self, piece: &[u8]) -> Result<(), TooLarge> {
+    fn take(&mut self, piece: &[u8]) -> Result<(), SseError> {
         if self.line.len() + self.data.len() + piece.len() > self.limit {
-            return Err(TooLarge(self.limit));
+            return Err(SseError::TooLarge(self.limit));
         }
         self.line.extend_from_slice(piece);
         Ok(())
     }
 
-    fn end_of_line(&mut self) -> Option<Bytes> {
+    fn end_of_line(&mut self) -> Result<Option<Bytes>, SseError> {
         let line = self.line.split();
         let mut line: &[u8] = &line;
         if std::mem::take(&mut self.at_start) {
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
         if line.is_empty() {
-            return self.dispatch();
+            return Ok(self.dispatch());
         }
-        let value = match line.strip_prefix(b"data") {
-            Some([]) => Some(&[][..]),
-            Some([b':', b' ', value @ ..] | [b':', value @ ..]) => Some(value),
-            Some(_) | None => None,
-        };
-        if let Some(value) = value {
-            if self.has_data {
-                self.data.put_u8(b'\n');
+        let colon = memchr(b':', line).unwrap_or(line.len());
+        let (field, value) = line.split_at_checked(colon).unwrap_or_default();
+        match field {
+            b"data" => {
+                if self.has_data {
+                    self.data.put_u8(b'\n');
+                }
+                let value = value.strip_prefix(b":").unwrap_or(value);
+                let value = value.strip_prefix(b" ").unwrap_or(value);
+                self.data.extend_from_slice(value);
+                self.has_data = true;
             }
-            self.data.extend_from_slice(value);
-            self.has_data = true;
+            // The first is a comment.
+            b"" | b"event" | b"id" | b"retry" => (),
+            _ => return Err(SseError::Odd),
         }
-        None
+        Ok(None)
     }
 
     fn dispatch(&mut self) -> Option<Bytes> {
@@ -138,7 +149,7 @@ mod tests {
         for piece in pieces {
             events.extend(reader.push(piece).unwrap());
         }
-        events.extend(reader.finish());
+        events.extend(reader.finish().unwrap());
         let text = |it: Bytes| String::from_utf8(it.to_vec()).unwrap();
         events.into_iter().map(text).collect()
     }
@@ -156,7 +167,18 @@ mod tests {
             assert_eq!(read(&[text.as_bytes()]), ["{\"a\":1}", "b"], "{text:?}");
         }
         assert_eq!(read(&[b"data: a\ndata: b\ndata\n\n"]), ["a\nb\n"]);
-        assert_eq!(read(&[b"datax: a\n\n: data: b\n\n"]), [""; 0]);
+        assert_eq!(read(&[b"event: a\n\n: data: b\n\n"]), [""; 0]);
+    }
+
+    #[test]
+    fn a_line_of_no_event_is_not_skipped() {
+        for text in ["datax: a\n", "{\"error\":{}}\n", " data: a\n", "Data: a\n"] {
+            let pushed = SseReader::new(100).push(text.as_bytes());
+            assert_eq!(pushed, Err(SseError::Odd), "{text}");
+            let mut reader = SseReader::new(100);
+            reader.push(text.trim_end().as_bytes()).unwrap();
+            assert_eq!(reader.finish(), Err(SseError::Odd), "{text}");
+        }
     }
 
     #[test]

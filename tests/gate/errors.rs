@@ -136,7 +136,7 @@ async fn a_body_that_stalls_is_given_up() {
         let gate = Gate::start(&upstream, &config).await;
         for path in [GENERATE, "/hookgate/v1/events"] {
             let request = format!(
-                "POST {path} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
                  content-length: 100\r\n\r\n{{"
             );
 
@@ -172,8 +172,9 @@ async fn a_body_that_breaks_off_reaches_nobody() {
     .await;
     let gate = Gate::start(&upstream, HOOKED).await;
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
-    let request =
-        format!("POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n{{\"contents\"");
+    let request = format!(
+        "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"contents\""
+    );
     socket.write_all(request.as_bytes()).await.unwrap();
     drop(socket);
 
@@ -199,7 +200,7 @@ async fn requests_beyond_the_cap_are_refused_at_once() {
         let gate = Gate::start(&upstream, &config).await;
         let body = prompt("hi").to_string();
         let head = format!(
-            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n",
+            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
             body.len()
         );
         let mut first = TcpStream::connect(gate.agents).await.unwrap();
@@ -235,7 +236,7 @@ async fn one_connection_serves_many_requests_even_after_an_error() {
     ] {
         let length = body.len();
         let request = format!(
-            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}"
+            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
         );
         socket.write_all(request.as_bytes()).await.unwrap();
 
@@ -262,8 +263,9 @@ async fn a_connection_without_a_next_request_is_closed() {
         for (path, status) in [(GENERATE, 200), ("/nothing", 403)] {
             let body = prompt("hi").to_string();
             let length = body.len();
-            let head =
-                format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            );
 
             let answer = exchange(gate.agents, (head + &body).as_bytes()).await;
 

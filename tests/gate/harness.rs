@@ -5,6 +5,7 @@ mod child;
 mod coder;
 mod gate;
 pub mod hook;
+mod raw;
 mod redis;
 mod refusal;
 mod upstream;
@@ -15,12 +16,13 @@ pub use self::{
     child::{Served, hookgate, run},
     coder::Coder,
     gate::Gate,
+    raw::Raw,
     redis::Redis,
     refusal::assert_refused,
     upstream::{Asked, Upstream, respond},
     wire::{
-        End, PATIENCE, chunked_head, closed, eventually, exchange, piece, processes, rest,
-        signalled, write_chunk, write_last_chunk,
+        End, PATIENCE, chunked_head, closed, eventually, exchange, exchange_bytes, piece,
+        processes, rest, signalled, write_chunk, write_last_chunk,
     },
 };
 

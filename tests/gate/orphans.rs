@@ -44,7 +44,9 @@ async fn gone(mark: &str, within: Duration) {
 async fn call_and_leave(gate: &Gate, path: &str, mark: &str) {
     let body = prompt("hello").to_string();
     let length = body.len();
-    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n");
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+    );
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
     socket.write_all((head + &body).as_bytes()).await.unwrap();
     running(mark).await;
@@ -88,7 +90,7 @@ async fn a_reporter_that_leaves_takes_its_hooks_with_it() {
     let event = r#"{"hook_event_name":"BeforeTool","tool_name":"t","tool_input":{}}"#;
     let length = event.len();
     let request = format!(
-        "POST /hookgate/v1/events HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{event}"
+        "POST /hookgate/v1/events HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{event}"
     );
     let mut socket = TcpStream::connect(gate.agents).await.unwrap();
     socket.write_all(request.as_bytes()).await.unwrap();

@@ -131,8 +131,9 @@ async fn what_hangs_is_cut_off_after_the_drain_time() {
         command.args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"]);
         let mut served = Served::start(command);
         let mut socket = TcpStream::connect(served.addr()).await.unwrap();
-        let request =
-            format!("POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-length: 2\r\n\r\n{{}}");
+        let request = format!(
+            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 2\r\n\r\n{{}}"
+        );
         socket.write_all(request.as_bytes()).await.unwrap();
         let mark = served.mark.clone();
         eventually("the call is under way", PATIENCE, || {

@@ -39,7 +39,7 @@ fn no_bytes_break_the_listener() {
         (upstream, gate)
     });
     let good = b"POST /v1beta/models/m:generateContent HTTP/1.1\r\nhost: x\r\n\
-        connection: close\r\ntransfer-encoding: chunked\r\n\r\n\
+        content-type: application/json\r\nconnection: close\r\ntransfer-encoding: chunked\r\n\r\n\
         26\r\n{\"contents\":[{\"parts\":[{\"text\":\"\"}]}]}\r\n0\r\n\r\n";
     let edits = prop::collection::vec((0..good.len(), any::<u8>()), 1..4);
     let noise = prop::collection::vec(any::<u8>(), 0..200);

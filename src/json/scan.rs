@@ -3,10 +3,9 @@
 use std::borrow::Cow;
 
 use super::{
-    DEPTH, Names,
-    keys::{Fault, Key, Keys},
+    DEPTH, JsonError, Names,
+    keys::{Fault, Key, Keys, Scope},
 };
-use crate::dialect::DialectError;
 
 /// The longest part of a key that an error quotes, in characters.
 const QUOTED: usize = 64;
@@ -20,7 +19,7 @@ pub(super) struct Scan<'a> {
     keys: Keys<'a>,
 }
 
-type Scanned = Result<(), DialectError>;
+type Scanned = Result<(), JsonError>;
 
 impl<'a> Scan<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
@@ -30,7 +29,11 @@ impl<'a> Scan<'a> {
 
     /// One value, and nothing behind it.
     pub(super) fn document(mut self, names: Names) -> Scanned {
-        self.value(names, 0)?;
+        let scope = match names {
+            Names::Free => Scope::Free(""),
+            Names::Fields(free) => Scope::Fields(free),
+        };
+        self.value(scope, 0)?;
         self.skip_white();
         if self.at < self.text.len() {
             return Err(self.wrong("something follows the document"));
@@ -38,15 +41,12 @@ impl<'a> Scan<'a> {
         Ok(())
     }
 
-    fn value(&mut self, names: Names, depth: usize) -> Scanned {
+    fn value(&mut self, scope: Scope, depth: usize) -> Scanned {
         self.skip_white();
         match self.peek() {
-            Some(b'{' | b'[') if depth >= DEPTH => {
-                let message = format!("nested deeper than {DEPTH} levels");
-                Err(DialectError::Json(message))
-            }
-            Some(b'{') => self.object(names, depth + 1),
-            Some(b'[') => self.array(names, depth + 1),
+            Some(b'{' | b'[') if depth >= DEPTH => Err(self.wrong("nested too deep")),
+            Some(b'{') => self.object(scope, depth + 1),
+            Some(b'[') => self.array(scope, depth + 1),
             Some(b'"') => self.string().map(drop),
             Some(b'-' | b'0'..=b'9') => self.number(),
             Some(b't') => self.word(b"true"),
@@ -56,7 +56,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    fn object(&mut self, names: Names, depth: usize) -> Scanned {
+    fn object(&mut self, scope: Scope, depth: usize) -> Scanned {
         self.at += 1;
         self.skip_white();
         if self.takes(b'}') {
@@ -66,9 +66,9 @@ impl<'a> Scan<'a> {
         loop {
             self.skip_white();
             let key = self.key()?;
-            let under = names.under(&key, depth);
-            let added = self.keys.add(&mut object, key.clone(), names);
-            added.map_err(|fault| bad_key(fault, &key, names))?;
+            let under = scope.under(&key, depth);
+            let added = self.keys.add(&mut object, key.clone(), scope);
+            added.map_err(|fault| self.bad_key(fault, &key, scope))?;
             self.skip_white();
             self.expect(b':', "a colon is missing")?;
             self.value(under, depth)?;
@@ -81,14 +81,14 @@ impl<'a> Scan<'a> {
         self.expect(b'}', "an object does not end")
     }
 
-    fn array(&mut self, names: Names, depth: usize) -> Scanned {
+    fn array(&mut self, scope: Scope, depth: usize) -> Scanned {
         self.at += 1;
         self.skip_white();
         if self.takes(b']') {
             return Ok(());
         }
         loop {
-            self.value(names, depth)?;
+            self.value(scope, depth)?;
             self.skip_white();
             if !self.takes(b',') {
                 break;
@@ -97,7 +97,7 @@ impl<'a> Scan<'a> {
         self.expect(b']', "an array does not end")
     }
 
-    fn key(&mut self) -> Result<Key<'a>, DialectError> {
+    fn key(&mut self) -> Result<Key<'a>, JsonError> {
         if self.peek() != Some(b'"') {
             return Err(self.wrong("a key is missing"));
         }
@@ -113,7 +113,7 @@ impl<'a> Scan<'a> {
     }
 
     /// A string; whether nothing in it is escaped.
-    fn string(&mut self) -> Result<bool, DialectError> {
+    fn string(&mut self) -> Result<bool, JsonError> {
         self.at += 1;
         let mut is_plain = true;
         loop {
@@ -214,27 +214,29 @@ impl<'a> Scan<'a> {
         taken
     }
 
-    fn expect(&mut self, byte: u8, otherwise: &str) -> Scanned {
+    fn expect(&mut self, byte: u8, otherwise: &'static str) -> Scanned {
         if self.takes(byte) {
             return Ok(());
         }
         Err(self.wrong(otherwise))
     }
 
-    /// The text itself is not told: it may be a secret.
-    fn wrong(&self, what: &str) -> DialectError {
-        DialectError::Json(format!("{what} at byte {}", self.at))
-    }
-}
-
-fn bad_key(fault: Fault, key: &[u8], names: Names) -> DialectError {
-    match (fault, names) {
-        (Fault::Strange, _) => DialectError::Json("a key that nobody may use".to_owned()),
-        (Fault::Twice, Names::Free(within)) => DialectError::Twice(within),
-        (Fault::Twice, Names::Fields) => {
-            let key = String::from_utf8_lossy(key);
-            DialectError::Ambiguous(key.chars().take(QUOTED).collect())
+    fn bad_key(&self, fault: Fault, key: &[u8], scope: Scope) -> JsonError {
+        match (fault, scope) {
+            (Fault::Strange, _) => self.wrong("a key that nobody may use"),
+            (Fault::Twice, Scope::Free(within)) if !within.is_empty() => {
+                JsonError::TwiceWithin(within)
+            }
+            (Fault::Twice, Scope::Free(_) | Scope::Fields(_)) => {
+                let key = String::from_utf8_lossy(key);
+                JsonError::Twice(key.chars().take(QUOTED).collect())
+            }
         }
+    }
+
+    const fn wrong(&self, what: &'static str) -> JsonError {
+        let at = self.at;
+        JsonError::Broken { what, at }
     }
 }
 

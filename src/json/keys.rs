@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::Names;
+use super::FreeField;
 
 /// As many keys are compared one by one; more are looked up.
 const FEW: usize = 16;
@@ -10,6 +10,27 @@ const FEW: usize = 16;
 /// Where `serde_json` keeps what it hands over to itself: an object with such a
 /// key would be read as a number.
 const RESERVED: &[u8] = b"$serde_json::private";
+
+/// Who gives the keys of one object their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Scope {
+    /// The API, but for these fields.
+    Fields(&'static [FreeField]),
+    /// Anybody; it is, or is part of, the field of this name, if it has one.
+    Free(&'static str),
+}
+
+impl Scope {
+    /// Who names the keys under `key` of an object that is `depth` deep.
+    pub(super) fn under(self, key: &[u8], depth: usize) -> Self {
+        let Self::Fields(all) = self else {
+            return self;
+        };
+        let mut free = all.iter().filter(|it| depth >= it.from_depth);
+        let free = free.find(|it| same_field(it.name.as_bytes(), key));
+        free.map_or(self, |it| Self::Free(it.name))
+    }
+}
 
 /// A key as it is meant: without escapes.
 pub(super) type Key<'a> = Cow<'a, [u8]>;
@@ -54,19 +75,21 @@ impl<'a> Keys<'a> {
         &mut self,
         object: &mut Object,
         key: Key<'a>,
-        names: Names,
+        scope: Scope,
     ) -> Result<(), Fault> {
-        if key.starts_with(RESERVED) || key.iter().any(u8::is_ascii_control) {
+        let is_field = matches!(scope, Scope::Fields(_));
+        let is_strange = is_field && key.iter().any(u8::is_ascii_control);
+        if is_strange || key.starts_with(RESERVED) {
             return Err(Fault::Strange);
         }
         let fresh = if let Some(many) = &mut object.many {
-            many.insert(folded(&key, names))
+            many.insert(folded(&key, scope))
         } else {
             let known = self.0.get(object.start..).unwrap_or_default();
-            let fresh = !known.iter().any(|it| same(it, &key, names));
+            let fresh = !known.iter().any(|it| same(it, &key, scope));
             if known.len() >= FEW {
                 let all = known.iter().chain([&key]);
-                object.many = Some(all.map(|it| folded(it, names)).collect());
+                object.many = Some(all.map(|it| folded(it, scope)).collect());
             }
             self.0.push(key);
             fresh
@@ -75,17 +98,17 @@ impl<'a> Keys<'a> {
     }
 }
 
-fn same(one: &[u8], other: &[u8], names: Names) -> bool {
-    match names {
-        Names::Fields => same_field(one, other),
-        Names::Free(_) => one == other,
+fn same(one: &[u8], other: &[u8], scope: Scope) -> bool {
+    match scope {
+        Scope::Fields(_) => same_field(one, other),
+        Scope::Free(_) => one == other,
     }
 }
 
-fn folded(key: &[u8], names: Names) -> Vec<u8> {
-    match names {
-        Names::Fields => letters(key).collect(),
-        Names::Free(_) => key.to_vec(),
+fn folded(key: &[u8], scope: Scope) -> Vec<u8> {
+    match scope {
+        Scope::Fields(_) => letters(key).collect(),
+        Scope::Free(_) => key.to_vec(),
     }
 }
 

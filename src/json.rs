@@ -1,0 +1,72 @@
+//! Whether JSON means one thing to everybody who reads it. Pure.
+//!
+//! One pass over the bytes, without a tree. It takes less than RFC 8259 allows:
+//! whatever two parsers are known to read in two ways is refused, so that what
+//! hooks saw is what the model API reads. It must not know what a document says.
+
+mod keys;
+mod scan;
+
+#[cfg(test)]
+mod tests;
+
+use thiserror::Error;
+
+use self::scan::Scan;
+
+/// How deep arrays and objects may stand in one another.
+pub const DEPTH: usize = 64;
+
+/// What stands in front of some texts, and is no JSON.
+const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// A field under which anybody gives keys their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FreeField {
+    /// Its name, in any spelling.
+    pub name: &'static str,
+    /// How deep the object must stand that has it; the outermost is 1.
+    pub from_depth: usize,
+}
+
+/// Who gives the keys of a document their names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Names {
+    /// Anybody.
+    Free,
+    /// An API whose fields have two spellings each, `fooBar` and `foo_bar`: both
+    /// are one key. Under these fields it is anybody.
+    Fields(&'static [FreeField]),
+}
+
+/// Why JSON is refused.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JsonError {
+    /// It is no JSON, or some parsers read it otherwise.
+    #[error("{what} at byte {at}")]
+    Broken {
+        /// What is wrong. Nothing of the text is told: it may be a secret.
+        what: &'static str,
+        /// Where, from 0.
+        at: usize,
+    },
+    /// A field is given twice.
+    #[error("`{0}` is given twice")]
+    Twice(String),
+    /// A key is given twice in, or below, a field whose keys anybody names; it is
+    /// not told.
+    #[error("a key in `{0}` is given twice")]
+    TwiceWithin(&'static str),
+}
+
+/// Checks a document.
+pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
+    let broken = |what, at| Err(JsonError::Broken { what, at });
+    if text.starts_with(BYTE_ORDER_MARK) {
+        return broken("a byte order mark", 0);
+    }
+    if let Err(error) = std::str::from_utf8(text) {
+        return broken("not UTF-8", error.valid_up_to());
+    }
+    Scan::new(text).document(names)
+}

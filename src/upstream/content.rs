@@ -1,0 +1,121 @@
+//! What a head says of the body behind it. Pure.
+
+use http::{HeaderMap, HeaderName, HeaderValue, header};
+
+/// The media type of a body.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MediaType {
+    /// None is given.
+    Absent,
+    /// `application/json` in UTF-8.
+    Json,
+    /// `text/event-stream` in UTF-8.
+    Events,
+    /// Anything else, or more than one.
+    Other,
+}
+
+/// How a body is compressed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Encoding {
+    /// Not at all.
+    Identity,
+    /// `gzip`.
+    Gzip,
+    /// Otherwise, or more than once.
+    Other,
+}
+
+/// The media type by the head's word.
+pub fn media_type(headers: &HeaderMap) -> MediaType {
+    let Some(text) = only(headers, &header::CONTENT_TYPE) else {
+        return MediaType::Absent;
+    };
+    let mut words = text.split(';').map(str::trim);
+    let name = words.next().unwrap_or_default();
+    if !words.all(is_utf8) {
+        return MediaType::Other;
+    }
+    match name.to_ascii_lowercase().as_str() {
+        "application/json" => MediaType::Json,
+        "text/event-stream" => MediaType::Events,
+        _ => MediaType::Other,
+    }
+}
+
+/// The encoding by the head's word.
+pub fn encoding(headers: &HeaderMap) -> Encoding {
+    let Some(text) = only(headers, &header::CONTENT_ENCODING) else {
+        return Encoding::Identity;
+    };
+    match text.trim().to_ascii_lowercase().as_str() {
+        "identity" => Encoding::Identity,
+        "gzip" | "x-gzip" => Encoding::Gzip,
+        _ => Encoding::Other,
+    }
+}
+
+/// A parameter that does not change what the bytes mean.
+fn is_utf8(parameter: &str) -> bool {
+    let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+    let value = value.trim_matches('"').to_ascii_lowercase();
+    name.eq_ignore_ascii_case("charset") && matches!(value.as_str(), "utf-8" | "utf8")
+}
+
+/// A header's value; what is no text, or given twice, is a value that nobody
+/// knows.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    let mut values = headers.get_all(name).iter();
+    let text = values.next().map(HeaderValue::to_str)?;
+    let is_only = values.next().is_none();
+    Some(text.ok().filter(|_| is_only).unwrap_or("?"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn headers(name: HeaderName, values: &[&'static str]) -> HeaderMap {
+        let values = values.iter().map(|it| HeaderValue::from_static(it));
+        values.map(|it| (name.clone(), it)).collect()
+    }
+
+    #[test]
+    fn only_utf_8_is_json() {
+        for (values, expected) in [
+            (&[][..], MediaType::Absent),
+            (&["application/json"], MediaType::Json),
+            (&["Application/JSON; Charset=\"UTF-8\""], MediaType::Json),
+            (&["text/event-stream;charset=utf8"], MediaType::Events),
+            (&["application/json; charset=utf-16"], MediaType::Other),
+            (
+                &["application/json; charset=utf-8; charset=utf-7"],
+                MediaType::Other,
+            ),
+            (&["application/json, text/html"], MediaType::Other),
+            (&["application/json", "application/json"], MediaType::Other),
+            (&["application/jsonp"], MediaType::Other),
+            (&["text/plain"], MediaType::Other),
+            (&[""], MediaType::Other),
+        ] {
+            let found = media_type(&headers(header::CONTENT_TYPE, values));
+            assert_eq!(found, expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn only_gzip_can_be_decoded() {
+        for (values, expected) in [
+            (&[][..], Encoding::Identity),
+            (&["identity"], Encoding::Identity),
+            (&["GZIP"], Encoding::Gzip),
+            (&["br"], Encoding::Other),
+            (&["gzip, gzip"], Encoding::Other),
+            (&["gzip", "identity"], Encoding::Other),
+            (&[""], Encoding::Other),
+        ] {
+            let found = encoding(&headers(header::CONTENT_ENCODING, values));
+            assert_eq!(found, expected, "{values:?}");
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Requests byte by byte, for what no HTTP client would send.
+
+use std::net::SocketAddr;
+
+use serde_json::Value;
+
+use super::exchange_bytes;
+
+/// The first response on a connection, as it came.
+#[derive(Debug)]
+pub struct Raw {
+    /// 0 if there was no response.
+    pub status: u16,
+    pub head: String,
+    pub body: Vec<u8>,
+}
+
+impl Raw {
+    /// Sends these bytes, and reads until the connection ends.
+    pub async fn send(addr: SocketAddr, bytes: &[u8]) -> Self {
+        let answer = exchange_bytes(addr, bytes).await;
+        let end = answer.windows(4).position(|it| it == b"\r\n\r\n");
+        let end = end.map_or(answer.len(), |it| it + 4);
+        let head = String::from_utf8_lossy(&answer[..end]).into_owned();
+        let status = head.split(' ').nth(1).and_then(|it| it.parse().ok());
+        Self {
+            status: status.unwrap_or_default(),
+            head,
+            body: answer[end..].to_vec(),
+        }
+    }
+
+    /// POSTs a body to a target, with these lines as headers.
+    pub async fn post(addr: SocketAddr, target: &str, lines: &str, body: &[u8]) -> Self {
+        let mut bytes = format!(
+            "POST {target} HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\
+             content-length: {}\r\n{lines}\r\n",
+            body.len()
+        )
+        .into_bytes();
+        bytes.extend(body);
+        Self::send(addr, &bytes).await
+    }
+
+    /// Whether it is a good answer that is JSON to its end.
+    pub fn reads_as_whole(&self) -> bool {
+        self.status == 200 && serde_json::from_slice::<Value>(&self.body).is_ok()
+    }
+
+    /// The reason of an error of the gateway's own; empty if it is none.
+    pub fn reason(&self) -> String {
+        let body: Value = serde_json::from_slice(&self.body).unwrap_or_default();
+        let info = &body["error"]["details"][0];
+        let ours = info["domain"] == "hookgate" && body["error"]["code"] == self.status;
+        let reason = info["reason"].as_str().filter(|_| ours);
+        reason.unwrap_or_default().to_owned()
+    }
+}
