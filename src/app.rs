@@ -1,7 +1,6 @@
 //! What every door holds: one snapshot per request, one error type.
 
 mod caches;
-mod caller;
 mod endings;
 mod error;
 mod head;
@@ -14,7 +13,6 @@ mod upstreams;
 
 pub use self::{
     caches::Caches,
-    caller::caller,
     error::{ApiError, ErrorReason},
     head::check_head,
     observed::Observed,

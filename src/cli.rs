@@ -7,6 +7,7 @@ mod demo;
 mod difference;
 mod explain;
 mod forward;
+mod key;
 mod mock;
 mod rehearsal;
 mod serve;
@@ -58,6 +59,9 @@ enum Command {
     /// Try a config on cases: what agents do, and what must come of it.
     #[command(after_help = test::EXAMPLES)]
     Test(test::Test),
+    /// Make a random key for a caller, and its line for the config.
+    #[command(after_help = "Example: hookgate key team-a")]
+    Key(key::Key),
     /// Print the JSON Schema of the config.
     #[command(after_help = "Example: hookgate schema > config/schema.json")]
     Schema,
@@ -85,6 +89,7 @@ pub fn main() -> ExitCode {
         Command::Forward(forward) => return forward.run(),
         Command::Explain(explain) => explain.run(),
         Command::Test(test) => test.run(),
+        Command::Key(key) => key.run(),
         Command::Schema => print(&schema()),
         Command::Openapi => openapi::to_yaml()
             .map_err(Failure::Failed)

@@ -6,6 +6,7 @@
 //! To add a setting, add it to `raw.rs`, to the types here, and to
 //! `docs/config.md`; `config/schema.json` follows from `raw.rs`.
 
+mod auth;
 mod case_file;
 mod check;
 mod coverage;
@@ -16,6 +17,7 @@ mod matcher;
 mod place;
 mod quantity;
 mod raw;
+mod raw_auth;
 mod raw_hooks;
 mod raw_policies;
 mod raw_sessions;
@@ -43,6 +45,10 @@ use thiserror::Error;
 use url::Url;
 
 pub use self::{
+    auth::{
+        Auth, Browsers, CERTIFICATE_PREFIX, CertificateName, Grant, JwksOrigin, JwtSpec, KeySpec,
+        MtlsSpec, TOKEN_PREFIX,
+    },
     case_file::{
         Act, Case, CaseFile, DEFAULT_MODEL, Expected, ExpectedVerdict, RehearsedCall, model_path,
         parse_headers,
@@ -73,8 +79,15 @@ pub struct Config {
     pub upstreams: UpstreamsConfig,
     /// Which methods pass although hookgate does not see their content.
     pub coverage: CoverageSettings,
+    /// How callers are known.
+    pub auth: Auth,
+    /// Which web pages may call.
+    pub browsers: Browsers,
     /// Policies on every event that they know, in order.
     pub policies: Vec<PolicySpec>,
+    /// What each caller may use: policies after all others, so that they look at
+    /// what those made of a call.
+    pub caller_policies: Vec<PolicySpec>,
     /// Which hooks run on which event: those of hook files in order, then those
     /// of the config itself. Disabled hooks are left out, and so are groups
     /// without hooks.
@@ -229,6 +242,8 @@ pub enum LogLevel {
 pub struct Overrides {
     /// Instead of `listen`.
     pub listen: Option<SocketAddr>,
+    /// Instead of `admin.listen`.
+    pub admin_listen: Option<SocketAddr>,
     /// Instead of `upstreams.gemini.url`.
     pub upstream: Option<Url>,
     /// Settings files after those of `hook_files`; relative to the current

@@ -32,14 +32,15 @@ use axum::{
     extract::{Request, State},
     response::Response,
 };
-use http::{Uri, request::Parts};
+use http::request::Parts;
 
 use self::{
     exchange::{Exchange, World},
     facts::Facts,
 };
 use crate::{
-    app::{self, ApiError, App, ErrorReason},
+    app::{ApiError, App, Caches, ErrorReason, Snapshot},
+    caller::Identity,
     dialect::{self, Document, Operation, RequestLine},
     event::EventName,
 };
@@ -53,13 +54,19 @@ pub async fn handle(State(app): State<App>, request: Request) -> Result<Response
     let (head, body) = request.into_parts();
     let request_id = head.extensions.get::<RequestId>();
     let request_id = request_id.map(|it| it.0.to_string()).unwrap_or_default();
-    let facts = Facts::new(Arc::clone(&app.shared.metrics), request_id);
-    let response = take(app, head, body, facts.clone()).await;
+    let (identity, snapshot) = admitted(&head)?;
+    let (caller, caches) = (&identity.caller.name, Arc::clone(&app.shared.caches));
+    let facts = Facts::new(Arc::clone(&app.shared.metrics), request_id, caller);
+    let response = take((identity, snapshot), (head, body), caches, facts.clone()).await;
     response.inspect_err(|error| facts.failed(error))
 }
 
-async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Response, ApiError> {
-    app::check_head(&head, app.snapshot().config.limits.headers)?;
+async fn take(
+    (identity, snapshot): (Arc<Identity>, Arc<Snapshot>),
+    (head, body): (Parts, Body),
+    caches: Arc<Caches>,
+    facts: Facts,
+) -> Result<Response, ApiError> {
     let named = session::named(head.uri.path(), &head.headers)?;
     let line = RequestLine {
         method: &head.method,
@@ -72,16 +79,15 @@ async fn take(app: App, head: Parts, body: Body, facts: Facts) -> Result<Respons
     };
     let known = known?;
     facts.operation(known.row.label());
-    let snapshot = app.snapshot();
     snapshot.covers(known.row)?;
     let call = known.call?;
     facts.call(&call, named.session.as_ref().map(|it| it.id.as_str()));
     let name = named.session;
     let world = World {
-        caches: Arc::clone(&app.shared.caches),
+        caches,
         snapshot,
         facts,
-        query_key: query_key(&head.uri),
+        identity,
     };
     let exchange = Exchange::open(world, call, head, name)?;
     match (exchange.call.operation, exchange.hooked()) {
@@ -133,12 +139,12 @@ async fn hooked(mut exchange: Exchange, body: Body) -> Result<Response, ApiError
     }
 }
 
-/// The agent's key, if it came as `?key=`.
-fn query_key(uri: &Uri) -> Option<String> {
-    let pairs = uri.query().unwrap_or_default().split('&');
-    let key = pairs.filter_map(|it| it.strip_prefix("key=")).next_back()?;
-    let key = percent_encoding::percent_decode_str(key)
-        .decode_utf8()
-        .ok()?;
-    (!key.is_empty()).then(|| key.into_owned())
+/// Who calls, and the snapshot by which it was let in, from the layer around this
+/// door. INVARIANT: nobody gets here unasked.
+fn admitted(head: &Parts) -> Result<(Arc<Identity>, Arc<Snapshot>), ApiError> {
+    let identity = head.extensions.get::<Arc<Identity>>().map(Arc::clone);
+    let snapshot = head.extensions.get::<Arc<Snapshot>>().map(Arc::clone);
+    identity
+        .zip(snapshot)
+        .ok_or_else(|| ApiError::new(ErrorReason::Internal, "nobody asked who calls"))
 }

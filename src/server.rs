@@ -3,6 +3,8 @@
 //! The accept loop is our own because `axum::serve` waits for a request's head
 //! for ever.
 
+mod authentication;
+mod browsers;
 mod layers;
 mod listener;
 pub mod openapi;
@@ -17,6 +19,7 @@ use thiserror::Error;
 use tokio::net::TcpListener;
 
 use self::{
+    browsers::Port,
     listener::{Bounds, Listener},
     reload::Watch,
 };
@@ -157,12 +160,14 @@ pub async fn serve_mock(
 
 fn agents_router(app: App) -> Router {
     let router = api::routes().fallback(gateway::handle);
-    layers::wrap(layers::capped(router, &app), app)
+    let router = authentication::asked(router, &app);
+    let router = layers::capped(router, &app);
+    layers::wrap(browsers::kept_out(router, &app, Port::Agents), app)
 }
 
 fn operators_router(app: App) -> Router {
     let router = admin::routes(&app).fallback(unknown_path);
-    layers::wrap(router, app)
+    layers::wrap(browsers::kept_out(router, &app, Port::Operators), app)
 }
 
 async fn unknown_path() -> ApiError {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here ever holds a prompt, an answer, a query or a key.
 
+mod caller;
 mod condition;
 mod exchange;
 mod hook;
@@ -15,6 +16,7 @@ mod worker;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 pub use self::{
+    caller::{AttemptsLimited, IssuerAway, IssuerBack},
     condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},
     hook::HookFinished,

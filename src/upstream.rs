@@ -9,7 +9,7 @@ pub mod gzip;
 pub mod headers;
 pub mod sse;
 
-use std::time::Duration;
+use std::{fmt, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{
@@ -57,7 +57,6 @@ pub struct Outgoing {
 }
 
 /// What upstream answers.
-#[derive(Debug)]
 pub struct Answer {
     /// Its status.
     pub status: StatusCode,
@@ -65,7 +64,12 @@ pub struct Answer {
     pub headers: HeaderMap,
     response: reqwest::Response,
     idle: Duration,
+    /// Sees every piece before anybody else does.
+    watcher: Option<Watcher>,
 }
+
+/// Somebody who sees an answer pass.
+type Watcher = Box<dyn FnMut(&[u8]) + Send>;
 
 /// Why upstream gave no answer, or not all of it.
 #[derive(Debug, Error)]
@@ -153,7 +157,16 @@ impl Upstream {
             headers: response.headers().clone(),
             response,
             idle: self.patience.idle,
+            watcher: None,
         })
+    }
+}
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Answer")
+            .field("status", &self.status)
+            .finish_non_exhaustive()
     }
 }
 
@@ -171,13 +184,25 @@ impl Answer {
         decoded::decoded(self.pieces(), encoding, limit)
     }
 
+    /// The same answer, of which `watcher` sees every piece before anybody else.
+    #[must_use]
+    pub fn watched(mut self, watcher: impl FnMut(&[u8]) + Send + 'static) -> Self {
+        self.watcher = Some(Box::new(watcher));
+        self
+    }
+
     /// The body piece by piece. It ends cleanly only if upstream ended it so.
     pub fn pieces(self) -> impl Stream<Item = Result<Bytes, UpstreamError>> + Send {
         stream::unfold(Some(self), |answer| async move {
             let mut answer = answer?;
             let chunk = tokio::time::timeout(answer.idle, answer.response.chunk()).await;
             match chunk {
-                Ok(Ok(Some(piece))) => Some((Ok(piece), Some(answer))),
+                Ok(Ok(Some(piece))) => {
+                    if let Some(watcher) = &mut answer.watcher {
+                        watcher(&piece);
+                    }
+                    Some((Ok(piece), Some(answer)))
+                }
                 Ok(Ok(None)) => None,
                 Ok(Err(error)) => Some((Err(UpstreamError::Broken(error.without_url())), None)),
                 Err(_elapsed) => Some((Err(UpstreamError::Silent), None)),

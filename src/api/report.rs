@@ -17,6 +17,7 @@ use uuid::Uuid;
 
 use crate::{
     app::{ApiError, App, ErrorReason, Snapshot},
+    caller::Identity,
     dialect,
     event::{
         Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput,
@@ -44,14 +45,18 @@ pub async fn report_event(
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
-    let snapshot = app.snapshot();
-    crate::app::check_head(&head, snapshot.config.limits.headers)?;
     check_media_type(&head.headers)?;
+    let identity = head.extensions.get::<Arc<Identity>>();
+    let (Some(identity), Some(snapshot)) = (identity, head.extensions.get::<Arc<Snapshot>>())
+    else {
+        let message = "nobody asked who calls";
+        return Err(ApiError::new(ErrorReason::Internal, message));
+    };
+    let snapshot = Arc::clone(snapshot);
     let fields = read(body, &snapshot).await?;
     let name = event_name(&fields)?;
     let options = Options::read(query.as_deref().unwrap_or_default());
-    let caller = crate::app::caller(&head.headers, None);
-    let context = context(&fields, caller, &snapshot)?;
+    let context = context(&fields, identity.caller.clone(), &snapshot)?;
     remember(&snapshot, &context, name).await;
     let report = Report {
         snapshot,

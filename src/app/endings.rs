@@ -84,6 +84,11 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: State) {
         cwd,
         timestamp: now,
         caller: Caller {
+            name: snapshot
+                .callers
+                .name_of(&key.caller)
+                .unwrap_or_default()
+                .to_owned(),
             key: key.caller.clone(),
             agent: state.agent,
         },

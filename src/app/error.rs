@@ -1,11 +1,12 @@
 //! The one place where an error becomes a response.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::{
+    caller::{Exceeded, Stranger},
     dialect::{self, DialectError},
     event::Reason,
     model::Problem,
@@ -51,7 +52,11 @@ pub enum ErrorReason {
     UnsupportedMediaType,
     /// Hooks refused.
     PolicyDenied,
-    /// The admin token is missing or wrong.
+    /// A web page calls that may not.
+    ForeignOrigin,
+    /// This gateway is called by a name that is not its own.
+    ForeignHost,
+    /// A key or token is missing or wrong.
     Unauthenticated,
     /// A method whose content hookgate does not see.
     MethodRefused,
@@ -59,6 +64,14 @@ pub enum ErrorReason {
     UnknownCache,
     /// The model API that a call is for is not in the config.
     UpstreamNotConfigured,
+    /// Too many wrong keys came from there.
+    TooManyAttempts,
+    /// The caller asks too often.
+    RateExceeded,
+    /// The caller's tokens of this day are spent.
+    TokensSpent,
+    /// Too many of the caller's requests are under way.
+    CallerBusy,
     /// Too many requests are under way.
     Overloaded,
     /// The model API cannot be reached.
@@ -94,10 +107,16 @@ impl ErrorReason {
         Self::BodyBroken,
         Self::UnsupportedMediaType,
         Self::PolicyDenied,
+        Self::ForeignOrigin,
+        Self::ForeignHost,
         Self::Unauthenticated,
         Self::MethodRefused,
         Self::UnknownCache,
         Self::UpstreamNotConfigured,
+        Self::TooManyAttempts,
+        Self::RateExceeded,
+        Self::TokensSpent,
+        Self::CallerBusy,
         Self::Overloaded,
         Self::UpstreamUnreachable,
         Self::UpstreamTimeout,
@@ -111,6 +130,7 @@ impl ErrorReason {
         use StatusCode as Http;
         let invalid = "INVALID_ARGUMENT";
         let unavailable = "UNAVAILABLE";
+        let (forbidden, exhausted) = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED");
         match self {
             Self::BadJson => (Http::BAD_REQUEST, invalid, "BAD_JSON"),
             Self::BadDocument => (Http::BAD_REQUEST, invalid, "BAD_DOCUMENT"),
@@ -150,6 +170,12 @@ impl ErrorReason {
                 "PERMISSION_DENIED",
                 "UPSTREAM_NOT_CONFIGURED",
             ),
+            Self::ForeignOrigin => (Http::FORBIDDEN, forbidden, "FOREIGN_ORIGIN"),
+            Self::ForeignHost => (Http::FORBIDDEN, forbidden, "FOREIGN_HOST"),
+            Self::TooManyAttempts => (Http::TOO_MANY_REQUESTS, exhausted, "TOO_MANY_ATTEMPTS"),
+            Self::RateExceeded => (Http::TOO_MANY_REQUESTS, exhausted, "RATE_EXCEEDED"),
+            Self::TokensSpent => (Http::TOO_MANY_REQUESTS, exhausted, "TOKENS_SPENT"),
+            Self::CallerBusy => (Http::TOO_MANY_REQUESTS, exhausted, "CALLER_BUSY"),
             Self::Overloaded => (Http::SERVICE_UNAVAILABLE, unavailable, "OVERLOADED"),
             Self::UpstreamUnreachable => (
                 Http::SERVICE_UNAVAILABLE,
@@ -177,6 +203,8 @@ pub struct ApiError {
     status: Option<StatusCode>,
     /// What the log is told, and the agent is not.
     cause: Option<Arc<str>>,
+    /// When to ask again.
+    wait: Option<Duration>,
 }
 
 impl ApiError {
@@ -187,6 +215,7 @@ impl ApiError {
             message: message.into(),
             status: None,
             cause: None,
+            wait: None,
         }
     }
 
@@ -202,6 +231,13 @@ impl ApiError {
     /// What the log is told of it, and the agent is not.
     pub fn cause(&self) -> Option<&str> {
         self.cause.as_deref()
+    }
+
+    /// The same error, which says when to ask again.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        let wait = Some(wait);
+        Self { wait, ..self }
     }
 
     /// Hooks refused.
@@ -243,13 +279,21 @@ impl ApiError {
         let body = dialect::google_error(&problem).to_string();
         let json = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
         let mut response = (self.status(), json, body).into_response();
-        if matches!(
-            self.reason,
-            ErrorReason::BadHead | ErrorReason::HeadTooLarge
-        ) {
+        let headers = response.headers_mut();
+        if let Some(wait) = self.wait {
+            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
+            headers.insert(header::RETRY_AFTER, seconds.max(1).into());
+        }
+        match self.reason {
+            ErrorReason::Unauthenticated => {
+                let scheme = HeaderValue::from_static("Bearer realm=\"hookgate\"");
+                headers.insert(header::WWW_AUTHENTICATE, scheme);
+            }
             // Nobody knows where such a request ends, and the next one begins.
-            let close = HeaderValue::from_static("close");
-            response.headers_mut().insert(header::CONNECTION, close);
+            ErrorReason::BadHead | ErrorReason::HeadTooLarge => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => (),
         }
         response
     }
@@ -262,6 +306,32 @@ impl IntoResponse for ApiError {
         let mut response = self.status().into_response();
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+impl From<Stranger> for ApiError {
+    fn from(stranger: Stranger) -> Self {
+        let message = stranger.to_string();
+        match stranger {
+            Stranger::Silent | Stranger::Unknown => {
+                Self::new(ErrorReason::Unauthenticated, message)
+            }
+            Stranger::Ambiguous => Self::new(ErrorReason::Ambiguous, message),
+            Stranger::TooMany { wait } => {
+                Self::new(ErrorReason::TooManyAttempts, message).after(wait)
+            }
+        }
+    }
+}
+
+impl From<Exceeded> for ApiError {
+    fn from(exceeded: Exceeded) -> Self {
+        let reason = match exceeded {
+            Exceeded::Rate { .. } => ErrorReason::RateExceeded,
+            Exceeded::Tokens { .. } => ErrorReason::TokensSpent,
+            Exceeded::InFlight { .. } => ErrorReason::CallerBusy,
+        };
+        Self::new(reason, exceeded.to_string()).after(exceeded.wait())
     }
 }
 

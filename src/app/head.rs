@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, Version, header, request::Parts};
 use super::{ApiError, ErrorReason};
 
 /// Headers that say one thing, and so come once.
-const ONCE: [HeaderName; 11] = [
+const ONCE: [HeaderName; 12] = [
     header::AUTHORIZATION,
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
@@ -20,6 +20,7 @@ const ONCE: [HeaderName; 11] = [
     header::USER_AGENT,
     HeaderName::from_static("x-goog-api-key"),
     HeaderName::from_static("x-goog-user-project"),
+    HeaderName::from_static("x-hookgate-key"),
     HeaderName::from_static("x-hookgate-session"),
 ];
 

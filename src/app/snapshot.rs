@@ -8,6 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{ApiError, Caches, ErrorReason, Reloading, Upstreams};
 use crate::{
+    caller::{Callers, Counts, JwksError},
     config::{Config, ConfigError, Problem, StoreSettings},
     dialect::{
         Api, Row,
@@ -27,6 +28,8 @@ use crate::{
 pub struct Snapshot {
     /// What the operator decided.
     pub config: Config,
+    /// Who may call.
+    pub callers: Callers,
     /// The hooks.
     pub engine: Engine,
     /// The model APIs.
@@ -71,6 +74,8 @@ impl Snapshot {
             idle: config.timeouts.stream_idle,
         };
         let upstreams = Upstreams::new(&config.upstreams, patience)?;
+        let callers = Callers::build(&config.auth, old.map(|it| &it.callers));
+        let callers = callers.map_err(|it| no_keys(&config, &it))?;
         let (sessions, transcripts) = sessions(&config, shared, old)?;
         Ok(Self {
             engine: Engine::new(
@@ -80,6 +85,7 @@ impl Snapshot {
             )
             .seen_by(shared.witness.clone()),
             upstreams,
+            callers,
             sessions,
             transcripts,
             config,
@@ -132,6 +138,12 @@ impl Snapshot {
         if let Some(transcripts) = &self.transcripts {
             transcripts.begin();
         }
+        self.callers.begin(|tended| {
+            let closing = shared.shutdown.clone();
+            shared
+                .tasks
+                .spawn(closing.run_until_cancelled_owned(tended));
+        });
         self.engine.begin();
     }
 }
@@ -163,6 +175,14 @@ fn sessions(
     Ok((Arc::new(Sessions::new(store)), transcripts))
 }
 
+fn no_keys(config: &Config, error: &JwksError) -> ConfigError {
+    let problem = Problem {
+        place: config.auth.jwt.as_ref().map(|it| it.place.clone()),
+        message: format!("`auth.jwt.jwks`: {error}"),
+    };
+    problem.into()
+}
+
 fn unusable(error: &StoreError) -> ConfigError {
     let problem = Problem {
         place: None,
@@ -180,6 +200,8 @@ pub struct Shared {
     pub tasks: TaskTracker,
     /// Cancelled when the house closes.
     pub shutdown: CancellationToken,
+    /// What callers have used.
+    pub callers: Arc<Counts>,
     /// What policies count.
     pub ledger: Arc<Ledger>,
     /// Where hook processes run.

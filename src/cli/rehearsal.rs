@@ -24,7 +24,8 @@ use url::Url;
 use super::Failure;
 use crate::{
     app::Shared,
-    config::{Act, Config, MissingSecrets, Overrides, StoreSettings},
+    caller,
+    config::{Act, Auth, Config, Grant, MissingSecrets, Overrides, StoreSettings},
     event::Action,
     hook::{self, Calling, Record, Witness},
     mock::{self, MockConfig, Script},
@@ -130,6 +131,7 @@ fn free_port() -> SocketAddr {
 /// The same config, where it disturbs nobody and starts nothing beforehand.
 fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     let mut config = config.clone();
+    rehearse_callers(&mut config.auth);
     config.listen = free_port();
     config.admin.listen = free_port();
     config.sessions.transcripts = None;
@@ -144,6 +146,19 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
         hook.settings.0.shift_remove("prewarm");
     }
     config
+}
+
+/// The same callers, known by their names as keys, so that a case can say who calls
+/// and nobody has to. No issuer is asked, and nothing is used up.
+fn rehearse_callers(auth: &mut Auth) {
+    for key in &mut auth.keys {
+        key.sha256 = caller::digest(&key.name);
+        key.grant = Grant {
+            in_flight: usize::MAX,
+            ..Grant::default()
+        };
+    }
+    (auth.jwt, auth.mtls, auth.anonymous) = (None, None, true);
 }
 
 /// The mock with the answers that are wanted of it, if any are.

@@ -42,17 +42,12 @@ impl Serve {
     pub(super) fn run(self) -> Result<(), Failure> {
         let overrides = Overrides {
             listen: self.listen,
+            admin_listen: self.admin_listen,
             upstream: self.upstream,
             hooks: self.hooks,
             ..Overrides::default()
         };
-        let read = move || {
-            let mut config = read(self.config.as_ref(), &overrides)?;
-            if let Some(addr) = self.admin_listen {
-                config.admin.listen = addr;
-            }
-            Ok(config)
-        };
+        let read = move || read(self.config.as_ref(), &overrides);
         let config = read().map_err(Failure::BadConfig)?;
         warn(&config);
         block_on(async {

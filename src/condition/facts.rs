@@ -79,9 +79,10 @@ pub struct SessionFacts<'a> {
 /// Who told us of the event.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CallerFacts<'a> {
-    /// The SHA-256 of the agent's credential in lower-case hex; empty if it
-    /// showed none.
+    /// The key of `event::Caller`.
     pub key: &'a str,
+    /// Who it is by the config; empty if nobody is asked.
+    pub name: &'a str,
     /// The user agent.
     pub agent: &'a str,
 }
@@ -145,6 +146,7 @@ impl Facts<'_> {
             ("session", "id") => Some(text(self.session.id)?),
             ("session", "named") => Some(self.session.named.into()),
             ("caller", "key") => Some(text(self.caller.key)?),
+            ("caller", "name") => Some(text(self.caller.name)?),
             ("caller", "agent") => Some(text(self.caller.agent)?),
             _ => None,
         };

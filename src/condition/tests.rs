@@ -41,6 +41,7 @@ fn on_request(text: &str, max_output_tokens: Option<i64>) -> Result<bool, Unclea
         },
         caller: CallerFacts {
             key: "ab12",
+            name: "team-a",
             agent: "GeminiCLI/0.61",
         },
     })
@@ -78,6 +79,7 @@ fn facts_of_a_model_call_can_be_asked_for() {
         r#"request.tools[0] == "read_file""#,
         "has(request.max_output_tokens) && request.max_output_tokens >= 100",
         r#"session.named && session.id in ["laptop-7", "laptop-8"]"#,
+        r#"caller.name == "team-a" && caller.name.startsWith("team")"#,
         r#"caller.key == "ab12" && caller.agent.contains("CLI")"#,
         "!(request.stream ? false : true)",
     ] {

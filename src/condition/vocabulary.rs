@@ -139,7 +139,11 @@ const TOOL: &[Field] = &[always("name", Kind::Text), always("input", Kind::Any)]
 
 const SESSION: &[Field] = &[always("id", Kind::Text), always("named", Kind::Bool)];
 
-const CALLER: &[Field] = &[always("key", Kind::Text), always("agent", Kind::Text)];
+const CALLER: &[Field] = &[
+    always("key", Kind::Text),
+    always("name", Kind::Text),
+    always("agent", Kind::Text),
+];
 
 const fn plain(name: &'static str, events: &'static [EventName]) -> Variable {
     Variable {

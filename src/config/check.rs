@@ -8,7 +8,12 @@ use serde_json::Value;
 use url::Url;
 
 use super::{
-    Format, Known, place::Problem, raw_sessions::DERIVED_EVENT, schema::schema, tree::Tree,
+    Format, Known,
+    place::Problem,
+    raw_auth::{is_jwks_url, is_origin},
+    raw_sessions::DERIVED_EVENT,
+    schema::schema,
+    tree::Tree,
     wording::Finding,
 };
 
@@ -103,6 +108,8 @@ fn validator(schema: &Value, formats: &[Format]) -> Result<Validator, String> {
         .with_format("hook-url", |it: &str| {
             Url::parse(it).is_ok_and(|url| is_hook_url(&url))
         })
+        .with_format("jwks-url", is_jwks_url)
+        .with_format("origin", is_origin)
         .build(schema)
         .map_err(|error| format!("the schema itself is broken: {error}"))
 }

@@ -1,9 +1,8 @@
 //! From text to a config: find every problem, then build.
 
-use std::{
-    net::SocketAddr,
-    path::{Path, PathBuf},
-};
+mod callers;
+
+use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use secrecy::SecretString;
@@ -17,7 +16,7 @@ use super::{
     When,
     check::{UnknownKeys, check, is_base_url},
     hook_block::{Gathered, HookBlock, HookFile},
-    raw::{RawConfig, RawPath, RawSecret},
+    raw::{DEFAULT_IN_FLIGHT, RawConfig, RawPath, RawSecret},
     raw_hooks::{DEFAULT_PROTOCOL, RawHookFile},
     raw_policies::RawPolicy,
     raw_upstreams::Credentials,
@@ -49,6 +48,7 @@ pub(super) fn load_tree(
     let mut reading = Reading::start((tree, value), file, overrides, known)?;
     let token = reading.secret("/admin/token");
     let credentials = reading.credentials();
+    let callers = reading.callers();
     let hook_directory = reading.hook_directory();
     let (redis, transcripts) = (reading.redis(), reading.transcripts());
     let blocks = reading.hook_blocks(&overrides.hooks, known);
@@ -58,14 +58,15 @@ pub(super) fn load_tree(
         .map_err(|error| reading.disagreement(&error))?;
     let listen = overrides.listen.unwrap_or(raw.listen.0);
     let admin = Admin {
-        listen: raw.admin.listen.0,
+        listen: overrides.admin_listen.unwrap_or(raw.admin.listen.0),
         token,
     };
     let upstreams = raw.upstreams.with(credentials);
     reading.check_upstreams(&upstreams);
     let coverage = CoverageSettings::from(raw.coverage);
     reading.check_coverage(&coverage, known);
-    reading.check_listeners(listen, &admin);
+    reading.check_listeners(listen, &admin, &callers.auth);
+    reading.warn_of_missing_keys(&callers.auth, &upstreams);
     reading.fail_if_problems()?;
 
     let policies = reading.policies(raw.policies);
@@ -92,7 +93,10 @@ pub(super) fn load_tree(
         admin,
         upstreams,
         coverage,
+        auth: callers.auth,
+        browsers: raw.browsers.into(),
         policies,
+        caller_policies: callers.policies,
         hooks: hooks.by_event,
         hook_directory,
         denials: raw.denials,
@@ -348,26 +352,6 @@ impl Reading {
                 self.problems.extend(problems);
                 None
             }
-        }
-    }
-
-    /// Two listeners cannot share one address, and one that is open to other
-    /// machines should not be so by accident.
-    fn check_listeners(&mut self, listen: SocketAddr, admin: &Admin) {
-        let one_port = listen.port() != 0 && listen.port() == admin.listen.port();
-        let (ip, admin_ip) = (listen.ip(), admin.listen.ip());
-        let overlap = ip == admin_ip || ip.is_unspecified() || admin_ip.is_unspecified();
-        if one_port && overlap {
-            let message = format!("agents and operators cannot share the address `{listen}`");
-            self.problem("/admin/listen", &message);
-        }
-        if !ip.is_loopback() {
-            let message = "agents on other machines can connect, and nobody asks who they are";
-            self.warning("/listen", message);
-        }
-        if !admin_ip.is_loopback() && admin.token.is_none() {
-            let message = "operators on other machines need no `admin.token` to connect";
-            self.warning("/admin/listen", message);
         }
     }
 

@@ -15,6 +15,7 @@ use super::{
     check::is_base_url,
     coverage::RawCoverage,
     quantity::{Count, Period, Size},
+    raw_auth::{RawAuth, RawBrowsers},
     raw_hooks::{RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
     raw_sessions::{RawEvents, RawSessions},
@@ -38,6 +39,12 @@ pub(super) struct RawConfig {
     /// content.
     #[serde(default)]
     pub(super) coverage: RawCoverage,
+    /// How callers are known; nobody is asked if absent.
+    #[expect(dead_code, reason = "resolved from where it stands, with its places")]
+    pub(super) auth: Option<RawAuth>,
+    /// Which web pages may call; none if absent.
+    #[serde(default)]
+    pub(super) browsers: RawBrowsers,
     /// Which hooks run on which event; the same block as in a settings.json.
     #[serde(default)]
     pub(super) hooks: RawHooks,
@@ -191,6 +198,9 @@ impl Default for RawAdmin {
     }
 }
 
+/// How many requests may be under way if nobody says otherwise.
+pub(super) const DEFAULT_IN_FLIGHT: usize = 10_000;
+
 impl Default for RawLimits {
     fn default() -> Self {
         Self {
@@ -200,7 +210,7 @@ impl Default for RawLimits {
             event: Size::mib(16),
             hook_output: Size::mib(1),
             hook_processes: Count(64),
-            in_flight: Count(10_000),
+            in_flight: Count(DEFAULT_IN_FLIGHT),
             connections: Count(20_000),
         }
     }

@@ -28,8 +28,12 @@ pub struct Context {
 /// Who called, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// SHA-256 of the credential in lower-case hex; empty without one.
+    /// What its sessions and counts are kept apart by, in lower-case hex: for a
+    /// caller that the gateway knows, made of its name; else the SHA-256 of its
+    /// credential, empty without one.
     pub key: String,
+    /// Who it is by the config; empty if nobody is asked.
+    pub name: String,
     /// The `User-Agent`; empty without one.
     pub agent: String,
 }

@@ -56,7 +56,7 @@ async fn change(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }
     let outgoing = exchange.outgoing(document.to_bytes().into(), AnswerIs::Read);
-    let answer = exchange.upstream().send(outgoing).await?;
+    let answer = exchange.send(outgoing).await?;
     let reply = if answer.status.is_success() {
         exchange.keep_cache(answer).await?
     } else {

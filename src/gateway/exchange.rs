@@ -5,6 +5,7 @@ use std::sync::Arc;
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderValue, header, request::Parts};
+use secrecy::ExposeSecret;
 
 use super::{
     Hooked,
@@ -20,8 +21,9 @@ use super::{
 };
 use crate::{
     app::{self, ApiError, Caches, ErrorReason, Snapshot},
+    caller::Identity,
     dialect::{
-        self, Allowed, Call, CallsInPieces, Dialect, Document, Framing, Operation,
+        self, Allowed, Api, Call, CallsInPieces, Dialect, Document, Framing, Operation,
         ResponseDocument, Selected,
     },
     event::{Context, EventName},
@@ -31,6 +33,7 @@ use crate::{
     session::{CallRole, Emission, Session},
     upstream::{
         Answer, Outgoing, Upstream,
+        content::{self, Encoding},
         headers::{self, AnswerIs},
     },
 };
@@ -48,8 +51,8 @@ pub(super) struct Exchange {
     /// What stood around the request on the wire, if anything did.
     around: Option<Document>,
     pub(super) caches: Arc<Caches>,
-    /// The agent's key, if it came in the query.
-    query_key: Option<String>,
+    /// Who calls.
+    identity: Arc<Identity>,
     /// How the agent names its session, if it does.
     pub(super) named: Option<Name>,
     /// Whether it is a call of an agent or one of its helpers.
@@ -80,7 +83,7 @@ pub(super) struct World {
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) caches: Arc<Caches>,
     pub(super) facts: Facts,
-    pub(super) query_key: Option<String>,
+    pub(super) identity: Arc<Identity>,
 }
 
 impl Exchange {
@@ -98,7 +101,7 @@ impl Exchange {
             session_id: named.as_ref().map(|it| it.id.clone()).unwrap_or_default(),
             cwd: snapshot.config.hook_directory.display().to_string(),
             timestamp: app::now(),
-            caller: app::caller(&head.headers, world.query_key.as_deref()),
+            caller: world.identity.caller.clone(),
             ..Context::default()
         };
         Ok(Self {
@@ -107,7 +110,7 @@ impl Exchange {
             around: None,
             caches: world.caches,
             facts: world.facts,
-            query_key: world.query_key,
+            identity: world.identity,
             named,
             role: CallRole::Helper,
             session: None,
@@ -230,7 +233,7 @@ impl Exchange {
             return Err(too_large(limit));
         }
         let outgoing = self.outgoing(body.into(), AnswerIs::Read);
-        let answer = self.upstream().send(outgoing).await?;
+        let answer = self.send(outgoing).await?;
         if self.call.operation == Operation::CreateCache && answer.status.is_success() {
             return self.keep_cache(answer).await.map(Asked::Told);
         }
@@ -285,18 +288,40 @@ impl Exchange {
 
     /// A request for upstream.
     pub(super) fn outgoing(&self, body: reqwest::Body, answer: AnswerIs) -> Outgoing {
-        let own = self.upstream().credential();
+        // A caller's key is for those APIs that take keys.
+        let takes_keys = self.dialect.api() != Api::CodeAssist;
+        let own = self.identity.upstream.as_ref().filter(|_| takes_keys);
+        let own = own.or_else(|| self.upstream().credential());
+        let query_key = self.identity.query_key.as_ref();
+        // What must be counted must be readable.
+        let answer = match self.identity.usage() {
+            Some(_) => AnswerIs::Read,
+            None => answer,
+        };
         Outgoing {
             method: self.head.method.clone(),
             target: self.call.target(),
             headers: headers::to_upstream(
                 &self.head.headers,
                 own,
-                self.query_key.as_deref(),
+                query_key.map(ExposeSecret::expose_secret),
                 answer,
             ),
             body,
         }
+    }
+
+    /// Asks upstream. Who pays for the answer, is told what it costs.
+    pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Answer, ApiError> {
+        let answer = self.upstream().send(outgoing).await?;
+        let Some(mut usage) = self.identity.usage() else {
+            return Ok(answer);
+        };
+        let is_plain = content::encoding(&answer.headers) == Encoding::Identity;
+        if answer.status.is_success() && !is_plain {
+            return Err(unreadable());
+        }
+        Ok(answer.watched(move |piece| usage.read(piece)))
     }
 
     /// Upstream's answer as it is.

@@ -78,9 +78,11 @@ struct Memory {
 }
 
 impl Facts {
-    pub(super) fn new(metrics: Arc<Metrics>, request_id: String) -> Self {
+    /// `caller` is the name of who calls.
+    pub(super) fn new(metrics: Arc<Metrics>, request_id: String, caller: &str) -> Self {
         let record = ExchangeFinished {
             request_id,
+            caller: caller.to_owned(),
             operation: "unknown",
             ..ExchangeFinished::default()
         };

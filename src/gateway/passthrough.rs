@@ -44,9 +44,9 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
         let value = HeaderValue::from(length);
         outgoing.headers.insert(header::CONTENT_LENGTH, value);
     }
-    let answer = match exchange.upstream().send(outgoing).await {
+    let answer = match exchange.send(outgoing).await {
         Ok(answer) => answer,
-        Err(error) => return Err(fault.take().unwrap_or_else(|| error.into())),
+        Err(error) => return Err(fault.take().unwrap_or(error)),
     };
     let teller = Teller {
         dialect: exchange.dialect,

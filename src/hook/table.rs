@@ -90,6 +90,9 @@ impl HookTable {
                 building.group(*event, group);
             }
         }
+        for spec in &config.caller_policies {
+            building.policy(spec);
+        }
         if building.problems.is_empty() {
             Ok(building.table)
         } else {

@@ -136,6 +136,7 @@ fn facts<'a>(
         },
         caller: CallerFacts {
             key: &context.caller.key,
+            name: &context.caller.name,
             agent: &context.caller.agent,
         },
     };

@@ -11,6 +11,8 @@ pub struct ExchangeFinished {
     pub request_id: String,
     /// The session, if the agent named one.
     pub session_id: String,
+    /// Who called, by the config; empty if nobody is asked.
+    pub caller: String,
     /// What was asked, such as `generateContent`; `unknown` for other paths.
     pub operation: &'static str,
     /// The model called in the end.
@@ -57,6 +59,7 @@ impl ExchangeFinished {
         tracing::info!(
             request.id = self.request_id,
             session.id = self.session_id,
+            caller.name = self.caller,
             operation = self.operation,
             model = self.model,
             status = self.status,

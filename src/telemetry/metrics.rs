@@ -1,5 +1,7 @@
 //! Counters, gauges and histograms, and their text for Prometheus.
 
+mod callers;
+
 use std::{fmt, time::Duration};
 
 use prometheus_client::{
@@ -13,6 +15,7 @@ use prometheus_client::{
     registry::Registry,
 };
 
+use self::callers::CallerMetrics;
 use super::ExchangeFinished;
 use crate::event::{EventName, HookStatus};
 
@@ -70,6 +73,8 @@ pub struct Metrics {
     reloads: Family<ReloadLabels, Counter>,
     config_good: Gauge,
     arrivals: Family<ArrivalLabels, Counter>,
+    /// Who calls.
+    pub callers: CallerMetrics,
     /// Requests under way.
     pub in_flight: Gauge,
     /// Open connections of agents.
@@ -95,6 +100,7 @@ impl Default for Metrics {
             reloads: Family::default(),
             config_good: Gauge::default(),
             arrivals: Family::default(),
+            callers: CallerMetrics::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             hook_processes: Gauge::default(),
@@ -222,6 +228,7 @@ impl Metrics {
             self.hook_processes.clone(),
         );
         self.register_sessions();
+        self.callers.register(&mut self.registry);
     }
 
     fn register_sessions(&mut self) {

@@ -1,0 +1,30 @@
+//! `hookgate key`: a key for a caller, shown once.
+
+use clap::Args;
+
+use super::{Failure, print};
+use crate::caller;
+
+/// What `key` is told.
+#[derive(Debug, Args)]
+pub(super) struct Key {
+    /// Who is to have it.
+    #[arg(default_value = "team-a")]
+    name: String,
+}
+
+impl Key {
+    /// Only the hash of a key is kept, so this is the only time that it is seen.
+    pub(super) fn run(self) -> Result<(), Failure> {
+        let made = caller::new_key();
+        let (key, sha256) =
+            made.ok_or_else(|| Failure::Failed("the system has no randomness".to_owned()))?;
+        let name = self.name;
+        print(&format!(
+            "Give this to the agent, as GEMINI_API_KEY or as the header x-hookgate-key. It is not shown again:\n\
+             {key}\n\n\
+             Put this into the config, under `auth: {{ keys: [ … ] }}`:\n\
+             - {{ name: {name}, sha256: {sha256} }}"
+        ))
+    }
+}

@@ -1,0 +1,66 @@
+//! Who calls, before anything is done for them; what each caller has used up.
+
+use std::{sync::Arc, time::SystemTime};
+
+use axum::{
+    Router,
+    body::Body,
+    extract::{Request, State},
+    middleware::{self, Next},
+    response::{IntoResponse, Response},
+};
+
+use crate::{
+    app::{self, ApiError, App, Observed, Peer, Snapshot},
+    caller::{Certificate, Identity, Shown, Stay},
+};
+
+/// A router whose requests have a caller: its `Identity` is among their
+/// extensions, and the snapshot by which it was let in.
+pub(super) fn asked(router: Router<App>, app: &App) -> Router<App> {
+    router.layer(middleware::from_fn_with_state(app.clone(), ask))
+}
+
+async fn ask(State(app): State<App>, request: Request, next: Next) -> Response {
+    let snapshot = app.snapshot();
+    let (head, body) = request.into_parts();
+    if let Err(error) = app::check_head(&head, snapshot.config.limits.headers) {
+        return error.into_response();
+    }
+    let mut request = Request::from_parts(head, body);
+    let (identity, stay) = match admit(&app, &snapshot, &mut request).await {
+        Ok(admitted) => admitted,
+        Err(error) => return error.into_response(),
+    };
+    let extensions = request.extensions_mut();
+    extensions.insert(Arc::new(identity));
+    extensions.insert(snapshot);
+    let response = next.run(request).await;
+    // A request is under way until its answer's last byte.
+    response.map(|body| Body::new(Observed::new(body, move |_ended| drop(stay))))
+}
+
+async fn admit(
+    app: &App,
+    snapshot: &Snapshot,
+    request: &mut Request,
+) -> Result<(Identity, Option<Stay>), ApiError> {
+    let peer = request.extensions().get::<Peer>().cloned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let certificate = peer.as_ref().and_then(|it| it.certificate.as_ref());
+    let shown = Shown {
+        headers: request.headers_mut(),
+        query: &query,
+        address: peer.as_ref().map(|it| it.addr.ip()),
+        certificate: certificate.map(|it| Certificate {
+            common_name: it.common_name.as_deref(),
+            alternative_names: &it.alternative_names,
+        }),
+    };
+    let shared = &app.shared;
+    let callers = &snapshot.callers;
+    let identity = callers.identify(shown, &shared.callers, &shared.metrics);
+    let identity = identity.await?;
+    let stay = identity.enter(SystemTime::now())?;
+    Ok((identity, stay))
+}
