@@ -117,6 +117,9 @@ pub enum Stranger {
     /// Nobody knows what it shows.
     #[error("the key or token is not known here")]
     Unknown,
+    /// It shows a token of the issuer that is not good, or not any more.
+    #[error("the token is not good here")]
+    BadToken,
     /// It shows two things, and either could count.
     #[error("two different keys are given")]
     Ambiguous,
@@ -228,7 +231,7 @@ impl Callers {
     async fn know(&self, found: &Found, shown: &mut Shown<'_>) -> Result<Option<Member>, Stranger> {
         let own = found.own()?;
         if let Some(own) = own {
-            let member = self.member(&own).await.ok_or(Stranger::Unknown)?;
+            let member = self.member(&own).await?;
             self.strip_known(found, shown.headers);
             return Ok(Some(member));
         }
@@ -241,23 +244,24 @@ impl Callers {
             None if self.anonymous => Ok(None),
             None => Err(Stranger::Silent),
             Some(credential) => match self.member(&credential).await {
-                Some(member) => {
+                Ok(member) => {
                     credential::strip(shown.headers, |_| true);
                     Ok(Some(member))
                 }
-                None if self.anonymous => Ok(None),
-                None => Err(Stranger::Unknown),
+                Err(_) if self.anonymous => Ok(None),
+                Err(stranger) => Err(stranger),
             },
         }
     }
 
-    async fn member(&self, credential: &Credential) -> Option<Member> {
+    async fn member(&self, credential: &Credential) -> Result<Member, Stranger> {
         if let Some(member) = self.keys.find(credential) {
-            return Some(member.clone());
+            return Ok(member.clone());
         }
-        let issuer = self.issuer.as_ref()?;
-        let subject = issuer.subject(credential).await?;
-        Some(Member {
+        let issuer = self.issuer.as_ref().filter(|it| it.has_issued(credential));
+        let issuer = issuer.ok_or(Stranger::Unknown)?;
+        let subject = issuer.subject(credential).await.ok_or(Stranger::BadToken)?;
+        Ok(Member {
             name: format!("{TOKEN_PREFIX}{subject}").into(),
             label: OTHER.into(),
             grant: Arc::clone(&issuer.grant),
@@ -328,6 +332,7 @@ impl Stranger {
         match self {
             Self::Silent => "silent",
             Self::Unknown => "unknown",
+            Self::BadToken => "bad_token",
             Self::Ambiguous => "ambiguous",
             Self::TooMany { .. } => "too_many",
         }
@@ -354,6 +359,3 @@ fn open(found: Found, agent: String) -> Identity {
 fn caller_key(name: &str) -> String {
     format!("{:x}", Sha256::digest(format!("hookgate caller\0{name}")))
 }
-
-#[cfg(test)]
-mod tests;

@@ -313,7 +313,7 @@ impl From<Stranger> for ApiError {
     fn from(stranger: Stranger) -> Self {
         let message = stranger.to_string();
         match stranger {
-            Stranger::Silent | Stranger::Unknown => {
+            Stranger::Silent | Stranger::Unknown | Stranger::BadToken => {
                 Self::new(ErrorReason::Unauthenticated, message)
             }
             Stranger::Ambiguous => Self::new(ErrorReason::Ambiguous, message),

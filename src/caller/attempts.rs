@@ -93,8 +93,12 @@ impl Attempts {
         Ok(())
     }
 
-    /// A wrong key came from there: what to tell whoever sent it.
+    /// Somebody unknown came from there: what to tell them. Only a key can be
+    /// guessed; who shows none, or a token that is no more good, shuts out nobody.
     pub(super) fn failed(&self, address: IpAddr, stranger: Stranger) -> Stranger {
+        if stranger != Stranger::Unknown {
+            return stranger;
+        }
         let address = whole(address);
         let mut addresses = self.addresses();
         let wait = entry(&mut addresses, address).and_then(|it| it.count(address));

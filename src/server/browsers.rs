@@ -35,13 +35,22 @@ pub(super) fn kept_out(router: Router<App>, app: &App, port: Port) -> Router<App
 }
 
 async fn check(State((app, port)): State<(App, Port)>, request: Request, next: Next) -> Response {
-    match refusal(request.headers(), &app.snapshot().config, port) {
+    // What a page sends carries its origin, unless it only reads.
+    let reads = request.method().is_safe();
+    let named = reads || port == Port::Operators;
+    match refusal(request.headers(), &app.snapshot().config, (port, named)) {
         None => next.run(request).await,
         Some(error) => error.into_response(),
     }
 }
 
-fn refusal(headers: &HeaderMap, config: &Config, port: Port) -> Option<ApiError> {
+/// Why a request is refused, if it is. `checked` says whether its `Host` must be
+/// ours.
+fn refusal(
+    headers: &HeaderMap,
+    config: &Config,
+    (port, checked): (Port, bool),
+) -> Option<ApiError> {
     let browsers = &config.browsers;
     let host = headers.get(header::HOST).map(|it| it.to_str().ok());
     let host = host.map(|it| it.and_then(|it| it.parse::<Authority>().ok()));
@@ -53,7 +62,7 @@ fn refusal(headers: &HeaderMap, config: &Config, port: Port) -> Option<ApiError>
     };
     // Agents on other machines call this one by names that nobody lists.
     let may_be_named = port == Port::Agents && !config.listen.ip().is_loopback();
-    if !is_own && !may_be_named {
+    if checked && !is_own && !may_be_named {
         let message = "this gateway has another name: use `localhost`, its IP address, or a name of `browsers.hosts`";
         return Some(ApiError::new(ErrorReason::ForeignHost, message));
     }

@@ -1,6 +1,6 @@
 //! One listener: accepts within bounds, serves HTTP/1.1, drains.
 
-use std::{convert::Infallible, io, sync::Arc, time::Duration};
+use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::{Router, body::Body, extract::Request};
 use http::Response;
@@ -18,7 +18,7 @@ use tower::ServiceExt;
 
 use super::patience::{Busy, Patient, Silence};
 use crate::{
-    app::{Observed, Shared},
+    app::{Observed, Peer, Shared},
     config::Config,
 };
 
@@ -113,7 +113,7 @@ impl Listener {
     async fn accept(&self, router: &Router, graceful: &GracefulShutdown) {
         while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
             match self.socket.accept().await {
-                Ok((stream, _)) => self.connect(stream, permit, router, graceful),
+                Ok((stream, addr)) => self.connect((stream, addr), permit, router, graceful),
                 Err(error) => refused(&error).await,
             }
         }
@@ -121,7 +121,7 @@ impl Listener {
 
     fn connect(
         &self,
-        stream: TcpStream,
+        (stream, addr): (TcpStream, SocketAddr),
         permit: OwnedSemaphorePermit,
         router: &Router,
         graceful: &GracefulShutdown,
@@ -133,7 +133,9 @@ impl Listener {
         let router = router.clone();
         let busy = Busy::default();
         let patient = Patient::new(stream, busy.clone(), self.bounds.silence);
-        let service = service_fn(move |request: Request<Incoming>| {
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            let certificate = None;
+            request.extensions_mut().insert(Peer { addr, certificate });
             busy.begin();
             answer(router.clone(), request, busy.clone())
         });

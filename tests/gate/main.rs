@@ -14,6 +14,7 @@
 mod harness;
 
 mod admin;
+mod callers;
 mod canaries;
 mod checks;
 mod conditions;

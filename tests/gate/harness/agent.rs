@@ -1,6 +1,6 @@
 //! Someone who calls models through the gate.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
@@ -30,6 +30,13 @@ impl Agent {
     pub fn sending(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
         let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
         self.headers.insert(name, value);
+        self
+    }
+
+    /// The same agent, which connects from this address.
+    pub fn from(mut self, address: IpAddr) -> Self {
+        let client = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+        self.client = client.local_address(address).build().unwrap();
         self
     }
 
