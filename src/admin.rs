@@ -17,7 +17,7 @@ use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{AdminRefusals, ApiError, App, ErrorReason, GoogleError, Reload},
+    app::{AdminRefusals, ApiError, App, Covered, ErrorReason, GoogleError, Reload},
     config::{BUILTIN, FailureMode, HookMode},
 };
 
@@ -26,6 +26,7 @@ pub fn routes(app: &App) -> Router<App> {
     let guarded = Router::new()
         .route("/metrics", get(metrics))
         .route("/hooks", get(hooks))
+        .route("/coverage", get(coverage))
         .route("/sessions", get(sessions::sessions))
         .route("/sessions/{id}", get(sessions::session))
         .route("/reload", post(reload))
@@ -91,6 +92,13 @@ pub async fn metrics(State(app): State<App>) -> Response {
     let text = metrics.to_text();
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     ([(header::CONTENT_TYPE, kind)], text).into_response()
+}
+
+/// Every method of the model APIs, and what runs on it.
+#[utoipa::path(get, path = "/coverage", tag = "admin",
+    responses((status = 200, description = "The methods. What is not among them is refused.", body = Vec<Covered>), AdminRefusals))]
+pub async fn coverage(State(app): State<App>) -> Json<Vec<Covered>> {
+    Json(Covered::all(&app.snapshot().config))
 }
 
 /// Every policy and hook of the running config, in the order in which they run.

@@ -1,6 +1,7 @@
 //! What every door holds: one snapshot per request, one error type.
 
 mod caches;
+mod coverage;
 mod endings;
 mod error;
 mod head;
@@ -13,6 +14,7 @@ mod upstreams;
 
 pub use self::{
     caches::Caches,
+    coverage::Covered,
     error::{ApiError, ErrorReason},
     head::check_head,
     observed::Observed,

@@ -3,6 +3,7 @@
 //! Exit codes: 0, 1 (failed), 2 (usage), 78 (bad config).
 
 mod check;
+mod coverage;
 mod demo;
 mod difference;
 mod explain;
@@ -53,6 +54,9 @@ enum Command {
     /// Validate a config: every problem with its place.
     #[command(after_help = "Example: hookgate check config/hookgate.yaml")]
     Check(check::Check),
+    /// Print every method of the model APIs, and what runs on it.
+    #[command(after_help = coverage::EXAMPLES)]
+    Coverage(coverage::Coverage),
     /// Say which hooks would run on an event or a request, and what they come to.
     #[command(after_help = explain::EXAMPLES)]
     Explain(explain::Explain),
@@ -87,6 +91,7 @@ pub fn main() -> ExitCode {
         Command::Mock(mock) => mock.run(),
         Command::Check(check) => check.run(),
         Command::Forward(forward) => return forward.run(),
+        Command::Coverage(coverage) => coverage.run(),
         Command::Explain(explain) => explain.run(),
         Command::Test(test) => test.run(),
         Command::Key(key) => key.run(),

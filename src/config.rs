@@ -339,7 +339,7 @@ impl Config {
     /// A config of defaults and of what the command line says, which must name
     /// an upstream.
     pub fn without_file(overrides: &Overrides, known: &Known) -> Result<Self, ConfigError> {
-        if overrides.upstream.is_none() {
+        if overrides.upstream.is_none() && overrides.missing_upstreams.is_none() {
             let message = "without a config file, `--upstream` is needed";
             return Err(Problem::nowhere(message).into());
         }

@@ -175,12 +175,8 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     }
 
     /// The content kept by the API that a request builds upon, if it does.
-    fn cached_content(
-        &self,
-        call: &Call,
-        document: &Document,
-    ) -> Result<Option<String>, DialectError> {
-        request::cached_content(call, document)
+    fn cached_content(&self, document: &Document) -> Result<Option<String>, DialectError> {
+        request::cached_content(document)
     }
 
     /// What kind of answer a request wants.

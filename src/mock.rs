@@ -5,6 +5,7 @@
 
 mod answer;
 mod call;
+mod code_assist;
 mod reply;
 mod request_log;
 mod schema;
@@ -130,6 +131,13 @@ impl Mock {
             Call::BatchEmbed => json!({ "embeddings": answer::embeddings(&document()?) }),
             Call::ListModels => call::models(),
             Call::GetModel(name) => call::model(name),
+            Call::Helper(answer) => answer,
+            Call::CreateCache(folder) => {
+                let number = self.answered.fetch_add(1, Ordering::Relaxed) + 1;
+                let model = document()?.get("model").cloned();
+                json!({ "name": format!("{folder}/mock-{number}"), "model": model })
+            }
+            Call::UseCache(name) => json!({ "name": name }),
         };
         Ok(Reply::object(&answer))
     }

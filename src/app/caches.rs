@@ -85,7 +85,7 @@ mod tests {
     #[test]
     fn of_too_many_those_that_end_the_soonest_go() {
         let caches = Caches::default();
-        caches.keep("soon", "ann", Some(Duration::from_secs(60)));
+        caches.keep("soon", "ann", Some(Duration::from_mins(1)));
         for at in 0..MOST {
             caches.keep(&at.to_string(), "ann", None);
         }

@@ -6,14 +6,11 @@ use arc_swap::ArcSwap;
 use thiserror::Error;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{ApiError, Caches, ErrorReason, Reloading, Upstreams};
+use super::{ApiError, Caches, ErrorReason, Reloading, Upstreams, coverage::treatment};
 use crate::{
     caller::{Callers, Counts, JwksError},
     config::{Config, ConfigError, Problem, StoreSettings},
-    dialect::{
-        Api, Row,
-        coverage::{Access, Runs},
-    },
+    dialect::{Api, Row, coverage::Runs},
     event::EventName,
     hook::{Engine, HookTable, Witness},
     policy::Ledger,
@@ -102,16 +99,13 @@ impl Snapshot {
 
     /// Refuses a method that the operator would have to allow by name.
     pub fn covers(&self, row: &Row) -> Result<(), ApiError> {
-        let why = match (row.runs(self.config.coverage.allows(row.name)), row.access) {
-            (Runs::Refused, Access::Never(why)) => why,
-            (Runs::Refused, _) => {
-                "carries content that hookgate does not see; `coverage.allow` in its config lets \
-                 it pass"
+        match treatment(row, &self.config) {
+            (Runs::Refused, why) => {
+                let message = why.unwrap_or_default();
+                Err(ApiError::new(ErrorReason::MethodRefused, message))
             }
-            _ => return Ok(()),
-        };
-        let message = format!("`{}` {why}", row.name);
-        Err(ApiError::new(ErrorReason::MethodRefused, message))
+            _ => Ok(()),
+        }
     }
 
     /// Whether an event is read off model calls: somebody listens, and the

@@ -82,6 +82,14 @@ pub(super) fn load(file: &Path) -> Result<Config, Failure> {
     Config::load(file, &overrides(), &hook::known()).map_err(Failure::BadConfig)
 }
 
+/// The same, or a config of defaults.
+pub(super) fn load_any(file: Option<&Path>) -> Result<Config, Failure> {
+    match file {
+        Some(file) => load(file),
+        None => Config::without_file(&overrides(), &hook::known()).map_err(Failure::BadConfig),
+    }
+}
+
 /// Rehearses one act on a gateway of its own, so that nothing is remembered of
 /// the one before.
 pub(super) async fn rehearse(

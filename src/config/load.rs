@@ -1,25 +1,24 @@
 //! From text to a config: find every problem, then build.
 
 mod callers;
+mod upstreams;
 
 use std::path::{Path, PathBuf};
 
 use rustix::fs::Access;
 use secrecy::SecretString;
 use serde::de::DeserializeOwned;
-use serde_json::{Value, json};
-use url::Url;
+use serde_json::Value;
 
+use self::upstreams::put_upstreams;
 use super::{
-    Admin, Config, ConfigError, CoverageSettings, Credential, HookSettings, Known, Log,
-    MissingSecrets, Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, UpstreamsConfig,
-    When,
-    check::{UnknownKeys, check, is_base_url},
+    Admin, Config, ConfigError, CoverageSettings, HookSettings, Known, Log, MissingSecrets,
+    Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, When,
+    check::{UnknownKeys, check},
     hook_block::{Gathered, HookBlock, HookFile},
     raw::{DEFAULT_IN_FLIGHT, RawConfig, RawPath, RawSecret},
     raw_hooks::{DEFAULT_PROTOCOL, RawHookFile},
     raw_policies::RawPolicy,
-    raw_upstreams::Credentials,
     secret,
     tree::Tree,
 };
@@ -62,9 +61,8 @@ pub(super) fn load_tree(
         token,
     };
     let upstreams = raw.upstreams.with(credentials);
-    reading.check_upstreams(&upstreams);
     let coverage = CoverageSettings::from(raw.coverage);
-    reading.check_coverage(&coverage, known);
+    reading.check_upstreams(&upstreams, &coverage, known);
     reading.check_listeners(listen, &admin, &callers.auth);
     reading.warn_of_missing_keys(&callers.auth, &upstreams);
     reading.fail_if_problems()?;
@@ -135,21 +133,7 @@ impl Reading {
         overrides: &Overrides,
         known: &Known,
     ) -> Result<Self, ConfigError> {
-        match &overrides.upstream {
-            Some(url) if is_base_url(url) => set_upstream(&mut value, "gemini", url),
-            Some(_) => {
-                let message =
-                    "`--upstream` must be an http or https URL without user, query or fragment";
-                return Err(Problem::nowhere(message).into());
-            }
-            None => (),
-        }
-        let none = value.get("upstreams").is_none();
-        for url in overrides.missing_upstreams.iter().filter(|_| none) {
-            for api in ["gemini", "vertex", "code_assist"] {
-                set_upstream(&mut value, api, url);
-            }
-        }
+        put_upstreams(&mut value, overrides)?;
         let checked = check::<RawConfig>(&tree, value, known, UnknownKeys::Refused);
         let mut files = Vec::new();
         if !file.as_os_str().is_empty() {
@@ -189,40 +173,6 @@ impl Reading {
         }
         let secret = secret::resolve(&secret, &self.directory, self.missing_secrets);
         secret.map_err(|it| self.problem(pointer, &it)).ok()
-    }
-
-    fn credentials(&mut self) -> Credentials {
-        Credentials {
-            gemini: self.credential("/upstreams/gemini"),
-            vertex: self.credential("/upstreams/vertex"),
-            code_assist: self.credential("/upstreams/code_assist"),
-        }
-    }
-
-    /// What is shown to the model API at `pointer`.
-    fn credential(&mut self, pointer: &str) -> Option<Credential> {
-        let bearer = format!("{pointer}/bearer");
-        let api_key = self.secret(&format!("{pointer}/api_key"));
-        let token = self.secret(&bearer);
-        if api_key.is_some() && token.is_some() {
-            let message = "an upstream has `api_key` or `bearer`, not both";
-            self.problem(&bearer, message);
-        }
-        let api_key = api_key.map(Credential::ApiKey);
-        api_key.or_else(|| token.map(Credential::Bearer))
-    }
-
-    fn check_upstreams(&mut self, upstreams: &UpstreamsConfig) {
-        if upstreams.is_empty() {
-            let message = "`upstreams` must hold `gemini`, `vertex` or `code_assist`";
-            self.problem("/upstreams", message);
-        }
-    }
-
-    fn check_coverage(&mut self, coverage: &CoverageSettings, known: &Known) {
-        for (index, wrong) in coverage.wrong(&known.methods) {
-            self.problem(&format!("/coverage/allow/{index}"), &wrong);
-        }
     }
 
     fn hook_directory(&mut self) -> PathBuf {
@@ -372,19 +322,5 @@ impl Reading {
     /// The schema allows what the raw types refuse: a mistake of ours.
     fn disagreement(&self, error: &serde_json::Error) -> ConfigError {
         Problem::at(&self.tree.place(""), error.to_string()).into()
-    }
-}
-
-/// Puts `url` where the config has the URL of this model API.
-fn set_upstream(value: &mut Value, api: &str, url: &Url) {
-    let mut value = value;
-    for key in ["upstreams", api] {
-        let Some(fields) = value.as_object_mut() else {
-            return;
-        };
-        value = fields.entry(key).or_insert_with(|| json!({}));
-    }
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("url".to_owned(), url.as_str().into());
     }
 }

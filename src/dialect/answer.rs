@@ -87,6 +87,7 @@ impl ResponseDocument {
     }
 
     /// The same answer, with around it what stands around another one.
+    #[must_use]
     pub fn wrapped_like(mut self, other: Option<&Self>) -> Self {
         self.around = other.and_then(|it| it.around.clone());
         self

@@ -145,9 +145,10 @@ fn places(row: &Row, path: &str) -> Option<Vec<(&'static str, String)>> {
         match (template.next(), segments.next()) {
             (None, None) => return Some(found),
             (Some(pattern), Some(segment)) => {
-                let place = place(pattern, segment)?;
-                if let Some((name, value)) = place {
+                if let Some((name, value)) = place(pattern, segment) {
                     fits(name, value, versions).then(|| found.push((name, value.to_owned())))?;
+                } else if pattern != segment {
+                    return None;
                 }
             }
             (Some(_), None) | (None, Some(_)) => return None,
@@ -155,15 +156,12 @@ fn places(row: &Row, path: &str) -> Option<Vec<(&'static str, String)>> {
     }
 }
 
-/// The name of a segment's place and what stands there; `Some(None)` if the
-/// segment has none and is as it should be.
-fn place<'a>(pattern: &'static str, segment: &'a str) -> Option<Option<(&'static str, &'a str)>> {
-    let Some((head, rest)) = pattern.split_once('{') else {
-        return (pattern == segment).then_some(None);
-    };
+/// The name of a segment's place and what stands there.
+fn place<'a>(pattern: &'static str, segment: &'a str) -> Option<(&'static str, &'a str)> {
+    let (head, rest) = pattern.split_once('{')?;
     let (name, tail) = rest.split_once('}')?;
     let value = segment.strip_prefix(head)?.strip_suffix(tail)?;
-    Some(Some((name, value)))
+    Some((name, value))
 }
 
 /// Whether a text may stand in a place.

@@ -77,11 +77,8 @@ fn wants_json(config: &Document) -> Result<bool, DialectError> {
 }
 
 /// The content kept by the API that a request builds upon. An empty name is none.
-pub(super) fn cached_content(
-    call: &Call,
-    document: &Document,
-) -> Result<Option<String>, DialectError> {
-    let inner = unwrapped(call, document)?;
+pub(super) fn cached_content(document: &Document) -> Result<Option<String>, DialectError> {
+    let inner = document.child(WRAPPED)?;
     let mut names = Vec::new();
     for document in inner.iter().chain([document]) {
         let name = document.string(CACHED)?;

@@ -146,7 +146,7 @@ impl Exchange {
         }
         let session = self.named.as_ref().map(|it| it.id.as_str());
         self.facts.call(&self.call, session);
-        if let Some(cache) = self.dialect.cached_content(&self.call, &opened.document)? {
+        if let Some(cache) = self.dialect.cached_content(&opened.document)? {
             self.check_cache(&cache)?;
         }
         Ok(opened.document)

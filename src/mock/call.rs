@@ -3,8 +3,10 @@
 use axum::http::{Method, Uri};
 use serde_json::{Value, json};
 
+use super::code_assist;
+
 /// A recognised request line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug)]
 pub(super) enum Call<'a> {
     Generate(Line<'a>),
     CountTokens,
@@ -12,6 +14,12 @@ pub(super) enum Call<'a> {
     BatchEmbed,
     ListModels,
     GetModel(&'a str),
+    /// Of Code Assist, with its answer.
+    Helper(Value),
+    /// Content is kept, under this path behind the version.
+    CreateCache(&'a str),
+    /// Content that was kept is shown, changed or deleted.
+    UseCache(&'a str),
 }
 
 /// What the request line of a generate call says.
@@ -55,6 +63,21 @@ impl<'a> Call<'a> {
         let get = method == Method::GET;
         if get && path.ends_with("/models") {
             return Some(Self::ListModels);
+        }
+        if get && path.starts_with("/v1internal/operations/") {
+            return Some(Self::Helper(code_assist::operation()));
+        }
+        if let Some((_, resource)) = path.trim_start_matches('/').split_once('/')
+            && let Some((_, cache)) = format!("/{resource}").split_once("/cachedContents")
+        {
+            return Some(match (method.as_str(), cache) {
+                ("POST", "") => Self::CreateCache(resource),
+                _ => Self::UseCache(resource),
+            });
+        }
+        let helper = path.strip_prefix("/v1internal:");
+        if let Some(answer) = helper.and_then(|it| code_assist::answer(method, it)) {
+            return Some(Self::Helper(answer));
         }
         let (model, verb, wrapping) = match path.strip_prefix("/v1internal:") {
             Some(verb) => ("", verb, Wrapping::CodeAssist),

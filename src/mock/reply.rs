@@ -41,7 +41,7 @@ impl Reply {
     pub(super) fn chunks(chunks: &[String], line: Line<'_>) -> Self {
         let chunks = chunks.iter().map(|chunk| match line.wrapping {
             Wrapping::Plain => chunk.clone(),
-            Wrapping::CodeAssist => format!("{{\"response\":{chunk}}}"),
+            Wrapping::CodeAssist => format!("{{\"response\":{chunk},\"traceId\":\"mock\"}}"),
         });
         match line.framing {
             Framing::Object => Self::json(StatusCode::OK, chunks.map(Bytes::from).collect()),

@@ -33,6 +33,7 @@ use crate::{
         admin::readyz,
         admin::metrics,
         admin::hooks,
+        admin::coverage,
         admin::sessions::sessions,
         admin::sessions::session,
         admin::reload

@@ -30,7 +30,14 @@ async fn each_port_serves_its_own_paths_only() {
     let gate = Gate::start(&upstream, "").await;
     let mut refused = Vec::new();
 
-    for path in ["/healthz", "/readyz", "/metrics", "/hooks", "/"] {
+    for path in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/hooks",
+        "/coverage",
+        "/",
+    ] {
         refused.push(gate.agent().get(path).await);
     }
     refused.push(gate.operator().get("/v1beta/models").await);
@@ -51,7 +58,7 @@ async fn a_path_that_nobody_serves_is_counted() {
     let upstream = Upstream::mock().await;
     let gate = Gate::start(&upstream, "").await;
 
-    gate.agent().get("/v1beta/files").await;
+    gate.agent().get("/v1beta/folders").await;
 
     let answer = gate.operator().get("/metrics").await;
     let line = "hookgate_requests_total{operation=\"unknown\",status=\"403\",action=\"error\"} 1";
@@ -98,7 +105,7 @@ async fn metrics_and_hooks_ask_for_the_token() {
     let config = "admin: { listen: 127.0.0.1:0, token: { file: token } }";
     let gate = Gate::with_files(&upstream, config, &[("token", "s3cret\n")]).await;
 
-    for path in ["/metrics", "/hooks"] {
+    for path in ["/metrics", "/hooks", "/coverage"] {
         for given in ["", "Bearer", "Bearer wrong", "Bearer s3cret2", "s3cret"] {
             let operator = gate.operator().sending("authorization", given);
             let refused = operator.get(path).await;

@@ -32,7 +32,8 @@ async fn a_request_line_that_means_nothing_is_refused() {
         let gate = Gate::start(&upstream, hooks).await;
         for (path, status, reason) in [
             ("/", 403, "UNKNOWN_PATH"),
-            ("/v1beta/files", 403, "UNKNOWN_PATH"),
+            ("/v1beta/files", 403, "METHOD_REFUSED"),
+            ("/v1beta/folders", 403, "UNKNOWN_PATH"),
             ("/v1beta/models/m:fly", 403, "UNKNOWN_PATH"),
             ("/v1beta/models/..%2Fm:generateContent", 403, "UNKNOWN_PATH"),
             ("/v1beta/models/m", 405, "METHOD_NOT_ALLOWED"),

@@ -19,6 +19,7 @@ mod canaries;
 mod checks;
 mod conditions;
 mod container;
+mod coverage;
 mod credentials;
 mod derived;
 mod documents;

@@ -109,7 +109,7 @@ cases:
     event: { hook_event_name: BeforeTol }
     expect: { output: {} }
   - name: an error that is expected
-    path: /v1beta/models/gemini-2.5-flash:predict
+    path: /v1beta/models/gemini-2.5-flash:fly
     request: {}
     expect: { verdict: error, reason: not served, status: 403 }
 ",

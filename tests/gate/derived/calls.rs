@@ -230,10 +230,16 @@ async fn a_stopped_turn_waits_for_the_next_prompt() {
 async fn a_call_for_a_helper_of_gemini_cli_is_judged_too() {
     let answers = [json!([write()]), json!([text("fine")])];
     let upstream = Upstream::scripted(&script(&answers)).await;
-    let gate = Gate::start(&upstream, &on_write(REFUSING)).await;
+    let config = on_write(REFUSING) + "coverage: { allow: [\"cachedContents.*\"] }\n";
+    let gate = Gate::start(&upstream, &config).await;
     let agent = gate.agent().sending("user-agent", "GeminiCLI/0.61.0");
-    let body =
-        json!({ "contents": Chat::asking("go").contents, "cachedContent": "cachedContents/x" });
+    let tools =
+        json!({ "model": format!("models/{MODEL}"), "tools": [{ "functionDeclarations": [] }] });
+    let cache = agent
+        .post("/v1beta/cachedContents", tools.to_string())
+        .await
+        .json();
+    let body = json!({ "contents": Chat::asking("go").contents, "cachedContent": cache["name"] });
 
     let answer = agent.generate(MODEL, &body).await.json();
 

@@ -69,6 +69,18 @@ impl Agent {
         Answer::of(self.open(path, body).await).await
     }
 
+    /// Sends this exact text by any method; a text that is empty is none.
+    pub async fn ask(&self, method: &str, path: &str, body: &str) -> Answer {
+        let method: http::Method = method.parse().unwrap();
+        let request = self.client.request(method, format!("{}{path}", self.base));
+        let mut request = request.headers(self.headers.clone());
+        if !body.is_empty() {
+            request = request.header("content-type", "application/json");
+            request = request.body(body.to_owned());
+        }
+        Answer::of(request.send().await.unwrap()).await
+    }
+
     pub async fn get(&self, path: &str) -> Answer {
         let request = self.client.get(format!("{}{path}", self.base));
         let request = request.headers(self.headers.clone());

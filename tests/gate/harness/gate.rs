@@ -92,7 +92,8 @@ fn complete(config: &str, upstream: &str) -> String {
         ("admin:", "admin: { listen: 127.0.0.1:0 }\n"),
         (
             "upstreams:",
-            "upstreams: { gemini: { url: \"{upstream}\" } }\n",
+            "upstreams: { gemini: { url: \"{upstream}\" }, vertex: { url: \"{upstream}\" }, \
+             code_assist: { url: \"{upstream}\" } }\n",
         ),
     ];
     let mut whole: String = defaults

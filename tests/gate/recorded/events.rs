@@ -9,8 +9,8 @@ use std::{
 
 use serde_json::{Value, json};
 
-use super::{Recorded, requests};
-use crate::harness::{Gate, Upstream, hook, respond};
+use super::{Recorded, inner, requests};
+use crate::harness::{Gate, Upstream, assert_refused, hook, respond};
 
 const EVENTS: [&str; 7] = [
     "SessionStart",
@@ -50,7 +50,10 @@ async fn replay(requests: &[Recorded], told: &mut String) {
             ),
             content => (content, "STOP"),
         };
-        let answer = json!({ "candidates": [{ "content": content, "finishReason": reason }] });
+        let mut answer = json!({ "candidates": [{ "content": content, "finishReason": reason }] });
+        if asked.path.starts_with("/v1internal:") {
+            answer = json!({ "response": answer });
+        }
         if asked.query.contains("alt=sse") {
             respond(200, "text/event-stream", format!("data: {answer}\r\n\r\n"))
         } else {
@@ -67,6 +70,10 @@ async fn replay(requests: &[Recorded], told: &mut String) {
         *says.lock().unwrap() = content.unwrap_or_default();
         let agent = gate.agent().sending("user-agent", &recorded.agent);
         let response = agent.post(&recorded.path, recorded.body.clone()).await;
+        if inner(recorded).get("cachedContent").is_some() {
+            assert_refused(&response, 403, "UNKNOWN_CACHE");
+            continue;
+        }
         assert_eq!(response.status, 200, "{}", response.text());
         let id = response.header("x-hookgate-session").to_owned();
         if !sessions.contains(&id) {
@@ -81,8 +88,8 @@ async fn replay(requests: &[Recorded], told: &mut String) {
 /// What the model said to `asked`, if `later` is a request that knows it.
 fn answer_in(asked: &Recorded, later: &Recorded) -> Option<Value> {
     let contents = |it: &Recorded| {
-        let body: Value = serde_json::from_str(&it.body).unwrap();
-        body["contents"].as_array().cloned().unwrap_or_default()
+        let contents = inner(it)["contents"].take();
+        contents.as_array().cloned().unwrap_or_default()
     };
     let (before, after) = (contents(asked), contents(later));
     let next = after.get(before.len())?;
