@@ -15,8 +15,13 @@ use crate::harness::{Gate, Raw, Upstream};
 const SECRET: &str = "SECRET-4711";
 
 /// Masks the secret in requests and answers, whatever they ask.
-const MASKED: &str =
-    "policies: [{ policy: redact, patterns: { secret: \"SECRET-[0-9]+\" }, detect: [] }]\n";
+const MASKED: &str = r#"
+policies: [{ policy: redact, patterns: { secret: "SECRET-[0-9]+" }, detect: [] }]
+upstreams:
+  gemini: { url: "{upstream}" }
+  vertex: { url: "{upstream}" }
+  code_assist: { url: "{upstream}" }
+"#;
 
 const JSON: &str = "content-type: application/json\r\n";
 
@@ -37,6 +42,8 @@ const ALL: &[&str] = &[
     "embedContent",
     "batchEmbedContents",
 ];
+const WITHOUT_BATCHES: &[&str] = ALL.split_at(5).0;
+const WITHOUT_EMBEDDINGS: &[&str] = ALL.split_at(4).0;
 
 /// Every way in whose bodies hooks read.
 const WAYS: &[Way] = &[
@@ -45,6 +52,13 @@ const WAYS: &[Way] = &[
     Way::to("/v1alpha/models/m:{}"),
     Way::to("/models/m:{}"),
     Way::to("/s/mine/v1beta/models/m:{}"),
+    Way::to("/v1/publishers/google/models/m:{}").of(WITHOUT_BATCHES),
+    Way::to("/v1beta1/publishers/google/models/m:{}").of(WITHOUT_BATCHES),
+    Way::to("/v1/projects/p/locations/l/publishers/google/models/m:{}").of(WITHOUT_BATCHES),
+    Way::to("/v1internal:{}").of(WITHOUT_EMBEDDINGS).wrapping(),
+    Way::to("/s/mine/v1internal:{}")
+        .of(WITHOUT_EMBEDDINGS)
+        .wrapping(),
 ];
 
 /// One method at the end of one way.
@@ -62,6 +76,15 @@ impl Way {
             wraps,
             methods,
         }
+    }
+
+    const fn of(self, methods: &'static [&'static str]) -> Self {
+        Self { methods, ..self }
+    }
+
+    const fn wrapping(self) -> Self {
+        let wraps = true;
+        Self { wraps, ..self }
     }
 
     fn doors(&'static self) -> impl Iterator<Item = Door> {

@@ -192,7 +192,7 @@ async fn a_body_that_names_another_model_than_its_path_reaches_nobody() {
         for other in [
             "other",
             "models/other",
-            "publishers/google/models/m",
+            "projects/q/locations/l/publishers/google/models/m",
             "",
             "m/../o",
         ] {
