@@ -47,11 +47,18 @@ pub async fn healthz() -> Json<Health> {
 /// Whether requests are taken.
 #[utoipa::path(get, path = "/readyz", tag = "admin", responses(
     (status = 200, description = "Requests are taken.", body = Health),
-    (status = 503, description = "The gateway is shutting down.", body = Health)))]
+    (status = 503, description = "The gateway is shutting down, or its decision log cannot be written.", body = Health)))]
 pub async fn readyz(State(app): State<App>) -> Response {
     if app.shared.shutdown.is_cancelled() {
         let status = Health {
             status: "shutting down",
+        };
+        return (http::StatusCode::SERVICE_UNAVAILABLE, Json(status)).into_response();
+    }
+    let audit = app.snapshot().audit.clone();
+    if audit.is_some_and(|it| it.check().is_err()) {
+        let status = Health {
+            status: "the decision log cannot be written",
         };
         return (http::StatusCode::SERVICE_UNAVAILABLE, Json(status)).into_response();
     }

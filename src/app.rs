@@ -1,5 +1,6 @@
 //! What every door holds: one snapshot per request, one error type.
 
+mod asking;
 mod caches;
 mod coverage;
 mod endings;
@@ -9,10 +10,12 @@ mod observed;
 mod peer;
 mod refusals;
 mod reload;
+mod request_id;
 mod snapshot;
 mod upstreams;
 
 pub use self::{
+    asking::{Asking, Door, Recorded, refused},
     caches::Caches,
     coverage::Covered,
     error::{ApiError, ErrorReason},
@@ -21,6 +24,7 @@ pub use self::{
     peer::{Peer, PeerCertificate},
     refusals::{AdminRefusals, GoogleError, Refusals},
     reload::{ReadConfig, Reload, Reloading, fingerprint},
+    request_id::RequestId,
     snapshot::{App, BuildError, Shared, Snapshot},
     upstreams::Upstreams,
 };

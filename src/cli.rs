@@ -2,6 +2,7 @@
 //!
 //! Exit codes: 0, 1 (failed), 2 (usage), 78 (bad config).
 
+mod audit;
 mod check;
 mod coverage;
 mod demo;
@@ -66,6 +67,9 @@ enum Command {
     /// Make a random key for a caller, and its line for the config.
     #[command(after_help = "Example: hookgate key team-a")]
     Key(key::Key),
+    /// Check a decision log, or print what is in it.
+    #[command(after_help = audit::EXAMPLES)]
+    Audit(audit::Audit),
     /// Print the JSON Schema of the config.
     #[command(after_help = "Example: hookgate schema > config/schema.json")]
     Schema,
@@ -95,6 +99,7 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Test(test) => test.run(),
         Command::Key(key) => key.run(),
+        Command::Audit(audit) => audit.run(),
         Command::Schema => print(&schema()),
         Command::Openapi => openapi::to_yaml()
             .map_err(Failure::Failed)

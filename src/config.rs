@@ -6,6 +6,7 @@
 //! To add a setting, add it to `raw.rs`, to the types here, and to
 //! `docs/config.md`; `config/schema.json` follows from `raw.rs`.
 
+mod audit;
 mod auth;
 mod case_file;
 mod check;
@@ -17,6 +18,7 @@ mod matcher;
 mod place;
 mod quantity;
 mod raw;
+mod raw_audit;
 mod raw_auth;
 mod raw_hooks;
 mod raw_policies;
@@ -45,6 +47,7 @@ use thiserror::Error;
 use url::Url;
 
 pub use self::{
+    audit::{AuditMode, AuditSettings, Rotation},
     auth::{
         Auth, Browsers, CERTIFICATE_PREFIX, CertificateName, Grant, JwksOrigin, JwtSpec, KeySpec,
         MtlsSpec, TOKEN_PREFIX,
@@ -110,6 +113,11 @@ pub struct Config {
     pub timeouts: Timeouts,
     /// What is logged, and how.
     pub log: Log,
+    /// The decision log, if there is one.
+    pub audit: Option<AuditSettings>,
+    /// What it is known by: the SHA-256 over the config and the hook files that
+    /// it names, shortened to 16 digits. Secrets are not in it.
+    pub version: String,
     /// Every file this was read from: the config, hook files, secret files.
     pub files: Vec<PathBuf>,
     /// What is allowed but probably not meant.

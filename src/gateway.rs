@@ -21,52 +21,76 @@ mod round;
 mod session;
 mod source;
 mod stream;
+mod trail;
 mod transcript;
 mod turn;
 mod unary;
+mod watch;
 
 use std::sync::Arc;
 
 use axum::{
     body::Body,
     extract::{Request, State},
-    response::Response,
+    response::{IntoResponse, Response},
 };
 use http::request::Parts;
 
 use self::{
     exchange::{Exchange, World},
     facts::Facts,
+    trail::Trail,
+    watch::Side,
 };
 use crate::{
-    app::{ApiError, App, Caches, ErrorReason, Snapshot},
+    app::{self, ApiError, App, Asking, Door, ErrorReason, Recorded, Snapshot},
+    audit::CallerRecord,
     caller::Identity,
     dialect::{self, Document, Operation, RequestLine},
     event::EventName,
 };
 
-/// The request's id, as the outermost layer made it.
-#[derive(Debug, Clone)]
-pub struct RequestId(pub Arc<str>);
-
 /// Handles every request that no other door claims.
-pub async fn handle(State(app): State<App>, request: Request) -> Result<Response, ApiError> {
+pub async fn handle(State(app): State<App>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let request_id = head.extensions.get::<RequestId>();
-    let request_id = request_id.map(|it| it.0.to_string()).unwrap_or_default();
-    let (identity, snapshot) = admitted(&head)?;
-    let (caller, caches) = (&identity.caller.name, Arc::clone(&app.shared.caches));
-    let facts = Facts::new(Arc::clone(&app.shared.metrics), request_id, caller);
-    let response = take((identity, snapshot), (head, body), caches, facts.clone()).await;
-    response.inspect_err(|error| facts.failed(error))
+    let (identity, snapshot) = match admitted(&head) {
+        Ok(admitted) => admitted,
+        Err(error) => return error.into_response(),
+    };
+    let trail = trail(&snapshot, &head, &identity);
+    let metrics = Arc::clone(&app.shared.metrics);
+    let facts = Facts::new(metrics, &head, &identity.caller.name, trail);
+    let body = facts.watch(body, Side::Request);
+    let world = World {
+        caches: Arc::clone(&app.shared.caches),
+        snapshot,
+        facts: facts.clone(),
+        identity,
+    };
+    match take(world, head, body).await {
+        Ok(response) => response.map(|it| facts.watch(it, Side::Answer)),
+        Err(error) => {
+            facts.failed(&error);
+            let mut response = error.into_response();
+            response.extensions_mut().insert(Recorded);
+            response
+        }
+    }
 }
 
-async fn take(
-    (identity, snapshot): (Arc<Identity>, Arc<Snapshot>),
-    (head, body): (Parts, Body),
-    caches: Arc<Caches>,
-    facts: Facts,
-) -> Result<Response, ApiError> {
+/// What the decision log is told of a request, if there is one.
+fn trail(snapshot: &Snapshot, head: &Parts, identity: &Identity) -> Option<Trail> {
+    let audit = snapshot.audit.as_ref()?;
+    let mut refused = app::refused(Door::Agents, Asking::of(head));
+    refused.caller = CallerRecord::from(&identity.caller);
+    Some(Trail::new(Arc::clone(audit), refused))
+}
+
+async fn take(world: World, head: Parts, body: Body) -> Result<Response, ApiError> {
+    let (snapshot, facts) = (&world.snapshot, &world.facts);
+    if let Some(audit) = &snapshot.audit {
+        audit.check()?;
+    }
     let named = session::named(head.uri.path(), &head.headers)?;
     let line = RequestLine {
         method: &head.method,
@@ -83,12 +107,6 @@ async fn take(
     let call = known.call?;
     facts.call(&call, named.session.as_ref().map(|it| it.id.as_str()));
     let name = named.session;
-    let world = World {
-        caches,
-        snapshot,
-        facts,
-        identity,
-    };
     let exchange = Exchange::open(world, call, head, name)?;
     match (exchange.call.operation, exchange.hooked()) {
         (Operation::UseCache, _) => caches::forward(exchange, body).await,
@@ -132,7 +150,7 @@ async fn hooked(mut exchange: Exchange, body: Body) -> Result<Response, ApiError
     let keep_alive = exchange.snapshot.config.timeouts.keep_alive;
     let teller = exchange.teller(&document)?;
     let operation = exchange.call.operation;
-    let outcome = Box::pin(exchange.run(document, Arc::clone(&teller)));
+    let outcome = Box::pin(exchange.settle(document, Arc::clone(&teller)));
     match operation {
         Operation::Stream(framing) => early::answer(outcome, teller, framing, keep_alive).await,
         _ => Ok(teller.tell(outcome.await?)),

@@ -8,6 +8,7 @@ mod answer_look;
 mod laws;
 mod placed;
 mod plan;
+mod recorded;
 mod remarks;
 mod reported;
 mod reuse;
@@ -25,21 +26,24 @@ pub use self::{
     answer_look::{AnswerLook, Seen},
     placed::PlacedPolicy,
     plan::Plan,
+    recorded::Tally,
     remarks::remarks,
     table::{Hook, HookTable},
     when::About,
     witness::{Calling, HookRecord, Ran, Record, Witness},
 };
 use crate::{
+    audit::{Audit, Record as AuditRecord},
     config::{BUILTIN, HookMode, Known, KnownMethod},
     dialect::{
         DialectError, Row,
         coverage::{self, Access},
     },
     event::{
-        Action, Answer, BeforeModel, Context, Diagnostic, EventKind, EventName, HookOutput,
-        HookStatus, Verdict, fold,
+        Action, AfterModel, Answer, BeforeModel, Context, Diagnostic, EventKind, EventName, Flow,
+        HookOutput, HookStatus, Verdict, fold,
     },
+    model::ResponseMutation,
     policy::{self, Ledger, Look, ModelCall},
     protocol,
     telemetry::{HookFinished, Metrics},
@@ -54,6 +58,8 @@ pub struct Engine {
     ledger: Arc<Ledger>,
     /// Who sees all that is fired, if anybody does.
     witness: Option<Arc<Witness>>,
+    /// Who takes down what is decided, if anybody does.
+    audit: Option<Arc<Audit>>,
 }
 
 /// What came of an event.
@@ -118,6 +124,7 @@ impl Engine {
             metrics,
             ledger,
             witness: None,
+            audit: None,
         }
     }
 
@@ -137,6 +144,13 @@ impl Engine {
     #[must_use]
     pub fn seen_by(mut self, witness: Option<Arc<Witness>>) -> Self {
         self.witness = witness;
+        self
+    }
+
+    /// The same engine, whose events go into the decision log.
+    #[must_use]
+    pub fn recorded_by(mut self, audit: Option<Arc<Audit>>) -> Self {
+        self.audit = audit;
         self
     }
 
@@ -239,8 +253,23 @@ impl Engine {
         runs
     }
 
-    /// What all runs on one event come to.
-    pub fn judge<E: EventKind>(&self, runs: Vec<Run>) -> Fired<E::Verdict> {
+    /// What all runs on one event of a model call come to.
+    pub fn judge<E: EventKind>(&self, context: &Context, runs: Vec<Run>) -> Fired<E::Verdict> {
+        let fired = self.conclude::<E>(runs);
+        if let Some(audit) = self.audit.as_ref().filter(|_| !fired.runs.is_empty()) {
+            let told = recorded::event(audit, (context, E::NAME), recorded::CALL, &fired);
+            audit.tell(&AuditRecord::Event(Box::new(told)));
+        }
+        fired
+    }
+
+    /// What all runs on one chunk of an answer come to. The decision log is not
+    /// told: a stream has thousands; see [`Tally`].
+    pub fn judge_chunk(&self, runs: Vec<Run>) -> Fired<Flow<Option<ResponseMutation>>> {
+        self.conclude::<AfterModel>(runs)
+    }
+
+    fn conclude<E: EventKind>(&self, runs: Vec<Run>) -> Fired<E::Verdict> {
         let (folded, diagnostics) = folded::<E>(&runs);
         let fired = Fired {
             verdict: E::judge(&folded),

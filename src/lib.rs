@@ -8,8 +8,9 @@
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
 //! 2. [`condition`], [`config`], [`dialect`], [`mask`], [`protocol`],
 //!    [`telemetry`]: facts and rules.
-//! 3. [`transport`], [`upstream`]: the rooms that reach outside;
-//!    [`caller`]: who calls; [`session`]: what is remembered of conversations; [`policy`]: hooks
+//! 3. [`transport`], [`upstream`]: the rooms that reach outside; [`audit`]: the
+//!    decision log; [`caller`]: who calls;
+//!    [`session`]: what is remembered of conversations; [`policy`]: hooks
 //!    without a process.
 //! 4. [`hook`]: plan, run, judge.
 //! 5. [`app`]: the snapshot every request holds, and the one error type.
@@ -29,6 +30,7 @@ pub mod mask;
 pub mod protocol;
 pub mod telemetry;
 
+pub mod audit;
 pub mod caller;
 pub mod policy;
 pub mod session;

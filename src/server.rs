@@ -25,7 +25,7 @@ use self::{
 };
 use crate::{
     admin, api,
-    app::{ApiError, App, BuildError, ErrorReason, ReadConfig, Shared},
+    app::{ApiError, App, BuildError, Door, ErrorReason, ReadConfig, Shared},
     config::Config,
     gateway,
 };
@@ -162,12 +162,14 @@ fn agents_router(app: App) -> Router {
     let router = api::routes().fallback(gateway::handle);
     let router = authentication::asked(router, &app);
     let router = layers::capped(router, &app);
-    layers::wrap(browsers::kept_out(router, &app, Port::Agents), app)
+    let router = browsers::kept_out(router, &app, Port::Agents);
+    layers::wrap(router, app, Door::Agents)
 }
 
 fn operators_router(app: App) -> Router {
     let router = admin::routes(&app).fallback(unknown_path);
-    layers::wrap(browsers::kept_out(router, &app, Port::Operators), app)
+    let router = browsers::kept_out(router, &app, Port::Operators);
+    layers::wrap(router, app, Door::Operators)
 }
 
 async fn unknown_path() -> ApiError {

@@ -2,6 +2,7 @@
 //!
 //! Nothing here ever holds a prompt, an answer, a query or a key.
 
+mod audit;
 mod caller;
 mod condition;
 mod exchange;
@@ -16,6 +17,7 @@ mod worker;
 use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 pub use self::{
+    audit::{AuditAway, AuditBack, AuditEnded, AuditRepaired},
     caller::{AttemptsLimited, IssuerAway, IssuerBack},
     condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    app::{ApiError, App, ErrorReason, Snapshot},
+    app::{ApiError, App, ErrorReason, RequestId, Snapshot},
     caller::Identity,
     dialect,
     event::{
@@ -53,10 +53,15 @@ pub async fn report_event(
         return Err(ApiError::new(ErrorReason::Internal, message));
     };
     let snapshot = Arc::clone(snapshot);
+    let audit = snapshot.audit.clone();
+    if let Some(audit) = &audit {
+        audit.check()?;
+    }
     let fields = read(body, &snapshot).await?;
     let name = event_name(&fields)?;
     let options = Options::read(query.as_deref().unwrap_or_default());
-    let context = context(&fields, identity.caller.clone(), &snapshot)?;
+    let mut context = context(&fields, identity.caller.clone(), &snapshot)?;
+    context.request_id = RequestId::of(&head.extensions);
     remember(&snapshot, &context, name).await;
     let report = Report {
         snapshot,
@@ -69,7 +74,12 @@ pub async fn report_event(
         app.shared.tasks.spawn(fired);
         return Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response());
     }
-    Ok(Json(fired.await).into_response())
+    let output = fired.await;
+    // What the agent does next rests on it.
+    if let Some(audit) = audit {
+        audit.commit().await?;
+    }
+    Ok(Json(output).into_response())
 }
 
 /// What each hook did, with `?explain=1`.
@@ -324,6 +334,7 @@ fn context(
     };
     let directory = || snapshot.config.hook_directory.display().to_string();
     Ok(Context {
+        request_id: String::new(),
         session_named: fields.get("session_id").is_some_and(Value::is_string),
         session_id: text("session_id", &|| Uuid::new_v4().to_string())?,
         transcript_path: text("transcript_path", &String::new)?,

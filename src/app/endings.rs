@@ -78,6 +78,7 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: State) {
         None => String::new(),
     };
     let context = Context {
+        request_id: String::new(),
         session_id: key.id.clone(),
         session_named: state.source != Source::History,
         transcript_path,

@@ -6,6 +6,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
 
 use crate::{
+    audit::Unavailable,
     caller::{Exceeded, Stranger},
     dialect::{self, DialectError},
     event::Reason,
@@ -74,6 +75,8 @@ pub enum ErrorReason {
     CallerBusy,
     /// Too many requests are under way.
     Overloaded,
+    /// The decision log cannot be written.
+    AuditUnavailable,
     /// The model API cannot be reached.
     UpstreamUnreachable,
     /// The model API did not answer in time.
@@ -118,6 +121,7 @@ impl ErrorReason {
         Self::TokensSpent,
         Self::CallerBusy,
         Self::Overloaded,
+        Self::AuditUnavailable,
         Self::UpstreamUnreachable,
         Self::UpstreamTimeout,
         Self::UpstreamRedirect,
@@ -176,6 +180,7 @@ impl ErrorReason {
             Self::RateExceeded => (Http::TOO_MANY_REQUESTS, exhausted, "RATE_EXCEEDED"),
             Self::TokensSpent => (Http::TOO_MANY_REQUESTS, exhausted, "TOKENS_SPENT"),
             Self::CallerBusy => (Http::TOO_MANY_REQUESTS, exhausted, "CALLER_BUSY"),
+            Self::AuditUnavailable => (Http::SERVICE_UNAVAILABLE, unavailable, "AUDIT_UNAVAILABLE"),
             Self::Overloaded => (Http::SERVICE_UNAVAILABLE, unavailable, "OVERLOADED"),
             Self::UpstreamUnreachable => (
                 Http::SERVICE_UNAVAILABLE,
@@ -306,6 +311,12 @@ impl IntoResponse for ApiError {
         let mut response = self.status().into_response();
         response.extensions_mut().insert(self);
         response
+    }
+}
+
+impl From<Unavailable> for ApiError {
+    fn from(error: Unavailable) -> Self {
+        Self::new(ErrorReason::AuditUnavailable, error.to_string())
     }
 }
 

@@ -10,7 +10,10 @@ use std::{
 };
 
 use super::{App, BuildError, Snapshot};
-use crate::config::{Config, ConfigError};
+use crate::{
+    audit::Record,
+    config::{Config, ConfigError},
+};
 
 /// Reads the config anew, from wherever it came.
 pub type ReadConfig = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
@@ -57,6 +60,14 @@ impl App {
             Reload::Refused(why) => Some(why.clone()),
         };
         self.shared.metrics.reloaded(refused.is_none());
+        if let Some(audit) = &self.snapshot().audit {
+            let outcome = if refused.is_none() {
+                "swapped"
+            } else {
+                "refused"
+            };
+            audit.tell(&Record::Reload { outcome });
+        }
         let last = self.reloading.refused.lock();
         *last.unwrap_or_else(PoisonError::into_inner) = refused;
         reload
@@ -78,7 +89,8 @@ impl App {
             tracing::warn!("listeners stay where they are until the next start");
         }
         let built = Snapshot::build(config, &self.shared, Some(&*old));
-        built.map_err(|error: BuildError| error.to_string())
+        let opened = built.and_then(|it| Ok(it.recorded(&self.shared)?));
+        opened.map_err(|error: BuildError| error.to_string())
     }
 }
 

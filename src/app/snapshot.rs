@@ -8,6 +8,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::{ApiError, Caches, ErrorReason, Reloading, Upstreams, coverage::treatment};
 use crate::{
+    audit::{Audit, AuditError, Logs},
     caller::{Callers, Counts, JwksError},
     config::{Config, ConfigError, Problem, StoreSettings},
     dialect::{Api, Row, coverage::Runs},
@@ -35,6 +36,8 @@ pub struct Snapshot {
     pub sessions: Arc<Sessions>,
     /// What was said in them, as files, if the operator wants that.
     pub transcripts: Option<Arc<Transcripts>>,
+    /// The decision log, if there is one and it is open.
+    pub audit: Option<Arc<Audit>>,
 }
 
 /// Why a snapshot could not be built.
@@ -49,6 +52,9 @@ pub enum BuildError {
     /// The upstream client cannot be built.
     #[error(transparent)]
     Upstream(#[from] UpstreamError),
+    /// The decision log cannot be opened.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
 }
 
 impl Snapshot {
@@ -85,6 +91,7 @@ impl Snapshot {
             callers,
             sessions,
             transcripts,
+            audit: None,
             config,
         })
     }
@@ -108,6 +115,19 @@ impl Snapshot {
         }
     }
 
+    /// The same snapshot, whose decision log is open. Blocks.
+    pub(super) fn recorded(mut self, shared: &Shared) -> Result<Self, AuditError> {
+        let Some(settings) = &self.config.audit else {
+            return Ok(self);
+        };
+        let (version, logs) = (&self.config.version, &shared.logs);
+        let audit = Audit::open(settings, version, logs, &shared.metrics)?;
+        let audit = Some(Arc::new(audit));
+        self.engine = self.engine.recorded_by(audit.clone());
+        self.audit = audit;
+        Ok(self)
+    }
+
     /// Whether an event is read off model calls: somebody listens, and the
     /// operator wants it.
     pub fn derives(&self, event: EventName) -> bool {
@@ -128,6 +148,9 @@ impl Snapshot {
 
     /// Makes room for its hooks, and starts what they should have ahead of time.
     fn take_effect(&self, shared: &Shared) {
+        if let Some(audit) = &self.audit {
+            audit.begin(&shared.tasks);
+        }
         shared.places.resize(self.engine.table().places());
         if let Some(transcripts) = &self.transcripts {
             transcripts.begin();
@@ -198,6 +221,8 @@ pub struct Shared {
     pub callers: Arc<Counts>,
     /// What policies count.
     pub ledger: Arc<Ledger>,
+    /// The decision logs that are written.
+    pub logs: Arc<Logs>,
     /// Where hook processes run.
     pub places: Arc<Places>,
     /// Whose the content is that model APIs keep.
@@ -218,7 +243,7 @@ pub struct App {
 impl App {
     /// An app serving `config`.
     pub fn new(config: Config, shared: Shared) -> Result<Self, BuildError> {
-        let snapshot = Snapshot::build(config, &shared, None)?;
+        let snapshot = Snapshot::build(config, &shared, None)?.recorded(&shared)?;
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             shared,

@@ -31,9 +31,7 @@ impl Check {
             match Snapshot::build(config, &Shared::default(), None) {
                 Ok(_) => Ok(()),
                 Err(BuildError::Config(error)) => Err(Failure::BadConfig(error)),
-                Err(error @ (BuildError::Transport(_) | BuildError::Upstream(_))) => {
-                    Err(Failure::Failed(error.to_string()))
-                }
+                Err(error) => Err(Failure::Failed(error.to_string())),
             }
         })?;
         let mut said = counted(hooks, "hook", "hooks");

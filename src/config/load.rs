@@ -1,27 +1,32 @@
 //! From text to a config: find every problem, then build.
 
 mod callers;
+mod places;
 mod upstreams;
 
-use std::path::{Path, PathBuf};
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+};
 
-use rustix::fs::Access;
 use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use sha2::{Digest, Sha256};
 
 use self::upstreams::put_upstreams;
 use super::{
-    Admin, Config, ConfigError, CoverageSettings, HookSettings, Known, Log, MissingSecrets,
-    Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, When,
+    Admin, Config, ConfigError, CoverageSettings, HookGroup, HookSettings, Known, Log,
+    MissingSecrets, Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, When,
     check::{UnknownKeys, check},
     hook_block::{Gathered, HookBlock, HookFile},
     raw::{DEFAULT_IN_FLIGHT, RawConfig, RawPath, RawSecret},
-    raw_hooks::{DEFAULT_PROTOCOL, RawHookFile},
+    raw_hooks::{DEFAULT_PROTOCOL, RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
     secret,
     tree::Tree,
 };
+use crate::event::EventName;
 
 /// Parses `text`, which was read from `file`, and reads what it names.
 pub(super) fn load(
@@ -50,8 +55,10 @@ pub(super) fn load_tree(
     let callers = reading.callers();
     let hook_directory = reading.hook_directory();
     let (redis, transcripts) = (reading.redis(), reading.transcripts());
+    let audit = reading.audit();
     let blocks = reading.hook_blocks(&overrides.hooks, known);
     reading.fail_if_problems()?;
+    let version = version(&reading.value, &blocks);
 
     let raw: RawConfig = serde_json::from_value(reading.value.take())
         .map_err(|error| reading.disagreement(&error))?;
@@ -68,24 +75,8 @@ pub(super) fn load_tree(
     reading.fail_if_problems()?;
 
     let policies = reading.policies(raw.policies);
-    let own_block = HookBlock {
-        tree: reading.tree,
-        raw: raw.hooks,
-        switches: raw.hooks_config,
-        enable_hooks: None,
-        protocol: DEFAULT_PROTOCOL.to_owned(),
-        system_messages: SystemMessages::Hidden,
-    };
-    let mut gathered = Gathered::new(&reading.directory, reading.missing_secrets);
-    for block in blocks.iter().chain([&own_block]) {
-        gathered.add(block, &raw.hook_defaults);
-    }
-    let hooks = gathered.finish(&own_block);
-    reading.tree = own_block.tree;
-    reading.files.extend(hooks.files);
-    reading.problems.extend(hooks.problems);
-    reading.warnings.extend(hooks.warnings);
-    reading.fail_if_problems()?;
+    let own = (raw.hooks, raw.hooks_config);
+    let hooks = reading.hooks(own, &blocks, &raw.hook_defaults)?;
     Ok(Config {
         listen,
         admin,
@@ -95,7 +86,7 @@ pub(super) fn load_tree(
         browsers: raw.browsers.into(),
         policies,
         caller_policies: callers.policies,
-        hooks: hooks.by_event,
+        hooks,
         hook_directory,
         denials: raw.denials,
         ask: raw.ask,
@@ -108,6 +99,8 @@ pub(super) fn load_tree(
             format: raw.log.format,
             level: raw.log.level,
         },
+        audit: raw.audit.zip(audit).map(|(raw, path)| raw.checked(path)),
+        version,
         files: reading.files,
         warnings: reading.warnings,
     })
@@ -175,23 +168,6 @@ impl Reading {
         secret.map_err(|it| self.problem(pointer, &it)).ok()
     }
 
-    fn hook_directory(&mut self) -> PathBuf {
-        let given: Option<RawPath> = self.section("/hook_directory");
-        let given = given.map_or_else(PathBuf::new, |it| it.0);
-        let directory = self.absolute(&given);
-        if !directory.is_dir() {
-            let message = format!("`hook_directory` is no directory: `{}`", given.display());
-            self.problem("/hook_directory", &message);
-        }
-        directory
-    }
-
-    fn absolute(&self, given: &Path) -> PathBuf {
-        let path = Path::new(".").join(&self.directory).join(given);
-        let path = std::path::absolute(&path).unwrap_or(path);
-        path.components().collect()
-    }
-
     /// Where sessions are kept, if that is Redis. Where secrets are made up,
     /// nobody outside is asked, and sessions stay in memory.
     fn redis(&mut self) -> Option<RedisUrl> {
@@ -202,23 +178,6 @@ impl Reading {
         }
         let url = RedisUrl::parse(url);
         url.map_err(|it| self.problem(pointer, it)).ok()
-    }
-
-    fn transcripts(&mut self) -> Option<PathBuf> {
-        let pointer = "/sessions/transcripts";
-        let given: RawPath = self.section(pointer)?;
-        let directory = self.absolute(&given.0);
-        let needed = Access::WRITE_OK | Access::EXEC_OK;
-        let problem = if !directory.is_dir() {
-            "is no directory"
-        } else if rustix::fs::access(&directory, needed).is_err() {
-            "is a directory where no file can be made"
-        } else {
-            return Some(directory);
-        };
-        let message = format!("`sessions.transcripts` {problem}: `{}`", given.0.display());
-        self.problem(pointer, &message);
-        None
     }
 
     fn policies(&mut self, raw: Vec<RawPolicy>) -> Vec<PolicySpec> {
@@ -250,6 +209,34 @@ impl Reading {
             });
         }
         specs
+    }
+
+    /// The hooks of all settings files, and then those of the config itself, with
+    /// its switches.
+    fn hooks(
+        &mut self,
+        (raw, switches): (RawHooks, RawSwitches),
+        blocks: &[HookBlock],
+        defaults: &RawHookDefaults,
+    ) -> Result<BTreeMap<EventName, Vec<HookGroup>>, ConfigError> {
+        let own_block = HookBlock {
+            tree: self.tree.clone(),
+            raw,
+            switches,
+            enable_hooks: None,
+            protocol: DEFAULT_PROTOCOL.to_owned(),
+            system_messages: SystemMessages::Hidden,
+        };
+        let mut gathered = Gathered::new(&self.directory, self.missing_secrets);
+        for block in blocks.iter().chain([&own_block]) {
+            gathered.add(block, defaults);
+        }
+        let hooks = gathered.finish(&own_block);
+        self.files.extend(hooks.files);
+        self.problems.extend(hooks.problems);
+        self.warnings.extend(hooks.warnings);
+        self.fail_if_problems()?;
+        Ok(hooks.by_event)
     }
 
     /// The hooks of every settings file: those that the config names, then
@@ -323,4 +310,14 @@ impl Reading {
     fn disagreement(&self, error: &serde_json::Error) -> ConfigError {
         Problem::at(&self.tree.place(""), error.to_string()).into()
     }
+}
+
+/// What a config is known by. Secrets stand in neither of its parts.
+fn version(config: &Value, blocks: &[HookBlock]) -> String {
+    let parts = std::iter::once(config.to_string())
+        .chain(blocks.iter().map(|it| it.tree.value().to_string()));
+    let parts: Vec<String> = parts.collect();
+    let mut version = format!("{:x}", Sha256::digest(parts.join("\0")));
+    version.truncate(16);
+    version
 }

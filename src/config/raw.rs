@@ -15,6 +15,7 @@ use super::{
     check::is_base_url,
     coverage::RawCoverage,
     quantity::{Count, Period, Size},
+    raw_audit::RawAudit,
     raw_auth::{RawAuth, RawBrowsers},
     raw_hooks::{RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
@@ -90,6 +91,9 @@ pub(super) struct RawConfig {
     /// What is logged, and how.
     #[serde(default)]
     pub(super) log: RawLog,
+    /// What was fired, asked, refused and told; nothing is written down if
+    /// absent.
+    pub(super) audit: Option<RawAudit>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

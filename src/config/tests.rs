@@ -275,6 +275,7 @@ fn the_annotated_config_holds_the_defaults() {
 
     let own_parts = |it: Config| Config {
         hook_directory: PathBuf::new(),
+        version: String::new(),
         files: Vec::new(),
         ..it
     };

@@ -20,20 +20,20 @@ use super::place::{Place, Problem};
 const MAX_DEPTH: usize = 64;
 
 /// One value and where it stands.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Node {
     content: Content,
     at: Spot,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Content {
     Leaf(Value),
     List(Vec<Node>),
     Map(Vec<Entry>),
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Entry {
     key: String,
     at: Spot,
@@ -49,7 +49,7 @@ struct Spot {
 const START: Spot = Spot { line: 1, column: 1 };
 
 /// A parsed document.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Tree {
     file: PathBuf,
     root: Node,

@@ -8,6 +8,10 @@ use super::EventName;
 /// Where and when an event happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Context {
+    /// The id of the request that brought the event about; empty if none did.
+    /// Hooks are not told.
+    #[serde(skip)]
+    pub request_id: String,
     /// The agent's session.
     pub session_id: String,
     /// Whether the agent named it. Hooks are not told.

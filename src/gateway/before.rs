@@ -82,7 +82,10 @@ impl Exchange {
         }
         let (document, mut runs) = self.look(&plan, document, Look::First)?;
         runs.extend(self.run_before_model(&plan, &document).await?);
-        let fired = self.snapshot.engine.judge::<BeforeModel>(runs);
+        let fired = self
+            .snapshot
+            .engine
+            .judge::<BeforeModel>(&self.context, runs);
         self.facts.note(&fired);
         match fired.verdict {
             BeforeModelVerdict::Proceed(mutation) if mutation.is_empty() => Ok(Step::Go(document)),
@@ -91,7 +94,10 @@ impl Exchange {
                 let (engine, about) = (&self.snapshot.engine, self.about(&document));
                 let plan = engine.plan_again(EventName::BeforeModel, &self.context, about);
                 let (document, runs) = self.look(&plan, document, Look::Again)?;
-                let fired = self.snapshot.engine.judge::<BeforeModel>(runs);
+                let fired = self
+                    .snapshot
+                    .engine
+                    .judge::<BeforeModel>(&self.context, runs);
                 self.facts.note(&fired);
                 self.obey(fired.verdict, document).await
             }
@@ -209,7 +215,7 @@ impl Exchange {
             let raw = shown(&plan, &document);
             let mut event = BeforeToolSelection { llm_request };
             let runs = engine.run(&plan, &self.context, &mut event, raw.as_deref());
-            let fired = engine.judge::<BeforeToolSelection>(runs.await);
+            let fired = engine.judge::<BeforeToolSelection>(&self.context, runs.await);
             self.facts.note(&fired);
             self.select(&mut document, fired.verdict.as_ref())?;
         }

@@ -55,8 +55,9 @@ async fn change(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
         let message = format!("`{field}` of what is cached cannot be changed");
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }
-    let outgoing = exchange.outgoing(document.to_bytes().into(), AnswerIs::Read);
-    let answer = exchange.send(outgoing).await?;
+    let bytes = document.to_bytes();
+    let outgoing = exchange.outgoing(bytes.clone().into(), AnswerIs::Read);
+    let answer = exchange.send(outgoing, Some(&bytes)).await?;
     let reply = if answer.status.is_success() {
         exchange.keep_cache(answer).await?
     } else {

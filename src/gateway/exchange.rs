@@ -97,6 +97,7 @@ impl Exchange {
         let snapshot = world.snapshot;
         let upstream = snapshot.upstream(call.row.api)?;
         let context = Context {
+            request_id: world.facts.request_id().to_owned(),
             session_named: named.is_some(),
             session_id: named.as_ref().map(|it| it.id.clone()).unwrap_or_default(),
             cwd: snapshot.config.hook_directory.display().to_string(),
@@ -104,9 +105,11 @@ impl Exchange {
             caller: world.identity.caller.clone(),
             ..Context::default()
         };
+        let dialect = dialect::of(call.row.api);
+        world.facts.opened(call.row.api.as_str(), &context);
         Ok(Self {
             upstream: Arc::clone(upstream),
-            dialect: dialect::of(call.row.api),
+            dialect,
             around: None,
             caches: world.caches,
             facts: world.facts,
@@ -176,12 +179,23 @@ impl Exchange {
         }))
     }
 
-    /// Everything between a read request and what the agent is told.
-    pub(super) async fn run(
-        mut self,
+    /// Everything between a read request and what the agent is told. What hooks
+    /// decided is written down by then.
+    pub(super) async fn settle(
+        self,
         document: Document,
         teller: Arc<Teller>,
     ) -> Result<Reply, ApiError> {
+        let facts = self.facts.clone();
+        let reply = self.run(document, teller).await?;
+        match reply {
+            Reply::Upstream(_) => (),
+            Reply::Answered(_) | Reply::Denied(_) => facts.settles().await?,
+        }
+        Ok(reply)
+    }
+
+    async fn run(mut self, document: Document, teller: Arc<Teller>) -> Result<Reply, ApiError> {
         let document = match self.arrive(document).await? {
             Step::Go(document) => document,
             Step::Tell(reply) => return Ok(reply),
@@ -232,8 +246,8 @@ impl Exchange {
             // Hooks may add to a request, but not what agents may not.
             return Err(too_large(limit));
         }
-        let outgoing = self.outgoing(body.into(), AnswerIs::Read);
-        let answer = self.send(outgoing).await?;
+        let outgoing = self.outgoing(body.clone().into(), AnswerIs::Read);
+        let answer = self.send(outgoing, Some(&body)).await?;
         if self.call.operation == Operation::CreateCache && answer.status.is_success() {
             return self.keep_cache(answer).await.map(Asked::Told);
         }
@@ -311,8 +325,14 @@ impl Exchange {
         }
     }
 
-    /// Asks upstream. Who pays for the answer, is told what it costs.
-    pub(super) async fn send(&self, outgoing: Outgoing) -> Result<Answer, ApiError> {
+    /// Asks upstream, once the decision log knows: of the body, if somebody has
+    /// read it. Who pays for the answer, is told what it costs.
+    pub(super) async fn send(
+        &self,
+        outgoing: Outgoing,
+        body: Option<&[u8]>,
+    ) -> Result<Answer, ApiError> {
+        self.facts.sends(body).await?;
         let answer = self.upstream().send(outgoing).await?;
         let Some(mut usage) = self.identity.usage() else {
             return Ok(answer);

@@ -5,13 +5,20 @@ use std::{
     time::Instant,
 };
 
-use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::body::Body;
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request::Parts};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::Value;
 
+use super::{
+    trail::Trail,
+    watch::{Side, Watched},
+};
 use crate::{
-    app::{ApiError, ErrorReason},
+    app::{ApiError, ErrorReason, RequestId},
+    audit::{Audit, Sample},
     dialect::Call,
-    event::Diagnostic,
+    event::{Context, Diagnostic, Verdict},
     hook::{Fired, Run},
     session::Session,
     telemetry::{Ended, ExchangeFinished, Metrics, UpstreamFailed},
@@ -75,11 +82,19 @@ struct Memory {
     told: bool,
     started: Instant,
     metrics: Arc<Metrics>,
+    /// For the decision log, if there is one.
+    trail: Option<Trail>,
 }
 
 impl Facts {
-    /// `caller` is the name of who calls.
-    pub(super) fn new(metrics: Arc<Metrics>, request_id: String, caller: &str) -> Self {
+    /// `caller` is the name of who calls; `trail` is for the decision log.
+    pub(super) fn new(
+        metrics: Arc<Metrics>,
+        head: &Parts,
+        caller: &str,
+        trail: Option<Trail>,
+    ) -> Self {
+        let request_id = RequestId::of(&head.extensions);
         let record = ExchangeFinished {
             request_id,
             caller: caller.to_owned(),
@@ -96,6 +111,7 @@ impl Facts {
                 told: false,
                 started: Instant::now(),
                 metrics,
+                trail,
             })),
         }
     }
@@ -112,6 +128,16 @@ impl Facts {
         call.model_name().clone_into(&mut memory.record.model);
         let session_id = session_id.unwrap_or_default();
         session_id.clone_into(&mut memory.record.session_id);
+        if let Some(trail) = &mut memory.trail {
+            trail.asks(call, session_id);
+        }
+    }
+
+    /// It is a call of this caller.
+    pub(super) fn opened(&self, dialect: &'static str, context: &Context) {
+        if let Some(trail) = &mut self.memory().trail {
+            trail.opened(dialect, context);
+        }
     }
 
     pub(super) fn request_id(&self) -> &str {
@@ -140,6 +166,78 @@ impl Facts {
         self.memory().record.chunks += 1;
     }
 
+    /// Takes down what hooks did on a chunk.
+    pub(super) fn note_chunk<V: Verdict>(&self, fired: &Fired<V>) {
+        self.note(fired);
+        if let Some(trail) = &mut self.memory().trail {
+            trail.tally().add(fired);
+        }
+    }
+
+    /// What upstream counted of its answer, up to here.
+    pub(super) fn usage(&self, counted: &Value) {
+        if let Some(trail) = &mut self.memory().trail {
+            trail.usage(counted);
+        }
+    }
+
+    /// A body has passed, or what was wanted of it.
+    pub(super) fn sampled(&self, side: Side, sample: Sample, usage: Option<Value>) {
+        if let Some(trail) = &mut self.memory().trail {
+            trail.sampled(side, sample);
+            trail.usage_at_end(&usage.unwrap_or_default());
+        }
+    }
+
+    /// The same body, of which the decision log takes the print.
+    pub(super) fn watch(&self, body: Body, side: Side) -> Body {
+        let sampler = self.audit().map(|it| it.sampler());
+        match sampler {
+            Some(sampler) => Body::new(Watched::new(body, side, self.clone(), sampler)),
+            None => body,
+        }
+    }
+
+    /// Upstream is about to be called with this body, or with one that nobody
+    /// reads. The decision log must know first, if it is durable.
+    pub(super) async fn sends(&self, body: Option<&[u8]>) -> Result<(), ApiError> {
+        {
+            let mut memory = self.memory();
+            let Memory { trail, record, .. } = &mut *memory;
+            let Some(trail) = trail else {
+                return Ok(());
+            };
+            trail.sends(record, body);
+        }
+        self.commit().await
+    }
+
+    /// The agent is about to be told what hooks decided. The decision log must
+    /// know first, if it is durable.
+    pub(super) async fn settles(&self) -> Result<(), ApiError> {
+        {
+            let mut memory = self.memory();
+            let Memory { trail, record, .. } = &mut *memory;
+            let Some(trail) = trail else {
+                return Ok(());
+            };
+            trail.settles(record);
+        }
+        self.commit().await
+    }
+
+    async fn commit(&self) -> Result<(), ApiError> {
+        match self.audit() {
+            Some(audit) => Ok(audit.commit().await?),
+            None => Ok(()),
+        }
+    }
+
+    fn audit(&self) -> Option<Arc<Audit>> {
+        let memory = self.memory();
+        memory.trail.as_ref().map(|it| Arc::clone(&it.audit))
+    }
+
     pub(super) fn note_diagnostics(&self, diagnostics: &[Diagnostic]) {
         log(&self.request_id, diagnostics);
     }
@@ -147,6 +245,9 @@ impl Facts {
     pub(super) fn session(&self, session: &Session) {
         let mut memory = self.memory();
         session.key.id.clone_into(&mut memory.record.session_id);
+        if let Some(trail) = &mut memory.trail {
+            trail.session(&session.key.id);
+        }
         let source = session.state.source.as_str();
         memory.metrics.arrived(session.arrival.as_str(), source);
     }
@@ -183,6 +284,9 @@ impl Facts {
         self.did(Did::Error);
         self.status(error.status());
         self.ended(Ended::Complete);
+        if let Some(trail) = &mut self.memory().trail {
+            trail.failed(error.reason().parts().2);
+        }
     }
 
     /// What an agent may want to know, as headers.
@@ -217,6 +321,9 @@ impl Drop for Memory {
         self.record.elapsed = self.started.elapsed();
         self.record.action = self.did.as_str();
         self.record.emit(&self.metrics);
+        if let Some(trail) = self.trail.take() {
+            trail.finish(&self.record);
+        }
     }
 }
 

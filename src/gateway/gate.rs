@@ -231,8 +231,8 @@ impl Gate {
         if runs.is_empty() {
             return Ok(None);
         }
-        let fired = self.snapshot.engine.judge::<AfterModel>(runs);
-        self.facts.note(&fired);
+        let fired = self.snapshot.engine.judge_chunk(runs);
+        self.facts.note_chunk(&fired);
         match fired.verdict {
             Flow::Proceed(None) => Ok(None),
             Flow::Proceed(Some(mutation)) => {

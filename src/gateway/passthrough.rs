@@ -44,7 +44,7 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
         let value = HeaderValue::from(length);
         outgoing.headers.insert(header::CONTENT_LENGTH, value);
     }
-    let answer = match exchange.send(outgoing).await {
+    let answer = match exchange.send(outgoing, None).await {
         Ok(answer) => answer,
         Err(error) => return Err(fault.take().unwrap_or(error)),
     };

@@ -84,6 +84,7 @@ impl Round {
         self.calls.extend(chunk.step()?);
         self.text.push_str(&chunk.plain_text());
         if let Some(usage) = chunk.usage()? {
+            self.gate.facts.usage(&usage);
             self.usage = usage;
         }
         self.has_alternatives |= chunk.has_alternatives();

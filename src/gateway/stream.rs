@@ -227,6 +227,7 @@ impl Chunks {
 
     /// What the end of an answer leaves to be said.
     async fn finish(&mut self, ending: Ending) -> Result<Bytes, ApiError> {
+        self.exchange.settle_ending(&ending).await?;
         let mut out = BytesMut::new();
         match ending {
             Ending::Stands => {

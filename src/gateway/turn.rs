@@ -71,6 +71,14 @@ impl Exchange {
         Ending::Refused(refusal.reason)
     }
 
+    /// What hooks made of an answer is written down before the agent is told.
+    pub(super) async fn settle_ending(&self, ending: &Ending) -> Result<(), ApiError> {
+        match ending {
+            Ending::Told(_) | Ending::Refused(_) => self.facts.settles().await,
+            Ending::Stands | Ending::Again(_) => Ok(()),
+        }
+    }
+
     /// What comes of an answer that has come to its end.
     pub(super) async fn conclude(&mut self, round: &Round) -> Result<Ending, ApiError> {
         let refusal = round.calls.iter().find_map(|it| it.refusal.as_deref());

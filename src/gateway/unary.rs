@@ -102,11 +102,13 @@ async fn judge(
 ) -> Result<Ending, ApiError> {
     let limit = exchange.snapshot.config.limits.response;
     let whole = exchange.open_answer(source::json(answer, limit).await?)?;
-    match round.take(whole, Extent::Last).await? {
+    let ending = match round.take(whole, Extent::Last).await? {
         Taken::Out(chunks) => {
             round.hold(chunks);
-            exchange.conclude(round).await
+            exchange.conclude(round).await?
         }
-        Taken::Refused(refusal) => Ok(exchange.refused(refusal)),
-    }
+        Taken::Refused(refusal) => exchange.refused(refusal),
+    };
+    exchange.settle_ending(&ending).await?;
+    Ok(ending)
 }

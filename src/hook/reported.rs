@@ -7,10 +7,11 @@
 
 use serde_json::{Map, Value};
 
-use super::{About, Engine, Fired, Origin, PlacedPolicy, Plan, Run, folded};
+use super::{About, Engine, Fired, Origin, PlacedPolicy, Plan, Run, folded, recorded};
 use crate::{
+    audit::{Audit, Record, Sample, short},
     dialect::{self, DialectError, ResponseDocument},
-    event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus},
+    event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus, Subject},
     model::{LlmRequest, ResponseMutation},
     policy::{Extent, Look, ModelCall, Occasion, Policy},
 };
@@ -21,6 +22,7 @@ pub(super) async fn fire<E: EventKind>(
     mut event: E,
     origin: Origin,
 ) -> Fired<E::Verdict> {
+    let recording = Recording::of(engine, &event);
     let mut plan = engine.plan(E::NAME, context, About::Event(event.as_event()));
     plan.policies.retain(|it| origin.asks(it));
     let asking = Asking {
@@ -43,7 +45,36 @@ pub(super) async fn fire<E: EventKind>(
         let look = Look::Again;
         Asking { look, ..asking }.policies(&plan, &mut event, &mut runs);
     }
-    engine.judge::<E>(runs)
+    let fired = engine.conclude::<E>(runs);
+    if let Some((audit, recording)) = recording {
+        let mut record = recorded::event(audit, (context, E::NAME), origin.as_str(), &fired);
+        record.subject = recording.subject;
+        record.input = recording.input;
+        audit.tell(&Record::Event(Box::new(record)));
+    }
+    fired
+}
+
+/// What the decision log holds of the event itself.
+struct Recording {
+    subject: Option<String>,
+    input: Option<Sample>,
+}
+
+impl Recording {
+    /// As the event is before hooks see it; nothing without a decision log.
+    fn of<'a, E: EventKind>(engine: &'a Engine, event: &E) -> Option<(&'a Audit, Self)> {
+        let audit = engine.audit.as_deref()?;
+        let subject = match event.subject() {
+            Subject::None => None,
+            Subject::Tool(it) | Subject::Word(it) => Some(short(it)),
+        };
+        let input = audit.holds_content().then(|| {
+            let input = serde_json::to_vec(event).unwrap_or_default();
+            audit.sampler().of(&input)
+        });
+        Some((audit, Self { subject, input }))
+    }
 }
 
 /// Who asks policies, and when.

@@ -188,7 +188,8 @@ impl Ran {
     }
 }
 
-fn reason(verdict: Action, folded: &HookOutput) -> Option<String> {
+/// Why a verdict is no, stop or ask.
+pub(super) fn reason(verdict: Action, folded: &HookOutput) -> Option<String> {
     let reason = match verdict {
         Action::Proceed | Action::Respond => return None,
         Action::Stop => folded.stop(),

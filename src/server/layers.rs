@@ -16,15 +16,17 @@ use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
 use crate::{
-    app::{ApiError, App, ErrorReason, Observed},
-    gateway::RequestId,
+    app::{self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId},
+    audit::Record,
 };
 
 /// A router with every layer around it.
-pub(super) fn wrap(router: Router<App>, app: App) -> Router {
+pub(super) fn wrap(router: Router<App>, app: App, door: Door) -> Router {
+    let recording = move |app, request, next| record(app, door, request, next);
     router
         .method_not_allowed_fallback(other_method)
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(middleware::from_fn_with_state(app.clone(), recording))
         .layer(middleware::from_fn(frame))
         .with_state(app)
 }
@@ -45,6 +47,26 @@ async fn cap(State(app): State<App>, request: Request, next: Next) -> Response {
     let response = next.run(request).await;
     // A request is under way until its answer's last byte.
     response.map(|body| Body::new(Observed::new(body, move |_ended| drop(under_way))))
+}
+
+/// Tells the decision log of requests that are refused before anybody knows what
+/// they are.
+async fn record(State(app): State<App>, door: Door, request: Request, next: Next) -> Response {
+    let Some(audit) = app.snapshot().audit.clone() else {
+        return next.run(request).await;
+    };
+    let id = RequestId::of(request.extensions());
+    let asking = Asking::of_request(&request);
+    let response = next.run(request).await;
+    let known = response.extensions().get::<Recorded>().is_some();
+    if let Some(error) = response.extensions().get::<ApiError>().filter(|_| !known) {
+        let mut refused = app::refused(door, asking);
+        refused.request = id;
+        refused.error = error.reason().parts().2;
+        refused.status = error.status().as_u16();
+        audit.tell(&Record::Refused(Box::new(refused)));
+    }
+    response
 }
 
 /// The outermost layer.

@@ -42,7 +42,8 @@ pub enum Ended {
 }
 
 impl Ended {
-    const fn as_str(self) -> &'static str {
+    /// The word in logs.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Left => "agent_left",
             Self::Complete => "complete",

@@ -85,6 +85,12 @@ pub struct Metrics {
     pub sessions: Gauge,
     /// Times that Redis did not answer.
     pub store_failures: Counter,
+    /// Lines of the decision log.
+    pub audit_lines: Counter,
+    /// Lines that it lacks.
+    pub audit_dropped: Counter,
+    /// Whether it cannot be written.
+    pub audit_failing: Gauge,
 }
 
 impl Default for Metrics {
@@ -106,6 +112,9 @@ impl Default for Metrics {
             hook_processes: Gauge::default(),
             sessions: Gauge::default(),
             store_failures: Counter::default(),
+            audit_lines: Counter::default(),
+            audit_dropped: Counter::default(),
+            audit_failing: Gauge::default(),
         };
         metrics.register();
         metrics.config_good.set(1);
@@ -229,6 +238,26 @@ impl Metrics {
         );
         self.register_sessions();
         self.callers.register(&mut self.registry);
+        self.register_audit();
+    }
+
+    fn register_audit(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "audit_lines",
+            "Lines written into the decision log",
+            self.audit_lines.clone(),
+        );
+        registry.register(
+            "audit_dropped_lines",
+            "Lines that the decision log lacks, because it could not be written",
+            self.audit_dropped.clone(),
+        );
+        registry.register(
+            "audit_failing",
+            "Whether the decision log cannot be written",
+            self.audit_failing.clone(),
+        );
     }
 
     fn register_sessions(&mut self) {

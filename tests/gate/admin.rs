@@ -221,6 +221,12 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_sessions gauge
     # HELP hookgate_session_store_failures Times that Redis, where sessions are kept, did not answer.
     # TYPE hookgate_session_store_failures counter
+    # HELP hookgate_audit_lines Lines written into the decision log.
+    # TYPE hookgate_audit_lines counter
+    # HELP hookgate_audit_dropped_lines Lines that the decision log lacks, because it could not be written.
+    # TYPE hookgate_audit_dropped_lines counter
+    # HELP hookgate_audit_failing Whether the decision log cannot be written.
+    # TYPE hookgate_audit_failing gauge
     # EOF
     ");
 }

@@ -14,6 +14,7 @@
 mod harness;
 
 mod admin;
+mod audit;
 mod callers;
 mod canaries;
 mod checks;

@@ -80,8 +80,14 @@ impl Gate {
 
     /// Shuts down, and waits for the end.
     pub async fn stop(self) {
+        drop(self.stop_keeping().await);
+    }
+
+    /// The same; what hooks and the gateway wrote is left.
+    pub async fn stop_keeping(self) -> TempDir {
         drop(self.running);
         self.served.await.unwrap();
+        self.folder
     }
 }
 

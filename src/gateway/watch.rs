@@ -1,0 +1,163 @@
+//! Bodies whose print is taken as they pass, and the count of tokens at the end
+//! of an answer that nobody reads.
+
+use std::{
+    pin::Pin,
+    task::{Context, Poll},
+};
+
+use axum::body::Body;
+use bytes::Bytes;
+use http_body::{Frame, SizeHint};
+use memchr::memmem;
+use serde_json::{Deserializer, Value};
+
+use super::facts::Facts;
+use crate::audit::Sampler;
+
+/// How much of an answer's end is kept to find the count in.
+const TAIL: usize = 16 * 1024;
+
+/// How the count is called.
+const USAGE: [&[u8]; 2] = [b"\"usageMetadata\"", b"\"usage_metadata\""];
+
+/// Which body it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Side {
+    /// The request as it came.
+    Request,
+    /// The answer as it is told.
+    Answer,
+}
+
+/// A body that is watched.
+#[derive(Debug)]
+pub(super) struct Watched {
+    body: Body,
+    watcher: Option<Watcher>,
+}
+
+/// Tells what it has seen when it is dropped.
+#[derive(Debug)]
+struct Watcher {
+    facts: Facts,
+    side: Side,
+    sampler: Option<Sampler>,
+    tail: Vec<u8>,
+}
+
+impl Watched {
+    pub(super) fn new(body: Body, side: Side, facts: Facts, sampler: Sampler) -> Self {
+        let watcher = Watcher {
+            facts,
+            side,
+            sampler: Some(sampler),
+            tail: Vec::new(),
+        };
+        let mut this = Self {
+            body,
+            watcher: Some(watcher),
+        };
+        this.look();
+        this
+    }
+
+    /// A body of known length may never be asked again after its last frame.
+    fn look(&mut self) {
+        if http_body::Body::is_end_stream(&self.body) {
+            self.watcher = None;
+        }
+    }
+}
+
+impl Watcher {
+    fn take(&mut self, piece: &[u8]) {
+        if let Some(sampler) = &mut self.sampler {
+            sampler.take(piece);
+        }
+        if self.side == Side::Answer {
+            self.tail.extend_from_slice(piece);
+            let over = self.tail.len().saturating_sub(TAIL);
+            // Not for each piece anew.
+            if over > TAIL {
+                self.tail.drain(..over);
+            }
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        if let Some(sampler) = self.sampler.take() {
+            let usage = last_usage(&self.tail);
+            self.facts.sampled(self.side, sampler.finish(), usage);
+        }
+    }
+}
+
+impl http_body::Body for Watched {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let polled = Pin::new(&mut self.body).poll_frame(context);
+        match &polled {
+            Poll::Pending => (),
+            Poll::Ready(Some(Ok(frame))) => {
+                if let (Some(piece), Some(watcher)) = (frame.data_ref(), &mut self.watcher) {
+                    watcher.take(piece);
+                }
+                self.look();
+            }
+            Poll::Ready(Some(Err(_)) | None) => self.watcher = None,
+        }
+        polled
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The last count in the end of an answer. In a text of the model, a quote would
+/// stand behind a backslash.
+fn last_usage(tail: &[u8]) -> Option<Value> {
+    let places = USAGE.iter().flat_map(|name| {
+        let found = memmem::find_iter(tail, name);
+        found.map(|at| (at, at + name.len()))
+    });
+    let free = |it: &(usize, usize)| it.0 == 0 || tail.get(it.0 - 1) != Some(&b'\\');
+    let (_, end) = places.filter(free).max()?;
+    let rest = tail.get(end..)?.trim_ascii_start().strip_prefix(b":")?;
+    Deserializer::from_slice(rest).into_iter().next()?.ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn the_last_count_counts_and_no_text_is_one() {
+        let count = |text: &str| last_usage(text.as_bytes());
+
+        assert_eq!(count("{}"), None);
+        assert_eq!(
+            count(r#"data: {"usageMetadata":{"n":1}}\r\ndata: {"usageMetadata" : {"n":2},"x":3}"#),
+            Some(json!({ "n": 2 }))
+        );
+        assert_eq!(
+            count(r#"{"usage_metadata":{"n":1},"text":"\"usageMetadata\":{\"n\":9}"}"#),
+            Some(json!({ "n": 1 }))
+        );
+        assert_eq!(count(r#"{"usageMetadata":{"n":"#), None);
+    }
+}
