@@ -190,7 +190,7 @@ impl Callers {
         let found = Found::read(shown.headers, shown.query);
         let agent = credential::agent(shown.headers);
         if !self.asks {
-            return Ok(open(found, agent));
+            return Ok(open(&found, agent));
         }
         shown.headers.remove(KEY_HEADER);
         let known = self.know(&found, &mut shown).await;
@@ -204,7 +204,7 @@ impl Callers {
         };
         let member = known.inspect_err(|stranger| metrics.callers.stranger(stranger.as_str()))?;
         let Some(member) = member else {
-            return Ok(open(found, agent));
+            return Ok(open(&found, agent));
         };
         let key = caller_key(&member.name);
         Ok(Identity {
@@ -341,7 +341,7 @@ impl Stranger {
 
 /// A caller where nobody is asked: conversations are kept apart by what it shows
 /// to the model API.
-fn open(found: Found, agent: String) -> Identity {
+fn open(found: &Found, agent: String) -> Identity {
     Identity {
         caller: Caller {
             key: found.print(),

@@ -191,6 +191,12 @@ impl Answer {
         self
     }
 
+    fn show(&mut self, piece: &[u8]) {
+        if let Some(watcher) = &mut self.watcher {
+            watcher(piece);
+        }
+    }
+
     /// The body piece by piece. It ends cleanly only if upstream ended it so.
     pub fn pieces(self) -> impl Stream<Item = Result<Bytes, UpstreamError>> + Send {
         stream::unfold(Some(self), |answer| async move {
@@ -198,9 +204,7 @@ impl Answer {
             let chunk = tokio::time::timeout(answer.idle, answer.response.chunk()).await;
             match chunk {
                 Ok(Ok(Some(piece))) => {
-                    if let Some(watcher) = &mut answer.watcher {
-                        watcher(&piece);
-                    }
+                    answer.show(&piece);
                     Some((Ok(piece), Some(answer)))
                 }
                 Ok(Ok(None)) => None,

@@ -48,7 +48,7 @@ pub async fn sessions(
 #[utoipa::path(get, path = "/sessions/{id}", tag = "admin", 
     params(
         ("id" = String, Path, description = "The id that hooks are told."),
-        ("caller" = Option<String>, Query, description = "Whose, if callers have named their sessions alike: the SHA-256 of the credential. The one that was heard of last if absent.")),
+        ("caller" = Option<String>, Query, description = "Whose, if callers have named their sessions alike: the key of the caller. The one that was heard of last if absent.")),
     responses(
         (status = 200, description = "The session.", body = SessionDetails),
         (status = 404, description = "No session is remembered by that id.", body = GoogleError), AdminRefusals))]
@@ -88,7 +88,8 @@ pub struct SessionInfo {
     source: &'static str,
     /// The `User-Agent` of its first request.
     agent: String,
-    /// The SHA-256 of its caller's credential; empty without one.
+    /// The key of its caller: made of its name, or the SHA-256 of its credential;
+    /// empty without one.
     caller: String,
     /// When it was heard of first: RFC 3339, in UTC.
     started: String,

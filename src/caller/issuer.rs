@@ -174,7 +174,7 @@ fn client() -> Result<reqwest::Client, JwksError> {
         .no_proxy()
         .connect_timeout(PATIENCE)
         .build();
-    client.map_err(|error| unreachable(error))
+    client.map_err(unreachable)
 }
 
 async fn fetch(client: &reqwest::Client, url: &Url) -> Result<KeySet, JwksError> {

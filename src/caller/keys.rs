@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use aws_lc_rs::rand;
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
@@ -54,8 +55,7 @@ pub fn digest(key: &str) -> [u8; 32] {
 pub fn new_key() -> Option<(String, String)> {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes).ok()?;
-    let digits: String = bytes.iter().map(|it| format!("{it:02x}")).collect();
-    let key = format!("hookgate-{digits}");
+    let key = format!("hookgate-{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
     let sha256 = format!("{:x}", Sha256::digest(&key));
     Some((key, sha256))
 }

@@ -2,7 +2,9 @@
 //! agent tells it goes to the events endpoint; what comes back is its output.
 
 use std::{
+    fs,
     io::{self, Read},
+    path::{Path, PathBuf},
     process::ExitCode,
     time::Duration,
 };
@@ -13,7 +15,10 @@ use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
 use super::{Failure, block_on, complain, print};
-use crate::upstream::{Outgoing, Patience, Upstream, UpstreamError};
+use crate::{
+    caller,
+    upstream::{Outgoing, Patience, Upstream, UpstreamError},
+};
 
 pub(super) const EXAMPLES: &str = "Example, in a settings.json:
   { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\" }";
@@ -30,6 +35,9 @@ pub(super) struct Forward {
     /// The gateway; a session may be named by the path `/s/{session}`.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787")]
     url: Url,
+    /// The file that holds this caller's key, if the gateway asks who calls.
+    #[arg(long, value_name = "PATH")]
+    key_file: Option<PathBuf>,
     /// How long to wait for the answer, in milliseconds.
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     timeout: u64,
@@ -90,10 +98,14 @@ impl Forward {
         };
         let gateway = Upstream::new(&self.url, None, patience).map_err(|it| failed(&it))?;
         let json = HeaderValue::from_static("application/json");
+        let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
+        if let Some(file) = &self.key_file {
+            headers.insert(caller::KEY_HEADER, key(file)?);
+        }
         let outgoing = Outgoing {
             method: Method::POST,
             target: "/hookgate/v1/events".to_owned(),
-            headers: HeaderMap::from_iter([(header::CONTENT_TYPE, json)]),
+            headers,
             body: event.into(),
         };
         let answer = gateway.send(outgoing).await.map_err(|it| failed(&it))?;
@@ -101,6 +113,16 @@ impl Forward {
         let body = answer.whole(MOST).await.map_err(|it| failed(&it))?;
         Ok((status, body))
     }
+}
+
+/// The key in a file.
+fn key(file: &Path) -> Result<HeaderValue, Failure> {
+    let text = fs::read_to_string(file);
+    let text = text.map_err(|it| Failure::Failed(format!("the key cannot be read: {it}")))?;
+    let mut key = HeaderValue::from_str(text.trim())
+        .map_err(|_| Failure::Failed("what the key file holds is no key".to_owned()))?;
+    key.set_sensitive(true);
+    Ok(key)
 }
 
 /// The client speaks of a model API, where here is a gateway.

@@ -24,7 +24,7 @@ impl Key {
             "Give this to the agent, as GEMINI_API_KEY or as the header x-hookgate-key. It is not shown again:\n\
              {key}\n\n\
              Put this into the config, under `auth: {{ keys: [ … ] }}`:\n\
-             - {{ name: {name}, sha256: {sha256} }}"
+             - {{ name: {name}, sha256: \"{sha256}\" }}"
         ))
     }
 }

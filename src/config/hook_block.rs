@@ -15,7 +15,9 @@ use super::{
     HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, MissingSecrets, Place, Problem,
     SystemMessages, When,
     check::{UnknownKeys, check},
-    raw_hooks::{RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches},
+    raw_hooks::{
+        DEFAULT_PROTOCOL, RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches,
+    },
     secret,
     tree::Tree,
 };
@@ -281,6 +283,18 @@ impl<'a> Gathered<'a> {
 }
 
 impl HookBlock {
+    /// The block of the config itself.
+    pub(super) fn own(tree: Tree, raw: RawHooks, switches: RawSwitches) -> Self {
+        Self {
+            tree,
+            raw,
+            switches,
+            enable_hooks: None,
+            protocol: DEFAULT_PROTOCOL.to_owned(),
+            system_messages: SystemMessages::Hidden,
+        }
+    }
+
     /// Where the block is switched off, if it is: one `false` is enough.
     fn switched_off(&self) -> Option<Place> {
         let switches = [

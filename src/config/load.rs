@@ -219,14 +219,7 @@ impl Reading {
         blocks: &[HookBlock],
         defaults: &RawHookDefaults,
     ) -> Result<BTreeMap<EventName, Vec<HookGroup>>, ConfigError> {
-        let own_block = HookBlock {
-            tree: self.tree.clone(),
-            raw,
-            switches,
-            enable_hooks: None,
-            protocol: DEFAULT_PROTOCOL.to_owned(),
-            system_messages: SystemMessages::Hidden,
-        };
+        let own_block = HookBlock::own(self.tree.clone(), raw, switches);
         let mut gathered = Gathered::new(&self.directory, self.missing_secrets);
         for block in blocks.iter().chain([&own_block]) {
             gathered.add(block, defaults);

@@ -36,7 +36,7 @@ struct ModelSwap {
 struct Rule {
     /// Models asked for; all if absent.
     model: Option<Glob>,
-    /// Callers, by the SHA-256 of their key in hex; all if absent.
+    /// Callers, by name or by `caller.key`; all if absent.
     caller: Option<Glob>,
     /// Sessions; all if absent.
     session: Option<Glob>,
@@ -61,7 +61,8 @@ impl Rule {
             None => true,
         };
         by_name(&self.model, call.call.model_name())
-            && by_name(&self.caller, &context.caller.key)
+            && (by_name(&self.caller, &context.caller.key)
+                || by_name(&self.caller, &context.caller.name))
             && by_name(&self.session, &context.session_id)
             && self.larger_than.is_none_or(|it| call.bytes() > it.0)
             && self.smaller_than.is_none_or(|it| call.bytes() < it.0)

@@ -116,3 +116,25 @@ fn the_settings_for_agents_are_hooks_that_forward() {
     }
     assert_eq!(files, 4);
 }
+
+#[tokio::test]
+async fn a_key_in_a_file_is_shown_to_a_gateway_that_asks_who_calls() {
+    let upstream = Upstream::mock().await;
+    let sha256 = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a"; // of `k`
+    let config = format!("auth: {{ keys: [{{ name: laptop, sha256: {sha256} }}] }}");
+    let files = [("key", "k\n"), ("empty", "\n")];
+    let gate = Gate::with_files(&upstream, &config, &files).await;
+    let url = format!("http://{}", gate.agents);
+    let shown = async |file: &str| {
+        let file = gate.path(file).display().to_string();
+        let more = ["--key-file", &file];
+        forward(&url, &more, &shell("ls")).await.status.code()
+    };
+
+    assert_eq!(shown("key").await, Some(0));
+    for wrong in ["empty", "missing"] {
+        assert_eq!(shown(wrong).await, Some(1), "{wrong}");
+    }
+    let without = forward(&url, &["--on-failure", "closed"], &shell("ls")).await;
+    assert_eq!(without.status.code(), Some(2));
+}

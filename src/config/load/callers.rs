@@ -32,6 +32,7 @@ impl Reading {
             // One caller alone must leave room for others.
             in_flight: (total.unwrap_or(super::DEFAULT_IN_FLIGHT) / 2).max(1),
         };
+        let says_how = !raw.keys.is_empty() || raw.jwt.is_some() || raw.mtls.is_some();
         let mut callers = Callers::default();
         for (index, raw) in raw.keys.into_iter().enumerate() {
             let at = format!("/auth/keys/{index}");
@@ -66,7 +67,7 @@ impl Reading {
             });
         }
         callers.auth.anonymous = raw.anonymous;
-        self.check_ways(&callers.auth);
+        self.check_ways(&callers.auth, says_how);
         callers
     }
 
@@ -145,12 +146,12 @@ impl Reading {
         }
     }
 
-    fn check_ways(&mut self, auth: &Auth) {
-        if auth.asks() && auth.anonymous {
+    fn check_ways(&mut self, auth: &Auth, says_how: bool) {
+        if says_how && auth.anonymous {
             let message = "`auth` cannot both ask who calls and let in everybody";
             self.problem("/auth/anonymous", message);
         }
-        if !auth.asks() && !auth.anonymous {
+        if !says_how && !auth.anonymous {
             let message = "`auth` says of nobody how they are known: it needs `keys`, `jwt`, `mtls` or `anonymous: true`";
             self.problem("/auth", message);
         }

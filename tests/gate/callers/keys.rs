@@ -231,7 +231,7 @@ fn a_made_key_fits_its_line_of_the_config() {
 
     assert_eq!(code, 0);
     let lines: Vec<&str> = said.lines().collect();
-    let line = format!("- {{ name: team-x, sha256: {} }}", sha256(lines[1]));
+    let line = format!("- {{ name: team-x, sha256: \"{}\" }}", sha256(lines[1]));
     assert_eq!(lines[4], line);
     let (_, other, _) = run(&["key"], folder.path());
     assert_ne!(other.lines().nth(1), Some(lines[1]));
