@@ -23,6 +23,9 @@ pub type ReadConfig = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
 pub struct Reloading {
     read: Option<Arc<ReadConfig>>,
     refused: Arc<Mutex<Option<String>>>,
+    /// Whoever holds it reloads: two at once would both take over from one config,
+    /// and what both keep would end with the first of them.
+    turn: Arc<Mutex<()>>,
 }
 
 /// What came of a reload.
@@ -44,6 +47,8 @@ impl App {
     ///
     /// Requests under way keep the old one. Reads files, so it blocks.
     pub fn reload(&self) -> Reload {
+        let turn = self.reloading.turn.lock();
+        let _turn = turn.unwrap_or_else(PoisonError::into_inner);
         let reload = match self.rebuild() {
             Ok(snapshot) => {
                 self.swap(snapshot);
