@@ -75,7 +75,7 @@ fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    fn headers(name: HeaderName, values: &[&'static str]) -> HeaderMap {
+    fn headers(name: &HeaderName, values: &[&'static str]) -> HeaderMap {
         let values = values.iter().map(|it| HeaderValue::from_static(it));
         values.map(|it| (name.clone(), it)).collect()
     }
@@ -98,7 +98,7 @@ mod tests {
             (&["text/plain"], MediaType::Other),
             (&[""], MediaType::Other),
         ] {
-            let found = media_type(&headers(header::CONTENT_TYPE, values));
+            let found = media_type(&headers(&header::CONTENT_TYPE, values));
             assert_eq!(found, expected, "{values:?}");
         }
     }
@@ -114,7 +114,7 @@ mod tests {
             (&["gzip", "identity"], Encoding::Other),
             (&[""], Encoding::Other),
         ] {
-            let found = encoding(&headers(header::CONTENT_ENCODING, values));
+            let found = encoding(&headers(&header::CONTENT_ENCODING, values));
             assert_eq!(found, expected, "{values:?}");
         }
     }

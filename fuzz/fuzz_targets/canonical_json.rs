@@ -1,0 +1,118 @@
+//! JSON that means one thing: `serde_json` and hookgate's pass are of one mind,
+//! and edits are spliced in where they belong.
+
+#![no_main]
+
+use bytes::Bytes;
+use hookgate::{
+    dialect::Document,
+    json::{self, DEPTH, Names},
+};
+use libfuzzer_sys::fuzz_target;
+use serde_json::{Map, Value, json, value::RawValue};
+
+fuzz_target!(|bytes: &[u8]| {
+    let free = json::check(bytes, Names::Free).is_ok();
+    let text = str::from_utf8(bytes);
+    let reserved = text.is_ok_and(|it| it.contains("serde_json"));
+    if !reserved {
+        let oracle = text.ok().and_then(|it| depth(it, 0));
+        assert_eq!(free, oracle.is_some(), "{}", bytes.escape_ascii());
+    }
+    if let Ok(document) = Document::parse(Bytes::copy_from_slice(bytes)) {
+        assert!(free, "it is stricter about names");
+        splice(&document, bytes);
+    }
+});
+
+/// How deep a text is nested, as `serde_json` reads it; none if it is no JSON,
+/// says a key twice, or is deeper than is allowed.
+fn depth(text: &str, above: usize) -> Option<usize> {
+    if above > DEPTH {
+        return None;
+    }
+    // Numbers and keys are read by `serde_json`; what stands within, by ourselves,
+    // because it would drop keys that are given twice.
+    let raw: &RawValue = serde_json::from_str(text).ok()?;
+    let inner = match raw.get().as_bytes().first()? {
+        b'[' => {
+            let items: Vec<&RawValue> = serde_json::from_str(raw.get()).ok()?;
+            items.iter().map(|it| it.get()).collect()
+        }
+        b'{' => {
+            let keys = Keys::of(raw.get())?;
+            let fields: Map<String, Value> = serde_json::from_str(raw.get()).ok()?;
+            if keys.0 != fields.len() {
+                return None;
+            }
+            keys.1
+        }
+        _ => return serde_json::from_str::<Value>(raw.get()).ok().map(|_| 0),
+    };
+    let depths = inner.into_iter().map(|it| depth(it, above + 1));
+    let deepest = depths.collect::<Option<Vec<_>>>()?.into_iter().max();
+    let deepest = deepest.unwrap_or(0) + 1;
+    (above + deepest <= DEPTH).then_some(deepest)
+}
+
+/// How many keys an object has, counted with repetition, and its values.
+struct Keys<'a>(usize, Vec<&'a str>);
+
+impl<'a> Keys<'a> {
+    fn of(text: &'a str) -> Option<Self> {
+        use std::fmt;
+
+        struct All<'a>(Vec<&'a RawValue>);
+        struct AllVisitor;
+        impl<'de> serde::de::Visitor<'de> for AllVisitor {
+            type Value = All<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: serde::de::MapAccess<'de>>(
+                self,
+                mut map: A,
+            ) -> Result<Self::Value, A::Error> {
+                let mut all = Vec::new();
+                while let Some((_, value)) = map.next_entry::<String, &'de RawValue>()? {
+                    all.push(value);
+                }
+                Ok(All(all))
+            }
+        }
+        impl<'de> serde::Deserialize<'de> for All<'de> {
+            fn deserialize<D: serde::Deserializer<'de>>(
+                deserializer: D,
+            ) -> Result<Self, D::Error> {
+                deserializer.deserialize_map(AllVisitor)
+            }
+        }
+        let all: All<'a> = serde_json::from_str(text).ok()?;
+        let values: Vec<&str> = all.0.iter().map(|it| it.get()).collect();
+        Some(Self(values.len(), values))
+    }
+}
+
+/// Sets and removes each field in turn: the others stay.
+fn splice(document: &Document, bytes: &[u8]) {
+    let whole: Map<String, Value> = serde_json::from_slice(bytes).unwrap();
+    assert_eq!(document.to_bytes(), bytes);
+    let keys = whole.keys().map(String::as_str).chain(["a new one"]);
+    for key in keys {
+        let mut set = document.clone();
+        set.set(&[key], &json!({ "new": 1 })).unwrap();
+        let mut expected = whole.clone();
+        expected.insert(key.to_owned(), json!({ "new": 1 }));
+        let written: Map<String, Value> = serde_json::from_slice(&set.to_bytes()).unwrap();
+        assert_eq!(written, expected);
+
+        let mut removed = document.clone();
+        removed.remove(&[key]).unwrap();
+        let mut expected = whole.clone();
+        expected.shift_remove(key);
+        let written: Map<String, Value> = serde_json::from_slice(&removed.to_bytes()).unwrap();
+        assert_eq!(written, expected);
+    }
+}

@@ -1,0 +1,39 @@
+//! Server-sent events: every way of cutting them reads the same, and what is
+//! written anew reads as what was read. Input: where to cut, then the stream.
+
+#![no_main]
+
+use bytes::Bytes;
+use hookgate::upstream::sse::{SseError, SseReader, write_event};
+use libfuzzer_sys::fuzz_target;
+
+const LIMIT: usize = 256;
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((cut, stream)) = bytes.split_first() else {
+        return;
+    };
+    let whole = read([stream]);
+    let cut = read(stream.chunks(usize::from(*cut).max(1)));
+    assert_eq!(whole, cut);
+    let Ok(events) = whole else {
+        return;
+    };
+    let single = |it: &Bytes| !it.iter().any(|it| matches!(it, b'\r' | b'\n'));
+    let events: Vec<Bytes> = events.into_iter().filter(single).collect();
+    let written: Vec<Bytes> = events.iter().map(|it| write_event(it)).collect();
+    assert_eq!(read([&*written.concat()]), Ok(events));
+});
+
+fn read<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Vec<Bytes>, SseError> {
+    let mut reader = SseReader::new(LIMIT);
+    let mut events = Vec::new();
+    for piece in pieces {
+        events.extend(reader.push(piece)?);
+    }
+    events.extend(reader.finish()?);
+    for event in &events {
+        assert!(event.len() <= LIMIT);
+    }
+    Ok(events)
+}
