@@ -10,7 +10,7 @@ use super::{
     Failure, block_on, complain,
     difference::{Further, differences, shown},
     print,
-    rehearsal::{self, Rehearsal, rehearse},
+    rehearsal::{self, Asked, Rehearsal, rehearse},
 };
 use crate::{
     config::{Case, CaseFile, Config, ConfigError, Expected, ExpectedVerdict},
@@ -138,7 +138,7 @@ fn compare(expected: &Expected, found: &Rehearsal) -> Vec<String> {
         None => (),
     }
     if let Some(model) = &expected.model {
-        let found = asked.and_then(|it| model_of(&it.path)).map(Value::from);
+        let found = asked.and_then(model_of).map(Value::from);
         wrong.part("model", &json!(model), found.as_ref());
     }
     if let Some(answer) = &expected.answer {
@@ -204,7 +204,12 @@ fn ran(found: &Rehearsal) -> Vec<&str> {
 }
 
 /// The model that a path names.
-fn model_of(path: &str) -> Option<&str> {
-    let (_, rest) = path.rsplit_once("/models/")?;
+fn model_of(asked: &Asked) -> Option<&str> {
+    let Some((_, rest)) = asked.path.rsplit_once("/models/") else {
+        // Code Assist has it in the body.
+        let names = ["/model", "/request/model"].map(|it| asked.body.pointer(it));
+        let name = names.into_iter().flatten().find_map(Value::as_str)?;
+        return Some(name.strip_prefix("models/").unwrap_or(name));
+    };
     Some(rest.split_once(':').map_or(rest, |it| it.0))
 }

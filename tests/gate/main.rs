@@ -23,6 +23,7 @@ mod container;
 mod coverage;
 mod credentials;
 mod derived;
+mod dialects;
 mod documents;
 mod errors;
 mod events;
