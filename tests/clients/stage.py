@@ -12,6 +12,8 @@ import urllib.request
 
 from install import BIN, HERE, REPO, SCRATCH, python
 
+POINTED = REPO / "config" / "agents" / "pointed"
+
 DEADLINE = 60  # seconds for one run of a client
 
 
@@ -19,13 +21,14 @@ class Stage:
     """A mock, a gateway in front of it and a fresh home with a project, all gone at the end.
 
     `recorded` names events whose inputs are kept for `events`; `mock` holds options of `hookgate mock`, and `script` the
-    lines of its answers; `settings` go into the config; each further argument is an event and the script in `hooks/`
+    lines of its answers; `settings` go into the config; `way` is how gemini-cli is pointed here and logged in, by the files in
+    `config/agents/pointed`; each further argument is an event and the script in `hooks/`
     that runs on it.
     """
 
-    def __init__(self, recorded=(), mock=(), script=None, settings=None, **hooks):
+    def __init__(self, recorded=(), mock=(), script=None, settings=None, way="api-key", **hooks):
         self.recorded, self.mock_options, self.script = recorded, mock, script
-        self.settings, self.hooks = settings or {}, hooks
+        self.settings, self.hooks, self.way = settings or {}, hooks, way
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
@@ -36,7 +39,7 @@ class Stage:
             (self.home / "transcripts").mkdir()
             for name in ["alpha", "beta"]:
                 (self.project / f"{name}.txt").write_text(f"contents of {name}\n")
-            write_json(self.home / ".gemini" / "settings.json", GEMINI_SETTINGS)
+            write_json(self.home / ".gemini" / "settings.json", self.gemini_settings())
             self.mock, _ = stack.enter_context(self.server("mock", "--listen", "127.0.0.1:0", *self.told_to_mock()))
             self.serving = stack.enter_context(contextlib.ExitStack())
             self.serve("127.0.0.1:0")
@@ -58,7 +61,7 @@ class Stage:
         return {
             "listen": listen,
             "admin": {"listen": "127.0.0.1:0"},
-            "upstreams": {"gemini": {"url": self.mock}},
+            "upstreams": {api: {"url": self.mock} for api in ["gemini", "vertex", "code_assist"]},
             "hooks": {event: [{"hooks": hooks}] for event, hooks in self.hooks_by_event().items()},
             **self.settings,
         }
@@ -111,8 +114,19 @@ class Stage:
         path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
         return {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
 
+    def gemini_settings(self):
+        pointed = json.loads((POINTED / f"gemini-cli.{self.way}.settings.json").read_text())
+        return GEMINI_SETTINGS | {"security": GEMINI_SETTINGS["security"] | pointed["security"]}
+
     def agent_environment(self):
-        return self.environment() | {"GOOGLE_GEMINI_BASE_URL": self.gate, "GEMINI_API_KEY": "a-key"}
+        # A token stands in for the login, which would need a browser.
+        login = {"GOOGLE_CLOUD_ACCESS_TOKEN": "a-token", "GOOGLE_CLOUD_PROJECT": "a-project"} if self.way == "code-assist" else {}
+        return self.environment() | self.pointed(f"gemini-cli.{self.way}.env") | login
+
+    def pointed(self, file):
+        """The variables of a file that points agents here."""
+        lines = [it for it in (POINTED / file).read_text().splitlines() if it and not it.startswith("#")]
+        return dict(it.replace("http://127.0.0.1:8787", self.gate).split("=", 1) for it in lines)
 
     def run(self, *command, **environment):
         return subprocess.run(command, env=self.agent_environment() | environment, cwd=self.project, stdin=subprocess.DEVNULL,
@@ -133,7 +147,10 @@ class Stage:
 
     def program(self, name, *arguments, **environment):
         """Runs one of the programs in `agents/`; `result` is what it printed."""
-        run = self.run(*self.started_by(name), *arguments, **environment)
+        litellm = self.home / "litellm.yaml"
+        litellm.write_text((POINTED / "litellm.yaml").read_text().replace("http://127.0.0.1:8787", self.gate))
+        pointed = self.pointed("sdk.env") | {"LITELLM_CONFIG": str(litellm)}
+        run = self.run(*self.started_by(name), *arguments, **pointed | environment)
         check(run.returncode, 0, run)
         run.result = json.loads(run.stdout.splitlines()[-1])
         return run
@@ -177,7 +194,7 @@ class Stage:
 
 
 GEMINI_SETTINGS = {
-    "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": False}},
+    "security": {"folderTrust": {"enabled": False}},
     "general": {
         "enableAutoUpdate": False,
         "enableAutoUpdateNotification": False,
@@ -228,9 +245,14 @@ def get(url):
         return json.load(answer)
 
 
+def inner(request):
+    """The request of the Gemini API, whichever API carries it."""
+    return request["body"].get("request", request["body"])
+
+
 def tool_responses(request):
     """The responses of the function responses in the last content of a request."""
-    return [it["functionResponse"]["response"] for it in request["body"]["contents"][-1]["parts"]]
+    return [it["functionResponse"]["response"] for it in inner(request)["contents"][-1]["parts"]]
 
 
 def tool_outputs(request):

@@ -103,6 +103,9 @@ fn the_settings_for_agents_are_hooks_that_forward() {
     let mut files = 0;
     for entry in fs::read_dir("config/agents").unwrap() {
         let path = entry.unwrap().path();
+        if path.extension().is_none_or(|it| it != "json") {
+            continue;
+        }
         let settings: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let hooks = settings["hooks"].as_object().unwrap();
         assert!(hooks.contains_key("BeforeTool"), "{}", path.display());

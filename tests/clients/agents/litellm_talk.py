@@ -7,6 +7,7 @@ import sys
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "true"  # otherwise it is fetched from the network on import
 
 import litellm
+import yaml
 
 LOOKUP = {
     "type": "function",
@@ -16,6 +17,10 @@ LOOKUP = {
         "parameters": {"type": "object", "properties": {"word": {"type": "string"}}, "required": ["word"]},
     },
 }
+
+
+with open(os.environ["LITELLM_CONFIG"]) as config:
+    PARAMETERS = yaml.safe_load(config)["model_list"][0]["litellm_params"]
 
 
 def main(streamed, prompts):
@@ -35,8 +40,7 @@ def main(streamed, prompts):
 
 def ask(streamed, history):
     answer = litellm.completion(
-        model="gemini/gemini-2.5-flash", messages=history, tools=[LOOKUP], stream=streamed,
-        api_base=os.environ["GOOGLE_GEMINI_BASE_URL"], api_key=os.environ["GEMINI_API_KEY"],
+        messages=history, tools=[LOOKUP], stream=streamed, **PARAMETERS
     )
     if streamed:
         answer = litellm.stream_chunk_builder(list(answer), messages=history)
