@@ -135,6 +135,7 @@ impl ErrorReason {
         let invalid = "INVALID_ARGUMENT";
         let unavailable = "UNAVAILABLE";
         let (forbidden, exhausted) = ("PERMISSION_DENIED", "RESOURCE_EXHAUSTED");
+        let (other, late) = ("UNIMPLEMENTED", "DEADLINE_EXCEEDED");
         match self {
             Self::BadJson => (Http::BAD_REQUEST, invalid, "BAD_JSON"),
             Self::BadDocument => (Http::BAD_REQUEST, invalid, "BAD_DOCUMENT"),
@@ -152,11 +153,7 @@ impl ErrorReason {
             Self::BadConfig => (Http::BAD_REQUEST, "FAILED_PRECONDITION", "BAD_CONFIG"),
             Self::UnknownPath => (Http::FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_PATH"),
             Self::UnknownSession => (Http::NOT_FOUND, "NOT_FOUND", "UNKNOWN_SESSION"),
-            Self::MethodNotAllowed => (
-                Http::METHOD_NOT_ALLOWED,
-                "UNIMPLEMENTED",
-                "METHOD_NOT_ALLOWED",
-            ),
+            Self::MethodNotAllowed => (Http::METHOD_NOT_ALLOWED, other, "METHOD_NOT_ALLOWED"),
             Self::BodyTooLarge => (Http::PAYLOAD_TOO_LARGE, invalid, "BODY_TOO_LARGE"),
             Self::BodyTimeout => (Http::REQUEST_TIMEOUT, "DEADLINE_EXCEEDED", "BODY_TIMEOUT"),
             Self::BodyBroken => (Http::BAD_REQUEST, invalid, "BODY_BROKEN"),
@@ -169,11 +166,7 @@ impl ErrorReason {
             Self::Unauthenticated => (Http::UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED"),
             Self::MethodRefused => (Http::FORBIDDEN, "PERMISSION_DENIED", "METHOD_REFUSED"),
             Self::UnknownCache => (Http::FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_CACHE"),
-            Self::UpstreamNotConfigured => (
-                Http::FORBIDDEN,
-                "PERMISSION_DENIED",
-                "UPSTREAM_NOT_CONFIGURED",
-            ),
+            Self::UpstreamNotConfigured => (Http::FORBIDDEN, forbidden, "UPSTREAM_NOT_CONFIGURED"),
             Self::ForeignOrigin => (Http::FORBIDDEN, forbidden, "FOREIGN_ORIGIN"),
             Self::ForeignHost => (Http::FORBIDDEN, forbidden, "FOREIGN_HOST"),
             Self::TooManyAttempts => (Http::TOO_MANY_REQUESTS, exhausted, "TOO_MANY_ATTEMPTS"),
@@ -187,11 +180,7 @@ impl ErrorReason {
                 unavailable,
                 "UPSTREAM_UNREACHABLE",
             ),
-            Self::UpstreamTimeout => (
-                Http::GATEWAY_TIMEOUT,
-                "DEADLINE_EXCEEDED",
-                "UPSTREAM_TIMEOUT",
-            ),
+            Self::UpstreamTimeout => (Http::GATEWAY_TIMEOUT, late, "UPSTREAM_TIMEOUT"),
             Self::UpstreamRedirect => (Http::BAD_GATEWAY, unavailable, "UPSTREAM_REDIRECT"),
             Self::UpstreamUnreadable => (Http::BAD_GATEWAY, unavailable, "UPSTREAM_UNREADABLE"),
             Self::Internal => (Http::INTERNAL_SERVER_ERROR, "INTERNAL", "INTERNAL"),

@@ -56,10 +56,7 @@ fn dear(query: &str) -> Response {
         chunk("b", 40, stop()),
     ];
     if query.contains("alt=sse") {
-        let events: String = chunks
-            .iter()
-            .map(|it| format!("data: {it}\r\n\r\n"))
-            .collect();
+        let events = chunks.map(|it| format!("data: {it}\r\n\r\n")).concat();
         return respond(200, "text/event-stream", events);
     }
     respond(200, "application/json", chunk("ab", 40, stop()).to_string())
