@@ -359,3 +359,6 @@ fn open(found: &Found, agent: String) -> Identity {
 fn caller_key(name: &str) -> String {
     format!("{:x}", Sha256::digest(format!("hookgate caller\0{name}")))
 }
+
+#[cfg(test)]
+mod tests;
