@@ -40,6 +40,8 @@ fn canonical(reason: &str) -> Value {
     json!(match reason {
         "UNKNOWN_PATH"
         | "POLICY_DENIED"
+        | "FOREIGN_ORIGIN"
+        | "FOREIGN_HOST"
         | "UPSTREAM_NOT_CONFIGURED"
         | "METHOD_REFUSED"
         | "UNKNOWN_CACHE" => "PERMISSION_DENIED",
@@ -51,7 +53,6 @@ fn canonical(reason: &str) -> Value {
         | "UPSTREAM_REDIRECT"
         | "UPSTREAM_UNREADABLE" => "UNAVAILABLE",
         "INTERNAL" => "INTERNAL",
-        "FOREIGN_ORIGIN" | "FOREIGN_HOST" => "PERMISSION_DENIED",
         "UNAUTHENTICATED" => "UNAUTHENTICATED",
         "TOO_MANY_ATTEMPTS" | "RATE_EXCEEDED" | "TOKENS_SPENT" | "CALLER_BUSY" =>
             "RESOURCE_EXHAUSTED",
