@@ -108,7 +108,7 @@ impl LogFile {
     ) -> io::Result<()> {
         let added = lines.len() as u64;
         if self.len > 0 && self.len + added > rotation.size {
-            self.rotate(rotation, mode)?;
+            self.rotate(rotation)?;
         }
         let mut file = match self.file.take() {
             Some(file) => file,
@@ -156,7 +156,7 @@ impl LogFile {
     }
 
     /// Puts the full file aside, and removes those that are too old.
-    fn rotate(&mut self, rotation: Rotation, mode: AuditMode) -> io::Result<()> {
+    fn rotate(&mut self, rotation: Rotation) -> io::Result<()> {
         if let Some(file) = &self.file {
             if self.dirty {
                 file.set_len(self.len)?;
@@ -169,7 +169,8 @@ impl LogFile {
         for old in older.iter().take(older.len().saturating_sub(rotation.keep)) {
             fs::remove_file(old)?;
         }
-        self.sync_folder(mode)
+        // The folder is synced when the next file is made.
+        Ok(())
     }
 
     fn create(&mut self, first: u64, mode: AuditMode) -> io::Result<File> {
