@@ -11,6 +11,7 @@
 
 mod chain;
 mod file;
+mod flood;
 mod log;
 mod queue;
 mod reading;
@@ -33,8 +34,8 @@ pub use self::{
     log::Logs,
     reading::{Broken, Line, Verified, lines, verify},
     record::{
-        CallerRecord, EventRecord, HookRecord, OutcomeRecord, ReasonRecord, Record, RefusedRecord,
-        RequestRecord, Usage, short,
+        CallerRecord, EventRecord, HookRecord, OutcomeRecord, Record, RefusedRecord, RequestRecord,
+        Usage, WordsRecord, short,
     },
     sample::{Sample, Sampler},
 };
@@ -125,6 +126,22 @@ impl Audit {
         self.log.push(write(record, &self.config));
     }
 
+    /// Adds a line for a request that was turned away; of very many, only their
+    /// number.
+    pub fn refused(&self, mut record: RefusedRecord) {
+        let admitted = self.log.admit();
+        if admitted.left_out > 0 {
+            let requests = admitted.left_out;
+            self.tell(&Record::LeftOut { requests });
+        }
+        if admitted.line {
+            if !self.settings.content {
+                record.path.text = None;
+            }
+            self.tell(&Record::Refused(Box::new(record)));
+        }
+    }
+
     /// Waits until all that was told is on the disk; not at all if the log is not
     /// durable.
     pub async fn commit(&self) -> Result<(), Unavailable> {
@@ -152,8 +169,8 @@ impl Audit {
     }
 
     /// A reason as the log may hold it.
-    pub fn reason(&self, text: &str) -> ReasonRecord {
-        ReasonRecord::new(text, self.settings.content)
+    pub fn reason(&self, text: &str) -> WordsRecord {
+        WordsRecord::new(text, self.settings.content)
     }
 
     /// Whether the log is to hold content.

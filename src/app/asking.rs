@@ -7,7 +7,7 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 
 use super::Peer;
-use crate::audit::{CallerRecord, RefusedRecord, short};
+use crate::audit::{CallerRecord, RefusedRecord, WordsRecord, short};
 
 /// Says of an error's response that the decision log knows of it.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +71,7 @@ pub fn refused(door: Door, asking: Asking) -> RefusedRecord {
     RefusedRecord {
         door: door.as_str(),
         method: asking.method,
-        path: asking.path,
+        path: WordsRecord::new(&asking.path, true),
         peer: asking.peer,
         caller: CallerRecord {
             agent: short(&agent.unwrap_or_default()),

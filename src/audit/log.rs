@@ -12,7 +12,9 @@ use tokio::sync::watch;
 use super::{
     AuditError, Unavailable,
     file::LogFile,
+    flood::{Admitted, Flood},
     queue::{Manner, Queue},
+    record::{Record, write},
     writer::{Progress, Writer},
 };
 use crate::{
@@ -36,6 +38,7 @@ pub(super) struct Log {
     queue: Arc<Queue>,
     progress: watch::Receiver<Progress>,
     metrics: Arc<Metrics>,
+    flood: Flood,
     /// Until writing begins.
     writer: Mutex<Option<Writer>>,
 }
@@ -82,6 +85,7 @@ impl Log {
             })),
             queue,
             progress,
+            flood: Flood::default(),
             metrics: Arc::clone(metrics),
         })
     }
@@ -102,6 +106,11 @@ impl Log {
         if !self.queue.push(line) {
             self.metrics.audit_dropped.inc();
         }
+    }
+
+    /// What is to be told of one more request that was turned away.
+    pub(super) fn admit(&self) -> Admitted {
+        self.flood.admit(Instant::now())
     }
 
     /// Waits until all that was told is written.
@@ -127,6 +136,10 @@ impl Log {
 
 impl Drop for Log {
     fn drop(&mut self) {
+        let requests = self.flood.rest();
+        if requests > 0 {
+            self.push(write(&Record::LeftOut { requests }, ""));
+        }
         self.queue.close();
     }
 }

@@ -63,6 +63,11 @@ pub enum Record {
     Outcome(Box<OutcomeRecord>),
     /// A request got no further than the door.
     Refused(Box<RefusedRecord>),
+    /// So many more did not, which have no lines of their own.
+    LeftOut {
+        /// How many.
+        requests: u64,
+    },
 }
 
 /// Who called.
@@ -146,7 +151,7 @@ pub struct EventRecord {
     pub verdict: Action,
     /// Why, if that is no or stop.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<ReasonRecord>,
+    pub reason: Option<WordsRecord>,
     /// What the agent reported, or what was read off its call; only where the log
     /// holds content.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -170,9 +175,9 @@ pub struct HookRecord {
     pub runs: Option<u64>,
 }
 
-/// A hook's words.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct ReasonRecord {
+/// Words of a hook, or of an agent.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct WordsRecord {
     /// The SHA-256 of all of them.
     pub sha256: String,
     /// The words; only where the log holds content.
@@ -180,8 +185,9 @@ pub struct ReasonRecord {
     pub text: Option<String>,
 }
 
-impl ReasonRecord {
-    pub(super) fn new(text: &str, with_text: bool) -> Self {
+impl WordsRecord {
+    /// Of this text; with it, if the log holds content.
+    pub fn new(text: &str, with_text: bool) -> Self {
         Self {
             sha256: format!("{:x}", Sha256::digest(text)),
             text: with_text.then(|| cut(text, LONGEST_REASON).to_owned()),
@@ -248,10 +254,13 @@ pub struct RefusedRecord {
     pub request: String,
     /// `agents` or `operators`.
     pub door: &'static str,
+    /// What it would have been, such as `files.list`; empty if nobody knows.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub operation: &'static str,
     /// The HTTP method.
     pub method: String,
-    /// The path, without its query.
-    pub path: String,
+    /// The path, without its query. Agents make it up, so it is content.
+    pub path: WordsRecord,
     /// The reason of the error.
     pub error: &'static str,
     /// The HTTP status.
@@ -319,8 +328,8 @@ mod tests {
 
     #[test]
     fn reasons_are_content_and_names_are_short() {
-        let without = ReasonRecord::new("no", false);
-        let with = ReasonRecord::new("no", true);
+        let without = WordsRecord::new("no", false);
+        let with = WordsRecord::new("no", true);
 
         assert_eq!((without.text, with.text.as_deref()), (None, Some("no")));
         assert_eq!(short(&"ä".repeat(1000)).len(), LONGEST);

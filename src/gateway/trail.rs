@@ -125,7 +125,10 @@ impl Trail {
             self.refused.request.clone_from(&end.request_id);
             self.refused.status = end.status;
             self.refused.error = self.error.unwrap_or_default();
-            self.audit.tell(&Record::Refused(Box::new(self.refused)));
+            if end.operation != "unknown" {
+                self.refused.operation = end.operation;
+            }
+            self.audit.refused(self.refused);
             return;
         }
         self.settles(end);

@@ -15,10 +15,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
-use crate::{
-    app::{self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId},
-    audit::Record,
-};
+use crate::app::{self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId};
 
 /// A router with every layer around it.
 pub(super) fn wrap(router: Router<App>, app: App, door: Door) -> Router {
@@ -64,7 +61,7 @@ async fn record(State(app): State<App>, door: Door, request: Request, next: Next
         refused.request = id;
         refused.error = error.reason().parts().2;
         refused.status = error.status().as_u16();
-        audit.tell(&Record::Refused(Box::new(refused)));
+        audit.refused(refused);
     }
     response
 }

@@ -80,6 +80,7 @@ listen: 127.0.0.1:0
 admin: {{ listen: 127.0.0.1:0, token: {{ env: ADMIN_TOKEN }} }}
 upstreams: {{ gemini: {{ url: "http://{upstream}", api_key: {{ file: upstream.key }} }} }}
 log: {{ level: trace }}
+audit: {{ path: audit.jsonl }}
 policies:
   - {{ policy: redact, detect: [aws_key], key: {{ file: label.key }} }}
 hooks:
@@ -220,6 +221,10 @@ async fn no_canary_turns_up_where_it_does_not_belong() {
     }
     let reloaded = operator.post("/reload", "").await;
     assert_eq!(reloaded.status, 200);
+
+    let audit = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    assert!(audit.lines().count() > 30);
+    lacks("the decision log", &audit, canaries());
 
     let environment = fs::read_to_string(folder.path().join("environment")).unwrap();
     assert!(environment.contains("PATH="));
