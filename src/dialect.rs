@@ -256,6 +256,10 @@ pub enum DialectError {
     /// One thing is said twice.
     #[error("`{0}` is given twice")]
     Ambiguous(String),
+    /// A field is spelled as no API spells it, and could be taken for one that is
+    /// known.
+    #[error("`{0}` is not how the model API spells this field")]
+    Spelling(String),
     /// A key is given twice in, or below, a field whose keys anybody names. The
     /// key is not told: it may be a secret.
     #[error("a key in `{0}` is given twice")]

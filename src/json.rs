@@ -12,10 +12,14 @@ mod tests;
 
 use thiserror::Error;
 
+pub use self::keys::same_field;
 use self::scan::Scan;
 
 /// How deep arrays and objects may stand in one another.
 pub const DEPTH: usize = 64;
+
+/// How many fields an object of an API may have: each is looked for among them.
+pub const MOST_FIELDS: usize = 1000;
 
 /// What stands in front of some texts, and is no JSON.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";

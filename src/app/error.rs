@@ -342,7 +342,7 @@ impl From<DialectError> for ApiError {
             DialectError::Query(_) => ErrorReason::BadQuery,
             DialectError::Json(_) => ErrorReason::BadJson,
             DialectError::Ambiguous(_) | DialectError::Twice(_) => ErrorReason::Ambiguous,
-            DialectError::Field { .. } => ErrorReason::BadDocument,
+            DialectError::Field { .. } | DialectError::Spelling(_) => ErrorReason::BadDocument,
         };
         Self::new(reason, error.to_string())
     }

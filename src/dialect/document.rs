@@ -13,6 +13,7 @@ use super::{
     DialectError,
     json::{self, Fields},
 };
+use crate::json::same_field;
 
 /// How an array is spelled: `[`, elements, `]`.
 pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {
@@ -205,11 +206,11 @@ impl Document {
         self.fields.values().all(removed)
     }
 
-    /// Whether it has a field under one of `spellings`.
+    /// Whether it has a field under one of `spellings`, or one that somebody could
+    /// take for it.
     pub fn has(&self, spellings: &[&str]) -> bool {
         let present = |it: &Field| !matches!(it.edit, Some(Edit::Remove));
-        let mut known = spellings.iter().filter_map(|it| self.fields.get(*it));
-        known.any(present)
+        self.alike(spellings).any(|it| present(it.1))
     }
 
     /// Every field that came with it, in order.
@@ -230,7 +231,12 @@ impl Document {
         })
     }
 
+    /// INVARIANT: what hookgate takes for unknown, nobody takes for this field. A
+    /// parser that ignores case would.
     fn find(&self, spellings: &[&str]) -> Result<Option<(&str, &Field)>, DialectError> {
+        if let Some((key, _)) = self.alike(spellings).find(|it| !spellings.contains(&it.0)) {
+            return Err(DialectError::Spelling(key.chars().take(64).collect()));
+        }
         let mut found: Option<(&str, &Field)> = None;
         for spelling in spellings {
             let Some((key, field)) = self.fields.get_key_value(*spelling) else {
@@ -243,6 +249,14 @@ impl Document {
             found = Some((key, field));
         }
         Ok(found)
+    }
+
+    /// The fields whose keys differ from one of `spellings` in case and underscores
+    /// at most.
+    fn alike(&self, spellings: &[&str]) -> impl Iterator<Item = (&str, &Field)> {
+        let same = |key: &str, it: &str| same_field(key.as_bytes(), it.as_bytes());
+        let all = self.fields.iter().map(|(key, field)| (key.as_str(), field));
+        all.filter(move |(key, _)| spellings.iter().any(|it| same(key, it)))
     }
 
     fn edit(&mut self, spellings: &[&str], edit: Edit) -> Result<(), DialectError> {
@@ -388,6 +402,9 @@ mod tests {
         assert!(Document::parse(Bytes::from_static(b"{\"a\":1,\"a\":2}")).is_err());
         let both = Bytes::from_static(b"{\"toolConfig\":1,\"tool_config\":2}");
         assert!(Document::parse(both.clone()).is_err());
+        let odd = document("{\"ToolConfig\":1}");
+        assert!(odd.get(&["toolConfig", "tool_config"]).is_err());
+        assert!(odd.has(&["toolConfig", "tool_config"]));
         let both = Document::split(both).unwrap();
         assert!(both.get(&["toolConfig", "tool_config"]).is_err());
     }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::FreeField;
+use super::{FreeField, MOST_FIELDS};
 
 /// As many keys are compared one by one; more are looked up.
 const FEW: usize = 16;
@@ -42,6 +42,8 @@ pub(super) enum Fault {
     Twice,
     /// No parser of the API would take it for what it is.
     Strange,
+    /// No message of an API has so many.
+    TooMany,
 }
 
 /// The keys of all objects that are open, each object's after those of the
@@ -83,6 +85,9 @@ impl<'a> Keys<'a> {
             return Err(Fault::Strange);
         }
         let fresh = if let Some(many) = &mut object.many {
+            if is_field && many.len() >= MOST_FIELDS {
+                return Err(Fault::TooMany);
+            }
             many.insert(folded(&key, scope))
         } else {
             let known = self.0.get(object.start..).unwrap_or_default();
@@ -114,7 +119,7 @@ fn folded(key: &[u8], scope: Scope) -> Vec<u8> {
 
 /// Whether two keys are spellings of one field: `fooBar`, `foo_bar`, and what a
 /// parser that ignores case would take for it.
-pub(super) fn same_field(one: &[u8], other: &[u8]) -> bool {
+pub fn same_field(one: &[u8], other: &[u8]) -> bool {
     letters(one).eq(letters(other))
 }
 

@@ -224,6 +224,7 @@ impl<'a> Scan<'a> {
     fn bad_key(&self, fault: Fault, key: &[u8], scope: Scope) -> JsonError {
         match (fault, scope) {
             (Fault::Strange, _) => self.wrong("a key that nobody may use"),
+            (Fault::TooMany, _) => self.wrong("more fields than a message has"),
             (Fault::Twice, Scope::Free(within)) if !within.is_empty() => {
                 JsonError::TwiceWithin(within)
             }

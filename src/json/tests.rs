@@ -83,6 +83,18 @@ fn one_field_said_twice_is_refused_at_every_depth() {
 }
 
 #[test]
+fn a_message_has_a_bounded_number_of_fields() {
+    let fields = |count: usize| {
+        let all: Vec<String> = (0..count).map(|it| format!("\"k{it}\":0")).collect();
+        format!("{{{}}}", all.join(","))
+    };
+    assert!(check_document(fields(MOST_FIELDS).as_bytes()).is_ok());
+    check_refused(&fields(MOST_FIELDS + 1), "more fields");
+    let arguments = format!("{{\"args\":{}}}", fields(5 * MOST_FIELDS));
+    assert!(check_document(arguments.as_bytes()).is_ok());
+}
+
+#[test]
 fn what_some_parsers_forgive_is_refused() {
     for text in [
         "",

@@ -58,6 +58,12 @@ const TRICKS: &[Trick] = &[
         let many: Vec<String> = (0..100).map(|it| format!("\"k{it}\":0")).collect();
         top(it, &format!("{},\"k50\":1", many.join(",")))
     }),
+    ("a field in capitals", "BAD_DOCUMENT", |it| {
+        swap(it, "\"parts\":", "\"Parts\":")
+    }),
+    ("a text in capitals", "BAD_DOCUMENT", |it| {
+        part(it, r#"{"Text":"SECRET-4711"}"#)
+    }),
     ("a second document", "BAD_JSON", |it| {
         [it.saying(r#"{"text":"x"}"#), it.honest()]
             .concat()
