@@ -16,7 +16,11 @@ use super::{
     exchange::Exchange,
     reply::{DenialForm, Teller},
 };
-use crate::{app::ApiError, upstream::headers::AnswerIs};
+use crate::{
+    app::ApiError,
+    dialect::Operation,
+    upstream::headers::{self, AnswerIs},
+};
 
 /// Hands request and answer on, piece by piece.
 pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
@@ -39,6 +43,11 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
         // The body is what it was, so it is encoded as it was.
         let headers = &mut outgoing.headers;
         headers.insert(header::CONTENT_ENCODING, encoding.clone());
+    }
+    if exchange.call.operation == Operation::Other {
+        outgoing
+            .headers
+            .extend(headers::of_uploads(&exchange.head.headers));
     }
     if let Some(length) = length {
         let value = HeaderValue::from(length);

@@ -40,7 +40,7 @@ use crate::{
     ),
     tags(
         (name = "events", description = "Tool, agent and session events, on the agents' port."),
-        (name = "models", description = "Model calls as the Gemini API has them, on the agents' port. Also under `/v1`, `/v1alpha`, without a version, and under `/s/{session}`."),
+        (name = "models", description = "Model calls as the Gemini API has them, on the agents' port. Also under `/v1`, `/v1alpha`, without a version, as Vertex AI and Code Assist have them, and under `/s/{session}`; docs/coverage.md lists every path."),
         (name = "admin", description = "For operators, on the admin port.")
     ),
     components(schemas(Explanation))

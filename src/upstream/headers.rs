@@ -107,6 +107,14 @@ pub fn to_upstream(
     out
 }
 
+/// What an agent says of an upload; other calls have none.
+pub fn of_uploads(agent: &HeaderMap) -> HeaderMap {
+    let said = agent.iter();
+    let of_uploads = said.filter(|(name, _)| name.as_str().starts_with("x-goog-upload-"));
+    let pairs = of_uploads.map(|(name, value)| (name.clone(), value.clone()));
+    pairs.collect()
+}
+
 /// The headers for the agent.
 pub fn to_agent(upstream: &HeaderMap) -> HeaderMap {
     let mut out = HeaderMap::with_capacity(upstream.len());

@@ -168,7 +168,8 @@ class Stage:
         with contextlib.closing(connection):
             body = json.dumps({"contents": [{"role": "user", "parts": [{"text": "turn 1"}]}]})
             begin = time.monotonic()
-            connection.request("POST", "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse", body)
+            connection.request("POST", "/v1beta/models/gemini-2.5-flash:streamGenerateContent?alt=sse", body,
+                               {"content-type": "application/json"})
             response = connection.getresponse()
             return time.monotonic() - begin, response.read()
 

@@ -164,6 +164,24 @@ async fn a_path_that_is_nearly_one_of_the_table_is_refused() {
 }
 
 #[tokio::test]
+async fn an_upload_says_what_it_is_and_no_other_call_does() {
+    let upstream = upstream().await;
+    let gate = Gate::start(&upstream, "coverage: { allow: [files.create] }\n").await;
+    let agent = gate.agent().sending("x-goog-upload-protocol", "resumable");
+    let generate = "/v1/models/m:generateContent";
+    for (path, seen) in [
+        ("/upload/v1beta/files?uploadType=resumable", "resumable"),
+        (generate, ""),
+    ] {
+        assert_eq!(agent.post(path, "{\"contents\":[]}").await.status, 200);
+        let asked = upstream.seen().pop().unwrap();
+        assert_eq!(asked.header("x-goog-upload-protocol"), seen);
+        let query = path.split_once('?').map_or("", |it| it.1);
+        assert_eq!(asked.query, query);
+    }
+}
+
+#[tokio::test]
 async fn operators_are_told_what_their_config_makes_of_the_table() {
     let upstream = upstream().await;
     let config = "upstreams: { gemini: { url: \"{upstream}\" } }\ncoverage: { allow: [\"batches.*\", files.get] }\n";
