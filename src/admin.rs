@@ -41,7 +41,9 @@ pub fn routes(app: &App) -> Router<App> {
 #[utoipa::path(get, path = "/healthz", tag = "admin",
     responses((status = 200, description = "The process lives.", body = Health)))]
 pub async fn healthz() -> Json<Health> {
-    Json(Health { status: "ok" })
+    Json(Health {
+        status: "ok".to_owned(),
+    })
 }
 
 /// Whether requests are taken.
@@ -49,25 +51,30 @@ pub async fn healthz() -> Json<Health> {
     (status = 200, description = "Requests are taken.", body = Health),
     (status = 503, description = "The gateway is shutting down, or its decision log cannot be written.", body = Health)))]
 pub async fn readyz(State(app): State<App>) -> Response {
-    if app.shared.shutdown.is_cancelled() {
+    if app.shared.leaving.is_cancelled() {
         let status = Health {
-            status: "shutting down",
+            status: "shutting down".to_owned(),
         };
         return (http::StatusCode::SERVICE_UNAVAILABLE, Json(status)).into_response();
     }
-    let audit = app.snapshot().audit.clone();
+    let snapshot = app.snapshot();
+    let audit = snapshot.audit.clone();
     if audit.is_some_and(|it| it.check().is_err()) {
         let status = Health {
-            status: "the decision log cannot be written",
+            status: "the decision log cannot be written".to_owned(),
         };
         return (http::StatusCode::SERVICE_UNAVAILABLE, Json(status)).into_response();
     }
-    let refused = app.refused_config();
-    let status = if refused.is_some() {
-        "ok, with the config from before: the last reload was refused"
-    } else {
-        "ok"
-    };
+    let mut status = "ok".to_owned();
+    if app.refused_config().is_some() {
+        status.push_str(", with the config from before: the last reload was refused");
+    }
+    let left_alone: Vec<&str> = snapshot.upstreams.left_alone().collect();
+    if !left_alone.is_empty() {
+        let names = left_alone.join(", ");
+        status.push_str(", but left alone because they failed again and again: ");
+        status.push_str(&names);
+    }
     Json(Health { status }).into_response()
 }
 
@@ -78,7 +85,9 @@ pub async fn readyz(State(app): State<App>) -> Response {
 pub async fn reload(State(app): State<App>) -> Result<Json<Health>, ApiError> {
     let done = tokio::task::spawn_blocking(move || app.reload()).await;
     match done {
-        Ok(Reload::Swapped) => Ok(Json(Health { status: "reloaded" })),
+        Ok(Reload::Swapped) => Ok(Json(Health {
+            status: "reloaded".to_owned(),
+        })),
         Ok(Reload::Refused(why)) => Err(ApiError::new(ErrorReason::BadConfig, why)),
         Err(_) => {
             let message = "the reload did not end";
@@ -142,7 +151,7 @@ pub async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
 #[derive(Debug, Serialize, ToSchema)]
 pub struct Health {
     /// `ok`, or what is the matter.
-    status: &'static str,
+    status: String,
 }
 
 /// One policy or hook of the running config.

@@ -1,6 +1,7 @@
 //! What every door holds: one snapshot per request, one error type.
 
 mod asking;
+mod body_error;
 mod caches;
 mod coverage;
 mod endings;
@@ -12,10 +13,12 @@ mod refusals;
 mod reload;
 mod request_id;
 mod snapshot;
+mod under_way;
 mod upstreams;
 
 pub use self::{
     asking::{Asking, Door, Recorded, refused},
+    body_error::BodyTooSlow,
     caches::Caches,
     coverage::Covered,
     error::{ApiError, ErrorReason},
@@ -26,6 +29,7 @@ pub use self::{
     reload::{ReadConfig, Reload, Reloading, fingerprint},
     request_id::RequestId,
     snapshot::{App, BuildError, Shared, Snapshot},
+    under_way::UnderWay,
     upstreams::Upstreams,
 };
 

@@ -149,15 +149,17 @@ fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Result<(), Fai
     runtime.block_on(future)
 }
 
-/// A future that completes on SIGINT and on SIGTERM. They are listened for from
-/// this call on: whoever reads that we are ready may end us at once.
-fn asked_to_stop() -> Result<impl Future<Output = ()> + Send, Failure> {
+/// A future that completes once SIGINT or SIGTERM came so often. They are listened for from this call on: whoever reads that we are
+/// ready may end us at once.
+fn asked_to_stop(count: usize) -> Result<impl Future<Output = ()> + Send, Failure> {
     let mut interrupt = signal(SignalKind::interrupt())?;
     let mut terminate = signal(SignalKind::terminate())?;
     Ok(async move {
-        tokio::select! {
-            _ = interrupt.recv() => (),
-            _ = terminate.recv() => (),
+        for _ in 0..count {
+            tokio::select! {
+                _ = interrupt.recv() => (),
+                _ = terminate.recv() => (),
+            }
         }
     })
 }

@@ -8,6 +8,7 @@
 
 mod audit;
 mod auth;
+mod bounds;
 mod case_file;
 mod check;
 mod coverage;
@@ -20,13 +21,16 @@ mod quantity;
 mod raw;
 mod raw_audit;
 mod raw_auth;
+mod raw_bounds;
 mod raw_hooks;
 mod raw_policies;
 mod raw_sessions;
+mod raw_tls;
 mod raw_upstreams;
 mod schema;
 mod secret;
 mod sessions;
+mod tls;
 mod tree;
 mod upstreams;
 mod wording;
@@ -36,7 +40,6 @@ use std::{
     fmt,
     net::SocketAddr,
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use schemars::JsonSchema;
@@ -52,6 +55,7 @@ pub use self::{
         Auth, Browsers, CERTIFICATE_PREFIX, CertificateName, Grant, JwksOrigin, JwtSpec, KeySpec,
         MtlsSpec, TOKEN_PREFIX,
     },
+    bounds::{Limits, Timeouts},
     case_file::{
         Act, Case, CaseFile, DEFAULT_MODEL, Expected, ExpectedVerdict, RehearsedCall, model_path,
         parse_headers,
@@ -67,7 +71,8 @@ pub use self::{
     raw_hooks::BUILTIN,
     secret::SecretSetting,
     sessions::{EventSettings, RedisUrl, SessionSettings, StoreSettings},
-    upstreams::{Credential, UpstreamConfig, UpstreamsConfig},
+    tls::{ClientCertificates, Tls},
+    upstreams::{CircuitSettings, Credential, FallbackConfig, UpstreamConfig, UpstreamsConfig},
 };
 use crate::event::{EventKind, EventName, EventVisitor, Part};
 
@@ -76,6 +81,8 @@ use crate::event::{EventKind, EventName, EventVisitor, Part};
 pub struct Config {
     /// Where agents connect.
     pub listen: SocketAddr,
+    /// How agents are spoken to, if not in plain text.
+    pub tls: Option<Tls>,
     /// The operators' listener.
     pub admin: Admin,
     /// The model APIs.
@@ -129,6 +136,8 @@ pub struct Config {
 pub struct Admin {
     /// Where operators connect.
     pub listen: SocketAddr,
+    /// How they are spoken to, if not in plain text.
+    pub tls: Option<Tls>,
     /// What they must show, if anything.
     pub token: Option<SecretString>,
 }
@@ -164,48 +173,6 @@ pub enum AfterModelMode {
     Chunk,
     /// The whole answer, once; the agent waits for it.
     Buffered,
-}
-
-/// Bounds of size (in bytes) and number. None is zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Limits {
-    /// The head of a request.
-    pub headers: usize,
-    /// The body of a model call.
-    pub body: usize,
-    /// An answer of the model API that is held as a whole.
-    pub response: usize,
-    /// One SSE event of an answer, and the body of a reported event.
-    pub event: usize,
-    /// What one hook may answer; a process, on stdout and on stderr.
-    pub hook_output: usize,
-    /// Hook processes at the same time.
-    pub hook_processes: usize,
-    /// Requests at the same time.
-    pub in_flight: usize,
-    /// Connections at the same time.
-    pub connections: usize,
-}
-
-/// Bounds of time. None is zero.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Timeouts {
-    /// For an agent to send the head of a request.
-    pub header: Duration,
-    /// For an agent to send the next piece of a body.
-    pub body: Duration,
-    /// For a connection without a request.
-    pub idle: Duration,
-    /// To connect to the model API.
-    pub upstream_connect: Duration,
-    /// For the head of the model API's answer.
-    pub first_byte: Duration,
-    /// Between two pieces of a streamed answer.
-    pub stream_idle: Duration,
-    /// For requests under way to end at shutdown.
-    pub drain: Duration,
-    /// Between two keep-alives while an agent waits for hooks.
-    pub keep_alive: Duration,
 }
 
 /// What is logged, and how.

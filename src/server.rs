@@ -5,22 +5,28 @@
 
 mod authentication;
 mod browsers;
+mod connection;
+mod descriptors;
 mod layers;
 mod listener;
 pub mod openapi;
+mod pace;
 mod patience;
 mod reload;
+mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
 use axum::Router;
 use futures_util::future::OptionFuture;
 use thiserror::Error;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
+use tokio_util::sync::CancellationToken;
 
 use self::{
     browsers::Port,
-    listener::{Bounds, Listener},
+    descriptors::Shares,
+    listener::{Bounds, Ending, Listener},
     reload::Watch,
 };
 use crate::{
@@ -33,6 +39,13 @@ use crate::{
 /// After the drain time: how long dying hooks may take. A worker has two
 /// seconds to end by itself and two more when asked to.
 const LAST_GRACE: Duration = Duration::from_secs(5);
+
+/// After the last agent is served: how long operators' requests may take.
+const OPERATORS_DRAIN: Duration = Duration::from_secs(1);
+
+/// How many connections may wait to be accepted; the system may allow fewer. Of
+/// more, an agent hears nothing for a second or longer.
+const BACKLOG: u32 = 4096;
 
 /// Two bound listeners that do not yet accept.
 #[derive(Debug)]
@@ -70,8 +83,8 @@ impl Server {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
             app: App::new(config, shared)?,
-            agents: bind(agents).await?,
-            operators: bind(operators).await?,
+            agents: bind(agents)?,
+            operators: bind(operators)?,
             watch: None,
         })
     }
@@ -98,32 +111,58 @@ impl Server {
     /// Serves until `shutdown` completes; then what is in flight completes
     /// within the drain time, and no hook stays behind.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
+        self.run_until(shutdown, std::future::pending()).await;
+    }
+
+    /// The same; what is in flight is cut off as soon as `hurry` completes.
+    pub async fn run_until(
+        self,
+        shutdown: impl Future<Output = ()> + Send,
+        hurry: impl Future<Output = ()> + Send,
+    ) {
         self.app.begin();
-        let snapshot = self.app.snapshot();
-        let bounds = Bounds::of(&snapshot.config);
-        let drain = snapshot.config.timeouts.drain;
-        drop(snapshot);
         let shared = self.app.shared.clone();
         shared.tasks.spawn(self.app.clone().tend_sessions());
-        let agents = Listener::new(self.agents, bounds, &shared);
-        let operators = Listener::new(self.operators, bounds, &shared);
-        let closing = shared.shutdown.clone();
-        let serve = async {
-            tokio::join!(
-                agents.serve(agents_router(self.app.clone()), drain),
-                operators.serve(operators_router(self.app.clone()), drain),
-            )
+        let timeouts = self.app.snapshot().config.timeouts;
+        let (agents, operators) = listeners(&self.app, self.agents, self.operators);
+        let (cut, closed) = (CancellationToken::new(), CancellationToken::new());
+        let ending = |close: &CancellationToken, drain| Ending {
+            close: close.clone(),
+            drain,
+            cut: cut.clone(),
         };
+        let agents = agents.serve(
+            agents_router(self.app.clone()),
+            ending(&shared.shutdown, timeouts.drain),
+        );
+        let operators = operators.serve(
+            operators_router(self.app.clone()),
+            ending(&closed, OPERATORS_DRAIN),
+        );
         let watch = self.watch.map(|it| it.run(self.app.clone()));
         let wait = async {
             tokio::select! {
                 () = shutdown => (),
                 Some(()) = OptionFuture::from(watch) => (),
             }
-            tracing::info!("shutting down");
-            closing.cancel();
+            leave(&shared, timeouts.lame_duck).await;
         };
-        tokio::join!(serve, wait);
+        let served = async {
+            agents.await;
+            // Operators may look on until the last agent is served.
+            closed.cancel();
+        };
+        let hurried = async {
+            hurry.await;
+            tracing::warn!("what is under way is cut off");
+            cut.cancel();
+            shared.shutdown.cancel();
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            _ = async { tokio::join!(served, operators, wait) } => (),
+            () = hurried => (),
+        }
         // Workers end with the last snapshot.
         drop(self.app);
         shared.tasks.close();
@@ -136,10 +175,55 @@ impl Server {
     }
 }
 
+/// Both listeners, which share what may be open at once.
+fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listener, Listener) {
+    let config = &app.snapshot().config;
+    let descriptors = descriptors::raise();
+    let shares = Shares::of(config.limits.connections, descriptors);
+    tracing::info!(
+        descriptors,
+        connections = shares.agents,
+        "how much may be open at once"
+    );
+    if shares.agents < config.limits.connections {
+        tracing::warn!(
+            connections = shares.agents,
+            "fewer connections than `limits.connections`: half of the files that may be open"
+        );
+    }
+    let agents = Listener::new(agents, Bounds::of(config, shares.agents), &app.shared);
+    let operators = Listener::new(operators, Bounds::of(config, shares.operators), &app.shared);
+    let (for_agents, for_operators) = (app.clone(), app.clone());
+    (
+        agents.speaking(move || for_agents.snapshot().config.tls.clone()),
+        operators.speaking(move || for_operators.snapshot().config.admin.tls.clone()),
+    )
+}
+
+/// Tells whoever asks that agents should go elsewhere, and closes the house a
+/// while later.
+async fn leave(shared: &Shared, lame_duck: Duration) {
+    tracing::info!("shutting down");
+    shared.leaving.cancel();
+    let hurried = shared.shutdown.cancelled();
+    // Either way it is time.
+    tokio::time::timeout(lame_duck, hurried).await.ok();
+    shared.shutdown.cancel();
+}
+
 /// Binds an address; the error names it.
-pub async fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
-    let bound = TcpListener::bind(addr).await;
-    bound.map_err(|source| ServerError::Listen { addr, source })
+pub fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
+    listen(addr).map_err(|source| ServerError::Listen { addr, source })
+}
+
+fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
+    let socket = match addr {
+        SocketAddr::V4(_) => TcpSocket::new_v4()?,
+        SocketAddr::V6(_) => TcpSocket::new_v6()?,
+    };
+    socket.set_reuseaddr(true)?;
+    socket.bind(addr)?;
+    socket.listen(BACKLOG)
 }
 
 /// Serves a mock model API until `shutdown` completes.
@@ -148,14 +232,18 @@ pub async fn serve_mock(
     mock: Router,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let shared = Shared::default();
-    let closing = shared.shutdown.clone();
-    let listener = Listener::new(listener, Bounds::default(), &shared);
+    let listener = Listener::new(listener, Bounds::default(), &Shared::default());
+    let ending = Ending {
+        close: CancellationToken::new(),
+        drain: Duration::from_secs(1),
+        cut: CancellationToken::new(),
+    };
+    let close = ending.close.clone();
     let wait = async {
         shutdown.await;
-        closing.cancel();
+        close.cancel();
     };
-    tokio::join!(listener.serve(mock, Duration::from_secs(1)), wait);
+    tokio::join!(listener.serve(mock, ending), wait);
 }
 
 fn agents_router(app: App) -> Router {

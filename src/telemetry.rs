@@ -4,6 +4,7 @@
 
 mod audit;
 mod caller;
+mod circuit;
 mod condition;
 mod exchange;
 mod hook;
@@ -19,6 +20,7 @@ use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 pub use self::{
     audit::{AuditAway, AuditBack, AuditEnded, AuditRepaired},
     caller::{AttemptsLimited, IssuerAway, IssuerBack},
+    circuit::{CircuitClosed, CircuitOpened},
     condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},
     hook::HookFinished,

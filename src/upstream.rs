@@ -2,14 +2,18 @@
 //!
 //! Knows nothing of hooks. It follows no redirect and no proxy variable, and
 //! its errors hold no URL: each of these would carry a key to a third party.
+//! It retries nothing that anybody may have seen.
 
+mod body;
+mod circuit;
 pub mod content;
 mod decoded;
+mod endpoint;
 pub mod gzip;
 pub mod headers;
 pub mod sse;
 
-use std::{fmt, time::Duration};
+use std::{fmt, sync::Arc, time::Duration};
 
 use bytes::Bytes;
 use futures_util::{
@@ -20,16 +24,29 @@ use http::{HeaderMap, Method, StatusCode, header};
 use thiserror::Error;
 use url::Url;
 
-use crate::config::Credential;
+pub use self::body::OutgoingBody;
+use self::endpoint::{Endpoint, Sent};
+use crate::{
+    config::{CircuitSettings, Credential, UpstreamConfig},
+    telemetry::Metrics,
+};
 
 /// A pool of connections to one model API.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Upstream {
-    client: reqwest::Client,
-    /// Without a slash at its end.
-    base: String,
+    first: Arc<Endpoint>,
+    fallback: Option<Fallback>,
     credential: Option<Credential>,
     patience: Patience,
+    metrics: Arc<Metrics>,
+}
+
+/// Where calls go that nobody at the first address has seen.
+#[derive(Debug)]
+struct Fallback {
+    endpoint: Arc<Endpoint>,
+    /// What is shown there. No other credential is.
+    credential: Credential,
 }
 
 /// How long to wait for upstream.
@@ -53,7 +70,7 @@ pub struct Outgoing {
     /// The agent's headers, already chosen by [`headers::to_upstream`].
     pub headers: HeaderMap,
     /// What is sent.
-    pub body: reqwest::Body,
+    pub body: OutgoingBody,
 }
 
 /// What upstream answers.
@@ -80,6 +97,15 @@ pub enum UpstreamError {
     /// No connection, or it broke before the answer's head.
     #[error("the model API cannot be reached")]
     Unreachable(#[source] reqwest::Error),
+    /// It failed again and again, and is left alone.
+    #[error("the model API failed again and again, and is not asked for a while")]
+    Away {
+        /// For how long.
+        retry_after: Duration,
+    },
+    /// As many files are open here as may be.
+    #[error("too much is open here for a connection to the model API")]
+    Exhausted,
     /// No answer in time.
     #[error("the model API did not answer in time")]
     Silent,
@@ -104,27 +130,57 @@ pub enum UpstreamError {
 }
 
 impl Upstream {
-    /// A client for the API at `base`, using `credential` instead of the agents'
-    /// own if there is one.
+    /// A client for the API at `base` that nobody watches, using `credential`
+    /// instead of the agents' own if there is one.
     pub fn new(
         base: &Url,
         credential: Option<Credential>,
         patience: Patience,
     ) -> Result<Self, UpstreamError> {
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(patience.connect)
-            .pool_idle_timeout(Duration::from_secs(90))
-            .tcp_nodelay(true)
-            .http1_only()
-            .build()
-            .map_err(|error| UpstreamError::Build(error.without_url().to_string()))?;
-        Ok(Self {
-            client,
-            base: base.as_str().trim_end_matches('/').to_owned(),
+        let config = UpstreamConfig {
+            url: base.clone(),
             credential,
+            circuit: CircuitSettings::default(),
+            fallback: None,
+        };
+        Self::build(&config, "upstream", patience, (&Arc::default(), None))
+    }
+
+    /// A client as the config wants it. What `old` has of it goes on, with its
+    /// connections and all that is known of its health.
+    pub fn build(
+        config: &UpstreamConfig,
+        name: &str,
+        patience: Patience,
+        (metrics, old): (&Arc<Metrics>, Option<&Self>),
+    ) -> Result<Self, UpstreamError> {
+        let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
+            let same = |it: &&Arc<Endpoint>| it.is(url, patience.connect, config.circuit);
+            if let Some(same) = old.filter(same) {
+                return Ok(Arc::clone(same));
+            }
+            let circuit = (config.circuit, name);
+            Endpoint::new(url, patience.connect, circuit, Arc::clone(metrics)).map(Arc::new)
+        };
+        let first = endpoint(&config.url, name.to_owned(), old.map(|it| &it.first))?;
+        let old = old.and_then(|it| it.fallback.as_ref());
+        let fallback = match &config.fallback {
+            Some(fallback) => Some(Fallback {
+                endpoint: endpoint(
+                    &fallback.url,
+                    format!("{name}.fallback"),
+                    old.map(|it| &it.endpoint),
+                )?,
+                credential: fallback.credential.clone(),
+            }),
+            None => None,
+        };
+        Ok(Self {
+            first,
+            fallback,
+            credential: config.credential.clone(),
             patience,
+            metrics: Arc::clone(metrics),
         })
     }
 
@@ -133,32 +189,47 @@ impl Upstream {
         self.credential.as_ref()
     }
 
+    /// The names of its addresses that are left alone for a while, because they
+    /// failed again and again.
+    pub fn left_alone(&self) -> impl Iterator<Item = &str> {
+        let fallback = self.fallback.iter().map(|it| &it.endpoint);
+        let circuits = [&self.first].into_iter().chain(fallback);
+        let circuits = circuits.map(|it| &it.circuit);
+        circuits.filter(|it| it.is_open()).map(|it| it.name())
+    }
+
     /// Sends a request and waits for the head of its answer. Dropping the
     /// future, or the answer, ends the call.
     pub async fn send(&self, outgoing: Outgoing) -> Result<Answer, UpstreamError> {
-        let url = format!("{}{}", self.base, outgoing.target);
-        let request = self
-            .client
-            .request(outgoing.method, url)
-            .headers(outgoing.headers)
-            .body(outgoing.body);
-        let response = tokio::time::timeout(self.patience.first_byte, request.send())
-            .await
-            .map_err(|_elapsed| UpstreamError::Silent)?
-            .map_err(|error| UpstreamError::Unreachable(error.without_url()))?;
-        if response.status().is_redirection() {
+        let Outgoing {
+            method,
+            target,
+            headers,
+            body,
+        } = outgoing;
+        let spare = self.fallback.as_ref().map(|_| headers.clone());
+        let line = (method.clone(), target.as_str());
+        let sent = self.first.send(line, headers, &body, self.patience).await;
+        let answer = match (sent, &self.fallback, spare) {
+            (Err(failed), Some(fallback), Some(mut headers))
+                if failed.sent == Sent::Never && body.is_unread() =>
+            {
+                self.metrics.fell_back(self.first.circuit.name());
+                headers::to_fallback(&mut headers, &fallback.credential);
+                let endpoint = &fallback.endpoint;
+                let line = (method, target.as_str());
+                endpoint.send(line, headers, &body, self.patience).await
+            }
+            (sent, ..) => sent,
+        };
+        let answer = answer.map_err(|it| it.error)?;
+        if answer.status.is_redirection() {
             return Err(UpstreamError::Redirect);
         }
-        if !(200..600).contains(&response.status().as_u16()) {
+        if !(200..600).contains(&answer.status.as_u16()) {
             return Err(UpstreamError::Odd);
         }
-        Ok(Answer {
-            status: response.status(),
-            headers: response.headers().clone(),
-            response,
-            idle: self.patience.idle,
-            watcher: None,
-        })
+        Ok(answer)
     }
 }
 

@@ -16,7 +16,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    app::{ApiError, App, ErrorReason, RequestId, Snapshot},
+    app::{ApiError, App, ErrorReason, RequestId, Snapshot, UnderWay},
     caller::Identity,
     dialect,
     event::{
@@ -71,7 +71,12 @@ pub async fn report_event(
     };
     let fired = name.visit(report)?;
     if name.is_advisory() && !options.waited {
-        app.shared.tasks.spawn(fired);
+        // It is under way until its hooks have heard it, though nobody waits.
+        let under_way = head.extensions.get::<UnderWay>().cloned();
+        app.shared.tasks.spawn(async move {
+            fired.await;
+            drop(under_way);
+        });
         return Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response());
     }
     let output = fired.await;
@@ -293,10 +298,7 @@ async fn read(body: Body, snapshot: &Snapshot) -> Result<Map<String, Value>, Api
             let message = format!("the event is larger than {limit} bytes");
             return Err(ApiError::new(ErrorReason::BodyTooLarge, message));
         }
-        Ok(Err(_)) => {
-            let message = "the request's body broke off";
-            return Err(ApiError::new(ErrorReason::BodyBroken, message));
-        }
+        Ok(Err(error)) => return Err(ApiError::broken_body(&*error)),
         Err(_elapsed) => {
             let message = "the request's body did not come in time";
             return Err(ApiError::new(ErrorReason::BodyTimeout, message));

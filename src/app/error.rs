@@ -73,7 +73,9 @@ pub enum ErrorReason {
     TokensSpent,
     /// Too many of the caller's requests are under way.
     CallerBusy,
-    /// Too many requests are under way.
+    /// Another version of HTTP is wanted.
+    HttpVersion,
+    /// Too much is under way.
     Overloaded,
     /// The decision log cannot be written.
     AuditUnavailable,
@@ -120,6 +122,7 @@ impl ErrorReason {
         Self::RateExceeded,
         Self::TokensSpent,
         Self::CallerBusy,
+        Self::HttpVersion,
         Self::Overloaded,
         Self::AuditUnavailable,
         Self::UpstreamUnreachable,
@@ -174,6 +177,11 @@ impl ErrorReason {
             Self::TokensSpent => (Http::TOO_MANY_REQUESTS, exhausted, "TOKENS_SPENT"),
             Self::CallerBusy => (Http::TOO_MANY_REQUESTS, exhausted, "CALLER_BUSY"),
             Self::AuditUnavailable => (Http::SERVICE_UNAVAILABLE, unavailable, "AUDIT_UNAVAILABLE"),
+            Self::HttpVersion => (
+                Http::HTTP_VERSION_NOT_SUPPORTED,
+                "UNIMPLEMENTED",
+                "HTTP_VERSION",
+            ),
             Self::Overloaded => (Http::SERVICE_UNAVAILABLE, unavailable, "OVERLOADED"),
             Self::UpstreamUnreachable => (
                 Http::SERVICE_UNAVAILABLE,
@@ -187,6 +195,9 @@ impl ErrorReason {
         }
     }
 }
+
+/// When to try again what there was no room for.
+const SOON: Duration = Duration::from_secs(1);
 
 /// What the agent is told when a request fails. No host, path, key or stderr.
 #[derive(Debug, Clone)]
@@ -209,7 +220,7 @@ impl ApiError {
             message: message.into(),
             status: None,
             cause: None,
-            wait: None,
+            wait: (reason == ErrorReason::Overloaded).then_some(SOON),
         }
     }
 
@@ -352,15 +363,20 @@ impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
         let reason = match &error {
             UpstreamError::Build(_) => ErrorReason::Internal,
-            UpstreamError::Unreachable(_) | UpstreamError::Broken(_) => {
-                ErrorReason::UpstreamUnreachable
-            }
+            UpstreamError::Unreachable(_)
+            | UpstreamError::Broken(_)
+            | UpstreamError::Away { .. } => ErrorReason::UpstreamUnreachable,
+            UpstreamError::Exhausted => ErrorReason::Overloaded,
             UpstreamError::Silent => ErrorReason::UpstreamTimeout,
             UpstreamError::Redirect => ErrorReason::UpstreamRedirect,
             UpstreamError::TooLarge { .. } | UpstreamError::Encoded | UpstreamError::Odd => {
                 ErrorReason::UpstreamUnreadable
             }
         };
-        Self::new(reason, error.to_string()).because(&error)
+        let told = Self::new(reason, error.to_string()).because(&error);
+        match error {
+            UpstreamError::Away { retry_after } => told.after(retry_after),
+            _ => told,
+        }
     }
 }

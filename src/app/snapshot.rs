@@ -76,7 +76,12 @@ impl Snapshot {
             first_byte: config.timeouts.first_byte,
             idle: config.timeouts.stream_idle,
         };
-        let upstreams = Upstreams::new(&config.upstreams, patience)?;
+        let upstreams = Upstreams::new(
+            &config.upstreams,
+            patience,
+            &shared.metrics,
+            old.map(|it| &it.upstreams),
+        )?;
         let callers = Callers::build(&config.auth, old.map(|it| &it.callers));
         let callers = callers.map_err(|it| no_keys(&config, &it))?;
         let (sessions, transcripts) = sessions(&config, shared, old)?;
@@ -215,6 +220,9 @@ pub struct Shared {
     pub metrics: Arc<Metrics>,
     /// Every task is spawned here, so that shutdown can wait for it.
     pub tasks: TaskTracker,
+    /// Cancelled when agents should look for another gateway: a while before
+    /// `shutdown`, or with it.
+    pub leaving: CancellationToken,
     /// Cancelled when the house closes.
     pub shutdown: CancellationToken,
     /// What callers have used.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::{
     config::{UpstreamConfig, UpstreamsConfig},
     dialect::Api,
+    telemetry::Metrics,
     upstream::{Patience, Upstream, UpstreamError},
 };
 
@@ -17,20 +18,32 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// The clients that the config asks for.
-    pub fn new(config: &UpstreamsConfig, patience: Patience) -> Result<Self, UpstreamError> {
-        let client = |config: &Option<UpstreamConfig>| {
-            let client = config.as_ref().map(|it| {
-                let client = Upstream::new(&it.url, it.credential.clone(), patience)?;
-                Ok(Arc::new(client))
-            });
+    /// The clients that the config asks for. What `old` has of them goes on.
+    pub fn new(
+        config: &UpstreamsConfig,
+        patience: Patience,
+        metrics: &Arc<Metrics>,
+        old: Option<&Self>,
+    ) -> Result<Self, UpstreamError> {
+        let client = |api: Api, config: &Option<UpstreamConfig>| {
+            let old = old.and_then(|it| it.get(api)).map(|it| &**it);
+            let build = |it| Upstream::build(it, api.as_str(), patience, (metrics, old));
+            let client = config.as_ref().map(|it| build(it).map(Arc::new));
             client.transpose()
         };
         Ok(Self {
-            gemini: client(&config.gemini)?,
-            vertex: client(&config.vertex)?,
-            code_assist: client(&config.code_assist)?,
+            gemini: client(Api::Gemini, &config.gemini)?,
+            vertex: client(Api::Vertex, &config.vertex)?,
+            code_assist: client(Api::CodeAssist, &config.code_assist)?,
         })
+    }
+
+    /// The names of those that are left alone for a while, because they failed
+    /// again and again.
+    pub fn left_alone(&self) -> impl Iterator<Item = &str> {
+        let all = [&self.gemini, &self.vertex, &self.code_assist];
+        let all = all.into_iter().flatten();
+        all.flat_map(|it| it.left_alone())
     }
 
     /// The client for one API, if the config names it.

@@ -46,7 +46,7 @@ const ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr
 pub(super) fn run() -> Result<(), Failure> {
     let folder = Folder::create()?;
     block_on(async {
-        let asked = asked_to_stop()?;
+        let asked = asked_to_stop(1)?;
         let mock = TcpListener::bind(loopback()).await?;
         let server = start(&folder.path, mock.local_addr()?).await?;
         print(&greeting(&server, &folder.path)?)?;

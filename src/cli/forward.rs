@@ -133,7 +133,10 @@ fn failed(error: &UpstreamError) -> Failure {
         UpstreamError::Encoded | UpstreamError::Odd => "answered what cannot be read",
         UpstreamError::TooLarge { .. } => "answered too much",
         UpstreamError::Broken(_) => "broke off its answer",
-        UpstreamError::Build(_) | UpstreamError::Unreachable(_) => "cannot be reached",
+        UpstreamError::Build(_)
+        | UpstreamError::Unreachable(_)
+        | UpstreamError::Away { .. }
+        | UpstreamError::Exhausted => "cannot be reached",
     };
     Failure::Failed(format!("the gateway {why}"))
 }

@@ -44,8 +44,8 @@ impl Mock {
             chunk_bytes: self.chunk_bytes,
         };
         block_on(async {
-            let stop = asked_to_stop()?;
-            let listener = server::bind(self.listen).await?;
+            let stop = asked_to_stop(1)?;
+            let listener = server::bind(self.listen)?;
             print(&format!("listening on http://{}", listener.local_addr()?))?;
             server::serve_mock(listener, router(config), stop).await;
             Ok(())

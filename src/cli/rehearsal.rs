@@ -148,6 +148,7 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         for upstream in config.upstreams.each_mut() {
             upstream.url = url.clone();
+            upstream.fallback = None;
         }
     }
     let groups = config.hooks.values_mut().flatten();

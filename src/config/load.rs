@@ -16,14 +16,16 @@ use sha2::{Digest, Sha256};
 
 use self::upstreams::put_upstreams;
 use super::{
-    Admin, Config, ConfigError, CoverageSettings, HookGroup, HookSettings, Known, Log,
-    MissingSecrets, Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, When,
+    Admin, Config, ConfigError, CoverageSettings, HookGroup, HookSettings, Known, MissingSecrets,
+    Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, When,
     check::{UnknownKeys, check},
     hook_block::{Gathered, HookBlock, HookFile},
-    raw::{DEFAULT_IN_FLIGHT, RawConfig, RawPath, RawSecret},
+    raw::{RawConfig, RawPath, RawSecret},
+    raw_bounds::DEFAULT_IN_FLIGHT,
     raw_hooks::{DEFAULT_PROTOCOL, RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
-    secret,
+    raw_upstreams::Credentials,
+    secret, tls,
     tree::Tree,
 };
 use crate::event::EventName;
@@ -51,8 +53,9 @@ pub(super) fn load_tree(
 ) -> Result<Config, ConfigError> {
     let mut reading = Reading::start((tree, value), file, overrides, known)?;
     let token = reading.secret("/admin/token");
-    let credentials = reading.credentials();
+    let credentials = Credentials::read(&mut reading);
     let callers = reading.callers();
+    let (agents_tls, admin_tls) = tls::read_both(&mut reading);
     let hook_directory = reading.hook_directory();
     let (redis, transcripts) = (reading.redis(), reading.transcripts());
     let audit = reading.audit();
@@ -65,6 +68,7 @@ pub(super) fn load_tree(
     let listen = overrides.listen.unwrap_or(raw.listen.0);
     let admin = Admin {
         listen: overrides.admin_listen.unwrap_or(raw.admin.listen.0),
+        tls: admin_tls,
         token,
     };
     let upstreams = raw.upstreams.with(credentials);
@@ -79,6 +83,7 @@ pub(super) fn load_tree(
     let hooks = reading.hooks(own, &blocks, &raw.hook_defaults)?;
     Ok(Config {
         listen,
+        tls: agents_tls,
         admin,
         upstreams,
         coverage,
@@ -95,10 +100,7 @@ pub(super) fn load_tree(
         sessions: raw.sessions.checked(redis, transcripts),
         limits: raw.limits.into(),
         timeouts: raw.timeouts.into(),
-        log: Log {
-            format: raw.log.format,
-            level: raw.log.level,
-        },
+        log: raw.log.into(),
         audit: raw.audit.zip(audit).map(|(raw, path)| raw.checked(path)),
         version,
         files: reading.files,
@@ -108,7 +110,7 @@ pub(super) fn load_tree(
 
 /// A document that was checked, and what is found while more is read.
 #[derive(Debug)]
-struct Reading {
+pub(super) struct Reading {
     tree: Tree,
     value: Value,
     /// What relative paths start from.
@@ -116,7 +118,7 @@ struct Reading {
     files: Vec<PathBuf>,
     problems: Vec<Problem>,
     warnings: Vec<Problem>,
-    missing_secrets: MissingSecrets,
+    pub(super) missing_secrets: MissingSecrets,
 }
 
 impl Reading {
@@ -145,13 +147,20 @@ impl Reading {
 
     /// What stands at `pointer`, if it has the right shape; if it has not, the
     /// check has already said so.
-    fn section<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
+    pub(super) fn section<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
         serde_json::from_value(self.value.pointer(pointer)?.clone()).ok()
     }
 
-    fn problem(&mut self, pointer: &str, message: &str) {
+    pub(super) fn problem(&mut self, pointer: &str, message: &str) {
         let place = self.tree.place(pointer);
         self.problems.push(Problem::at(&place, message));
+    }
+
+    /// A file that the config names: where it is. Its changes are watched for.
+    pub(super) fn file(&mut self, path: &Path) -> PathBuf {
+        let file = self.directory.join(path);
+        self.files.push(file.clone());
+        file
     }
 
     fn warning(&mut self, pointer: &str, message: &str) {
@@ -159,7 +168,7 @@ impl Reading {
         self.warnings.push(Problem::at(&place, message));
     }
 
-    fn secret(&mut self, pointer: &str) -> Option<SecretString> {
+    pub(super) fn secret(&mut self, pointer: &str) -> Option<SecretString> {
         let secret: RawSecret = self.section(pointer)?;
         if let RawSecret::File(path) = &secret {
             self.files.push(self.directory.join(path));

@@ -4,6 +4,7 @@ use std::{
     fs,
     io::Write,
     process::{Command, Stdio},
+    time::Duration,
 };
 
 use insta::assert_snapshot;
@@ -792,6 +793,9 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
         let inner = if prefix == "upstreams." {
             // They are all alike.
             "upstreams.*.".to_owned()
+        } else if name == "admin.tls" {
+            // As the agents' own.
+            "tls.".to_owned()
         } else {
             format!("{name}.")
         };

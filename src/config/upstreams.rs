@@ -1,5 +1,7 @@
 //! The model APIs that are called, and with whose credential.
 
+use std::time::Duration;
+
 use secrecy::SecretString;
 use url::Url;
 
@@ -21,6 +23,40 @@ pub struct UpstreamConfig {
     pub url: Url,
     /// What is shown to it instead of the agent's own credential.
     pub credential: Option<Credential>,
+    /// When it is left alone for a while.
+    pub circuit: CircuitSettings,
+    /// Where calls go that it has not seen.
+    pub fallback: Option<FallbackConfig>,
+}
+
+/// Where calls go that an upstream has not seen.
+#[derive(Debug, Clone)]
+pub struct FallbackConfig {
+    /// Its base: http or https, without user, query and fragment.
+    pub url: Url,
+    /// What is shown to it; agents' own credentials are not.
+    pub credential: Credential,
+}
+
+/// When an upstream is left alone for a while.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CircuitSettings {
+    /// After so many failures in a row. Not zero.
+    pub failures: usize,
+    /// Within this time.
+    pub within: Duration,
+    /// For this long; then one call tries it.
+    pub open: Duration,
+}
+
+impl Default for CircuitSettings {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            within: Duration::from_secs(30),
+            open: Duration::from_secs(10),
+        }
+    }
 }
 
 /// What a model API knows a caller by.

@@ -36,7 +36,7 @@ pub(super) async fn read(
         let frame = timeout(patience, body.frame()).await;
         let frame = match frame.map_err(|_elapsed| stalled())? {
             Some(Ok(frame)) => frame,
-            Some(Err(_)) => return Err(broken("the request's body broke off")),
+            Some(Err(error)) => return Err(ApiError::broken_body(&error)),
             None => break,
         };
         let Some(piece) = frame.data_ref() else {

@@ -32,7 +32,7 @@ use crate::{
     policy::Look,
     session::{CallRole, Emission, Session},
     upstream::{
-        Answer, Outgoing, Upstream,
+        Answer, Outgoing, OutgoingBody, Upstream,
         content::{self, Encoding},
         headers::{self, AnswerIs},
     },
@@ -301,7 +301,7 @@ impl Exchange {
     }
 
     /// A request for upstream.
-    pub(super) fn outgoing(&self, body: reqwest::Body, answer: AnswerIs) -> Outgoing {
+    pub(super) fn outgoing(&self, body: OutgoingBody, answer: AnswerIs) -> Outgoing {
         // A caller's key is for those APIs that take keys.
         let takes_keys = self.dialect.api() != Api::CodeAssist;
         let own = self.identity.upstream.as_ref().filter(|_| takes_keys);

@@ -19,7 +19,10 @@ use super::{
 use crate::{
     app::ApiError,
     dialect::Operation,
-    upstream::headers::{self, AnswerIs},
+    upstream::{
+        OutgoingBody,
+        headers::{self, AnswerIs},
+    },
 };
 
 /// Hands request and answer on, piece by piece.
@@ -34,9 +37,9 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
     }
     let fault = Fault::default();
     let outgoing_body = if http_body::Body::is_end_stream(&body) {
-        reqwest::Body::default()
+        OutgoingBody::empty()
     } else {
-        reqwest::Body::wrap_stream(bounded(body, fault.clone(), limit, patience))
+        OutgoingBody::stream(bounded(body, fault.clone(), limit, patience))
     };
     let mut outgoing = exchange.outgoing(outgoing_body, AnswerIs::Passed);
     if let Some(encoding) = exchange.head.headers.get(header::CONTENT_ENCODING) {
@@ -96,7 +99,10 @@ fn bounded(
         let fault = fault.clone();
         async move {
             let piece = match timeout(patience, pieces.next()).await {
-                Ok(piece) => piece?,
+                Ok(piece) => {
+                    let piece = piece?;
+                    piece.map_err(|error| fault.set(ApiError::broken_body(&error)))
+                }
                 Err(_elapsed) => Err(fault.set(stalled())),
             };
             let seen = seen + piece.as_ref().map_or(0, Bytes::len);

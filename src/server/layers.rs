@@ -10,12 +10,13 @@ use axum::{
     middleware::{self, Next},
     response::{IntoResponse, Response},
 };
-use http::HeaderValue;
-use prometheus_client::metrics::gauge::Gauge;
+use http::{HeaderValue, Version};
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
-use crate::app::{self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId};
+use crate::app::{
+    self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId, UnderWay,
+};
 
 /// A router with every layer around it.
 pub(super) fn wrap(router: Router<App>, app: App, door: Door) -> Router {
@@ -31,16 +32,18 @@ pub(super) fn wrap(router: Router<App>, app: App, door: Door) -> Router {
 /// A router whose requests count as under way, and are refused when too many
 /// are. Operators must get through even then, or a busy gateway looks dead.
 pub(super) fn capped(router: Router<App>, app: &App) -> Router<App> {
-    router.layer(middleware::from_fn_with_state(app.clone(), cap))
+    router
+        .layer(middleware::from_fn_with_state(app.clone(), cap))
+        .layer(middleware::from_fn(versed))
 }
 
-async fn cap(State(app): State<App>, request: Request, next: Next) -> Response {
-    let under_way = UnderWay::begin(&app.shared.metrics.in_flight);
+async fn cap(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let limit = app.snapshot().config.limits.in_flight;
-    if under_way.number > i64::try_from(limit).unwrap_or(i64::MAX) {
+    let Some(under_way) = UnderWay::begin(&app.shared.metrics.in_flight, limit) else {
         let message = "too many requests are under way";
         return ApiError::new(ErrorReason::Overloaded, message).into_response();
-    }
+    };
+    request.extensions_mut().insert(under_way.clone());
     let response = next.run(request).await;
     // A request is under way until its answer's last byte.
     response.map(|body| Body::new(Observed::new(body, move |_ended| drop(under_way))))
@@ -64,6 +67,15 @@ async fn record(State(app): State<App>, door: Door, request: Request, next: Next
         audit.refused(refused);
     }
     response
+}
+
+/// Only HTTP/1.1 can tell an agent that a stream broke off: to older ones the end
+/// of a connection is the end of an answer.
+async fn versed(request: Request, next: Next) -> Response {
+    if request.version() == Version::HTTP_11 {
+        return next.run(request).await;
+    }
+    ApiError::new(ErrorReason::HttpVersion, "HTTP/1.1 is wanted here").into_response()
 }
 
 /// The outermost layer.
@@ -91,28 +103,6 @@ fn render(response: Response, id: &str) -> Response {
         }
     }
     rendered
-}
-
-/// Counts a request as long as it lives.
-struct UnderWay {
-    gauge: Gauge,
-    /// How many are under way, this one included.
-    number: i64,
-}
-
-impl UnderWay {
-    fn begin(gauge: &Gauge) -> Self {
-        Self {
-            number: gauge.inc() + 1,
-            gauge: gauge.clone(),
-        }
-    }
-}
-
-impl Drop for UnderWay {
-    fn drop(&mut self) {
-        self.gauge.dec();
-    }
 }
 
 async fn other_method() -> ApiError {

@@ -1,25 +1,23 @@
-//! One listener: accepts within bounds, serves HTTP/1.1, drains.
+//! One listener: accepts within bounds, and drains.
 
-use std::{convert::Infallible, io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::{Router, body::Body, extract::Request};
-use http::Response;
-use hyper::{body::Incoming, server::conn::http1, service::service_fn};
-use hyper_util::{
-    rt::{TokioIo, TokioTimer},
-    server::graceful::GracefulShutdown,
-};
+use axum::Router;
+use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
-use super::patience::{Busy, Patient, Silence};
+use super::{
+    connection::{Connection, Terms},
+    pace::Pace,
+    patience::Silence,
+};
 use crate::{
-    app::{Observed, Peer, Shared},
-    config::Config,
+    app::{ApiError, ErrorReason, Peer, Shared},
+    config::{Config, Tls},
 };
 
 /// How long to wait when no file descriptor is left for a connection.
@@ -31,53 +29,97 @@ const LEAST_HEAD: usize = 8192;
 /// How much more than the limit is read of a head, so that whoever sends a little
 /// too much hears why. Hyper says nothing but the status.
 const BEYOND: usize = 64 * 1024;
+/// How many connections beyond the bound are told so at once. More are closed
+/// without a word.
+const TOLD: usize = 64;
+
+/// How long such a connection may take to hear it.
+const TOLD_WITHIN: Duration = Duration::from_secs(2);
 
 /// The bounds of one listener.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
-    /// Connections at once; more wait to be accepted.
+    /// Connections at once.
     pub(super) connections: usize,
     /// Bytes of a request's head.
     pub(super) head: usize,
-    /// How long a connection may be silent.
+    /// How long a connection may keep us waiting.
     pub(super) silence: Silence,
+    /// How slowly a body may come.
+    pub(super) pace: Pace,
 }
 
 impl Default for Bounds {
     fn default() -> Self {
+        let minute = Duration::from_mins(1);
         Self {
             connections: 20_000,
             head: 64 * 1024,
             silence: Silence {
-                head: Duration::from_secs(30),
-                idle: Duration::from_mins(5),
+                head: minute,
+                idle: 5 * minute,
+                write: minute,
+            },
+            pace: Pace {
+                grace: minute,
+                rate: 1024,
             },
         }
     }
 }
 
 impl Bounds {
-    pub(super) fn of(config: &Config) -> Self {
+    /// What the config says, for so many connections.
+    pub(super) fn of(config: &Config, connections: usize) -> Self {
+        let (limits, timeouts) = (&config.limits, &config.timeouts);
         Self {
-            connections: config.limits.connections,
-            head: config.limits.headers.max(LEAST_HEAD) + BEYOND,
+            connections,
+            head: limits.headers.max(LEAST_HEAD) + BEYOND,
             silence: Silence {
-                head: config.timeouts.header,
-                idle: config.timeouts.idle,
+                head: timeouts.header,
+                idle: timeouts.idle,
+                write: timeouts.write,
+            },
+            pace: Pace {
+                grace: timeouts.body,
+                rate: limits.body_rate,
             },
         }
     }
 }
 
+/// When a listener stops.
+#[derive(Debug, Clone)]
+pub(super) struct Ending {
+    /// Cancelled when nobody is accepted any more.
+    pub(super) close: CancellationToken,
+    /// How long requests under way may then take.
+    pub(super) drain: Duration,
+    /// Cancelled when they may not take any longer.
+    pub(super) cut: CancellationToken,
+}
+
+/// How connections are spoken to from now on, if not in plain text.
+type FindTls = dyn Fn() -> Option<Tls> + Send + Sync;
+
+/// What a new connection may expect.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Admitted {
+    /// Answers.
+    Served,
+    /// To hear that there is no place for it.
+    Told,
+}
+
 /// One listener.
-#[derive(Debug)]
 pub(super) struct Listener {
     socket: TcpListener,
     bounds: Bounds,
-    permits: Arc<Semaphore>,
     shared: Shared,
-    /// Cancelled at the end of the drain time.
-    cut: CancellationToken,
+    tls: Box<FindTls>,
+    places: Arc<Semaphore>,
+    /// For those who are told that there is no place.
+    told: Arc<Semaphore>,
 }
 
 impl Listener {
@@ -85,92 +127,137 @@ impl Listener {
         Self {
             socket,
             bounds,
-            permits: Arc::new(Semaphore::new(bounds.connections)),
             shared: shared.clone(),
-            cut: CancellationToken::new(),
+            tls: Box::new(|| None),
+            places: Arc::new(Semaphore::new(bounds.connections)),
+            told: Arc::new(Semaphore::new(TOLD)),
         }
     }
 
-    /// Accepts until the house closes, then lets open connections end their
-    /// requests within `drain`.
-    pub(super) async fn serve(self, router: Router, drain: Duration) {
+    /// The same listener, which asks `tls` how each connection is spoken to.
+    pub(super) fn speaking(
+        mut self,
+        tls: impl Fn() -> Option<Tls> + Send + Sync + 'static,
+    ) -> Self {
+        self.tls = Box::new(tls);
+        self
+    }
+
+    /// Accepts until its end, then lets open connections end their requests.
+    pub(super) async fn serve(self, router: Router, ending: Ending) {
         let graceful = GracefulShutdown::new();
         tokio::select! {
-            () = self.accept(&router, &graceful) => (),
-            () = self.shared.shutdown.cancelled() => (),
+            () = self.accept(&router, &graceful, &ending.cut) => (),
+            () = ending.close.cancelled() => (),
         }
         drop(self.socket);
-        if tokio::time::timeout(drain, graceful.shutdown())
-            .await
-            .is_err()
-        {
+        let drained = tokio::time::timeout(ending.drain, graceful.shutdown());
+        let drained = ending.cut.run_until_cancelled(drained).await;
+        if !matches!(drained, Some(Ok(()))) {
             tracing::warn!("requests were cut off at the end of the drain time");
-            self.cut.cancel();
+            ending.cut.cancel();
         }
     }
 
     /// Accepts for ever.
-    async fn accept(&self, router: &Router, graceful: &GracefulShutdown) {
-        while let Ok(permit) = Arc::clone(&self.permits).acquire_owned().await {
-            match self.socket.accept().await {
-                Ok((stream, addr)) => self.connect((stream, addr), permit, router, graceful),
-                Err(error) => refused(&error).await,
-            }
+    async fn accept(&self, router: &Router, graceful: &GracefulShutdown, cut: &CancellationToken) {
+        let full = Router::new().fallback(no_place);
+        let mut failing = false;
+        loop {
+            let (stream, addr) = match self.socket.accept().await {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    pause(&error, &mut failing).await;
+                    continue;
+                }
+            };
+            failing = false;
+            let Some((place, admitted)) = self.admit() else {
+                continue;
+            };
+            let (router, bounds) = match admitted {
+                Admitted::Served => (router, self.bounds),
+                Admitted::Told => (&full, self.bounds.in_short()),
+            };
+            let connection = self.connection(stream, addr, bounds);
+            let served = connection.serve(router.clone(), graceful.watcher());
+            self.spawn(served, place, cut.clone());
         }
     }
 
-    fn connect(
-        &self,
-        (stream, addr): (TcpStream, SocketAddr),
-        permit: OwnedSemaphorePermit,
-        router: &Router,
-        graceful: &GracefulShutdown,
-    ) {
-        // Small chunks must not wait for one another.
-        if let Err(error) = stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
+    /// A place for one more connection; not even one to be told that there is
+    /// none, if too many are told so already.
+    fn admit(&self) -> Option<(OwnedSemaphorePermit, Admitted)> {
+        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
+            return Some((place, Admitted::Served));
         }
-        let router = router.clone();
-        let busy = Busy::default();
-        let patient = Patient::new(stream, busy.clone(), self.bounds.silence);
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            let certificate = None;
-            request.extensions_mut().insert(Peer { addr, certificate });
-            busy.begin();
-            answer(router.clone(), request, busy.clone())
-        });
-        let connection = http1::Builder::new()
-            .timer(TokioTimer::new())
-            .header_read_timeout(None)
-            .max_buf_size(self.bounds.head)
-            .serve_connection(TokioIo::new(patient), service);
-        let connection = graceful.watch(connection);
+        self.shared.metrics.cut("full");
+        let place = Arc::clone(&self.told).try_acquire_owned().ok()?;
+        Some((place, Admitted::Told))
+    }
+
+    fn connection(&self, stream: TcpStream, addr: SocketAddr, bounds: Bounds) -> Connection {
+        Connection {
+            stream,
+            peer: Peer {
+                addr,
+                certificate: None,
+            },
+            tls: (self.tls)(),
+            terms: Terms {
+                head: bounds.head,
+                silence: bounds.silence,
+                pace: bounds.pace,
+                shared: self.shared.clone(),
+            },
+        }
+    }
+
+    fn spawn(
+        &self,
+        served: impl Future<Output = ()> + Send + 'static,
+        place: OwnedSemaphorePermit,
+        cut: CancellationToken,
+    ) {
         let open = self.shared.metrics.connections.clone();
         open.inc();
-        let cut = self.cut.clone();
         self.shared.tasks.spawn(async move {
-            let ended = cut.run_until_cancelled_owned(connection).await;
-            // An agent that leaves in the middle is no news.
-            if let Some(Err(error)) = ended {
-                tracing::debug!(%error, "connection ended");
-            }
+            cut.run_until_cancelled_owned(served).await;
             open.dec();
-            drop(permit);
+            drop(place);
         });
     }
 }
 
-async fn refused(error: &io::Error) {
-    tracing::warn!(%error, "a connection could not be accepted");
-    tokio::time::sleep(ACCEPT_PAUSE).await;
+impl Bounds {
+    /// Those of a connection that is only told that there is no place for it.
+    fn in_short(self) -> Self {
+        Self {
+            silence: Silence {
+                head: TOLD_WITHIN.min(self.silence.head),
+                idle: Duration::ZERO,
+                write: TOLD_WITHIN.min(self.silence.write),
+            },
+            ..self
+        }
+    }
 }
 
-/// Answers one request; the connection is busy until its last byte.
-async fn answer(
-    router: Router,
-    request: Request<Incoming>,
-    busy: Busy,
-) -> Result<Response<Body>, Infallible> {
-    let response = router.oneshot(request.map(Body::new)).await?;
-    Ok(response.map(|body| Body::new(Observed::new(body, move |_ended| busy.end()))))
+async fn no_place() -> axum::response::Response {
+    let message = "too many connections are open";
+    let error = ApiError::new(ErrorReason::Overloaded, message);
+    let mut response = error.render(&uuid::Uuid::new_v4().to_string());
+    let close = http::HeaderValue::from_static("close");
+    response
+        .headers_mut()
+        .insert(http::header::CONNECTION, close);
+    response
+}
+
+/// Says once that nobody can be accepted, and waits a little each time.
+async fn pause(error: &io::Error, failing: &mut bool) {
+    if !std::mem::replace(failing, true) {
+        tracing::warn!(%error, "connections cannot be accepted");
+    }
+    tokio::time::sleep(ACCEPT_PAUSE).await;
 }

@@ -1,41 +1,94 @@
-//! How long a connection may be silent: between requests, and while the head of
-//! one is under way. hyper has one timeout for both.
+//! How long a connection may keep us waiting: between requests, while the head
+//! of one is under way, and while it does not take what it is sent. hyper has
+//! one timeout for the first two, and none for the third.
 
 use std::{
+    error::Error,
     io,
     pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
     },
-    task::{Context, Poll},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use futures_util::task::AtomicWaker;
+use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
     net::TcpStream,
     time::{Instant, Sleep, sleep_until},
 };
 
-/// The two bounds.
+/// How long an agent that still sends is listened to after our last word. If we
+/// closed at once, its system would throw away what we said.
+const LINGER: Duration = Duration::from_secs(2);
+
+/// How much is read at once of what is thrown away.
+const SCRAP: usize = 8192;
+
+/// The bounds.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Silence {
     /// From a request's first byte, or the connection's start, to the end of
-    /// the request's head.
+    /// the request's head. TLS is agreed upon within it.
     pub(super) head: Duration,
     /// Between an answer and the next request's first byte.
     pub(super) idle: Duration,
+    /// Until something is taken of what is sent.
+    pub(super) write: Duration,
 }
 
-/// Whether a request is being answered; its bounds are set elsewhere.
+/// Why a connection was given up.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub(super) enum GivenUp {
+    /// No request within the time for it.
+    #[error("no request came")]
+    Idle,
+    /// The rest of a head, or of what TLS needs, did not come in time.
+    #[error("the head did not come in time")]
+    Head,
+    /// What was sent was not taken in time.
+    #[error("what was sent was not taken in time")]
+    Write,
+}
+
+impl GivenUp {
+    /// Whether that is why a connection ended.
+    pub(super) fn in_chain(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut next = Some(error);
+        while let Some(error) = next {
+            let inner = error
+                .downcast_ref::<io::Error>()
+                .and_then(io::Error::get_ref);
+            if let Some(why) = inner.and_then(|it| it.downcast_ref()) {
+                return Some(*why);
+            }
+            next = error.source();
+        }
+        None
+    }
+
+    fn error(self) -> io::Error {
+        io::Error::new(io::ErrorKind::TimedOut, self)
+    }
+}
+
+/// What goes on in a connection, as far as its patience is concerned.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Busy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
+    /// Whether a request is being answered; its bounds are set elsewhere.
     busy: AtomicBool,
+    /// Whether one was answered since this was last asked: it may have been between
+    /// two looks at the connection.
+    answered: AtomicBool,
+    /// Whether the last request's body was not read to its end.
+    unread: AtomicBool,
     /// Who reads the connection. hyper looks for a next request before it has
     /// written the whole answer, and not again until there is something.
     reader: AtomicWaker,
@@ -43,14 +96,25 @@ struct State {
 
 impl Busy {
     /// A request's head is here.
-    pub(super) fn begin(&self) {
+    pub(super) fn begin(&self, has_body: bool) {
+        self.0.unread.store(has_body, Ordering::Relaxed);
         self.0.busy.store(true, Ordering::Relaxed);
+    }
+
+    /// Its body was read to its end.
+    pub(super) fn has_read(&self) {
+        self.0.unread.store(false, Ordering::Relaxed);
     }
 
     /// Its answer is out.
     pub(super) fn end(&self) {
         self.0.busy.store(false, Ordering::Relaxed);
+        self.0.answered.store(true, Ordering::Relaxed);
         self.0.reader.wake();
+    }
+
+    fn has_answered(&self) -> bool {
+        self.0.answered.swap(false, Ordering::Relaxed)
     }
 
     /// Whether the reader must wait; it is woken when it must no longer.
@@ -71,7 +135,7 @@ enum Waits {
     Us,
 }
 
-/// A connection that ends when it is silent for too long.
+/// A connection that ends when it keeps us waiting for too long.
 #[derive(Debug)]
 pub(super) struct Patient {
     stream: TcpStream,
@@ -79,6 +143,10 @@ pub(super) struct Patient {
     silence: Silence,
     waits: Waits,
     deadline: Pin<Box<Sleep>>,
+    /// Until when something must be taken of what is sent, if that waits.
+    blocked: Option<Pin<Box<Sleep>>>,
+    /// Until when is read what nobody needs, once our last word is said.
+    lingers: Option<Pin<Box<Sleep>>>,
 }
 
 impl Patient {
@@ -88,7 +156,9 @@ impl Patient {
             busy,
             silence,
             waits: Waits::Head,
-            deadline: Box::pin(sleep_until(Instant::now() + silence.head)),
+            deadline: sleep(silence.head),
+            blocked: None,
+            lingers: None,
         }
     }
 
@@ -98,6 +168,45 @@ impl Patient {
             self.deadline.as_mut().reset(Instant::now() + patience);
         }
     }
+
+    /// Gives up a write that waits for too long.
+    fn bounded<T>(
+        &mut self,
+        context: &mut Context<'_>,
+        polled: Poll<io::Result<T>>,
+    ) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.blocked = None;
+            return polled;
+        }
+        let patience = self.silence.write;
+        let blocked = self.blocked.get_or_insert_with(|| sleep(patience));
+        blocked
+            .as_mut()
+            .poll(context)
+            .map(|()| Err(GivenUp::Write.error()))
+    }
+
+    /// Reads what nobody needs, until the agent has heard us or the time is over.
+    fn linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let lingers = self.lingers.get_or_insert_with(|| sleep(LINGER));
+        let mut scrap = [0; SCRAP];
+        loop {
+            if lingers.as_mut().poll(context).is_ready() {
+                return Poll::Ready(());
+            }
+            let mut buffer = ReadBuf::new(&mut scrap);
+            let polled = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
+            match ready!(polled) {
+                Ok(()) if !buffer.filled().is_empty() => (),
+                Ok(()) | Err(_) => return Poll::Ready(()),
+            }
+        }
+    }
+}
+
+fn sleep(duration: Duration) -> Pin<Box<Sleep>> {
+    Box::pin(sleep_until(Instant::now() + duration))
 }
 
 impl AsyncRead for Patient {
@@ -113,14 +222,22 @@ impl AsyncRead for Patient {
             return polled;
         }
         if polled.is_ready() {
+            if self.busy.has_answered() {
+                self.waits = Waits::Us;
+            }
             self.wait(Waits::Head, silence.head);
             return polled;
         }
-        if self.waits == Waits::Us {
+        if self.busy.has_answered() || self.waits == Waits::Us {
+            self.waits = Waits::Us;
             self.wait(Waits::Request, silence.idle);
         }
+        let why = match self.waits {
+            Waits::Head => GivenUp::Head,
+            Waits::Request | Waits::Us => GivenUp::Idle,
+        };
         let over = self.deadline.as_mut().poll(context);
-        over.map(|()| Err(io::ErrorKind::TimedOut.into()))
+        over.map(|()| Err(why.error()))
     }
 }
 
@@ -130,7 +247,8 @@ impl AsyncWrite for Patient {
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write(context, bytes)
+        let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
+        self.bounded(context, polled)
     }
 
     fn poll_write_vectored(
@@ -138,7 +256,8 @@ impl AsyncWrite for Patient {
         context: &mut Context<'_>,
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.stream).poll_write_vectored(context, pieces)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
+        self.bounded(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -150,6 +269,12 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
+        if self.lingers.is_none() {
+            ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
+        }
+        if self.busy.0.unread.load(Ordering::Relaxed) {
+            ready!(self.linger(context));
+        }
+        Poll::Ready(Ok(()))
     }
 }

@@ -50,6 +50,22 @@ struct ReloadLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CutLabels {
+    why: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct UpstreamLabels {
+    upstream: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct FailureLabels {
+    upstream: String,
+    why: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EventLabels {
     event: &'static str,
 }
@@ -75,9 +91,13 @@ pub struct Metrics {
     arrivals: Family<ArrivalLabels, Counter>,
     /// Who calls.
     pub callers: CallerMetrics,
+    cuts: Family<CutLabels, Counter>,
+    circuits: Family<UpstreamLabels, Gauge>,
+    upstream_failures: Family<FailureLabels, Counter>,
+    fallbacks: Family<UpstreamLabels, Counter>,
     /// Requests under way.
     pub in_flight: Gauge,
-    /// Open connections of agents.
+    /// Open connections, of agents and operators.
     pub connections: Gauge,
     /// Hook processes alive.
     pub hook_processes: Gauge,
@@ -107,6 +127,10 @@ impl Default for Metrics {
             config_good: Gauge::default(),
             arrivals: Family::default(),
             callers: CallerMetrics::default(),
+            cuts: Family::default(),
+            circuits: Family::default(),
+            upstream_failures: Family::default(),
+            fallbacks: Family::default(),
             in_flight: Gauge::default(),
             connections: Gauge::default(),
             hook_processes: Gauge::default(),
@@ -142,6 +166,33 @@ impl Metrics {
         let outcome = if good { "swapped" } else { "refused" };
         self.reloads.get_or_create(&ReloadLabels { outcome }).inc();
         self.config_good.set(i64::from(good));
+    }
+
+    /// Counts a connection that was turned away or given up, and why.
+    pub fn cut(&self, why: &'static str) {
+        self.cuts.get_or_create(&CutLabels { why }).inc();
+    }
+
+    /// Whether an upstream is left alone.
+    pub fn circuit(&self, upstream: &str, open: bool) {
+        let upstream = upstream.to_owned();
+        let circuit = self.circuits.get_or_create(&UpstreamLabels { upstream });
+        circuit.set(i64::from(open));
+    }
+
+    /// Counts a failure of an upstream.
+    pub fn upstream_failed(&self, upstream: &str, why: &'static str) {
+        let upstream = upstream.to_owned();
+        let labels = FailureLabels { upstream, why };
+        self.upstream_failures.get_or_create(&labels).inc();
+    }
+
+    /// Counts a call that went to the fallback of an upstream.
+    pub fn fell_back(&self, upstream: &str) {
+        let upstream = upstream.to_owned();
+        self.fallbacks
+            .get_or_create(&UpstreamLabels { upstream })
+            .inc();
     }
 
     /// Counts how a request came to its session, and how that is told apart.
@@ -226,10 +277,11 @@ impl Metrics {
             self.config_good.clone(),
         );
         registry.register("in_flight", "Requests under way", self.in_flight.clone());
+        registry.register("connections", "Open connections", self.connections.clone());
         registry.register(
-            "connections",
-            "Open connections of agents",
-            self.connections.clone(),
+            "connections_cut",
+            "Connections turned away or given up, by why",
+            self.cuts.clone(),
         );
         registry.register(
             "hook_processes",
@@ -239,6 +291,7 @@ impl Metrics {
         self.register_sessions();
         self.callers.register(&mut self.registry);
         self.register_audit();
+        self.register_upstreams();
     }
 
     fn register_audit(&mut self) {
@@ -257,6 +310,25 @@ impl Metrics {
             "audit_failing",
             "Whether the decision log cannot be written",
             self.audit_failing.clone(),
+        );
+    }
+
+    fn register_upstreams(&mut self) {
+        let registry = &mut self.registry;
+        registry.register(
+            "upstream_open",
+            "Whether an upstream is left alone, because it failed again and again",
+            self.circuits.clone(),
+        );
+        registry.register(
+            "upstream_failures",
+            "Failures of upstreams, by why",
+            self.upstream_failures.clone(),
+        );
+        registry.register(
+            "upstream_fallbacks",
+            "Calls that went to the fallback of an upstream",
+            self.fallbacks.clone(),
         );
     }
 

@@ -11,6 +11,9 @@ use crate::config::Credential;
 /// Where Google's APIs look for a key.
 const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
+/// Which library an agent calls with.
+const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
+
 /// What an agent may say to upstream, beside the prefixes below.
 const TO_UPSTREAM: [HeaderName; 4] = [
     header::ACCEPT,
@@ -79,22 +82,12 @@ pub fn to_upstream(
             out.append(name, value.clone());
         }
     }
-    if own.is_some() {
+    if let Some(own) = own {
         out.remove(AUTHORIZATION);
         out.remove(API_KEY);
-    }
-    match own {
-        Some(Credential::ApiKey(key)) => set(&mut out, API_KEY, key.expose_secret()),
-        Some(Credential::Bearer(token)) => {
-            let bearer = format!("Bearer {}", token.expose_secret());
-            set(&mut out, AUTHORIZATION, &bearer);
-        }
-        None => {
-            let key = query_key.filter(|_| !out.contains_key(API_KEY));
-            if let Some(key) = key {
-                set(&mut out, API_KEY, key);
-            }
-        }
+        show(&mut out, own);
+    } else if let Some(key) = query_key.filter(|_| !out.contains_key(API_KEY)) {
+        set(&mut out, API_KEY, key);
     }
     let encodings = agent.get_all(ACCEPT_ENCODING).iter();
     let mut texts = encodings.filter_map(|it| it.to_str().ok());
@@ -113,6 +106,19 @@ pub fn of_uploads(agent: &HeaderMap) -> HeaderMap {
     let of_uploads = said.filter(|(name, _)| name.as_str().starts_with("x-goog-upload-"));
     let pairs = of_uploads.map(|(name, value)| (name.clone(), value.clone()));
     pairs.collect()
+}
+
+/// The headers for another address than they were made for: whatever says who
+/// calls, or for whom, is `credential`.
+pub(super) fn to_fallback(headers: &mut HeaderMap, credential: &Credential) {
+    let names: Vec<HeaderName> = headers.keys().cloned().collect();
+    let kept = |it: &HeaderName| *it == API_CLIENT || !it.as_str().starts_with("x-goog-");
+    for name in names {
+        if name == AUTHORIZATION || !kept(&name) {
+            headers.remove(name);
+        }
+    }
+    show(headers, credential);
 }
 
 /// The headers for the agent.
@@ -140,6 +146,16 @@ fn travels(name: &HeaderName) -> bool {
     TO_UPSTREAM.contains(name)
         || TO_UPSTREAM_NAMED.contains(&text)
         || TO_UPSTREAM_PREFIXES.iter().any(|it| text.starts_with(it))
+}
+
+fn show(headers: &mut HeaderMap, credential: &Credential) {
+    match credential {
+        Credential::ApiKey(key) => set(headers, API_KEY, key.expose_secret()),
+        Credential::Bearer(token) => {
+            let bearer = format!("Bearer {}", token.expose_secret());
+            set(headers, AUTHORIZATION, &bearer);
+        }
+    }
 }
 
 fn set(headers: &mut HeaderMap, name: HeaderName, secret: &str) {
@@ -192,6 +208,26 @@ mod tests {
         let out = to_upstream(&agent, Some(&own), Some("Q"), AnswerIs::Read);
         assert_eq!(out["authorization"], "Bearer OWN");
         assert!(!out.contains_key("x-goog-api-key"));
+    }
+
+    #[test]
+    fn another_address_hears_nothing_of_who_called_the_first() {
+        let mut headers = agent(&[
+            ("x-goog-api-key", "K"),
+            ("authorization", "Bearer B"),
+            ("x-goog-user-project", "p"),
+            ("x-goog-api-client", "genai-js"),
+            ("user-agent", "GeminiCLI"),
+        ]);
+
+        to_fallback(&mut headers, &Credential::Bearer("OTHER".into()));
+
+        let expected = agent(&[
+            ("authorization", "Bearer OTHER"),
+            ("x-goog-api-client", "genai-js"),
+            ("user-agent", "GeminiCLI"),
+        ]);
+        assert_eq!(headers, expected);
     }
 
     #[test]

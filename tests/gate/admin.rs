@@ -211,7 +211,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_config_good gauge
     # HELP hookgate_in_flight Requests under way.
     # TYPE hookgate_in_flight gauge
-    # HELP hookgate_connections Open connections of agents.
+    # HELP hookgate_connections Open connections.
     # TYPE hookgate_connections gauge
     # HELP hookgate_hook_processes Processes of hooks alive.
     # TYPE hookgate_hook_processes gauge
@@ -227,6 +227,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_audit_dropped_lines counter
     # HELP hookgate_audit_failing Whether the decision log cannot be written.
     # TYPE hookgate_audit_failing gauge
+    # HELP hookgate_upstream_open Whether an upstream is left alone, because it failed again and again.
+    # TYPE hookgate_upstream_open gauge
     # EOF
     ");
 }

@@ -6,32 +6,10 @@ use url::Url;
 
 use super::Reading;
 use crate::config::{
-    ConfigError, CoverageSettings, Credential, Known, Overrides, Problem, UpstreamsConfig,
-    check::is_base_url, raw_upstreams::Credentials,
+    ConfigError, CoverageSettings, Known, Overrides, Problem, UpstreamsConfig, check::is_base_url,
 };
 
 impl Reading {
-    pub(super) fn credentials(&mut self) -> Credentials {
-        Credentials {
-            gemini: self.credential("/upstreams/gemini"),
-            vertex: self.credential("/upstreams/vertex"),
-            code_assist: self.credential("/upstreams/code_assist"),
-        }
-    }
-
-    /// What is shown to the model API at `pointer`.
-    fn credential(&mut self, pointer: &str) -> Option<Credential> {
-        let bearer = format!("{pointer}/bearer");
-        let api_key = self.secret(&format!("{pointer}/api_key"));
-        let token = self.secret(&bearer);
-        if api_key.is_some() && token.is_some() {
-            let message = "an upstream has `api_key` or `bearer`, not both";
-            self.problem(&bearer, message);
-        }
-        let api_key = api_key.map(Credential::ApiKey);
-        api_key.or_else(|| token.map(Credential::Bearer))
-    }
-
     pub(super) fn check_upstreams(
         &mut self,
         upstreams: &UpstreamsConfig,

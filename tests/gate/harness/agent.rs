@@ -26,6 +26,20 @@ impl Agent {
         }
     }
 
+    /// The same agent, which speaks TLS: it trusts the authority of `ca`, and shows
+    /// `identity` (certificate and key) if it is asked; all in PEM.
+    pub fn over_tls(mut self, ca: &str, identity: Option<&str>) -> Self {
+        let ca = reqwest::Certificate::from_pem(ca.as_bytes()).unwrap();
+        let mut client = reqwest::Client::builder().no_proxy().tls_certs_only([ca]);
+        if let Some(identity) = identity {
+            let identity = reqwest::Identity::from_pem(identity.as_bytes());
+            client = client.identity(identity.unwrap());
+        }
+        self.client = client.build().unwrap();
+        self.base = self.base.replace("http://", "https://");
+        self
+    }
+
     /// The same agent, which also sends this header.
     pub fn sending(mut self, name: &'static str, value: impl AsRef<[u8]>) -> Self {
         let value = HeaderValue::from_bytes(value.as_ref()).unwrap();
@@ -90,11 +104,20 @@ impl Agent {
     /// POSTs this exact text, and leaves it to the caller to read the answer
     /// piece by piece (`chunk()`), or to drop it.
     pub async fn open(&self, path: &str, body: impl Into<reqwest::Body>) -> reqwest::Response {
+        self.try_to_open(path, body).await.unwrap()
+    }
+
+    /// The same, where it may be that nobody answers.
+    pub async fn try_to_open(
+        &self,
+        path: &str,
+        body: impl Into<reqwest::Body>,
+    ) -> reqwest::Result<reqwest::Response> {
         let request = self.client.post(format!("{}{path}", self.base));
         let request = request
             .header("content-type", "application/json")
             .headers(self.headers.clone());
-        request.body(body).send().await.unwrap()
+        request.body(body).send().await
     }
 }
 

@@ -1,0 +1,152 @@
+//! One connection: TLS if there is any, then HTTP/1.1, request by request.
+
+use std::{convert::Infallible, error::Error, sync::Arc};
+
+use axum::{Router, body::Body, extract::Request};
+use http::Response;
+use http_body::Body as _;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::{
+    rt::{TokioIo, TokioTimer},
+    server::graceful::Watcher,
+};
+use tokio::{
+    io::{AsyncRead, AsyncWrite},
+    net::TcpStream,
+};
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+
+use super::{
+    pace::{Pace, paced},
+    patience::{Busy, GivenUp, Patient, Silence},
+    tls,
+};
+use crate::{
+    app::{Observed, Peer, Shared},
+    config::Tls,
+};
+
+/// What all connections of a listener have in common.
+#[derive(Debug, Clone)]
+pub(super) struct Terms {
+    /// Bytes of a request's head.
+    pub(super) head: usize,
+    /// How long a connection may keep us waiting.
+    pub(super) silence: Silence,
+    /// How slowly a body may come.
+    pub(super) pace: Pace,
+    /// What outlives every config.
+    pub(super) shared: Shared,
+}
+
+/// A connection that was accepted.
+#[derive(Debug)]
+pub(super) struct Connection {
+    pub(super) stream: TcpStream,
+    pub(super) peer: Peer,
+    /// How it is spoken to, if not in plain text.
+    pub(super) tls: Option<Tls>,
+    pub(super) terms: Terms,
+}
+
+impl Connection {
+    /// Serves it to its end. Dropping the future cuts it off.
+    pub(super) async fn serve(self, router: Router, watcher: Watcher) {
+        // Small chunks must not wait for one another.
+        if let Err(error) = self.stream.set_nodelay(true) {
+            tracing::debug!(%error, "no TCP_NODELAY");
+        }
+        let busy = Busy::default();
+        let (mut peer, terms) = (self.peer, self.terms);
+        let stream = Patient::new(self.stream, busy.clone(), terms.silence);
+        let Some(tls) = self.tls else {
+            let requests = Requests::new(router, peer, busy, &terms);
+            return requests.serve(stream, &terms, watcher).await;
+        };
+        // Boxed, so that a connection in plain text has no room for it.
+        Box::pin(async move {
+            let closing = &terms.shared.shutdown;
+            let agreed = closing.run_until_cancelled(tls::accept(tls, stream)).await;
+            match agreed {
+                Some(Ok((stream, certificate))) => {
+                    peer.certificate = certificate;
+                    let requests = Requests::new(router, peer, busy, &terms);
+                    requests.serve(stream, &terms, watcher).await;
+                }
+                Some(Err(error)) => {
+                    terms.shared.metrics.cut("handshake");
+                    tracing::debug!(%error, "no TLS");
+                }
+                None => (),
+            }
+        })
+        .await;
+    }
+}
+
+/// Who answers the requests of one connection.
+struct Requests {
+    router: Router,
+    peer: Peer,
+    busy: Busy,
+    pace: Pace,
+    /// Cancelled when agents should look for another gateway.
+    leaving: CancellationToken,
+}
+
+impl Requests {
+    fn new(router: Router, peer: Peer, busy: Busy, terms: &Terms) -> Arc<Self> {
+        Arc::new(Self {
+            router,
+            peer,
+            busy,
+            pace: terms.pace,
+            leaving: terms.shared.leaving.clone(),
+        })
+    }
+
+    async fn serve<S>(self: Arc<Self>, stream: S, terms: &Terms, watcher: Watcher)
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let service = service_fn(move |request| Arc::clone(&self).answer(request));
+        let connection = http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(None)
+            .max_buf_size(terms.head)
+            .serve_connection(TokioIo::new(stream), service);
+        let Err(error) = watcher.watch(connection).await else {
+            return;
+        };
+        let given_up = GivenUp::in_chain(&error);
+        match given_up {
+            Some(GivenUp::Head) => terms.shared.metrics.cut("head"),
+            Some(GivenUp::Write) => terms.shared.metrics.cut("write"),
+            // An agent that asks for nothing more, or leaves in the middle, is no
+            // news.
+            Some(GivenUp::Idle) | None => (),
+        }
+        tracing::debug!(error = &error as &dyn Error, "connection ended");
+    }
+
+    /// Answers one request; the connection is busy until its last byte.
+    async fn answer(
+        self: Arc<Self>,
+        request: Request<Incoming>,
+    ) -> Result<Response<Body>, Infallible> {
+        let has_body = !request.body().is_end_stream();
+        self.busy.begin(has_body);
+        let mut request = request.map(|body| paced(body, self.pace, self.busy.clone()));
+        request.extensions_mut().insert(self.peer.clone());
+        let mut response = self.router.clone().oneshot(request).await?;
+        if self.leaving.is_cancelled() {
+            let close = http::HeaderValue::from_static("close");
+            response
+                .headers_mut()
+                .insert(http::header::CONNECTION, close);
+        }
+        let busy = self.busy.clone();
+        Ok(response.map(|body| Body::new(Observed::new(body, move |_ended| busy.end()))))
+    }
+}

@@ -1,0 +1,250 @@
+//! What the real binary takes of memory and files, and gives back.
+
+use std::{fs, time::Duration};
+
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use tokio::{
+    io::AsyncWriteExt,
+    net::TcpStream,
+    sync::mpsc,
+    time::{Instant, sleep, timeout},
+};
+
+use super::{SSE, flood, request};
+use crate::harness::{Agent, PATIENCE, Served, Upstream, closed, eventually, hookgate, prompt};
+
+/// A gateway as a process.
+struct Process {
+    served: Served,
+    agents: std::net::SocketAddr,
+    agent: Agent,
+    operator: Agent,
+    _folder: tempfile::TempDir,
+}
+
+impl Process {
+    /// Starts it with this config; it may have so many files open, if that is
+    /// said.
+    fn start(upstream: &Upstream, config: &str, files: Option<u64>) -> Self {
+        let folder = tempfile::TempDir::new().unwrap();
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nlog: {{ level: warn }}\n{config}",
+            upstream.addr
+        );
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        let arguments = [
+            "serve",
+            "--config",
+            "hookgate.yaml",
+            "--listen",
+            "127.0.0.1:0",
+            "--admin-listen",
+            "127.0.0.1:0",
+        ];
+        let mut command = match files {
+            None => hookgate(&arguments),
+            Some(files) => {
+                let mut bash = std::process::Command::new("bash");
+                let limited = format!("ulimit -n {files}; exec \"$@\"");
+                bash.args(["-c", &limited, "bash", env!("CARGO_BIN_EXE_hookgate")]);
+                bash.args(arguments);
+                bash
+            }
+        };
+        command.current_dir(folder.path());
+        let mut served = Served::start(command);
+        let agents = served.addr();
+        Self {
+            agents,
+            agent: Agent::at(agents),
+            operator: Agent::at(served.operators()),
+            served,
+            _folder: folder,
+        }
+    }
+
+    /// Resident memory in MiB.
+    fn memory(&self) -> usize {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.served.id())).unwrap();
+        let line = status.lines().find(|it| it.starts_with("VmRSS:")).unwrap();
+        let kib: usize = line.split_whitespace().nth(1).unwrap().parse().unwrap();
+        kib / 1024
+    }
+
+    fn files(&self) -> usize {
+        let folder = format!("/proc/{}/fd", self.served.id());
+        fs::read_dir(folder).unwrap().count()
+    }
+
+    async fn counts(&self, line: &str) {
+        let deadline = Instant::now() + 3 * PATIENCE;
+        loop {
+            let metrics = self.operator.get("/metrics").await;
+            if metrics.text().lines().any(|it| it == line) {
+                return;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "no {line} in\n{}",
+                metrics.text()
+            );
+            sleep(Duration::from_millis(20)).await;
+        }
+    }
+}
+
+/// How many files this process may have open.
+fn raised() -> usize {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let highest = Rlimit {
+        current: maximum,
+        maximum,
+    };
+    setrlimit(Resource::Nofile, highest).ok();
+    let current = getrlimit(Resource::Nofile).current;
+    current.map_or(1 << 20, |it| usize::try_from(it).unwrap())
+}
+
+#[tokio::test]
+async fn ten_thousand_idle_connections_cost_little_and_nothing_stays() {
+    // Where less may be open, as many as the gateway takes.
+    let count = (raised() / 2).min(10_000);
+    let upstream = Upstream::mock().await;
+    let process = Process::start(&upstream, "timeouts: { header: 5m }", None);
+    assert_eq!(
+        process.agent.generate("m", &prompt("hello")).await.status,
+        200
+    );
+    let (memory, files) = (process.memory(), process.files());
+
+    let mut sockets = Vec::with_capacity(count);
+    // One is the agent's.
+    while sockets.len() < count - 1 {
+        sockets.push(TcpStream::connect(process.agents).await.unwrap());
+    }
+    process
+        .counts(&format!("hookgate_connections {}", count + 1))
+        .await;
+
+    assert_eq!(
+        process.agent.generate("m", &prompt("hello")).await.status,
+        200
+    );
+    // Mostly hyper's buffers, of 8 KiB for each direction.
+    let taken = process.memory() - memory;
+    assert!(taken < 400, "{taken} MiB");
+    drop(sockets);
+    process.counts("hookgate_connections 2").await;
+    eventually("no file is left", PATIENCE, || process.files() <= files).await;
+    process.served.terminate();
+}
+
+#[tokio::test]
+async fn agents_that_do_not_read_cost_little_and_nothing_stays() {
+    let (sign, _signs) = mpsc::unbounded_channel();
+    let upstream = Upstream::raw(move |_, socket| flood(socket, sign.clone())).await;
+    let process = Process::start(&upstream, "timeouts: { write: 4s }", None);
+    process.operator.get("/metrics").await;
+    let (memory, files) = (process.memory(), process.files());
+
+    let mut sockets = Vec::new();
+    for _ in 0..200 {
+        let mut socket = TcpStream::connect(process.agents).await.unwrap();
+        let request = request().replace(super::GENERATE, SSE);
+        socket.write_all(request.as_bytes()).await.unwrap();
+        sockets.push(socket);
+    }
+    sleep(Duration::from_millis(500)).await;
+
+    // Half a mebibyte each, at most.
+    let taken = process.memory() - memory;
+    assert!(taken < 160, "{taken} MiB");
+    process
+        .counts(r#"hookgate_connections_cut_total{why="write"} 200"#)
+        .await;
+    process.counts("hookgate_in_flight 0").await;
+    eventually("no file is left", PATIENCE, || process.files() <= files).await;
+    process.served.terminate();
+}
+
+#[tokio::test]
+async fn a_gateway_out_of_files_recovers() {
+    let upstream = Upstream::raw(|asked, mut socket| async move {
+        if asked.body.contains("hang") {
+            closed(&mut socket).await;
+        } else {
+            let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                 content-length: 2\r\nconnection: close\r\n\r\n{}";
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let hooks = "hooks: { BeforeModel: [{ matcher: \"\", hooks: [{ \
+         command: \"grep -qv hooked\", on_failure: open }] }] }";
+    for config in ["", hooks] {
+        let process = Process::start(&upstream, config, Some(64));
+        assert_eq!(
+            process.agent.generate("m", &prompt("hello")).await.status,
+            200
+        );
+        let files = process.files();
+
+        // Each takes two files, and there are not so many.
+        let mut calls = Vec::new();
+        for _ in 0..31 {
+            let agent = Agent::at(process.agents);
+            calls.push(tokio::spawn(async move {
+                agent.generate("m", &prompt("hang")).await
+            }));
+        }
+        let mut refused = 0;
+        let deadline = Instant::now() + PATIENCE;
+        while refused == 0 {
+            assert!(Instant::now() < deadline, "nothing was refused");
+            sleep(Duration::from_millis(20)).await;
+            refused = calls.iter().filter(|it| it.is_finished()).count();
+        }
+        for call in calls {
+            if call.is_finished() {
+                let answer = call.await.unwrap();
+                assert_eq!(answer.status, 503, "{}", answer.text());
+            } else {
+                call.abort();
+            }
+        }
+
+        process.counts("hookgate_in_flight 0").await;
+        assert_eq!(
+            process.agent.generate("m", &prompt("hello")).await.status,
+            200
+        );
+        // An agent and a pool may have a connection more than before.
+        eventually("no file is left", PATIENCE, || process.files() <= files + 4).await;
+        process.served.terminate();
+    }
+}
+
+#[tokio::test]
+async fn connections_keep_to_half_of_the_files() {
+    let upstream = Upstream::mock().await;
+    let process = Process::start(&upstream, "", Some(64));
+    let mut sockets = Vec::new();
+    for _ in 0..40 {
+        sockets.push(TcpStream::connect(process.agents).await.unwrap());
+    }
+
+    process
+        .counts(r#"hookgate_connections_cut_total{why="full"} 8"#)
+        .await;
+
+    assert_eq!(process.operator.get("/healthz").await.status, 200);
+    let mut last = sockets.pop().unwrap();
+    timeout(PATIENCE, closed(&mut last)).await.unwrap();
+    drop(sockets);
+    process.counts("hookgate_connections 1").await;
+    assert_eq!(
+        process.agent.generate("m", &prompt("hello")).await.status,
+        200
+    );
+    process.served.terminate();
+}
