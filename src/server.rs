@@ -74,12 +74,12 @@ pub enum ServerError {
 
 impl Server {
     /// Builds everything and binds both listeners.
-    pub async fn bind(config: Config) -> Result<Self, ServerError> {
-        Self::bind_with(config, Shared::default()).await
+    pub fn bind(config: Config) -> Result<Self, ServerError> {
+        Self::bind_with(config, Shared::default())
     }
 
     /// The same, with what outlives configs given.
-    pub async fn bind_with(config: Config, shared: Shared) -> Result<Self, ServerError> {
+    pub fn bind_with(config: Config, shared: Shared) -> Result<Self, ServerError> {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
             app: App::new(config, shared)?,

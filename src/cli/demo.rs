@@ -80,7 +80,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<Server, Failure> {
     fs::create_dir(&transcripts)?;
     config.sessions.transcripts = Some(transcripts);
     serve::start_logging(&config);
-    Ok(Server::bind(config).await?)
+    Ok(Server::bind(config)?)
 }
 
 /// Any free port.

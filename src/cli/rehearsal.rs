@@ -105,7 +105,7 @@ pub(super) async fn rehearse(
         witness: Some(Arc::clone(&witness)),
         ..Shared::default()
     };
-    let server = Server::bind_with(config, shared).await?;
+    let server = Server::bind_with(config, shared)?;
     let gateway = format!("http://{}", server.agents_addr()?);
     let stop = CancellationToken::new();
     let (mock_stop, server_stop) = (stop.clone(), stop.clone());

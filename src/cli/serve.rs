@@ -53,7 +53,7 @@ impl Serve {
         block_on(async {
             start_logging(&config);
             let (stop, hurry) = (asked_to_stop(1)?, asked_to_stop(2)?);
-            let server = Server::bind(config).await?.reloading(Arc::new(read))?;
+            let server = Server::bind(config)?.reloading(Arc::new(read))?;
             print(&format!("listening on http://{}", server.agents_addr()?))?;
             print(&format!("admin on http://{}", server.operators_addr()?))?;
             server.run_until(stop, hurry).await;

@@ -36,7 +36,7 @@ impl Gate {
         let file = folder.path().join("hookgate.yaml");
         let config = Config::parse(&config, &file, &hook::known())
             .unwrap_or_else(|error| panic!("{error}\n{config}"));
-        let server = Server::bind(config).await.unwrap();
+        let server = Server::bind(config).unwrap();
         let (agents, operators) = (
             server.agents_addr().unwrap(),
             server.operators_addr().unwrap(),
