@@ -24,11 +24,16 @@ pub struct Merged {
 impl Merged {
     /// Merges chunks; one that hooks could not see through is an error.
     pub fn of(chunks: &[Bytes]) -> Result<Self, DialectError> {
+        let read = chunks.iter().cloned().map(ResponseDocument::parse);
+        Self::of_read(read.collect::<Result<_, _>>()?)
+    }
+
+    /// Merges chunks that were read.
+    pub fn of_read(chunks: Vec<ResponseDocument>) -> Result<Self, DialectError> {
         let mut whole = Document::empty()?;
         let mut candidates: IndexMap<u64, Gathered> = IndexMap::new();
         let mut omits = false;
         for chunk in chunks {
-            let chunk = ResponseDocument::parse(chunk.clone())?;
             for candidate in chunk.candidates {
                 match candidates.entry(candidate.number) {
                     Entry::Vacant(free) => drop(free.insert(Gathered::new(candidate))),

@@ -207,8 +207,7 @@ impl Chunks {
         }
         let chunks = chunks.into_iter().map(|it| self.exchange.open_answer(it));
         let chunks: Vec<ResponseDocument> = chunks.collect::<Result<_, _>>()?;
-        let bare: Vec<Bytes> = chunks.iter().map(ResponseDocument::to_bytes).collect();
-        let merged = Merged::of(&bare).map_err(|_| unreadable())?;
+        let merged = Merged::of_read(chunks.clone()).map_err(|_| unreadable())?;
         let whole = ResponseDocument::parse(merged.answer.clone()).map_err(|_| unreadable())?;
         let whole = whole.wrapped_like(chunks.last());
         let taken = self.round.take(whole, Extent::Last);

@@ -120,7 +120,9 @@ fn folded(key: &[u8], scope: Scope) -> Vec<u8> {
 /// Whether two keys are spellings of one field: `fooBar`, `foo_bar`, and what a
 /// parser that ignores case would take for it.
 pub fn same_field(one: &[u8], other: &[u8]) -> bool {
-    letters(one).eq(letters(other))
+    let first = |it: &[u8]| it.first().map(u8::to_ascii_lowercase);
+    // Most differ there, and fields are looked for very often.
+    first(one) == first(other) && letters(one).eq(letters(other))
 }
 
 /// A key without what spellings differ in. An underscore in front is part of the

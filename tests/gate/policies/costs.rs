@@ -64,7 +64,13 @@ policies:
     for body in bodies {
         let start: String = body.chars().take(80).collect();
         let answer = timeout(PATIENCE, gate.agent().post(&path, body)).await;
-        assert_eq!(answer.expect(&start).status, 200, "{start}");
+        // No message of the API has so many fields.
+        let status = if start.contains("\"a0\":") && !start.contains("args") {
+            400
+        } else {
+            200
+        };
+        assert_eq!(answer.expect(&start).status, status, "{start}");
     }
 }
 
