@@ -135,6 +135,11 @@ fn lacks(what: &str, text: &str, found: impl IntoIterator<Item = &'static str>) 
     }
 }
 
+/// Those canaries that do not belong somewhere.
+fn but(known: &[&str]) -> Vec<&'static str> {
+    canaries().filter(|it| !known.contains(it)).collect()
+}
+
 #[tokio::test]
 async fn no_canary_turns_up_where_it_does_not_belong() {
     let upstream = Upstream::with(|asked| answer(&asked)).await;
@@ -142,42 +147,60 @@ async fn no_canary_turns_up_where_it_does_not_belong() {
     let folder = TempDir::new().unwrap();
     let mut gate = start(folder.path(), &config(&upstream, &http_hook));
     let agents = gate.addr();
-    let operator =
-        Agent::at(gate.operators()).sending("authorization", "Bearer CANARY-admin-token");
-    let agent = Agent::at(agents)
+    let operator = Agent::at(gate.operators());
+
+    ask_for_answers_and_errors(&Agent::at(agents)).await;
+    let asked = upstream.seen().len();
+    let path = "/v1beta/models/calm:generateContent";
+    Agent::at(agents).post(path, prompt("hi").to_string()).await;
+    let of_a_stranger = &upstream.seen()[asked..];
+    assert_eq!(of_a_stranger.len(), 1);
+    lacks(
+        "another agent's request",
+        &format!("{of_a_stranger:?}"),
+        but(&["CANARY-upstream-key"]),
+    );
+    look_at_pages(operator.sending("authorization", "Bearer CANARY-admin-token")).await;
+    look_at_files(folder.path());
+    look_at_requests(&upstream, &["CANARY-prompt", "CANARY-upstream-key"]);
+    look_at_requests(&http_hook, &["CANARY-prompt", "CANARY-hook-bearer"]);
+
+    gate.terminate();
+    let (_, log) = gate.ended(Duration::from_secs(20));
+    assert!(log.contains("exchange finished"), "{log}");
+    lacks("the log", &log, canaries());
+}
+
+/// Each model answers in a way of its own; what it says may be told of it alone.
+async fn ask_for_answers_and_errors(agent: &Agent) {
+    let agent = agent
+        .clone()
         .sending("x-goog-api-key", "CANARY-agent-key")
         .sending("authorization", "Bearer CANARY-agent-bearer")
         .sending("cookie", "session=CANARY-cookie")
         .sending("x-whatever", "CANARY-header");
-    let body = prompt("CANARY-prompt").to_string();
-
-    for model in ["calm", "unreadable", "failing", "refused", "fallen"] {
+    let models = [
+        ("calm", "CANARY-answer"),
+        ("unreadable", ""),
+        ("failing", "CANARY-upstream-error"),
+        ("refused", "CANARY-hook-reason"),
+        ("fallen", ""),
+    ];
+    for (model, says) in models {
         for method in ["generateContent", "streamGenerateContent?alt=sse"] {
             let path = format!("/v1beta/models/{model}:{method}");
-            let answer = agent.post(&path, body.clone()).await;
-            let mine: &[&str] = match model {
-                "calm" => &["CANARY-answer"],
-                "failing" => &["CANARY-upstream-error"],
-                "refused" => &["CANARY-hook-reason"],
-                _ => &[],
-            };
-            let foreign = canaries().filter(|it| !mine.contains(it));
+            let answer = agent.post(&path, prompt("CANARY-prompt").to_string()).await;
             let mut headers = answer.headers.clone();
             // What a hook says in this way is said to the user (hook protocol, section 3).
             headers.remove("x-hookgate-system-message");
             let told = format!("{headers:?}\n{}", answer.text());
-            lacks(&format!("the answer of `{model}`"), &told, foreign);
+            lacks(&format!("the answer of `{model}`"), &told, but(&[says]));
         }
     }
+    let generate = "/v1beta/models/calm:generateContent?key=CANARY-query-key";
     let errors = [
-        (
-            "/v1beta/models/calm:generateContent?key=CANARY-query-key",
-            "{ CANARY-broken-body",
-        ),
-        (
-            "/v1beta/models/calm:generateContent?key=CANARY-query-key",
-            r#"{"contents":"CANARY-broken-body"}"#,
-        ),
+        (generate, "{ CANARY-broken-body"),
+        (generate, r#"{"contents":"CANARY-broken-body"}"#),
         (
             "/v1beta/files/CANARY-prompt?key=CANARY-query-key",
             "CANARY-broken-body",
@@ -192,75 +215,43 @@ async fn no_canary_turns_up_where_it_does_not_belong() {
         assert!((400..500).contains(&answer.status), "{answer:?}");
         lacks("an error", answer.text(), canaries());
     }
+}
 
-    let asked = upstream.seen().len();
-    let stranger = Agent::at(agents);
-    stranger
-        .post(
-            "/v1beta/models/calm:generateContent",
-            prompt("hi").to_string(),
-        )
-        .await;
-    let foreign = &upstream.seen()[asked..];
-    assert_eq!(foreign.len(), 1);
-    let foreign_request = format!("{foreign:?}");
-    lacks(
-        "another agent's request",
-        &foreign_request,
-        canaries().filter(|it| *it != "CANARY-upstream-key"),
-    );
-    assert!(
-        foreign_request.contains("CANARY-upstream-key"),
-        "the canary sings where it should"
-    );
-
-    for page in ["/metrics", "/hooks", "/sessions", "/readyz", "/healthz"] {
-        let page_text = operator.get(page).await;
-        assert_eq!(page_text.status, 200, "{page}");
-        lacks(page, page_text.text(), canaries());
+async fn look_at_pages(operator: Agent) {
+    for page in [
+        "/metrics",
+        "/hooks",
+        "/coverage",
+        "/sessions",
+        "/readyz",
+        "/healthz",
+    ] {
+        let told = operator.get(page).await;
+        assert_eq!(told.status, 200, "{page}");
+        lacks(page, told.text(), canaries());
     }
     let reloaded = operator.post("/reload", "").await;
     assert_eq!(reloaded.status, 200);
+    lacks("the reload", reloaded.text(), canaries());
+}
 
-    let audit = fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
-    assert!(audit.lines().count() > 30);
-    lacks("the decision log", &audit, canaries());
-
-    let environment = fs::read_to_string(folder.path().join("environment")).unwrap();
+/// What hooks wrote down of what they saw, and the decision log.
+fn look_at_files(folder: &Path) {
+    let read = |name: &str| fs::read_to_string(folder.join(name)).unwrap();
+    let (environment, input, audit) = (read("environment"), read("input"), read("audit.jsonl"));
     assert!(environment.contains("PATH="));
     lacks("a hook's environment", &environment, canaries());
-    let input = fs::read_to_string(folder.path().join("input")).unwrap();
-    assert!(
-        input.contains("CANARY-prompt"),
-        "the canary sings where it should"
-    );
-    let known = canaries().filter(|it| *it != "CANARY-prompt");
-    lacks("a hook's input", &input, known);
-    for asked in http_hook.seen() {
-        let all = format!("{asked:?}");
-        assert!(
-            all.contains("CANARY-hook-bearer"),
-            "the canary sings where it should"
-        );
-        let known = ["CANARY-prompt", "CANARY-hook-bearer"];
-        lacks(
-            "a hook's request",
-            &all,
-            canaries().filter(|it| !known.contains(it)),
-        );
-    }
-    for asked in upstream.seen() {
-        let all = format!("{asked:?}");
-        let known = ["CANARY-prompt", "CANARY-upstream-key"];
-        lacks(
-            "a request upstream",
-            &all,
-            canaries().filter(|it| !known.contains(it)),
-        );
-    }
+    assert!(input.contains("CANARY-prompt"), "it sings where it should");
+    lacks("a hook's input", &input, but(&["CANARY-prompt"]));
+    assert!(audit.lines().count() > 30);
+    lacks("the decision log", &audit, canaries());
+}
 
-    gate.terminate();
-    let (_, log) = gate.ended(Duration::from_secs(20));
-    assert!(log.contains("exchange finished"), "{log}");
-    lacks("the log", &log, canaries());
+#[track_caller]
+fn look_at_requests(server: &Upstream, known: &[&str]) {
+    let seen = format!("{:?}", server.seen());
+    for canary in known {
+        assert!(seen.contains(canary), "{canary} sings where it should");
+    }
+    lacks("requests", &seen, but(known));
 }

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Asked, Gate, Upstream, assert_refused, hook, prompt};
 
 /// A model API, as an agent calls it.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     Gemini,
     Express,
@@ -105,13 +105,11 @@ impl Way {
 
     /// The model that was asked for.
     fn model(self, asked: &Asked) -> String {
-        match self {
-            Self::CodeAssist => asked.json()["model"].as_str().unwrap().to_owned(),
-            _ => {
-                let (_, rest) = asked.path.rsplit_once("/models/").unwrap();
-                rest.split_once(':').unwrap().0.to_owned()
-            }
+        if self == Self::CodeAssist {
+            return asked.json()["model"].as_str().unwrap().to_owned();
         }
+        let (_, rest) = asked.path.rsplit_once("/models/").unwrap();
+        rest.split_once(':').unwrap().0.to_owned()
     }
 }
 
@@ -307,6 +305,14 @@ async fn a_refused_chunk_ends_the_stream_in_the_words_of_the_api() {
     }
 }
 
+/// An event's name, and what it is about.
+fn outlined(line: &str) -> (String, String) {
+    let event: Value = serde_json::from_str(line).unwrap();
+    let text = |it: &Value| it.as_str().unwrap_or_default().to_owned();
+    let about = text(&event["tool_input"]["path"]) + &text(&event["prompt"]);
+    (text(&event["hook_event_name"]), about)
+}
+
 #[tokio::test]
 async fn events_are_read_off_calls_of_every_api() {
     const EVENTS: [&str; 7] = [
@@ -342,19 +348,7 @@ async fn events_are_read_off_calls_of_every_api() {
         way.ask(&gate, Form::Events, &request).await;
 
         let lines = gate.file("log");
-        let events = lines.lines().map(|it| {
-            let event: Value = serde_json::from_str(it).unwrap();
-            let tool = event["tool_input"]["path"]
-                .as_str()
-                .unwrap_or_default()
-                .to_owned();
-            let prompt = event["prompt"].as_str().unwrap_or_default().to_owned();
-            (
-                event["hook_event_name"].as_str().unwrap().to_owned(),
-                tool + &prompt,
-            )
-        });
-        told.push(events.collect::<Vec<_>>());
+        told.push(lines.lines().map(outlined).collect::<Vec<_>>());
     }
     let names: Vec<&str> = told[0].iter().map(|it| it.0.as_str()).collect();
     assert_eq!(

@@ -98,7 +98,7 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
         seen > rounds && verified.lines > 2 * seen,
         "{seen}, {verified:?}"
     );
-    println!("{rounds} kills, {seen} calls, {} lines", verified.lines);
+    eprintln!("{rounds} kills, {seen} calls, {} lines", verified.lines);
 }
 
 /// What a crash of the machine may leave behind, and a killed process alone

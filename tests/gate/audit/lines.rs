@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Duration};
 use serde_json::{Value, json};
 
 use super::{AUDIT, hash, kinds, log, only};
-use crate::harness::{Gate, Upstream, eventually, hook, prompt, respond};
+use crate::harness::{Answer, Asked, Gate, Upstream, eventually, hook, prompt, respond};
 
 const MODEL: &str = "gemini-2.5-pro";
 const SECRET: &str = "k3y-0f-th3-ag3nt";
@@ -55,10 +55,23 @@ async fn a_call_is_written_down_without_its_content() {
         assert_eq!(line["session"], "my-session");
         assert_eq!(line["config"], lines[0]["config"]);
     }
+    assert_request(&lines[2], &upstream.only());
+    assert_event(&lines[1]);
+    assert_outcome(&lines[4], &answer);
+    let text = json!(lines).to_string();
+    for word in ["apple", SECRET, "You said"] {
+        assert!(!text.contains(word), "{word}: {text}");
+    }
+}
+
+fn print(bytes: &[u8]) -> Value {
+    json!({ "bytes": bytes.len(), "sha256": hash(bytes) })
+}
+
+#[track_caller]
+fn assert_request(request: &Value, asked: &Asked) {
     let caller = json!({ "key": hash(SECRET), "agent": "tester/1" });
     let sent = prompt("an apple a day").to_string();
-    let print = |it: &[u8]| json!({ "bytes": it.len(), "sha256": hash(it) });
-    let request = &lines[2];
     assert_eq!(request["caller"], caller);
     assert_eq!(
         (&request["dialect"], &request["method"], &request["round"]),
@@ -69,8 +82,11 @@ async fn a_call_is_written_down_without_its_content() {
         (&json!(MODEL), &json!(MODEL))
     );
     assert_eq!(request["received"], print(sent.as_bytes()));
-    assert_eq!(request["sent"], print(upstream.only().body.as_bytes()));
-    let event = &lines[1];
+    assert_eq!(request["sent"], print(asked.body.as_bytes()));
+}
+
+#[track_caller]
+fn assert_event(event: &Value) {
     assert_eq!(
         (&event["origin"], &event["verdict"]),
         (&json!("call"), &json!("proceed"))
@@ -78,7 +94,10 @@ async fn a_call_is_written_down_without_its_content() {
     assert_eq!(event["hooks"][0]["name"], "look");
     assert_eq!(event["hooks"][0]["status"], "ok");
     assert!(event["hooks"][0]["ms"].is_u64());
-    let outcome = &lines[4];
+}
+
+#[track_caller]
+fn assert_outcome(outcome: &Value, answer: &Answer) {
     assert_eq!(outcome["told"], print(&answer.body));
     assert_eq!(
         (&outcome["action"], &outcome["status"]),
@@ -92,10 +111,6 @@ async fn a_call_is_written_down_without_its_content() {
     assert_eq!(outcome["usage"]["total"], counted["totalTokenCount"]);
     assert_eq!(outcome["usage"]["prompt"], counted["promptTokenCount"]);
     assert!(outcome["duration_ms"].is_u64());
-    let text = json!(lines).to_string();
-    for word in ["apple", SECRET, "You said"] {
-        assert!(!text.contains(word), "{word}: {text}");
-    }
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 use std::{fs, time::Duration};
 
+use futures_util::future::join_all;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     io::AsyncWriteExt,
@@ -11,7 +12,14 @@ use tokio::{
 };
 
 use super::{SSE, flood, request};
-use crate::harness::{Agent, PATIENCE, Served, Upstream, closed, eventually, hookgate, prompt};
+use crate::harness::{
+    Agent, Answer, PATIENCE, Served, Upstream, closed, eventually, hookgate, prompt,
+};
+
+/// Asks, and is not answered.
+async fn hangs(agent: Agent) -> Answer {
+    agent.generate("m", &prompt("hang")).await
+}
 
 /// A gateway as a process.
 struct Process {
@@ -190,13 +198,8 @@ async fn a_gateway_out_of_files_recovers() {
         let files = process.files();
 
         // Each takes two files, and there are not so many.
-        let mut calls = Vec::new();
-        for _ in 0..31 {
-            let agent = Agent::at(process.agents);
-            calls.push(tokio::spawn(async move {
-                agent.generate("m", &prompt("hang")).await
-            }));
-        }
+        let calls = (0..31).map(|_| tokio::spawn(hangs(Agent::at(process.agents))));
+        let calls: Vec<_> = calls.collect();
         let mut refused = 0;
         let deadline = Instant::now() + PATIENCE;
         while refused == 0 {
@@ -204,13 +207,11 @@ async fn a_gateway_out_of_files_recovers() {
             sleep(Duration::from_millis(20)).await;
             refused = calls.iter().filter(|it| it.is_finished()).count();
         }
-        for call in calls {
-            if call.is_finished() {
-                let answer = call.await.unwrap();
-                assert_eq!(answer.status, 503, "{}", answer.text());
-            } else {
-                call.abort();
-            }
+        for call in calls.iter().filter(|it| !it.is_finished()) {
+            call.abort();
+        }
+        for answer in join_all(calls).await.into_iter().flatten() {
+            assert_eq!(answer.status, 503, "{}", answer.text());
         }
 
         process.counts("hookgate_in_flight 0").await;

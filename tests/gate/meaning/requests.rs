@@ -191,6 +191,14 @@ async fn a_body_that_could_be_read_in_two_ways_reaches_nobody() {
     }
 }
 
+/// A count of a whole request, which names this model.
+fn wrapped(door: Door, model: &str) -> Vec<u8> {
+    let inner = door.honest();
+    let inner = inner.strip_prefix('{').unwrap();
+    let request = format!("{{\"model\":\"{model}\",{inner}");
+    format!("{{\"generateContentRequest\":{request}}}").into_bytes()
+}
+
 #[tokio::test]
 async fn a_body_that_names_another_model_than_its_path_reaches_nobody() {
     let (upstream, gate) = masked().await;
@@ -204,12 +212,7 @@ async fn a_body_that_names_another_model_than_its_path_reaches_nobody() {
         ] {
             let names = match door.method {
                 "batchEmbedContents" => swap(door, "\"models/m\"", &format!("\"{other}\"")),
-                "countTokens" => {
-                    let inner = door.honest();
-                    let inner = inner.strip_prefix('{').unwrap();
-                    let request = format!("{{\"model\":\"{other}\",{inner}");
-                    format!("{{\"generateContentRequest\":{request}}}").into_bytes()
-                }
+                "countTokens" => wrapped(door, other),
                 _ => top(door, &format!("\"model\":\"{other}\"")),
             };
 
