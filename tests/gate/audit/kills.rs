@@ -3,6 +3,7 @@
 use std::{
     collections::HashSet,
     env, fs,
+    io::Write,
     path::Path,
     sync::{
         Arc,
@@ -38,12 +39,14 @@ impl Dice {
     }
 }
 
+fn serve(config: &Path) -> Served {
+    Served::start(hookgate(&["serve", "--config", config.to_str().unwrap()]))
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
-    let rounds = env::var("HOOKGATE_KILLS")
-        .ok()
-        .and_then(|it| it.parse().ok());
-    let rounds: u64 = rounds.unwrap_or(ROUNDS);
+    let rounds = env::var("HOOKGATE_KILLS").unwrap_or_default();
+    let rounds: u64 = rounds.parse().unwrap_or(ROUNDS);
     let upstream = Upstream::mock().await;
     let folder = TempDir::new().unwrap();
     let config = folder.path().join("hookgate.yaml");
@@ -61,7 +64,7 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
 
     for round in 0..rounds {
         let started = Instant::now();
-        let mut served = Served::start(hookgate(&["serve", "--config", config.to_str().unwrap()]));
+        let mut served = serve(&config);
         let agent = Agent::at(served.addr());
         let ready = Agent::at(served.operators()).get("/readyz").await;
         assert_eq!(ready.status, 200);
@@ -84,7 +87,7 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
         }
     }
 
-    let mut served = Served::start(hookgate(&["serve", "--config", config.to_str().unwrap()]));
+    let mut served = serve(&config);
     served.addr();
     served.terminate();
     served.ended(Duration::from_secs(10));
@@ -98,7 +101,9 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
         seen > rounds && verified.lines > 2 * seen,
         "{seen}, {verified:?}"
     );
-    eprintln!("{rounds} kills, {seen} calls, {} lines", verified.lines);
+    let mut told = std::io::stderr().lock();
+    let lines = verified.lines;
+    writeln!(told, "{rounds} kills, {seen} calls, {lines} lines").unwrap();
 }
 
 /// What a crash of the machine may leave behind, and a killed process alone

@@ -26,8 +26,8 @@ async fn a_storm_of_hooks_passes_and_operators_get_through() {
             let metrics = gate.operator().get("/metrics").await;
             assert!(begun.elapsed() < Duration::from_secs(2), "operators wait");
             let line = metrics.text().lines();
-            let line = line.filter_map(|it| it.strip_prefix("hookgate_hook_processes "));
-            let now: usize = line.rev().next().unwrap().parse().unwrap();
+            let mut line = line.filter_map(|it| it.strip_prefix("hookgate_hook_processes "));
+            let now: usize = line.next_back().unwrap().parse().unwrap();
             most = most.max(now);
             assert!(most <= 4, "{most}");
             tokio::time::sleep(Duration::from_millis(20)).await;

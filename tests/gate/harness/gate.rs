@@ -27,6 +27,7 @@ impl Gate {
     /// Starts with this config, and files in its directory, which is also the
     /// working directory of hooks. `listen`, `admin` and `upstreams` are filled
     /// in unless the config has them; `{upstream}` is replaced by the base URL.
+    #[expect(clippy::unused_async, reason = "a test awaits what it starts")]
     pub async fn with_files(upstream: &Upstream, config: &str, files: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         for (name, text) in files {

@@ -90,6 +90,7 @@ async fn what_is_compressed_is_decoded_and_masked() {
     }
 }
 
+#[expect(clippy::too_many_lines, reason = "a table of tricks")]
 #[tokio::test]
 async fn what_cannot_be_decoded_reaches_nobody() {
     let (upstream, gate) = masked().await;

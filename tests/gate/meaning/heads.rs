@@ -1,6 +1,7 @@
 //! Paths, queries and headers that somebody on the way could read otherwise.
 
 use super::{Door, JSON, Raw, assert_stopped, masked};
+use http::HeaderName;
 
 #[tokio::test]
 async fn a_path_is_taken_by_the_letter() {
@@ -199,7 +200,7 @@ async fn of_headers_only_those_on_the_list_travel() {
 
     assert!(answer.head.contains("HTTP/1.1 200 "), "{answer:?}");
     let asked = upstream.only();
-    let mut names: Vec<&str> = asked.headers.keys().map(|it| it.as_str()).collect();
+    let mut names: Vec<&str> = asked.headers.keys().map(HeaderName::as_str).collect();
     names.sort_unstable();
     assert_eq!(
         names,
