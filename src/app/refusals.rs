@@ -59,6 +59,9 @@ pub enum Refusals {
     /// Too much is under way here, or the model API is away.
     #[response(status = 503)]
     Busy(GoogleError),
+    /// HTTP/1.1 is wanted.
+    #[response(status = 505)]
+    OtherVersion(GoogleError),
 }
 
 /// How a request on the admin port is refused.

@@ -87,3 +87,20 @@ hooks:
     warning: hooks on PreCompress run only for agents that report the event: no model call shows it
     ");
 }
+
+#[test]
+fn a_port_that_is_open_by_accident_is_a_mistake() {
+    let (code, stdout, stderr) = check(
+        "\
+listen: 0.0.0.0:8787
+admin: { listen: 0.0.0.0:8788 }
+upstreams: { gemini: { url: https://example.org } }
+",
+    );
+
+    assert_eq!((code, stdout.as_str()), (78, ""));
+    assert_snapshot!(stderr, @r"
+    hookgate.yaml:1:9: agents on other machines can connect, and nobody asks who they are: name them in `auth`, or say that this is meant by `auth: { anonymous: true }`
+    hookgate.yaml:2:18: operators on other machines can connect: `admin.token` is missing
+    ");
+}
