@@ -29,7 +29,7 @@ pub use self::{
     reload::{ReadConfig, Reload, Reloading, fingerprint},
     request_id::RequestId,
     snapshot::{App, BuildError, Shared, Snapshot},
-    under_way::UnderWay,
+    under_way::{UnderWay, hold},
     upstreams::Upstreams,
 };
 

@@ -143,9 +143,9 @@ impl Hooked {
 }
 
 async fn hooked(mut exchange: Exchange, body: Body) -> Result<Response, ApiError> {
-    let limits = &exchange.snapshot.config.limits;
+    let limits = exchange.snapshot.config.limits;
     let patience = exchange.snapshot.config.timeouts.body;
-    let bytes = body::read(body, &exchange.head.headers, limits.body, patience).await?;
+    let bytes = body::read(body, &exchange.head, &limits, patience).await?;
     let document = exchange.open_body(Document::parse(bytes)?)?;
     let keep_alive = exchange.snapshot.config.timeouts.keep_alive;
     let teller = exchange.teller(&document)?;

@@ -9,6 +9,7 @@ use axum::{
     response::{IntoResponse, Response},
 };
 use http::{HeaderMap, StatusCode};
+use http_body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -16,7 +17,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    app::{ApiError, App, ErrorReason, RequestId, Snapshot, UnderWay},
+    app::{ApiError, App, ErrorReason, RequestId, Snapshot, UnderWay, hold},
     caller::Identity,
     dialect,
     event::{
@@ -57,6 +58,14 @@ pub async fn report_event(
     if let Some(audit) = &audit {
         audit.check()?;
     }
+    let length = body.size_hint().exact().and_then(|it| it.try_into().ok());
+    let limits = &snapshot.config.limits;
+    // What does not say how long it is may be as long as any.
+    hold(
+        &head,
+        length.unwrap_or(limits.event).min(limits.event),
+        limits.memory,
+    )?;
     let fields = read(body, &snapshot).await?;
     let name = event_name(&fields)?;
     let options = Options::read(query.as_deref().unwrap_or_default());

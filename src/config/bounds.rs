@@ -15,6 +15,8 @@ pub struct Limits {
     pub response: usize,
     /// One SSE event of an answer, and the body of a reported event.
     pub event: usize,
+    /// What is held of requests and answers at the same time, all together.
+    pub memory: usize,
     /// What one hook may answer; a process, on stdout and on stderr.
     pub hook_output: usize,
     /// Hook processes at the same time.

@@ -25,6 +25,8 @@ pub(super) struct RawLimits {
     pub(super) response: Size,
     /// One SSE event of an answer, and the body of a reported event.
     pub(super) event: Size,
+    /// What is held of requests and answers at the same time, all together.
+    pub(super) memory: Size,
     /// What one hook may answer; a process, on stdout and on stderr.
     pub(super) hook_output: Size,
     /// Hook processes at the same time.
@@ -76,6 +78,7 @@ impl Default for RawLimits {
             body_rate: Size::kib(8),
             response: Size::mib(256),
             event: Size::mib(16),
+            memory: Size::mib(1024),
             hook_output: Size::mib(1),
             hook_processes: Count(64),
             in_flight: Count(DEFAULT_IN_FLIGHT),
@@ -110,6 +113,7 @@ impl From<RawLimits> for Limits {
             body_rate: raw.body_rate.0,
             response: raw.response.0,
             event: raw.event.0,
+            memory: raw.memory.0,
             hook_output: raw.hook_output.0,
             hook_processes: raw.hook_processes.0,
             in_flight: raw.in_flight.0,

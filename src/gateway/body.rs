@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
-use http::{HeaderMap, header};
+use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use crate::{
-    app::{ApiError, ErrorReason},
+    app::{ApiError, ErrorReason, hold},
+    config::Limits,
     upstream::{
         content::{self, Encoding, MediaType},
         gzip::{Gunzip, GunzipError},
@@ -21,16 +22,20 @@ use crate::{
 /// sends before it listens still hears why its request is refused.
 const DRAINED: usize = 64 * 1024 * 1024;
 
-/// The whole body, decoded, of at most `limit` bytes; `patience` is for each
-/// piece. A body that by its head's word is no JSON is refused.
+/// The most that room is made for before it comes.
+const MOST_AHEAD: usize = 1024 * 1024;
+
+/// The whole body, decoded, within `limits`; `patience` is for each piece. A body
+/// that by its head's word is no JSON is refused.
 pub(super) async fn read(
     mut body: Body,
-    headers: &HeaderMap,
-    limit: usize,
+    head: &Parts,
+    limits: &Limits,
     patience: Duration,
 ) -> Result<Bytes, ApiError> {
-    let whole = Whole::begin(headers, limit);
-    let mut seen = 0;
+    let limit = limits.body;
+    let whole = Whole::begin(&head.headers, limit);
+    let (mut seen, mut held) = (0, 0);
     let mut whole = whole?;
     loop {
         let frame = timeout(patience, body.frame()).await;
@@ -47,6 +52,9 @@ pub(super) async fn read(
             break;
         }
         whole.take(piece, seen)?;
+        let new = whole.len() - held;
+        held += new;
+        hold(head, new, limits.memory)?;
     }
     whole.finish()
 }
@@ -69,8 +77,9 @@ impl Whole {
         }
         match content::encoding(headers) {
             Encoding::Identity => {
+                // What is announced need not come.
                 let expected = declared_length(headers).unwrap_or_default();
-                let room = BytesMut::with_capacity(expected.min(limit));
+                let room = BytesMut::with_capacity(expected.min(limit).min(MOST_AHEAD));
                 Ok(Self::Plain(room, limit))
             }
             Encoding::Gzip => Ok(Self::Gzip(Box::new(Gunzip::new(limit)), limit)),
@@ -96,6 +105,15 @@ impl Whole {
             Self::TooLarge(_) => (),
         }
         Ok(())
+    }
+
+    /// How many bytes it holds; no fewer than before.
+    fn len(&self) -> usize {
+        match self {
+            Self::Plain(whole, _) => whole.len(),
+            Self::Gzip(gunzip, _) => gunzip.len(),
+            Self::TooLarge(limit) => *limit,
+        }
     }
 
     fn finish(self) -> Result<Bytes, ApiError> {

@@ -48,8 +48,7 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
 
 async fn change(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
     let config = &exchange.snapshot.config;
-    let (limit, patience) = (config.limits.body, config.timeouts.body);
-    let bytes = body::read(body, &exchange.head.headers, limit, patience).await?;
+    let bytes = body::read(body, &exchange.head, &config.limits, config.timeouts.body).await?;
     let document = Document::parse(bytes)?;
     if let Some((field, _)) = document.fields().find(|it| !CHANGEABLE.contains(&it.0)) {
         let message = format!("`{field}` of what is cached cannot be changed");
@@ -86,7 +85,7 @@ impl Exchange {
     /// Remembers whose the cache is that an answer tells of.
     pub(super) async fn keep_cache(&self, answer: Answer) -> Result<Reply, ApiError> {
         let (status, head) = (answer.status, headers::of_judged(&answer.headers));
-        let body = source::json(answer, self.snapshot.config.limits.response).await?;
+        let body = source::json(answer, &self.head, &self.snapshot.config.limits).await?;
         let told = Document::parse(body.clone()).map_err(|_| unreadable())?;
         let text = |spellings: &[&str]| told.string(spellings).map_err(|_| unreadable());
         let name = text(&["name"])?.ok_or_else(unreadable)?;

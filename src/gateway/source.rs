@@ -2,12 +2,14 @@
 
 use std::collections::VecDeque;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream::BoxStream};
+
+use http::request::Parts;
 
 use super::gate::unreadable;
 use crate::{
-    app::ApiError,
+    app::{ApiError, hold},
     config::Limits,
     dialect,
     upstream::{
@@ -29,14 +31,18 @@ type Pieces = BoxStream<'static, Result<Bytes, UpstreamError>>;
 
 impl Source {
     /// The chunks of an answer.
-    pub(super) async fn open(answer: Answer, limits: &Limits) -> Result<Self, ApiError> {
+    pub(super) async fn open(
+        answer: Answer,
+        head: &Parts,
+        limits: &Limits,
+    ) -> Result<Self, ApiError> {
         if content::media_type(&answer.headers) == MediaType::Events {
             let pieces = answer.decoded(limits.event);
             return Ok(Self::Events(pieces, SseReader::new(limits.event)));
         }
         // Some upstreams do not stream. What is neither events nor JSON must not
         // become a stream of nothing.
-        let body = json(answer, limits.response).await?;
+        let body = json(answer, head, limits).await?;
         let elements = dialect::elements(&body).map_err(|it| unreadable().because(&it))?;
         Ok(Self::Known(elements.into()))
     }
@@ -60,9 +66,20 @@ impl Source {
 }
 
 /// The whole of an answer that is JSON by its head's word.
-pub(super) async fn json(answer: Answer, limit: usize) -> Result<Bytes, ApiError> {
+pub(super) async fn json(answer: Answer, head: &Parts, limits: &Limits) -> Result<Bytes, ApiError> {
     if content::media_type(&answer.headers) != MediaType::Json {
         return Err(unreadable());
     }
-    Ok(answer.whole(limit).await?)
+    let mut pieces = answer.decoded(limits.response);
+    let mut whole = BytesMut::new();
+    while let Some(piece) = pieces.next().await {
+        let piece = piece?;
+        if whole.len() + piece.len() > limits.response {
+            let limit = limits.response;
+            return Err(UpstreamError::TooLarge { limit }.into());
+        }
+        hold(head, piece.len(), limits.memory)?;
+        whole.extend_from_slice(&piece);
+    }
+    Ok(whole.freeze())
 }

@@ -20,7 +20,7 @@ use super::{
     turn::Ending,
 };
 use crate::{
-    app::ApiError,
+    app::{ApiError, hold},
     config::AfterModelMode,
     dialect::{Document, Framing, Merged, ResponseDocument},
     policy::Extent,
@@ -83,7 +83,7 @@ pub(super) async fn answer(
     response.headers_mut().insert(header::CONTENT_TYPE, value);
 
     let interval = gate.snapshot.config.timeouts.keep_alive;
-    let source = Source::open(answer, &gate.snapshot.config.limits).await?;
+    let source = Source::open(answer, &exchange.head, &gate.snapshot.config.limits).await?;
     let mut chunks = Chunks {
         round: exchange.round(gate),
         exchange,
@@ -197,9 +197,12 @@ impl Chunks {
     /// Judges all chunks as one answer. If hooks leave it as it is, and all that
     /// chunks say is in it, they go out as they came.
     async fn whole(&mut self) -> Result<Bytes, ApiError> {
-        let limit = self.exchange.snapshot.config.limits.response;
+        let limits = self.exchange.snapshot.config.limits;
+        let limit = limits.response;
         let mut chunks: Vec<Bytes> = Vec::new();
         while let Some(events) = self.source.next().await? {
+            let bytes = events.iter().map(Bytes::len).sum();
+            hold(&self.exchange.head, bytes, limits.memory)?;
             chunks.extend(events.into_iter().filter(is_chunk));
             if chunks.iter().map(Bytes::len).sum::<usize>() > limit {
                 return Err(UpstreamError::TooLarge { limit }.into());
@@ -255,7 +258,7 @@ impl Chunks {
         match Box::pin(self.exchange.ask(document)).await? {
             Asked::Answered(answer, gate) => {
                 let limits = &self.exchange.snapshot.config.limits;
-                self.source = Source::open(answer, limits).await?;
+                self.source = Source::open(answer, &self.exchange.head, limits).await?;
                 self.round = self.exchange.round(*gate);
                 Ok(Bytes::new())
             }

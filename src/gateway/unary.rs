@@ -100,8 +100,9 @@ async fn judge(
     round: &mut Round,
     answer: Answer,
 ) -> Result<Ending, ApiError> {
-    let limit = exchange.snapshot.config.limits.response;
-    let whole = exchange.open_answer(source::json(answer, limit).await?)?;
+    let whole = exchange.open_answer(
+        source::json(answer, &exchange.head, &exchange.snapshot.config.limits).await?,
+    )?;
     let ending = match round.take(whole, Extent::Last).await? {
         Taken::Out(chunks) => {
             round.hold(chunks);

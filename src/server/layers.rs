@@ -39,7 +39,7 @@ pub(super) fn capped(router: Router<App>, app: &App) -> Router<App> {
 
 async fn cap(State(app): State<App>, mut request: Request, next: Next) -> Response {
     let limit = app.snapshot().config.limits.in_flight;
-    let Some(under_way) = UnderWay::begin(&app.shared.metrics.in_flight, limit) else {
+    let Some(under_way) = UnderWay::begin(&app.shared.metrics, limit) else {
         let message = "too many requests are under way";
         return ApiError::new(ErrorReason::Overloaded, message).into_response();
     };

@@ -97,6 +97,8 @@ pub struct Metrics {
     fallbacks: Family<UpstreamLabels, Counter>,
     /// Requests under way.
     pub in_flight: Gauge,
+    /// Bytes that are held of requests and answers.
+    pub held_bytes: Gauge,
     /// Open connections, of agents and operators.
     pub connections: Gauge,
     /// Hook processes alive.
@@ -132,6 +134,7 @@ impl Default for Metrics {
             upstream_failures: Family::default(),
             fallbacks: Family::default(),
             in_flight: Gauge::default(),
+            held_bytes: Gauge::default(),
             connections: Gauge::default(),
             hook_processes: Gauge::default(),
             sessions: Gauge::default(),
@@ -277,6 +280,11 @@ impl Metrics {
             self.config_good.clone(),
         );
         registry.register("in_flight", "Requests under way", self.in_flight.clone());
+        registry.register(
+            "held_bytes",
+            "Bytes that are held of requests and answers",
+            self.held_bytes.clone(),
+        );
         registry.register("connections", "Open connections", self.connections.clone());
         registry.register(
             "connections_cut",

@@ -67,6 +67,16 @@ impl Gunzip {
         flushed.map_err(|_| self.fault())
     }
 
+    /// How many bytes were decoded since the last time.
+    pub fn len(&self) -> usize {
+        self.decoder.get_ref().decoded.len()
+    }
+
+    /// Whether nothing was.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// What was decoded since the last time.
     pub fn take(&mut self) -> Bytes {
         self.decoder.get_mut().decoded.split().freeze()

@@ -211,6 +211,8 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_config_good gauge
     # HELP hookgate_in_flight Requests under way.
     # TYPE hookgate_in_flight gauge
+    # HELP hookgate_held_bytes Bytes that are held of requests and answers.
+    # TYPE hookgate_held_bytes gauge
     # HELP hookgate_connections Open connections.
     # TYPE hookgate_connections gauge
     # HELP hookgate_hook_processes Processes of hooks alive.

@@ -3,10 +3,14 @@
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use serde_json::json;
+use serde_json::{Value, json};
+use tokio::{
+    io::AsyncWriteExt,
+    sync::{mpsc, watch},
+};
 
-use super::{GENERATE, counted};
-use crate::harness::{Gate, PATIENCE, Upstream, prompt};
+use super::{GENERATE, HOOKED, counted};
+use crate::harness::{Agent, Answer, Gate, PATIENCE, Upstream, assert_refused, prompt, signalled};
 
 #[tokio::test]
 async fn a_storm_of_hooks_passes_and_operators_get_through() {
@@ -83,4 +87,50 @@ async fn giant_events_are_refused_while_they_come() {
     assert!(events.iter().all(|it| it.status == 413));
     let call = agent.post(GENERATE, prompt(&giant).to_string()).await;
     assert_eq!(call.status, 413);
+}
+
+#[tokio::test]
+async fn large_bodies_together_keep_to_the_memory_there_is() {
+    let (sign, mut held) = mpsc::unbounded_channel();
+    let (release, released) = watch::channel(());
+    let upstream = Upstream::raw(move |_, mut socket| {
+        let (sign, mut released) = (sign.clone(), released.clone());
+        async move {
+            sign.send(()).unwrap();
+            released.changed().await.unwrap();
+            let answer =
+                "HTTP/1.1 200 OK\r\ncontent-length: 2\r\ncontent-type: application/json\r\n\r\n{}";
+            socket.write_all(answer.as_bytes()).await.unwrap();
+        }
+    })
+    .await;
+    let config = format!("limits: {{ memory: 5MiB }}\n{HOOKED}");
+    let gate = Gate::start(&upstream, &config).await;
+    let body = prompt(&"x".repeat(2 << 20));
+    let waiting: Vec<_> = (0..2)
+        .map(|_| tokio::spawn(ask(gate.agent(), body.clone())))
+        .collect();
+    signalled(&mut held, "the first call").await;
+    signalled(&mut held, "the second call").await;
+
+    let refused = gate.agent().generate("m", &body).await;
+    let event = json!({ "hook_event_name": "Notification", "notification_type": "x",
+        "message": "x".repeat(2 << 20) });
+    let event = gate.agent().report(&event, "").await;
+    let small = json!({ "hook_event_name": "SessionEnd", "reason": "other" });
+    let small = gate.agent().report(&small, "").await;
+
+    assert_refused(&refused, 503, "OVERLOADED");
+    assert_eq!(refused.header("retry-after"), "1");
+    assert_refused(&event, 503, "OVERLOADED");
+    assert_eq!(small.status, 202);
+    release.send(()).unwrap();
+    for call in waiting {
+        assert_eq!(call.await.unwrap().status, 200);
+    }
+    counted(&gate, "hookgate_held_bytes 0").await;
+}
+
+async fn ask(agent: Agent, body: Value) -> Answer {
+    agent.generate("m", &body).await
 }
