@@ -313,6 +313,13 @@ impl Identity {
         stay.map(Some)
     }
 
+    /// Whether it may use only what hookgate sees: elsewhere, nobody can tell which
+    /// models and tools it uses, nor how many tokens.
+    pub fn is_held_to_what_is_seen(&self) -> bool {
+        let grant = self.allowance.as_ref().map(|it| &it.grant);
+        grant.is_some_and(|it| it.has_lists || it.tokens_per_day.is_some())
+    }
+
     /// Who counts the tokens of an answer, if they must be counted.
     pub fn usage(&self) -> Option<UsageReader> {
         let allowance = self.allowance.as_ref()?;

@@ -46,7 +46,7 @@ use crate::{
     app::{self, ApiError, App, Asking, Door, ErrorReason, Recorded, Snapshot},
     audit::CallerRecord,
     caller::Identity,
-    dialect::{self, Document, Operation, RequestLine},
+    dialect::{self, Document, Operation, RequestLine, Row},
     event::EventName,
 };
 
@@ -104,6 +104,7 @@ async fn take(world: World, head: Parts, body: Body) -> Result<Response, ApiErro
     let known = known?;
     facts.operation(known.row.label());
     snapshot.covers(known.row)?;
+    check_held(known.row, &world.identity)?;
     let call = known.call?;
     facts.call(&call, named.session.as_ref().map(|it| it.id.as_str()));
     let name = named.session;
@@ -113,6 +114,19 @@ async fn take(world: World, head: Parts, body: Body) -> Result<Response, ApiErro
         (_, Hooked::No) => passthrough::forward(exchange, body).await,
         (_, Hooked::Yes) => hooked(exchange, body).await,
     }
+}
+
+/// What a caller may use must hold on every way to a model.
+fn check_held(row: &Row, identity: &Identity) -> Result<(), ApiError> {
+    if !row.is_unseen() || !identity.is_held_to_what_is_seen() {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` carries content that hookgate does not see, where it cannot hold this caller to \
+         its models, tools and tokens",
+        row.name
+    );
+    Err(ApiError::new(ErrorReason::MethodRefused, message))
 }
 
 /// Whether any hook has a say in an exchange.

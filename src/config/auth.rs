@@ -110,6 +110,8 @@ pub struct Grant {
     pub tokens_per_day: Option<NonZeroU64>,
     /// How many of its requests may be under way. Not zero.
     pub in_flight: usize,
+    /// Whether it may use the models or tools of a list alone.
+    pub has_lists: bool,
 }
 
 /// Which web pages may call, beside those that are served here.
@@ -140,6 +142,7 @@ impl PartialEq for Grant {
             && self.requests_per_minute == other.requests_per_minute
             && self.tokens_per_day == other.tokens_per_day
             && self.in_flight == other.in_flight
+            && self.has_lists == other.has_lists
     }
 }
 

@@ -687,6 +687,7 @@ fn who_calls_is_said_in_one_way_only() {
     hookgate.yaml:2:23: `auth.mtls.name` must be `common_name` or `alternative_name`, not `dns`
     hookgate.yaml:2:35: `auth.mtls.allow` must be a list, but it is empty
     "#);
+    assert_snapshot!(refused("{ mtls: {} }"), @"hookgate.yaml:2:9: nobody is asked for a certificate: `auth.mtls` needs `tls.client_ca`");
     assert_snapshot!(parse_more("browsers: { hosts: ['a:80'], origins: [https://a/, a] }").unwrap_err(), @r#"
     hookgate.yaml:2:21: `browsers.hosts[0]` must be the name of a machine, without a port, not `a:80`
     hookgate.yaml:2:40: `browsers.origins[0]` must be an origin such as `https://console.example`: scheme, host and port, not `https://a/`
@@ -708,7 +709,7 @@ fn a_caller_whose_requests_have_no_key_for_the_model_api_is_named() {
 #[test]
 fn what_a_caller_may_use_becomes_policies() {
     let text = format!(
-        "auth: {{ keys: [{{ name: a, sha256: {}, models: [m], tools: [] }}], mtls: {{ models: [n] }} }}\n",
+        "auth: {{ keys: [{{ name: a, sha256: {}, models: [m], tools: [] }}], jwt: {{ issuer: i, audience: a, jwks: https://a, models: [n] }} }}\n",
         "a".repeat(64)
     );
     let config = parse_more(&text).unwrap();
@@ -727,7 +728,7 @@ fn what_a_caller_may_use_becomes_policies() {
     assert_snapshot!(policies.join("\n"), @r#"
     a models model_allow caller.name == "a" {"models": Array [String("m")]}
     a tools tool_guard caller.name == "a" {"allow": Array []}
-    mtls models model_allow caller.name.startsWith("mtls:") {"models": Array [String("n")]}
+    jwt models model_allow caller.name.startsWith("jwt:") {"models": Array [String("n")]}
     "#);
 }
 

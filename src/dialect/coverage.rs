@@ -86,6 +86,14 @@ impl Row {
         }
     }
 
+    /// Whether it carries content that nobody here sees, even if it is allowed.
+    pub const fn is_unseen(&self) -> bool {
+        matches!(
+            (self.access, self.operation),
+            (Access::ByName, Operation::Other)
+        )
+    }
+
     /// What it is called in logs and metrics.
     pub const fn label(&self) -> &'static str {
         match self.operation {

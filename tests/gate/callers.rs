@@ -3,6 +3,7 @@
 
 mod browsers;
 mod budgets;
+mod certificates;
 mod grants;
 mod keys;
 mod secrecy;

@@ -21,10 +21,10 @@ use crate::harness::{
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
 
 /// An authority, with its own name.
-struct Authority(CertifiedIssuer<'static, KeyPair>);
+pub(super) struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
-    fn new(name: &str) -> Self {
+    pub(super) fn new(name: &str) -> Self {
         let mut params = CertificateParams::default();
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
         params.distinguished_name.push(DnType::CommonName, name);
@@ -33,12 +33,12 @@ impl Authority {
     }
 
     /// Its certificate in PEM.
-    fn pem(&self) -> String {
+    pub(super) fn pem(&self) -> String {
         self.0.pem()
     }
 
     /// A certificate and its key, in PEM.
-    fn issue(&self, params: &CertificateParams) -> (String, String) {
+    pub(super) fn issue(&self, params: &CertificateParams) -> (String, String) {
         let key = KeyPair::generate().unwrap();
         let certificate = params.signed_by(&key, &self.0).unwrap();
         (certificate.pem(), key.serialize_pem())
@@ -59,19 +59,20 @@ impl Authority {
     }
 }
 
-fn of_an_agent() -> CertificateParams {
+pub(super) fn of_an_agent() -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name.push(DnType::CommonName, "ann");
     params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
     params
 }
 
-const TLS: &str = "tls: { certificate: server.pem, key: server.key }\n";
-const MUTUAL: &str = "tls: { certificate: server.pem, key: server.key, client_ca: agents.pem }\n";
+pub(super) const TLS: &str = "tls: { certificate: server.pem, key: server.key }\n";
+pub(super) const MUTUAL: &str =
+    "tls: { certificate: server.pem, key: server.key, client_ca: agents.pem }\n";
 
 /// A gateway whose certificate is of `authority`, who is the agents' authority,
 /// too.
-async fn gate(upstream: &Upstream, authority: &Authority, config: &str) -> Gate {
+pub(super) async fn gate(upstream: &Upstream, authority: &Authority, config: &str) -> Gate {
     let (certificate, key) = authority.server();
     let ca = authority.pem();
     let files = [

@@ -111,6 +111,7 @@ impl Reading {
             requests_per_minute: rate.map(|it| it.0),
             tokens_per_day: tokens.map(|it| it.0),
             in_flight: in_flight.map_or(defaults.in_flight, |it| it.0),
+            has_lists: raw.models.is_some() || raw.tools.is_some(),
         }
     }
 
@@ -154,6 +155,10 @@ impl Reading {
         if !says_how && !auth.anonymous {
             let message = "`auth` says of nobody how they are known: it needs `keys`, `jwt`, `mtls` or `anonymous: true`";
             self.problem("/auth", message);
+        }
+        if auth.mtls.is_some() && self.value.pointer("/tls/client_ca").is_none() {
+            let message = "nobody is asked for a certificate: `auth.mtls` needs `tls.client_ca`";
+            self.problem("/auth/mtls", message);
         }
         if auth.anonymous && self.value.pointer("/auth/limits").is_some() {
             let message = "`auth.limits` needs callers that are known";

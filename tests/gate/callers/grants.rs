@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::auth;
-use crate::harness::{Agent, Gate, Upstream, hook, prompt};
+use crate::harness::{Agent, Gate, Upstream, assert_refused, hook, prompt};
 
 fn agent(gate: &Gate, name: &str) -> Agent {
     let key = format!("{name}-key");
@@ -103,4 +103,116 @@ async fn a_caller_has_its_tools_alone() {
     assert_eq!(reported["decision"], "deny");
     assert!(called(free.text()), "{}", free.text());
     assert_ne!(free_report["decision"], "deny");
+}
+
+#[tokio::test]
+async fn what_hookgate_does_not_see_is_not_for_callers_whom_it_must_hold_to_something() {
+    let upstream = Upstream::mock().await;
+    let callers = auth(&[
+        ("models", ", models: [\"small-*\"]"),
+        ("tools", ", tools: [\"read_*\"]"),
+        ("tokens", ", tokens_per_day: 1000"),
+        ("free", ""),
+    ]);
+    let allow = "coverage: { allow: [\"tunedModels.*\", \"openai.*\", \"batches.*\", \
+        models.batchGenerateContent, endpoints.generateContent, cachedContents.create] }\n";
+    let gate = Gate::start(&upstream, &(callers + allow)).await;
+    let project = "/v1/projects/p/locations/l";
+    let routes = [
+        "/v1beta/tunedModels/large:generateContent".to_owned(),
+        "/s/some-session/v1beta/openai/chat/completions".to_owned(),
+        "/v1beta/models/large:batchGenerateContent".to_owned(),
+        "/v1beta/batches/b1:cancel".to_owned(),
+        format!("{project}/endpoints/1:generateContent"),
+    ];
+
+    for path in routes {
+        for name in ["models", "tools", "tokens"] {
+            let before = upstream.seen().len();
+            let answer = agent(&gate, name).post(&path, "{}").await;
+
+            assert_refused(&answer, 403, "METHOD_REFUSED");
+            assert_eq!(upstream.seen().len(), before, "{path}");
+        }
+        let before = upstream.seen().len();
+        agent(&gate, "free").post(&path, "{}").await;
+        assert_eq!(upstream.seen().len(), before + 1, "{path}");
+    }
+    // What is seen is not refused, and held to the list.
+    let cached = |model: &str| {
+        let content = json!({ "role": "user", "parts": [{ "text": "hi" }] });
+        json!({ "model": format!("models/{model}"), "contents": [content] }).to_string()
+    };
+    let path = "/v1beta/cachedContents";
+    let before = upstream.seen().len();
+    let large = agent(&gate, "models").post(path, cached("large")).await;
+    assert_refused(&large, 403, "POLICY_DENIED");
+    assert_eq!(upstream.seen().len(), before);
+    agent(&gate, "models").post(path, cached("small-1")).await;
+    assert_eq!(upstream.seen().len(), before + 1);
+    let list = agent(&gate, "models").get("/v1beta/models").await;
+    assert_eq!(list.status, 200);
+}
+
+#[tokio::test]
+async fn the_other_apis_hold_a_caller_to_its_models_too() {
+    let upstream = Upstream::mock().await;
+    let gate = Gate::start(&upstream, &config()).await;
+    let wrap = |outer: Value, inner: Value| {
+        let mut body = json!({ "request": prompt("hi") });
+        if !outer.is_null() {
+            body["model"] = outer;
+        }
+        if !inner.is_null() {
+            body["request"]["model"] = inner;
+        }
+        body
+    };
+    let null = Value::Null;
+    let assist = [
+        (wrap(json!("large"), null.clone()), 403),
+        (wrap(null.clone(), json!("models/large")), 403),
+        (wrap(json!("small-1"), json!("large")), 400),
+        (wrap(json!("large"), json!("small-1")), 400),
+        (wrap(json!("models/large"), json!("large")), 403),
+        (wrap(null.clone(), null), 400),
+    ];
+
+    for (body, status) in assist {
+        for method in [
+            "generateContent",
+            "streamGenerateContent?alt=sse",
+            "countTokens",
+        ] {
+            let path = format!("/v1internal:{method}");
+            let answer = agent(&gate, "team-a").post(&path, body.to_string()).await;
+            assert_eq!(answer.status, status, "{path} {body}: {}", answer.text());
+        }
+    }
+    let wrapped = json!({ "generateContentRequest": {
+        "model": "models/large", "contents": prompt("hi")["contents"],
+    }});
+    let vertex = "/v1/projects/p/locations/l/publishers/google/models";
+    for (path, body, status) in [
+        (
+            "/v1beta/models/small-1:countTokens".to_owned(),
+            &wrapped,
+            400,
+        ),
+        (
+            format!("{vertex}/large:generateContent"),
+            &prompt("hi"),
+            403,
+        ),
+        (format!("{vertex}/large:countTokens"), &prompt("hi"), 403),
+        (
+            "/v1/publishers/google/models/large:generateContent".to_owned(),
+            &prompt("hi"),
+            403,
+        ),
+    ] {
+        let answer = agent(&gate, "team-a").post(&path, body.to_string()).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+    }
+    assert!(upstream.seen().is_empty());
 }
