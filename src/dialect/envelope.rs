@@ -7,7 +7,7 @@ use super::{
     Call, DialectError, Document, Operation, ResponseDocument,
     answer::CANDIDATES,
     edit::rename,
-    request::{MODEL, check_model},
+    request::{CONTENTS, MODEL, check_model},
 };
 use crate::model::ModelName;
 
@@ -40,13 +40,16 @@ pub(super) fn open_bare(call: &mut Call, body: Document) -> Result<Opened, Diale
     })
 }
 
-/// A request under `request`. The model stands beside it, or in it, or in both
+/// A request under `request`, and none beside it. The model stands beside it, or in it, or in both
 /// places if they agree.
 pub(super) fn open_wrapped(call: &mut Call, body: Document) -> Result<Opened, DialectError> {
     let document = body.child(REQUEST)?.ok_or_else(|| DialectError::Field {
         field: "request".to_owned(),
         expected: "an object",
     })?;
+    if body.has(CONTENTS) {
+        return Err(DialectError::Ambiguous("contents".to_owned()));
+    }
     let outer = named(call, &body)?;
     let inner = if outer.is_none() {
         named(call, &document)?

@@ -130,14 +130,15 @@ fn bare(base: &Url) -> &str {
     base.as_str().trim_end_matches('/')
 }
 
-/// A model API says in JSON that a model is overloaded, and is well all the same;
-/// what stands before it and finds nobody there does not know how.
+/// A model API says in the form in which it is asked, JSON or another, that a model
+/// is overloaded or took too long, and is well all the same; an agent can bring that
+/// about. What stands before it and finds nobody there has words for people.
 fn is_of_a_proxy(answer: &Answer) -> bool {
     let status = matches!(
         answer.status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     );
-    status && answer.media_type() != "application/json"
+    status && matches!(answer.media_type(), "" | "text/html" | "text/plain")
 }
 
 /// What an error means, and, if it is upstream's fault, what operators call it.

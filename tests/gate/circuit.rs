@@ -106,6 +106,9 @@ async fn what_a_model_api_says_of_its_models_is_no_failure_of_it() {
         (503, "application/json", false),
         (429, "application/json", false),
         (500, "text/plain", false),
+        // What an agent gets whose own deadline or form is another one.
+        (504, "application/x-protobuf", false),
+        (503, "text/event-stream", false),
         (503, "text/plain", true),
         (502, "text/html", true),
         (504, "text/html", true),
