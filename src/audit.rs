@@ -84,6 +84,10 @@ pub enum AuditError {
     },
 }
 
+/// A place in a decision log: how many lines it lacked there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Mark(u64);
+
 /// The decision log cannot be written, so that nothing may happen that belongs
 /// into it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
@@ -142,13 +146,19 @@ impl Audit {
         }
     }
 
+    /// Where the log is now: what a commit of all that is told from here on needs.
+    pub fn mark(&self) -> Mark {
+        Mark(self.log.lost())
+    }
+
     /// Waits until all that was told is on the disk; not at all if the log is not
-    /// durable.
-    pub async fn commit(&self) -> Result<(), Unavailable> {
+    /// durable. `since` is from before the first of the lines that must be there:
+    /// if any line was dropped meanwhile, it may be one of them.
+    pub async fn commit(&self, since: Mark) -> Result<(), Unavailable> {
         match self.settings.mode {
             AuditMode::BestEffort => Ok(()),
             AuditMode::Durable => {
-                let written = tokio::time::timeout(PATIENCE, self.log.written());
+                let written = tokio::time::timeout(PATIENCE, self.log.written(since.0));
                 written.await.unwrap_or(Err(Unavailable))
             }
         }

@@ -113,9 +113,15 @@ impl Log {
         self.flood.admit(Instant::now())
     }
 
-    /// Waits until all that was told is written.
-    pub(super) async fn written(&self) -> Result<(), Unavailable> {
-        let target = self.queue.want().ok_or(Unavailable)?;
+    /// How many lines were ever dropped.
+    pub(super) fn lost(&self) -> u64 {
+        self.queue.lost()
+    }
+
+    /// Waits until all that was told is written, unless anything was dropped since
+    /// `lost` lines were.
+    pub(super) async fn written(&self, lost: u64) -> Result<(), Unavailable> {
+        let target = self.queue.want(lost).ok_or(Unavailable)?;
         let mut progress = self.progress.clone();
         let written = progress.wait_for(|it| it.written >= target || it.failing);
         match written.await {

@@ -41,6 +41,8 @@ struct State {
     told: u64,
     /// How many were dropped behind those that wait.
     dropped: u64,
+    /// How many were ever dropped.
+    lost: u64,
     /// Somebody waits until so many are written.
     wanted: u64,
     /// How many were handed out to be written, or dropped.
@@ -70,6 +72,7 @@ impl Queue {
                 bytes: 0,
                 told: 0,
                 dropped: 0,
+                lost: 0,
                 wanted: 0,
                 taken: 0,
                 closed: false,
@@ -86,6 +89,7 @@ impl Queue {
         // Behind one that was dropped, the next is dropped too: the gap is one.
         if state.dropped > 0 || state.bytes.saturating_add(line.len()) > MOST {
             state.dropped += 1;
+            state.lost += 1;
             return false;
         }
         let (first, before) = (state.lines.is_empty(), state.bytes);
@@ -98,11 +102,16 @@ impl Queue {
         true
     }
 
+    /// How many lines were ever dropped.
+    pub(super) fn lost(&self) -> u64 {
+        self.state().lost
+    }
+
     /// Asks for all that was told to be written now. How many that are; `None` if
-    /// some of it was dropped.
-    pub(super) fn want(&self) -> Option<u64> {
+    /// anything was dropped since `lost` lines were.
+    pub(super) fn want(&self, lost: u64) -> Option<u64> {
         let mut state = self.state();
-        if state.dropped > 0 {
+        if state.lost != lost {
             return None;
         }
         state.wanted = state.told;
@@ -206,7 +215,7 @@ mod tests {
         let queue = queue();
         assert!(queue.push(b"a".to_vec()) && queue.push(b"b".to_vec()));
 
-        assert_eq!(queue.want(), Some(2));
+        assert_eq!(queue.want(0), Some(2));
         let batch = queue.take();
 
         assert_eq!(batch.lines, [b"a", b"b"]);
@@ -221,11 +230,12 @@ mod tests {
         let kept = [queue.push(b"a".to_vec()), queue.push(b"b".to_vec())];
 
         assert_eq!(kept, [false, false]);
-        assert_eq!(queue.want(), None, "nobody may rely on them");
+        assert_eq!(queue.want(0), None, "nobody may rely on them");
         let batch = queue.take();
         assert_eq!((batch.lines.len(), batch.dropped, batch.until), (1, 2, 3));
         assert!(queue.push(b"c".to_vec()));
-        assert_eq!(queue.want(), Some(4));
+        assert_eq!(queue.want(0), None, "not even when there is room again");
+        assert_eq!(queue.want(queue.lost()), Some(4));
     }
 
     #[test]

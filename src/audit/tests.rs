@@ -42,7 +42,7 @@ impl Place {
         for number in 0..lines {
             audit.tell(&Record::Dropped { lines: number });
             if number % 3 == 0 {
-                audit.commit().await.unwrap();
+                audit.commit(audit.mark()).await.unwrap();
             }
         }
         drop(audit);
@@ -109,7 +109,7 @@ async fn what_is_committed_is_in_the_file() {
 
     for number in 0..20 {
         audit.tell(&Record::Dropped { lines: number });
-        audit.commit().await.unwrap();
+        audit.commit(audit.mark()).await.unwrap();
 
         let last = place.text().lines().last().map(str::to_owned).unwrap();
         let last: Value = serde_json::from_str(&last).unwrap();
@@ -248,11 +248,11 @@ async fn a_file_that_is_taken_away_is_missed() {
     let tasks = TaskTracker::new();
     let audit = place.open().unwrap();
     audit.begin(&tasks);
-    audit.commit().await.unwrap();
+    audit.commit(audit.mark()).await.unwrap();
     fs::remove_file(place.path()).unwrap();
 
     audit.tell(&Record::Reload { outcome: "swapped" });
-    audit.commit().await.unwrap();
+    audit.commit(audit.mark()).await.unwrap();
 
     assert_eq!(place.kinds(), ["lost", "reload"]);
     assert_eq!(place.whole().first, 2);
@@ -325,7 +325,7 @@ async fn a_log_that_cannot_be_written_says_so_and_gets_over_it() {
     let tasks = TaskTracker::new();
     let audit = place.open().unwrap();
     audit.begin(&tasks);
-    audit.commit().await.unwrap();
+    audit.commit(audit.mark()).await.unwrap();
     // Another file is in its place.
     let aside = place.folder.path().join("aside");
     fs::rename(place.path(), &aside).unwrap();
@@ -333,13 +333,13 @@ async fn a_log_that_cannot_be_written_says_so_and_gets_over_it() {
 
     audit.tell(&Record::Reload { outcome: "swapped" });
 
-    assert_eq!(audit.commit().await, Err(Unavailable));
+    assert_eq!(audit.commit(audit.mark()).await, Err(Unavailable));
     assert_eq!(audit.check(), Err(Unavailable));
     fs::remove_dir(place.path()).unwrap();
     fs::rename(&aside, place.path()).unwrap();
     // What could not be written waits, and goes first.
     let deadline = std::time::Instant::now() + PATIENCE;
-    while audit.commit().await.is_err() {
+    while audit.commit(audit.mark()).await.is_err() {
         assert!(std::time::Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }

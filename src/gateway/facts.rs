@@ -227,8 +227,10 @@ impl Facts {
     }
 
     async fn commit(&self) -> Result<(), ApiError> {
-        match self.audit() {
-            Some(audit) => Ok(audit.commit().await?),
+        let trail = |it: &Trail| (Arc::clone(&it.audit), it.since);
+        let found = self.memory().trail.as_ref().map(trail);
+        match found {
+            Some((audit, since)) => Ok(audit.commit(since).await?),
             None => Ok(()),
         }
     }

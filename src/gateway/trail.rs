@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::watch::Side;
 use crate::{
     audit::{
-        Audit, CallerRecord, OutcomeRecord, Record, RefusedRecord, RequestRecord, Sample, Usage,
-        short,
+        Audit, CallerRecord, Mark, OutcomeRecord, Record, RefusedRecord, RequestRecord, Sample,
+        Usage, short,
     },
     dialect::Call,
     event::{Context, EventName},
@@ -21,6 +21,8 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Trail {
     pub(super) audit: Arc<Audit>,
+    /// From before the first line about the call.
+    pub(super) since: Mark,
     /// What is told if it turns out to be no call.
     refused: RefusedRecord,
     context: Context,
@@ -43,6 +45,7 @@ pub(super) struct Trail {
 impl Trail {
     pub(super) fn new(audit: Arc<Audit>, refused: RefusedRecord) -> Self {
         Self {
+            since: audit.mark(),
             audit,
             refused,
             context: Context::default(),
