@@ -7,13 +7,18 @@ use super::{
     Call, DialectError, Document, Operation, ResponseDocument,
     answer::CANDIDATES,
     edit::rename,
-    request::{CONTENTS, MODEL, check_model},
+    instruction::SYSTEM,
+    request::{CACHED, CONTENTS, GENERATION, MODEL, TOOL_CONFIG, check_model},
+    tools::TOOLS,
 };
 use crate::model::ModelName;
 
 const REQUEST: &[&str] = &["request"];
 const RESPONSE: &[&str] = &["response"];
 const SESSION: &[&str] = &["session_id", "sessionId"];
+
+/// What a model reads, and hooks see, stands in the request and nowhere else.
+const WITHIN: &[&[&str]] = &[CONTENTS, CACHED, SYSTEM, TOOLS, TOOL_CONFIG, GENERATION];
 
 /// A request that was opened.
 #[derive(Debug)]
@@ -47,8 +52,9 @@ pub(super) fn open_wrapped(call: &mut Call, body: Document) -> Result<Opened, Di
         field: "request".to_owned(),
         expected: "an object",
     })?;
-    if body.has(CONTENTS) {
-        return Err(DialectError::Ambiguous("contents".to_owned()));
+    let beside = WITHIN.iter().flat_map(|it| it.iter());
+    if let Some(field) = beside.into_iter().find(|it| body.has(&[it])) {
+        return Err(DialectError::Ambiguous((*field).to_owned()));
     }
     let outer = named(call, &body)?;
     let inner = if outer.is_none() {

@@ -16,7 +16,7 @@ pub(super) const REQUESTS: &[&str] = &["requests"];
 pub(super) const WRAPPED: &[&str] = &["generateContentRequest", "generate_content_request"];
 pub(super) const GENERATION: &[&str] = &["generationConfig", "generation_config"];
 pub(super) const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];
-const CACHED: &[&str] = &["cachedContent", "cached_content"];
+pub(super) const CACHED: &[&str] = &["cachedContent", "cached_content"];
 pub(super) const MODEL: &[&str] = &["model"];
 
 /// A parameter's two spellings and what it must be.

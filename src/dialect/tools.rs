@@ -5,7 +5,7 @@ use serde_json::json;
 
 use super::{DialectError, Document, request::TOOL_CONFIG};
 
-const TOOLS: &[&str] = &["tools"];
+pub(super) const TOOLS: &[&str] = &["tools"];
 const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];
 pub(super) const CALLING: &[&str] = &["functionCallingConfig", "function_calling_config"];
 const ALLOWED: &[&str] = &["allowedFunctionNames", "allowed_function_names"];

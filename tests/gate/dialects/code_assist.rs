@@ -41,6 +41,27 @@ async fn upstream() -> Upstream {
 }
 
 #[tokio::test]
+async fn what_a_model_reads_stands_in_the_request_alone() {
+    let upstream = upstream().await;
+    let gate = Gate::start(&upstream, &looking()).await;
+    for field in [
+        "contents",
+        "systemInstruction",
+        "system_instruction",
+        "tools",
+        "tool_config",
+        "generationConfig",
+        "cachedContent",
+    ] {
+        let mut body = json!({ "model": "m", "request": prompt("hi") });
+        body[field] = json!([]);
+        let answer = gate.agent().post(GENERATE, body.to_string()).await;
+        assert_refused(&answer, 400, "AMBIGUOUS");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
 async fn what_nobody_edits_keeps_its_bytes() {
     let upstream = upstream().await;
     let body = r#"{ "project":"p" , "model" : "models/m","request":{ "contents" : [ {"role":"user","parts":[{"text":"h\u0069"}]}], "n":1.0e2 },"user_prompt_id":"u" }"#;
