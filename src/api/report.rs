@@ -29,6 +29,9 @@ use crate::{
     upstream::content::{self, Encoding, MediaType},
 };
 
+/// The longest name of a session, in characters: it is remembered.
+const LONGEST_SESSION: usize = 256;
+
 /// Reports one event, and answers what the hooks come to, in the shape a hook
 /// prints.
 #[utoipa::path(post, path = "/hookgate/v1/events", tag = "events",
@@ -54,8 +57,8 @@ pub async fn report_event(
         return Err(ApiError::new(ErrorReason::Internal, message));
     };
     let snapshot = Arc::clone(snapshot);
-    let audit = snapshot.audit.clone();
-    if let Some(audit) = &audit {
+    let audit = snapshot.audit.clone().map(|it| (it.mark(), it));
+    if let Some((_, audit)) = &audit {
         audit.check()?;
     }
     let length = body.size_hint().exact().and_then(|it| it.try_into().ok());
@@ -90,8 +93,8 @@ pub async fn report_event(
     }
     let output = fired.await;
     // What the agent does next rests on it.
-    if let Some(audit) = audit {
-        audit.commit().await?;
+    if let Some((since, audit)) = audit {
+        audit.commit(since).await?;
     }
     Ok(Json(output).into_response())
 }
@@ -343,6 +346,12 @@ fn context(
         Some(Value::String(text)) => Ok(text.clone()),
         Some(_) => Err(bad_event(format!("`{key}` must be a string"))),
     };
+    if let Some(Value::String(id)) = fields.get("session_id")
+        && id.chars().count() > LONGEST_SESSION
+    {
+        let message = format!("`session_id` is longer than {LONGEST_SESSION} characters");
+        return Err(bad_event(message));
+    }
     let directory = || snapshot.config.hook_directory.display().to_string();
     Ok(Context {
         request_id: String::new(),

@@ -14,6 +14,7 @@ pub struct EventInput {
     #[schema(value_type = String, example = "BeforeTool")]
     hook_event_name: EventName,
     /// The agent's session; made up if it is left out.
+    #[schema(max_length = 256)]
     session_id: Option<String>,
     /// The conversation so far as a file.
     transcript_path: Option<String>,

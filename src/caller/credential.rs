@@ -10,6 +10,9 @@ use super::Stranger;
 /// Where a caller shows what is for hookgate alone.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("x-hookgate-key");
 
+/// How much of a `User-Agent` is read, in bytes.
+const LONGEST_AGENT: usize = 512;
+
 const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// Something that a caller shows. Never empty.
@@ -131,9 +134,11 @@ pub(super) fn strip(headers: &mut HeaderMap, used: impl Fn(&Credential) -> bool)
     }
 }
 
-/// The `User-Agent`; empty without one.
+/// The begin of the `User-Agent`, which is remembered with a session; empty
+/// without one.
 pub(super) fn agent(headers: &HeaderMap) -> String {
     let agent = headers.get(header::USER_AGENT);
     let agent = agent.map_or(&[][..], HeaderValue::as_bytes);
+    let agent = agent.get(..LONGEST_AGENT).unwrap_or(agent);
     String::from_utf8_lossy(agent).into_owned()
 }

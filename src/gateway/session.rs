@@ -49,7 +49,8 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
         (None, header) => (header.map(|it| (it, Source::Header)), path),
     };
     if session.is_some_and(|it| !is_name(it.0)) {
-        let message = "a session is named by 1 to 128 characters of A-Z a-z 0-9 . _ : -";
+        let message =
+            "a session is named by 1 to 128 characters of A-Z a-z 0-9 . _ : -, not of dots alone";
         return Err(ApiError::new(ErrorReason::BadSession, message));
     }
     let session = session.map(|(id, source)| Name {
@@ -61,7 +62,9 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
 
 fn is_name(text: &str) -> bool {
     let allowed = |it: char| it.is_ascii_alphanumeric() || "._:-".contains(it);
-    (1..=LONGEST).contains(&text.len()) && text.chars().all(allowed)
+    // What others on the way take for a step in a path is none.
+    let steps = text.chars().all(|it| it == '.');
+    (1..=LONGEST).contains(&text.len()) && text.chars().all(allowed) && !steps
 }
 
 #[cfg(test)]
@@ -85,7 +88,12 @@ mod tests {
 
     #[test]
     fn what_is_no_name_is_refused() {
-        for path in ["/s//v1beta/models", "/s/a%20b/v1beta/models"] {
+        for path in [
+            "/s//v1beta/models",
+            "/s/a%20b/v1beta/models",
+            "/s/../v1beta/models",
+            "/s/./v1beta/models",
+        ] {
             assert!(named(path, &HeaderMap::new()).is_err(), "{path}");
         }
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use hookgate::event::EventName;
 use serde_json::{Value, json};
 
-use crate::harness::{Answer, Gate, Upstream, hook, prompt};
+use crate::harness::{Answer, Gate, Upstream, assert_refused, hook, prompt};
 
 /// One event: its own fields, what a hook prints, what the agent is told, and
 /// the verdict.
@@ -342,6 +342,27 @@ const BAD: [(&str, &str); 14] = [
         "`message`",
     ),
 ];
+
+#[tokio::test]
+async fn what_is_remembered_of_an_agent_is_short() {
+    let (_upstream, gate) = listening("BeforeTool").await;
+    let event = |length| {
+        let id = "é".repeat(length);
+        json!({ "hook_event_name": "BeforeTool", "tool_name": "t", "tool_input": {}, "session_id": id })
+    };
+    let agent = gate.agent().sending("user-agent", "u".repeat(20_000));
+
+    let long = agent.report(&event(257), "").await;
+    let short = agent.report(&event(256), "").await;
+    let call = agent.sending("x-hookgate-session", "s");
+    assert_eq!(call.generate("m", &prompt("hi")).await.status, 200);
+
+    assert_refused(&long, 400, "BAD_EVENT");
+    assert_eq!(short.status, 200, "{}", short.text());
+    let sessions = gate.operator().get("/sessions").await;
+    assert_eq!(sessions.json()["sessions"].as_array().unwrap().len(), 2);
+    assert!(sessions.body.len() < 3000, "{}", sessions.text());
+}
 
 #[tokio::test]
 async fn a_bad_event_is_refused_by_the_name_of_its_field() {
