@@ -85,8 +85,8 @@ pub struct Answer {
     watcher: Option<Watcher>,
 }
 
-/// Somebody who sees an answer pass.
-type Watcher = Box<dyn FnMut(&[u8]) + Send>;
+/// Somebody who sees an answer pass, and its clean end as no piece.
+type Watcher = Box<dyn FnMut(Option<&[u8]>) + Send>;
 
 /// Why upstream gave no answer, or not all of it.
 #[derive(Debug, Error)]
@@ -255,14 +255,15 @@ impl Answer {
         decoded::decoded(self.pieces(), encoding, limit)
     }
 
-    /// The same answer, of which `watcher` sees every piece before anybody else.
+    /// The same answer, of which `watcher` sees every piece before anybody else;
+    /// and its end as no piece, if it is read so far and ends cleanly.
     #[must_use]
-    pub fn watched(mut self, watcher: impl FnMut(&[u8]) + Send + 'static) -> Self {
+    pub fn watched(mut self, watcher: impl FnMut(Option<&[u8]>) + Send + 'static) -> Self {
         self.watcher = Some(Box::new(watcher));
         self
     }
 
-    fn show(&mut self, piece: &[u8]) {
+    fn show(&mut self, piece: Option<&[u8]>) {
         if let Some(watcher) = &mut self.watcher {
             watcher(piece);
         }
@@ -275,10 +276,13 @@ impl Answer {
             let chunk = tokio::time::timeout(answer.idle, answer.response.chunk()).await;
             match chunk {
                 Ok(Ok(Some(piece))) => {
-                    answer.show(&piece);
+                    answer.show(Some(&piece));
                     Some((Ok(piece), Some(answer)))
                 }
-                Ok(Ok(None)) => None,
+                Ok(Ok(None)) => {
+                    answer.show(None);
+                    None
+                }
                 Ok(Err(error)) => Some((Err(UpstreamError::Broken(error.without_url())), None)),
                 Err(_elapsed) => Some((Err(UpstreamError::Silent), None)),
             }

@@ -11,13 +11,23 @@ const NAMES: [&[u8]; 2] = [b"\"totalTokenCount\"", b"\"total_token_count\""];
 /// What is kept of a piece for the next: a name, blanks and a number fit in.
 const KEPT: usize = 256;
 
+/// How many bytes are taken for a token where nobody counts.
+const BYTES_PER_TOKEN: u64 = 4;
+
 /// Reads what one answer cost. Each chunk of a stream says what all chunks so far
 /// cost, so the largest number counts.
 ///
 /// A name in a text is escaped and not found; one that the model writes as an
 /// argument of a call could only make the answer dearer.
+///
+/// Some APIs count in the last chunk alone. An agent that leaves before that, or an
+/// answer that breaks off, costs what can be guessed: nobody reads for nothing.
 pub struct UsageReader {
     spend: Box<dyn FnMut(u64) + Send>,
+    /// How many bytes went to and fro, as long as what they cost may yet be said.
+    open: Option<u64>,
+    /// How many bytes of the answer are to come, if that is known.
+    rest: Option<u64>,
     /// The end of what was read, where a number may have been cut.
     tail: Vec<u8>,
     counted: u64,
@@ -28,13 +38,32 @@ impl UsageReader {
     pub fn new(spend: impl FnMut(u64) + Send + 'static) -> Self {
         Self {
             spend: Box::new(spend),
+            open: None,
+            rest: None,
             tail: Vec::new(),
             counted: 0,
         }
     }
 
+    /// A model is asked with so many bytes. From here on, dropping the reader is
+    /// leaving early.
+    pub fn begin(&mut self, asked: usize) {
+        self.open = Some(asked as u64);
+    }
+
+    /// The answer is so many bytes long.
+    pub fn expect(&mut self, length: u64) {
+        self.rest = Some(length);
+    }
+
+    /// All has come that will.
+    pub fn end(&mut self) {
+        self.open = None;
+    }
+
     /// Reads the next piece.
     pub fn read(&mut self, piece: &[u8]) {
+        self.pass(piece.len() as u64);
         // All that can be in the tail and the piece's start together.
         let (start, _) = piece.split_at(piece.len().min(KEPT));
         self.tail.extend_from_slice(start);
@@ -50,6 +79,22 @@ impl UsageReader {
         } else {
             let old = self.tail.len().saturating_sub(KEPT);
             self.tail.drain(..old);
+        }
+    }
+
+    fn pass(&mut self, bytes: u64) {
+        self.open = self.open.map(|it| it.saturating_add(bytes));
+        self.rest = self.rest.map(|it| it.saturating_sub(bytes));
+        if self.rest == Some(0) {
+            self.end();
+        }
+    }
+}
+
+impl Drop for UsageReader {
+    fn drop(&mut self) {
+        if let (Some(bytes), 0) = (self.open, self.counted) {
+            (self.spend)(bytes.div_ceil(BYTES_PER_TOKEN));
         }
     }
 }

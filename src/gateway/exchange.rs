@@ -10,7 +10,7 @@ use secrecy::ExposeSecret;
 use super::{
     Hooked,
     before::Step,
-    body::too_large,
+    body::{declared_length, too_large},
     facts::Facts,
     gate::{Gate, unreadable},
     reply::{Reply, Teller, denial_form},
@@ -333,15 +333,29 @@ impl Exchange {
         body: Option<&[u8]>,
     ) -> Result<Answer, ApiError> {
         self.facts.sends(body).await?;
-        let answer = self.upstream().send(outgoing).await?;
         let Some(mut usage) = self.identity.usage() else {
-            return Ok(answer);
+            return Ok(self.upstream().send(outgoing).await?);
         };
+        if self.call.operation.generates() {
+            let asked = body.map(<[u8]>::len);
+            let asked = asked.or_else(|| declared_length(&self.head.headers));
+            usage.begin(asked.unwrap_or_default());
+        }
+        let sent = self.upstream().send(outgoing).await;
+        let answer = sent.inspect_err(|_| usage.end())?;
         let is_plain = content::encoding(&answer.headers) == Encoding::Identity;
-        if answer.status.is_success() && !is_plain {
+        if !answer.status.is_success() {
+            usage.end();
+        } else if !is_plain {
             return Err(unreadable());
         }
-        Ok(answer.watched(move |piece| usage.read(piece)))
+        if let Some(length) = declared_length(&answer.headers) {
+            usage.expect(length as u64);
+        }
+        Ok(answer.watched(move |piece| match piece {
+            Some(piece) => usage.read(piece),
+            None => usage.end(),
+        }))
     }
 
     /// Upstream's answer as it is.

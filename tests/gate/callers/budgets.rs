@@ -118,6 +118,63 @@ async fn an_answer_that_is_asked_for_again_is_paid_for_again() {
 }
 
 #[tokio::test]
+async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
+    // A piece of an answer, or nothing yet; then nothing as long as the agent stays.
+    let upstream = Upstream::raw(async |asked, mut socket| {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        if asked.body.contains("piece") {
+            let head = chunked_head("text/event-stream");
+            socket.write_all(head.as_bytes()).await.unwrap();
+            let chunk =
+                br#"data: {"candidates":[{"content":{"role":"model","parts":[{"text":"a"}]}}]}"#;
+            let event = [&chunk[..], b"\r\n\r\n"].concat();
+            write_chunk(&mut socket, &event).await.unwrap();
+        }
+        socket.read(&mut [0]).await.ok();
+    })
+    .await;
+    let hooks = hook::config(&[("AfterModel", hook::running("answer", "true"))]);
+    let vertex = "/v1/publishers/google/models/m:streamGenerateContent?alt=sse";
+    for (hooks, text) in [
+        ("", "piece"),
+        (&hooks, "piece"),
+        ("", "none"),
+        (&hooks, "none"),
+    ] {
+        let config = auth(&[("team-a", ", tokens_per_day: 90")]) + hooks;
+        let gate = Gate::start(&upstream, &config).await;
+        let body = prompt(&text.repeat(100)).to_string();
+        let least = body.len() / 4;
+        let before = upstream.seen().len();
+
+        let caller = agent(&gate, "team-a");
+        let left = tokio::spawn(async move {
+            let mut answer = caller.open(vertex, body).await;
+            answer.chunk().await.unwrap()
+        });
+        let deadline = std::time::Instant::now() + Duration::from_secs(10);
+        while upstream.seen().len() == before || (text == "piece" && !left.is_finished()) {
+            assert!(std::time::Instant::now() < deadline, "nothing was asked");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        left.abort();
+
+        let mut refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
+        while refused.status != 429 {
+            assert!(std::time::Instant::now() < deadline, "it cost nothing");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
+        }
+        assert_refused(&refused, 429, "TOKENS_SPENT");
+        let metrics = gate.operator().get("/metrics").await;
+        let name = "hookgate_caller_tokens_total{caller=\"team-a\"} ";
+        let line = metrics.text().lines().find_map(|it| it.strip_prefix(name));
+        let spent: usize = line.unwrap().parse().unwrap();
+        assert!((least..least + 100).contains(&spent), "{spent} {least}");
+    }
+}
+
+#[tokio::test]
 async fn an_answer_whose_cost_cannot_be_read_is_not_passed_on() {
     let upstream = Upstream::with(|_| {
         let mut response = respond(200, "application/json", "\u{1f}\u{8b}");
