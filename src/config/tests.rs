@@ -687,7 +687,7 @@ fn who_calls_is_said_in_one_way_only() {
     hookgate.yaml:2:23: `auth.mtls.name` must be `common_name` or `alternative_name`, not `dns`
     hookgate.yaml:2:35: `auth.mtls.allow` must be a list, but it is empty
     "#);
-    assert_snapshot!(refused("{ mtls: {} }"), @"hookgate.yaml:2:9: nobody is asked for a certificate: `auth.mtls` needs `tls.client_ca`");
+    assert_snapshot!(refused("{ mtls: {} }"), @"hookgate.yaml:2:15: nobody is asked for a certificate: `auth.mtls` needs `tls.client_ca`");
     assert_snapshot!(parse_more("browsers: { hosts: ['a:80'], origins: [https://a/, a] }").unwrap_err(), @r#"
     hookgate.yaml:2:21: `browsers.hosts[0]` must be the name of a machine, without a port, not `a:80`
     hookgate.yaml:2:40: `browsers.origins[0]` must be an origin such as `https://console.example`: scheme, host and port, not `https://a/`
