@@ -75,8 +75,13 @@ fn fate(name: &str, value: &str, operation: Operation) -> Fate {
         ("alt", "sse") => Fate::Framed(Framing::Sse),
         (name, _) if PASSED.contains(&name) => Fate::Passed,
         (name, _) if unseen && PASSED_UNSEEN.contains(&name) => Fate::Passed,
-        // Only how long it is kept can be changed.
-        ("updateMask", _) if operation == Operation::UseCache => Fate::Passed,
+        // Only how long it is kept can be changed; what a mask names and a body lacks
+        // would be taken away.
+        ("updateMask", "ttl" | "expireTime" | "expire_time")
+            if operation == Operation::UseCache =>
+        {
+            Fate::Passed
+        }
         _ => Fate::Refused,
     }
 }

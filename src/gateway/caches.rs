@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     app::{ApiError, ErrorReason},
-    dialect::Document,
+    dialect::{DialectError, Document},
     upstream::{
         Answer,
         headers::{self, AnswerIs},
@@ -53,6 +53,10 @@ async fn change(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
     if let Some((field, _)) = document.fields().find(|it| !CHANGEABLE.contains(&it.0)) {
         let message = format!("`{field}` of what is cached cannot be changed");
         return Err(ApiError::new(ErrorReason::BadDocument, message));
+    }
+    let named = document.string(&["name"])?;
+    if named.is_some_and(|it| it != exchange.call.resource()) {
+        return Err(DialectError::Ambiguous("name".to_owned()).into());
     }
     let bytes = document.to_bytes();
     let outgoing = exchange.outgoing(bytes.clone().into(), AnswerIs::Read);

@@ -118,6 +118,14 @@ async fn a_cache_is_its_callers_alone() {
         let patched = ann.ask("PATCH", &masked, r#"{"ttl":"60s"}"#).await;
         assert_eq!(patched.status, 200);
         assert_eq!(upstream.seen().pop().unwrap().query, "updateMask=ttl");
+        let before = upstream.seen().len();
+        let body = r#"{"name":"cachedContents/another","ttl":"60s"}"#;
+        let other = ann.ask("PATCH", &path, body).await;
+        assert_refused(&other, 400, "AMBIGUOUS");
+        let emptied = format!("{path}?updateMask=systemInstruction");
+        let emptied = ann.ask("PATCH", &emptied, r#"{"ttl":"60s"}"#).await;
+        assert_refused(&emptied, 400, "BAD_QUERY");
+        assert_eq!(upstream.seen().len(), before);
         let changed = ann.ask("PATCH", &path, r#"{"contents":[]}"#).await;
         assert_refused(&changed, 400, "BAD_DOCUMENT");
         assert_eq!(ann.ask("DELETE", &path, "").await.status, 200);
