@@ -156,12 +156,22 @@ fn failed(error: reqwest::Error) -> (Failed, Option<&'static str>) {
         .filter_map(|it| it.downcast_ref::<hyper::Error>())
         .any(hyper::Error::is_user);
     let why = match sent {
-        _ if of_agent => None,
+        _ if of_agent || is_unwanted_body(&error) => None,
         Sent::Never => Some("connect"),
         Sent::Perhaps => Some("broken"),
     };
     let error = UpstreamError::Unreachable(error);
     (Failed { error, sent }, why)
+}
+
+/// Whether upstream hung up while it was sent a body. That may be what it does with
+/// this body, such as one that is too large, and then its answer may be lost. Hyper
+/// tells this by words alone.
+fn is_unwanted_body(error: &reqwest::Error) -> bool {
+    let words = "error writing a body to connection";
+    chain(error)
+        .filter_map(|it| it.downcast_ref::<hyper::Error>())
+        .any(|it| it.to_string() == words)
 }
 
 /// An error, and all that lie behind it.

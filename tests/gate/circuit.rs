@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{io::AsyncWriteExt, net::TcpListener, time::sleep};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::sleep,
+};
 
 use crate::harness::{
     Answer, Gate, PATIENCE, Upstream, assert_refused, closed, eventually, prompt, respond,
@@ -303,4 +307,35 @@ fn a_fallback_without_a_credential_is_a_bad_config() {
     assert_eq!(code, 78, "{stderr}");
     let place = "hookgate.yaml:1:51: a fallback needs an `api_key` or a `bearer`";
     assert!(stderr.starts_with(place), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_taken_is_no_failure_of_the_upstream() {
+    // It answers, and hangs up with most of the body on its way, so that its answer
+    // is sometimes lost.
+    let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = upstream.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = upstream.accept().await.unwrap();
+            socket.read_u8().await.ok();
+            let answer = "HTTP/1.1 413 Too Large\r\ncontent-type: application/json\r\n\
+                 content-length: 2\r\nconnection: close\r\n\r\n{}";
+            socket.write_all(answer.as_bytes()).await.ok();
+        }
+    });
+    let nobody = Upstream::mock().await;
+    let circuit = "circuit: { failures: 1, within: 30s, open: 30s }";
+    for hooks in ["", HOOKED] {
+        let gate = gate(&nobody, addr, circuit, hooks).await;
+        let body = prompt(&"x".repeat(4_000_000));
+
+        for _ in 0..20 {
+            let answer = gate.agent().generate("m", &body).await;
+            assert!([413, 503].contains(&answer.status), "{}", answer.text());
+            assert_eq!(answer.header("retry-after"), "", "it is left alone");
+        }
+
+        assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 0"#).await);
+    }
 }

@@ -130,7 +130,7 @@ async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
             let event = [&chunk[..], b"\r\n\r\n"].concat();
             write_chunk(&mut socket, &event).await.unwrap();
         }
-        socket.read(&mut [0]).await.ok();
+        socket.read_u8().await.ok();
     })
     .await;
     let hooks = hook::config(&[("AfterModel", hook::running("answer", "true"))]);
