@@ -35,7 +35,7 @@ pub(super) async fn read(
 ) -> Result<Bytes, ApiError> {
     let limit = limits.body;
     let whole = Whole::begin(&head.headers, limit);
-    let (mut seen, mut held) = (0, 0);
+    let (mut seen, mut counted) = (0, 0);
     let mut whole = whole?;
     loop {
         let frame = timeout(patience, body.frame()).await;
@@ -52,8 +52,8 @@ pub(super) async fn read(
             break;
         }
         whole.take(piece, seen)?;
-        let new = whole.len() - held;
-        held += new;
+        let new = whole.len() - counted;
+        counted += new;
         hold(head, new, limits.memory)?;
     }
     whole.finish()

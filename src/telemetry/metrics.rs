@@ -279,23 +279,7 @@ impl Metrics {
             "Whether the config that was read last is in force",
             self.config_good.clone(),
         );
-        registry.register("in_flight", "Requests under way", self.in_flight.clone());
-        registry.register(
-            "held_bytes",
-            "Bytes that are held of requests and answers",
-            self.held_bytes.clone(),
-        );
-        registry.register("connections", "Open connections", self.connections.clone());
-        registry.register(
-            "connections_cut",
-            "Connections turned away or given up, by why",
-            self.cuts.clone(),
-        );
-        registry.register(
-            "hook_processes",
-            "Processes of hooks alive",
-            self.hook_processes.clone(),
-        );
+        self.register_bounds();
         self.register_sessions();
         self.callers.register(&mut self.registry);
         self.register_audit();
@@ -337,6 +321,27 @@ impl Metrics {
             "upstream_fallbacks",
             "Calls that went to the fallback of an upstream",
             self.fallbacks.clone(),
+        );
+    }
+
+    fn register_bounds(&mut self) {
+        let registry = &mut self.registry;
+        registry.register("in_flight", "Requests under way", self.in_flight.clone());
+        registry.register(
+            "held_bytes",
+            "Bytes that are held of requests and answers",
+            self.held_bytes.clone(),
+        );
+        registry.register("connections", "Open connections", self.connections.clone());
+        registry.register(
+            "connections_cut",
+            "Connections turned away or given up, by why",
+            self.cuts.clone(),
+        );
+        registry.register(
+            "hook_processes",
+            "Processes of hooks alive",
+            self.hook_processes.clone(),
         );
     }
 
