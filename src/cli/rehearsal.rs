@@ -165,6 +165,7 @@ fn rehearse_callers(auth: &mut Auth) {
         key.sha256 = caller::digest(&key.name);
         key.grant = Grant {
             in_flight: usize::MAX,
+            has_lists: key.grant.has_lists,
             ..Grant::default()
         };
     }
