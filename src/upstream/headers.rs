@@ -14,6 +14,9 @@ const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 /// Which library an agent calls with.
 const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
 
+/// Which project an agent wants to pay for its calls.
+const USER_PROJECT: &str = "x-goog-user-project";
+
 /// What an agent may say to upstream, beside the prefixes below.
 const TO_UPSTREAM: [HeaderName; 4] = [
     header::ACCEPT,
@@ -26,7 +29,7 @@ const TO_UPSTREAM_NAMED: [&str; 8] = [
     "tracestate",
     "x-goog-api-client",
     "x-goog-api-key",
-    "x-goog-user-project",
+    USER_PROJECT,
     "x-server-timeout",
     "x-vertex-ai-llm-request-type",
     "x-vertex-ai-llm-shared-request-type",
@@ -85,6 +88,8 @@ pub fn to_upstream(
     if let Some(own) = own {
         out.remove(AUTHORIZATION);
         out.remove(API_KEY);
+        // Whose project pays is not the agent's to choose, where the key is not.
+        out.remove(USER_PROJECT);
         show(&mut out, own);
     } else if let Some(key) = query_key.filter(|_| !out.contains_key(API_KEY)) {
         set(&mut out, API_KEY, key);
@@ -199,9 +204,14 @@ mod tests {
 
     #[test]
     fn our_credential_stands_in_for_every_credential_of_the_agent() {
-        let agent = agent(&[("x-goog-api-key", "K"), ("authorization", "Bearer B")]);
+        let agent = agent(&[
+            ("x-goog-api-key", "K"),
+            ("authorization", "Bearer B"),
+            ("x-goog-user-project", "p"),
+        ]);
         let own = Credential::ApiKey("OWN".into());
         let out = to_upstream(&agent, Some(&own), Some("Q"), AnswerIs::Read);
+        assert!(!out.contains_key("x-goog-user-project"));
         assert_eq!(out["x-goog-api-key"], "OWN");
         assert!(!out.contains_key("authorization"));
         let own = Credential::Bearer("OWN".into());
