@@ -17,7 +17,7 @@ mod under_way;
 mod upstreams;
 
 pub use self::{
-    asking::{Asking, Door, Recorded, refused},
+    asking::{Asking, Door, Recorded, refused, trace},
     body_error::BodyTooSlow,
     caches::Caches,
     coverage::Covered,

@@ -16,6 +16,7 @@ mod hook_block;
 mod hook_spec;
 mod load;
 mod matcher;
+mod otlp;
 mod place;
 mod quantity;
 mod raw;
@@ -66,6 +67,7 @@ pub use self::{
         SystemMessages, When,
     },
     matcher::Matcher,
+    otlp::OtlpSettings,
     place::{Place, Problem},
     quantity::Size,
     raw_hooks::BUILTIN,
@@ -122,6 +124,8 @@ pub struct Config {
     pub log: Log,
     /// The decision log, if there is one.
     pub audit: Option<AuditSettings>,
+    /// The collector of traces and logs, if there is one.
+    pub otlp: Option<OtlpSettings>,
     /// What it is known by: the SHA-256 over the config and the hook files that
     /// it names, shortened to 16 digits. Secrets are not in it.
     pub version: String,

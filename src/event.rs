@@ -21,6 +21,7 @@ mod output;
 mod pre_compress;
 mod session_end;
 mod session_start;
+mod trace;
 mod verdict;
 
 use std::fmt;
@@ -49,6 +50,7 @@ pub use self::{
     pre_compress::PreCompress,
     session_end::SessionEnd,
     session_start::SessionStart,
+    trace::Trace,
     verdict::{Action, Flow, Reason, Verdict},
 };
 

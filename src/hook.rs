@@ -17,7 +17,10 @@ mod table;
 mod when;
 mod witness;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use serde_json::value::RawValue;
 
@@ -103,6 +106,8 @@ pub struct Run {
     pub answer: Answer,
     /// How long it took.
     pub elapsed: Duration,
+    /// When it ended.
+    pub ended: SystemTime,
     /// What it would have done, if it only observes.
     pub would: Option<Action>,
     /// Whether it is a policy that edited the document itself, or would have.

@@ -1,14 +1,17 @@
 //! What operators see: one struct per thing worth seeing; nobody else formats.
 //!
-//! Nothing here ever holds a prompt, an answer, a query or a key.
+//! Nothing here ever holds a prompt, an answer, a query or a key, but for what an
+//! operator shows to a collector (`otlp`).
 
 mod audit;
 mod caller;
 mod circuit;
+mod collector;
 mod condition;
 mod exchange;
 mod hook;
 mod metrics;
+pub mod otlp;
 mod spare;
 mod store;
 mod transcript;

@@ -17,11 +17,11 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    app::{ApiError, App, ErrorReason, RequestId, Snapshot, UnderWay, hold},
+    app::{self, ApiError, App, ErrorReason, RequestId, Snapshot, UnderWay, hold},
     caller::Identity,
     dialect,
     event::{
-        Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput,
+        Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Trace,
         Verdict,
     },
     hook::{Fired, Origin, Run},
@@ -42,7 +42,7 @@ const LONGEST_SESSION: usize = 256;
     responses(
         (status = 200, description = "What the hooks come to.", body = HookOutput),
         (status = 202, description = "Taken; nobody waits for advisory events."),
-        crate::app::Refusals))]
+        app::Refusals))]
 pub async fn report_event(
     State(app): State<App>,
     RawQuery(query): RawQuery,
@@ -74,6 +74,7 @@ pub async fn report_event(
     let options = Options::read(query.as_deref().unwrap_or_default());
     let mut context = context(&fields, identity.caller.clone(), &snapshot)?;
     context.request_id = RequestId::of(&head.extensions);
+    context.trace = app::trace(snapshot.audit.as_deref(), &head.headers);
     remember(&snapshot, &context, name).await;
     let report = Report {
         snapshot,
@@ -359,8 +360,9 @@ fn context(
         session_id: text("session_id", &|| Uuid::new_v4().to_string())?,
         transcript_path: text("transcript_path", &String::new)?,
         cwd: text("cwd", &directory)?,
-        timestamp: text("timestamp", &crate::app::now)?,
+        timestamp: text("timestamp", &app::now)?,
         caller,
+        trace: Trace::default(),
     })
 }
 

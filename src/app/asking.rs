@@ -7,7 +7,10 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 
 use super::Peer;
-use crate::audit::{CallerRecord, RefusedRecord, WordsRecord, short};
+use crate::{
+    audit::{Audit, CallerRecord, RefusedRecord, WordsRecord, short},
+    event::Trace,
+};
 
 /// Says of an error's response that the decision log knows of it.
 #[derive(Debug, Clone, Copy)]
@@ -79,4 +82,12 @@ pub fn refused(door: Door, asking: Asking) -> RefusedRecord {
         },
         ..RefusedRecord::default()
     }
+}
+
+/// The span of a request with these headers; none if nobody is told of spans.
+pub fn trace(audit: Option<&Audit>, headers: &HeaderMap) -> Trace {
+    let mut sent = headers.get_all("traceparent").iter();
+    let only = sent.next().filter(|_| sent.next().is_none());
+    let text = only.and_then(|it| it.to_str().ok());
+    audit.map(|it| it.trace(text)).unwrap_or_default()
 }

@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{App, Snapshot, now};
 use crate::{
-    event::{Caller, Context, EventName, SessionEnd},
+    event::{Caller, Context, EventName, SessionEnd, Trace},
     hook::Origin,
     session::{SessionKey, Source, State},
 };
@@ -93,6 +93,7 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: State) {
             key: key.caller.clone(),
             agent: state.agent,
         },
+        trace: Trace::default(),
     };
     let reason = "other".to_owned();
     let event = SessionEnd { reason };

@@ -94,7 +94,7 @@ impl App {
             tracing::warn!("listeners stay where they are until the next start");
         }
         let built = Snapshot::build(config, &self.shared, Some(&*old));
-        let opened = built.and_then(|it| Ok(it.recorded(&self.shared)?));
+        let opened = built.and_then(|it| Ok(it.recorded(&self.shared, Some(&*old))?));
         opened.map_err(|error: BuildError| error.to_string())
     }
 }

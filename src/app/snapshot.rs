@@ -36,7 +36,8 @@ pub struct Snapshot {
     pub sessions: Arc<Sessions>,
     /// What was said in them, as files, if the operator wants that.
     pub transcripts: Option<Arc<Transcripts>>,
-    /// The decision log, if there is one and it is open.
+    /// The decision log, if there is one and it is open, or a collector that is
+    /// told what would stand there.
     pub audit: Option<Arc<Audit>>,
 }
 
@@ -120,14 +121,23 @@ impl Snapshot {
         }
     }
 
-    /// The same snapshot, whose decision log is open. Blocks.
-    pub(super) fn recorded(mut self, shared: &Shared) -> Result<Self, AuditError> {
-        let Some(settings) = &self.config.audit else {
-            return Ok(self);
-        };
-        let (version, logs) = (&self.config.version, &shared.logs);
-        let audit = Audit::open(settings, version, logs, &shared.metrics)?;
-        let audit = Some(Arc::new(audit));
+    /// The same snapshot, whose decision log is open, and whose collector is told
+    /// of it. Blocks.
+    pub(super) fn recorded(
+        mut self,
+        shared: &Shared,
+        old: Option<&Self>,
+    ) -> Result<Self, AuditError> {
+        let (version, metrics) = (&self.config.version, &shared.metrics);
+        let file = self.config.audit.as_ref();
+        let file = file.map(|it| Audit::open(it, version, &shared.logs, metrics));
+        let mut audit = file.transpose()?;
+        if let Some(collector) = &self.config.otlp {
+            let old = old.and_then(|it| it.audit.as_deref());
+            let told = audit.unwrap_or_else(|| Audit::nowhere(version));
+            audit = Some(told.exported(collector, old, metrics)?);
+        }
+        let audit = audit.map(Arc::new);
         self.engine = self.engine.recorded_by(audit.clone());
         self.audit = audit;
         Ok(self)
@@ -251,7 +261,7 @@ pub struct App {
 impl App {
     /// An app serving `config`.
     pub fn new(config: Config, shared: Shared) -> Result<Self, BuildError> {
-        let snapshot = Snapshot::build(config, &shared, None)?.recorded(&shared)?;
+        let snapshot = Snapshot::build(config, &shared, None)?.recorded(&shared, None)?;
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             shared,

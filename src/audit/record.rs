@@ -4,7 +4,10 @@
 //! itself only where the operator wants it. Names of tools, models, sessions and
 //! hooks are no content.
 
-use std::net::IpAddr;
+use std::{
+    net::IpAddr,
+    time::{Duration, SystemTime},
+};
 
 use serde::Serialize;
 use sha2::{Digest, Sha256};
@@ -12,7 +15,7 @@ use sha2::{Digest, Sha256};
 use super::Sample;
 use crate::{
     config::AuditMode,
-    event::{Action, Caller, EventName},
+    event::{Action, Caller, EventName, Trace},
 };
 
 /// The longest name that is told, in bytes; agents and models make them up.
@@ -100,6 +103,9 @@ impl From<&Caller> for CallerRecord {
 pub struct RequestRecord {
     /// The id in `x-hookgate-request-id`.
     pub request: String,
+    /// Its span. No line holds it.
+    #[serde(skip)]
+    pub trace: Trace,
     /// How often the model is asked for this call, this time included; 0 if it is
     /// not.
     pub round: u32,
@@ -135,6 +141,12 @@ pub struct EventRecord {
     pub session: String,
     /// Who called.
     pub caller: CallerRecord,
+    /// The span of that request. No line holds it.
+    #[serde(skip)]
+    pub trace: Trace,
+    /// How long its hooks took together. No line holds it.
+    #[serde(skip)]
+    pub time: Period,
     /// Which event.
     pub event: EventName,
     /// `call`, `derived` or `reported`.
@@ -165,6 +177,9 @@ pub struct HookRecord {
     pub name: String,
     /// `ok`, `block` or `failed`; the worst of many.
     pub status: &'static str,
+    /// When it ran. No line holds it.
+    #[serde(skip)]
+    pub time: Period,
     /// How long it took.
     pub ms: u64,
     /// What it would have done, if it only observes, such as `would_deny`.
@@ -205,6 +220,9 @@ pub struct OutcomeRecord {
     pub session: String,
     /// Who called.
     pub caller: CallerRecord,
+    /// What its span is made of. No line holds it.
+    #[serde(skip)]
+    pub call: CallRecord,
     /// What became of it, in one word.
     pub action: &'static str,
     /// The reason of an error of ours.
@@ -231,6 +249,32 @@ pub struct OutcomeRecord {
     pub usage: Option<Usage>,
     /// From the request's head to the answer's end.
     pub duration_ms: u64,
+}
+
+/// What the span of a call holds, beside what its outcome does.
+#[derive(Debug, Default)]
+pub struct CallRecord {
+    /// Its place in its trace.
+    pub trace: Trace,
+    /// The way the call is written.
+    pub dialect: &'static str,
+    /// What is asked for, such as `generateContent`.
+    pub method: &'static str,
+    /// The model that the agent asked for.
+    pub asked: String,
+    /// The model that says it has answered; empty if none does.
+    pub answered: String,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+/// From when to when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Period {
+    /// Its start.
+    pub started: SystemTime,
+    /// Its end, not before its start.
+    pub ended: SystemTime,
 }
 
 /// Tokens, as upstream counted them.
@@ -270,6 +314,25 @@ pub struct RefusedRecord {
     pub peer: Option<IpAddr>,
     /// Who called, as far as somebody asked.
     pub caller: CallerRecord,
+}
+
+impl Record {
+    /// The span that it belongs to, if anything is traced.
+    pub(super) fn trace(&self) -> Trace {
+        match self {
+            Self::Request(it) => it.trace,
+            Self::Event(it) => it.trace,
+            Self::Outcome(it) => it.call.trace,
+            Self::Start { .. }
+            | Self::Stop
+            | Self::Reload { .. }
+            | Self::Repaired { .. }
+            | Self::Lost
+            | Self::Dropped { .. }
+            | Self::Refused(_)
+            | Self::LeftOut { .. } => Trace::default(),
+        }
+    }
 }
 
 /// A name, cut where it becomes too long to be one.

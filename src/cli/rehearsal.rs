@@ -144,6 +144,7 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     config.admin.listen = free_port();
     config.sessions.transcripts = None;
     config.audit = None;
+    config.otlp = None;
     config.sessions.store = StoreSettings::Memory;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         for upstream in config.upstreams.each_mut() {

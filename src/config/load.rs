@@ -20,6 +20,7 @@ use super::{
     Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, When,
     check::{UnknownKeys, check},
     hook_block::{Gathered, HookBlock, HookFile},
+    otlp,
     raw::{RawConfig, RawPath, RawSecret},
     raw_bounds::DEFAULT_IN_FLIGHT,
     raw_hooks::{DEFAULT_PROTOCOL, RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
@@ -59,6 +60,7 @@ pub(super) fn load_tree(
     let hook_directory = reading.hook_directory();
     let (redis, transcripts) = (reading.redis(), reading.transcripts());
     let audit = reading.audit();
+    let collector = otlp::read(&mut reading);
     let blocks = reading.hook_blocks(&overrides.hooks, known);
     reading.fail_if_problems()?;
     let version = version(&reading.value, &blocks);
@@ -102,11 +104,15 @@ pub(super) fn load_tree(
         timeouts: raw.timeouts.into(),
         log: raw.log.into(),
         audit: raw.audit.zip(audit).map(|(raw, path)| raw.checked(path)),
+        otlp: collector,
         version,
         files: reading.files,
         warnings: reading.warnings,
     })
 }
+
+/// Fetches a secret.
+type Resolve = fn(&RawSecret, &Path, MissingSecrets) -> Result<SecretString, String>;
 
 /// A document that was checked, and what is found while more is read.
 #[derive(Debug)]
@@ -169,11 +175,20 @@ impl Reading {
     }
 
     pub(super) fn secret(&mut self, pointer: &str) -> Option<SecretString> {
+        self.resolved(pointer, secret::resolve)
+    }
+
+    /// All that a header holds.
+    pub(super) fn header_secret(&mut self, pointer: &str) -> Option<SecretString> {
+        self.resolved(pointer, secret::resolve_header)
+    }
+
+    fn resolved(&mut self, pointer: &str, resolve: Resolve) -> Option<SecretString> {
         let secret: RawSecret = self.section(pointer)?;
         if let RawSecret::File(path) = &secret {
             self.files.push(self.directory.join(path));
         }
-        let secret = secret::resolve(&secret, &self.directory, self.missing_secrets);
+        let secret = resolve(&secret, &self.directory, self.missing_secrets);
         secret.map_err(|it| self.problem(pointer, &it)).ok()
     }
 

@@ -14,6 +14,7 @@ use super::{
     AfterModelMode, AskMode, Denials, Log, LogFormat, LogLevel,
     check::is_base_url,
     coverage::RawCoverage,
+    otlp::RawTelemetry,
     raw_audit::RawAudit,
     raw_auth::{RawAuth, RawBrowsers},
     raw_bounds::{RawLimits, RawTimeouts},
@@ -98,6 +99,10 @@ pub(super) struct RawConfig {
     /// What was fired, asked, refused and told; nothing is written down if
     /// absent.
     pub(super) audit: Option<RawAudit>,
+    /// What operators see of it elsewhere.
+    #[serde(default)]
+    #[expect(dead_code, reason = "resolved from where it stands, with its places")]
+    pub(super) telemetry: RawTelemetry,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]

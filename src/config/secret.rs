@@ -67,6 +67,26 @@ pub(super) fn resolve(
     directory: &Path,
     missing: MissingSecrets,
 ) -> Result<SecretString, String> {
+    resolve_as(secret, directory, missing, |it| it.is_ascii_graphic())
+}
+
+/// The same for all that a header holds, which may have blanks in it, such as the
+/// one behind `Bearer`.
+pub(super) fn resolve_header(
+    secret: &RawSecret,
+    directory: &Path,
+    missing: MissingSecrets,
+) -> Result<SecretString, String> {
+    let fits = |it: char| it.is_ascii_graphic() || it == ' ';
+    resolve_as(secret, directory, missing, fits)
+}
+
+fn resolve_as(
+    secret: &RawSecret,
+    directory: &Path,
+    missing: MissingSecrets,
+    fits: fn(char) -> bool,
+) -> Result<SecretString, String> {
     let (origin, found) = match secret {
         RawSecret::Env(name) => {
             let origin = format!("environment variable `{name}`");
@@ -89,7 +109,7 @@ pub(super) fn resolve(
         return Err(format!("{origin} is empty"));
     }
     // Every secret here goes into a header one day.
-    if !text.chars().all(|it| it.is_ascii_graphic()) {
+    if !text.chars().all(fits) {
         return Err(format!("{origin} holds blanks or special characters"));
     }
     Ok(text.into())

@@ -3,7 +3,7 @@
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::EventName;
+use super::{EventName, Trace};
 
 /// Where and when an event happened.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
@@ -27,6 +27,9 @@ pub struct Context {
     /// Who called. Hooks are not told.
     #[serde(skip)]
     pub caller: Caller,
+    /// The span of the request, if anything is traced. Hooks are not told.
+    #[serde(skip)]
+    pub trace: Trace,
 }
 
 /// Who called, as far as it is known.

@@ -103,6 +103,7 @@ impl Exchange {
             cwd: snapshot.config.hook_directory.display().to_string(),
             timestamp: app::now(),
             caller: world.identity.caller.clone(),
+            trace: app::trace(snapshot.audit.as_deref(), &head.headers),
             ..Context::default()
         };
         let dialect = dialect::of(call.row.api);
@@ -312,15 +313,19 @@ impl Exchange {
             Some(_) => AnswerIs::Read,
             None => answer,
         };
+        let mut headers = headers::to_upstream(
+            &self.head.headers,
+            own,
+            query_key.map(ExposeSecret::expose_secret),
+            answer,
+        );
+        if self.context.trace.is_on() {
+            headers::trace(&mut headers, self.context.trace);
+        }
         Outgoing {
             method: self.head.method.clone(),
             target: self.call.target(),
-            headers: headers::to_upstream(
-                &self.head.headers,
-                own,
-                query_key.map(ExposeSecret::expose_secret),
-                answer,
-            ),
+            headers,
             body,
         }
     }

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use super::{
     trail::Trail,
-    watch::{Side, Watched},
+    watch::{Said, Side, Watched},
 };
 use crate::{
     app::{ApiError, ErrorReason, RequestId},
@@ -182,10 +182,15 @@ impl Facts {
     }
 
     /// A body has passed, or what was wanted of it.
-    pub(super) fn sampled(&self, side: Side, sample: Sample, usage: Option<Value>) {
+    pub(super) fn sampled(&self, side: Side, sample: Sample, said: &Said) {
         if let Some(trail) = &mut self.memory().trail {
             trail.sampled(side, sample);
-            trail.usage_at_end(&usage.unwrap_or_default());
+            if let Some(usage) = &said.usage {
+                trail.usage_at_end(usage);
+            }
+            if let Some(model) = said.model.as_ref().and_then(Value::as_str) {
+                trail.answered(model);
+            }
         }
     }
 

@@ -8,8 +8,8 @@ use serde_json::Value;
 use super::watch::Side;
 use crate::{
     audit::{
-        Audit, CallerRecord, Mark, OutcomeRecord, Record, RefusedRecord, RequestRecord, Sample,
-        Usage, short,
+        Audit, CallRecord, CallerRecord, Mark, OutcomeRecord, Record, RefusedRecord, RequestRecord,
+        Sample, Usage, short,
     },
     dialect::Call,
     event::{Context, EventName},
@@ -40,6 +40,8 @@ pub(super) struct Trail {
     /// Of this one, so far.
     usage: Option<Usage>,
     error: Option<&'static str>,
+    /// The model that says it has answered.
+    answered: String,
 }
 
 impl Trail {
@@ -59,6 +61,7 @@ impl Trail {
             spent: None,
             usage: None,
             error: None,
+            answered: String::new(),
         }
     }
 
@@ -101,6 +104,11 @@ impl Trail {
         }
     }
 
+    /// The answer says which model it is of.
+    pub(super) fn answered(&mut self, model: &str) {
+        self.answered = short(model);
+    }
+
     pub(super) fn tally(&mut self) -> &mut Tally {
         &mut self.tally
     }
@@ -139,6 +147,14 @@ impl Trail {
             request: end.request_id.clone(),
             session: short(&self.context.session_id),
             caller: CallerRecord::from(&self.context.caller),
+            call: CallRecord {
+                trace: self.context.trace,
+                dialect: self.dialect,
+                method: end.operation,
+                asked: self.asked,
+                answered: self.answered,
+                elapsed: end.elapsed,
+            },
             action: end.action,
             error: self.error,
             status: end.status,
@@ -157,6 +173,7 @@ impl Trail {
     fn tell_request(&mut self, now: &ExchangeFinished, sent: Option<Sample>) {
         let request = RequestRecord {
             request: self.context.request_id.clone(),
+            trace: self.context.trace,
             round: self.rounds,
             session: short(&self.context.session_id),
             caller: CallerRecord::from(&self.context.caller),

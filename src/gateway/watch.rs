@@ -21,6 +21,18 @@ const TAIL: usize = 16 * 1024;
 /// How the count is called.
 const USAGE: [&[u8]; 2] = [b"\"usageMetadata\"", b"\"usage_metadata\""];
 
+/// How the model is called that has answered.
+const MODEL: [&[u8]; 2] = [b"\"modelVersion\"", b"\"model_version\""];
+
+/// What the end of an answer says of it.
+#[derive(Debug, Default)]
+pub(super) struct Said {
+    /// How many tokens it was.
+    pub(super) usage: Option<Value>,
+    /// Which model it is of.
+    pub(super) model: Option<Value>,
+}
+
 /// Which body it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Side {
@@ -89,8 +101,11 @@ impl Watcher {
 impl Drop for Watcher {
     fn drop(&mut self) {
         if let Some(sampler) = self.sampler.take() {
-            let usage = last_usage(&self.tail);
-            self.facts.sampled(self.side, sampler.finish(), usage);
+            let said = Said {
+                usage: last(&self.tail, &USAGE),
+                model: last(&self.tail, &MODEL),
+            };
+            self.facts.sampled(self.side, sampler.finish(), &said);
         }
     }
 }
@@ -126,10 +141,10 @@ impl http_body::Body for Watched {
     }
 }
 
-/// The last count in the end of an answer. In a text of the model, a quote would
-/// stand behind a backslash.
-fn last_usage(tail: &[u8]) -> Option<Value> {
-    let places = USAGE.iter().flat_map(|name| {
+/// What the last field of such a name holds in the end of an answer. In a text of
+/// the model, a quote would stand behind a backslash.
+fn last(tail: &[u8], names: &[&[u8]]) -> Option<Value> {
+    let places = names.iter().flat_map(|name| {
         let found = memmem::find_iter(tail, name);
         found.map(|at| (at, at + name.len()))
     });
@@ -147,7 +162,7 @@ mod tests {
 
     #[test]
     fn the_last_count_counts_and_no_text_is_one() {
-        let count = |text: &str| last_usage(text.as_bytes());
+        let count = |text: &str| last(text.as_bytes(), &USAGE);
 
         assert_eq!(count("{}"), None);
         assert_eq!(

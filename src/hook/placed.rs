@@ -1,6 +1,9 @@
 //! Policies in their places: asked like hooks, without a process.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
 use tokio::time::Instant;
 
@@ -87,6 +90,7 @@ impl PlacedPolicy {
                 diagnostics: Vec::new(),
             },
             elapsed,
+            ended: SystemTime::now(),
             edited: false,
         }
     }

@@ -1,10 +1,10 @@
 //! What the decision log is told of events.
 
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use super::{Fired, Origin, Run, witness::reason};
 use crate::{
-    audit::{Audit, CallerRecord, EventRecord, HookRecord, short},
+    audit::{Audit, CallerRecord, EventRecord, HookRecord, Period, short},
     event::{Action, Context, EventName, HookStatus, Verdict},
 };
 
@@ -49,6 +49,7 @@ struct Runs {
     name: String,
     status: HookStatus,
     elapsed: Duration,
+    time: Period,
     would: Option<Action>,
     number: u64,
 }
@@ -87,6 +88,8 @@ impl Tally {
             request: context.request_id.clone(),
             session: short(&context.session_id),
             caller: CallerRecord::from(&context.caller),
+            trace: context.trace,
+            time: self.time(),
             event,
             origin,
             subject: None,
@@ -99,12 +102,21 @@ impl Tally {
     }
 }
 
+impl Tally {
+    /// From its first run to its last.
+    fn time(&self) -> Period {
+        let times = self.hooks.iter().map(|it| it.time).reduce(Period::and);
+        times.unwrap_or_else(|| Period::ended(Duration::ZERO, SystemTime::now()))
+    }
+}
+
 impl Runs {
     fn new(run: &Run) -> Self {
         Self {
             name: run.name.clone(),
             status: run.status(),
             elapsed: run.elapsed,
+            time: Period::ended(run.elapsed, run.ended),
             would: run.would,
             number: 1,
         }
@@ -115,6 +127,7 @@ impl Runs {
             self.status = run.status();
         }
         self.elapsed += run.elapsed;
+        self.time = self.time.and(Period::ended(run.elapsed, run.ended));
         self.would = self.would.max(run.would);
         self.number += 1;
     }
@@ -123,6 +136,7 @@ impl Runs {
         HookRecord {
             name: self.name,
             status: self.status.as_str(),
+            time: self.time,
             ms: u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
             would: self.would.map(would),
             runs: (self.number > 1).then_some(self.number),

@@ -1,5 +1,7 @@
 //! Runs a plan: in parallel, or one after the other (hook protocol, section 4).
 
+use std::time::SystemTime;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
@@ -114,6 +116,7 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
         would: would::<E>(hook.mode, &answer.output),
         answer,
         elapsed,
+        ended: SystemTime::now(),
         edited: false,
     }
 }

@@ -66,6 +66,12 @@ struct FailureLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct ExportLabels {
+    signal: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct EventLabels {
     event: &'static str,
 }
@@ -95,6 +101,7 @@ pub struct Metrics {
     circuits: Family<UpstreamLabels, Gauge>,
     upstream_failures: Family<FailureLabels, Counter>,
     fallbacks: Family<UpstreamLabels, Counter>,
+    exports: Family<ExportLabels, Counter>,
     /// Requests under way.
     pub in_flight: Gauge,
     /// Bytes that are held of requests and answers.
@@ -133,6 +140,7 @@ impl Default for Metrics {
             circuits: Family::default(),
             upstream_failures: Family::default(),
             fallbacks: Family::default(),
+            exports: Family::default(),
             in_flight: Gauge::default(),
             held_bytes: Gauge::default(),
             connections: Gauge::default(),
@@ -196,6 +204,12 @@ impl Metrics {
         self.fallbacks
             .get_or_create(&UpstreamLabels { upstream })
             .inc();
+    }
+
+    /// Counts spans or log records that a collector has, or does not get.
+    pub(super) fn exported(&self, signal: &'static str, outcome: &'static str, items: u64) {
+        let labels = ExportLabels { signal, outcome };
+        self.exports.get_or_create(&labels).inc_by(items);
     }
 
     /// Counts how a request came to its session, and how that is told apart.
@@ -302,6 +316,11 @@ impl Metrics {
             "audit_failing",
             "Whether the decision log cannot be written",
             self.audit_failing.clone(),
+        );
+        registry.register(
+            "otlp_items",
+            "Spans and log records for the collector, by what became of them",
+            self.exports.clone(),
         );
     }
 

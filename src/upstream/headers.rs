@@ -6,10 +6,13 @@ use http::{
 };
 use secrecy::ExposeSecret;
 
-use crate::config::Credential;
+use crate::{config::Credential, event::Trace};
 
 /// Where Google's APIs look for a key.
 const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// Which span a request belongs to.
+const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Which library an agent calls with.
 const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
@@ -103,6 +106,17 @@ pub fn to_upstream(
     };
     out.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
     out
+}
+
+/// Upstream goes on from our span instead of the agent's. What others say of a
+/// trace goes with that trace alone.
+pub fn trace(headers: &mut HeaderMap, trace: Trace) {
+    if trace.parent == 0 {
+        headers.remove("tracestate");
+    }
+    if let Ok(value) = HeaderValue::from_str(&trace.traceparent()) {
+        headers.insert(TRACE_PARENT, value);
+    }
 }
 
 /// What an agent says of an upload; other calls have none.

@@ -9,8 +9,9 @@ use tempfile::TempDir;
 use crate::harness::{Agent, Asked, Served, Upstream, hookgate, prompt, respond};
 
 /// Of the config and the environment: nobody but their addressee sees them.
-const CONFIGURED: [&str; 5] = [
+const CONFIGURED: [&str; 6] = [
     "CANARY-upstream-key",
+    "CANARY-collector-key",
     "CANARY-admin-token",
     "CANARY-hook-bearer",
     "CANARY-label-key",
@@ -73,7 +74,12 @@ async fn hook_over_http() -> Upstream {
     Upstream::with(|_| respond(200, "application/json", "{}")).await
 }
 
-fn config(upstream: &Upstream, http_hook: &Upstream) -> String {
+/// Takes whatever it is sent.
+async fn collector() -> Upstream {
+    Upstream::with(|_| respond(200, "application/json", "{}")).await
+}
+
+fn config(upstream: &Upstream, http_hook: &Upstream, collector: &Upstream) -> String {
     format!(
         r#"
 listen: 127.0.0.1:0
@@ -81,6 +87,7 @@ admin: {{ listen: 127.0.0.1:0, token: {{ env: ADMIN_TOKEN }} }}
 upstreams: {{ gemini: {{ url: "http://{upstream}", api_key: {{ file: upstream.key }} }} }}
 log: {{ level: trace }}
 audit: {{ path: audit.jsonl }}
+telemetry: {{ otlp: {{ endpoint: "http://{collector}", headers: {{ x-key: {{ file: collector.key }} }} }} }}
 policies:
   - {{ policy: redact, detect: [aws_key], key: {{ file: label.key }} }}
 hooks:
@@ -100,6 +107,7 @@ hooks:
     - hooks: [{{ name: after, command: "env >> environment; echo CANARY-hook-stdout" }}]
 "#,
         upstream = upstream.addr,
+        collector = collector.addr,
         http_hook = http_hook.addr,
     )
 }
@@ -110,6 +118,7 @@ fn start(folder: &Path, config: &str) -> Served {
         ("upstream.key", "CANARY-upstream-key"),
         ("bearer.key", "CANARY-hook-bearer"),
         ("label.key", "CANARY-label-key"),
+        ("collector.key", "CANARY-collector-key"),
     ];
     for (name, text) in files {
         fs::write(folder.join(name), text).unwrap();
@@ -140,12 +149,13 @@ fn but(known: &[&str]) -> Vec<&'static str> {
     canaries().filter(|it| !known.contains(it)).collect()
 }
 
-#[tokio::test]
+// The collector must hear while this test waits for the end.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_canary_turns_up_where_it_does_not_belong() {
     let upstream = Upstream::with(|asked| answer(&asked)).await;
-    let http_hook = hook_over_http().await;
+    let (http_hook, collector) = (hook_over_http().await, collector().await);
     let folder = TempDir::new().unwrap();
-    let mut gate = start(folder.path(), &config(&upstream, &http_hook));
+    let mut gate = start(folder.path(), &config(&upstream, &http_hook, &collector));
     let agents = gate.addr();
     let operator = Agent::at(gate.operators());
 
@@ -169,6 +179,8 @@ async fn no_canary_turns_up_where_it_does_not_belong() {
     let (_, log) = gate.ended(Duration::from_secs(20));
     assert!(log.contains("exchange finished"), "{log}");
     lacks("the log", &log, canaries());
+    assert!(collector.seen().len() > 1);
+    look_at_requests(&collector, &["CANARY-collector-key"]);
 }
 
 /// Each model answers in a way of its own; what it says may be told of it alone.

@@ -36,6 +36,7 @@ mod hooks;
 mod laws;
 mod meaning;
 mod orphans;
+mod otlp;
 mod policies;
 mod processes;
 mod protocols;

@@ -1,0 +1,61 @@
+//! A collector is told of calls, and costs them nothing.
+
+mod collector;
+mod records;
+mod spans;
+
+use serde_json::Value;
+
+use crate::harness::{Upstream, respond};
+
+/// Takes whatever it is sent.
+async fn collector() -> Upstream {
+    Upstream::with(|_| respond(200, "application/json", "{}")).await
+}
+
+fn telemetry(collector: &Upstream, more: &str) -> String {
+    let endpoint = format!("http://{}/", collector.addr);
+    format!("telemetry: {{ otlp: {{ endpoint: \"{endpoint}\"{more} }} }}\n")
+}
+
+/// All items under `names` in what was sent to `path`.
+fn items(collector: &Upstream, path: &str, names: [&str; 3]) -> Vec<Value> {
+    let seen = collector.seen().into_iter().filter(|it| it.path == path);
+    let mut level: Vec<Value> = seen.map(|it| it.json()).collect();
+    for name in names {
+        let below = level.iter().flat_map(|it| it[name].as_array().unwrap());
+        level = below.cloned().collect();
+    }
+    level
+}
+
+fn spans(collector: &Upstream) -> Vec<Value> {
+    let names = ["resourceSpans", "scopeSpans", "spans"];
+    items(collector, "/v1/traces", names)
+}
+
+fn records(collector: &Upstream) -> Vec<Value> {
+    let names = ["resourceLogs", "scopeLogs", "logRecords"];
+    items(collector, "/v1/logs", names)
+}
+
+/// The only span of a name.
+#[track_caller]
+fn only<'a>(spans: &'a [Value], name: &str) -> &'a Value {
+    let mut found = spans.iter().filter(|it| it["name"] == name);
+    let first = found
+        .next()
+        .unwrap_or_else(|| panic!("no {name}: {spans:#?}"));
+    assert!(found.next().is_none(), "{spans:#?}");
+    first
+}
+
+/// An attribute as text; empty if it is not there.
+fn attribute<'a>(item: &'a Value, name: &str) -> &'a str {
+    let attributes = item["attributes"].as_array().unwrap();
+    let Some(found) = attributes.iter().find(|it| it["key"] == name) else {
+        return "";
+    };
+    let value = found["value"].as_object().unwrap().values().next();
+    value.unwrap().as_str().unwrap()
+}
