@@ -38,6 +38,8 @@ pub(super) struct Terms {
     pub(super) pace: Pace,
     /// What outlives every config.
     pub(super) shared: Shared,
+    /// Cancelled when the listener closes: who has not agreed on TLS by then, leaves.
+    pub(super) close: CancellationToken,
 }
 
 /// A connection that was accepted.
@@ -66,8 +68,8 @@ impl Connection {
         };
         // Boxed, so that a connection in plain text has no room for it.
         Box::pin(async move {
-            let closing = &terms.shared.shutdown;
-            let agreed = closing.run_until_cancelled(tls::accept(tls, stream)).await;
+            let accepting = tls::accept(tls, stream);
+            let agreed = terms.close.run_until_cancelled(accepting).await;
             match agreed {
                 Some(Ok((stream, certificate))) => {
                     peer.certificate = certificate;

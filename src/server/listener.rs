@@ -147,7 +147,7 @@ impl Listener {
     pub(super) async fn serve(self, router: Router, ending: Ending) {
         let graceful = GracefulShutdown::new();
         tokio::select! {
-            () = self.accept(&router, &graceful, &ending.cut) => (),
+            () = self.accept(&router, &graceful, &ending) => (),
             () = ending.close.cancelled() => (),
         }
         drop(self.socket);
@@ -160,7 +160,7 @@ impl Listener {
     }
 
     /// Accepts for ever.
-    async fn accept(&self, router: &Router, graceful: &GracefulShutdown, cut: &CancellationToken) {
+    async fn accept(&self, router: &Router, graceful: &GracefulShutdown, ending: &Ending) {
         let full = Router::new().fallback(no_place);
         let mut failing = false;
         loop {
@@ -179,9 +179,9 @@ impl Listener {
                 Admitted::Served => (router, self.bounds),
                 Admitted::Told => (&full, self.bounds.in_short()),
             };
-            let connection = self.connection(stream, addr, bounds);
+            let connection = self.connection((stream, addr), bounds, &ending.close);
             let served = connection.serve(router.clone(), graceful.watcher());
-            self.spawn(served, place, cut.clone());
+            self.spawn(served, place, ending.cut.clone());
         }
     }
 
@@ -196,7 +196,12 @@ impl Listener {
         Some((place, Admitted::Told))
     }
 
-    fn connection(&self, stream: TcpStream, addr: SocketAddr, bounds: Bounds) -> Connection {
+    fn connection(
+        &self,
+        (stream, addr): (TcpStream, SocketAddr),
+        bounds: Bounds,
+        close: &CancellationToken,
+    ) -> Connection {
         Connection {
             stream,
             peer: Peer {
@@ -209,6 +214,7 @@ impl Listener {
                 silence: bounds.silence,
                 pace: bounds.pace,
                 shared: self.shared.clone(),
+                close: close.clone(),
             },
         }
     }

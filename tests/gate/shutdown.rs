@@ -18,9 +18,12 @@ use tokio::{
     time::sleep,
 };
 
-use crate::harness::{
-    Agent, Asked, End, PATIENCE, Served, Upstream, chunked_head, closed, eventually, hookgate,
-    piece, processes, prompt, rest, write_chunk, write_last_chunk,
+use crate::{
+    harness::{
+        Agent, Asked, End, PATIENCE, Served, Upstream, chunked_head, closed, eventually, hookgate,
+        piece, processes, prompt, rest, write_chunk, write_last_chunk,
+    },
+    tls::{self, Authority},
 };
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
@@ -237,4 +240,32 @@ async fn who_asks_twice_does_not_want_to_wait() {
     let (code, log) = process.ended().await;
     assert_eq!(code, Some(0), "{log}");
     assert_eq!(processes(&mark), [0; 0]);
+}
+
+#[tokio::test]
+async fn operators_get_through_in_tls_until_the_end() {
+    let held = Held::start().await;
+    let authority = Authority::new("ours");
+    let admin = "admin: { listen: \"127.0.0.1:0\", \
+         tls: { certificate: server.pem, key: server.key } }\n";
+    let gate = tls::gate(&held.upstream, &authority, admin).await;
+    let mut stream = gate.agent().open(SSE, prompt("whole").to_string()).await;
+    piece(&mut stream).await;
+    let (agents, operators) = (gate.agents, gate.operator());
+
+    let stopped = tokio::spawn(gate.stop());
+    eventually("no connection is accepted", PATIENCE, || {
+        std::net::TcpStream::connect(agents).is_err()
+    })
+    .await;
+
+    // Each with a handshake of its own.
+    for _ in 0..3 {
+        let operator = operators.clone().over_tls(&authority.pem(), None);
+        let ready = operator.get("/readyz").await;
+        assert_eq!(ready.status, 503, "{}", ready.text());
+    }
+    held.go_on.send(true).unwrap();
+    assert_eq!(rest(&mut stream).await.1, End::Clean);
+    stopped.await.unwrap();
 }
