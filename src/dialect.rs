@@ -305,10 +305,17 @@ pub fn google_error(problem: &Problem) -> Value {
         let metadata = serde_json::json!({ "request_id": problem.request_id });
         info.insert("metadata".to_owned(), metadata);
     }
+    let retry = problem.retry_after.map(|seconds| {
+        serde_json::json!({
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": format!("{seconds}s"),
+        })
+    });
+    let details: Vec<Value> = std::iter::once(info).chain(retry).collect();
     serde_json::json!({ "error": {
         "code": problem.code,
         "message": problem.message,
         "status": problem.status,
-        "details": [info],
+        "details": details,
     }})
 }

@@ -274,20 +274,25 @@ impl ApiError {
     /// The whole answer, in Google's shape.
     pub fn render(&self, request_id: &str) -> Response {
         let (_, status, reason) = self.reason.parts();
+        let seconds = self.wait.map(|it| {
+            let seconds = it.as_secs() + u64::from(it.subsec_nanos() > 0);
+            seconds.max(1)
+        });
         let problem = Problem {
             code: self.status().as_u16(),
             status,
             reason,
             message: self.message.clone(),
             request_id: request_id.to_owned(),
+            // gemini-cli does not look at `Retry-After`, and asks again at once.
+            retry_after: seconds.filter(|_| self.status() == StatusCode::TOO_MANY_REQUESTS),
         };
         let body = dialect::google_error(&problem).to_string();
         let json = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
         let mut response = (self.status(), json, body).into_response();
         let headers = response.headers_mut();
-        if let Some(wait) = self.wait {
-            let seconds = wait.as_secs() + u64::from(wait.subsec_nanos() > 0);
-            headers.insert(header::RETRY_AFTER, seconds.max(1).into());
+        if let Some(seconds) = seconds {
+            headers.insert(header::RETRY_AFTER, seconds.into());
         }
         match self.reason {
             ErrorReason::Unauthenticated => {

@@ -13,4 +13,6 @@ pub struct Problem {
     pub message: String,
     /// The id under which the log knows this request; empty if there is none.
     pub request_id: String,
+    /// After how many seconds to ask again, if that is told in the body.
+    pub retry_after: Option<u64>,
 }

@@ -18,16 +18,25 @@ pub fn assert_refused(answer: &Answer, status: u16, reason: &str) {
     assert!(!id.is_empty());
     let message = error["error"]["message"].as_str().unwrap_or_default();
     assert_ne!(message, "");
+    let mut details = vec![json!({
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": reason,
+        "domain": "hookgate",
+        "metadata": { "request_id": id },
+    })];
+    if status == 429 {
+        let seconds: u64 = answer.header("retry-after").parse().unwrap();
+        assert!(seconds > 0);
+        details.push(json!({
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": format!("{seconds}s"),
+        }));
+    }
     let expected = json!({ "error": {
         "code": status,
         "message": message,
         "status": canonical(reason),
-        "details": [{
-            "@type": "type.googleapis.com/google.rpc.ErrorInfo",
-            "reason": reason,
-            "domain": "hookgate",
-            "metadata": { "request_id": id },
-        }],
+        "details": details,
     }});
     assert_eq!(error, expected);
     for secret in ["127.0.0.1", "/tmp", "bash", "TOP-SECRET"] {
