@@ -33,7 +33,7 @@ use crate::{
     session::{CallRole, Emission, Session},
     upstream::{
         Answer, Outgoing, OutgoingBody, Upstream,
-        content::{self, Encoding},
+        content::{self, Encoding, NotJson},
         headers::{self, AnswerIs},
     },
 };
@@ -388,6 +388,8 @@ impl Exchange {
         } else {
             ApiError::upstream_status(answer.status)
         };
+        let error = error.because(&NotJson::of(&answer.headers));
+        self.facts.failed(&error);
         let mut response = error.render(self.facts.request_id());
         if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
             let after: HeaderValue = after.clone();

@@ -14,7 +14,7 @@ use crate::{
     dialect,
     upstream::{
         Answer, UpstreamError,
-        content::{self, MediaType},
+        content::{self, MediaType, NotJson},
         sse::SseReader,
     },
 };
@@ -68,7 +68,7 @@ impl Source {
 /// The whole of an answer that is JSON by its head's word.
 pub(super) async fn json(answer: Answer, head: &Parts, limits: &Limits) -> Result<Bytes, ApiError> {
     if content::media_type(&answer.headers) != MediaType::Json {
-        return Err(unreadable());
+        return Err(unreadable().because(&NotJson::of(&answer.headers)));
     }
     let mut pieces = answer.decoded(limits.response);
     let mut whole = BytesMut::new();

@@ -1,6 +1,10 @@
 //! What a head says of the body behind it. Pure.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
+use thiserror::Error;
+
+/// How much of a media type a message shows.
+const SHOWN: usize = 40;
 
 /// The media type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -13,6 +17,34 @@ pub enum MediaType {
     Events,
     /// Anything else, or more than one.
     Other,
+}
+
+/// An answer is no JSON by its head's word.
+#[derive(Debug, PartialEq, Eq, Error)]
+#[error("its content type is {given}, where JSON is wanted")]
+pub struct NotJson {
+    given: String,
+}
+
+impl NotJson {
+    /// Says what the head has instead. It may hold anything, so only what looks
+    /// like a media type is shown, without its parameters.
+    pub fn of(headers: &HeaderMap) -> Self {
+        let is_plain = |it: char| it.is_ascii_lowercase() || "/.+-".contains(it);
+        let name = only(headers, &header::CONTENT_TYPE).map(|it| {
+            let name = it.split(';').next().unwrap_or_default();
+            name.trim().to_owned()
+        });
+        let given = match name {
+            None => "missing".to_owned(),
+            Some(name) if name == "application/json" => "JSON in another charset".to_owned(),
+            Some(name) if (1..=SHOWN).contains(&name.len()) && name.chars().all(is_plain) => {
+                format!("`{name}`")
+            }
+            Some(_) => "none that is known".to_owned(),
+        };
+        Self { given }
+    }
 }
 
 /// How a body is compressed.
@@ -100,6 +132,26 @@ mod tests {
         ] {
             let found = media_type(&headers(&header::CONTENT_TYPE, values));
             assert_eq!(found, expected, "{values:?}");
+        }
+    }
+
+    #[test]
+    fn what_stands_in_the_place_of_json_is_named() {
+        for (values, expected) in [
+            (&[][..], "missing"),
+            (&["text/html; charset=utf-8"], "`text/html`"),
+            (&["text/event-stream"], "`text/event-stream`"),
+            (
+                &["application/json; charset=utf-16"],
+                "JSON in another charset",
+            ),
+            (&["text/plain; x=SECRET-4711"], "`text/plain`"),
+            (&["SECRET-4711"], "none that is known"),
+            (&["text/html", "application/json"], "none that is known"),
+        ] {
+            let said = NotJson::of(&headers(&header::CONTENT_TYPE, values)).to_string();
+            let expected = format!("its content type is {expected}, where JSON is wanted");
+            assert_eq!(said, expected);
         }
     }
 

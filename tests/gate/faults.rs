@@ -2,9 +2,13 @@
 
 use http::header;
 use serde_json::json;
-use tokio::{io::AsyncWriteExt, net::TcpListener};
+use tempfile::TempDir;
+use tokio::{io::AsyncWriteExt, net::TcpListener, task::spawn_blocking};
 
-use crate::harness::{Asked, Gate, Upstream, assert_refused, closed, prompt, respond};
+use crate::harness::{
+    Agent, Asked, Gate, PATIENCE, Served, Upstream, assert_refused, closed, hookgate, prompt,
+    respond,
+};
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
@@ -86,6 +90,52 @@ async fn a_page_for_people_is_no_answer() {
             Upstream::with(move |_| respond(given, "text/html; charset=utf-8", page)).await;
 
         refused(&upstream, "", told, "UPSTREAM_UNREADABLE").await;
+    }
+}
+
+#[tokio::test]
+async fn why_an_answer_cannot_be_read_is_logged() {
+    for (status, media_type, hooks) in [
+        (500, "text/html", ""),
+        (200, "text/html", HOOKED),
+        (200, "text/plain", HOOKED),
+        (200, "text/event-stream", HOOKED),
+    ] {
+        let upstream = Upstream::with(move |_| respond(status, media_type, "TOP-SECRET")).await;
+        let folder = TempDir::new().unwrap();
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nlog: {{ format: json }}\n{hooks}\n",
+            upstream.addr
+        );
+        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
+        command
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .current_dir(folder.path());
+        let mut served = Served::start(command);
+
+        let answer = Agent::at(served.addr()).post(GENERATE, body()).await;
+
+        assert_eq!(
+            answer.json()["error"]["details"][0]["reason"],
+            "UPSTREAM_UNREADABLE"
+        );
+        assert_eq!(
+            answer.header("x-hookgate-action"),
+            if hooks.is_empty() { "error" } else { "" }
+        );
+        served.terminate();
+        let ended = spawn_blocking(move || served.ended(PATIENCE));
+        let (_, log) = ended.await.unwrap();
+        let lines = log
+            .lines()
+            .filter(|it| it.contains("the answer cannot be read"));
+        let lines: Vec<&str> = lines.collect();
+        assert_eq!(lines.len(), 1, "{log}");
+        let cause = format!("its content type is `{media_type}`, where JSON is wanted");
+        assert!(lines[0].contains(&cause), "{log}");
+        assert!(log.contains(r#""action":"error""#), "{log}");
+        assert!(!log.contains("TOP-SECRET"), "{log}");
     }
 }
 
