@@ -53,13 +53,26 @@ impl Serve {
         block_on(async {
             start_logging(&config);
             let (stop, hurry) = (asked_to_stop(1)?, asked_to_stop(2)?);
+            let agents = scheme(config.tls.is_some());
+            let operators = scheme(config.admin.tls.is_some());
             let server = Server::bind(config)?.reloading(Arc::new(read))?;
-            print(&format!("listening on http://{}", server.agents_addr()?))?;
-            print(&format!("admin on http://{}", server.operators_addr()?))?;
+            print(&format!(
+                "listening on {agents}://{}",
+                server.agents_addr()?
+            ))?;
+            print(&format!(
+                "admin on {operators}://{}",
+                server.operators_addr()?
+            ))?;
             server.run_until(stop, hurry).await;
             Ok(())
         })
     }
+}
+
+/// How an address is spoken to.
+const fn scheme(tls: bool) -> &'static str {
+    if tls { "https" } else { "http" }
 }
 
 /// Says what is allowed but probably not meant: what fails open, and what only

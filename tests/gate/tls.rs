@@ -260,6 +260,33 @@ fn place(folder: &Path, (certificate, key): &(String, String)) {
 }
 
 #[tokio::test]
+async fn what_is_printed_says_how_each_port_is_spoken_to() {
+    let (upstream, authority) = (Upstream::mock().await, Authority::new("ours"));
+    let folder = TempDir::new().unwrap();
+    place(folder.path(), &authority.server());
+    let ours = "tls: { certificate: server.pem, key: server.key }";
+    for (agents, operators) in [("", ours), (ours, ""), (ours, ours)] {
+        let config = format!(
+            "{agents}\nadmin: {{ {operators} }}\nupstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+            upstream.addr
+        );
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
+        command
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .current_dir(folder.path());
+        let mut served = Served::start(command);
+
+        for (tls, says) in [(agents, "listening on"), (operators, "admin on")] {
+            let scheme = if tls.is_empty() { "http" } else { "https" };
+            let expected = format!("{says} {scheme}://127.0.0.1:");
+            let line = served.line();
+            assert!(line.starts_with(&expected), "{line}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn certificates_change_under_load() {
     let (old, new) = (Authority::new("old"), Authority::new("new"));
     let upstream = Upstream::mock().await;

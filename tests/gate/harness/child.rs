@@ -75,7 +75,7 @@ impl Served {
     /// Where it says that it listens.
     pub fn addr(&mut self) -> SocketAddr {
         let line = self.line();
-        let addr = line.strip_prefix("listening on http://");
+        let addr = line.strip_prefix("listening on ").and_then(address);
         let addr = addr.unwrap_or_else(|| panic!("it says {line:?}"));
         addr.parse().unwrap()
     }
@@ -83,7 +83,7 @@ impl Served {
     /// Where it says that operators connect.
     pub fn operators(&mut self) -> SocketAddr {
         let line = self.line();
-        let addr = line.strip_prefix("admin on http://");
+        let addr = line.strip_prefix("admin on ").and_then(address);
         addr.unwrap_or_else(|| panic!("it says {line:?}"))
             .parse()
             .unwrap()
@@ -126,4 +126,9 @@ impl Drop for Served {
         self.child.kill().ok();
         self.child.wait().ok();
     }
+}
+
+/// What follows the scheme of a URL.
+fn address(url: &str) -> Option<&str> {
+    Some(url.split_once("://")?.1)
 }
