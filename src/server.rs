@@ -185,7 +185,11 @@ fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listene
         connections = shares.agents,
         "how much may be open at once"
     );
-    if shares.agents < config.limits.connections {
+    if config
+        .limits
+        .connections
+        .is_some_and(|it| shares.agents < it)
+    {
         tracing::warn!(
             connections = shares.agents,
             "fewer connections than `limits.connections`: half of the files that may be open"

@@ -24,8 +24,8 @@ pub struct Limits {
     /// Requests at the same time.
     pub in_flight: usize,
     /// Connections of agents at the same time; never more than half of the files
-    /// that may be open.
-    pub connections: usize,
+    /// that may be open. If nobody says, as many as that, and not too many.
+    pub connections: Option<usize>,
 }
 
 /// Bounds of time. None but `lame_duck` is zero.

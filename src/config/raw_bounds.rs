@@ -34,8 +34,8 @@ pub(super) struct RawLimits {
     /// Requests at the same time.
     pub(super) in_flight: Count,
     /// Connections of agents at the same time; never more than half of the files
-    /// that may be open.
-    pub(super) connections: Count,
+    /// that may be open. That, and at most 20000, if absent.
+    pub(super) connections: Option<Count>,
 }
 
 /// Bounds of time.
@@ -82,7 +82,7 @@ impl Default for RawLimits {
             hook_output: Size::mib(1),
             hook_processes: Count(64),
             in_flight: Count(DEFAULT_IN_FLIGHT),
-            connections: Count(20_000),
+            connections: None,
         }
     }
 }
@@ -117,7 +117,7 @@ impl From<RawLimits> for Limits {
             hook_output: raw.hook_output.0,
             hook_processes: raw.hook_processes.0,
             in_flight: raw.in_flight.0,
-            connections: raw.connections.0,
+            connections: raw.connections.map(|it| it.0),
         }
     }
 }

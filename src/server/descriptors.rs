@@ -5,6 +5,9 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 /// What is taken for the limit where the system has none.
 const PLENTY: usize = 1 << 20;
 
+/// Connections of agents at the same time if the config does not say.
+const AGENTS: usize = 20_000;
+
 /// Connections of operators at the same time: few, and never taken by agents.
 const OPERATORS: usize = 64;
 
@@ -18,9 +21,9 @@ pub(super) struct Shares {
 impl Shares {
     /// Agents get what the config says, and at most half of what may be open: the
     /// other half is for operators, the calls upstream, and hooks. Pure.
-    pub(super) fn of(connections: usize, descriptors: usize) -> Self {
+    pub(super) fn of(connections: Option<usize>, descriptors: usize) -> Self {
         Self {
-            agents: connections.min(descriptors / 2).max(1),
+            agents: connections.unwrap_or(AGENTS).min(descriptors / 2).max(1),
             operators: OPERATORS.min(descriptors / 8).max(1),
         }
     }
@@ -53,9 +56,11 @@ mod tests {
             (shares.agents, shares.operators)
         };
 
-        assert_eq!(shares(20_000, 1024), (512, 64));
-        assert_eq!(shares(100, 1024), (100, 64));
-        assert_eq!(shares(20_000, 64), (32, 8));
-        assert_eq!(shares(20_000, 0), (1, 1));
+        assert_eq!(shares(Some(20_000), 1024), (512, 64));
+        assert_eq!(shares(Some(100), 1024), (100, 64));
+        assert_eq!(shares(None, 1024), (512, 64));
+        assert_eq!(shares(None, 1 << 20), (20_000, 64));
+        assert_eq!(shares(Some(20_000), 64), (32, 8));
+        assert_eq!(shares(None, 0), (1, 1));
     }
 }
