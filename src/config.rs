@@ -53,8 +53,8 @@ use url::Url;
 pub use self::{
     audit::{AuditMode, AuditSettings, Rotation},
     auth::{
-        Auth, Browsers, CERTIFICATE_PREFIX, CertificateName, Grant, JwksOrigin, JwtSpec, KeySpec,
-        MtlsSpec, TOKEN_PREFIX,
+        Auth, Browsers, CALLER_NAME, CERTIFICATE_PREFIX, CertificateName, Grant, JwksOrigin,
+        JwtSpec, KeySpec, MtlsSpec, TOKEN_PREFIX, is_caller_name,
     },
     bounds::{Limits, Timeouts},
     case_file::{

@@ -3,13 +3,16 @@
 use clap::Args;
 
 use super::{Failure, print};
-use crate::caller;
+use crate::{
+    caller,
+    config::{CALLER_NAME, is_caller_name},
+};
 
 /// What `key` is told.
 #[derive(Debug, Args)]
 pub(super) struct Key {
     /// Who is to have it.
-    #[arg(default_value = "team-a")]
+    #[arg(default_value = "team-a", value_parser = caller_name)]
     name: String,
 }
 
@@ -24,7 +27,13 @@ impl Key {
             "Give this to the agent, as GEMINI_API_KEY or as the header x-hookgate-key. It is not shown again:\n\
              {key}\n\n\
              Put this into the config, under `auth: {{ keys: [ … ] }}`:\n\
-             - {{ name: {name}, sha256: \"{sha256}\" }}"
+             - {{ name: \"{name}\", sha256: \"{sha256}\" }}"
         ))
     }
+}
+
+/// A name that the config takes, too.
+fn caller_name(text: &str) -> Result<String, String> {
+    let is_name = is_caller_name(text).then(|| text.to_owned());
+    is_name.ok_or_else(|| CALLER_NAME.to_owned())
 }

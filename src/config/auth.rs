@@ -16,6 +16,17 @@ pub const TOKEN_PREFIX: &str = "jwt:";
 /// What the name of a caller known by its certificate begins with.
 pub const CERTIFICATE_PREFIX: &str = "mtls:";
 
+/// What the name of a caller known by its key must be.
+pub const CALLER_NAME: &str =
+    "must be 1 to 64 of `A-Z a-z 0-9 . _ -`, and begin with none of the last three";
+
+/// Whether that is what `name` is.
+pub fn is_caller_name(name: &str) -> bool {
+    let begins = name.starts_with(|it: char| it.is_ascii_alphanumeric());
+    let is_plain = |it: char| it.is_ascii_alphanumeric() || "._-".contains(it);
+    begins && name.len() <= 64 && name.chars().all(is_plain)
+}
+
 /// How callers are known. If there is no way, nobody is asked.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Auth {

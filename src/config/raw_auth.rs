@@ -13,6 +13,7 @@ use url::{Host, Url};
 
 use super::{
     Browsers, CertificateName,
+    auth::CALLER_NAME,
     quantity::Count,
     raw::{RawPath, RawSecret},
 };
@@ -40,7 +41,7 @@ pub(super) struct RawAuth {
 #[schemars(rename = "CallerKey", deny_unknown_fields)]
 pub(super) struct RawKey {
     /// Who it is: in conditions, log and metrics.
-    #[schemars(extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "errorMessage" = "must be 1 to 64 of `A-Z a-z 0-9 . _ -`, and begin with none of the last three"))]
+    #[schemars(extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "errorMessage" = CALLER_NAME))]
     pub(super) name: String,
     /// The SHA-256 of the key, in hex.
     #[schemars(extend("pattern" = "^[0-9A-Fa-f]{64}$", "errorMessage" = "must be a SHA-256 in hex, 64 digits: never the key itself", "writeOnly" = true))]

@@ -227,12 +227,53 @@ async fn conditions_and_hooks_know_who_calls() {
 #[test]
 fn a_made_key_fits_its_line_of_the_config() {
     let folder = tempfile::tempdir().unwrap();
-    let (code, said, _) = run(&["key", "team-x"], folder.path());
+    // As YAML, some of these are no text.
+    for name in ["team-x", "true", "12", "1e3", &"a".repeat(64)] {
+        let (code, said, _) = run(&["key", name], folder.path());
 
-    assert_eq!(code, 0);
+        assert_eq!(code, 0);
+        let lines: Vec<&str> = said.lines().collect();
+        let line = format!("- {{ name: \"{name}\", sha256: \"{}\" }}", sha256(lines[1]));
+        assert_eq!(lines[4], line);
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: https://a, api_key: {{ file: key }} }} }}\nauth:\n  keys:\n    {line}\n"
+        );
+        std::fs::write(folder.path().join("key"), "k").unwrap();
+        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+        assert_eq!((code, stderr.as_str()), (0, ""), "{name}");
+    }
+    let (_, said, _) = run(&["key"], folder.path());
     let lines: Vec<&str> = said.lines().collect();
-    let line = format!("- {{ name: team-x, sha256: \"{}\" }}", sha256(lines[1]));
-    assert_eq!(lines[4], line);
     let (_, other, _) = run(&["key"], folder.path());
     assert_ne!(other.lines().nth(1), Some(lines[1]));
+}
+
+#[test]
+fn no_key_is_made_for_a_name_that_the_config_refuses() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [
+        "bad name",
+        "",
+        ".a",
+        "jwt:a",
+        "a\n",
+        "\u{e4}",
+        &"a".repeat(65),
+    ] {
+        let (code, said, stderr) = run(&["key", name], folder.path());
+
+        assert_ne!(code, 0, "{name:?}");
+        assert_eq!(said, "", "{name:?}");
+        assert!(stderr.contains("must be 1 to 64 of"), "{name:?}: {stderr}");
+        let keys = format!(
+            "keys: [{{ name: {}, sha256: {} }}]",
+            json!(name),
+            "a".repeat(64)
+        );
+        let config = format!("upstreams: {{ gemini: {{ url: https://a }} }}\nauth: {{ {keys} }}\n");
+        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+        assert_eq!(code, 78, "{name:?}: {stderr}");
+    }
 }
