@@ -44,7 +44,12 @@ pub const ALL: &[PolicyKind] = &[
 ];
 
 /// How what policies take is written.
-pub const FORMATS: &[Format] = &[pattern::GLOB, pattern::PATTERN, redact::FORMAT];
+pub const FORMATS: &[Format] = &[
+    pattern::GLOB,
+    pattern::PATTERN,
+    pattern::FIND,
+    redact::FORMAT,
+];
 
 /// A rule that answers as a hook does.
 pub trait Policy: fmt::Debug + Send + Sync {

@@ -78,6 +78,7 @@ pub(super) fn load_tree(
     reading.check_upstreams(&upstreams, &coverage, known);
     reading.check_listeners(listen, &admin, &callers.auth);
     reading.warn_of_missing_keys(&callers.auth, &upstreams);
+    reading.warn_of_plain_text(&callers.auth, &upstreams);
     reading.fail_if_problems()?;
 
     let policies = reading.policies(raw.policies);
@@ -169,7 +170,7 @@ impl Reading {
         file
     }
 
-    fn warning(&mut self, pointer: &str, message: &str) {
+    pub(super) fn warning(&mut self, pointer: &str, message: &str) {
         let place = self.tree.place(pointer);
         self.warnings.push(Problem::at(&place, message));
     }

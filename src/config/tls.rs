@@ -1,6 +1,11 @@
 //! TLS: certificates, keys and authorities, read and found to fit together.
 
-use std::{fmt, path::Path, sync::Arc};
+use std::{
+    fmt,
+    path::Path,
+    sync::Arc,
+    time::{SystemTime, UNIX_EPOCH},
+};
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -13,6 +18,7 @@ use tokio_rustls::rustls::{
     },
     server::{NoServerSessionStorage, WebPkiClientVerifier, danger::ClientCertVerifier},
 };
+use x509_cert::{Certificate, der::Decode};
 
 use super::{MissingSecrets, load::Reading, raw::RawPath, raw_tls::RawTls};
 
@@ -79,6 +85,11 @@ fn read(reading: &mut Reading, pointer: &str) -> Option<Tls> {
         _ => Ok(None),
     };
     let server = verifier.and_then(|it| server(&certificate, &key, it));
+    if server.is_ok()
+        && let Some(why) = out_of_date(&certificate)
+    {
+        reading.warning(&format!("{pointer}/certificate"), why);
+    }
     match server {
         Ok(server) => Some(Tls {
             server: Arc::new(server),
@@ -153,6 +164,21 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
         return Err("the file holds no certificate in PEM".to_owned());
     }
     Ok(found)
+}
+
+/// Why nobody trusts a certificate of the file at this time, if it is for that.
+fn out_of_date(file: &Path) -> Option<&'static str> {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
+    let chain = certificates(file).ok()?;
+    let chain = chain.iter().filter_map(|it| Certificate::from_der(it).ok());
+    let mut times = chain.map(|it| it.tbs_certificate.validity);
+    times.find_map(|it| {
+        if it.not_after.to_unix_duration() < now {
+            return Some("the certificate, or one behind it, has expired: no agent trusts it");
+        }
+        let early = it.not_before.to_unix_duration() > now;
+        early.then_some("the certificate, or one behind it, is not valid yet")
+    })
 }
 
 fn misfit(error: &rustls::Error) -> String {

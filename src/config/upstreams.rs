@@ -75,6 +75,17 @@ impl UpstreamsConfig {
         all.into_iter().flatten()
     }
 
+    /// Those that are there, by their names in the config.
+    pub fn each(&self) -> impl Iterator<Item = (&'static str, &UpstreamConfig)> {
+        let all = [
+            ("gemini", &self.gemini),
+            ("vertex", &self.vertex),
+            ("code_assist", &self.code_assist),
+        ];
+        all.into_iter()
+            .filter_map(|(name, it)| Some((name, it.as_ref()?)))
+    }
+
     /// Whether there is none.
     pub(super) const fn is_empty(&self) -> bool {
         self.gemini.is_none() && self.vertex.is_none() && self.code_assist.is_none()

@@ -22,6 +22,12 @@ pub(super) const PATTERN: Format = Format {
     check: |text| pattern(text).map(drop),
 };
 
+/// How a [`Find`] is written.
+pub(super) const FIND: Format = Format {
+    name: "find",
+    check: |text| find(text).map(drop),
+};
+
 /// A name in which `*` stands for anything, `?` for one character, `[ab]` for
 /// one of these and `{a,b}` for one of these names.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
@@ -65,6 +71,35 @@ impl TryFrom<String> for Pattern {
     }
 }
 
+/// A regular expression that is found in some texts only.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(try_from = "String")]
+#[schemars(rename = "Find", with = "String", extend("format" = "find"))]
+pub(super) struct Find(Regex);
+
+impl Find {
+    /// Whether it is found in `text`.
+    pub(super) fn is_in(&self, text: &str) -> bool {
+        self.0.is_match(text)
+    }
+}
+
+impl TryFrom<String> for Find {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        find(&text).map(Self)
+    }
+}
+
+fn find(text: &str) -> Result<Regex, String> {
+    let regex = pattern(text)?;
+    if regex.is_match("") {
+        return Err("matches nothing at all, so it would match everywhere".to_owned());
+    }
+    Ok(regex)
+}
+
 fn glob(text: &str) -> Result<GlobMatcher, String> {
     // Names of tools and models are no paths: `*` takes a `/`, too.
     let glob = GlobBuilder::new(text)
@@ -98,6 +133,19 @@ mod tests {
         let glob = Glob::try_from("mcp__*".to_owned()).unwrap();
         assert!(glob.matches("mcp__files__a/b") && !glob.matches("mcp_x"));
         assert!(Glob::try_from("a[".to_owned()).is_err());
+    }
+
+    #[test]
+    fn what_is_found_everywhere_is_refused() {
+        for text in ["", "x*", "(?i)a|", "^"] {
+            let error = Find::try_from(text.to_owned()).unwrap_err();
+            assert_eq!(
+                error,
+                "matches nothing at all, so it would match everywhere"
+            );
+        }
+        let find = Find::try_from("a+".to_owned()).unwrap();
+        assert!(find.is_in("ba") && !find.is_in("b"));
     }
 
     #[test]

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ModelCall, Occasion, Policy, PolicyKind, pattern::Pattern};
+use super::{ModelCall, Occasion, Policy, PolicyKind, pattern::Find};
 use crate::{
     dialect::DialectError,
     event::{Event, EventName, HookOutput},
@@ -21,7 +21,7 @@ pub(super) const KIND: PolicyKind = PolicyKind::of::<PromptGuard>(
 struct PromptGuard {
     /// Regular expressions, looked for in what the user says anew.
     #[schemars(length(min = 1))]
-    deny: Vec<Pattern>,
+    deny: Vec<Find>,
     /// What the user is told.
     #[serde(default = "default_reason")]
     reason: String,

@@ -52,6 +52,11 @@ impl TryFrom<Settings> for Redact {
     type Error = String;
 
     fn try_from(settings: Settings) -> Result<Self, String> {
+        if settings.is_idle() {
+            return Err(
+                "it looks for nothing: `detect` and `patterns`, or `on`, are empty".to_owned(),
+            );
+        }
         Ok(Self {
             mask: settings.mask().map_err(|error| error.to_string())?,
             on: settings.on,

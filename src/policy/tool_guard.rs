@@ -31,7 +31,8 @@ pub(super) const KIND: PolicyKind = PolicyKind::of::<ToolGuard>(
 
 /// Which tools are offered and called, and with which arguments.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(transparent)]
+#[serde(try_from = "Settings")]
+#[schemars(with = "Settings")]
 struct ToolGuard(Arc<Settings>);
 
 #[derive(Debug, Deserialize, JsonSchema)]
@@ -48,6 +49,20 @@ struct Settings {
     rules: Vec<Rule>,
     /// What the agent is told; a sentence that names the tool if absent.
     reason: Option<String>,
+}
+
+impl TryFrom<Settings> for ToolGuard {
+    type Error = &'static str;
+
+    /// An empty `allow` is a setting: it lets no tool pass.
+    fn try_from(settings: Settings) -> Result<Self, Self::Error> {
+        let says_nothing =
+            settings.allow.is_none() && settings.deny.is_empty() && settings.rules.is_empty();
+        if says_nothing {
+            return Err("it refuses nothing: it needs `allow`, `deny` or `rules`");
+        }
+        Ok(Self(Arc::new(settings)))
+    }
 }
 
 impl ToolGuard {

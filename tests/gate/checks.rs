@@ -104,3 +104,84 @@ upstreams: { gemini: { url: https://example.org } }
     hookgate.yaml:2:18: operators on other machines can connect: `admin.token` is missing
     ");
 }
+
+#[test]
+fn policies_that_can_do_nothing_are_refused() {
+    for (policy, why) in [
+        ("redact, detect: []", "it looks for nothing"),
+        ("redact, on: []", "it looks for nothing"),
+        ("tool_guard", "it refuses nothing"),
+        ("tool_guard, deny: [], rules: []", "it refuses nothing"),
+        ("prompt_guard, deny: ['']", "would match everywhere"),
+        ("prompt_guard, deny: [a, 'x*']", "would match everywhere"),
+    ] {
+        let upstream = "upstreams: { gemini: { url: https://example.org } }\n";
+        let (code, _, stderr) = check(&format!(
+            "{upstream}policies:\n  - {{ policy: {policy} }}\n"
+        ));
+
+        assert_eq!(code, 78, "{policy}: {stderr}");
+        let mut lines = stderr.lines();
+        let is_placed = lines.any(|it| it.starts_with("hookgate.yaml:3:") && it.contains(why));
+        assert!(is_placed, "{policy}: {stderr}");
+    }
+    for policy in [
+        "redact, detect: [], patterns: { a: b }",
+        "tool_guard, allow: []",
+        "tool_guard, deny: [a]",
+    ] {
+        let upstream = "upstreams: { gemini: { url: https://example.org } }\n";
+        let (code, _, stderr) = check(&format!(
+            "{upstream}policies:\n  - {{ policy: {policy} }}\n"
+        ));
+
+        assert_eq!(code, 0, "{policy}: {stderr}");
+    }
+}
+
+#[test]
+fn a_key_that_travels_in_the_clear_is_told_of() {
+    let folder = TempDir::new().unwrap();
+    std::fs::write(folder.path().join("key"), "k").unwrap();
+    let said = |upstream: &str| {
+        let config = format!("upstreams:\n  gemini: {{ {upstream} }}\n");
+        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        let (code, _, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+        (code, stderr)
+    };
+    let key = "api_key: { file: key }";
+    let clear = |column| {
+        let place = format!("hookgate.yaml:2:{column}");
+        let message = "the key for the model API travels in the clear: use https";
+        (0, format!("warning: {place}: {message}\n"))
+    };
+    let none = (0, String::new());
+
+    assert_eq!(said(&format!("url: \"http://a\", {key}")), clear(18));
+    assert_eq!(said(&format!("url: \"http://10.0.0.1\", {key}")), clear(18));
+    for here in ["localhost:1", "127.0.0.1:1", "[::1]:1"] {
+        assert_eq!(said(&format!("url: \"http://{here}\", {key}")), none);
+    }
+    assert_eq!(said(&format!("url: \"https://a\", {key}")), none);
+    assert_eq!(said("url: \"http://a\""), none);
+    let fallback = |url| format!("url: \"https://a/b\", fallback: {{ url: \"{url}\", {key} }}");
+    assert_eq!(said(&fallback("http://a/b")), clear(50));
+    for same in ["https://a/b", "https://A:443/b/"] {
+        let message = "hookgate.yaml:2:50: a fallback needs another address than the first\n";
+        assert_eq!(said(&fallback(same)), (78, message.to_owned()));
+    }
+    assert_eq!(said(&fallback("https://a/c")), none);
+}
+
+#[test]
+fn files_of_the_decision_log_that_are_too_small_are_told_of() {
+    let upstream = "upstreams: { gemini: { url: https://example.org } }\n";
+    let said = |size: &str| {
+        let audit = format!("audit: {{ path: a.jsonl, rotate: {{ size: {size} }} }}\n");
+        check(&format!("{upstream}{audit}")).2
+    };
+
+    let warning = "warning: hookgate.yaml:2:41: the files of the decision log are so small";
+    assert!(said("65535").starts_with(warning), "{}", said("65535"));
+    assert_eq!(said("64KiB"), "");
+}

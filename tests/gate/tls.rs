@@ -375,6 +375,37 @@ async fn what_cannot_be_tls_is_a_bad_config() {
     }
 }
 
+#[test]
+fn a_certificate_that_is_out_of_date_is_told_of() {
+    let authority = Authority::new("ours");
+    let (now, past, future) = (
+        CertificateParams::default(),
+        date_time_ymd(2020, 1, 1),
+        date_time_ymd(2200, 1, 1),
+    );
+    let (mut expired, mut early) = (now.clone(), now.clone());
+    expired.not_after = past;
+    early.not_before = future;
+    early.not_after = date_time_ymd(2201, 1, 1);
+    for (params, said) in [
+        (now, ""),
+        (expired, "has expired"),
+        (early, "is not valid yet"),
+    ] {
+        let folder = TempDir::new().unwrap();
+        place(folder.path(), &authority.issue(&params));
+        let config = format!("upstreams: {{ gemini: {{ url: \"https://x\" }} }}\n{TLS}");
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+        let (code, _, stderr) = crate::harness::run(&["check", "hookgate.yaml"], folder.path());
+
+        assert_eq!(code, 0, "{stderr}");
+        let place = "warning: hookgate.yaml:2:21: the certificate";
+        assert_eq!(stderr.contains(place), !said.is_empty(), "{stderr}");
+        assert!(stderr.contains(said), "{stderr}");
+    }
+}
+
 #[tokio::test]
 async fn another_protocol_in_tls_is_refused() {
     let (upstream, authority) = (Upstream::mock().await, Authority::new("ours"));

@@ -5,6 +5,10 @@ use std::path::{Path, PathBuf};
 use rustix::fs::Access;
 
 use super::{RawPath, Reading};
+use crate::config::Size;
+
+/// The least that files of the decision log hold where they are of any use.
+const LEAST_AUDIT_FILE: usize = 64 * 1024;
 
 impl Reading {
     pub(super) fn hook_directory(&mut self) -> PathBuf {
@@ -38,6 +42,12 @@ impl Reading {
 
     /// The file of the decision log, whose folder must take files.
     pub(super) fn audit(&mut self) -> Option<PathBuf> {
+        let size = "/audit/rotate/size";
+        let given: Option<Size> = self.section(size);
+        if given.is_some_and(|it| it.0 < LEAST_AUDIT_FILE) {
+            let message = "the files of the decision log are so small that they hold few requests, and soon none is kept: 64KiB or more is meant for use";
+            self.warning(size, message);
+        }
         let pointer = "/audit/path";
         let given: RawPath = self.section(pointer)?;
         let file = self.absolute(&given.0);

@@ -131,6 +131,11 @@ fn every_side() -> BTreeSet<Side> {
 }
 
 impl Settings {
+    /// Whether there is nothing to look for.
+    pub(super) fn is_idle(&self) -> bool {
+        self.detect.is_empty() && self.patterns.is_empty() || self.on.is_empty()
+    }
+
     /// What conceals.
     pub(super) fn mask(&self) -> Result<Mask, MaskError> {
         let detectors: Vec<&str> = self.detect.iter().map(|it| it.0.as_str()).collect();
