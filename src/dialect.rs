@@ -260,6 +260,9 @@ pub enum DialectError {
     /// known.
     #[error("`{0}` is not how the model API spells this field")]
     Spelling(String),
+    /// The body names another model than the path.
+    #[error("`model` names another model than the path")]
+    OtherModel,
     /// A key is given twice in, or below, a field whose keys anybody names. The
     /// key is not told: it may be a secret.
     #[error("a key in `{0}` is given twice")]

@@ -357,7 +357,9 @@ impl From<DialectError> for ApiError {
             DialectError::Method { .. } => ErrorReason::MethodNotAllowed,
             DialectError::Query(_) => ErrorReason::BadQuery,
             DialectError::Json(_) => ErrorReason::BadJson,
-            DialectError::Ambiguous(_) | DialectError::Twice(_) => ErrorReason::Ambiguous,
+            DialectError::Ambiguous(_) | DialectError::Twice(_) | DialectError::OtherModel => {
+                ErrorReason::Ambiguous
+            }
             DialectError::Field { .. } | DialectError::Spelling(_) => ErrorReason::BadDocument,
         };
         Self::new(reason, error.to_string())

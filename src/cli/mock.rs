@@ -18,7 +18,7 @@ pub(super) const EXAMPLES: &str = "Examples:
 /// What `mock` is told.
 #[derive(Debug, Args)]
 pub(super) struct Mock {
-    /// Where agents connect.
+    /// Where it listens; a gateway, or an agent, is pointed there.
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090")]
     listen: SocketAddr,
     /// Answers in order: one JSON per line, `{"method", "response"}`.

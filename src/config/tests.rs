@@ -700,7 +700,7 @@ fn a_caller_whose_requests_have_no_key_for_the_model_api_is_named() {
     let keys = format!("keys: [{{ name: a, sha256: {} }}]", "a".repeat(64));
     let config = parse_more(&format!("auth: {{ {keys} }}\n")).unwrap();
 
-    assert_snapshot!(warnings(&config), @r#"hookgate.yaml:2:16: what this caller shows is for hookgate, and there is no key for the model API: it must show its own as well, and hookgate's as `x-hookgate-key`"#);
+    assert_snapshot!(warnings(&config), @r#"hookgate.yaml:2:16: what this caller shows is for hookgate, and `upstreams.gemini` has no key: the caller must show its own key for the model API as well, and hookgate's as `x-hookgate-key`"#);
     let auth = &config.auth;
     assert_eq!(auth.keys[0].grant.in_flight, 5000, "half of all");
     assert!(auth.asks() && !auth.anonymous);

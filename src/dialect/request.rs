@@ -206,9 +206,7 @@ pub(super) fn withhold_tools(
 /// A body that names a model must name that of the path.
 pub(super) fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
     each_named(&mut document.clone(), &mut |it| match it.string(MODEL)? {
-        Some(name) if call.named(&name) != call.model => {
-            Err(DialectError::Ambiguous("model".to_owned()))
-        }
+        Some(name) if call.named(&name) != call.model => Err(DialectError::OtherModel),
         Some(_) | None => Ok(()),
     })
 }

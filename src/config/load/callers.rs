@@ -169,17 +169,20 @@ impl Reading {
     /// Warns of callers whose requests arrive at the model API without any
     /// credential: what they show is for hookgate.
     pub(super) fn warn_of_missing_keys(&mut self, auth: &Auth, upstreams: &UpstreamsConfig) {
-        let all = [&upstreams.gemini, &upstreams.vertex, &upstreams.code_assist];
-        let mut all = all.into_iter().flatten();
-        let has_key = all.all(|it| it.credential.is_some());
-        let own = |grant: &Grant| has_key || grant.upstream.is_some();
+        let bare = upstreams.each().find(|(_, it)| it.credential.is_none());
+        let Some((api, _)) = bare else {
+            return;
+        };
+        let own = |grant: &Grant| grant.upstream.is_some();
         let without = auth.keys.iter().position(|it| !own(&it.grant));
         let at = without.map(|it| format!("/auth/keys/{it}"));
         let token = auth.jwt.as_ref().filter(|it| !own(&it.grant));
         let at = at.or_else(|| token.map(|_| "/auth/jwt".to_owned()));
         if let Some(at) = at {
-            let message = "what this caller shows is for hookgate, and there is no key for the model API: it must show its own as well, and hookgate's as `x-hookgate-key`";
-            self.warning(&at, message);
+            let message = format!(
+                "what this caller shows is for hookgate, and `upstreams.{api}` has no key: the caller must show its own key for the model API as well, and hookgate's as `x-hookgate-key`"
+            );
+            self.warning(&at, &message);
         }
     }
 
