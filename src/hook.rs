@@ -26,7 +26,7 @@ use serde_json::value::RawValue;
 
 use self::when::Weighing;
 pub use self::{
-    answer_look::{AnswerLook, Seen},
+    answer_look::{AnswerLook, Held, Seen},
     placed::PlacedPolicy,
     plan::Plan,
     recorded::Tally,
@@ -47,7 +47,7 @@ use crate::{
         HookOutput, HookStatus, Verdict, fold,
     },
     model::ResponseMutation,
-    policy::{self, Ledger, Look, ModelCall},
+    policy::{self, Ledger, Look, ModelCall, RefusedCall},
     protocol,
     telemetry::{HookFinished, Metrics},
     transport,
@@ -112,6 +112,8 @@ pub struct Run {
     pub would: Option<Action>,
     /// Whether it is a policy that edited the document itself, or would have.
     pub edited: bool,
+    /// The calls that a policy took out of an answer, or would have.
+    pub refused: Vec<RefusedCall>,
 }
 
 impl Run {
@@ -289,6 +291,24 @@ impl Engine {
             witness.fired(E::NAME, &fired);
         }
         fired
+    }
+
+    /// Counts what policies did with one chunk of an answer, and tells the
+    /// decision log of every call that they refused, as if it had been asked of
+    /// them as `BeforeTool`.
+    pub fn looked(&self, context: &Context, runs: &[Run]) {
+        for run in runs {
+            self.finished(run, EventName::AfterModel);
+            for call in &run.refused {
+                if run.would.is_none() {
+                    self.metrics.denied(EventName::BeforeTool);
+                }
+                if let Some(audit) = &self.audit {
+                    let told = recorded::refused_call(audit, context, run, call);
+                    audit.tell(&AuditRecord::Event(Box::new(told)));
+                }
+            }
+        }
     }
 
     /// Every policy with each event it is placed on, in order.

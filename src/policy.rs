@@ -83,11 +83,34 @@ pub trait AnswerPolicy: fmt::Debug + Send + Sync {
         extent: Extent,
     ) -> Result<HookOutput, DialectError>;
 
+    /// What it did to the answer itself since it was last asked.
+    fn deeds(&mut self) -> Deeds {
+        Deeds::default()
+    }
+
     /// What it held back of chunks and must still be said, after the last one;
     /// and what it says of that.
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
         Ok(None)
     }
+}
+
+/// What a policy did to an answer itself, beside what it says of it.
+#[derive(Debug, Default)]
+pub struct Deeds {
+    /// Whether it changed what the answer says.
+    pub edited: bool,
+    /// The calls that it took out, in the model's order.
+    pub refused: Vec<RefusedCall>,
+}
+
+/// A call that a policy took out of an answer.
+#[derive(Debug)]
+pub struct RefusedCall {
+    /// The tool.
+    pub tool: String,
+    /// What the model is told.
+    pub reason: String,
 }
 
 /// What a policy knows besides the document.

@@ -188,6 +188,12 @@ pub struct HookRecord {
     /// How often it ran, if that is not once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub runs: Option<u64>,
+    /// Whether it is a policy that changed what it was shown, or would have.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
+    /// How many calls it took out of the answer, or would have.
+    #[serde(skip_serializing_if = "is_none")]
+    pub refused: usize,
 }
 
 /// Words of a hook, or of an agent.
@@ -338,6 +344,11 @@ impl Record {
 /// A name, cut where it becomes too long to be one.
 pub fn short(name: &str) -> String {
     cut(name, LONGEST).to_owned()
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over")]
+const fn is_none(number: &usize) -> bool {
+    *number == 0
 }
 
 /// At most `most` bytes of a text.

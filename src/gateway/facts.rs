@@ -1,6 +1,7 @@
 //! What is remembered of one exchange, for headers, log and metrics.
 
 use std::{
+    collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Instant,
 };
@@ -77,6 +78,8 @@ struct Memory {
     record: ExchangeFinished,
     did: Did,
     runs: Vec<String>,
+    /// The policies among them that looked at the answer.
+    looked: BTreeSet<String>,
     messages: Vec<String>,
     /// Whether the headers are out.
     told: bool,
@@ -107,6 +110,7 @@ impl Facts {
                 record,
                 did: Did::Pass,
                 runs: Vec::new(),
+                looked: BTreeSet::new(),
                 messages: Vec::new(),
                 told: false,
                 started: Instant::now(),
@@ -163,7 +167,32 @@ impl Facts {
 
     /// Counts a chunk that hooks judge.
     pub(super) fn chunk(&self) {
-        self.memory().record.chunks += 1;
+        let mut memory = self.memory();
+        memory.record.chunks += 1;
+        if let Some(trail) = &mut memory.trail {
+            trail.tally().judged();
+        }
+    }
+
+    /// Counts a chunk that policies are shown.
+    pub(super) fn shown(&self) {
+        if let Some(trail) = &mut self.memory().trail {
+            trail.tally().shown();
+        }
+    }
+
+    /// Takes down that policies looked at an answer. Of a stream, an agent is
+    /// told of each of them once, and of what it changed.
+    pub(super) fn looked(&self, runs: &[Run]) {
+        let mut memory = self.memory();
+        for run in runs {
+            if !memory.told && (memory.looked.insert(run.name.clone()) || run.edited) {
+                memory.runs.push(timed(run));
+            }
+            if let Some(trail) = &mut memory.trail {
+                trail.tally().ran(run);
+            }
+        }
     }
 
     /// Takes down what hooks did on a chunk.

@@ -11,10 +11,10 @@ use crate::{
     config::{AskMode, HookView},
     dialect::{Allowed, CallFate, CallsInPieces, DialectError, FunctionCall, ResponseDocument},
     event::{
-        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, Flow, Reason,
-        mcp_context,
+        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, Flow, HookOutput,
+        Reason, mcp_context,
     },
-    hook::{AnswerLook, Origin, Plan, Run, Seen},
+    hook::{AnswerLook, Held, Origin, Plan, Run, Seen},
     model::LlmRequest,
     policy::{Extent, Look},
 };
@@ -73,7 +73,10 @@ impl Gate {
         select.map_err(|it| self.report(&it))?;
         let [first, _] = &mut self.looks;
         let runs = first.chunk(&mut chunk, extent);
-        let runs = runs.map_err(|it| self.report(&it))?;
+        let runs = self.spoken(runs.map_err(|it| self.report(&it))?);
+        if self.has_policies() {
+            self.facts.shown();
+        }
         let judged = self.judge_seen(Seen { chunk, runs }, extent).await?;
         self.judge_calls(judged).await
     }
@@ -83,12 +86,13 @@ impl Gate {
         let [first, _] = &mut self.looks;
         let held = first.end().map_err(|it| self.report(&it))?;
         let mut judged = Vec::new();
-        for seen in held {
+        for seen in self.held(held) {
             let seen = self.judge_seen(seen, Extent::Chunk).await?;
             judged.push(self.judge_calls(seen).await?);
         }
         let [_, again] = &mut self.looks;
-        for seen in again.end().map_err(|it| self.report(&it))? {
+        let held = again.end().map_err(|it| self.report(&it))?;
+        for seen in self.held(held) {
             judged.push(self.conclude(seen)?);
         }
         Ok(judged)
@@ -117,7 +121,7 @@ impl Gate {
         } = seen;
         let [_, again] = &mut self.looks;
         let said = again.chunk(&mut chunk, extent);
-        runs.extend(said.map_err(|it| self.report(&it))?);
+        runs.extend(self.spoken(said.map_err(|it| self.report(&it))?));
         self.conclude(Seen { chunk, runs })
     }
 
@@ -166,8 +170,29 @@ impl Gate {
         let engine = &self.snapshot.engine;
         let mut look = engine.answer_look(&self.plan, &self.context, &self.model, Look::Again);
         let runs = look.chunk(&mut chunk, Extent::Last);
-        let runs = runs.map_err(|it| self.report(&it))?;
+        let runs = self.spoken(runs.map_err(|it| self.report(&it))?);
         self.conclude(Seen { chunk, runs })
+    }
+
+    /// What policies held back at the end, with those runs that say something.
+    fn held(&self, held: Held) -> Vec<Seen> {
+        self.snapshot.engine.looked(&self.context, &held.observed);
+        self.facts.looked(&held.observed);
+        let seen = held.seen.into_iter().map(|Seen { chunk, runs }| {
+            let runs = self.spoken(runs);
+            Seen { chunk, runs }
+        });
+        seen.collect()
+    }
+
+    /// Takes down what policies did. The runs that say something are left: these
+    /// are still to be judged, and most chunks leave policies silent.
+    fn spoken(&self, runs: Vec<Run>) -> Vec<Run> {
+        self.snapshot.engine.looked(&self.context, &runs);
+        let says = |it: &Run| it.answer.output != HookOutput::default();
+        let (spoken, silent): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(says);
+        self.facts.looked(&silent);
+        spoken
     }
 
     /// What becomes of a call, or why the turn ends.

@@ -17,8 +17,17 @@ pub struct AnswerLook {
 pub struct Seen {
     /// What is left of it.
     pub chunk: ResponseDocument,
-    /// Those that had something to say.
+    /// One run for each policy that has.
     pub runs: Vec<Run>,
+}
+
+/// What policies still held back after the last chunk.
+#[derive(Debug, Default)]
+pub struct Held {
+    /// What must still be said.
+    pub seen: Vec<Seen>,
+    /// What those found who only observe, and so hold nothing back.
+    pub observed: Vec<Run>,
 }
 
 impl AnswerLook {
@@ -38,18 +47,22 @@ impl AnswerLook {
 
     /// What they still hold back, after the last chunk. What one held back, those
     /// after it see as a chunk.
-    pub fn end(&mut self) -> Result<Vec<Seen>, DialectError> {
-        let mut seen = Vec::new();
+    pub fn end(&mut self) -> Result<Held, DialectError> {
+        let mut held = Held::default();
         let mut rest = self.policies.as_mut_slice();
         while let Some((policy, after)) = rest.split_first_mut() {
-            if let Some(mut held) = policy.end()? {
-                held.runs
-                    .extend(show(after, &mut held.chunk, Extent::Chunk)?);
-                seen.push(held);
+            match policy.end()? {
+                Some((mut chunk, run)) if policy.enforces() => {
+                    let mut runs = vec![run];
+                    runs.extend(show(after, &mut chunk, Extent::Chunk)?);
+                    held.seen.push(Seen { chunk, runs });
+                }
+                Some((_, run)) => held.observed.push(run),
+                None => (),
             }
             rest = after;
         }
-        Ok(seen)
+        Ok(held)
     }
 }
 
@@ -60,7 +73,7 @@ fn show(
 ) -> Result<Vec<Run>, DialectError> {
     let mut runs = Vec::new();
     for policy in policies {
-        runs.extend(policy.chunk(chunk, extent)?);
+        runs.push(policy.chunk(chunk, extent)?);
     }
     Ok(runs)
 }

@@ -7,13 +7,13 @@ use std::{
 
 use tokio::time::Instant;
 
-use super::{Run, Seen, would};
+use super::{Run, would};
 use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
     dialect::{DialectError, ResponseDocument},
     event::{AfterModel, Answer, EventKind, HookOutput, HookStatus},
-    policy::{AnswerPolicy, Extent, ModelCall, Occasion, Policy},
+    policy::{AnswerPolicy, Deeds, Extent, ModelCall, Occasion, Policy},
 };
 
 /// A policy on the events that it is placed on.
@@ -92,6 +92,7 @@ impl PlacedPolicy {
             elapsed,
             ended: SystemTime::now(),
             edited: false,
+            refused: Vec::new(),
         }
     }
 }
@@ -104,12 +105,12 @@ pub(super) struct Looking {
 }
 
 impl Looking {
-    /// Shows it a chunk. What it has to say, if anything.
+    /// Shows it a chunk. What it did, and what it has to say.
     pub(super) fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
         extent: Extent,
-    ) -> Result<Option<Run>, DialectError> {
+    ) -> Result<Run, DialectError> {
         let started = Instant::now();
         let output = match self.placed.mode {
             HookMode::Enforce => self.policy.chunk(chunk, extent)?,
@@ -118,25 +119,29 @@ impl Looking {
                 seen.unwrap_or_default()
             }
         };
-        Ok(self.said(output, started))
+        Ok(self.ran(output, started))
     }
 
-    /// What it still holds back, and what it has to say of that.
-    pub(super) fn end(&mut self) -> Result<Option<Seen>, DialectError> {
+    /// Whether it may change anything.
+    pub(super) fn enforces(&self) -> bool {
+        self.placed.mode == HookMode::Enforce
+    }
+
+    /// What it still holds back, and its run on that.
+    pub(super) fn end(&mut self) -> Result<Option<(ResponseDocument, Run)>, DialectError> {
         let started = Instant::now();
         let Some((chunk, output)) = self.policy.end()? else {
             return Ok(None);
         };
-        let seen = Seen {
-            chunk,
-            runs: self.said(output, started).into_iter().collect(),
-        };
-        Ok(Some(seen).filter(|_| self.placed.mode == HookMode::Enforce))
+        Ok(Some((chunk, self.ran(output, started))))
     }
 
-    /// Its run, if it has anything to say. Most chunks leave it silent.
-    fn said(&self, output: HookOutput, started: Instant) -> Option<Run> {
-        let says = output != HookOutput::default();
-        says.then(|| self.placed.run::<AfterModel>(output, started.elapsed()))
+    fn ran(&mut self, output: HookOutput, started: Instant) -> Run {
+        let Deeds { edited, refused } = self.policy.deeds();
+        Run {
+            edited,
+            refused,
+            ..self.placed.run::<AfterModel>(output, started.elapsed())
+        }
     }
 }

@@ -5,7 +5,10 @@ use std::time::{Duration, SystemTime};
 use super::{Fired, Origin, Run, witness::reason};
 use crate::{
     audit::{Audit, CallerRecord, EventRecord, HookRecord, Period, short},
-    event::{Action, Context, EventName, HookStatus, Verdict},
+    event::{
+        Action, Answer, BeforeTool, Context, EventKind, EventName, HookOutput, HookStatus, Verdict,
+    },
+    policy::RefusedCall,
 };
 
 /// The origin of an event that is a model call.
@@ -34,10 +37,47 @@ pub(super) fn event<V: Verdict>(
     record
 }
 
+/// A call that a policy took out of an answer, or would have.
+pub(super) fn refused_call(
+    audit: &Audit,
+    context: &Context,
+    run: &Run,
+    call: &RefusedCall,
+) -> EventRecord {
+    let output = HookOutput::denial(call.reason.as_str());
+    let verdict = match run.would {
+        None => BeforeTool::judge(&output),
+        Some(_) => BeforeTool::judge(&HookOutput::default()),
+    };
+    let fired = Fired {
+        verdict,
+        folded: output.clone(),
+        runs: vec![Run {
+            name: run.name.clone(),
+            answer: Answer {
+                status: HookStatus::Ok,
+                output,
+                diagnostics: Vec::new(),
+            },
+            elapsed: run.elapsed,
+            would: run.would.map(|_| Action::Deny),
+            edited: false,
+            refused: Vec::new(),
+        }],
+        diagnostics: Vec::new(),
+    };
+    let mut record = event(audit, (context, EventName::BeforeTool), CALL, &fired);
+    record.subject = Some(short(&call.tool));
+    record
+}
+
 /// What hooks did on all chunks of an answer.
 #[derive(Debug, Default)]
 pub struct Tally {
-    chunks: u64,
+    /// Chunks that policies were shown.
+    shown: u64,
+    /// Chunks that hooks judged.
+    judged: u64,
     hooks: Vec<Runs>,
     verdict: Option<Action>,
     reason: Option<String>,
@@ -52,22 +92,38 @@ struct Runs {
     time: Period,
     would: Option<Action>,
     number: u64,
+    edited: bool,
+    refused: usize,
 }
 
 impl Tally {
-    /// Whether no hook was asked.
+    /// Whether nobody was asked.
     pub const fn is_empty(&self) -> bool {
-        self.chunks == 0
+        self.hooks.is_empty()
     }
 
-    /// Adds what came of one more chunk.
+    /// Policies are shown one more chunk.
+    pub const fn shown(&mut self) {
+        self.shown += 1;
+    }
+
+    /// Hooks judge one more chunk.
+    pub const fn judged(&mut self) {
+        self.judged += 1;
+    }
+
+    /// Adds a run that changes no verdict.
+    pub fn ran(&mut self, run: &Run) {
+        match self.hooks.iter_mut().find(|it| it.name == run.name) {
+            Some(known) => known.add(run),
+            None => self.hooks.push(Runs::new(run)),
+        }
+    }
+
+    /// Adds what came of runs.
     pub fn add<V: Verdict>(&mut self, fired: &Fired<V>) {
-        self.chunks += 1;
         for run in &fired.runs {
-            match self.hooks.iter_mut().find(|it| it.name == run.name) {
-                Some(known) => known.add(run),
-                None => self.hooks.push(Runs::new(run)),
-            }
+            self.ran(run);
         }
         let verdict = fired.verdict.action();
         if self.verdict < Some(verdict) {
@@ -93,7 +149,7 @@ impl Tally {
             event,
             origin,
             subject: None,
-            chunks: Some(self.chunks),
+            chunks: Some(self.shown.max(self.judged)),
             hooks: self.hooks.into_iter().map(Runs::into_record).collect(),
             verdict: self.verdict.unwrap_or(Action::Proceed),
             reason: self.reason.map(|it| audit.reason(&it)),
@@ -119,6 +175,8 @@ impl Runs {
             time: Period::ended(run.elapsed, run.ended),
             would: run.would,
             number: 1,
+            edited: run.edited,
+            refused: run.refused.len(),
         }
     }
 
@@ -130,6 +188,8 @@ impl Runs {
         self.time = self.time.and(Period::ended(run.elapsed, run.ended));
         self.would = self.would.max(run.would);
         self.number += 1;
+        self.edited |= run.edited;
+        self.refused += run.refused.len();
     }
 
     fn into_record(self) -> HookRecord {
@@ -140,6 +200,8 @@ impl Runs {
             ms: u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
             would: self.would.map(would),
             runs: (self.number > 1).then_some(self.number),
+            edited: self.edited,
+            refused: self.refused,
         }
     }
 }

@@ -118,6 +118,7 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
         elapsed,
         ended: SystemTime::now(),
         edited: false,
+        refused: Vec::new(),
     }
 }
 

@@ -14,7 +14,10 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::rule::Rule;
-use super::{AnswerPolicy, Extent, ModelCall, Occasion, Policy, PolicyKind, pattern::Glob};
+use super::{
+    AnswerPolicy, Deeds, Extent, ModelCall, Occasion, Policy, PolicyKind, RefusedCall,
+    pattern::Glob,
+};
 use crate::{
     dialect::{CallsInPieces, DialectError, FunctionCall, ResponseDocument},
     event::{Event, EventName, HookOutput},
@@ -101,6 +104,7 @@ impl Policy for ToolGuard {
         Some(Box::new(Guarding {
             guard: self.clone(),
             pieces: CallsInPieces::default(),
+            refused: Vec::new(),
         }))
     }
 
@@ -125,6 +129,8 @@ impl Policy for ToolGuard {
 struct Guarding {
     guard: ToolGuard,
     pieces: CallsInPieces,
+    /// What nobody has asked for yet.
+    refused: Vec<RefusedCall>,
 }
 
 impl AnswerPolicy for Guarding {
@@ -134,8 +140,24 @@ impl AnswerPolicy for Guarding {
         _extent: Extent,
     ) -> Result<HookOutput, DialectError> {
         // Where the agent works, a model call does not tell.
-        let mut refuse = |call: &FunctionCall| self.guard.refusal(call, None);
+        let (guard, refused) = (&self.guard, &mut self.refused);
+        let mut refuse = |call: &FunctionCall| {
+            let reason = guard.refusal(call, None)?;
+            refused.push(RefusedCall {
+                tool: call.name.clone(),
+                reason: reason.clone(),
+            });
+            Some(reason)
+        };
         chunk.withhold_calls(&mut self.pieces, &mut refuse)?;
         Ok(HookOutput::default())
+    }
+
+    fn deeds(&mut self) -> Deeds {
+        let refused = std::mem::take(&mut self.refused);
+        Deeds {
+            edited: !refused.is_empty(),
+            refused,
+        }
     }
 }

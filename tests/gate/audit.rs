@@ -4,6 +4,7 @@ mod commands;
 mod disk;
 mod kills;
 mod lines;
+mod policies;
 
 use std::path::Path;
 

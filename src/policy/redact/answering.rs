@@ -7,7 +7,7 @@ use crate::{
     dialect::{AnswerEditor, Channel, DialectError, ResponseDocument, Rest, TextKind, TextStream},
     event::HookOutput,
     mask::Masker,
-    policy::{AnswerPolicy, Extent},
+    policy::{AnswerPolicy, Deeds, Extent},
 };
 
 /// How many texts of one answer may be under way. A model has few.
@@ -22,6 +22,8 @@ pub(super) struct Answering {
     redact: Redact,
     channels: HashMap<Channel, Masker>,
     found: Found,
+    /// Of how many of these somebody was told.
+    told: usize,
 }
 
 impl Answering {
@@ -30,6 +32,7 @@ impl Answering {
             redact,
             channels: HashMap::new(),
             found: Found::new(),
+            told: 0,
         }
     }
 }
@@ -46,6 +49,16 @@ impl AnswerPolicy for Answering {
         };
         chunk.edit_texts(self, rest)?;
         Ok(self.redact.judge(&self.found))
+    }
+
+    /// A detector is told of when it first finds something in an answer.
+    fn deeds(&mut self) -> Deeds {
+        let found = self.found.len();
+        let told = std::mem::replace(&mut self.told, found);
+        Deeds {
+            edited: found > told,
+            refused: Vec::new(),
+        }
     }
 
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {

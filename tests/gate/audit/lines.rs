@@ -15,7 +15,7 @@ fn audited(hooks: &[(&str, Value)]) -> String {
 }
 
 /// The lines after the gateway has ended.
-async fn ended(gate: Gate) -> Vec<Value> {
+pub(super) async fn ended(gate: Gate) -> Vec<Value> {
     let path = gate.path("audit.jsonl");
     let folder = gate.stop_keeping().await;
     let lines = log(&path);
