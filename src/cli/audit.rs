@@ -4,13 +4,30 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use self::table::{header, person, row};
 use super::{Failure, print};
 use crate::audit::{self, Broken, Line, Verified};
+
+/// What events and calls come to, and what hooks that observe would have done.
+const VERDICTS: [&str; 13] = [
+    "proceed",
+    "ask",
+    "respond",
+    "deny",
+    "stop",
+    "pass",
+    "edit",
+    "error",
+    "would_proceed",
+    "would_ask",
+    "would_respond",
+    "would_deny",
+    "would_stop",
+];
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate audit verify /var/lib/hookgate/decisions.jsonl
@@ -82,7 +99,7 @@ struct Wanted {
     #[arg(long, value_name = "ID")]
     request: Option<String>,
     /// Events with this verdict, and calls that came to this: `deny`, `would_deny`, …
-    #[arg(long)]
+    #[arg(long, value_parser = PossibleValuesParser::new(VERDICTS))]
     verdict: Option<String>,
     /// From this time on, such as 2026-11-22T08:30:00Z.
     #[arg(long, value_name = "TIME")]
