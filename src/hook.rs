@@ -215,7 +215,7 @@ impl Engine {
             let occasion = self.occasion(placed, context, &model, look);
             let mut run = placed.request::<BeforeModel>(&occasion, call)?;
             plan.remark(&mut run);
-            self.finished(&run, EventName::BeforeModel);
+            self.finished(context, &run, EventName::BeforeModel);
             runs.push(run);
         }
         Ok(runs)
@@ -298,15 +298,18 @@ impl Engine {
     /// them as `BeforeTool`.
     pub fn looked(&self, context: &Context, runs: &[Run]) {
         for run in runs {
-            self.finished(run, EventName::AfterModel);
-            for call in &run.refused {
-                if run.would.is_none() {
-                    self.metrics.denied(EventName::BeforeTool);
-                }
-                if let Some(audit) = &self.audit {
-                    let told = recorded::refused_call(audit, context, run, call);
-                    audit.tell(&AuditRecord::Event(Box::new(told)));
-                }
+            self.finished(context, run, EventName::AfterModel);
+        }
+        let refused = runs
+            .iter()
+            .flat_map(|run| run.refused.iter().map(move |it| (run, it)));
+        for (run, call) in refused {
+            if run.would.is_none() {
+                self.metrics.denied(EventName::BeforeTool);
+            }
+            if let Some(audit) = &self.audit {
+                let told = recorded::refused_call(audit, context, run, call);
+                audit.tell(&AuditRecord::Event(Box::new(told)));
             }
         }
     }
@@ -338,8 +341,9 @@ impl Engine {
     }
 
     /// Logs and counts what a policy said.
-    fn finished(&self, run: &Run, event: EventName) {
+    fn finished(&self, context: &Context, run: &Run, event: EventName) {
         HookFinished {
+            request_id: &context.request_id,
             hook: &run.name,
             event,
             elapsed: run.elapsed,

@@ -91,7 +91,7 @@ impl Asking<'_> {
         for placed in &plan.policies {
             let mut run = self.policy(placed, event, runs);
             plan.remark(&mut run);
-            self.engine.finished(&run, E::NAME);
+            self.engine.finished(self.context, &run, E::NAME);
             if run.would.is_none() && run.status() == HookStatus::Ok {
                 event.absorb(&run.answer.output);
             }

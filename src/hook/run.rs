@@ -105,6 +105,7 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
     }
     let elapsed = started.elapsed();
     HookFinished {
+        request_id: &occasion.context.request_id,
         hook: &hook.name,
         event: E::NAME,
         elapsed,

@@ -113,7 +113,14 @@ impl<'a> Weighing<'a> {
         holds.unwrap_or_else(|why| {
             let cause = why.to_string();
             let cause = cause.as_str();
-            ConditionUnclear { name, event, cause }.emit();
+            let request_id = context.request_id.as_str();
+            ConditionUnclear {
+                request_id,
+                name,
+                event,
+                cause,
+            }
+            .emit();
             self.unclear.push((name.to_owned(), why));
             true
         })

@@ -5,6 +5,8 @@ use crate::event::EventName;
 /// A condition could not be asked, so its hook runs.
 #[derive(Debug)]
 pub struct ConditionUnclear<'a> {
+    /// The id of the request that the event belongs to; empty if to none.
+    pub request_id: &'a str,
     /// The hook or policy.
     pub name: &'a str,
     /// On which event.
@@ -17,6 +19,7 @@ impl ConditionUnclear<'_> {
     /// Logs it.
     pub fn emit(&self) {
         tracing::warn!(
+            request.id = self.request_id,
             hook.name = self.name,
             event = self.event.as_str(),
             cause = self.cause,

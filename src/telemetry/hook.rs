@@ -8,6 +8,8 @@ use crate::event::{Answer, EventName, HookStatus};
 /// A hook has answered, or failed to.
 #[derive(Debug)]
 pub struct HookFinished<'a> {
+    /// The id of the request that the event belongs to; empty if to none.
+    pub request_id: &'a str,
     /// Its name, or its command if it has none.
     pub hook: &'a str,
     /// The event it ran on.
@@ -36,6 +38,7 @@ impl HookFinished<'_> {
         let (hook, event, status) = (self.hook, self.event.as_str(), status.as_str());
         if self.answer.status == HookStatus::Failed {
             tracing::warn!(
+                request.id = self.request_id,
                 hook.name = hook,
                 event,
                 status,
@@ -46,6 +49,7 @@ impl HookFinished<'_> {
             );
         } else {
             tracing::debug!(
+                request.id = self.request_id,
                 hook.name = hook,
                 event,
                 status,
