@@ -22,7 +22,7 @@ use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
 
 pub use self::{
     audit::{AuditAway, AuditBack, AuditEnded, AuditRepaired},
-    caller::{AttemptsLimited, IssuerAway, IssuerBack},
+    caller::{AttemptsLimited, CallerRefused, IssuerAway, IssuerBack},
     circuit::{CircuitClosed, CircuitOpened},
     condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},

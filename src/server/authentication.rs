@@ -11,8 +11,10 @@ use axum::{
 };
 
 use crate::{
-    app::{self, ApiError, App, Observed, Peer, Snapshot},
+    app::{self, ApiError, App, Observed, Peer, RequestId, Snapshot},
     caller::{Certificate, Identity, Shown, Stay},
+    event::Caller,
+    telemetry::CallerRefused,
 };
 
 /// A router whose requests have a caller: its `Identity` is among their
@@ -30,7 +32,7 @@ async fn ask(State(app): State<App>, request: Request, next: Next) -> Response {
     let mut request = Request::from_parts(head, body);
     let (identity, stay) = match admit(&app, &snapshot, &mut request).await {
         Ok(admitted) => admitted,
-        Err(error) => return error.into_response(),
+        Err(response) => return response,
     };
     let extensions = request.extensions_mut();
     extensions.insert(Arc::new(identity));
@@ -44,7 +46,7 @@ async fn admit(
     app: &App,
     snapshot: &Snapshot,
     request: &mut Request,
-) -> Result<(Identity, Option<Stay>), ApiError> {
+) -> Result<(Identity, Option<Stay>), Response> {
     let peer = request.extensions().get::<Peer>().cloned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let certificate = peer.as_ref().and_then(|it| it.certificate.as_ref());
@@ -60,7 +62,24 @@ async fn admit(
     let shared = &app.shared;
     let callers = &snapshot.callers;
     let identity = callers.identify(shown, &shared.callers, &shared.metrics);
-    let identity = identity.await?;
-    let stay = identity.enter(SystemTime::now())?;
+    let identity = identity
+        .await
+        .map_err(|it| ApiError::from(it).into_response())?;
+    let stay = identity.enter(SystemTime::now());
+    let stay = stay.map_err(|it| turn_away(identity.caller.clone(), it.into(), request))?;
     Ok((identity, stay))
+}
+
+/// The answer to a caller that may not go on now. Who it is goes with it, for the
+/// decision log.
+fn turn_away(caller: Caller, error: ApiError, request: &Request) -> Response {
+    CallerRefused {
+        request_id: &RequestId::of(request.extensions()),
+        caller: &caller.name,
+        reason: error.reason().parts().2,
+    }
+    .emit();
+    let mut response = error.into_response();
+    response.extensions_mut().insert(caller);
+    response
 }

@@ -14,8 +14,12 @@ use http::{HeaderValue, Version};
 use tower_http::catch_panic::CatchPanicLayer;
 use uuid::Uuid;
 
-use crate::app::{
-    self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId, UnderWay,
+use crate::{
+    app::{
+        self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId, UnderWay,
+    },
+    audit::CallerRecord,
+    event::Caller,
 };
 
 /// A router with every layer around it.
@@ -62,6 +66,9 @@ async fn record(State(app): State<App>, door: Door, request: Request, next: Next
     if let Some(error) = response.extensions().get::<ApiError>().filter(|_| !known) {
         let mut refused = app::refused(door, asking);
         refused.request = id;
+        if let Some(caller) = response.extensions().get::<Caller>() {
+            refused.caller = CallerRecord::from(caller);
+        }
         refused.error = error.reason().parts().2;
         refused.status = error.status().as_u16();
         audit.refused(refused);

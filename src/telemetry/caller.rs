@@ -9,6 +9,18 @@ pub struct AttemptsLimited {
     pub address: IpAddr,
 }
 
+/// A caller asked for more than it may, and was refused before it was known what
+/// for.
+#[derive(Debug)]
+pub struct CallerRefused<'a> {
+    /// The id in `x-hookgate-request-id`.
+    pub request_id: &'a str,
+    /// Who called, by the config.
+    pub caller: &'a str,
+    /// The reason of the error.
+    pub reason: &'a str,
+}
+
 /// The keys of the issuer of tokens cannot be fetched. Said once, until they can.
 #[derive(Debug)]
 pub struct IssuerAway<'a> {
@@ -24,6 +36,18 @@ impl AttemptsLimited {
     /// Logs it.
     pub fn emit(&self) {
         tracing::warn!(peer.addr = %self.address, "too many wrong keys");
+    }
+}
+
+impl CallerRefused<'_> {
+    /// Logs it.
+    pub fn emit(&self) {
+        tracing::info!(
+            request.id = self.request_id,
+            caller.name = self.caller,
+            reason = self.reason,
+            "a caller was refused"
+        );
     }
 }
 
