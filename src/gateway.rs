@@ -58,8 +58,7 @@ pub async fn handle(State(app): State<App>, request: Request) -> Response {
         Err(error) => return error.into_response(),
     };
     let trail = trail(&snapshot, &head, &identity);
-    let metrics = Arc::clone(&app.shared.metrics);
-    let facts = Facts::new(metrics, &head, &identity.caller.name, trail);
+    let facts = Facts::new(&app.shared, &head, &identity.caller.name, trail);
     let body = facts.watch(body, Side::Request);
     let world = World {
         caches: Arc::clone(&app.shared.caches),

@@ -125,7 +125,7 @@ impl Server {
         shared.tasks.spawn(self.app.clone().tend_sessions());
         let timeouts = self.app.snapshot().config.timeouts;
         let (agents, operators) = listeners(&self.app, self.agents, self.operators);
-        let (cut, closed) = (CancellationToken::new(), CancellationToken::new());
+        let (cut, closed) = (shared.cut.clone(), CancellationToken::new());
         let ending = |close: &CancellationToken, drain| Ending {
             close: close.clone(),
             drain,

@@ -49,6 +49,25 @@ struct Fallback {
     credential: Credential,
 }
 
+/// Which address of a model API is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Route {
+    /// The one that is always asked first.
+    First,
+    /// The other one.
+    Fallback,
+}
+
+impl Route {
+    /// The word in logs.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::Fallback => "fallback",
+        }
+    }
+}
+
 /// How long to wait for upstream.
 #[derive(Debug, Clone, Copy)]
 pub struct Patience {
@@ -198,9 +217,15 @@ impl Upstream {
         circuits.filter(|it| it.is_open()).map(|it| it.name())
     }
 
-    /// Sends a request and waits for the head of its answer. Dropping the
-    /// future, or the answer, ends the call.
-    pub async fn send(&self, outgoing: Outgoing) -> Result<Answer, UpstreamError> {
+    /// Sends a request and waits for the head of its answer. `goes` is told
+    /// whenever another address is about to be asked. Dropping the future, or the
+    /// answer, ends the call.
+    pub async fn send(
+        &self,
+        outgoing: Outgoing,
+        goes: &(dyn Fn(Route) + Sync),
+    ) -> Result<Answer, UpstreamError> {
+        goes(Route::First);
         let Outgoing {
             method,
             target,
@@ -214,6 +239,7 @@ impl Upstream {
             (Err(failed), Some(fallback), Some(mut headers))
                 if failed.sent == Sent::Never && body.is_unread() =>
             {
+                goes(Route::Fallback);
                 self.metrics.fell_back(self.first.circuit.name());
                 headers::to_fallback(&mut headers, &fallback.credential);
                 let endpoint = &fallback.endpoint;

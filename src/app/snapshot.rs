@@ -235,6 +235,8 @@ pub struct Shared {
     pub leaving: CancellationToken,
     /// Cancelled when the house closes.
     pub shutdown: CancellationToken,
+    /// Cancelled when what is under way is cut off.
+    pub cut: CancellationToken,
     /// What callers have used.
     pub callers: Arc<Counts>,
     /// What policies count.

@@ -238,6 +238,10 @@ pub struct OutcomeRecord {
     pub status: u16,
     /// How the answer ended.
     pub ended: &'static str,
+    /// Which address of the model API was asked last, `first` or `fallback`; empty
+    /// if none was.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub upstream: &'static str,
     /// How often the model was asked.
     pub rounds: u32,
     /// The model called in the end.

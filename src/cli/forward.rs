@@ -108,7 +108,10 @@ impl Forward {
             headers,
             body: event.into(),
         };
-        let answer = gateway.send(outgoing).await.map_err(|it| failed(&it))?;
+        let answer = gateway
+            .send(outgoing, &|_| ())
+            .await
+            .map_err(|it| failed(&it))?;
         let status = answer.status;
         let body = answer.whole(MOST).await.map_err(|it| failed(&it))?;
         Ok((status, body))

@@ -227,12 +227,13 @@ async fn perform(gateway: &str, act: &Act) -> Result<Told, Failure> {
     };
     let base = Url::parse(gateway).map_err(|it| Failure::Failed(it.to_string()))?;
     let client = Upstream::new(&base, None, patience).map_err(|it| failed(&it))?;
-    let answer = client.send(Outgoing {
+    let outgoing = Outgoing {
         method: Method::POST,
         target,
         headers: all,
         body: body.to_string().into(),
-    });
+    };
+    let answer = client.send(outgoing, &|_| ());
     let answer = answer.await.map_err(|it| failed(&it))?;
     read(answer).await
 }

@@ -338,15 +338,16 @@ impl Exchange {
         body: Option<&[u8]>,
     ) -> Result<Answer, ApiError> {
         self.facts.sends(body).await?;
+        let goes = |it| self.facts.goes(it);
         let Some(mut usage) = self.identity.usage() else {
-            return Ok(self.upstream().send(outgoing).await?);
+            return Ok(self.upstream().send(outgoing, &goes).await?);
         };
         if self.call.operation.generates() {
             let asked = body.map(<[u8]>::len);
             let asked = asked.or_else(|| declared_length(&self.head.headers));
             usage.begin(asked.unwrap_or_default());
         }
-        let sent = self.upstream().send(outgoing).await;
+        let sent = self.upstream().send(outgoing, &goes).await;
         let answer = sent.inspect_err(|_| usage.end())?;
         let is_plain = content::encoding(&answer.headers) == Encoding::Identity;
         if !answer.status.is_success() {

@@ -10,19 +10,21 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request::Parts};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
+use tokio_util::sync::CancellationToken;
 
 use super::{
     trail::Trail,
     watch::{Said, Side, Watched},
 };
 use crate::{
-    app::{ApiError, ErrorReason, RequestId},
+    app::{ApiError, ErrorReason, RequestId, Shared},
     audit::{Audit, Sample},
     dialect::Call,
     event::{Context, Diagnostic, Verdict},
     hook::{Fired, Run},
     session::Session,
     telemetry::{Ended, ExchangeFinished, Metrics, UpstreamFailed},
+    upstream::Route,
 };
 
 /// What may stand in a header as it is.
@@ -85,18 +87,15 @@ struct Memory {
     told: bool,
     started: Instant,
     metrics: Arc<Metrics>,
+    /// Cancelled when hookgate waits for nobody any longer.
+    cut: CancellationToken,
     /// For the decision log, if there is one.
     trail: Option<Trail>,
 }
 
 impl Facts {
     /// `caller` is the name of who calls; `trail` is for the decision log.
-    pub(super) fn new(
-        metrics: Arc<Metrics>,
-        head: &Parts,
-        caller: &str,
-        trail: Option<Trail>,
-    ) -> Self {
+    pub(super) fn new(shared: &Shared, head: &Parts, caller: &str, trail: Option<Trail>) -> Self {
         let request_id = RequestId::of(&head.extensions);
         let record = ExchangeFinished {
             request_id,
@@ -114,7 +113,8 @@ impl Facts {
                 messages: Vec::new(),
                 told: false,
                 started: Instant::now(),
-                metrics,
+                metrics: Arc::clone(&shared.metrics),
+                cut: shared.cut.clone(),
                 trail,
             })),
         }
@@ -230,6 +230,11 @@ impl Facts {
             Some(sampler) => Body::new(Watched::new(body, side, self.clone(), sampler)),
             None => body,
         }
+    }
+
+    /// Upstream is asked there.
+    pub(super) fn goes(&self, route: Route) {
+        self.memory().record.upstream = route.as_str();
     }
 
     /// Upstream is about to be called with this body, or with one that nobody
@@ -356,6 +361,9 @@ impl Drop for Memory {
     fn drop(&mut self) {
         self.record.elapsed = self.started.elapsed();
         self.record.action = self.did.as_str();
+        if self.record.ended == Ended::Left && self.cut.is_cancelled() {
+            self.record.ended = Ended::CutOff;
+        }
         self.record.emit(&self.metrics);
         if let Some(trail) = self.trail.take() {
             trail.finish(&self.record);

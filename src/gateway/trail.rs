@@ -159,6 +159,7 @@ impl Trail {
             error: self.error,
             status: end.status,
             ended: end.ended.as_str(),
+            upstream: end.upstream,
             rounds: self.rounds,
             called: short(&end.model),
             received: self.received.take(),

@@ -27,6 +27,9 @@ pub struct ExchangeFinished {
     pub elapsed: Duration,
     /// How the answer's body ended.
     pub ended: Ended,
+    /// Which address of the model API was asked last: `first` or `fallback`;
+    /// empty if none was.
+    pub upstream: &'static str,
 }
 
 /// How an answer's body ended.
@@ -39,6 +42,8 @@ pub enum Ended {
     Complete,
     /// It broke off: upstream did, or it could not be read.
     Broken,
+    /// hookgate ended, and could not wait any longer.
+    CutOff,
 }
 
 impl Ended {
@@ -48,6 +53,7 @@ impl Ended {
             Self::Left => "agent_left",
             Self::Complete => "complete",
             Self::Broken => "broken",
+            Self::CutOff => "cut_off",
         }
     }
 }
@@ -63,6 +69,7 @@ impl ExchangeFinished {
             caller.name = self.caller,
             operation = self.operation,
             model = self.model,
+            upstream = self.upstream,
             status = self.status,
             action = self.action,
             chunks = self.chunks,

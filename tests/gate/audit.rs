@@ -5,6 +5,7 @@ mod disk;
 mod kills;
 mod lines;
 mod policies;
+mod tellings;
 
 use std::path::Path;
 
