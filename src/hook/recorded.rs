@@ -60,6 +60,7 @@ pub(super) fn refused_call(
                 diagnostics: Vec::new(),
             },
             elapsed: run.elapsed,
+            ended: run.ended,
             would: run.would.map(|_| Action::Deny),
             edited: false,
             refused: Vec::new(),
