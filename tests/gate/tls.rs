@@ -278,8 +278,8 @@ async fn what_is_printed_says_how_each_port_is_spoken_to() {
         let mut served = Served::start(command);
 
         for (tls, says) in [(agents, "listening on"), (operators, "admin on")] {
-            let scheme = if tls.is_empty() { "http" } else { "https" };
-            let expected = format!("{says} {scheme}://127.0.0.1:");
+            let secure = ["s", ""][usize::from(tls.is_empty())];
+            let expected = format!("{says} http{secure}://127.0.0.1:");
             let line = served.line();
             assert!(line.starts_with(&expected), "{line}");
         }
