@@ -19,8 +19,8 @@ pub struct GoogleErrorBody {
     message: String,
     /// The canonical code, such as `INVALID_ARGUMENT`.
     status: String,
-    /// One `ErrorInfo` with `reason`, `domain` and `metadata.request_id`; an error
-    /// of the model API may have none, or others.
+    /// One `ErrorInfo` with `reason`, `domain` and `metadata.request_id`; with status
+    /// 429 a `RetryInfo`, too. An error of the model API may have none, or others.
     #[schema(value_type = Vec<Object>, required = false)]
     details: Vec<Value>,
 }

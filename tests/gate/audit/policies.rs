@@ -151,7 +151,7 @@ async fn what_a_policy_masks_is_known_also_in_streams_and_of_who_observes() {
         .agent()
         .stream(MODEL, &prompt("to a@b.example now"))
         .await;
-    assert!(answer.text().contains("@"));
+    assert!(answer.text().contains('@'));
     let lines = ended(gate).await;
     let looked = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
     assert!(looked["chunks"].as_u64() > Some(1), "{looked}");
