@@ -330,8 +330,7 @@ impl Exchange {
         }
     }
 
-    /// Asks upstream, once the decision log knows: of the body, if somebody has
-    /// read it. Who pays for the answer, is told what it costs.
+    /// Asks upstream, once the decision log knows. Who pays, is told what it costs.
     pub(super) async fn send(
         &self,
         outgoing: Outgoing,
