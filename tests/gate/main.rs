@@ -20,6 +20,7 @@ mod callers;
 mod canaries;
 mod checks;
 mod circuit;
+mod clock;
 mod conditions;
 mod container;
 mod coverage;
