@@ -18,7 +18,7 @@ cp docker/hookgate.yaml "$root/etc/hookgate/hookgate.yaml"
 
 hookgate=$root/usr/local/bin/hookgate
 health=$root/usr/local/bin/hookgate-healthcheck
-export HOOKGATE_ADMIN_TOKEN=only-for-this-check
+export HOOKGATE_ADMIN_TOKEN=only-for-this-check GEMINI_API_KEY=only-for-this-check
 
 "$hookgate" --version
 "$hookgate" check "$root/etc/hookgate/hookgate.yaml"
