@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     trail::Trail,
-    watch::{Said, Side, Watched},
+    watch::{Said, Side, watched},
 };
 use crate::{
     app::{ApiError, ErrorReason, RequestId, Shared},
@@ -227,7 +227,7 @@ impl Facts {
     pub(super) fn watch(&self, body: Body, side: Side) -> Body {
         let sampler = self.audit().map(|it| it.sampler());
         match sampler {
-            Some(sampler) => Body::new(Watched::new(body, side, self.clone(), sampler)),
+            Some(sampler) => watched(body, side, self.clone(), sampler),
             None => body,
         }
     }

@@ -1,14 +1,8 @@
 //! Bodies whose print is taken as they pass, and the count of tokens at the end
 //! of an answer that nobody reads.
 
-use std::{
-    pin::Pin,
-    task::{Context, Poll},
-};
-
 use axum::body::Body;
-use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use http_body_util::BodyExt;
 use memchr::memmem;
 use serde_json::{Deserializer, Value};
 
@@ -42,11 +36,21 @@ pub(super) enum Side {
     Answer,
 }
 
-/// A body that is watched.
-#[derive(Debug)]
-pub(super) struct Watched {
-    body: Body,
-    watcher: Option<Watcher>,
+/// The same body, of which the print is taken. `facts` are told when the body is
+/// dropped.
+pub(super) fn watched(body: Body, side: Side, facts: Facts, sampler: Sampler) -> Body {
+    let mut watcher = Watcher {
+        facts,
+        side,
+        sampler: Some(sampler),
+        tail: Vec::new(),
+    };
+    Body::new(body.map_frame(move |frame| {
+        if let Some(piece) = frame.data_ref() {
+            watcher.take(piece);
+        }
+        frame
+    }))
 }
 
 /// Tells what it has seen when it is dropped.
@@ -56,30 +60,6 @@ struct Watcher {
     side: Side,
     sampler: Option<Sampler>,
     tail: Vec<u8>,
-}
-
-impl Watched {
-    pub(super) fn new(body: Body, side: Side, facts: Facts, sampler: Sampler) -> Self {
-        let watcher = Watcher {
-            facts,
-            side,
-            sampler: Some(sampler),
-            tail: Vec::new(),
-        };
-        let mut this = Self {
-            body,
-            watcher: Some(watcher),
-        };
-        this.look();
-        this
-    }
-
-    /// A body of known length may never be asked again after its last frame.
-    fn look(&mut self) {
-        if http_body::Body::is_end_stream(&self.body) {
-            self.watcher = None;
-        }
-    }
 }
 
 impl Watcher {
@@ -107,37 +87,6 @@ impl Drop for Watcher {
             };
             self.facts.sampled(self.side, sampler.finish(), &said);
         }
-    }
-}
-
-impl http_body::Body for Watched {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let polled = Pin::new(&mut self.body).poll_frame(context);
-        match &polled {
-            Poll::Pending => (),
-            Poll::Ready(Some(Ok(frame))) => {
-                if let (Some(piece), Some(watcher)) = (frame.data_ref(), &mut self.watcher) {
-                    watcher.take(piece);
-                }
-                self.look();
-            }
-            Poll::Ready(Some(Err(_)) | None) => self.watcher = None,
-        }
-        polled
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
     }
 }
 
