@@ -15,7 +15,7 @@ pub mod sse;
 
 use std::{fmt, sync::Arc, time::Duration};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::{
     Stream, StreamExt,
     stream::{self, BoxStream},
@@ -317,15 +317,26 @@ impl Answer {
 
     /// The whole body, decoded, of at most `limit` bytes.
     pub async fn whole(self, limit: usize) -> Result<Bytes, UpstreamError> {
+        self.whole_if(limit, |_| Ok(())).await
+    }
+
+    /// The same, if `admit` lets in every piece: it is told how many bytes are about
+    /// to be held.
+    pub async fn whole_if<E: From<UpstreamError>>(
+        self,
+        limit: usize,
+        admit: impl Fn(usize) -> Result<(), E>,
+    ) -> Result<Bytes, E> {
         let mut pieces = self.decoded(limit);
-        let mut whole = Vec::new();
+        let mut whole = BytesMut::new();
         while let Some(piece) = pieces.next().await {
             let piece = piece?;
             if whole.len() + piece.len() > limit {
-                return Err(UpstreamError::TooLarge { limit });
+                return Err(UpstreamError::TooLarge { limit }.into());
             }
+            admit(piece.len())?;
             whole.extend_from_slice(&piece);
         }
-        Ok(whole.into())
+        Ok(whole.freeze())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures_util::{StreamExt, stream::BoxStream};
 
 use http::request::Parts;
@@ -70,16 +70,6 @@ pub(super) async fn json(answer: Answer, head: &Parts, limits: &Limits) -> Resul
     if content::media_type(&answer.headers) != MediaType::Json {
         return Err(unreadable().because(&NotJson::of(&answer.headers)));
     }
-    let mut pieces = answer.decoded(limits.response);
-    let mut whole = BytesMut::new();
-    while let Some(piece) = pieces.next().await {
-        let piece = piece?;
-        if whole.len() + piece.len() > limits.response {
-            let limit = limits.response;
-            return Err(UpstreamError::TooLarge { limit }.into());
-        }
-        hold(head, piece.len(), limits.memory)?;
-        whole.extend_from_slice(&piece);
-    }
-    Ok(whole.freeze())
+    let admit = |bytes| hold(head, bytes, limits.memory);
+    answer.whole_if(limits.response, admit).await
 }
