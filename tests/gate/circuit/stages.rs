@@ -41,6 +41,19 @@ enum Fault {
 
 const FAULTS: [Fault; 3] = [Fault::Stall, Fault::Close, Fault::Reset];
 
+/// Asks of such an upstream: the agent is told what is wrong, and nothing is left.
+async fn assert_told(gate: &Gate, fault: Fault) {
+    let (status, reason) = match fault {
+        Fault::Stall => (504, "UPSTREAM_TIMEOUT"),
+        Fault::Close | Fault::Reset => (503, "UPSTREAM_UNREACHABLE"),
+    };
+
+    let answer = gate.agent().post(GENERATE, prompt("x").to_string()).await;
+
+    assert_refused(&answer, status, reason);
+    assert_clean(gate).await;
+}
+
 /// Sends these bytes after the request, and goes wrong.
 async fn failing(bytes: &'static [u8], fault: Fault) -> Upstream {
     Upstream::raw(move |_, mut socket| async move {
@@ -69,15 +82,7 @@ async fn before_or_in_the_head_it_is_an_error() {
         for fault in FAULTS {
             let upstream = failing(bytes, fault).await;
             let gate = Gate::start(&upstream, QUICK).await;
-            let (status, reason) = match fault {
-                Fault::Stall => (504, "UPSTREAM_TIMEOUT"),
-                Fault::Close | Fault::Reset => (503, "UPSTREAM_UNREACHABLE"),
-            };
-
-            let answer = gate.agent().post(GENERATE, prompt("x").to_string()).await;
-
-            assert_refused(&answer, status, reason);
-            assert_clean(&gate).await;
+            assert_told(&gate, fault).await;
         }
     }
 }
@@ -118,15 +123,7 @@ async fn an_answer_that_is_held_is_an_error_if_it_breaks() {
     for fault in FAULTS {
         let upstream = failing(bytes, fault).await;
         let gate = Gate::start(&upstream, &format!("{QUICK}\n{JUDGED}")).await;
-        let (status, reason) = match fault {
-            Fault::Stall => (504, "UPSTREAM_TIMEOUT"),
-            Fault::Close | Fault::Reset => (503, "UPSTREAM_UNREACHABLE"),
-        };
-
-        let answer = gate.agent().post(GENERATE, prompt("x").to_string()).await;
-
-        assert_refused(&answer, status, reason);
-        assert_clean(&gate).await;
+        assert_told(&gate, fault).await;
     }
 }
 
