@@ -6,7 +6,7 @@ use std::{fs, path::Path, time::Duration};
 use serde_json::json;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Asked, Served, Upstream, hookgate, prompt, respond};
+use crate::harness::{Agent, Asked, Served, Upstream, prompt, respond, serving};
 
 /// Of the config and the environment: nobody but their addressee sees them.
 const CONFIGURED: [&str; 6] = [
@@ -82,8 +82,7 @@ async fn collector() -> Upstream {
 fn config(upstream: &Upstream, http_hook: &Upstream, collector: &Upstream) -> String {
     format!(
         r#"
-listen: 127.0.0.1:0
-admin: {{ listen: 127.0.0.1:0, token: {{ env: ADMIN_TOKEN }} }}
+admin: {{ token: {{ env: ADMIN_TOKEN }} }}
 upstreams: {{ gemini: {{ url: "http://{upstream}", api_key: {{ file: upstream.key }} }} }}
 log: {{ level: trace }}
 audit: {{ path: audit.jsonl }}
@@ -123,9 +122,8 @@ fn start(folder: &Path, config: &str) -> Served {
     for (name, text) in files {
         fs::write(folder.join(name), text).unwrap();
     }
-    let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
+    let mut command = serving(folder);
     command
-        .current_dir(folder)
         .env("ADMIN_TOKEN", "CANARY-admin-token")
         .env("SOME_SECRET", "CANARY-environment")
         .env("GEMINI_API_KEY", "CANARY-environment")

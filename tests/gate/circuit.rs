@@ -18,7 +18,8 @@ use tokio::{
 };
 
 use crate::harness::{
-    Answer, Gate, PATIENCE, Upstream, assert_refused, closed, eventually, prompt, respond,
+    Agent, Answer, Gate, PATIENCE, Served, Upstream, assert_refused, closed, eventually, prompt,
+    respond,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
@@ -232,13 +233,9 @@ async fn connections_are_used_again_and_live_through_a_reload() {
         std::fs::write(&file, config).unwrap();
     };
     write("");
-    let mut command = crate::harness::hookgate(&["serve", "--config", "hookgate.yaml"]);
-    command
-        .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
-        .current_dir(folder.path());
-    let mut served = crate::harness::Served::start(command);
-    let agent = crate::harness::Agent::at(served.addr());
-    let operator = crate::harness::Agent::at(served.operators());
+    let mut served = Served::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
     for _ in 0..5 {
         assert_eq!(agent.generate("m", &prompt("hello")).await.status, 200);
     }
@@ -270,13 +267,9 @@ async fn a_circuit_lives_through_a_reload() {
         std::fs::write(&file, config).unwrap();
     };
     write("1h", "");
-    let mut command = crate::harness::hookgate(&["serve", "--config", "hookgate.yaml"]);
-    command
-        .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
-        .current_dir(folder.path());
-    let mut served = crate::harness::Served::start(command);
-    let agent = crate::harness::Agent::at(served.addr());
-    let operator = crate::harness::Agent::at(served.operators());
+    let mut served = Served::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
     for _ in 0..2 {
         agent.generate("m", &prompt("hello")).await;
     }

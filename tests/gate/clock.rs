@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, process::Command, time::Duration};
 use hookgate::audit;
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Served, Upstream, hookgate, prompt};
+use crate::harness::{Agent, Served, Upstream, prompt, serving};
 
 /// Adds to the time of day what stands in a file. The clock that waits are measured
 /// by is left alone, as a clock that is set leaves it.
@@ -48,17 +48,15 @@ async fn a_clock_that_jumps_ends_nothing_and_gives_nothing_away() {
     assert!(built.unwrap().success());
     let (key, digest) = hookgate::caller::new_key().unwrap();
     let config = format!(
-        "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
-         upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
          policies: [{{ policy: model_allow, models: [\"*\"] }}]\n\
          auth: {{ keys: [{{ name: a, sha256: \"{digest}\", tokens_per_day: 30 }}] }}\n\
          audit: {{ path: audit.jsonl, mode: durable }}\n",
         upstream.addr
     );
     fs::write(path("hookgate.yaml"), config).unwrap();
-    let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
+    let mut command = serving(folder.path());
     command
-        .current_dir(folder.path())
         .env("LD_PRELOAD", path("shim.so"))
         .env("CLOCK_OFFSET", path("offset"));
     let mut gate = Served::start(command);

@@ -6,8 +6,7 @@ use tempfile::TempDir;
 use tokio::{io::AsyncWriteExt, net::TcpListener, task::spawn_blocking};
 
 use crate::harness::{
-    Agent, Asked, Gate, PATIENCE, Served, Upstream, assert_refused, closed, hookgate, prompt,
-    respond,
+    Agent, Asked, Gate, PATIENCE, Served, Upstream, assert_refused, closed, prompt, respond,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
@@ -108,11 +107,7 @@ async fn why_an_answer_cannot_be_read_is_logged() {
             upstream.addr
         );
         std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
-        command
-            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
-            .current_dir(folder.path());
-        let mut served = Served::start(command);
+        let mut served = Served::folder(folder.path());
 
         let answer = Agent::at(served.addr()).post(GENERATE, body()).await;
 

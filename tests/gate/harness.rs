@@ -13,7 +13,7 @@ mod wire;
 
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
-    child::{Served, hookgate, run},
+    child::{Served, hookgate, run, serving},
     coder::Coder,
     gate::Gate,
     raw::Raw,

@@ -20,8 +20,8 @@ use tokio::{
 
 use crate::{
     harness::{
-        Agent, Asked, End, PATIENCE, Served, Upstream, chunked_head, closed, eventually, hookgate,
-        piece, processes, prompt, rest, write_chunk, write_last_chunk,
+        Agent, Asked, End, PATIENCE, Served, Upstream, chunked_head, closed, eventually, piece,
+        processes, prompt, rest, write_chunk, write_last_chunk,
     },
     tls::{self, Authority},
 };
@@ -91,11 +91,7 @@ impl Process {
             upstream.addr
         );
         std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
-        command
-            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
-            .current_dir(folder.path());
-        let mut served = Served::start(command);
+        let mut served = Served::folder(folder.path());
         Self {
             agents: served.addr(),
             operator: Agent::at(served.operators()),

@@ -14,8 +14,8 @@ use tokio::{
 };
 
 use crate::harness::{
-    Agent, End, Gate, PATIENCE, Served, Upstream, chunked_head, closed, exchange, hookgate, prompt,
-    rest, write_chunk, write_last_chunk,
+    Agent, End, Gate, PATIENCE, Served, Upstream, chunked_head, closed, exchange, prompt, rest,
+    write_chunk, write_last_chunk,
 };
 
 const SSE: &str = "/v1beta/models/m:streamGenerateContent?alt=sse";
@@ -225,11 +225,7 @@ impl Reloaded {
             upstream.addr
         );
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
-        command
-            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
-            .current_dir(folder.path());
-        let mut served = Served::start(command);
+        let mut served = Served::folder(folder.path());
         Self {
             agent: served.addr(),
             operator: Agent::at(served.operators()),
@@ -271,11 +267,7 @@ async fn what_is_printed_says_how_each_port_is_spoken_to() {
             upstream.addr
         );
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
-        command
-            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
-            .current_dir(folder.path());
-        let mut served = Served::start(command);
+        let mut served = Served::folder(folder.path());
 
         for (tls, says) in [(agents, "listening on"), (operators, "admin on")] {
             let secure = ["s", ""][usize::from(tls.is_empty())];

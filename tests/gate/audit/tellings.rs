@@ -5,8 +5,8 @@ use tempfile::TempDir;
 
 use super::{AUDIT, hash, lines::ended, log, only};
 use crate::harness::{
-    Agent, Gate, PATIENCE, Served, Upstream, chunked_head, closed, hook, hookgate, piece, prompt,
-    rest, run, write_chunk,
+    Agent, Gate, PATIENCE, Served, Upstream, chunked_head, closed, hook, piece, prompt, rest, run,
+    write_chunk,
 };
 
 /// A gateway in a process of its own, and its folder.
@@ -17,10 +17,7 @@ fn serve(upstream: &Upstream, config: &str) -> (Served, Agent, TempDir) {
         upstream.addr
     );
     std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-    let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
-    let ports = ["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"];
-    command.args(ports).current_dir(folder.path());
-    let mut served = Served::start(command);
+    let mut served = Served::folder(folder.path());
     let agent = Agent::at(served.addr());
     (served, agent, folder)
 }

@@ -1,6 +1,6 @@
 //! What the real binary takes of memory and files, and gives back.
 
-use std::{fs, time::Duration};
+use std::{fs, process::Command, time::Duration};
 
 use futures_util::future::join_all;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -13,7 +13,7 @@ use tokio::{
 
 use super::{SSE, flood, request};
 use crate::harness::{
-    Agent, Answer, PATIENCE, Served, Upstream, closed, eventually, hookgate, prompt,
+    Agent, Answer, PATIENCE, Served, Upstream, closed, eventually, prompt, serving,
 };
 
 /// Asks, and is not answered.
@@ -43,26 +43,17 @@ impl Process {
             upstream.addr
         );
         fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
-        let arguments = [
-            "serve",
-            "--config",
-            "hookgate.yaml",
-            "--listen",
-            "127.0.0.1:0",
-            "--admin-listen",
-            "127.0.0.1:0",
-        ];
-        let mut command = match files {
-            None => hookgate(&arguments),
-            Some(files) => {
-                let mut bash = std::process::Command::new("bash");
-                let limited = format!("ulimit -n {files}; exec \"$@\"");
-                bash.args(["-c", &limited, "bash", env!("CARGO_BIN_EXE_hookgate")]);
-                bash.args(arguments);
-                bash
-            }
-        };
-        command.current_dir(folder.path());
+        let mut command = serving(folder.path());
+        if let Some(files) = files {
+            let mut bash = Command::new("bash");
+            let limited = format!("ulimit -n {files}; exec \"$@\"");
+            bash.args(["-c", &limited, "bash"])
+                .arg(command.get_program())
+                .args(command.get_args())
+                .current_dir(folder.path())
+                .env_remove("HOOKGATE_LOG");
+            command = bash;
+        }
         let mut served = Served::start(command);
         let agents = served.addr();
         Self {

@@ -19,6 +19,15 @@ pub fn hookgate(arguments: &[&str]) -> Command {
     command
 }
 
+/// A gateway on free ports, with the `hookgate.yaml` of a folder.
+pub fn serving(folder: &Path) -> Command {
+    let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
+    command
+        .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+        .current_dir(folder);
+    command
+}
+
 /// Runs a command that ends by itself; gives its exit code and outputs.
 pub fn run(arguments: &[&str], directory: &Path) -> (i32, String, String) {
     let output = hookgate(arguments).current_dir(directory).output().unwrap();
@@ -63,6 +72,11 @@ impl Served {
             stderr: Some(stderr),
             mark,
         }
+    }
+
+    /// Starts [`serving`].
+    pub fn folder(folder: &Path) -> Self {
+        Self::start(serving(folder))
     }
 
     /// The next line that it prints.

@@ -14,9 +14,7 @@ use hookgate::{config::Config, hook as hooks};
 use tempfile::TempDir;
 
 use super::{collector, spans, telemetry};
-use crate::harness::{
-    Agent, Gate, PATIENCE, Served, Upstream, eventually, hookgate, prompt, respond,
-};
+use crate::harness::{Agent, Gate, PATIENCE, Served, Upstream, eventually, prompt, respond};
 
 /// Waits until the metrics hold a line.
 async fn counted(operator: &Agent, line: &str) {
@@ -125,8 +123,7 @@ async fn a_reload_goes_on_with_the_same_collector_and_tells_another_from_then_on
     let write = |collector: &Upstream, level: &str| {
         let more = ", logs: false, headers: { authorization: { file: key } }";
         let text = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
-             upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nlog: {{ level: {level} }}\n{}",
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nlog: {{ level: {level} }}\n{}",
             upstream.addr,
             telemetry(collector, more)
         );
@@ -134,9 +131,7 @@ async fn a_reload_goes_on_with_the_same_collector_and_tells_another_from_then_on
     };
     fs::write(folder.path().join("key"), "Bearer of-the-collector\n").unwrap();
     write(&first, "info");
-    let mut command = hookgate(&["serve", "--config", "hookgate.yaml"]);
-    command.current_dir(folder.path());
-    let mut served = Served::start(command);
+    let mut served = Served::folder(folder.path());
     let (agent, operator) = (Agent::at(served.addr()), Agent::at(served.operators()));
 
     call(&agent, 1).await;
