@@ -1,0 +1,276 @@
+//! An agent that costs little: it writes requests that were made before, reads
+//! answers to their end and holds them to what they must be. A wrong answer ends
+//! the bench.
+
+use std::{
+    rc::Rc,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use memchr::memmem;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    task::JoinSet,
+    time::timeout,
+};
+
+use crate::{
+    Result,
+    upstream::{self, STAMP, STAMP_LENGTH},
+};
+
+/// How long one answer may take.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Requests of one kind, head and body, and what their answers hold.
+#[derive(Clone)]
+pub(crate) struct Ask {
+    /// Sent one after the other, and then again from the first.
+    pub(crate) requests: Rc<[Bytes]>,
+    /// How many chunks an answer has; none: it is one document.
+    pub(crate) chunks: Option<usize>,
+}
+
+impl Ask {
+    pub(crate) fn unary(body: &[u8]) -> Self {
+        Self {
+            requests: Rc::new([request("bench:generateContent", body)]),
+            chunks: None,
+        }
+    }
+
+    /// A stream of so many chunks, that come so many milliseconds apart.
+    pub(crate) fn stream(body: &[u8], chunks: usize, pace: u64) -> Self {
+        let call = format!("bench-sse-{chunks}-{pace}ms:streamGenerateContent?alt=sse");
+        Self {
+            requests: Rc::new([request(&call, body)]),
+            chunks: Some(chunks),
+        }
+    }
+}
+
+pub(crate) fn request(call: &str, body: &[u8]) -> Bytes {
+    let head = format!(
+        "POST /v1beta/models/{call} HTTP/1.1\r\nhost: generativelanguage.googleapis.com\r\n\
+         content-type: application/json\r\naccept: */*\r\nuser-agent: bench/1.0\r\n\
+         x-goog-api-client: google-genai-sdk/1.30.0 gl-node/v22\r\n\
+         x-goog-api-key: not-a-real-one\r\ncontent-length: {}\r\n\r\n",
+        body.len()
+    );
+    [head.as_bytes(), body].concat().into()
+}
+
+/// What came of asking for a while.
+#[derive(Default)]
+pub(crate) struct Heard {
+    pub(crate) answers: u32,
+    pub(crate) wall: Duration,
+    /// How long each answer took, to its first byte and to its end.
+    pub(crate) first: Vec<Duration>,
+    pub(crate) whole: Vec<Duration>,
+    /// How much later each chunk came than it was written, in nanoseconds.
+    pub(crate) lags: Vec<u64>,
+}
+
+/// Asks by so many connections for so long; each ends with a whole answer.
+pub(crate) async fn ask(
+    address: &str,
+    ask: &Ask,
+    connections: usize,
+    time: Duration,
+) -> Result<Heard> {
+    let mut open = Vec::new();
+    for _ in 0..connections {
+        open.push(Connection::open(address).await?);
+    }
+    let started = Instant::now();
+    let mut tasks = JoinSet::new();
+    for (number, mut connection) in open.into_iter().enumerate() {
+        let ask = ask.clone();
+        tasks.spawn_local(async move {
+            let mut heard = Heard::default();
+            let mut requests = ask.requests.iter().cycle().skip(number);
+            // At least once, however short the time.
+            while heard.answers == 0 || started.elapsed() < time {
+                let request = requests.next().ok_or("no requests")?;
+                let exchange = connection.exchange(request, ask.chunks, &mut heard);
+                let exchange = timeout(PATIENCE, exchange).await;
+                exchange.map_err(|_| "no answer in time")??;
+            }
+            Ok::<_, crate::Error>(heard)
+        });
+    }
+    let mut all = Heard::default();
+    while let Some(heard) = tasks.join_next().await {
+        let heard = heard??;
+        all.answers += heard.answers;
+        all.first.extend(heard.first);
+        all.whole.extend(heard.whole);
+        all.lags.extend(heard.lags);
+    }
+    all.wall = started.elapsed();
+    Ok(all)
+}
+
+/// One connection, kept open.
+pub(crate) struct Connection {
+    stream: TcpStream,
+    /// What came and was not looked at.
+    input: Vec<u8>,
+    body: Vec<u8>,
+}
+
+enum Length {
+    Known(usize),
+    Chunked,
+}
+
+impl Connection {
+    pub(crate) async fn open(address: &str) -> Result<Self> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            input: Vec::new(),
+            body: Vec::new(),
+        })
+    }
+
+    /// Asks, and reads the head of the answer and what came with it.
+    async fn begin(&mut self, request: &[u8]) -> Result<Length> {
+        self.body.clear();
+        self.stream.write_all(request).await?;
+        let end = loop {
+            self.more().await?;
+            if let Some(end) = memmem::find(&self.input, b"\r\n\r\n") {
+                break end + 4;
+            }
+        };
+        let head: Vec<u8> = self.input.drain(..end).collect();
+        let head = String::from_utf8(head)?.to_ascii_lowercase();
+        if !head.starts_with("http/1.1 200") {
+            while timeout(Duration::from_millis(100), self.more())
+                .await
+                .is_ok_and(|it| it.is_ok())
+            {}
+            return Err(format!("{head}{}", String::from_utf8_lossy(&self.input)).into());
+        }
+        let length = head
+            .lines()
+            .find_map(|it| it.strip_prefix("content-length:"));
+        match length {
+            Some(length) => Ok(Length::Known(length.trim().parse()?)),
+            None if head.contains("transfer-encoding: chunked") => Ok(Length::Chunked),
+            None => Err("an answer without a length".into()),
+        }
+    }
+
+    pub(crate) async fn exchange(
+        &mut self,
+        request: &[u8],
+        chunks: Option<usize>,
+        heard: &mut Heard,
+    ) -> Result<()> {
+        let started = Instant::now();
+        let length = self.begin(request).await?;
+        let (mut seen, mut is_first) = (0, true);
+        loop {
+            let is_whole = match length {
+                Length::Known(length) => self.take(length)?,
+                Length::Chunked => self.take_chunks()?,
+            };
+            if is_first && !self.body.is_empty() {
+                heard.first.push(started.elapsed());
+                is_first = false;
+            }
+            if chunks.is_some() {
+                seen = self.lags(seen, &mut heard.lags);
+            }
+            if is_whole {
+                break;
+            }
+            self.more().await?;
+        }
+        heard.whole.push(started.elapsed());
+        heard.answers += 1;
+        self.check(chunks)
+    }
+
+    async fn more(&mut self) -> Result<()> {
+        self.input.reserve(16 << 10);
+        if self.stream.read_buf(&mut self.input).await? == 0 {
+            return Err("the answer broke off".into());
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, length: usize) -> Result<bool> {
+        self.body.append(&mut self.input);
+        if self.body.len() > length {
+            return Err("more than the answer's length".into());
+        }
+        Ok(self.body.len() == length)
+    }
+
+    /// Takes the pieces that are there as a whole; true if the last is among
+    /// them.
+    fn take_chunks(&mut self) -> Result<bool> {
+        let mut done = 0;
+        let is_last = loop {
+            let rest = self.input.get(done..).unwrap_or_default();
+            let Some(line) = memmem::find(rest, b"\r\n") else {
+                break false;
+            };
+            let size = str::from_utf8(rest.get(..line).unwrap_or_default())?;
+            let size = usize::from_str_radix(size, 16)?;
+            let begin = line + 2;
+            let Some(piece) = rest.get(begin..begin + size + 2) else {
+                break false;
+            };
+            self.body
+                .extend_from_slice(piece.get(..size).unwrap_or_default());
+            done += begin + size + 2;
+            if size == 0 {
+                break true;
+            }
+        };
+        self.input.drain(..done);
+        Ok(is_last)
+    }
+
+    /// Looks for the times that chunks were written at; says how far it looked.
+    fn lags(&self, seen: usize, lags: &mut Vec<u64>) -> usize {
+        let now = upstream::now();
+        let mut done = seen;
+        loop {
+            let rest = self.body.get(done..).unwrap_or_default();
+            let Some(at) = memmem::find(rest, STAMP.as_bytes()) else {
+                return done;
+            };
+            let begin = at + STAMP.len();
+            let Some(stamp) = rest.get(begin..begin + STAMP_LENGTH) else {
+                return done;
+            };
+            lags.push(now.saturating_sub(upstream::read_stamp(stamp)));
+            done += begin + STAMP_LENGTH;
+        }
+    }
+
+    fn check(&self, chunks: Option<usize>) -> Result<()> {
+        let is_right = match chunks {
+            None => memmem::find(&self.body, upstream::ANSWER.as_bytes()).is_some(),
+            Some(chunks) => memmem::find_iter(&self.body, STAMP).count() == chunks,
+        };
+        if !is_right {
+            let body = String::from_utf8_lossy(&self.body);
+            return Err(format!("a wrong answer: {body}").into());
+        }
+        if self.input.is_empty() {
+            Ok(())
+        } else {
+            Err("more than the answer".into())
+        }
+    }
+}

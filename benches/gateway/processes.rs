@@ -1,0 +1,227 @@
+//! Processes of the bench: how they start and end, what the tree of one has
+//! used, and on which core it runs.
+
+use std::{
+    env, fs,
+    fs::File,
+    io::{BufRead as _, BufReader},
+    os::unix::process::CommandExt as _,
+    path::Path,
+    process::{Child, Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+
+use rustix::{
+    process::{Pid, Signal, getpid, kill_process_group, set_parent_process_death_signal},
+    thread::{CpuSet, sched_setaffinity},
+};
+
+use crate::Result;
+
+/// The kernel tells the time of processes in hundredths of a second.
+const TICK: u64 = 10_000_000;
+
+/// How long a process may take to end.
+const PATIENCE: Duration = Duration::from_secs(3);
+
+/// A process, and all that it has started; they end when this is dropped.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) address: String,
+}
+
+impl Process {
+    /// Starts a role of this binary, which says where it listens.
+    pub(crate) fn role(arguments: &[&str]) -> Result<Self> {
+        let this = env::current_exe()?;
+        Self::listening(&this, arguments, Path::new("/dev/null"))
+    }
+
+    /// Starts a program that says in its first line where it listens. What it
+    /// complains of goes into a file, as it would where it serves.
+    pub(crate) fn listening(program: &Path, arguments: &[&str], log: &Path) -> Result<Self> {
+        let mut command = kept(program)?;
+        command
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(File::create(log)?);
+        let mut child = command.spawn()?;
+        let stdout = child.stdout.take();
+        let mut process = Self {
+            child,
+            address: String::new(),
+        };
+        let mut stdout = BufReader::new(stdout.ok_or("no stdout")?);
+        let mut line = String::new();
+        stdout.read_line(&mut line)?;
+        let address = line.trim().strip_prefix("listening on http://");
+        let complaints = || fs::read_to_string(log).unwrap_or_default();
+        let problem = || format!("{} does not listen: {}", program.display(), complaints());
+        address
+            .ok_or_else(problem)?
+            .clone_into(&mut process.address);
+        thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
+        Ok(process)
+    }
+
+    /// Starts a program that listens where it was told to.
+    pub(crate) fn at(address: &str, program: &Path, arguments: &[&str]) -> Result<Self> {
+        let child = kept(program)?
+            .args(arguments)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()?;
+        let process = Self {
+            child,
+            address: address.to_owned(),
+        };
+        let started = Instant::now();
+        while std::net::TcpStream::connect(address).is_err() {
+            if started.elapsed() > PATIENCE {
+                return Err(format!("{} does not listen", program.display()).into());
+            }
+            thread::sleep(Duration::from_millis(5));
+        }
+        Ok(process)
+    }
+
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+            // It may be gone already, which is what is wanted.
+            kill_process_group(group, signal).ok();
+        }
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.signal(Signal::TERM);
+        let started = Instant::now();
+        while matches!(self.child.try_wait(), Ok(None)) && started.elapsed() < PATIENCE {
+            thread::sleep(Duration::from_millis(5));
+        }
+        self.signal(Signal::KILL);
+        self.child.wait().ok();
+    }
+}
+
+/// A command that leads a group and does not outlive the bench.
+fn kept(program: &Path) -> Result<Command> {
+    let mut command = Command::new(env::current_exe()?);
+    command
+        .arg("keep")
+        .arg(program)
+        .process_group(0)
+        .stdin(Stdio::null());
+    Ok(command)
+}
+
+/// Becomes another program, which the kernel ends together with the bench.
+pub(crate) fn keep(arguments: &[String]) -> Result<()> {
+    set_parent_process_death_signal(Some(Signal::TERM))?;
+    let [program, arguments @ ..] = arguments else {
+        return Err("nothing to start".into());
+    };
+    Err(Command::new(program).args(arguments).exec().into())
+}
+
+/// CPU time that a process and all below it have used, in nanoseconds, those
+/// that have ended included.
+///
+/// Threads tell nanoseconds, but only while they live; a process tells the time
+/// of ended threads and children too, but in ticks. So the larger of both
+/// counts, and to it what ended children have used.
+pub(crate) fn cpu(root: u32) -> u64 {
+    tree(root).into_iter().filter_map(cpu_of).sum()
+}
+
+/// The CPU time when nothing moves any more.
+pub(crate) fn settled_cpu(root: u32) -> u64 {
+    let mut last = cpu(root);
+    for _ in 0..50 {
+        thread::sleep(Duration::from_millis(2));
+        let now = cpu(root);
+        if now.saturating_sub(last) < 10_000 {
+            return now;
+        }
+        last = now;
+    }
+    last
+}
+
+fn cpu_of(process: u32) -> Option<u64> {
+    let ticks = |field: usize| stat(process, field).unwrap_or_default() * TICK;
+    let threads = fs::read_dir(format!("/proc/{process}/task"))
+        .ok()?
+        .flatten();
+    let threads = threads.filter_map(|it| {
+        let text = fs::read_to_string(it.path().join("schedstat")).ok()?;
+        text.split(' ').next()?.parse::<u64>().ok()
+    });
+    let threads: u64 = threads.sum();
+    Some(threads.max(ticks(14) + ticks(15)) + ticks(16) + ticks(17))
+}
+
+/// A number of `/proc/PID/stat`, by its place in proc(5), from the fourth on.
+fn stat(process: u32, field: usize) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The second field is a name and may hold anything; it ends with the last bracket.
+    let (_, rest) = text.rsplit_once(") ")?;
+    rest.split(' ').nth(field - 3)?.parse().ok()
+}
+
+/// A process and all below it.
+pub(crate) fn tree(root: u32) -> Vec<u32> {
+    let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
+    let processes = processes.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    let parents: Vec<(u32, u64)> = processes
+        .filter_map(|it| Some((it, stat(it, 4)?)))
+        .collect();
+    let mut found = vec![root];
+    let mut at = 0;
+    while let Some(parent) = found.get(at).copied() {
+        found.extend(
+            parents
+                .iter()
+                .filter(|it| it.1 == u64::from(parent))
+                .map(|it| it.0),
+        );
+        at += 1;
+    }
+    found
+}
+
+/// Where processes may run.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Cores {
+    One,
+    All,
+}
+
+/// Sends this process and the trees of others to some cores.
+pub(crate) fn pin(roots: &[u32], cores: Cores) -> Result<()> {
+    let mut set = CpuSet::new();
+    let many = match cores {
+        Cores::One => 1,
+        Cores::All => CpuSet::MAX_CPU,
+    };
+    for core in 0..many {
+        set.set(core);
+    }
+    let this = u32::try_from(getpid().as_raw_nonzero().get())?;
+    let processes = roots.iter().flat_map(|root| tree(*root)).chain([this]);
+    for process in processes {
+        let threads = fs::read_dir(format!("/proc/{process}/task"))?.flatten();
+        for thread in threads {
+            let id = thread.file_name().to_str().and_then(|it| it.parse().ok());
+            // A thread may have ended meanwhile.
+            sched_setaffinity(id.and_then(Pid::from_raw), &set).ok();
+        }
+    }
+    Ok(())
+}
