@@ -9,10 +9,9 @@ use crate::Result;
 /// How many functions an agent declares.
 const DECLARATIONS: usize = 30;
 
-/// How many fit into a body of 2 KiB.
-const FEW_DECLARATIONS: usize = 2;
-
+/// Smaller bodies have fewer declarations, and a shorter instruction.
 const SMALL: usize = 8 << 10;
+const MIDDLE: usize = 64 << 10;
 
 const SOURCE: &str = "    /// Größer als nötig, 漢字 and all that.\n\
     pub fn insert(&mut self, key: K, value: V) -> Option<V> {\n\
@@ -52,7 +51,8 @@ pub(crate) fn body(bytes: usize, letters: Letters) -> Result<Vec<u8>> {
     Ok(text.into_bytes())
 }
 
-/// A conversation of so many bytes.
+/// A conversation that can go on.
+#[derive(Clone)]
 pub(crate) struct Conversation {
     contents: Vec<Value>,
     frame: Value,
@@ -60,10 +60,10 @@ pub(crate) struct Conversation {
 
 impl Conversation {
     pub(crate) fn of(bytes: usize) -> Self {
-        let (declarations, words) = if bytes < SMALL {
-            (FEW_DECLARATIONS, 1)
-        } else {
-            (DECLARATIONS, 20)
+        let (declarations, words) = match bytes {
+            ..SMALL => (2, 1),
+            SMALL..MIDDLE => (10, 4),
+            _ => (DECLARATIONS, 20),
         };
         let declarations: Vec<Value> = (0..declarations).map(declaration).collect();
         let frame = json!({
@@ -125,6 +125,17 @@ impl Conversation {
                 "Go on with what comes after {number}, größer if needed."
             )),
         ]
+    }
+    /// What the model said, and the user's next prompt.
+    pub(crate) fn go_on(&mut self, answer: &str, prompt: &str) {
+        self.contents.extend([model(answer), user(prompt)]);
+    }
+
+    /// Makes it another conversation from its first prompt on.
+    pub(crate) fn begin_with(&mut self, prompt: &str) {
+        if let Some(first) = self.contents.first_mut() {
+            *first = user(prompt);
+        }
     }
 }
 

@@ -1,192 +1,224 @@
-//! Who is compared, and how each is started in front of the same upstream.
+//! Who is compared: all ways from an agent to the upstream.
 
 use std::{
-    env, fs,
+    env,
     path::{Path, PathBuf},
+    process::Command,
 };
 
-use crate::{Result, bodies, processes::Process};
+use crate::scenes::Scene;
 
 /// A way from the agent to the upstream.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(crate) struct Contestant {
-    pub(crate) name: &'static str,
+    pub(crate) name: String,
     /// The one that it is compared with.
     pub(crate) against: Option<&'static str>,
-    kind: Kind,
+    pub(crate) kind: Kind,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Kind {
+/// In settings and configs `HOOKS` is the address of a hook's server, `BENCH`
+/// this binary, and `FUNCTIONS` a list of function names.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
     Direct,
-    /// A role of this binary.
-    Role(&'static str),
-    Nginx,
-    /// What stands in the config beside listeners and upstreams.
-    Hookgate(&'static str),
-    /// hookgate of `HOOKGATE_OLD`, without hooks.
-    Old(&'static str),
+    /// A role of this binary, and its setting.
+    Role(&'static str, String),
+    Nginx(PathBuf),
+    /// hookgate's binary, and what stands in the config beside listeners and
+    /// upstreams.
+    Hookgate(PathBuf, String),
+    /// What it needs is not there.
+    Missing,
 }
 
-const GUARDS: &str = "policies:\n  - { policy: model_allow, models: [\"bench*\"] }\n  - { policy: tool_guard, allow: FUNCTIONS }\n";
-const REDACT: &str = "policies:\n  - { policy: model_allow, models: [\"bench*\"] }\n  - { policy: tool_guard, allow: FUNCTIONS }\n  - { policy: redact }\n";
-const HTTP: &str = "hooks:\n  BeforeModel:\n    - hooks:\n        - { type: http, name: http, url: \"http://HOOKS/hook\", on_failure: closed }\n";
-const WORKER: &str = "hooks:\n  BeforeModel:\n    - hooks:\n        - { type: worker, name: worker, command: \"exec BENCH worker-hook\", on_failure: closed }\n";
+const GUARDS: &str = r#"
+policies:
+  - { policy: model_allow, models: ["bench*"] }
+  - { policy: tool_guard, allow: FUNCTIONS }
+"#;
+
+/// One cheap hook on what only a session tells.
+const DERIVED: &str = r#"
+hooks:
+  BeforeAgent:
+    - hooks: [{ type: builtin, policy: prompt_guard, deny: ["(?i)project aurora"] }]
+"#;
+
+/// Bodies that are held may be many and large.
+const ROOM: &str = r"
+limits: { memory: 4GiB, body: 128MiB }
+timeouts: { body: 10m }
+";
+
+const WORKER: &str = "exec 'BENCH' worker-hook";
+
+/// What starts in front of each event.
+#[derive(Clone, Copy)]
+enum Language {
+    Bash,
+    Python,
+    Node,
+}
 
 pub(crate) fn all() -> Vec<Contestant> {
-    let one = |name, against, kind| Contestant {
-        name,
-        against,
-        kind,
-    };
-    let mut all = vec![
-        one("direct", None, Kind::Direct),
-        one("bare", None, Kind::Role("bare")),
-        one("nginx", Some("bare"), Kind::Nginx),
-        one("none", Some("bare"), Kind::Hookgate("")),
-        one("policies", Some("none"), Kind::Hookgate(GUARDS)),
-        one("floor-policies", None, Kind::Role("floor-policies")),
-        one("redact", Some("floor-redact"), Kind::Hookgate(REDACT)),
-        one("floor-redact", None, Kind::Role("floor-redact")),
-        one("http", Some("floor-http"), Kind::Hookgate(HTTP)),
-        one("floor-http", None, Kind::Role("floor-http")),
-        one("worker", Some("floor-worker"), Kind::Hookgate(WORKER)),
-        one("floor-worker", None, Kind::Role("floor-worker")),
-    ];
-    if env::var_os("HOOKGATE_OLD").is_some() {
-        all.push(one("old-none", Some("bare"), Kind::Old("")));
-        all.push(one("old-policies", Some("old-none"), Kind::Old(GUARDS)));
-        all.push(one("old-redact", Some("floor-redact"), Kind::Old(REDACT)));
-        all.push(one("old-http", Some("floor-http"), Kind::Old(HTTP)));
-        all.push(one("old-worker", Some("floor-worker"), Kind::Old(WORKER)));
+    let mut all = proxies();
+    all.extend(hooks());
+    all.extend(commands(Language::Bash, ["cold-bash", "floor-bash", ""]));
+    all.extend(commands(
+        Language::Python,
+        ["cold-python3", "floor-python3", "warm-python3"],
+    ));
+    all.extend(commands(
+        Language::Node,
+        ["cold-node", "floor-node", "warm-node"],
+    ));
+    let heavy = ROOM.to_owned() + &hook(&command_hook(Language::Bash, ""));
+    all.push(hookgate("heavy-bash", Some("floor-bash"), heavy));
+    if let Some(old) = env::var_os("HOOKGATE_OLD") {
+        let olds: Vec<Contestant> = all
+            .iter()
+            .filter_map(|it| it.old(Path::new(&old)))
+            .collect();
+        all.extend(olds);
     }
     all
 }
 
+fn proxies() -> Vec<Contestant> {
+    let nginx = nginx().map_or(Kind::Missing, Kind::Nginx);
+    let guards_and = |more: &str| GUARDS.to_owned() + more;
+    vec![
+        one("direct", None, Kind::Direct),
+        role("bare", "bare", String::new()),
+        one("nginx", Some("bare"), nginx),
+        hookgate("none", Some("bare"), String::new()),
+        hookgate("policies", Some("none"), guards_and("")),
+        role("floor-policies", "floor-policies", String::new()),
+        hookgate(
+            "redact",
+            Some("floor-redact"),
+            guards_and("  - { policy: redact }\n"),
+        ),
+        role("floor-redact", "floor-redact", String::new()),
+        hookgate("derived", Some("none"), DERIVED.to_owned()),
+    ]
+}
+
+fn hooks() -> Vec<Contestant> {
+    let worker = format!("type: worker, name: worker, command: \"{WORKER}\"");
+    vec![
+        hookgate(
+            "http",
+            Some("floor-http"),
+            hook("type: http, name: http, url: \"http://HOOKS/hook\""),
+        ),
+        role("floor-http", "floor-http", "HOOKS".to_owned()),
+        hookgate("worker", Some("floor-worker"), hook(&worker)),
+        role("floor-worker", "floor-worker", WORKER.to_owned()),
+        hookgate(
+            "after",
+            Some("none"),
+            hook(&worker).replace("BeforeModel", "AfterModel"),
+        ),
+    ]
+}
+
+/// A command hook that is started for each event, a bare spawn of the same, and
+/// the hook prewarmed if it has a name.
+fn commands(language: Language, [cold, floor, warm]: [&'static str; 3]) -> Vec<Contestant> {
+    let Some(command) = language.command() else {
+        return [cold, floor, warm]
+            .map(|name| one(name, None, Kind::Missing))
+            .into();
+    };
+    let cold = hookgate(cold, Some(floor), hook(&command_hook(language, "")));
+    let floor = role(floor, "floor-command", command);
+    let mut all = vec![cold, floor];
+    if !warm.is_empty() {
+        all.push(hookgate(
+            warm,
+            Some("none"),
+            hook(&command_hook(language, ", prewarm: 4")),
+        ));
+    }
+    all
+}
+
+fn command_hook(language: Language, more: &str) -> String {
+    let command = language.command().unwrap_or_default();
+    format!("name: command, command: \"{command}\"{more}")
+}
+
+/// The config of one hook in front of model calls.
+fn hook(settings: &str) -> String {
+    format!("hooks: {{ BeforeModel: [{{ hooks: [{{ {settings}, on_failure: closed }}] }}] }}\n")
+}
+
+fn one(name: &str, against: Option<&'static str>, kind: Kind) -> Contestant {
+    Contestant {
+        name: name.to_owned(),
+        against,
+        kind,
+    }
+}
+
+fn role(name: &str, role: &'static str, setting: String) -> Contestant {
+    one(name, None, Kind::Role(role, setting))
+}
+
+fn hookgate(name: &str, against: Option<&'static str>, config: String) -> Contestant {
+    let built = || env!("CARGO_BIN_EXE_hookgate").into();
+    let program = env::var_os("HOOKGATE_BIN").map_or_else(built, PathBuf::from);
+    one(name, against, Kind::Hookgate(program, config))
+}
+
 impl Contestant {
-    /// Whether it can be started here.
-    pub(crate) fn is_installed(&self) -> bool {
-        self.kind != Kind::Nginx || nginx().is_some()
-    }
-}
-
-/// What all contestants stand in front of, and where their files lie.
-pub(crate) struct World {
-    pub(crate) upstream: Process,
-    hooks: Process,
-    folder: PathBuf,
-}
-
-/// A contestant under way.
-pub(crate) struct Running {
-    pub(crate) contestant: Contestant,
-    pub(crate) address: String,
-    pub(crate) process: Option<Process>,
-}
-
-impl World {
-    pub(crate) fn start() -> Result<Self> {
-        let folder = env::temp_dir().join(format!("hookgate-bench-{}", std::process::id()));
-        fs::create_dir_all(&folder)?;
-        Ok(Self {
-            upstream: Process::role(&["upstream"])?,
-            hooks: Process::role(&["http-hook"])?,
-            folder,
-        })
-    }
-
-    pub(crate) fn run(&self, contestant: &Contestant) -> Result<Running> {
-        let upstream = &self.upstream.address;
-        let process = match contestant.kind {
-            Kind::Direct => None,
-            Kind::Role(role) => Some(self.role(role)?),
-            Kind::Nginx => Some(self.nginx()?),
-            Kind::Hookgate(config) => {
-                let program = env::var_os("HOOKGATE_BIN")
-                    .map_or_else(|| env!("CARGO_BIN_EXE_hookgate").into(), PathBuf::from);
-                Some(self.hookgate(contestant.name, &program, config)?)
-            }
-            Kind::Old(config) => {
-                let program = env::var_os("HOOKGATE_OLD").ok_or("no old one")?;
-                Some(self.hookgate(contestant.name, Path::new(&program), config)?)
-            }
+    /// The same with another hookgate.
+    fn old(&self, program: &Path) -> Option<Self> {
+        let Kind::Hookgate(_, config) = &self.kind else {
+            return None;
         };
-        let address = process
-            .as_ref()
-            .map_or_else(|| upstream.clone(), |it| it.address.clone());
-        Ok(Running {
-            contestant: contestant.clone(),
-            address,
-            process,
-        })
+        let kind = Kind::Hookgate(program.to_owned(), config.clone());
+        Some(one(&format!("old-{}", self.name), self.against, kind))
     }
 
-    fn role(&self, role: &str) -> Result<Process> {
-        let upstream = self.upstream.address.as_str();
-        let worker = format!("exec {} worker-hook", env::current_exe()?.display());
-        let setting = match role {
-            "floor-http" => self.hooks.address.as_str(),
-            "floor-worker" => worker.as_str(),
-            _ => "",
-        };
-        Process::role(&[role, upstream, setting])
+    pub(crate) fn takes_part(&self, scene: &Scene) -> bool {
+        scene.contestants.contains(&self.set_up())
     }
 
-    fn hookgate(&self, name: &str, program: &Path, config: &str) -> Result<Process> {
-        // The log lies elsewhere: hookgate watches the folder of its config.
-        let (folder, logs) = (self.folder.join(name), self.folder.join("logs"));
-        fs::create_dir_all(&folder)?;
-        fs::create_dir_all(&logs)?;
-        let upstream = &self.upstream.address;
-        let config = config
-            .replace(
-                "FUNCTIONS",
-                &serde_json::to_string(&bodies::function_names())?,
-            )
-            .replace("HOOKS", &self.hooks.address)
-            .replace("BENCH", &env::current_exe()?.display().to_string());
-        let config = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nupstreams: {{ gemini: {{ url: \"http://{upstream}\" }} }}\n{config}"
-        );
-        let file = folder.join("hookgate.yaml");
-        fs::write(&file, config)?;
-        let arguments = ["serve", "--config", &file.to_string_lossy()];
-        Process::listening(program, &arguments, &logs.join(name))
-    }
-
-    fn nginx(&self) -> Result<Process> {
-        let program = nginx().ok_or("nginx is not installed")?;
-        let folder = self.folder.join("nginx");
-        fs::create_dir_all(&folder)?;
-        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
-        let address = listener.local_addr()?.to_string();
-        drop(listener);
-        let at = folder.display();
-        let upstream = &self.upstream.address;
-        let config = format!(
-            "daemon off; worker_processes auto; pid {at}/pid; error_log {at}/error.log;\n\
-             worker_rlimit_nofile 20000; events {{ worker_connections 10000; }}\n\
-             http {{ access_log off; client_max_body_size 0; client_body_temp_path {at}/body; proxy_temp_path {at}/proxy;\n\
-             fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s; tcp_nodelay on; keepalive_requests 1000000;\n\
-             upstream model {{ server {upstream}; keepalive 64; keepalive_requests 1000000; }}\n\
-             server {{ listen {address}; location / {{ proxy_pass http://model; proxy_http_version 1.1;\n\
-             proxy_set_header Connection \"\"; proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 600s; }} }} }}\n"
-        );
-        let file = folder.join("nginx.conf");
-        fs::write(&file, config)?;
-        Process::at(&address, program, &["-c", &file.to_string_lossy()])
+    /// Its name, whichever hookgate it is.
+    pub(crate) fn set_up(&self) -> &str {
+        self.name.trim_start_matches("old-")
     }
 }
 
-impl Drop for World {
-    fn drop(&mut self) {
-        // What is left in a folder for temporary files harms nobody.
-        fs::remove_dir_all(&self.folder).ok();
+impl Language {
+    /// What runs its hook, if it is installed.
+    fn command(self) -> Option<String> {
+        let (program, file) = match self {
+            Self::Bash => return Some("cat >/dev/null; echo '{}'".to_owned()),
+            // Not what is found first: that may be a script that looks for it.
+            Self::Python => (
+                says("python3", "-c", "import sys; print(sys.executable)")?,
+                "nothing.py",
+            ),
+            Self::Node => (says("node", "-p", "process.execPath")?, "nothing.mjs"),
+        };
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/gateway/hooks");
+        Some(format!("'{program}' '{folder}/{file}'"))
     }
+}
+
+/// What a program prints.
+fn says(program: &str, option: &str, code: &str) -> Option<String> {
+    let output = Command::new(program).args([option, code]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|it| !it.is_empty())
 }
 
 /// Where Debian and others put it.
-fn nginx() -> Option<&'static Path> {
+fn nginx() -> Option<PathBuf> {
     let places = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"];
-    places.into_iter().map(Path::new).find(|it| it.exists())
+    places.into_iter().map(PathBuf::from).find(|it| it.exists())
 }

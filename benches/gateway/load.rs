@@ -198,6 +198,16 @@ impl Connection {
         self.check(chunks)
     }
 
+    /// Opens a stream that stays open: its first chunk has come.
+    pub(crate) async fn hold(&mut self, request: &[u8]) -> Result<()> {
+        self.begin(request).await?;
+        while !self.take_chunks()? && self.body.is_empty() {
+            self.more().await?;
+        }
+        self.body.shrink_to_fit();
+        Ok(())
+    }
+
     async fn more(&mut self) -> Result<()> {
         self.input.reserve(16 << 10);
         if self.stream.read_buf(&mut self.input).await? == 0 {

@@ -12,14 +12,19 @@
 
 mod bare;
 mod bodies;
+mod choice;
 mod contestants;
 mod floors;
+mod gates;
+mod held;
 mod hooks;
 mod load;
+mod measure;
 mod processes;
 mod report;
 mod scenes;
 mod upstream;
+mod world;
 
 use std::{env, process::ExitCode, time::Duration};
 
@@ -30,10 +35,11 @@ use tokio::{
 };
 
 use crate::{
-    contestants::{Contestant, Running, World},
+    choice::Choice,
     floors::Floor,
     report::Report,
     scenes::Scene,
+    world::{Running, World},
 };
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
@@ -73,7 +79,7 @@ fn run(words: &[String]) -> Result<bool> {
                     .await
             })?;
         }
-        _ => return LocalSet::new().block_on(&one_thread()?, bench(&Choice::parse(words)?)),
+        _ => return LocalSet::new().block_on(&one_thread()?, bench(words)),
     }
     Ok(true)
 }
@@ -88,90 +94,22 @@ async fn listener() -> Result<TcpListener> {
     Ok(listener)
 }
 
-/// What is measured, and how long.
-struct Choice {
-    rounds: usize,
-    time: Duration,
-    /// Figures, sizes and contestants; all of those of which none is named.
-    figures: Vec<String>,
-    sizes: Vec<String>,
-    names: Vec<&'static str>,
-    is_gate: bool,
-}
-
-impl Choice {
-    fn parse(words: &[String]) -> Result<Self> {
-        let (scenes, contestants) = (scenes::all()?, contestants::all());
-        let mut choice = Self {
-            rounds: 5,
-            time: Duration::from_millis(400),
-            figures: Vec::new(),
-            sizes: Vec::new(),
-            names: Vec::new(),
-            is_gate: false,
-        };
-        for word in words {
-            if let Some(rounds) = word.strip_prefix("rounds=") {
-                choice.rounds = rounds.parse()?;
-            } else if let Some(time) = word.strip_prefix("ms=") {
-                choice.time = Duration::from_millis(time.parse()?);
-            } else if word == "short" {
-                (choice.rounds, choice.time) = (3, Duration::from_millis(120));
-            } else if word == "smoke" {
-                (choice.rounds, choice.time) = (1, Duration::ZERO);
-            } else if word == "gate" {
-                choice.is_gate = true;
-            } else if scenes.iter().any(|it| it.figure == word) {
-                choice.figures.push(word.clone());
-            } else if scenes.iter().any(|it| it.size == word) {
-                choice.sizes.push(word.clone());
-            } else if let Some(contestant) = contestants.iter().find(|it| it.name == word) {
-                choice.names.push(contestant.name);
-                choice.names.extend(contestant.against);
-            } else {
-                return Err(format!("`{word}` is no figure, no size and no set-up").into());
-            }
-        }
-        Ok(choice)
-    }
-
-    fn has(&self, scene: &Scene) -> bool {
-        let one_of = |words: &[String], word| words.is_empty() || words.iter().any(|it| it == word);
-        one_of(&self.figures, scene.figure) && one_of(&self.sizes, scene.size)
-    }
-
-    fn contestants(&self, scenes: &[Scene]) -> Vec<Contestant> {
-        let mut all = contestants::all();
-        all.retain(|it| self.names.is_empty() || self.names.contains(&it.name));
-        all.retain(|it| scenes.iter().any(|scene| takes_part(scene, it)));
-        for missing in all.extract_if(.., |it| !it.is_installed()) {
-            println!("{} is not installed", missing.name);
-        }
-        all
-    }
-}
-
-/// An old hookgate takes part where the new one does.
-fn takes_part(scene: &Scene, contestant: &Contestant) -> bool {
-    let name = contestant.name.trim_start_matches("old-");
-    scene.contestants.contains(&name)
-}
-
-async fn bench(choice: &Choice) -> Result<bool> {
-    let mut scenes = scenes::all()?;
-    scenes.retain(|it| choice.has(it));
-    let world = World::start()?;
+async fn bench(words: &[String]) -> Result<bool> {
+    processes::open_many_files()?;
+    let choice = Choice::parse(words)?;
+    let scenes = choice.scenes()?;
     let contestants = choice.contestants(&scenes);
+    let world = World::start()?;
     let running: Result<Vec<Running>> = contestants.iter().map(|it| world.run(it)).collect();
     let running = running?;
-    let mut report = Report::new(contestants.iter().map(|it| it.name).collect());
-    let upstream = world.upstream.id();
+    let mut report = Report::new(contestants.into_iter().map(|it| it.name).collect());
+    // What comes first pays for threads, connections and pools; it is not counted.
     for scene in &scenes {
-        for running in running
-            .iter()
-            .filter(|it| takes_part(scene, &it.contestant))
-        {
-            let measured = scene.measure(running, upstream, choice.time / 4).await;
+        for running in takers(scene, &running) {
+            let measured = scene
+                .kind
+                .measure(scene.size, &world, running, Duration::ZERO)
+                .await;
             measured.map_err(|error| {
                 format!(
                     "{} {}, {}: {error}",
@@ -182,25 +120,30 @@ async fn bench(choice: &Choice) -> Result<bool> {
     }
     for round in 0..choice.rounds {
         eprintln!("round {} of {}", round + 1, choice.rounds);
-        for scene in &scenes {
-            let mut turn: Vec<&Running> = running
-                .iter()
-                .filter(|it| takes_part(scene, &it.contestant))
-                .collect();
+        for scene in scenes.iter().filter(|it| choice.is_due(it, round)) {
+            let mut turn = takers(scene, &running);
             if round % 2 == 1 {
                 turn.reverse();
             }
             for running in turn {
-                let values = scene.measure(running, upstream, choice.time).await?;
-                report.add(running.contestant.name, values);
+                let values = scene
+                    .kind
+                    .measure(scene.size, &world, running, choice.time)
+                    .await?;
+                report.add(&running.contestant.name, values);
             }
         }
     }
-    if choice.time.is_zero() {
-        println!("all answers were right");
+    if choice.rounds == 0 {
+        println!("every answer was right");
         return Ok(true);
     }
     let (gates, is_good) = report.gates();
-    println!("{}\n{gates}", report.table());
+    println!("{}\n\n{gates}", report.table());
     Ok(is_good || !choice.is_gate)
+}
+
+fn takers<'a>(scene: &Scene, running: &'a [Running]) -> Vec<&'a Running> {
+    let takes_part = |it: &&Running| it.contestant.takes_part(scene);
+    running.iter().filter(takes_part).collect()
 }

@@ -13,7 +13,10 @@ use std::{
 };
 
 use rustix::{
-    process::{Pid, Signal, getpid, kill_process_group, set_parent_process_death_signal},
+    process::{
+        Pid, Resource, Signal, getpid, getrlimit, kill_process_group,
+        set_parent_process_death_signal, setrlimit,
+    },
     thread::{CpuSet, sched_setaffinity},
 };
 
@@ -194,6 +197,23 @@ pub(crate) fn tree(root: u32) -> Vec<u32> {
         at += 1;
     }
     found
+}
+
+/// What a process holds in memory, in KiB, with all below it.
+pub(crate) fn memory(root: u32) -> u64 {
+    let of = |process| {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        let line = status.lines().find_map(|it| it.strip_prefix("VmRSS:"))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    tree(root).into_iter().filter_map(of).sum()
+}
+
+/// As many files as may be open at all, for this process and what it starts.
+pub(crate) fn open_many_files() -> Result<()> {
+    let mut limit = getrlimit(Resource::Nofile);
+    limit.current = limit.maximum;
+    Ok(setrlimit(Resource::Nofile, limit)?)
 }
 
 /// Where processes may run.

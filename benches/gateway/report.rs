@@ -3,46 +3,35 @@
 
 use std::collections::BTreeMap;
 
-use crate::scenes::{FIRST_LABEL, Value, chunk_label, cpu_label, one_core_label};
+use crate::{
+    gates::{self, Relation},
+    measure::Value,
+};
 
 /// Values of each figure and contestant, round by round.
 #[derive(Default)]
 pub(crate) struct Report {
     /// Figures in the order of their first value.
     figures: Vec<String>,
-    contestants: Vec<&'static str>,
-    values: BTreeMap<(String, &'static str), Vec<f64>>,
-}
-
-/// A bound for a figure of one contestant, compared with another figure of the
-/// same round.
-struct Gate {
-    of: (String, &'static str),
-    over: (String, &'static str),
-    relation: Relation,
-    bound: f64,
-}
-
-enum Relation {
-    Ratio,
-    Difference,
+    contestants: Vec<String>,
+    values: BTreeMap<(String, String), Vec<f64>>,
 }
 
 impl Report {
-    pub(crate) fn new(contestants: Vec<&'static str>) -> Self {
+    pub(crate) fn new(contestants: Vec<String>) -> Self {
         Self {
             contestants,
             ..Self::default()
         }
     }
 
-    pub(crate) fn add(&mut self, contestant: &'static str, values: Vec<Value>) {
+    pub(crate) fn add(&mut self, contestant: &str, values: Vec<Value>) {
         for (figure, value) in values {
             if !self.figures.contains(&figure) {
                 self.figures.push(figure.clone());
             }
             self.values
-                .entry((figure, contestant))
+                .entry((figure, contestant.to_owned()))
                 .or_default()
                 .push(value);
         }
@@ -75,15 +64,16 @@ impl Report {
             "|---|--:|--:|--:|--:|---|".to_owned(),
         ];
         let mut all_good = true;
-        for gate in gates() {
-            let of = self.of(&gate.of.0, gate.of.1);
-            let over = self.of(&gate.over.0, gate.over.1);
-            let (Some(of), Some(over)) = (of, over) else {
+        for gate in gates::all() {
+            let Some(of) = self.of(&gate.of.0, gate.of.1) else {
                 continue;
             };
-            let values = match gate.relation {
-                Relation::Ratio => ratio(of, over),
-                Relation::Difference => pairs(of, over, |of, over| of - over),
+            let over = gate.over.as_ref().map(|it| self.of(&it.0, it.1));
+            let values = match (over, gate.relation) {
+                (None, _) => of.to_vec(),
+                (Some(None), _) => continue,
+                (Some(Some(over)), Relation::Ratio) => ratio(of, over),
+                (Some(Some(over)), Relation::Difference) => pairs(of, over, |of, over| of - over),
             };
             // A figure that is no number is no good one.
             let is_good = median(&values) <= gate.bound;
@@ -95,70 +85,10 @@ impl Report {
         (rows.join("\n"), all_good)
     }
 
-    fn of(&self, figure: &str, contestant: &'static str) -> Option<&[f64]> {
-        let values = self.values.get(&(figure.to_owned(), contestant));
+    fn of(&self, figure: &str, contestant: &str) -> Option<&[f64]> {
+        let values = self.values.get(&(figure.to_owned(), contestant.to_owned()));
         values.map(Vec::as_slice)
     }
-}
-
-impl Gate {
-    fn name(&self) -> String {
-        let ((figure, of), (other, over)) = (&self.of, &self.over);
-        let sign = match self.relation {
-            Relation::Ratio => '/',
-            Relation::Difference => '−',
-        };
-        if figure == other {
-            format!("{figure}: {of} {sign} {over}")
-        } else {
-            format!("{of}: {figure} {sign} {other}")
-        }
-    }
-}
-
-/// The bounds, in the order of the figures.
-fn gates() -> Vec<Gate> {
-    let mut gates = Vec::new();
-    let mut ratio = |figure: String, of, over, bound| {
-        gates.push(Gate {
-            of: (figure.clone(), of),
-            over: (figure, over),
-            relation: Relation::Ratio,
-            bound,
-        });
-    };
-    ratio(cpu_label("2k"), "none", "bare", 1.3);
-    ratio(cpu_label("100k"), "none", "bare", 1.15);
-    ratio(cpu_label("1m"), "none", "bare", 1.15);
-    for size in ["2k", "100k", "1m"] {
-        ratio(one_core_label(size), "none", "bare", 1.25);
-    }
-    ratio(FIRST_LABEL.to_owned(), "none", "bare", 1.25);
-    for pace in ["saturated", "paced"] {
-        ratio(chunk_label(pace), "none", "bare", 1.2);
-        ratio(chunk_label(pace), "policies", "floor-policies", 1.2);
-        ratio(chunk_label(pace), "redact", "floor-redact", 1.2);
-    }
-    ratio(cpu_label("100k"), "redact", "floor-redact", 0.65);
-    for size in ["2k", "100k", "1m"] {
-        for (of, over) in [("http", "floor-http"), ("worker", "floor-worker")] {
-            ratio(cpu_label(size), of, over, 1.25);
-            ratio(one_core_label(size), of, over, 1.25);
-        }
-    }
-    gates.push(Gate {
-        of: (cpu_label("100k"), "policies"),
-        over: (cpu_label("100k"), "none"),
-        relation: Relation::Difference,
-        bound: 120.0,
-    });
-    gates.push(Gate {
-        of: (cpu_label("100k"), "redact"),
-        over: (cpu_label("ascii"), "redact"),
-        relation: Relation::Ratio,
-        bound: 1.2,
-    });
-    gates
 }
 
 /// What two have in the same rounds.

@@ -1,0 +1,154 @@
+//! The bounds that figures are held to.
+
+use crate::{
+    held,
+    measure::{CALM, FIRST, HISTORY, chunk, cpu, one_core, spawn},
+};
+
+/// A bound for a figure of one contestant, by itself or compared with another
+/// figure of the same round.
+pub(crate) struct Gate {
+    pub(crate) of: Place,
+    pub(crate) over: Option<Place>,
+    pub(crate) relation: Relation,
+    pub(crate) bound: f64,
+}
+
+/// A figure and a contestant.
+pub(crate) type Place = (String, &'static str);
+
+#[derive(Clone, Copy)]
+pub(crate) enum Relation {
+    Ratio,
+    Difference,
+}
+
+impl Gate {
+    pub(crate) fn name(&self) -> String {
+        let (figure, of) = &self.of;
+        let sign = match self.relation {
+            Relation::Ratio => '/',
+            Relation::Difference => '−',
+        };
+        match &self.over {
+            None => format!("{figure}: {of}"),
+            Some((other, over)) if other == figure => format!("{figure}: {of} {sign} {over}"),
+            Some((other, _)) => format!("{of}: {figure} {sign} {other}"),
+        }
+    }
+}
+
+/// Longer bodies may cost as much more as they are longer, and half of that.
+const LINEAR: f64 = 15.0;
+
+/// How much of one chunk's cost a chunk of a longer stream may be: noise.
+const LEVEL: f64 = 1.2;
+
+pub(crate) fn all() -> Vec<Gate> {
+    let mut gates = Gates(Vec::new());
+    gates.no_hooks();
+    gates.policies();
+    gates.hooks();
+    gates.memory();
+    gates.growth();
+    gates.0
+}
+
+struct Gates(Vec<Gate>);
+
+impl Gates {
+    fn add(&mut self, of: Place, over: Option<Place>, relation: Relation, bound: f64) {
+        self.0.push(Gate {
+            of,
+            over,
+            relation,
+            bound,
+        });
+    }
+
+    /// Two contestants by the same figure.
+    fn ratio(&mut self, figure: String, of: &'static str, over: &'static str, bound: f64) {
+        self.add(
+            (figure.clone(), of),
+            Some((figure, over)),
+            Relation::Ratio,
+            bound,
+        );
+    }
+
+    fn difference(&mut self, figure: String, of: &'static str, over: &'static str, bound: f64) {
+        self.add(
+            (figure.clone(), of),
+            Some((figure, over)),
+            Relation::Difference,
+            bound,
+        );
+    }
+
+    /// One contestant by two figures.
+    fn growing(&mut self, of: &'static str, [figure, over]: [String; 2], bound: f64) {
+        self.add((figure, of), Some((over, of)), Relation::Ratio, bound);
+    }
+
+    fn no_hooks(&mut self) {
+        for (size, bound) in [("2k", 1.3), ("100k", 1.15), ("1m", 1.15)] {
+            self.ratio(cpu(size), "none", "bare", bound);
+        }
+        for size in ["2k", "100k", "1m"] {
+            self.ratio(one_core(size), "none", "bare", 1.25);
+        }
+        self.ratio(FIRST.to_owned(), "none", "bare", 1.25);
+        for size in ["saturated", "paced"] {
+            self.ratio(chunk(size), "none", "bare", 1.2);
+        }
+    }
+
+    fn policies(&mut self) {
+        self.difference(cpu("100k"), "policies", "none", 120.0);
+        self.ratio(cpu("100k"), "redact", "floor-redact", 0.65);
+        self.growing("redact", [cpu("100k"), cpu("ascii")], 1.2);
+        for size in ["saturated", "paced"] {
+            self.ratio(chunk(size), "policies", "floor-policies", 1.2);
+            self.ratio(chunk(size), "redact", "floor-redact", 1.2);
+        }
+    }
+
+    fn hooks(&mut self) {
+        for (of, over) in [("http", "floor-http"), ("worker", "floor-worker")] {
+            for size in ["2k", "100k", "1m"] {
+                self.ratio(cpu(size), of, over, 1.25);
+                self.ratio(one_core(size), of, over, 1.25);
+            }
+        }
+        self.ratio(spawn("bash"), "cold-bash", "floor-bash", 1.15);
+        self.ratio(spawn("bash"), "heavy-bash", "floor-bash", 1.3);
+        self.ratio(spawn("python3"), "cold-python3", "floor-python3", 1.15);
+        self.ratio(spawn("node"), "cold-node", "floor-node", 1.15);
+        self.difference(CALM.to_owned(), "warm-python3", "none", 2000.0);
+        self.difference(CALM.to_owned(), "warm-node", "none", 2000.0);
+        self.difference(HISTORY.to_owned(), "derived", "none", 1500.0);
+    }
+
+    fn memory(&mut self) {
+        let mut bound =
+            |figure: String, of, bound| self.add((figure, of), None, Relation::Ratio, bound);
+        bound(held::IDLE.to_owned(), "none", 20480.0);
+        for count in [1000, 5000] {
+            bound(held::each(count), "none", 45.0);
+            bound(held::each(count), "policies", 80.0);
+        }
+        bound(held::SHARE.to_owned(), "none", 0.25);
+        bound(held::SHARE.to_owned(), "policies", 0.25);
+    }
+
+    fn growth(&mut self) {
+        for of in ["none", "policies", "redact", "after"] {
+            self.growing(of, [chunk("long"), chunk("saturated")], LEVEL);
+        }
+        for of in ["none", "policies", "redact", "derived"] {
+            for sizes in [["100k", "10k"], ["1m", "100k"], ["10m", "1m"]] {
+                self.growing(of, sizes.map(cpu), LINEAR);
+            }
+        }
+    }
+}

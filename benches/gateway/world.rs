@@ -1,0 +1,117 @@
+//! What all contestants stand in front of, and how each is started there.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Result, bodies,
+    contestants::{Contestant, Kind},
+    processes::Process,
+};
+
+pub(crate) struct World {
+    pub(crate) upstream: Process,
+    hooks: Process,
+    folder: PathBuf,
+}
+
+/// A contestant under way.
+pub(crate) struct Running {
+    pub(crate) contestant: Contestant,
+    pub(crate) address: String,
+    process: Option<Process>,
+}
+
+impl Running {
+    /// The process that stands between agent and upstream.
+    pub(crate) fn root(&self) -> Result<u32> {
+        Ok(self.process.as_ref().ok_or("it has no process")?.id())
+    }
+}
+
+impl World {
+    pub(crate) fn start() -> Result<Self> {
+        let folder = env::temp_dir().join(format!("hookgate-bench-{}", std::process::id()));
+        fs::create_dir_all(folder.join("logs"))?;
+        Ok(Self {
+            upstream: Process::role(&["upstream"])?,
+            hooks: Process::role(&["http-hook"])?,
+            folder,
+        })
+    }
+
+    pub(crate) fn run(&self, contestant: &Contestant) -> Result<Running> {
+        let upstream = &self.upstream.address;
+        let process = match &contestant.kind {
+            Kind::Direct => None,
+            Kind::Role(role, setting) => {
+                Some(Process::role(&[role, upstream, &self.filled(setting)?])?)
+            }
+            Kind::Nginx(program) => Some(self.nginx(program)?),
+            Kind::Hookgate(program, config) => {
+                Some(self.hookgate(&contestant.name, program, &self.filled(config)?)?)
+            }
+            Kind::Missing => return Err(format!("{} is not installed", contestant.name).into()),
+        };
+        let address = process.as_ref().map_or(upstream, |it| &it.address).clone();
+        Ok(Running {
+            contestant: contestant.clone(),
+            address,
+            process,
+        })
+    }
+
+    fn filled(&self, text: &str) -> Result<String> {
+        let functions = serde_json::to_string(&bodies::function_names())?;
+        let this = env::current_exe()?.display().to_string();
+        Ok(text
+            .replace("FUNCTIONS", &functions)
+            .replace("HOOKS", &self.hooks.address)
+            .replace("BENCH", &this))
+    }
+
+    fn hookgate(&self, name: &str, program: &Path, config: &str) -> Result<Process> {
+        // The log lies elsewhere: hookgate watches the folder of its config.
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder)?;
+        let upstream = &self.upstream.address;
+        let config = format!(
+            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nupstreams: {{ gemini: {{ url: \"http://{upstream}\" }} }}\n{config}"
+        );
+        let file = folder.join("hookgate.yaml");
+        fs::write(&file, config)?;
+        let arguments = ["serve", "--config", &file.to_string_lossy()];
+        Process::listening(program, &arguments, &self.folder.join("logs").join(name))
+    }
+
+    fn nginx(&self, program: &Path) -> Result<Process> {
+        let folder = self.folder.join("nginx");
+        fs::create_dir_all(&folder)?;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?.to_string();
+        drop(listener);
+        let at = folder.display();
+        let upstream = &self.upstream.address;
+        let config = format!(
+            "daemon off; worker_processes auto; pid {at}/pid; error_log {at}/error.log;\n\
+             worker_rlimit_nofile 20000; events {{ worker_connections 10000; }}\n\
+             http {{ access_log off; client_max_body_size 0; client_body_temp_path {at}/body; proxy_temp_path {at}/proxy;\n\
+             fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s; tcp_nodelay on; keepalive_requests 1000000;\n\
+             upstream model {{ server {upstream}; keepalive 64; keepalive_requests 1000000; }}\n\
+             server {{ listen {address}; location / {{ proxy_pass http://model; proxy_http_version 1.1;\n\
+             proxy_set_header Connection \"\"; proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 600s; }} }} }}\n"
+        );
+        let file = folder.join("nginx.conf");
+        fs::write(&file, config)?;
+        Process::at(&address, program, &["-c", &file.to_string_lossy()])
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        // What is left in a folder for temporary files harms nobody.
+        fs::remove_dir_all(&self.folder).ok();
+    }
+}
