@@ -108,6 +108,12 @@ impl Choice {
         round == 0 || !self.is_short || scene.part == Part::EveryRound
     }
 
+    /// What is measured of fresh processes needs no warming, unless right answers
+    /// are all that is wanted.
+    pub(crate) fn is_warmed(&self, scene: &Scene) -> bool {
+        self.rounds == 0 || scene.figure != "rss"
+    }
+
     fn says(&self, word: &str) -> bool {
         self.words.iter().any(|it| it == word)
     }

@@ -31,12 +31,15 @@ use std::{env, process::ExitCode, time::Duration};
 use tokio::{
     net::TcpListener,
     runtime::{Builder, Runtime},
+    select,
+    signal::unix::{SignalKind, signal},
     task::LocalSet,
 };
 
 use crate::{
     choice::Choice,
     floors::Floor,
+    measure::Value,
     report::Report,
     scenes::Scene,
     world::{Running, World},
@@ -97,6 +100,16 @@ async fn listener() -> Result<TcpListener> {
 async fn bench(words: &[String]) -> Result<bool> {
     processes::open_many_files()?;
     let choice = Choice::parse(words)?;
+    let mut terminate = signal(SignalKind::terminate())?;
+    // What is under way is dropped, and with it all that was started.
+    select! {
+        is_good = rounds(&choice) => is_good,
+        _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        _ = terminate.recv() => Err("terminated".into()),
+    }
+}
+
+async fn rounds(choice: &Choice) -> Result<bool> {
     let scenes = choice.scenes()?;
     let contestants = choice.contestants(&scenes);
     let world = World::start()?;
@@ -104,18 +117,9 @@ async fn bench(words: &[String]) -> Result<bool> {
     let running = running?;
     let mut report = Report::new(contestants.into_iter().map(|it| it.name).collect());
     // What comes first pays for threads, connections and pools; it is not counted.
-    for scene in &scenes {
+    for scene in scenes.iter().filter(|it| choice.is_warmed(it)) {
         for running in takers(scene, &running) {
-            let measured = scene
-                .kind
-                .measure(scene.size, &world, running, Duration::ZERO)
-                .await;
-            measured.map_err(|error| {
-                format!(
-                    "{} {}, {}: {error}",
-                    scene.figure, scene.size, running.contestant.name
-                )
-            })?;
+            values(scene, &world, running, choice.time / 4).await?;
         }
     }
     for round in 0..choice.rounds {
@@ -126,10 +130,7 @@ async fn bench(words: &[String]) -> Result<bool> {
                 turn.reverse();
             }
             for running in turn {
-                let values = scene
-                    .kind
-                    .measure(scene.size, &world, running, choice.time)
-                    .await?;
+                let values = values(scene, &world, running, choice.time).await?;
                 report.add(&running.contestant.name, values);
             }
         }
@@ -141,6 +142,19 @@ async fn bench(words: &[String]) -> Result<bool> {
     let (gates, is_good) = report.gates();
     println!("{}\n\n{gates}", report.table());
     Ok(is_good || !choice.is_gate)
+}
+
+async fn values(
+    scene: &Scene,
+    world: &World,
+    running: &Running,
+    time: Duration,
+) -> Result<Vec<Value>> {
+    let Scene {
+        figure, size, kind, ..
+    } = scene;
+    let values = kind.measure(size, world, running, time).await;
+    values.map_err(|error| format!("{figure} {size}, {}: {error}", running.contestant.name).into())
 }
 
 fn takers<'a>(scene: &Scene, running: &'a [Running]) -> Vec<&'a Running> {

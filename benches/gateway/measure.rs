@@ -93,10 +93,7 @@ impl Kind {
     ) -> Result<Vec<Value>> {
         let address = &running.address;
         Ok(match self {
-            Self::Cpu(ask) => {
-                let (used, heard) = used(running, load::ask(address, ask, FEW, time)).await?;
-                vec![(cpu(size), used / f64::from(heard.answers))]
-            }
+            Self::Cpu(ask) => vec![(cpu(size), each(running, ask, FEW, time).await?)],
             Self::OneCore(ask) => {
                 let heard = on_one_core(world, running, ask, time).await?;
                 vec![(one_core(size), median(heard.whole))]
@@ -107,10 +104,8 @@ impl Kind {
                 vec![(format!("requests/s at {MANY} connections, {size}"), rate)]
             }
             Self::Chunks { one, many, streams } => {
-                let (first, heard) = used(running, load::ask(address, one, *streams, time)).await?;
-                let first = first / f64::from(heard.answers);
-                let (all, heard) = used(running, load::ask(address, many, *streams, time)).await?;
-                let all = all / f64::from(heard.answers);
+                let first = each(running, one, *streams, time).await?;
+                let all = each(running, many, *streams, time).await?;
                 let further = u32::try_from(many.chunks.unwrap_or_default().saturating_sub(1))?;
                 vec![(chunk(size), (all - first) / f64::from(further))]
             }
@@ -131,9 +126,14 @@ impl Kind {
                 } else {
                     Vec::new()
                 };
-                let heard = load::ask(address, ask, 1, time * SLOW).await?;
+                let work = load::ask(address, ask, 1, time * SLOW);
+                let (used, heard) = used(running, work).await?;
                 drop(held);
-                vec![(spawn(size), median(heard.whole))]
+                let cpu = (
+                    cpu(&format!("{size} started for it")),
+                    used / f64::from(heard.answers),
+                );
+                vec![(spawn(size), median(heard.whole)), cpu]
             }
             Self::Calm(ask) => vec![(
                 CALM.to_owned(),
@@ -147,6 +147,13 @@ impl Kind {
             }
         })
     }
+}
+
+/// CPU time of the contestant's tree for each answer, in microseconds.
+async fn each(running: &Running, ask: &Ask, connections: usize, time: Duration) -> Result<f64> {
+    let work = load::ask(&running.address, ask, connections, time);
+    let (used, heard) = used(running, work).await?;
+    Ok(used / f64::from(heard.answers))
 }
 
 /// CPU time of the contestant's tree while something is done, in microseconds.
