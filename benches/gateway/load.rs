@@ -81,6 +81,8 @@ pub(crate) async fn ask(
     connections: usize,
     time: Duration,
 ) -> Result<Heard> {
+    // Without time, one right answer is all that is wanted.
+    let connections = if time.is_zero() { 1 } else { connections };
     let mut open = Vec::new();
     for _ in 0..connections {
         open.push(Connection::open(address).await?);

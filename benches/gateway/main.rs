@@ -34,6 +34,7 @@ use tokio::{
     select,
     signal::unix::{SignalKind, signal},
     task::LocalSet,
+    time::timeout,
 };
 
 use crate::{
@@ -44,6 +45,9 @@ use crate::{
     scenes::Scene,
     world::{Running, World},
 };
+
+/// How long one contestant may take for one figure.
+const PATIENCE: Duration = Duration::from_mins(2);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
@@ -153,8 +157,11 @@ async fn values(
     let Scene {
         figure, size, kind, ..
     } = scene;
-    let values = kind.measure(size, world, running, time).await;
-    values.map_err(|error| format!("{figure} {size}, {}: {error}", running.contestant.name).into())
+    let values = timeout(PATIENCE, kind.measure(size, world, running, time)).await;
+    let values = values.map_err(|_| "it takes too long".into()).flatten();
+    values.map_err(|error: Error| {
+        format!("{figure} {size}, {}: {error}", running.contestant.name).into()
+    })
 }
 
 fn takers<'a>(scene: &Scene, running: &'a [Running]) -> Vec<&'a Running> {

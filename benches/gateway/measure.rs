@@ -169,8 +169,7 @@ async fn used(
 }
 
 async fn on_one_core(world: &World, running: &Running, ask: &Ask, time: Duration) -> Result<Heard> {
-    let upstream = world.upstream.id();
-    let roots: Vec<u32> = running.root().into_iter().chain([upstream]).collect();
+    let roots: Vec<u32> = running.root().into_iter().chain(world.beside()).collect();
     processes::pin(&roots, Cores::One)?;
     let heard = load::ask(&running.address, ask, 1, time).await;
     processes::pin(&roots, Cores::All)?;

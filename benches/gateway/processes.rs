@@ -4,10 +4,11 @@
 use std::{
     env, fs,
     fs::File,
-    io::{BufRead as _, BufReader},
+    io::{self, BufRead as _, BufReader},
     os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, Stdio},
+    sync::mpsc,
     thread,
     time::{Duration, Instant},
 };
@@ -24,6 +25,9 @@ use crate::Result;
 
 /// The kernel tells the time of processes in hundredths of a second.
 const TICK: u64 = 10_000_000;
+
+/// How long a process may take to start, unoptimised and on a busy machine.
+const START: Duration = Duration::from_secs(30);
 
 /// How long a process may take to end.
 const PATIENCE: Duration = Duration::from_secs(3);
@@ -56,15 +60,21 @@ impl Process {
             address: String::new(),
         };
         let mut stdout = BufReader::new(stdout.ok_or("no stdout")?);
-        let mut line = String::new();
-        stdout.read_line(&mut line)?;
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let mut line = String::new();
+            // Without a line it is known that it does not listen.
+            stdout.read_line(&mut line).ok();
+            tell.send(line).ok();
+            io::copy(&mut stdout, &mut io::sink())
+        });
+        let line = told.recv_timeout(START).unwrap_or_default();
         let address = line.trim().strip_prefix("listening on http://");
         let complaints = || fs::read_to_string(log).unwrap_or_default();
         let problem = || format!("{} does not listen: {}", program.display(), complaints());
         address
             .ok_or_else(problem)?
             .clone_into(&mut process.address);
-        thread::spawn(move || std::io::copy(&mut stdout, &mut std::io::sink()));
         Ok(process)
     }
 
@@ -81,7 +91,7 @@ impl Process {
         };
         let started = Instant::now();
         while std::net::TcpStream::connect(address).is_err() {
-            if started.elapsed() > PATIENCE {
+            if started.elapsed() > START {
                 return Err(format!("{} does not listen", program.display()).into());
             }
             thread::sleep(Duration::from_millis(5));

@@ -12,7 +12,7 @@ use crate::{
 };
 
 pub(crate) struct World {
-    pub(crate) upstream: Process,
+    upstream: Process,
     hooks: Process,
     folder: PathBuf,
 }
@@ -40,6 +40,12 @@ impl World {
             hooks: Process::role(&["http-hook"])?,
             folder,
         })
+    }
+
+    /// What a request meets beside the contestant: the upstream, and a server of
+    /// hooks.
+    pub(crate) fn beside(&self) -> [u32; 2] {
+        [self.upstream.id(), self.hooks.id()]
     }
 
     pub(crate) fn run(&self, contestant: &Contestant) -> Result<Running> {
