@@ -91,10 +91,10 @@ impl Conversation {
 
     /// Two more contents, the last a user's of exactly as many bytes as are left.
     fn fill(&mut self, left: usize) {
-        self.contents.push(model("I have read them."));
-        let before = self.to_string().len();
-        self.contents.push(user(""));
-        let mut left = left.saturating_sub(self.to_string().len() - before + 64);
+        let read = model("I have read them.");
+        let around = read.to_string().len() + user("").to_string().len();
+        // A comma stands before each.
+        let mut left = left.saturating_sub(around + 2);
         let mut text = String::new();
         for letter in SOURCE
             .chars()
@@ -107,8 +107,7 @@ impl Conversation {
             left = rest;
             text.push(letter);
         }
-        self.contents.pop();
-        self.contents.push(user(&text));
+        self.contents.extend([read, user(&text)]);
     }
 
     /// The model reads a file and says something; the user goes on.
