@@ -77,9 +77,15 @@ impl Choice {
             .collect();
         scenes.retain(|it| figures.is_empty() || figures.contains(&it.figure));
         scenes.retain(|it| sizes.is_empty() || sizes.contains(&it.size));
-        // A figure or a size that is asked for by name is never left out.
-        let is_named = !figures.is_empty() || !sizes.is_empty();
-        scenes.retain(|it| is_named || !self.is_short || it.part != Part::Never);
+        // A size that is asked for by name is never left out, nor all of a figure.
+        let left_out = if self.is_short {
+            Part::Never
+        } else {
+            Part::Only
+        };
+        if sizes.is_empty() && scenes.iter().any(|it| it.part != left_out) {
+            scenes.retain(|it| it.part != left_out);
+        }
         Ok(scenes)
     }
 

@@ -38,6 +38,8 @@ pub(crate) enum Part {
     /// One round is enough.
     Once,
     Never,
+    /// One round of it, and it has none in a full run.
+    Only,
 }
 
 const HOOKS: &[&str] = &["http", "floor-http", "worker", "floor-worker"];
@@ -161,7 +163,7 @@ impl Scenes {
             &[&["direct"], STREAMED],
         );
         for (size, part, counts) in [
-            ("1000", Part::Once, [1000].as_slice()),
+            ("1000", Part::Only, [1000].as_slice()),
             ("5000", Part::Never, &[1000, 5000]),
         ] {
             let kind = Kind::Streams {
