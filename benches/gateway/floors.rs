@@ -3,6 +3,7 @@
 
 use std::{
     borrow::Cow,
+    env,
     pin::Pin,
     process::Stdio,
     sync::Arc,
@@ -160,11 +161,26 @@ fn event(body: &[u8]) -> Vec<u8> {
     [begin.as_slice(), body, b"}"].concat()
 }
 
-/// Starts no thread and forks nothing: a group of its own and no more is asked
-/// for, which `posix_spawn` can do.
+/// What a hook finds in its environment; more of it can make an interpreter slow.
+const VARIABLES: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
+
+/// Nothing is asked for that `posix_spawn` cannot do, so nothing is forked: a
+/// group of its own, and a program whose path is known.
 fn shell(command: &str) -> Command {
-    let mut shell = Command::new("bash");
-    shell.args(["-c", command]).process_group(0);
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = env::split_paths(&path).map(|it| it.join("bash"));
+    let bash = places
+        .find(|it| it.exists())
+        .unwrap_or_else(|| "/bin/bash".into());
+    let variables = VARIABLES
+        .iter()
+        .filter_map(|it| Some((it, env::var_os(it)?)));
+    let mut shell = Command::new(bash);
+    shell
+        .args(["-c", command])
+        .process_group(0)
+        .env_clear()
+        .envs(variables);
     shell
 }
 

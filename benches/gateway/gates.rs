@@ -2,7 +2,7 @@
 
 use crate::{
     held,
-    measure::{CALM, FIRST, HISTORY, chunk, cpu, one_core, spawn},
+    measure::{CALM, FIRST, HISTORY, chunk, cpu, one_core, spawn, spawn_cpu},
 };
 
 /// A bound for a figure of one contestant, by itself or compared with another
@@ -120,10 +120,15 @@ impl Gates {
                 self.ratio(one_core(size), of, over, 1.25);
             }
         }
-        self.ratio(spawn("bash"), "cold-bash", "floor-bash", 1.15);
-        self.ratio(spawn("bash"), "heavy-bash", "floor-bash", 1.3);
-        self.ratio(spawn("python3"), "cold-python3", "floor-python3", 1.15);
-        self.ratio(spawn("node"), "cold-node", "floor-node", 1.15);
+        for (language, of, over, bound) in [
+            ("bash", "cold-bash", "floor-bash", 1.15),
+            ("bash", "heavy-bash", "floor-bash", 1.3),
+            ("python3", "cold-python3", "floor-python3", 1.15),
+            ("node", "cold-node", "floor-node", 1.15),
+        ] {
+            self.ratio(spawn(language), of, over, bound);
+            self.ratio(spawn_cpu(language), of, over, bound);
+        }
         self.difference(CALM.to_owned(), "warm-python3", "none", 2000.0);
         self.difference(CALM.to_owned(), "warm-node", "none", 2000.0);
         self.difference(HISTORY.to_owned(), "derived", "none", 1500.0);

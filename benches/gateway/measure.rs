@@ -82,6 +82,10 @@ pub(crate) fn spawn(size: &str) -> String {
     format!("answer with a {size} hook started for it, p50 µs")
 }
 
+pub(crate) fn spawn_cpu(size: &str) -> String {
+    format!("CPU µs per request, {size} started for it")
+}
+
 impl Kind {
     /// Measures one contestant. `size` stands in the figures' names.
     pub(crate) async fn measure(
@@ -129,11 +133,8 @@ impl Kind {
                 let work = load::ask(address, ask, 1, time * SLOW);
                 let (used, heard) = used(running, work).await?;
                 drop(held);
-                let cpu = (
-                    cpu(&format!("{size} started for it")),
-                    used / f64::from(heard.answers),
-                );
-                vec![(spawn(size), median(heard.whole)), cpu]
+                let used = used / f64::from(heard.answers);
+                vec![(spawn(size), median(heard.whole)), (spawn_cpu(size), used)]
             }
             Self::Calm(ask) => vec![(
                 CALM.to_owned(),
