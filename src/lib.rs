@@ -21,6 +21,7 @@
 pub mod json;
 pub mod model;
 
+pub mod client;
 pub mod event;
 
 pub mod condition;

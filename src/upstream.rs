@@ -4,6 +4,7 @@
 //! its errors hold no URL: each of these would carry a key to a third party.
 //! It retries nothing that anybody may have seen.
 
+mod answer;
 mod body;
 mod circuit;
 pub mod content;
@@ -13,20 +14,16 @@ pub mod gzip;
 pub mod headers;
 pub mod sse;
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use bytes::{Bytes, BytesMut};
-use futures_util::{
-    Stream, StreamExt,
-    stream::{self, BoxStream},
-};
-use http::{HeaderMap, Method, StatusCode, header};
+use http::{HeaderMap, Method};
 use thiserror::Error;
 use url::Url;
 
-pub use self::body::OutgoingBody;
 use self::endpoint::{Endpoint, Sent};
+pub use self::{answer::Answer, body::OutgoingBody};
 use crate::{
+    client::{ClientError, NoTrust},
     config::{CircuitSettings, Credential, UpstreamConfig},
     telemetry::Metrics,
 };
@@ -92,30 +89,18 @@ pub struct Outgoing {
     pub body: OutgoingBody,
 }
 
-/// What upstream answers.
-pub struct Answer {
-    /// Its status.
-    pub status: StatusCode,
-    /// Its headers.
-    pub headers: HeaderMap,
-    response: reqwest::Response,
-    idle: Duration,
-    /// Sees every piece before anybody else does.
-    watcher: Option<Watcher>,
-}
-
-/// Somebody who sees an answer pass, and its clean end as no piece.
-type Watcher = Box<dyn FnMut(Option<&[u8]>) + Send>;
-
 /// Why upstream gave no answer, or not all of it.
 #[derive(Debug, Error)]
 pub enum UpstreamError {
     /// The client could not be built.
     #[error("the client for the model API cannot be built: {0}")]
-    Build(String),
+    Build(#[from] NoTrust),
+    /// What is asked for has no place in a URL.
+    #[error("the model API has no such path")]
+    Target,
     /// No connection, or it broke before the answer's head.
     #[error("the model API cannot be reached")]
-    Unreachable(#[source] reqwest::Error),
+    Unreachable(#[source] ClientError),
     /// It failed again and again, and is left alone.
     #[error("the model API failed again and again, and is not asked for a while")]
     Away {
@@ -133,7 +118,7 @@ pub enum UpstreamError {
     Redirect,
     /// The answer broke off.
     #[error("the model API's answer broke off")]
-    Broken(#[source] reqwest::Error),
+    Broken(#[source] ClientError),
     /// It is compressed otherwise than by gzip, or broken.
     #[error("the model API's answer is encoded in a way that cannot be read")]
     Encoded,
@@ -256,87 +241,5 @@ impl Upstream {
             return Err(UpstreamError::Odd);
         }
         Ok(answer)
-    }
-}
-
-impl fmt::Debug for Answer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer")
-            .field("status", &self.status)
-            .finish_non_exhaustive()
-    }
-}
-
-impl Answer {
-    /// The media type without parameters; empty if none is given.
-    pub fn media_type(&self) -> &str {
-        let value = self.headers.get(header::CONTENT_TYPE);
-        let text = value.and_then(|it| it.to_str().ok()).unwrap_or_default();
-        text.split(';').next().unwrap_or_default().trim()
-    }
-
-    /// The body piece by piece, decoded; at most `limit` bytes come of one piece.
-    pub fn decoded(self, limit: usize) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
-        let encoding = content::encoding(&self.headers);
-        decoded::decoded(self.pieces(), encoding, limit)
-    }
-
-    /// The same answer, of which `watcher` sees every piece before anybody else;
-    /// and its end as no piece, if it is read so far and ends cleanly.
-    #[must_use]
-    pub fn watched(mut self, watcher: impl FnMut(Option<&[u8]>) + Send + 'static) -> Self {
-        self.watcher = Some(Box::new(watcher));
-        self
-    }
-
-    fn show(&mut self, piece: Option<&[u8]>) {
-        if let Some(watcher) = &mut self.watcher {
-            watcher(piece);
-        }
-    }
-
-    /// The body piece by piece. It ends cleanly only if upstream ended it so.
-    pub fn pieces(self) -> impl Stream<Item = Result<Bytes, UpstreamError>> + Send {
-        stream::unfold(Some(self), |answer| async move {
-            let mut answer = answer?;
-            let chunk = tokio::time::timeout(answer.idle, answer.response.chunk()).await;
-            match chunk {
-                Ok(Ok(Some(piece))) => {
-                    answer.show(Some(&piece));
-                    Some((Ok(piece), Some(answer)))
-                }
-                Ok(Ok(None)) => {
-                    answer.show(None);
-                    None
-                }
-                Ok(Err(error)) => Some((Err(UpstreamError::Broken(error.without_url())), None)),
-                Err(_elapsed) => Some((Err(UpstreamError::Silent), None)),
-            }
-        })
-    }
-
-    /// The whole body, decoded, of at most `limit` bytes.
-    pub async fn whole(self, limit: usize) -> Result<Bytes, UpstreamError> {
-        self.whole_if(limit, |_| Ok(())).await
-    }
-
-    /// The same, if `admit` lets in every piece: it is told how many bytes are about
-    /// to be held.
-    pub async fn whole_if<E: From<UpstreamError>>(
-        self,
-        limit: usize,
-        admit: impl Fn(usize) -> Result<(), E>,
-    ) -> Result<Bytes, E> {
-        let mut pieces = self.decoded(limit);
-        let mut whole = BytesMut::new();
-        while let Some(piece) = pieces.next().await {
-            let piece = piece?;
-            if whole.len() + piece.len() > limit {
-                return Err(UpstreamError::TooLarge { limit }.into());
-            }
-            admit(piece.len())?;
-            whole.extend_from_slice(&piece);
-        }
-        Ok(whole.freeze())
     }
 }

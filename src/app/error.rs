@@ -369,7 +369,7 @@ impl From<DialectError> for ApiError {
 impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
         let reason = match &error {
-            UpstreamError::Build(_) => ErrorReason::Internal,
+            UpstreamError::Build(_) | UpstreamError::Target => ErrorReason::Internal,
             UpstreamError::Unreachable(_)
             | UpstreamError::Broken(_)
             | UpstreamError::Away { .. } => ErrorReason::UpstreamUnreachable,

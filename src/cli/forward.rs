@@ -137,6 +137,7 @@ fn failed(error: &UpstreamError) -> Failure {
         UpstreamError::TooLarge { .. } => "answered too much",
         UpstreamError::Broken(_) => "broke off its answer",
         UpstreamError::Build(_)
+        | UpstreamError::Target
         | UpstreamError::Unreachable(_)
         | UpstreamError::Away { .. }
         | UpstreamError::Exhausted => "cannot be reached",

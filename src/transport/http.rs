@@ -5,13 +5,18 @@
 
 use std::{sync::Arc, time::Duration};
 
-use http::{HeaderValue, StatusCode, header};
-use reqwest::{Client, Response, redirect};
+use axum::body::Body;
+use http::{HeaderValue, Method, Request, Response, StatusCode, Uri, header};
+use http_body_util::BodyExt;
+use hyper::body::Incoming;
 use serde::{Deserialize, de::Error};
 use url::Url;
 
 use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind};
-use crate::event::Answer;
+use crate::{
+    client::{Client, ClientError, NoTrust, Pool},
+    event::Answer,
+};
 
 pub(super) const KIND: TransportKind = TransportKind {
     name: "http",
@@ -19,21 +24,25 @@ pub(super) const KIND: TransportKind = TransportKind {
 };
 
 const JSON: &str = "application/json";
+const JSON_TYPE: HeaderValue = HeaderValue::from_static(JSON);
 
 /// How long an unused connection is kept. Common servers close theirs after
 /// five seconds, and a call must not meet that moment.
 const IDLE: Duration = Duration::from_secs(4);
 
+/// How long a connection may take. A hook's own time is shorter, as a rule.
+const CONNECT: Duration = Duration::from_mins(1);
+
+/// How many connections are kept for each server that no call needs.
+const SPARE: usize = 256;
+
 /// A pool of connections for all hooks.
-pub(super) fn client() -> Result<Client, TransportError> {
-    Client::builder()
-        .redirect(redirect::Policy::none())
-        .no_proxy()
-        .pool_idle_timeout(IDLE)
-        .tcp_nodelay(true)
-        .http1_only()
-        .build()
-        .map_err(TransportError::Client)
+pub(super) fn client() -> Result<Client, NoTrust> {
+    Client::new(Pool {
+        connect: CONNECT,
+        spare: SPARE,
+        spare_for: IDLE,
+    })
 }
 
 #[derive(Debug)]
@@ -46,7 +55,8 @@ struct Http {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Settings {
-    url: Url,
+    #[serde(deserialize_with = "uri")]
+    url: Uri,
     /// The whole header. It shows itself to nobody.
     #[serde(default, rename = "bearer", deserialize_with = "bearer")]
     authorization: Option<HeaderValue>,
@@ -63,16 +73,16 @@ impl Http {
     }
 
     async fn post(&self, call: &HookCall<'_>) -> Result<Vec<u8>, TransportError> {
-        let mut request = self
-            .client
-            .post(self.settings.url.clone())
-            .header(header::CONTENT_TYPE, JSON)
-            .header(header::ACCEPT, JSON)
-            .body(call.document.clone());
+        let mut request = Request::new(Body::from(call.document.clone()));
+        *request.method_mut() = Method::POST;
+        *request.uri_mut() = self.settings.url.clone();
+        let headers = request.headers_mut();
+        headers.insert(header::CONTENT_TYPE, JSON_TYPE);
+        headers.insert(header::ACCEPT, JSON_TYPE);
         if let Some(authorization) = &self.settings.authorization {
-            request = request.header(header::AUTHORIZATION, authorization);
+            headers.insert(header::AUTHORIZATION, authorization.clone());
         }
-        let response = request.send().await.map_err(unreachable)?;
+        let response = self.client.send(request).await?;
         if response.status() != StatusCode::OK {
             return Err(TransportError::Status(response.status().as_u16()));
         }
@@ -89,6 +99,12 @@ impl Transport for Http {
     }
 }
 
+/// A URL as it is asked for.
+fn uri<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Uri, D::Error> {
+    let url = Url::deserialize(input)?;
+    Uri::try_from(url.as_str()).map_err(|_| D::Error::custom("`url` cannot be asked for"))
+}
+
 fn bearer<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<HeaderValue>, D::Error> {
     let token = String::deserialize(input)?;
     let value = HeaderValue::try_from(format!("Bearer {token}"));
@@ -98,24 +114,23 @@ fn bearer<'de, D: serde::Deserializer<'de>>(input: D) -> Result<Option<HeaderVal
     Ok(Some(value))
 }
 
-fn is_json(response: &Response) -> bool {
+fn is_json(response: &Response<Incoming>) -> bool {
     let value = response.headers().get(header::CONTENT_TYPE);
     let text = value.and_then(|it| it.to_str().ok()).unwrap_or_default();
     let media_type = text.split(';').next().unwrap_or_default();
     media_type.trim().eq_ignore_ascii_case(JSON)
 }
 
-async fn read(mut response: Response, limit: usize) -> Result<Vec<u8>, TransportError> {
+async fn read(response: Response<Incoming>, limit: usize) -> Result<Vec<u8>, TransportError> {
+    let mut frames = response.into_body();
     let mut body = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(unreachable)? {
+    while let Some(frame) = frames.frame().await {
+        let frame = frame.map_err(ClientError::from)?;
+        let piece = frame.data_ref().map(AsRef::as_ref).unwrap_or_default();
         if body.len() + piece.len() > limit {
             return Err(TransportError::TooMuchOutput);
         }
-        body.extend_from_slice(&piece);
+        body.extend_from_slice(piece);
     }
     Ok(body)
-}
-
-fn unreachable(error: reqwest::Error) -> TransportError {
-    TransportError::Unreachable(error.without_url())
 }

@@ -7,10 +7,9 @@ use std::{
     task::{Context, Poll},
 };
 
+use axum::body::Body;
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream::BoxStream};
-
-type Piece = Result<Bytes, axum::Error>;
+use http_body::{Frame, SizeHint};
 
 /// The body of a request, which can be sent again as long as nobody has asked
 /// for any of it.
@@ -21,7 +20,7 @@ pub struct OutgoingBody(Kind);
 enum Kind {
     Whole(Bytes),
     /// Empty once somebody has begun to read it.
-    Stream(Arc<Mutex<Option<BoxStream<'static, Piece>>>>),
+    Stream(Arc<Mutex<Option<Body>>>),
 }
 
 impl OutgoingBody {
@@ -31,8 +30,8 @@ impl OutgoingBody {
     }
 
     /// A body that comes piece by piece.
-    pub fn stream(pieces: impl Stream<Item = Piece> + Send + 'static) -> Self {
-        Self(Kind::Stream(Arc::new(Mutex::new(Some(pieces.boxed())))))
+    pub fn stream(body: Body) -> Self {
+        Self(Kind::Stream(Arc::new(Mutex::new(Some(body)))))
     }
 
     /// Whether all of it is here, so that only upstream can be slow.
@@ -41,11 +40,11 @@ impl OutgoingBody {
     }
 
     /// For the client. Nothing is taken of a stream before it asks for it.
-    pub(super) fn lend(&self) -> reqwest::Body {
+    pub(super) fn lend(&self) -> Body {
         match &self.0 {
-            Kind::Whole(bytes) if bytes.is_empty() => reqwest::Body::default(),
+            Kind::Whole(bytes) if bytes.is_empty() => Body::empty(),
             Kind::Whole(bytes) => bytes.clone().into(),
-            Kind::Stream(shared) => reqwest::Body::wrap_stream(Lent {
+            Kind::Stream(shared) => Body::new(Lent {
                 shared: Arc::clone(shared),
                 taken: None,
             }),
@@ -76,24 +75,40 @@ impl fmt::Debug for OutgoingBody {
     }
 }
 
-/// Takes the stream when it is first asked for a piece.
+/// Takes the body when it is first asked for a piece.
 struct Lent {
-    shared: Arc<Mutex<Option<BoxStream<'static, Piece>>>>,
-    taken: Option<BoxStream<'static, Piece>>,
+    shared: Arc<Mutex<Option<Body>>>,
+    taken: Option<Body>,
 }
 
-impl Stream for Lent {
-    type Item = Piece;
+impl http_body::Body for Lent {
+    type Data = Bytes;
+    type Error = axum::Error;
 
-    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Piece>> {
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         if self.taken.is_none() {
-            let stream = self.shared.lock();
-            let stream = stream.unwrap_or_else(PoisonError::into_inner).take();
-            self.taken = stream;
+            let body = self.shared.lock();
+            let body = body.unwrap_or_else(PoisonError::into_inner).take();
+            self.taken = body;
         }
         match &mut self.taken {
-            Some(stream) => stream.poll_next_unpin(context),
+            Some(body) => Pin::new(body).poll_frame(context),
             None => Poll::Ready(None),
         }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.taken
+            .as_ref()
+            .is_some_and(http_body::Body::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.taken
+            .as_ref()
+            .map_or_else(SizeHint::new, http_body::Body::size_hint)
     }
 }

@@ -1,13 +1,19 @@
 //! One address of a model API: a pool of connections, and its circuit.
 
-use std::{error::Error, io, sync::Arc, time::Duration};
+use std::{sync::Arc, time::Duration};
 
-use http::{HeaderMap, Method, StatusCode};
-use rustix::io::Errno;
+use http::{
+    HeaderMap, Method, Request, StatusCode, Uri,
+    uri::{self, Authority, PathAndQuery, Scheme},
+};
 use url::Url;
 
 use super::{Answer, Patience, UpstreamError, body::OutgoingBody, circuit::Circuit};
-use crate::{config::CircuitSettings, telemetry::Metrics};
+use crate::{
+    client::{Client, ClientError, Pool},
+    config::CircuitSettings,
+    telemetry::Metrics,
+};
 
 /// How many connections are kept open that no call needs.
 const SPARE_CONNECTIONS: usize = 256;
@@ -18,9 +24,13 @@ const SPARE_FOR: Duration = Duration::from_secs(90);
 /// One address of a model API.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    client: reqwest::Client,
+    client: Client,
     /// Without a slash at its end.
     base: String,
+    /// The same in parts: scheme and authority, and what stands before every path.
+    scheme: Scheme,
+    authority: Authority,
+    prefix: String,
     connect: Duration,
     pub(super) circuit: Arc<Circuit>,
 }
@@ -49,18 +59,21 @@ impl Endpoint {
         (circuit, name): (CircuitSettings, String),
         metrics: Arc<Metrics>,
     ) -> Result<Self, UpstreamError> {
-        let client = reqwest::Client::builder()
-            .redirect(reqwest::redirect::Policy::none())
-            .no_proxy()
-            .connect_timeout(connect)
-            .pool_idle_timeout(SPARE_FOR)
-            .pool_max_idle_per_host(SPARE_CONNECTIONS)
-            .tcp_nodelay(true)
-            .http1_only()
-            .build()
-            .map_err(|error| UpstreamError::Build(error.without_url().to_string()))?;
+        let client = Client::new(Pool {
+            connect,
+            spare: SPARE_CONNECTIONS,
+            spare_for: SPARE_FOR,
+        })?;
+        let parts = Uri::try_from(bare(base)).map(Uri::into_parts);
+        let parts = parts.map_err(|_| UpstreamError::Target)?;
+        let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
+            return Err(UpstreamError::Target);
+        };
         Ok(Self {
             client,
+            scheme,
+            authority,
+            prefix: base.path().trim_end_matches('/').to_owned(),
             base: bare(base).to_owned(),
             connect,
             circuit: Circuit::new(circuit, name, metrics),
@@ -84,12 +97,15 @@ impl Endpoint {
             error: UpstreamError::Away { retry_after },
             sent: Sent::Never,
         })?;
-        let request = self
-            .client
-            .request(method, format!("{}{target}", self.base))
-            .headers(headers)
-            .body(body.lend());
-        let Ok(sent) = tokio::time::timeout(patience.first_byte, request.send()).await else {
+        let mut request = Request::new(body.lend());
+        *request.method_mut() = method;
+        *request.headers_mut() = headers;
+        *request.uri_mut() = self.uri(target).map_err(|_| Failed {
+            error: UpstreamError::Target,
+            sent: Sent::Never,
+        })?;
+        let sent = tokio::time::timeout(patience.first_byte, self.client.send(request));
+        let Ok(sent) = sent.await else {
             // Of a body that comes piece by piece, its sender may be slow.
             if body.is_whole() {
                 pass.failed("timeout");
@@ -102,7 +118,7 @@ impl Endpoint {
         let response = match sent {
             Ok(response) => response,
             Err(error) => {
-                let (failed, why) = failed(error.without_url());
+                let (failed, why) = failed(error);
                 match why {
                     Some(why) => pass.failed(why),
                     None => drop(pass),
@@ -110,19 +126,25 @@ impl Endpoint {
                 return Err(failed);
             }
         };
-        let answer = Answer {
-            status: response.status(),
-            headers: response.headers().clone(),
-            response,
-            idle: patience.idle,
-            watcher: None,
-        };
+        let answer = Answer::new(response, patience.idle);
         if is_of_a_proxy(&answer) {
             pass.failed("gateway");
         } else {
             pass.succeeded();
         }
         Ok(answer)
+    }
+}
+
+impl Endpoint {
+    /// Where `target`, a path and query, is to be found here.
+    fn uri(&self, target: &str) -> Result<Uri, http::Error> {
+        let path = [self.prefix.as_str(), target].concat();
+        let mut parts = uri::Parts::default();
+        parts.scheme = Some(self.scheme.clone());
+        parts.authority = Some(self.authority.clone());
+        parts.path_and_query = Some(PathAndQuery::try_from(path)?);
+        Ok(Uri::from_parts(parts)?)
     }
 }
 
@@ -142,53 +164,21 @@ fn is_of_a_proxy(answer: &Answer) -> bool {
 }
 
 /// What an error means, and, if it is upstream's fault, what operators call it.
-fn failed(error: reqwest::Error) -> (Failed, Option<&'static str>) {
+fn failed(error: ClientError) -> (Failed, Option<&'static str>) {
     let sent = if error.is_connect() {
         Sent::Never
     } else {
         Sent::Perhaps
     };
-    if chain(&error).any(is_exhaustion) {
+    if error.is_exhaustion() {
         let error = UpstreamError::Exhausted;
         return (Failed { error, sent }, None);
     }
-    let of_agent = chain(&error)
-        .filter_map(|it| it.downcast_ref::<hyper::Error>())
-        .any(hyper::Error::is_user);
     let why = match sent {
-        _ if of_agent || is_unwanted_body(&error) => None,
+        _ if error.is_of_body() || error.is_unwanted_body() => None,
         Sent::Never => Some("connect"),
         Sent::Perhaps => Some("broken"),
     };
     let error = UpstreamError::Unreachable(error);
     (Failed { error, sent }, why)
-}
-
-/// Whether upstream hung up while it was sent a body. That may be what it does with
-/// this body, such as one that is too large, and then its answer may be lost. Hyper
-/// tells this by words alone.
-fn is_unwanted_body(error: &reqwest::Error) -> bool {
-    let words = "error writing a body to connection";
-    chain(error)
-        .filter_map(|it| it.downcast_ref::<hyper::Error>())
-        .any(|it| it.to_string() == words)
-}
-
-/// An error, and all that lie behind it.
-fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
-    let mut next = Some(error);
-    std::iter::from_fn(move || {
-        let error = next?;
-        next = error.source();
-        Some(error)
-    })
-}
-
-/// Whether no file could be opened, which is no fault of upstream's.
-fn is_exhaustion(error: &(dyn Error + 'static)) -> bool {
-    let code = error
-        .downcast_ref::<io::Error>()
-        .and_then(io::Error::raw_os_error);
-    let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-    code.is_some_and(|it| full.contains(&it))
 }

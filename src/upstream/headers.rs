@@ -44,11 +44,10 @@ const TO_UPSTREAM_PREFIXES: [&str; 1] = ["x-gemini-"];
 /// What upstream may not say to an agent: what belongs to the connection, what
 /// would lead the agent past the gateway or a page in a browser to it, and our own
 /// names.
-const NOT_TO_AGENT: [&str; 16] = [
+const NOT_TO_AGENT: [&str; 15] = [
     "alt-svc",
     "clear-site-data",
     "connection",
-    "content-length",
     "keep-alive",
     "link",
     "location",
@@ -82,7 +81,7 @@ pub fn to_upstream(
     query_key: Option<&str>,
     answer: AnswerIs,
 ) -> HeaderMap {
-    let mut out = HeaderMap::new();
+    let mut out = HeaderMap::with_capacity(agent.len() + 1);
     for (name, value) in agent {
         if travels(name) && !(*name == API_KEY && value.is_empty()) {
             out.append(name, value.clone());
@@ -140,24 +139,27 @@ pub(super) fn to_fallback(headers: &mut HeaderMap, credential: &Credential) {
     show(headers, credential);
 }
 
-/// The headers for the agent.
-pub fn to_agent(upstream: &HeaderMap) -> HeaderMap {
-    let mut out = HeaderMap::with_capacity(upstream.len());
-    for (name, value) in upstream {
-        let of_nobody = ["x-hookgate-", "access-control-"];
-        let withheld = of_nobody.iter().any(|it| name.as_str().starts_with(it));
-        if !withheld && !NOT_TO_AGENT.contains(&name.as_str()) {
-            out.append(name, value.clone());
-        }
+/// Upstream's headers for the agent, of an answer whose body goes on as it is.
+pub fn to_agent(mut upstream: HeaderMap) -> HeaderMap {
+    let names = upstream.keys().filter(|it| is_withheld(it.as_str()));
+    let withheld: Vec<HeaderName> = names.cloned().collect();
+    for name in withheld {
+        upstream.remove(name);
     }
+    upstream
+}
+
+/// The same of an answer that was read and is written anew.
+pub fn of_judged(upstream: HeaderMap) -> HeaderMap {
+    let mut out = to_agent(upstream);
+    out.remove(header::CONTENT_ENCODING);
+    out.remove(header::CONTENT_LENGTH);
     out
 }
 
-/// The headers for the agent of an answer that was read and is written anew.
-pub fn of_judged(upstream: &HeaderMap) -> HeaderMap {
-    let mut out = to_agent(upstream);
-    out.remove(header::CONTENT_ENCODING);
-    out
+fn is_withheld(name: &str) -> bool {
+    let of_nobody = ["x-hookgate-", "access-control-"];
+    of_nobody.iter().any(|it| name.starts_with(it)) || NOT_TO_AGENT.contains(&name)
 }
 
 fn travels(name: &HeaderName) -> bool {

@@ -1,0 +1,62 @@
+//! Connections, with TLS or without, within a time.
+
+use std::{
+    io,
+    pin::Pin,
+    sync::Arc,
+    task::{Context, Poll},
+    time::Duration,
+};
+
+use http::Uri;
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder, MaybeHttpsStream};
+use hyper_util::{client::legacy::connect::HttpConnector, rt::TokioIo};
+use tokio::{net::TcpStream, time::timeout};
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tower::{BoxError, Service};
+
+/// Connects, with TLS if the URI wants it.
+#[derive(Debug, Clone)]
+pub(super) struct Connector {
+    inner: HttpsConnector<HttpConnector>,
+    /// For all of it: the name, the connection, TLS.
+    patience: Duration,
+}
+
+type Connecting = Pin<Box<dyn Future<Output = Result<Connected, BoxError>> + Send>>;
+
+type Connected = MaybeHttpsStream<TokioIo<TcpStream>>;
+
+impl Connector {
+    /// Certificates are judged as the system does.
+    pub(super) fn new(patience: Duration) -> io::Result<Self> {
+        let mut plain = HttpConnector::new();
+        plain.set_nodelay(true);
+        plain.enforce_http(false);
+        let provider = Arc::new(aws_lc_rs::default_provider());
+        let inner = HttpsConnectorBuilder::new()
+            .with_provider_and_platform_verifier(provider)?
+            .https_or_http()
+            .enable_http1()
+            .wrap_connector(plain);
+        Ok(Self { inner, patience })
+    }
+}
+
+impl Service<Uri> for Connector {
+    type Response = Connected;
+    type Error = BoxError;
+    type Future = Connecting;
+
+    fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
+        self.inner.poll_ready(context)
+    }
+
+    fn call(&mut self, uri: Uri) -> Connecting {
+        let connecting = timeout(self.patience, self.inner.call(uri));
+        Box::pin(async move {
+            let elapsed = |_| io::Error::from(io::ErrorKind::TimedOut);
+            connecting.await.map_err(elapsed)?
+        })
+    }
+}
