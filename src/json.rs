@@ -5,6 +5,7 @@
 //! hooks saw is what the model API reads. It must not know what a document says.
 
 mod keys;
+mod layout;
 mod scan;
 
 #[cfg(test)]
@@ -12,8 +13,8 @@ mod tests;
 
 use thiserror::Error;
 
-pub use self::keys::same_field;
 use self::scan::Scan;
+pub use self::{keys::same_field, layout::Layout};
 
 /// How deep arrays and objects may stand in one another.
 pub const DEPTH: usize = 64;
@@ -28,9 +29,23 @@ const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeField {
     /// Its name, in any spelling.
-    pub name: &'static str,
+    name: &'static str,
     /// How deep the object must stand that has it; the outermost is 1.
-    pub from_depth: usize,
+    from_depth: usize,
+    print: u32,
+}
+
+impl FreeField {
+    /// A field of this name, in any spelling, of objects that stand so deep or
+    /// deeper; the outermost is 1.
+    pub const fn new(name: &'static str, from_depth: usize) -> Self {
+        let print = keys::print(name.as_bytes());
+        Self {
+            name,
+            from_depth,
+            print,
+        }
+    }
 }
 
 /// Who gives the keys of a document their names.
@@ -65,12 +80,23 @@ pub enum JsonError {
 
 /// Checks a document.
 pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
+    checked(text)?.document(names).map(drop)
+}
+
+/// Checks a document, and takes down where its values stand.
+pub fn lay_out(text: &[u8], names: Names) -> Result<Layout, JsonError> {
+    checked(text)?.laid_out(names)
+}
+
+fn checked(text: &[u8]) -> Result<Scan<'_>, JsonError> {
     let broken = |what, at| Err(JsonError::Broken { what, at });
     if text.starts_with(BYTE_ORDER_MARK) {
         return broken("a byte order mark", 0);
     }
-    if let Err(error) = std::str::from_utf8(text) {
+    if simdutf8::basic::from_utf8(text).is_err()
+        && let Err(error) = std::str::from_utf8(text)
+    {
         return broken("not UTF-8", error.valid_up_to());
     }
-    Scan::new(text).document(names)
+    Ok(Scan::new(text))
 }

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{DialectError, Row, query};
+use super::{DialectError, Row, coverage::PathPart, query};
 use crate::model::ModelName;
 
 /// A model API: whose paths and credentials they are.
@@ -81,15 +81,16 @@ impl Call {
     /// A call by its row, and what stands in the places of the path.
     pub(super) fn read(
         row: &'static Row,
-        parts: Vec<(&'static str, String)>,
+        parts: &[PathPart<'_>],
         query: &str,
     ) -> Result<Self, DialectError> {
         let model = parts.iter().find(|it| it.0 == "model");
+        let owned = |(name, text): &PathPart<'_>| (*name, (*text).to_owned());
         let query = query::read(query, row.operation)?;
         Ok(Self {
             row,
-            model: model.and_then(|it| ModelName::parse(&it.1)),
-            parts,
+            model: model.and_then(|it| ModelName::parse(it.1)),
+            parts: parts.iter().map(owned).collect(),
             operation: match row.operation {
                 Operation::Stream(_) => Operation::Stream(query.framing),
                 operation => operation,
@@ -111,16 +112,17 @@ impl Call {
     /// Path and query under which upstream takes it, made of nothing but what was
     /// understood of the path.
     pub fn target(&self) -> String {
-        let path = self.path();
+        let mut target = self.path();
         let framing = match self.operation {
-            Operation::Stream(Framing::Sse) => Some("alt=sse".to_owned()),
+            Operation::Stream(Framing::Sse) => Some("alt=sse"),
             _ => None,
         };
-        let query: Vec<String> = framing.into_iter().chain(self.query.clone()).collect();
-        if query.is_empty() {
-            return path;
+        let query = self.query.iter().map(String::as_str);
+        for (position, word) in framing.into_iter().chain(query).enumerate() {
+            target.push(if position == 0 { '?' } else { '&' });
+            target.push_str(word);
         }
-        format!("{path}?{}", query.join("&"))
+        target
     }
 
     /// What the path names, such as `cachedContents/abc`: all of it behind the
@@ -132,16 +134,28 @@ impl Call {
     }
 
     fn path(&self) -> String {
-        let mut path = self.row.path.to_owned();
-        for (name, value) in &self.parts {
-            let value = match *name {
-                // Hooks may have chosen another one.
-                "model" => self.model_name(),
-                _ => value,
-            };
-            path = path.replace(&format!("{{{name}}}"), value);
+        let mut path = String::with_capacity(128);
+        let mut rest = self.row.path;
+        while let Some((before, (name, after))) = rest
+            .split_once('{')
+            .and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
+        {
+            path.push_str(before);
+            path.push_str(self.part(name));
+            rest = after;
         }
+        path.push_str(rest);
         path
+    }
+
+    /// What stands in a place of the path.
+    fn part(&self, name: &str) -> &str {
+        if name == "model" {
+            // Hooks may have chosen another one.
+            return self.model_name();
+        }
+        let part = self.parts.iter().find(|it| it.0 == name);
+        part.map_or("", |it| &it.1)
     }
 
     /// Which model `name`, said in a body, means in this call; none if it is no

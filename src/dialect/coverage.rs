@@ -121,12 +121,14 @@ pub struct Recognised {
 /// it is there with other HTTP methods only.
 pub fn recognise(line: RequestLine<'_>) -> Option<Result<Recognised, DialectError>> {
     let mut others: Vec<&str> = Vec::new();
+    let mut parts = Vec::new();
     for row in rows() {
-        let Some(parts) = places(row, line.path) else {
+        parts.clear();
+        if places(row, line.path, &mut parts).is_none() {
             continue;
-        };
+        }
         if line.method.as_str() == row.method {
-            let call = Call::read(row, parts, line.query);
+            let call = Call::read(row, &parts, line.query);
             return Some(Ok(Recognised { row, call }));
         }
         others.push(row.method);
@@ -138,23 +140,25 @@ pub fn recognise(line: RequestLine<'_>) -> Option<Result<Recognised, DialectErro
 /// What a path without a version means (litellm sends such).
 const DEFAULT_VERSION: &str = "v1beta";
 
-/// What stands in the places of a row's path, if `path` is one.
-fn places(row: &Row, path: &str) -> Option<Vec<(&'static str, String)>> {
+/// What stands in a place of a path, and the place's name.
+pub(super) type PathPart<'a> = (&'static str, &'a str);
+
+/// Collects what stands in the places of a row's path, if `path` is one.
+fn places<'a>(row: &Row, path: &'a str, found: &mut Vec<PathPart<'a>>) -> Option<()> {
     let versions = versions(row.api);
-    let mut found = Vec::new();
     let mut template = row.path.split('/').skip(1).peekable();
     let mut segments = path.strip_prefix('/')?.split('/').peekable();
     let versioned = segments.peek().is_some_and(|it| versions.contains(it));
     if row.api == Api::Gemini && !versioned && template.peek() == Some(&"{version}") {
         template.next();
-        found.push(("version", DEFAULT_VERSION.to_owned()));
+        found.push(("version", DEFAULT_VERSION));
     }
     loop {
         match (template.next(), segments.next()) {
-            (None, None) => return Some(found),
+            (None, None) => return Some(()),
             (Some(pattern), Some(segment)) => {
                 if let Some((name, value)) = place(pattern, segment) {
-                    fits(name, value, versions).then(|| found.push((name, value.to_owned())))?;
+                    fits(name, value, versions).then(|| found.push((name, value)))?;
                 } else if pattern != segment {
                     return None;
                 }
@@ -174,20 +178,20 @@ fn place<'a>(pattern: &'static str, segment: &'a str) -> Option<(&'static str, &
 
 /// Whether a text may stand in a place.
 fn fits(name: &str, text: &str, versions: &[&str]) -> bool {
-    let all = |others: &'static str| {
-        let only_dots = text.chars().all(|it| it == '.');
-        let known = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+    let all = |others: &'static [u8]| {
+        let only_dots = text.bytes().all(|it| it == b'.');
+        let known = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit();
         (1..=256).contains(&text.len())
             && !only_dots
-            && text.chars().all(|it| known(it) || others.contains(it))
+            && text.bytes().all(|it| known(it) || others.contains(&it))
     };
     match name {
         "version" => versions.contains(&text),
-        // A name without its `models/`, which would be a segment of its own.
-        "model" => ModelName::parse(text).is_some(),
-        "project" => all(".:-"),
-        "location" => all("-"),
-        _ => all("ABCDEFGHIJKLMNOPQRSTUVWXYZ._~=-"),
+        // Its `models/` is a segment of its own.
+        "model" => ModelName::fits(text),
+        "project" => all(b".:-"),
+        "location" => all(b"-"),
+        _ => all(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._~=-"),
     }
 }
 

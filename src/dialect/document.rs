@@ -3,17 +3,15 @@
 //! Only the fields that somebody asks for are parsed. An edit is spliced into
 //! the original bytes, so that everything else leaves as it came.
 
-use std::ops::Range;
+mod writing;
+
+use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use indexmap::{IndexMap, map::Entry};
 use serde_json::{Value, value::RawValue};
 
-use super::{
-    DialectError,
-    json::{self, Fields},
-};
-use crate::json::same_field;
+use super::{DialectError, json};
+use crate::json::{Layout, same_field};
 
 /// How an array is spelled: `[`, elements, `]`.
 pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {
@@ -33,14 +31,40 @@ pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {
 pub struct Document {
     /// INVARIANT: valid UTF-8 and one JSON object.
     bytes: Bytes,
-    /// By their keys, in order: a document may have very many.
-    fields: IndexMap<String, Field>,
+    /// In order. INVARIANT: no two have one key.
+    fields: Vec<Field>,
+    origin: Option<Origin>,
+}
+
+/// What an object was part of when it was read.
+#[derive(Debug, Clone)]
+struct Origin {
+    layout: Arc<Layout>,
+    /// Where the object's text stood.
+    start: usize,
+}
+
+impl Origin {
+    /// A place in the object's own text.
+    fn own(&self, place: Range<usize>) -> Option<Range<usize>> {
+        Some(place.start.checked_sub(self.start)?..place.end.checked_sub(self.start)?)
+    }
+}
+
+/// The text of a field as it stands now, and its number in the layout if it is as
+/// it came.
+struct Text {
+    bytes: Bytes,
+    number: Option<usize>,
 }
 
 #[derive(Debug, Clone)]
 struct Field {
+    key: String,
     /// The old text's place; none if the field is new.
     place: Option<Range<usize>>,
+    /// Its number in the layout, if it has one.
+    number: Option<usize>,
     /// The new text; none if the field is as it came.
     edit: Option<Edit>,
 }
@@ -55,31 +79,61 @@ impl Document {
     /// Reads the JSON object in `bytes`, which may come from anybody. What does
     /// not mean one thing is an error.
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
-        json::check_document(&bytes)?;
-        Self::split(bytes)
+        let layout = Arc::new(json::lay_out_document(&bytes)?);
+        Self::laid_out(bytes, &layout, 0)
+    }
+
+    /// The object with this number in a layout.
+    fn laid_out(bytes: Bytes, layout: &Arc<Layout>, number: usize) -> Result<Self, DialectError> {
+        let place = layout.place(number);
+        let (Some(place), Some(within)) = (place, layout.within(number)) else {
+            return Self::split(bytes);
+        };
+        let text = bytes.trim_ascii_start();
+        if text.first() != Some(&b'{') {
+            return Err(not_an_object());
+        }
+        let origin = Origin {
+            layout: Arc::clone(layout),
+            start: place.start - (bytes.len() - text.len()),
+        };
+        let field = |number| {
+            let own = |it: Option<Range<usize>>| it.and_then(|it| origin.own(it));
+            let key = own(layout.key(number)).and_then(|it| bytes.get(it));
+            Ok(Field {
+                key: json::string(key.unwrap_or_default())?,
+                place: own(layout.place(number)),
+                number: Some(number),
+                edit: None,
+            })
+        };
+        let fields = within.map(field).collect::<Result<_, DialectError>>()?;
+        let origin = Some(origin);
+        Ok(Self {
+            bytes,
+            fields,
+            origin,
+        })
     }
 
     /// Finds the fields of the JSON object in `bytes`, which is part of a document
-    /// that was read, or our own. A field given twice is an error.
+    /// that was read, or our own.
     pub(super) fn split(bytes: Bytes) -> Result<Self, DialectError> {
-        let text = text_of(&bytes)?;
-        if !text.trim_start().starts_with('{') {
-            // Else the parser's message would quote it.
-            return Err(DialectError::Json("not a JSON object".to_owned()));
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(not_an_object());
         }
-        let found: Fields<'_> =
-            serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))?;
-        let mut fields = IndexMap::with_capacity(found.0.len());
-        for (key, raw) in found.0 {
-            let place = Some(place_of(raw, text));
-            match fields.entry(key) {
-                Entry::Vacant(free) => free.insert(Field { place, edit: None }),
-                Entry::Occupied(taken) => {
-                    return Err(DialectError::Ambiguous(taken.key().clone()));
-                }
-            };
-        }
-        Ok(Self { bytes, fields })
+        let field = |(key, place)| Field {
+            key,
+            place: Some(place),
+            number: None,
+            edit: None,
+        };
+        let fields = json::fields(&bytes)?.into_iter().map(field).collect();
+        Ok(Self {
+            bytes,
+            fields,
+            origin: None,
+        })
     }
 
     /// `{}`.
@@ -109,49 +163,82 @@ impl Document {
 
     /// A text; `null` is none, anything else an error.
     pub fn string(&self, spellings: &[&str]) -> Result<Option<String>, DialectError> {
-        match self.get(spellings)? {
-            None | Some(Value::Null) => Ok(None),
-            Some(Value::String(text)) => Ok(Some(text)),
+        match self.bytes_of(spellings)? {
+            None => Ok(None),
+            Some(text) if *text == *b"null" => Ok(None),
+            Some(text) if text.first() == Some(&b'"') => json::string(&text).map(Some),
             Some(_) => Err(wrong(spellings, "a string")),
         }
     }
 
     /// An object; `null` is none, anything else an error.
     pub fn child(&self, spellings: &[&str]) -> Result<Option<Self>, DialectError> {
-        match self.bytes_of(spellings)? {
+        match self.text(spellings)? {
             None => Ok(None),
-            Some(bytes) if *bytes == *b"null" => Ok(None),
-            Some(bytes) if bytes.first() == Some(&b'{') => Self::split(bytes).map(Some),
+            Some(text) if *text.bytes == *b"null" => Ok(None),
+            Some(text) if text.bytes.first() == Some(&b'{') => self.object(text).map(Some),
             Some(_) => Err(wrong(spellings, "an object")),
         }
     }
 
     /// The elements of an array; `null` is none, anything else an error.
     pub fn list(&self, spellings: &[&str]) -> Result<Option<Vec<Bytes>>, DialectError> {
-        match self.bytes_of(spellings)? {
-            None => Ok(None),
-            Some(bytes) if *bytes == *b"null" => Ok(None),
-            Some(bytes) if bytes.first() == Some(&b'[') => {
-                let places = json::places(&bytes).into_iter();
-                Ok(Some(places.map(|it| bytes.slice(it)).collect()))
-            }
-            Some(_) => Err(wrong(spellings, "an array")),
-        }
+        let texts = self.texts(spellings)?;
+        Ok(texts.map(|it| it.into_iter().map(|it| it.bytes).collect()))
     }
 
     /// The objects of an array; `null` is none, anything else an error.
     pub fn children(&self, spellings: &[&str]) -> Result<Option<Vec<Self>>, DialectError> {
-        let Some(list) = self.list(spellings)? else {
+        let Some(texts) = self.texts(spellings)? else {
             return Ok(None);
         };
-        let parse = |it: Bytes| match it.first() {
-            Some(b'{') => Self::split(it),
+        let object = |it: Text| match it.bytes.first() {
+            Some(b'{') => self.object(it),
             _ => Err(wrong(spellings, "an array of objects")),
         };
-        list.into_iter()
-            .map(parse)
-            .collect::<Result<_, _>>()
-            .map(Some)
+        let objects = texts.into_iter().map(object);
+        objects.collect::<Result<_, _>>().map(Some)
+    }
+
+    /// The texts of an array's elements; `null` is none, anything else an error.
+    fn texts(&self, spellings: &[&str]) -> Result<Option<Vec<Text>>, DialectError> {
+        match self.text(spellings)? {
+            None => Ok(None),
+            Some(text) if *text.bytes == *b"null" => Ok(None),
+            Some(text) if text.bytes.first() == Some(&b'[') => Ok(Some(self.elements(&text))),
+            Some(_) => Err(wrong(spellings, "an array")),
+        }
+    }
+
+    fn elements(&self, array: &Text) -> Vec<Text> {
+        let laid_out = || -> Option<Vec<Text>> {
+            let origin = self.origin.as_ref()?;
+            let element = |number| {
+                let place = origin.own(origin.layout.place(number)?)?;
+                Some(Text {
+                    bytes: self.bytes.slice(place),
+                    number: Some(number),
+                })
+            };
+            origin.layout.within(array.number?)?.map(element).collect()
+        };
+        laid_out().unwrap_or_else(|| {
+            let element = |place| Text {
+                bytes: array.bytes.slice(place),
+                number: None,
+            };
+            json::places(&array.bytes)
+                .into_iter()
+                .map(element)
+                .collect()
+        })
+    }
+
+    fn object(&self, text: Text) -> Result<Self, DialectError> {
+        match (&self.origin, text.number) {
+            (Some(origin), Some(number)) => Self::laid_out(text.bytes, &origin.layout, number),
+            _ => Self::split(text.bytes),
+        }
     }
 
     /// Sets the field known under one of `spellings`; a new one gets the first.
@@ -180,141 +267,93 @@ impl Document {
         self.edit(spellings, Edit::Remove)
     }
 
-    /// The document as it goes out: the bytes it came as, but for the edits.
-    pub fn to_bytes(&self) -> Bytes {
-        if !self.is_edited() {
-            return self.bytes.clone();
-        }
-        let mut out = Vec::with_capacity(self.bytes.len());
-        let removes = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        if self.fields.values().any(removes) {
-            self.write_anew(&mut out);
-        } else {
-            self.splice(&mut out);
-        }
-        out.into()
-    }
-
     /// Whether it differs from what it came as.
     pub fn is_edited(&self) -> bool {
-        self.fields.values().any(|it| it.edit.is_some())
+        self.fields.iter().any(|it| it.edit.is_some())
     }
 
     /// Whether it has no field left.
     pub fn is_empty(&self) -> bool {
         let removed = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        self.fields.values().all(removed)
+        self.fields.iter().all(removed)
     }
 
     /// Whether it has a field under one of `spellings`, or one that somebody could
     /// take for it.
     pub fn has(&self, spellings: &[&str]) -> bool {
         let present = |it: &Field| !matches!(it.edit, Some(Edit::Remove));
-        self.alike(spellings).any(|it| present(it.1))
+        self.alike(spellings).any(present)
     }
 
     /// Every field that came with it, in order.
     pub fn fields(&self) -> impl Iterator<Item = (&str, Bytes)> {
-        let came = self.fields.iter().filter(|it| it.1.edit.is_none());
-        came.filter_map(|(key, it)| Some((key.as_str(), self.bytes.slice(it.place.clone()?))))
+        let came = self.fields.iter().filter(|it| it.edit.is_none());
+        came.filter_map(|it| Some((it.key.as_str(), self.bytes.slice(it.place.clone()?))))
     }
 
     /// The text of a field known under one of `spellings`.
     pub(super) fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DialectError> {
-        let Some((_, field)) = self.find(spellings)? else {
+        Ok(self.text(spellings)?.map(|it| it.bytes))
+    }
+
+    fn text(&self, spellings: &[&str]) -> Result<Option<Text>, DialectError> {
+        let Some(field) = self.find(spellings)? else {
             return Ok(None);
         };
         Ok(match (&field.edit, &field.place) {
-            (Some(Edit::Set(text)), _) => Some(text.clone()),
-            (None, Some(place)) => Some(self.bytes.slice(place.clone())),
+            (Some(Edit::Set(text)), _) => Some(Text {
+                bytes: text.clone(),
+                number: None,
+            }),
+            (None, Some(place)) => Some(Text {
+                bytes: self.bytes.slice(place.clone()),
+                number: field.number,
+            }),
             (Some(Edit::Remove) | None, _) => None,
         })
     }
 
-    /// INVARIANT: what hookgate takes for unknown, nobody takes for this field. A
-    /// parser that ignores case would.
-    fn find(&self, spellings: &[&str]) -> Result<Option<(&str, &Field)>, DialectError> {
-        if let Some((key, _)) = self.alike(spellings).find(|it| !spellings.contains(&it.0)) {
-            return Err(DialectError::Spelling(key.chars().take(64).collect()));
-        }
-        let mut found: Option<(&str, &Field)> = None;
-        for spelling in spellings {
-            let Some((key, field)) = self.fields.get_key_value(*spelling) else {
-                continue;
-            };
-            // Some fields have one spelling in both styles.
-            if found.is_some_and(|it| it.0 != key) {
-                return Err(DialectError::Ambiguous(key.clone()));
+    /// The field known under one of `spellings`. INVARIANT: what hookgate takes for
+    /// unknown, nobody takes for this field. A parser that ignores case would.
+    fn find(&self, spellings: &[&str]) -> Result<Option<&Field>, DialectError> {
+        let mut found = None;
+        for field in self.alike(spellings) {
+            if !spellings.contains(&field.key.as_str()) {
+                return Err(DialectError::Spelling(field.key.chars().take(64).collect()));
             }
-            found = Some((key, field));
+            if found.replace(field).is_some() {
+                return Err(DialectError::Ambiguous(field.key.clone()));
+            }
         }
         Ok(found)
     }
 
     /// The fields whose keys differ from one of `spellings` in case and underscores
     /// at most.
-    fn alike(&self, spellings: &[&str]) -> impl Iterator<Item = (&str, &Field)> {
-        let same = |key: &str, it: &str| same_field(key.as_bytes(), it.as_bytes());
-        let all = self.fields.iter().map(|(key, field)| (key.as_str(), field));
-        all.filter(move |(key, _)| spellings.iter().any(|it| same(key, it)))
+    fn alike(&self, spellings: &[&str]) -> impl Iterator<Item = &Field> {
+        let alike = |it: &&Field| {
+            let key = it.key.as_bytes();
+            spellings
+                .iter()
+                .any(|known| same_field(key, known.as_bytes()))
+        };
+        self.fields.iter().filter(alike)
     }
 
     fn edit(&mut self, spellings: &[&str], edit: Edit) -> Result<(), DialectError> {
-        let known = self.find(spellings)?.map(|it| it.0.to_owned());
-        if known.is_none() && matches!(edit, Edit::Remove) {
-            return Ok(());
+        let known = self.find(spellings)?.map(|it| it.key.clone());
+        let is_known = |it: &&mut Field| Some(&it.key) == known.as_ref();
+        if let Some(field) = self.fields.iter_mut().find(is_known) {
+            field.edit = Some(edit);
+        } else if let (Edit::Set(_), Some(key)) = (&edit, spellings.first()) {
+            self.fields.push(Field {
+                key: (*key).to_owned(),
+                place: None,
+                number: None,
+                edit: Some(edit),
+            });
         }
-        let key = known.or_else(|| spellings.first().map(|it| (*it).to_owned()));
-        let new = Field {
-            place: None,
-            edit: None,
-        };
-        let field = self.fields.entry(key.unwrap_or_default()).or_insert(new);
-        field.edit = Some(edit);
         Ok(())
-    }
-
-    /// Replaces the texts of edited fields and adds new ones before the end.
-    fn splice(&self, out: &mut Vec<u8>) {
-        let mut done = 0;
-        for field in self.fields.values() {
-            if let (Some(Edit::Set(text)), Some(place)) = (&field.edit, &field.place) {
-                out.extend(self.bytes.get(done..place.start).unwrap_or_default());
-                out.extend(text);
-                done = place.end;
-            }
-        }
-        let end = self
-            .bytes
-            .iter()
-            .rposition(|it| *it == b'}')
-            .unwrap_or(done);
-        out.extend(self.bytes.get(done..end).unwrap_or_default());
-        let had_fields = self.fields.values().any(|it| it.place.is_some());
-        let mut separator = if had_fields { "," } else { "" };
-        for (key, field) in self.fields.iter().filter(|it| it.1.place.is_none()) {
-            if let Some(Edit::Set(text)) = &field.edit {
-                write_field(out, separator, key, text);
-                separator = ",";
-            }
-        }
-        out.extend(self.bytes.get(end..).unwrap_or_default());
-    }
-
-    /// Writes field after field; only white space between them is lost.
-    fn write_anew(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        let mut separator = "";
-        for (key, field) in &self.fields {
-            let text = match (&field.edit, &field.place) {
-                (Some(Edit::Remove), _) | (None, None) => continue,
-                (Some(Edit::Set(text)), _) => text.as_ref(),
-                (None, Some(place)) => self.bytes.get(place.clone()).unwrap_or_default(),
-            };
-            write_field(out, separator, key, text);
-            separator = ",";
-        }
-        out.push(b'}');
     }
 }
 
@@ -322,20 +361,15 @@ impl Document {
 /// anybody; what does not mean one thing is an error.
 pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
     json::check_document(bytes)?;
-    let text = text_of(bytes)?;
-    if !text.trim_start().starts_with('[') {
+    if bytes.trim_ascii_start().first() != Some(&b'[') {
         return Ok(vec![bytes.clone()]);
     }
-    let raw: Vec<&RawValue> =
-        serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))?;
-    let places = raw.into_iter().map(|it| place_of(it, text));
+    let places = json::places(bytes).into_iter();
     Ok(places.map(|it| bytes.slice(it)).collect())
 }
 
-/// Where `raw`, parsed out of `text`, stands in it.
-fn place_of(raw: &RawValue, text: &str) -> Range<usize> {
-    let start = raw.get().as_ptr().addr() - text.as_ptr().addr();
-    start..start + raw.get().len()
+fn not_an_object() -> DialectError {
+    DialectError::Json("not a JSON object".to_owned())
 }
 
 fn wrong(spellings: &[&str], expected: &'static str) -> DialectError {
@@ -343,15 +377,8 @@ fn wrong(spellings: &[&str], expected: &'static str) -> DialectError {
     DialectError::Field { field, expected }
 }
 
-fn text_of(bytes: &[u8]) -> Result<&str, DialectError> {
-    std::str::from_utf8(bytes).map_err(|_| DialectError::Json("not UTF-8".to_owned()))
-}
-
-fn write_field(out: &mut Vec<u8>, separator: &str, key: &str, text: &[u8]) {
-    out.extend(separator.as_bytes());
-    out.extend(Value::String(key.to_owned()).to_string().as_bytes());
-    out.push(b':');
-    out.extend(text);
+pub(super) fn text_of(bytes: &[u8]) -> Result<&str, DialectError> {
+    simdutf8::basic::from_utf8(bytes).map_err(|_| DialectError::Json("not UTF-8".to_owned()))
 }
 
 #[cfg(test)]

@@ -1,15 +1,11 @@
 //! JSON as values, as fields, and as the places of elements.
 
-use std::{fmt, ops::Range};
+use std::ops::Range;
 
-use serde::{
-    Deserialize, Deserializer,
-    de::{MapAccess, Visitor},
-};
 use serde_json::Value;
 
 use super::DialectError;
-use crate::json::{self, FreeField, JsonError, Names};
+use crate::json::{self, FreeField, JsonError, Layout, Names};
 
 /// Fields of the API under which anything may stand, so that their keys mean
 /// nothing to it: arguments, results, schemas, labels.
@@ -23,24 +19,25 @@ const FREE: &[FreeField] = &[
     free("parameters"),
     free("parametersJsonSchema"),
     free("properties"),
-    FreeField {
-        name: "response",
-        // At the top it is no function's, but an answer in its envelope.
-        from_depth: 2,
-    },
+    // At the top it is no function's, but an answer in its envelope.
+    FreeField::new("response", 2),
     free("responseJsonSchema"),
     free("responseSchema"),
     free("schema"),
 ];
 
 const fn free(name: &'static str) -> FreeField {
-    let from_depth = 1;
-    FreeField { name, from_depth }
+    FreeField::new(name, 1)
 }
 
 /// Checks that a request or an answer of the model API means one thing.
 pub(super) fn check_document(text: &[u8]) -> Result<(), DialectError> {
     Ok(json::check(text, Names::Fields(FREE))?)
+}
+
+/// The same, and where its values stand.
+pub(super) fn lay_out_document(text: &[u8]) -> Result<Layout, DialectError> {
+    Ok(json::lay_out(text, Names::Fields(FREE))?)
 }
 
 impl From<JsonError> for DialectError {
@@ -65,37 +62,40 @@ pub(super) fn read(text: &str) -> Result<Value, DialectError> {
     serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))
 }
 
-/// The fields of an object in order, with their texts still unparsed.
-#[derive(Debug)]
-pub(super) struct Fields<'a>(pub(super) Vec<(String, &'a serde_json::value::RawValue)>);
-
-impl<'de> Deserialize<'de> for Fields<'de> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_map(FieldsVisitor).map(Self)
-    }
+/// The fields of an object that is known to be JSON, in order: keys, and the
+/// places of what stands under them.
+pub(super) fn fields(object: &[u8]) -> Result<Vec<(String, Range<usize>)>, DialectError> {
+    let places = places(object).into_iter();
+    places.map(|it| field(object, it)).collect()
 }
 
-#[derive(Debug)]
-struct FieldsVisitor;
-
-impl<'de> Visitor<'de> for FieldsVisitor {
-    type Value = Vec<(String, &'de serde_json::value::RawValue)>;
-
-    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("a JSON object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
-        let mut fields = Vec::new();
-        while let Some(field) = map.next_entry()? {
-            fields.push(field);
-        }
-        Ok(fields)
-    }
+/// The field at `place`, which begins with its key.
+fn field(object: &[u8], place: Range<usize>) -> Result<(String, Range<usize>), DialectError> {
+    let text = object.get(place.clone()).unwrap_or_default();
+    let mut quotes = memchr::memchr_iter(b'"', text).skip(1);
+    let ends_key = |at: &usize| !is_escaped(text.get(..*at).unwrap_or_default());
+    let key_ends = quotes.find(ends_key).map_or(text.len(), |it| it + 1);
+    let (name, rest) = text.split_at_checked(key_ends).unwrap_or_default();
+    let value = rest.trim_ascii_start();
+    let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii_start();
+    Ok((string(name)?, place.end - value.len()..place.end))
 }
 
-/// The places of the elements of an array that is known to be JSON. Conversations
-/// are long, and only what stands between their strings is looked at.
+/// A string as it is meant, of its text in quotes, which is known to be JSON. Most
+/// have no escape.
+pub(super) fn string(quoted: &[u8]) -> Result<String, DialectError> {
+    if let [b'"', plain @ .., b'"'] = quoted
+        && memchr::memchr(b'\\', plain).is_none()
+        && let Ok(plain) = std::str::from_utf8(plain)
+    {
+        return Ok(plain.to_owned());
+    }
+    serde_json::from_slice(quoted).map_err(|error| DialectError::Json(error.to_string()))
+}
+
+/// The places of the elements of an array, or of the fields of an object, that is
+/// known to be JSON. Conversations are long, and only what stands between their
+/// strings is looked at.
 pub(super) fn places(array: &[u8]) -> Vec<Range<usize>> {
     let mut split = Split::default();
     let mut outside = Some(0);
@@ -201,6 +201,21 @@ mod tests {
             let found = places(written.as_bytes()).into_iter();
             let found = found.map(|it| parse(written.get(it).unwrap()).unwrap());
             prop_assert_eq!(found.collect::<Vec<_>>(), list);
+        }
+
+        #[test]
+        fn fields_stand_where_they_were_written(
+            object in prop::collection::btree_map("[\\\\:{,\"a-c\u{e9}\n]{0,4}", any_json(), 0..5),
+            pretty in any::<bool>(),
+        ) {
+            let written = if pretty {
+                serde_json::to_string_pretty(&object).unwrap()
+            } else {
+                serde_json::to_string(&object).unwrap()
+            };
+            let found = fields(written.as_bytes()).unwrap().into_iter();
+            let found = found.map(|(key, it)| (key, parse(written.get(it).unwrap()).unwrap()));
+            prop_assert_eq!(found.collect::<Vec<_>>(), object.into_iter().collect::<Vec<_>>());
         }
     }
 

@@ -21,6 +21,17 @@ pub(super) fn declared(document: &Document) -> Result<Vec<String>, DialectError>
     Ok(names)
 }
 
+/// Whether any function is declared.
+pub(super) fn declares_any(document: &Document) -> Result<bool, DialectError> {
+    for tool in document.children(TOOLS)?.unwrap_or_default() {
+        let declarations = tool.list(DECLARATIONS)?;
+        if declarations.is_some_and(|it| !it.is_empty()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
 /// Takes every tool out that `keeps` does not keep: functions by their names,
 /// the API's own tools by theirs, such as `googleSearch`. A list of functions
 /// that may be called follows. The names of those taken out.

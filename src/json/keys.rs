@@ -22,18 +22,48 @@ pub(super) enum Scope {
 
 impl Scope {
     /// Who names the keys under `key` of an object that is `depth` deep.
-    pub(super) fn under(self, key: &[u8], depth: usize) -> Self {
+    pub(super) fn under(self, key: &Key<'_>, depth: usize) -> Self {
         let Self::Fields(all) = self else {
             return self;
         };
-        let mut free = all.iter().filter(|it| depth >= it.from_depth);
-        let free = free.find(|it| same_field(it.name.as_bytes(), key));
-        free.map_or(self, |it| Self::Free(it.name))
+        let mut alike = all.iter().filter(|it| it.print == key.print);
+        let is_it =
+            |it: &&FreeField| depth >= it.from_depth && same_field(it.name.as_bytes(), &key.text);
+        alike.find(is_it).map_or(self, |it| Self::Free(it.name))
     }
 }
 
-/// A key as it is meant: without escapes.
-pub(super) type Key<'a> = Cow<'a, [u8]>;
+/// A key.
+#[derive(Debug, Clone)]
+pub(super) struct Key<'a> {
+    /// As it is meant: without escapes.
+    pub(super) text: Cow<'a, [u8]>,
+    /// Keys with other prints are not the same field of an API.
+    print: u32,
+}
+
+impl<'a> Key<'a> {
+    pub(super) fn new(text: Cow<'a, [u8]>, scope: Scope) -> Self {
+        let print = match scope {
+            Scope::Fields(_) => print(&text),
+            Scope::Free(_) => 0,
+        };
+        Self { text, print }
+    }
+}
+
+/// The same for all spellings of a field.
+pub(super) const fn print(key: &[u8]) -> u32 {
+    let (mut print, mut rest, mut is_first) = (0x811C_9DC5_u32, key, true);
+    while let [letter, others @ ..] = rest {
+        if is_first || *letter != b'_' {
+            let letter = letter.to_ascii_lowercase() as u32;
+            print = (print ^ letter).wrapping_mul(0x0100_0193);
+        }
+        (rest, is_first) = (others, false);
+    }
+    print
+}
 
 /// What is wrong with a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -80,21 +110,22 @@ impl<'a> Keys<'a> {
         scope: Scope,
     ) -> Result<(), Fault> {
         let is_field = matches!(scope, Scope::Fields(_));
-        let is_strange = is_field && key.iter().any(u8::is_ascii_control);
-        if is_strange || key.starts_with(RESERVED) {
+        let is_strange = is_field && key.text.iter().any(u8::is_ascii_control);
+        if is_strange || key.text.starts_with(RESERVED) {
             return Err(Fault::Strange);
         }
         let fresh = if let Some(many) = &mut object.many {
             if is_field && many.len() >= MOST_FIELDS {
                 return Err(Fault::TooMany);
             }
-            many.insert(folded(&key, scope))
+            many.insert(folded(&key.text, scope))
         } else {
             let known = self.0.get(object.start..).unwrap_or_default();
-            let fresh = !known.iter().any(|it| same(it, &key, scope));
+            let mut alike = known.iter().filter(|it| it.print == key.print);
+            let fresh = !alike.any(|it| same(&it.text, &key.text, scope));
             if known.len() >= FEW {
                 let all = known.iter().chain([&key]);
-                object.many = Some(all.map(|it| folded(it, scope)).collect());
+                object.many = Some(all.map(|it| folded(&it.text, scope)).collect());
             }
             self.0.push(key);
             fresh
@@ -120,9 +151,33 @@ fn folded(key: &[u8], scope: Scope) -> Vec<u8> {
 /// Whether two keys are spellings of one field: `fooBar`, `foo_bar`, and what a
 /// parser that ignores case would take for it.
 pub fn same_field(one: &[u8], other: &[u8]) -> bool {
-    let first = |it: &[u8]| it.first().map(u8::to_ascii_lowercase);
+    let (Some((first, one)), Some((second, other))) = (one.split_first(), other.split_first())
+    else {
+        return one == other;
+    };
     // Most differ there, and fields are looked for very often.
-    first(one) == first(other) && letters(one).eq(letters(other))
+    first.eq_ignore_ascii_case(second) && same_letters(one, other)
+}
+
+/// Whether two keys are the same but for case and underscores.
+fn same_letters(mut one: &[u8], mut other: &[u8]) -> bool {
+    loop {
+        while let Some(rest) = one.strip_prefix(b"_") {
+            one = rest;
+        }
+        while let Some(rest) = other.strip_prefix(b"_") {
+            other = rest;
+        }
+        match (one.split_first(), other.split_first()) {
+            (Some((first, rest)), Some((second, other_rest)))
+                if first.eq_ignore_ascii_case(second) =>
+            {
+                (one, other) = (rest, other_rest);
+            }
+            (None, None) => return true,
+            _ => return false,
+        }
+    }
 }
 
 /// A key without what spellings differ in. An underscore in front is part of the

@@ -1,9 +1,9 @@
 //! From the first byte to the last: JSON by the letter of RFC 8259, and less.
 
-use std::borrow::Cow;
+use std::{borrow::Cow, ops::Range};
 
 use super::{
-    DEPTH, JsonError, Names,
+    DEPTH, JsonError, Layout, Names,
     keys::{Fault, Key, Keys, Scope},
 };
 
@@ -17,32 +17,57 @@ pub(super) struct Scan<'a> {
     text: &'a [u8],
     at: usize,
     keys: Keys<'a>,
+    /// Where values stand, if that is wanted.
+    layout: Option<Layout>,
 }
 
 type Scanned = Result<(), JsonError>;
 
 impl<'a> Scan<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
-        let keys = Keys::default();
-        Self { text, at: 0, keys }
+        Self {
+            text,
+            at: 0,
+            keys: Keys::default(),
+            layout: None,
+        }
+    }
+
+    /// One value, and nothing behind it; where all that is in it stands.
+    pub(super) fn laid_out(mut self, names: Names) -> Result<Layout, JsonError> {
+        self.layout = Some(Layout::default());
+        Ok(self.document(names)?.layout.unwrap_or_default())
     }
 
     /// One value, and nothing behind it.
-    pub(super) fn document(mut self, names: Names) -> Scanned {
+    pub(super) fn document(mut self, names: Names) -> Result<Self, JsonError> {
         let scope = match names {
             Names::Free => Scope::Free(""),
             Names::Fields(free) => Scope::Fields(free),
         };
-        self.value(scope, 0)?;
+        self.value(scope, 0, 0..0)?;
         self.skip_white();
         if self.at < self.text.len() {
             return Err(self.wrong("something follows the document"));
         }
+        Ok(self)
+    }
+
+    /// A value, and where its key stands.
+    fn value(&mut self, scope: Scope, depth: usize, key: Range<usize>) -> Scanned {
+        self.skip_white();
+        let start = self.at;
+        let layout = self.layout.as_mut();
+        let number = layout.and_then(|it| it.begin(start, key, depth));
+        self.bare(scope, depth)?;
+        let end = self.at;
+        if let Some(layout) = &mut self.layout {
+            layout.end(number, end);
+        }
         Ok(())
     }
 
-    fn value(&mut self, scope: Scope, depth: usize) -> Scanned {
-        self.skip_white();
+    fn bare(&mut self, scope: Scope, depth: usize) -> Scanned {
         match self.peek() {
             Some(b'{' | b'[') if depth >= DEPTH => Err(self.wrong("nested too deep")),
             Some(b'{') => self.object(scope, depth + 1),
@@ -65,13 +90,15 @@ impl<'a> Scan<'a> {
         let mut object = self.keys.open();
         loop {
             self.skip_white();
-            let key = self.key()?;
+            let start = self.at;
+            let key = self.key(scope)?;
+            let place = start..self.at;
             let under = scope.under(&key, depth);
             let added = self.keys.add(&mut object, key.clone(), scope);
-            added.map_err(|fault| self.bad_key(fault, &key, scope))?;
+            added.map_err(|fault| self.bad_key(fault, &key.text, scope))?;
             self.skip_white();
             self.expect(b':', "a colon is missing")?;
-            self.value(under, depth)?;
+            self.value(under, depth, place)?;
             self.skip_white();
             if !self.takes(b',') {
                 break;
@@ -88,7 +115,7 @@ impl<'a> Scan<'a> {
             return Ok(());
         }
         loop {
-            self.value(scope, depth)?;
+            self.value(scope, depth, 0..0)?;
             self.skip_white();
             if !self.takes(b',') {
                 break;
@@ -97,7 +124,7 @@ impl<'a> Scan<'a> {
         self.expect(b']', "an array does not end")
     }
 
-    fn key(&mut self) -> Result<Key<'a>, JsonError> {
+    fn key(&mut self, scope: Scope) -> Result<Key<'a>, JsonError> {
         if self.peek() != Some(b'"') {
             return Err(self.wrong("a key is missing"));
         }
@@ -105,11 +132,11 @@ impl<'a> Scan<'a> {
         let is_plain = self.string()?;
         let quoted = self.text.get(start..self.at).unwrap_or_default();
         if let (true, [b'"', inner @ .., b'"']) = (is_plain, quoted) {
-            return Ok(Cow::Borrowed(inner));
+            return Ok(Key::new(Cow::Borrowed(inner), scope));
         }
         let key: Result<String, _> = serde_json::from_slice(quoted);
         let key = key.map_err(|_| self.wrong("a key cannot be read"))?;
-        Ok(Cow::Owned(key.into_bytes()))
+        Ok(Key::new(Cow::Owned(key.into_bytes()), scope))
     }
 
     /// A string; whether nothing in it is escaped.
@@ -117,24 +144,33 @@ impl<'a> Scan<'a> {
         self.at += 1;
         let mut is_plain = true;
         loop {
-            self.at += plain(self.text.get(self.at..).unwrap_or_default());
-            match self.peek() {
-                Some(b'"') => {
+            self.at = after_plain(self.text, self.at);
+            match self.text.get(self.at..) {
+                Some([b'"', ..]) => {
                     self.at += 1;
                     return Ok(is_plain);
                 }
-                Some(b'\\') => self.escape()?,
-                Some(_) => return Err(self.wrong("a control character in a string")),
-                None => return Err(self.wrong("a string does not end")),
+                Some(
+                    [
+                        b'\\',
+                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
+                        ..,
+                    ],
+                ) => {
+                    self.at += 2;
+                }
+                Some([b'\\', ..]) => self.code_point()?,
+                Some([_, ..]) => return Err(self.wrong("a control character in a string")),
+                Some([]) | None => return Err(self.wrong("a string does not end")),
             }
             is_plain = false;
         }
     }
 
-    fn escape(&mut self) -> Scanned {
+    /// An escape of one code point: `\uXXXX`, or two of them.
+    fn code_point(&mut self) -> Scanned {
         self.at += 1;
         match self.peek() {
-            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 1,
             Some(b'u') => match self.code_unit() {
                 Some(0xD800..=0xDBFF) if self.takes(b'\\') => match self.code_unit() {
                     Some(0xDC00..=0xDFFF) => (),
@@ -241,30 +277,31 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// How many bytes of a string come before its end, an escape, or what must not
-/// be there.
-fn plain(bytes: &[u8]) -> usize {
-    let mut rest = bytes;
-    while let Some((word, after)) = rest.split_first_chunk() {
-        if stops(u64::from_le_bytes(*word)) {
-            break;
+/// Where the plain text of a string that goes on at `at` ends: with the string, at
+/// an escape, or at what must not be there.
+fn after_plain(text: &[u8], mut at: usize) -> usize {
+    while let Some(word) = text.get(at..).and_then(|it| it.first_chunk()) {
+        let stops = stops(u64::from_le_bytes(*word));
+        if stops != 0 {
+            return at + stops.trailing_zeros() as usize / 8;
         }
-        rest = after;
+        at += size_of::<u64>();
     }
     let is_plain = |it: &&u8| !matches!(**it, b'"' | b'\\' | ..=0x1F);
-    let tail = rest.iter().take_while(is_plain).count();
-    bytes.len() - rest.len() + tail
+    let rest = text.get(at..).unwrap_or_default();
+    at + rest.iter().take_while(is_plain).count()
 }
 
-/// Whether one of eight bytes is `"`, `\` or a control character.
-const fn stops(word: u64) -> bool {
+/// The high bit of the first of eight bytes that is `"`, `\` or a control
+/// character, and perhaps of some behind it; 0 if none is.
+const fn stops(word: u64) -> u64 {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGH: u64 = 0x8080_8080_8080_8080;
-    // Of a byte below the subtrahend, and of no other, the high bit is borrowed;
-    // bytes above 0x7F had it set before.
+    // Of a byte below the subtrahend the high bit is borrowed, and of no other that
+    // stands before it; bytes above 0x7F had it set before.
     let quote = word ^ (ONES * 0x22);
     let escape = word ^ (ONES * 0x5C);
     let control = word.wrapping_sub(ONES * 0x20) & !word;
     let found = (quote.wrapping_sub(ONES) & !quote) | (escape.wrapping_sub(ONES) & !escape);
-    (found | control) & HIGH != 0
+    (found | control) & HIGH
 }

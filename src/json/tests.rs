@@ -9,18 +9,9 @@ use serde::{
 use super::*;
 
 const FREE: &[FreeField] = &[
-    FreeField {
-        name: "args",
-        from_depth: 1,
-    },
-    FreeField {
-        name: "parametersJsonSchema",
-        from_depth: 1,
-    },
-    FreeField {
-        name: "response",
-        from_depth: 2,
-    },
+    FreeField::new("args", 1),
+    FreeField::new("parametersJsonSchema", 1),
+    FreeField::new("response", 2),
 ];
 
 fn check_document(text: &[u8]) -> Result<(), JsonError> {

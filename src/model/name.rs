@@ -16,10 +16,16 @@ impl ModelName {
     /// Parses a name; a leading `models/` is dropped.
     pub fn parse(text: &str) -> Option<Self> {
         let name = text.strip_prefix("models/").unwrap_or(text);
-        let allowed = |it: char| it.is_ascii_alphanumeric() || "._@-".contains(it);
+        Self::fits(name).then(|| Self(name.to_owned()))
+    }
+
+    /// Whether a text without `models/` is a name.
+    pub fn fits(name: &str) -> bool {
+        let allowed =
+            |it| matches!(it, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'@' | b'-');
         let fits = (1..=128).contains(&name.len());
-        let only_dots = name.chars().all(|it| it == '.');
-        (fits && !only_dots && name.chars().all(allowed)).then(|| Self(name.to_owned()))
+        let only_dots = name.bytes().all(|it| it == b'.');
+        fits && !only_dots && name.bytes().all(allowed)
     }
 
     /// The name as text.

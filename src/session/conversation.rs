@@ -92,7 +92,8 @@ impl Conversation {
     pub fn prompts(&self, is_prompt: &dyn Fn(Print) -> bool) -> Vec<Prompt> {
         let last_step = self.last_step();
         let mut prompts: Vec<Prompt> = Vec::new();
-        let mut ended = true;
+        // The state at the end of what may go on.
+        let mut open: Option<Print> = None;
         for items in self.user_contents() {
             let all = self.items.get(items.clone()).unwrap_or_default();
             let asks = |it: &Item| it.kind != ItemKind::Introduction;
@@ -104,11 +105,12 @@ impl Conversation {
                 .last()
                 .filter(|_| !answers && (alone || all.iter().any(asks)))
             else {
-                ended = true;
+                open = None;
                 continue;
             };
             let begins = items.start == 0 || self.is_by_model(items.start - 1);
-            match prompts.last_mut().filter(|_| !ended && !begins) {
+            let goes_on = !begins && open.is_some_and(|it| !is_prompt(it));
+            match prompts.last_mut().filter(|_| goes_on) {
                 Some(prompt) => {
                     prompt.contents.end = last.content + 1;
                     prompt.items.end = items.end;
@@ -121,7 +123,7 @@ impl Conversation {
                     items,
                 }),
             }
-            ended = is_prompt(last.state);
+            open = Some(last.state);
         }
         prompts
     }
