@@ -20,6 +20,7 @@ mod document;
 mod edit;
 mod envelope;
 mod gemini;
+mod glance;
 mod history;
 mod instruction;
 mod json;
@@ -53,6 +54,7 @@ pub use self::{
     json::parse,
     leaves::edit as edit_leaves,
     merged::Merged,
+    request::Detail,
     selection::{Allowed, Selected},
     step::{CallFate, StepCall, append, refused_step, saying, start_over},
     texts::{TextEditor, TextKind},
@@ -102,9 +104,14 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         answer.to_bytes()
     }
 
-    /// The stable form of a request.
-    fn read_request(&self, call: &Call, document: &Document) -> Result<LlmRequest, DialectError> {
-        request::read(call, document)
+    /// The stable form of a request, in such detail.
+    fn read_request(
+        &self,
+        call: &Call,
+        document: &Document,
+        detail: Detail,
+    ) -> Result<LlmRequest, DialectError> {
+        request::read(call, document, detail)
     }
 
     /// Writes what hooks changed into a request.

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, Dialect, Document, RequestLine, TextEditor, TextKind},
+    dialect::{self, Detail, Dialect, Document, RequestLine, TextEditor, TextKind},
     model::{RequestMutation, ToolConfig},
 };
 use http::Method;
@@ -27,6 +27,10 @@ struct Mask;
 const MASKED: &str = "[masked]";
 
 impl TextEditor for Mask {
+    fn wants(&self, _: TextKind, _: &str) -> bool {
+        true
+    }
+
     fn run(&mut self, _: TextKind, texts: &mut [String]) -> bool {
         for text in texts.iter_mut() {
             MASKED.clone_into(text);
@@ -62,7 +66,7 @@ fuzz_target!(|bytes: &[u8]| {
 });
 
 fn visit(dialect: &dyn Dialect, call: &dialect::Call, document: &Document) {
-    let read = dialect.read_request(call, document);
+    let read = dialect.read_request(call, document, Detail::Whole);
     let _ = dialect.prompt(call, document);
     let _ = dialect.outline(call, document);
     let _ = dialect.wish(document);
@@ -70,7 +74,7 @@ fn visit(dialect: &dyn Dialect, call: &dialect::Call, document: &Document) {
     let mut masked = document.clone();
     if dialect.edit_texts(call, &mut masked, &mut Mask).is_ok() {
         let masked = reread(&masked);
-        if let Ok(read) = dialect.read_request(call, &masked) {
+        if let Ok(read) = dialect.read_request(call, &masked, Detail::Whole) {
             for message in read.messages {
                 let left = message.content.replace(MASKED, "");
                 assert!(left.trim().is_empty(), "{left:?}");

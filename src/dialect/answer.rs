@@ -165,12 +165,12 @@ impl ResponseDocument {
     }
 
     pub(super) fn put_candidates(&mut self) -> Result<(), DialectError> {
+        if !self.candidates.iter().any(|it| it.document.is_edited()) {
+            return Ok(());
+        }
         let list = self.candidates.iter().map(|it| it.document.clone());
         let list: Vec<Document> = list.collect();
-        if list.iter().any(Document::is_edited) {
-            self.document.set_children(CANDIDATES, &list)?;
-        }
-        Ok(())
+        self.document.set_children(CANDIDATES, &list)
     }
 }
 

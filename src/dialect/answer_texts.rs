@@ -155,10 +155,19 @@ impl CandidateDocument {
             rest,
             edited: false,
         };
-        let content = self.content.clone();
-        let mut content = content.map_or_else(empty_content, Ok)?;
-        speaker.parts(&mut content.parts)?;
-        if speaker.edited {
+        let mut parts = match &mut self.content {
+            Some(content) => std::mem::take(&mut content.parts),
+            None => Vec::new(),
+        };
+        let done = speaker.parts(&mut parts);
+        let edited = speaker.edited;
+        match &mut self.content {
+            Some(content) => content.parts = parts,
+            None if edited => self.content = Some(empty_content()?.with_parts(parts)?),
+            None => (),
+        }
+        done?;
+        if edited && let Some(mut content) = self.content.take() {
             let parts = std::mem::take(&mut content.parts);
             self.put_content(content.with_parts(parts)?)?;
         }
@@ -234,6 +243,10 @@ impl Speaker<'_> {
     }
 
     fn fields(&mut self, part: &mut Document) -> Result<(), DialectError> {
+        // Most parts are a text, and nothing else.
+        if part.fields().all(|it| it.0 == "text") {
+            return Ok(());
+        }
         let editor = &mut *self.editor;
         let but = [texts::NAMES, PARTIAL].concat();
         texts::edit_fields(part, &but, &mut |kind, text| editor.alone(kind, text))?;

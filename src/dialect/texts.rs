@@ -6,6 +6,7 @@ use serde_json::Value;
 use super::{
     Call, DialectError, Document, Operation,
     contents::{Content, PARTS},
+    glance,
     instruction::SYSTEM,
     leaves,
     part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
@@ -25,6 +26,10 @@ pub enum TextKind {
 
 /// Who edits the texts of a request.
 pub trait TextEditor {
+    /// Whether it would change a text, or texts that are read as this one. Where it
+    /// would not, it is asked nothing else.
+    fn wants(&self, kind: TextKind, text: &str) -> bool;
+
     /// Texts that a model reads as one, in order. Whether any was changed.
     fn run(&mut self, kind: TextKind, texts: &mut [String]) -> bool;
 
@@ -35,7 +40,7 @@ pub trait TextEditor {
 const TEXT: &str = "text";
 
 /// Fields of a part that hold no text of anybody.
-const OPAQUE: &[&str] = &[
+pub(super) const OPAQUE: &[&str] = &[
     "thoughtSignature",
     "thought_signature",
     "inlineData",
@@ -61,7 +66,7 @@ pub(super) const NAMES: &[&str] = &["id", "name", "scheduling", "language", "out
 
 /// What the texts in a part's field are. Calls and results are objects, of other
 /// fields nothing is known.
-fn kind_of(field: &str) -> Option<TextKind> {
+pub(super) fn kind_of(field: &str) -> Option<TextKind> {
     match field {
         field if OPAQUE.contains(&field) => None,
         field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
@@ -120,6 +125,10 @@ fn edit_conversation(
     editor: &mut dyn TextEditor,
 ) -> Result<(), DialectError> {
     edit_child(document, SYSTEM, editor)?;
+    let contents = document.bytes_of(CONTENTS)?;
+    if !contents.is_some_and(|it| glance::wants_any(&it, editor)) {
+        return Ok(());
+    }
     let mut contents = document.children(CONTENTS)?.unwrap_or_default();
     for content in &mut contents {
         edit_content(content, editor)?;
@@ -151,6 +160,9 @@ fn edit_child(
 }
 
 fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+    if !glance::wants_one(&document.to_bytes(), editor) {
+        return Ok(());
+    }
     let mut parts = Content::read(document.clone())?.parts;
     for run in
         parts.chunk_by_mut(|a, b| a.text.is_some() && b.text.is_some() && a.thought == b.thought)
@@ -260,6 +272,10 @@ mod tests {
     struct Stars;
 
     impl TextEditor for Stars {
+        fn wants(&self, _kind: TextKind, text: &str) -> bool {
+            text.contains("ss")
+        }
+
         fn run(&mut self, _kind: TextKind, texts: &mut [String]) -> bool {
             let found = texts.concat().contains("ss");
             for text in texts.iter_mut().filter(|_| found) {

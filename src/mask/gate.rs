@@ -1,15 +1,18 @@
-//! Where a match may begin: the byte before a place and the four after it tell
-//! it for all rules at once. Ordinary text costs three look-ups a byte.
+//! Where a match may begin: the byte before a place and those after it tell it
+//! for all rules at once. Ordinary text costs one look-up a byte.
 
-use std::ops::Range;
+use std::{array, ops::Range};
 
-use super::{rule::Rule, view::View};
+use super::{rule::Rule, sieve::Sieve, view::View};
 
 /// The rules that a byte lets through, one bit each.
 pub(super) type Bits = u64;
 
 /// Every rule.
 pub(super) const ALL: Bits = Bits::MAX;
+
+/// How many bytes tell where a match may begin: the one before it, and its first.
+pub(super) const REACH: usize = 8;
 
 /// The bit of a rule. All that are too many share the last one.
 pub(super) fn bit(rule: usize) -> Bits {
@@ -33,35 +36,25 @@ pub(super) fn rules(mut bits: Bits, all: usize) -> impl Iterator<Item = usize> {
 /// For each byte the rules that it lets through, by where it stands.
 #[derive(Debug)]
 pub(super) struct Gate {
-    /// Before a match.
-    before: Table,
-    first: Table,
-    second: Table,
-    /// These two only where the others let something through.
-    third: Table,
-    fourth: Table,
+    /// The first is of the byte before a match.
+    tables: [Table; REACH],
+    /// Finds the few places that are worth asking the tables about.
+    sieve: Sieve,
 }
 
 impl Gate {
     pub(super) fn new(rules: &[Rule]) -> Self {
-        let [mut before, mut first, mut second, mut third, mut fourth] =
-            [(); 5].map(|()| Table([0; 256]));
+        let mut tables: [Table; REACH] = array::from_fn(|_| Table([0; 256]));
+        let [before, after @ ..] = &mut tables;
         for (at, rule) in rules.iter().enumerate() {
-            let bit = bit(at);
-            let [one, two, three, four] = rule.opening();
-            before.let_through(bit, |byte| rule.may_follow(byte));
-            first.let_through(bit, |byte| one.contains(&byte));
-            second.let_through(bit, |byte| two.contains(&byte));
-            third.let_through(bit, |byte| three.contains(&byte));
-            fourth.let_through(bit, |byte| four.contains(&byte));
+            before.let_through(bit(at), |byte| rule.may_follow(byte));
+            let opening = rule.opening::<{ REACH - 1 }>();
+            for (table, bytes) in after.iter_mut().zip(opening) {
+                table.let_through(bit(at), |byte| bytes.contains(&byte));
+            }
         }
-        Self {
-            before,
-            first,
-            second,
-            third,
-            fourth,
-        }
+        let sieve = Sieve::new(&tables);
+        Self { tables, sieve }
     }
 
     /// The next place in a range where one of the wanted rules may begin, and
@@ -72,50 +65,33 @@ impl Gate {
         range: Range<usize>,
         wanted: Bits,
     ) -> Option<(usize, Bits)> {
-        let mut at = range.start;
-        while at < range.end {
-            // Where the view begins there is nothing before.
-            if at > view.base() {
-                at += self.skip(view.bytes(at - 1..range.end), wanted);
-            }
+        let mut found = None;
+        self.sieve.find(view, range, |at| {
             let hits = self.at(view, at) & wanted;
-            if hits != 0 {
-                return Some((at, hits));
-            }
-            at += 1;
-        }
-        None
-    }
-
-    /// How many bytes after the first let nothing through, with those beside
-    /// them. The last is not looked at.
-    fn skip(&self, bytes: &[u8], wanted: Bits) -> usize {
-        let is_hit = |[before, first, second]: &[u8; 3]| {
-            let hits = self.before.of(*before) & self.first.of(*first) & self.second.of(*second);
-            hits & wanted != 0
-        };
-        let mut windows = bytes.array_windows();
-        windows
-            .position(is_hit)
-            .unwrap_or(bytes.len().saturating_sub(2))
+            found = (hits != 0).then_some((at, hits));
+            found.is_some()
+        });
+        found
     }
 
     /// The rules that may begin at a place.
     fn at(&self, view: View<'_>, at: usize) -> Bits {
-        let before = at.checked_sub(1).and_then(|it| view.byte(it));
-        let before = before.map_or(ALL, |it| self.before.of(it));
-        let tables = [&self.first, &self.second, &self.third, &self.fourth];
-        let bytes = view.bytes(at..view.end().min(at + tables.len()));
-        let bits = tables.iter().zip(bytes);
-        bits.fold(before, |bits, (table, byte)| bits & table.of(*byte))
+        // Where the view begins there is nothing before.
+        let [before, after @ ..] = &self.tables;
+        let last = at.checked_sub(1).and_then(|it| view.byte(it));
+        let last = last.map_or(ALL, |it| before.of(it));
+        let bytes = view.bytes(at..view.end().min(at + after.len()));
+        let bits = after.iter().zip(bytes);
+        bits.fold(last, |bits, (table, byte)| bits & table.of(*byte))
     }
 }
 
+/// For each byte the rules that it lets through at one place.
 #[derive(Debug)]
-struct Table([Bits; 256]);
+pub(super) struct Table([Bits; 256]);
 
 impl Table {
-    fn of(&self, byte: u8) -> Bits {
+    pub(super) fn of(&self, byte: u8) -> Bits {
         self.0.get(usize::from(byte)).copied().unwrap_or_default()
     }
 
@@ -125,5 +101,60 @@ impl Table {
                 *bits |= bit;
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::mask::{DETECTORS, Mask, Style};
+
+    fn mask(patterns: usize) -> Mask {
+        let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+        let patterns: Vec<(String, String)> = (0..patterns)
+            .map(|it| (format!("p{it}"), format!("[{it}c]é?b{{0,2}}{}", it % 7)))
+            .collect();
+        let patterns: Vec<(&str, &str)> = patterns
+            .iter()
+            .map(|it| (it.0.as_str(), it.1.as_str()))
+            .collect();
+        Mask::new(&names, &patterns, &Style::Label).unwrap()
+    }
+
+    /// Every place that the tables let through, one by one.
+    fn one_by_one(
+        gate: &Gate,
+        view: View<'_>,
+        range: Range<usize>,
+        wanted: Bits,
+    ) -> Vec<(usize, Bits)> {
+        let hits = range.map(|at| (at, gate.at(view, at) & wanted));
+        hits.filter(|it| it.1 != 0).collect()
+    }
+
+    #[test]
+    fn no_place_is_passed_over() {
+        let masks = [0, 3, 20, 70].map(mask);
+        proptest!(|(
+            text in "([a-e0-6é@:/. -]|sk-|AKIA|eyJ|://|-----BEGIN|12[-]34){0,40}",
+            base in prop_oneof![Just(0_usize), 1..100_usize],
+            cut in any::<(prop::sample::Index, prop::sample::Index)>(),
+            wanted in prop_oneof![Just(ALL), any::<Bits>()],
+            mask in 0..masks.len(),
+        )| {
+            let gate = &masks[mask].rules.gate;
+            let view = View::new(&text, base, true);
+            let (a, b) = (cut.0.index(text.len() + 1), cut.1.index(text.len() + 1));
+            let range = base + a.min(b)..base + a.max(b);
+            let mut found = Vec::new();
+            let mut rest = range.clone();
+            while let Some((at, hits)) = gate.next(view, rest.clone(), wanted) {
+                found.push((at, hits));
+                rest.start = at + 1;
+            }
+            prop_assert_eq!(found, one_by_one(gate, view, range, wanted));
+        });
     }
 }

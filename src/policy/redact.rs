@@ -166,6 +166,11 @@ struct RequestEditor<'a> {
 }
 
 impl TextEditor for RequestEditor<'_> {
+    fn wants(&self, kind: TextKind, text: &str) -> bool {
+        let redact = self.redact;
+        redact.on.contains(&Side::of_request(kind)) && redact.mask.finds(text)
+    }
+
     fn run(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
         let side = Side::of_request(kind);
         if let [text] = texts {

@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Write,
     os::unix::fs::symlink,
     path::Path,
     time::{Duration, Instant},
@@ -46,6 +47,17 @@ impl Reloadable {
 
     async fn generate(&self) -> Answer {
         self.agent.generate("m", &prompt("hello")).await
+    }
+
+    /// How often its threads have gone to sleep.
+    fn wakes(&self) -> u64 {
+        let threads = fs::read_dir(format!("/proc/{}/task", self.served.id())).unwrap();
+        let of = |folder: &Path| -> Option<u64> {
+            let status = fs::read_to_string(folder.join("status")).ok()?;
+            let (_, count) = status.split_once("\nvoluntary_ctxt_switches:")?;
+            count.lines().next()?.trim().parse().ok()
+        };
+        threads.filter_map(|it| of(&it.unwrap().path())).sum()
     }
 
     /// Waits until the metrics hold a line.
@@ -160,4 +172,21 @@ async fn a_config_swapped_by_links_is_read_anew() {
     gate.counted(&format!("{SWAPPED} 1")).await;
 
     assert!(gate.generate().await.text().contains("not now"));
+}
+
+#[tokio::test]
+async fn a_log_beside_the_config_wakes_nobody() {
+    let gate = Reloadable::start(plainly).await;
+    let mut log = fs::File::create(gate.folder.path().join("log")).unwrap();
+    gate.write(DENY);
+    gate.counted(&format!("{SWAPPED} 1")).await;
+
+    let before = gate.wakes();
+    for line in 0..20_000 {
+        writeln!(log, "{line}").unwrap();
+    }
+    // A thread that has ended has taken its count along.
+    let woken = gate.wakes().saturating_sub(before);
+
+    assert!(woken < 2_000, "{woken}");
 }

@@ -189,8 +189,8 @@ async fn a_gibibyte_of_output_costs_a_mebibyte() {
     for prewarm in EACH {
         for stream in [" >&1", " >&2"] {
             let cost = cost_of_a_gibibyte(stream, prewarm).await;
-            // It, and what else a call takes.
-            assert!(cost < 1024 + 512, "{cost} KiB");
+            // It, what it outgrew on the way, and what else a call takes.
+            assert!(cost < 2 * 1024 + 512, "{cost} KiB");
         }
     }
 }
