@@ -7,6 +7,7 @@ mod name;
 mod problem;
 mod request;
 mod response;
+mod sent;
 mod tools;
 mod whole;
 
@@ -18,6 +19,7 @@ pub use self::{
     response::{
         Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation, Usage,
     },
+    sent::SentRequest,
     tools::{FunctionCallingMode, ToolConfig},
     whole::{Piece, WholeMessage},
 };

@@ -28,6 +28,7 @@ use tokio_util::task::TaskTracker;
 
 pub use self::places::Places;
 use crate::{
+    client::{Client, ClientError, NoTrust},
     event::{Answer, Context, DiagnosticCode, EventName},
     protocol::{Ended, Exit, Protocol},
 };
@@ -136,12 +137,15 @@ pub struct Toolbox {
     /// Counts the processes that run.
     pub alive: Gauge,
     /// A pool of connections to hooks.
-    pub client: reqwest::Client,
+    pub client: Client,
     /// How many bytes a hook may answer; a process that ends may write as many
     /// to standard output, and to standard error.
     pub output_limit: usize,
     /// Where processes are started; absolute.
     pub directory: PathBuf,
+    /// What runs commands: looked for once, because a process whose program has to
+    /// be looked for is forked, and that copies the tables of all memory.
+    pub bash: PathBuf,
     /// What processes inherit from the gateway's own environment.
     pub environment: Vec<(OsString, OsString)>,
 }
@@ -163,6 +167,7 @@ impl Toolbox {
             alive,
             output_limit,
             directory: path::absolute(&directory).unwrap_or(directory),
+            bash: shell::bash(&env::var_os("PATH").unwrap_or_default()),
             environment: env::vars_os().filter(|(name, _)| is_shown(name)).collect(),
         })
     }
@@ -189,7 +194,7 @@ pub enum TransportError {
     Settings(String),
     /// The client for hooks over HTTP could not be built.
     #[error("the client for hooks cannot be built")]
-    Client(#[source] reqwest::Error),
+    Client(#[from] NoTrust),
     /// The hook's process could not be started.
     #[error("could not be started")]
     Start(#[source] io::Error),
@@ -201,7 +206,7 @@ pub enum TransportError {
     TooMuchOutput,
     /// The hook's server could not be reached, or broke off.
     #[error("it could not be reached")]
-    Unreachable(#[source] reqwest::Error),
+    Unreachable(#[from] ClientError),
     /// The hook's server answered with another status than 200.
     #[error("it answered with status {0}")]
     Status(u16),

@@ -37,8 +37,21 @@ pub(super) const PARAMETERS: &[Parameter] = &[
     ("frequencyPenalty", "frequency_penalty", Value::is_number),
 ];
 
+/// What hooks are shown of messages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Their texts.
+    Texts,
+    /// All that they carry, too.
+    Whole,
+}
+
 /// The stable form of a request.
-pub(super) fn read(call: &Call, document: &Document) -> Result<LlmRequest, DialectError> {
+pub(super) fn read(
+    call: &Call,
+    document: &Document,
+    detail: Detail,
+) -> Result<LlmRequest, DialectError> {
     check_model(call, document)?;
     let inner = unwrapped(call, document)?;
     let inner = inner.as_ref().unwrap_or(document);
@@ -47,7 +60,10 @@ pub(super) fn read(call: &Call, document: &Document) -> Result<LlmRequest, Diale
     Ok(LlmRequest {
         model: call.model_name().to_owned(),
         messages: contents.messages(),
-        whole: contents.whole(),
+        whole: match detail {
+            Detail::Texts => Vec::new(),
+            Detail::Whole => contents.whole(),
+        },
         config: parameters(inner)?,
         tool_config: tools.as_ref().and_then(ToolConfig::read),
         system: instruction::read(inner)?,
@@ -60,10 +76,11 @@ pub(super) fn wish(document: &Document) -> Result<Wish, DialectError> {
         Some(config) if wants_json(&config)? => AnswerFormat::Json,
         _ => AnswerFormat::Text,
     };
-    let functions = match tools::declared(document)?.as_slice() {
-        // What is cached may declare them.
-        [] if !document.has(CACHED) => Functions::Absent,
-        _ => Functions::Declared,
+    // What is cached may declare them.
+    let functions = if tools::declares_any(document)? || document.has(CACHED) {
+        Functions::Declared
+    } else {
+        Functions::Absent
     };
     Ok(Wish { format, functions })
 }

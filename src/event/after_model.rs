@@ -5,13 +5,13 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Event, EventKind, EventName, Flow, HookOutput, Part};
-use crate::model::{LlmRequest, LlmResponse, ResponseMutation};
+use crate::model::{LlmRequest, LlmResponse, ResponseMutation, SentRequest};
 
 /// A request and what came of it.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AfterModel {
     /// The request as it was sent; every chunk shares it.
-    pub llm_request: Arc<LlmRequest>,
+    pub llm_request: Arc<SentRequest>,
     /// The whole answer, or one chunk of it.
     pub llm_response: LlmResponse,
 }
@@ -41,7 +41,7 @@ impl EventKind for AfterModel {
 
     fn with_system_message(&self) -> Option<Self> {
         Some(Self {
-            llm_request: Arc::new(self.llm_request.with_system_message()),
+            llm_request: Arc::new(self.llm_request.with_system_message().into()),
             llm_response: self.llm_response.clone(),
         })
     }

@@ -136,7 +136,9 @@ impl Exchange {
         if plan.hooks.is_empty() {
             return Ok(Vec::new());
         }
-        let llm_request = self.dialect.read_request(&self.call, document)?;
+        let llm_request = self
+            .dialect
+            .read_request(&self.call, document, plan.detail())?;
         let raw = shown(plan, document);
         let mut event = BeforeModel { llm_request };
         let engine = &self.snapshot.engine;
@@ -211,7 +213,9 @@ impl Exchange {
             self.about(&document),
         );
         if !plan.is_empty() {
-            let llm_request = self.dialect.read_request(&self.call, &document)?;
+            let llm_request = self
+                .dialect
+                .read_request(&self.call, &document, plan.detail())?;
             let raw = shown(&plan, &document);
             let mut event = BeforeToolSelection { llm_request };
             let runs = engine.run(&plan, &self.context, &mut event, raw.as_deref());

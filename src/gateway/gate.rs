@@ -15,7 +15,7 @@ use crate::{
         Reason, mcp_context,
     },
     hook::{AnswerLook, Held, Origin, Plan, Run, Seen},
-    model::LlmRequest,
+    model::SentRequest,
     policy::{Extent, Look},
 };
 
@@ -31,7 +31,7 @@ pub(super) struct Gate {
     /// The policies that look before hooks, and at what hooks changed.
     pub(super) looks: [AnswerLook; 2],
     /// The request as it was sent; only hooks are shown it.
-    pub(super) llm_request: Arc<LlmRequest>,
+    pub(super) llm_request: Arc<SentRequest>,
     /// What the answer may call.
     pub(super) allowed: Allowed,
     pub(super) pieces: CallsInPieces,

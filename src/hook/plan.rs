@@ -9,7 +9,7 @@ use super::{
     table::{Hook, HookTable},
     when::Weighing,
 };
-use crate::{condition::Unclear, event::DiagnosticCode};
+use crate::{condition::Unclear, dialect::Detail, event::DiagnosticCode};
 
 /// The policies and hooks that will run.
 #[derive(Debug, Default)]
@@ -28,6 +28,16 @@ impl Plan {
     /// Whether nobody listens.
     pub const fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.hooks.is_empty()
+    }
+
+    /// What its hooks are shown of messages.
+    pub fn detail(&self) -> Detail {
+        let mut hooks = self.hooks.iter();
+        if hooks.any(|it| it.protocol.shows_whole_messages()) {
+            Detail::Whole
+        } else {
+            Detail::Texts
+        }
     }
 
     /// Says in a run that nobody knows whether there should have been one.

@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use super::{About, Engine, Fired, Origin, PlacedPolicy, Plan, Run, folded, recorded};
 use crate::{
     audit::{Audit, Record, Sample, short},
-    dialect::{self, DialectError, ResponseDocument},
+    dialect::{self, Detail, DialectError, ResponseDocument},
     event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus, Subject},
     model::{LlmRequest, ResponseMutation},
     policy::{Extent, Look, ModelCall, Occasion, Policy},
@@ -122,7 +122,7 @@ fn ask_request(
     llm_request: &LlmRequest,
 ) -> Result<HookOutput, DialectError> {
     let (dialect, call, document) = dialect::made_request(llm_request)?;
-    let before = dialect.read_request(&call, &document)?;
+    let before = dialect.read_request(&call, &document, Detail::Texts)?;
     let mut call = ModelCall {
         dialect,
         call,
@@ -136,7 +136,9 @@ fn ask_request(
     };
     let mut output = policy.request(&occasion, &mut call)?;
     if call.edited {
-        let after = call.dialect.read_request(&call.call, &call.document)?;
+        let after = call
+            .dialect
+            .read_request(&call.call, &call.document, Detail::Texts)?;
         let edit = difference(&before, &after);
         if !edit.is_empty() {
             let specific = &mut output.hook_specific_output;

@@ -3,7 +3,7 @@
 
 mod spares;
 
-use std::{collections::BTreeMap, num::NonZero, sync::Arc};
+use std::{collections::BTreeMap, convert::Infallible, num::NonZero, sync::Arc};
 
 use bytes::Bytes;
 use serde::Deserialize;
@@ -77,7 +77,7 @@ impl Command {
             let session = &call.context.session_id;
             let session = self.spares.is_none().then_some(session.as_ref());
             let process = self.shell.start(session)?;
-            employ(&self.shell, (process, place), job);
+            drop(employ(&self.shell, (process, place), job));
             return ended.await.map_err(|_| TransportError::ShuttingDown)?;
         }
     }
@@ -107,29 +107,36 @@ impl Transport for Command {
 }
 
 /// Lets a process do a job, in a task that outlives a dropped call: it sees the
-/// processes end.
-fn employ(shell: &Shell, (process, place): (Process, Place), job: Job) {
+/// processes end. What is returned is closed when the answer is out.
+fn employ(
+    shell: &Shell,
+    (process, place): (Process, Place),
+    job: Job,
+) -> oneshot::Receiver<Infallible> {
     let limit = shell.toolbox().output_limit;
+    let (busy, idle) = oneshot::channel();
     shell.toolbox().tasks.spawn(async move {
-        work(process, job, limit).await;
+        let process = work(process, job, limit).await;
+        drop(busy);
+        match process {
+            Ok(answered) => answered.gone().await,
+            Err(unwanted) => unwanted.terminate(process::PATIENCE).await,
+        }
         drop(place);
     });
+    idle
 }
 
-/// Runs a hook to its end, or ends it when nobody waits for it any more.
-async fn work(mut process: Process, mut job: Job, limit: usize) {
+/// Runs a hook to its answer; gives the process back as an error if nobody waits
+/// for that any more.
+async fn work(mut process: Process, mut job: Job, limit: usize) -> Result<Process, Process> {
     let ended = tokio::select! {
-        ended = process.exchange(&job.input, limit) => Some(ended),
-        () = job.told.closed() => None,
+        ended = process.exchange(&job.input, limit) => ended,
+        () = job.told.closed() => return Err(process),
     };
-    match ended {
-        Some(ended) => {
-            process.kill();
-            job.told.send(ended).ok();
-            process.gone().await;
-        }
-        None => process.terminate(process::PATIENCE).await,
-    }
+    process.kill();
+    job.told.send(ended).ok();
+    Ok(process)
 }
 
 #[cfg(test)]

@@ -1,7 +1,14 @@
 //! A shell command and its variables: what the `command` and the `worker`
 //! transport start.
 
-use std::{collections::BTreeMap, ffi::OsString, fmt};
+use std::{
+    collections::BTreeMap,
+    env,
+    ffi::{OsStr, OsString},
+    fmt, fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use tokio::process;
 
@@ -74,8 +81,10 @@ impl Shell {
 
     /// Starts it. A process that serves one call is told the call's session.
     pub(super) fn start(&self, session: Option<&str>) -> Result<Process, TransportError> {
-        let mut command = process::Command::new("bash");
+        let mut command = process::Command::new(&self.toolbox.bash);
+        // Nothing is asked for that `posix_spawn` cannot do, so nothing is forked.
         command
+            .arg0("bash")
             .args(["-c", &self.command])
             .current_dir(&self.toolbox.directory)
             .env_clear()
@@ -105,8 +114,55 @@ impl fmt::Debug for Shell {
     }
 }
 
+/// Where bash is, by the folders of a `PATH`. A folder that depends on where a
+/// process is started is none of them. If it is nowhere, its name is all there is,
+/// and each hook looks by its own `PATH`.
+pub(super) fn bash(path: &OsStr) -> PathBuf {
+    let folders = env::split_paths(path).filter(|it| it.is_absolute());
+    let mut places = folders.map(|it| it.join("bash"));
+    places
+        .find(|it| is_program(it))
+        .unwrap_or_else(|| "bash".into())
+}
+
+fn is_program(place: &Path) -> bool {
+    let runs = |it: fs::Metadata| it.is_file() && it.permissions().mode() & 0o111 != 0;
+    fs::metadata(place).is_ok_and(runs)
+}
+
 /// Whether a process can be started with this value. What a request says must
 /// not decide whether a guard starts.
 fn can_be_variable(value: &str) -> bool {
     value.len() <= LONGEST_VALUE && !value.contains('\0')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bash_is_the_first_that_runs_in_a_folder_that_stands_still() {
+        let folder = tempfile::tempdir().unwrap();
+        let place = |name: &str| folder.path().join(name);
+        let file = |name: &str, mode: u32| {
+            fs::create_dir(place(name)).unwrap();
+            let file = place(name).join("bash");
+            fs::write(&file, "").unwrap();
+            fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
+        };
+        file("text", 0o644);
+        file("first", 0o755);
+        file("second", 0o755);
+        fs::create_dir_all(place("folder/bash")).unwrap();
+        let names = ["none", "text", "folder", "first", "second"];
+        let folders = names.map(place);
+        let path = env::join_paths(
+            [Path::new(""), Path::new(".")]
+                .into_iter()
+                .chain(folders.iter().map(AsRef::as_ref)),
+        );
+
+        assert_eq!(bash(&path.unwrap()), place("first/bash"));
+        assert_eq!(bash(OsStr::new(".:")), Path::new("bash"));
+    }
 }

@@ -11,7 +11,11 @@ use std::{
     time::Duration,
 };
 
-use tokio::{select, sync::oneshot, time::sleep};
+use tokio::{
+    select,
+    sync::oneshot,
+    time::{sleep, timeout},
+};
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::{Job, employ};
@@ -26,6 +30,11 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 
 /// How long a spare that is not needed may take to end when asked.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How long the next spare is not started while one that was hired is about to
+/// answer. To start an interpreter keeps a core busy, which the answer needs; and
+/// a spare that starts now is of no use to whoever asks within this time.
+const NOT_NOW: Duration = Duration::from_millis(50);
 
 /// The spares of one hook. They end when this is dropped.
 #[derive(Debug)]
@@ -145,7 +154,10 @@ impl Stock {
             }
         };
         match self.wait(&mut process, &mut place).await {
-            End::Hired(job) => employ(&self.shell, (process, place), job),
+            End::Hired(job) => {
+                let answered = employ(&self.shell, (process, place), job);
+                timeout(NOT_NOW, answered).await.ok();
+            }
             End::Old => self.dismiss(process, place),
             End::Wanted => {
                 self.dismiss(process, place);

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 
+use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -18,7 +19,17 @@ pub(super) fn write(id: &str, input: &[u8]) -> String {
     line.push_str(r#"{"id":""#);
     line.push_str(id);
     line.push_str(r#"","input":"#);
-    let mut rest = &*input;
+    if has_breaks(input.as_bytes()) {
+        push_as_one_line(&mut line, &input);
+    } else {
+        line.push_str(&input);
+    }
+    line.push_str("}\n");
+    line
+}
+
+fn push_as_one_line(line: &mut String, input: &str) {
+    let mut rest = input;
     while let Some(at) = rest.find(BREAKS) {
         let (before, after) = rest.split_at(at);
         let mut after = after.chars();
@@ -33,8 +44,14 @@ pub(super) fn write(id: &str, input: &[u8]) -> String {
         rest = after.as_str();
     }
     line.push_str(rest);
-    line.push_str("}\n");
-    line
+}
+
+/// Whether there is any at all. Inputs are long and hardly ever have one, and to
+/// look for each by itself is many times faster than character by character.
+fn has_breaks(input: &[u8]) -> bool {
+    let mut separators = ["\u{85}", "\u{2028}", "\u{2029}"].iter();
+    memchr::memchr2(b'\n', b'\r', input).is_some()
+        || separators.any(|it| memmem::find(input, it.as_bytes()).is_some())
 }
 
 #[derive(Deserialize)]
