@@ -193,7 +193,8 @@ impl Callers {
             return Ok(open(&found, agent));
         }
         shown.headers.remove(KEY_HEADER);
-        let known = self.know(&found, &mut shown).await;
+        // Boxed: it may have to ask for the keys of an issuer.
+        let known = Box::pin(self.know(&found, &mut shown)).await;
         let known = match (known, shown.address) {
             (Ok(Some(member)), Some(address)) => {
                 let admitted = counts.attempts.succeeded(address, &member.name);

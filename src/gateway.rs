@@ -31,7 +31,7 @@ use std::sync::Arc;
 
 use axum::{
     body::Body,
-    extract::{Request, State},
+    extract::Request,
     response::{IntoResponse, Response},
 };
 use http::request::Parts;
@@ -51,7 +51,7 @@ use crate::{
 };
 
 /// Handles every request that no other door claims.
-pub async fn handle(State(app): State<App>, request: Request) -> Response {
+pub async fn handle(app: &App, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let (identity, snapshot) = match admitted(&head) {
         Ok(admitted) => admitted,
@@ -109,9 +109,10 @@ async fn take(world: World, head: Parts, body: Body) -> Result<Response, ApiErro
     let name = named.session;
     let exchange = Exchange::open(world, call, head, name)?;
     match (exchange.call.operation, exchange.hooked()) {
-        (Operation::UseCache, _) => caches::forward(exchange, body).await,
+        (Operation::UseCache, _) => Box::pin(caches::forward(exchange, body)).await,
         (_, Hooked::No) => passthrough::forward(exchange, body).await,
-        (_, Hooked::Yes) => hooked(exchange, body).await,
+        // Boxed, so that a call that nobody listens to has no room for it.
+        (_, Hooked::Yes) => Box::pin(hooked(exchange, body)).await,
     }
 }
 
@@ -155,7 +156,7 @@ impl Hooked {
     }
 }
 
-async fn hooked(mut exchange: Exchange, body: Body) -> Result<Response, ApiError> {
+async fn hooked(mut exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
     let limits = exchange.snapshot.config.limits;
     let patience = exchange.snapshot.config.timeouts.body;
     let bytes = body::read(body, &exchange.head, &limits, patience).await?;

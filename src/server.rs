@@ -7,8 +7,9 @@ mod authentication;
 mod browsers;
 mod connection;
 mod descriptors;
-mod layers;
+mod doors;
 mod listener;
+mod notices;
 pub mod openapi;
 mod pace;
 mod patience;
@@ -24,16 +25,14 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    browsers::Port,
     descriptors::Shares,
+    doors::Guarded,
     listener::{Bounds, Ending, Listener},
     reload::Watch,
 };
 use crate::{
-    admin, api,
-    app::{ApiError, App, BuildError, Door, ErrorReason, ReadConfig, Shared},
+    app::{App, BuildError, ReadConfig, Shared},
     config::Config,
-    gateway,
 };
 
 /// After the drain time: how long dying hooks may take. A worker has two
@@ -121,7 +120,7 @@ impl Server {
         hurry: impl Future<Output = ()> + Send,
     ) {
         self.app.begin();
-        let shared = self.app.shared.clone();
+        let shared = Arc::clone(&self.app.shared);
         shared.tasks.spawn(self.app.clone().tend_sessions());
         let timeouts = self.app.snapshot().config.timeouts;
         let (agents, operators) = listeners(&self.app, self.agents, self.operators);
@@ -131,14 +130,14 @@ impl Server {
             drain,
             cut: cut.clone(),
         };
-        let agents = agents.serve(
-            agents_router(self.app.clone()),
+        let agents = Box::pin(agents.serve(
+            Guarded::agents(self.app.clone()),
             ending(&shared.shutdown, timeouts.drain),
-        );
-        let operators = operators.serve(
-            operators_router(self.app.clone()),
+        ));
+        let operators = Box::pin(operators.serve(
+            Guarded::operators(self.app.clone()),
             ending(&closed, OPERATORS_DRAIN),
-        );
+        ));
         let watch = self.watch.map(|it| it.run(self.app.clone()));
         let wait = async {
             tokio::select! {
@@ -236,7 +235,7 @@ pub async fn serve_mock(
     mock: Router,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let listener = Listener::new(listener, Bounds::default(), &Shared::default());
+    let listener = Listener::new(listener, Bounds::default(), &Arc::default());
     let ending = Ending {
         close: CancellationToken::new(),
         drain: Duration::from_secs(1),
@@ -247,23 +246,5 @@ pub async fn serve_mock(
         shutdown.await;
         close.cancel();
     };
-    tokio::join!(listener.serve(mock, ending), wait);
-}
-
-fn agents_router(app: App) -> Router {
-    let router = api::routes().fallback(gateway::handle);
-    let router = authentication::asked(router, &app);
-    let router = layers::capped(router, &app);
-    let router = browsers::kept_out(router, &app, Port::Agents);
-    layers::wrap(router, app, Door::Agents)
-}
-
-fn operators_router(app: App) -> Router {
-    let router = admin::routes(&app).fallback(unknown_path);
-    let router = browsers::kept_out(router, &app, Port::Operators);
-    layers::wrap(router, app, Door::Operators)
-}
-
-async fn unknown_path() -> ApiError {
-    ApiError::new(ErrorReason::UnknownPath, "this path is not served here")
+    tokio::join!(listener.serve(Arc::new(mock), ending), wait);
 }

@@ -39,6 +39,8 @@ pub struct Snapshot {
     /// The decision log, if there is one and it is open, or a collector that is
     /// told what would stand there.
     pub audit: Option<Arc<Audit>>,
+    /// Asked for every request.
+    derives_any: bool,
 }
 
 /// Why a snapshot could not be built.
@@ -86,7 +88,7 @@ impl Snapshot {
         let callers = Callers::build(&config.auth, old.map(|it| &it.callers));
         let callers = callers.map_err(|it| no_keys(&config, &it))?;
         let (sessions, transcripts) = sessions(&config, shared, old)?;
-        Ok(Self {
+        let mut snapshot = Self {
             engine: Engine::new(
                 table,
                 Arc::clone(&shared.metrics),
@@ -99,7 +101,10 @@ impl Snapshot {
             transcripts,
             audit: None,
             config,
-        })
+            derives_any: false,
+        };
+        snapshot.derives_any = EventName::ALL.iter().any(|it| snapshot.derives(*it));
+        Ok(snapshot)
     }
 
     /// The client for an API; an error for the agent if the config names none.
@@ -150,8 +155,8 @@ impl Snapshot {
     }
 
     /// Whether any event is.
-    pub fn derives_any(&self) -> bool {
-        EventName::ALL.iter().any(|it| self.derives(*it))
+    pub const fn derives_any(&self) -> bool {
+        self.derives_any
     }
 
     /// Removes what was written down of a session that has ended.
@@ -224,7 +229,7 @@ fn unusable(error: &StoreError) -> ConfigError {
 }
 
 /// What outlives every config.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Default)]
 pub struct Shared {
     /// What operators see.
     pub metrics: Arc<Metrics>,
@@ -256,7 +261,7 @@ pub struct Shared {
 pub struct App {
     snapshot: Arc<ArcSwap<Snapshot>>,
     /// What outlives every config.
-    pub shared: Shared,
+    pub shared: Arc<Shared>,
     pub(super) reloading: Reloading,
 }
 
@@ -266,7 +271,7 @@ impl App {
         let snapshot = Snapshot::build(config, &shared, None)?.recorded(&shared, None)?;
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
-            shared,
+            shared: Arc::new(shared),
             reloading: Reloading::default(),
         })
     }

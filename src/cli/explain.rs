@@ -58,7 +58,7 @@ impl Explain {
             Calling::Called
         };
         block_on(async {
-            let rehearsal = rehearse(&config, &act, calling).await?;
+            let rehearsal = Box::pin(rehearse(&config, &act, calling)).await?;
             if self.json {
                 return print(&format!("{:#}", json!(rehearsal)));
             }

@@ -73,7 +73,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
 
 /// What differs from what is expected.
 async fn try_case(config: &Config, case: &Case) -> Result<Vec<String>, Failure> {
-    let rehearsal = rehearse(config, &case.act, Calling::Called).await?;
+    let rehearsal = Box::pin(rehearse(config, &case.act, Calling::Called)).await?;
     Ok(compare(&case.expected, &rehearsal))
 }
 

@@ -32,7 +32,7 @@ use crate::{
 const CHANGEABLE: [&str; 5] = ["ttl", "expireTime", "expire_time", "name", "etag"];
 
 /// Shows, changes or deletes a cache of the caller's.
-pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
+pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
     let name = exchange.call.resource();
     exchange.check_cache(&name)?;
     let (caches, method) = (exchange.caches.clone(), exchange.head.method.clone());
@@ -46,7 +46,7 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
     Ok(response)
 }
 
-async fn change(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
+async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
     let config = &exchange.snapshot.config;
     let bytes = body::read(body, &exchange.head, &config.limits, config.timeouts.body).await?;
     let document = Document::parse(bytes)?;
@@ -88,7 +88,7 @@ impl Exchange {
 
     /// Remembers whose the cache is that an answer tells of.
     pub(super) async fn keep_cache(&self, answer: Answer) -> Result<Reply, ApiError> {
-        let (status, head) = (answer.status, headers::of_judged(&answer.headers));
+        let (status, head) = (answer.status, headers::of_judged(answer.headers.clone()));
         let body = source::json(answer, &self.head, &self.snapshot.config.limits).await?;
         let told = Document::parse(body.clone()).map_err(|_| unreadable())?;
         let text = |spellings: &[&str]| told.string(spellings).map_err(|_| unreadable());

@@ -1,6 +1,6 @@
 //! One model call under way: the steps around upstream, in order.
 
-use std::sync::Arc;
+use std::{mem, sync::Arc};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -87,13 +87,14 @@ pub(super) struct World {
 }
 
 impl Exchange {
-    /// A call of a model API that the config does not name is refused.
+    /// A call of a model API that the config does not name is refused. Boxed, for it
+    /// goes through many hands.
     pub(super) fn open(
         world: World,
         call: Call,
         head: Parts,
         named: Option<Name>,
-    ) -> Result<Self, ApiError> {
+    ) -> Result<Box<Self>, ApiError> {
         let snapshot = world.snapshot;
         let upstream = snapshot.upstream(call.row.api)?;
         let context = Context {
@@ -108,7 +109,7 @@ impl Exchange {
         };
         let dialect = dialect::of(call.row.api);
         world.facts.opened(call.row.api.as_str(), &context);
-        Ok(Self {
+        Ok(Box::new(Self {
             upstream: Arc::clone(upstream),
             dialect,
             around: None,
@@ -126,7 +127,7 @@ impl Exchange {
             call,
             head,
             context,
-        })
+        }))
     }
 
     /// The model API that is called. Nobody else picks one.
@@ -183,7 +184,7 @@ impl Exchange {
     /// Everything between a read request and what the agent is told. What hooks
     /// decided is written down by then.
     pub(super) async fn settle(
-        self,
+        self: Box<Self>,
         document: Document,
         teller: Arc<Teller>,
     ) -> Result<Reply, ApiError> {
@@ -196,7 +197,11 @@ impl Exchange {
         Ok(reply)
     }
 
-    async fn run(mut self, document: Document, teller: Arc<Teller>) -> Result<Reply, ApiError> {
+    async fn run(
+        mut self: Box<Self>,
+        document: Document,
+        teller: Arc<Teller>,
+    ) -> Result<Reply, ApiError> {
         let document = match self.arrive(document).await? {
             Step::Go(document) => document,
             Step::Tell(reply) => return Ok(reply),
@@ -273,12 +278,9 @@ impl Exchange {
     fn gate(&self, plan: Plan, document: &Document, allowed: Allowed) -> Result<Gate, ApiError> {
         let mut llm_request = LlmRequest::default();
         if !plan.hooks.is_empty() {
-            llm_request = self.dialect.read_request(&self.call, document)?;
-        }
-        let mut hooks = plan.hooks.iter();
-        if !hooks.any(|it| it.protocol.shows_whole_messages()) {
             // A stream may be long; media would stay in memory until its end.
-            llm_request.whole = Vec::new();
+            let detail = plan.detail();
+            llm_request = self.dialect.read_request(&self.call, document, detail)?;
         }
         let (engine, model) = (&self.snapshot.engine, self.call.model_name());
         let look = |it: Look| engine.answer_look(&plan, &self.context, model, it);
@@ -293,7 +295,7 @@ impl Exchange {
             context: self.context.clone(),
             model: model.to_owned(),
             plan,
-            llm_request: Arc::new(llm_request),
+            llm_request: Arc::new(llm_request.into()),
             allowed,
             pieces: CallsInPieces::default(),
             judges_calls: false,
@@ -364,19 +366,15 @@ impl Exchange {
     }
 
     /// Upstream's answer as it is.
-    pub(super) fn pass(&self, answer: Answer) -> Reply {
+    pub(super) fn pass(&self, mut answer: Answer) -> Reply {
         if answer.media_type() == "text/html" {
             return self.no_json(&answer);
         }
         let mut response = Response::new(Body::empty());
         *response.status_mut() = answer.status;
-        *response.headers_mut() = headers::to_agent(&answer.headers);
-        if let Some(length) = answer.headers.get(header::CONTENT_LENGTH) {
-            // The body is what it was, so its length is, too.
-            let headers = response.headers_mut();
-            headers.insert(header::CONTENT_LENGTH, length.clone());
-        }
-        *response.body_mut() = Body::from_stream(answer.pieces());
+        // The body is what it was, so its length is, too.
+        *response.headers_mut() = headers::to_agent(mem::take(&mut answer.headers));
+        *response.body_mut() = Body::new(answer.into_body());
         Reply::Upstream(response)
     }
 

@@ -10,7 +10,6 @@ use axum::body::Body;
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request::Parts};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
 use super::{
     trail::Trail,
@@ -23,7 +22,7 @@ use crate::{
     event::{Context, Diagnostic, Verdict},
     hook::{Fired, Run},
     session::Session,
-    telemetry::{Ended, ExchangeFinished, Metrics, UpstreamFailed},
+    telemetry::{Ended, ExchangeFinished, UpstreamFailed},
     upstream::Route,
 };
 
@@ -86,16 +85,19 @@ struct Memory {
     /// Whether the headers are out.
     told: bool,
     started: Instant,
-    metrics: Arc<Metrics>,
-    /// Cancelled when hookgate waits for nobody any longer.
-    cut: CancellationToken,
+    shared: Arc<Shared>,
     /// For the decision log, if there is one.
     trail: Option<Trail>,
 }
 
 impl Facts {
     /// `caller` is the name of who calls; `trail` is for the decision log.
-    pub(super) fn new(shared: &Shared, head: &Parts, caller: &str, trail: Option<Trail>) -> Self {
+    pub(super) fn new(
+        shared: &Arc<Shared>,
+        head: &Parts,
+        caller: &str,
+        trail: Option<Trail>,
+    ) -> Self {
         let request_id = RequestId::of(&head.extensions);
         let record = ExchangeFinished {
             request_id,
@@ -113,8 +115,7 @@ impl Facts {
                 messages: Vec::new(),
                 told: false,
                 started: Instant::now(),
-                metrics: Arc::clone(&shared.metrics),
-                cut: shared.cut.clone(),
+                shared: Arc::clone(shared),
                 trail,
             })),
         }
@@ -290,7 +291,10 @@ impl Facts {
             trail.session(&session.key.id);
         }
         let source = session.state.source.as_str();
-        memory.metrics.arrived(session.arrival.as_str(), source);
+        memory
+            .shared
+            .metrics
+            .arrived(session.arrival.as_str(), source);
     }
 
     pub(super) fn model(&self, name: &str) {
@@ -330,26 +334,24 @@ impl Facts {
         }
     }
 
-    /// What an agent may want to know, as headers.
-    pub(super) fn headers(&self) -> HeaderMap {
+    /// Adds what an agent may want to know to its headers.
+    pub(super) fn tell(&self, headers: &mut HeaderMap) {
         let mut memory = self.memory();
         memory.told = true;
         let message = memory.messages.join("\n");
+        let message = utf8_percent_encode(&message, KEPT).to_string();
         let texts = [
-            ("x-hookgate-action", memory.did.as_str().to_owned()),
-            ("x-hookgate-session", memory.record.session_id.clone()),
-            ("x-hookgate-hooks", memory.runs.join(", ")),
-            (
-                "x-hookgate-system-message",
-                utf8_percent_encode(&message, KEPT).to_string(),
-            ),
+            ("x-hookgate-action", memory.did.as_str()),
+            ("x-hookgate-session", &memory.record.session_id),
+            ("x-hookgate-hooks", &memory.runs.join(", ")),
+            ("x-hookgate-system-message", &message),
         ];
-        let fits = |it: &(&str, String)| (1..=LONGEST_HEADER).contains(&it.1.len());
-        let header = |(name, text): (&'static str, String)| {
-            let value = HeaderValue::from_str(&text).ok()?;
-            Some((HeaderName::from_static(name), value))
-        };
-        texts.into_iter().filter(fits).filter_map(header).collect()
+        for (name, text) in texts {
+            let fits = (1..=LONGEST_HEADER).contains(&text.len());
+            if let (true, Ok(value)) = (fits, HeaderValue::from_str(text)) {
+                headers.insert(HeaderName::from_static(name), value);
+            }
+        }
     }
 
     fn memory(&self) -> MutexGuard<'_, Memory> {
@@ -361,10 +363,10 @@ impl Drop for Memory {
     fn drop(&mut self) {
         self.record.elapsed = self.started.elapsed();
         self.record.action = self.did.as_str();
-        if self.record.ended == Ended::Left && self.cut.is_cancelled() {
+        if self.record.ended == Ended::Left && self.shared.cut.is_cancelled() {
             self.record.ended = Ended::CutOff;
         }
-        self.record.emit(&self.metrics);
+        self.record.emit(&self.shared.metrics);
         if let Some(trail) = self.trail.take() {
             trail.finish(&self.record);
         }

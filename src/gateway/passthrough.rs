@@ -26,7 +26,7 @@ use crate::{
 };
 
 /// Hands request and answer on, piece by piece.
-pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, ApiError> {
+pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
     let limit = exchange.snapshot.config.limits.body;
     let patience = exchange.snapshot.config.timeouts.body;
     let length = declared_length(&exchange.head.headers);
@@ -39,7 +39,8 @@ pub(super) async fn forward(exchange: Exchange, body: Body) -> Result<Response, 
     let outgoing_body = if http_body::Body::is_end_stream(&body) {
         OutgoingBody::empty()
     } else {
-        OutgoingBody::stream(bounded(body, fault.clone(), limit, patience))
+        let bounded = bounded(body, fault.clone(), limit, patience);
+        OutgoingBody::stream(Body::from_stream(bounded))
     };
     let mut outgoing = exchange.outgoing(outgoing_body, AnswerIs::Passed);
     if let Some(encoding) = exchange.head.headers.get(header::CONTENT_ENCODING) {

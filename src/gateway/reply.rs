@@ -80,7 +80,7 @@ impl Teller {
             },
         };
         self.facts.status(response.status());
-        response.headers_mut().extend(self.facts.headers());
+        self.facts.tell(response.headers_mut());
         response.map(|body| self.track(body))
     }
 

@@ -70,7 +70,7 @@ impl Frames {
 
 /// The reply whose body is the judged stream.
 pub(super) async fn answer(
-    exchange: Exchange,
+    exchange: Box<Exchange>,
     answered: (Answer, Gate),
     framing: Framing,
     teller: Arc<Teller>,
@@ -78,7 +78,7 @@ pub(super) async fn answer(
     let (answer, gate) = answered;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
-    *response.headers_mut() = headers::of_judged(&answer.headers);
+    *response.headers_mut() = headers::of_judged(answer.headers.clone());
     let value = HeaderValue::from_static(media_type(framing));
     response.headers_mut().insert(header::CONTENT_TYPE, value);
 
@@ -116,7 +116,7 @@ pub(super) async fn answer(
 
 /// A judged stream under way. Dropping it ends the call to upstream.
 struct Chunks {
-    exchange: Exchange,
+    exchange: Box<Exchange>,
     /// The answer that is read now.
     round: Round,
     source: Source,

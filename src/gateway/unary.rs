@@ -21,7 +21,7 @@ use crate::{
 /// The reply of a judged answer. If the model is asked again, all that the agent
 /// may hear of its answers is one.
 pub(super) async fn answer(
-    mut exchange: Exchange,
+    mut exchange: Box<Exchange>,
     answered: (Answer, Gate),
     teller: &Teller,
 ) -> Result<Reply, ApiError> {
@@ -29,7 +29,7 @@ pub(super) async fn answer(
     let mut said = Vec::new();
     let mut stands = false;
     loop {
-        let head = headers::of_judged(&answer.headers);
+        let head = headers::of_judged(answer.headers.clone());
         let status = answer.status;
         let mut round = exchange.round(gate);
         let document = match judge(&mut exchange, &mut round, answer).await? {

@@ -3,43 +3,32 @@
 use std::{sync::Arc, time::SystemTime};
 
 use axum::{
-    Router,
-    body::Body,
-    extract::{Request, State},
-    middleware::{self, Next},
+    extract::Request,
     response::{IntoResponse, Response},
 };
 
 use crate::{
-    app::{self, ApiError, App, Observed, Peer, RequestId, Snapshot},
+    app::{self, ApiError, App, Peer, RequestId, Snapshot},
     caller::{Certificate, Identity, Shown, Stay},
     event::Caller,
     telemetry::CallerRefused,
 };
 
-/// A router whose requests have a caller: its `Identity` is among their
-/// extensions, and the snapshot by which it was let in.
-pub(super) fn asked(router: Router<App>, app: &App) -> Router<App> {
-    router.layer(middleware::from_fn_with_state(app.clone(), ask))
-}
-
-async fn ask(State(app): State<App>, request: Request, next: Next) -> Response {
-    let snapshot = app.snapshot();
-    let (head, body) = request.into_parts();
-    if let Err(error) = app::check_head(&head, snapshot.config.limits.headers) {
-        return error.into_response();
-    }
-    let mut request = Request::from_parts(head, body);
-    let (identity, stay) = match admit(&app, &snapshot, &mut request).await {
-        Ok(admitted) => admitted,
-        Err(response) => return response,
-    };
+/// Finds out who calls: its `Identity` is among the request's extensions then, and
+/// the snapshot by which it was let in. What is returned is held until the request
+/// is over.
+pub(super) async fn ask(
+    app: &App,
+    snapshot: Arc<Snapshot>,
+    request: &mut Request,
+) -> Result<Option<Stay>, Response> {
+    app::check_head(request, snapshot.config.limits.headers)
+        .map_err(IntoResponse::into_response)?;
+    let (identity, stay) = admit(app, &snapshot, request).await?;
     let extensions = request.extensions_mut();
     extensions.insert(Arc::new(identity));
     extensions.insert(snapshot);
-    let response = next.run(request).await;
-    // A request is under way until its answer's last byte.
-    response.map(|body| Body::new(Observed::new(body, move |_ended| drop(stay))))
+    Ok(stay)
 }
 
 async fn admit(

@@ -4,44 +4,23 @@
 //! machine reaches, and a site can give its name this address (DNS rebinding).
 //! The first shows in `Origin` and `Sec-Fetch-Site`, the second in `Host`.
 
-use axum::{
-    Router,
-    extract::{Request, State},
-    middleware::{self, Next},
-    response::{IntoResponse, Response},
-};
+use axum::extract::Request;
 use http::{HeaderMap, HeaderName, header, uri::Authority};
 use url::Host;
 
 use crate::{
-    app::{ApiError, App, ErrorReason},
+    app::{ApiError, Door, ErrorReason},
     config::{Browsers, Config},
 };
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Which listener a request came to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Port {
-    /// That of agents.
-    Agents,
-    /// That of operators.
-    Operators,
-}
-
-/// A router that web pages of others do not reach.
-pub(super) fn kept_out(router: Router<App>, app: &App, port: Port) -> Router<App> {
-    router.layer(middleware::from_fn_with_state((app.clone(), port), check))
-}
-
-async fn check(State((app, port)): State<(App, Port)>, request: Request, next: Next) -> Response {
+/// Refuses what web pages of others send.
+pub(super) fn check(request: &Request, config: &Config, door: Door) -> Result<(), ApiError> {
     // What a page sends carries its origin, unless it only reads.
     let reads = request.method().is_safe();
-    let named = reads || port == Port::Operators;
-    match refusal(request.headers(), &app.snapshot().config, (port, named)) {
-        None => next.run(request).await,
-        Some(error) => error.into_response(),
-    }
+    let named = reads || door == Door::Operators;
+    refusal(request.headers(), config, (door, named)).map_or(Ok(()), Err)
 }
 
 /// Why a request is refused, if it is. `checked` says whether its `Host` must be
@@ -49,9 +28,12 @@ async fn check(State((app, port)): State<(App, Port)>, request: Request, next: N
 fn refusal(
     headers: &HeaderMap,
     config: &Config,
-    (port, checked): (Port, bool),
+    (door, checked): (Door, bool),
 ) -> Option<ApiError> {
     let browsers = &config.browsers;
+    if !checked && !headers.contains_key(header::ORIGIN) && !headers.contains_key(SEC_FETCH_SITE) {
+        return None;
+    }
     let host = headers.get(header::HOST).map(|it| it.to_str().ok());
     let host = host.map(|it| it.and_then(|it| it.parse::<Authority>().ok()));
     let is_own = match &host {
@@ -61,7 +43,7 @@ fn refusal(
         Some(Some(host)) => is_own(host, browsers),
     };
     // Agents on other machines call this one by names that nobody lists.
-    let may_be_named = port == Port::Agents && !config.listen.ip().is_loopback();
+    let may_be_named = door == Door::Agents && !config.listen.ip().is_loopback();
     if checked && !is_own && !may_be_named {
         let message = "this gateway has another name: use `localhost`, its IP address, or a name of `browsers.hosts`";
         return Some(ApiError::new(ErrorReason::ForeignHost, message));

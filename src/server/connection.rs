@@ -2,7 +2,7 @@
 
 use std::{convert::Infallible, error::Error, sync::Arc};
 
-use axum::{Router, body::Body, extract::Request};
+use axum::{body::Body, extract::Request};
 use http::Response;
 use http_body::Body as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
@@ -15,9 +15,9 @@ use tokio::{
     net::TcpStream,
 };
 use tokio_util::sync::CancellationToken;
-use tower::ServiceExt;
 
 use super::{
+    doors::Answers,
     pace::{Pace, paced},
     patience::{Busy, GivenUp, Patient, Silence},
     tls,
@@ -26,6 +26,10 @@ use crate::{
     app::{Observed, Peer, Shared},
     config::Tls,
 };
+
+/// How much is read of a connection at once, at most: what hyper reads of its own
+/// accord. Less would cost bodies of a megabyte a third of their time.
+const READ: usize = 400 * 1024;
 
 /// What all connections of a listener have in common.
 #[derive(Debug, Clone)]
@@ -37,7 +41,7 @@ pub(super) struct Terms {
     /// How slowly a body may come.
     pub(super) pace: Pace,
     /// What outlives every config.
-    pub(super) shared: Shared,
+    pub(super) shared: Arc<Shared>,
     /// Cancelled when the listener closes: who has not agreed on TLS by then, leaves.
     pub(super) close: CancellationToken,
 }
@@ -54,7 +58,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Serves it to its end. Dropping the future cuts it off.
-    pub(super) async fn serve(self, router: Router, watcher: Watcher) {
+    pub(super) async fn serve(self, room: Arc<dyn Answers>, watcher: Watcher) {
         // Small chunks must not wait for one another.
         if let Err(error) = self.stream.set_nodelay(true) {
             tracing::debug!(%error, "no TCP_NODELAY");
@@ -63,7 +67,7 @@ impl Connection {
         let (mut peer, terms) = (self.peer, self.terms);
         let stream = Patient::new(self.stream, busy.clone(), terms.silence);
         let Some(tls) = self.tls else {
-            let requests = Requests::new(router, peer, busy, &terms);
+            let requests = Requests::new(room, peer, busy, &terms);
             return requests.serve(stream, &terms, watcher).await;
         };
         // Boxed, so that a connection in plain text has no room for it.
@@ -73,7 +77,7 @@ impl Connection {
             match agreed {
                 Some(Ok((stream, certificate))) => {
                     peer.certificate = certificate;
-                    let requests = Requests::new(router, peer, busy, &terms);
+                    let requests = Requests::new(room, peer, busy, &terms);
                     requests.serve(stream, &terms, watcher).await;
                 }
                 Some(Err(error)) => {
@@ -89,7 +93,7 @@ impl Connection {
 
 /// Who answers the requests of one connection.
 struct Requests {
-    router: Router,
+    room: Arc<dyn Answers>,
     peer: Peer,
     busy: Busy,
     pace: Pace,
@@ -98,9 +102,9 @@ struct Requests {
 }
 
 impl Requests {
-    fn new(router: Router, peer: Peer, busy: Busy, terms: &Terms) -> Arc<Self> {
+    fn new(room: Arc<dyn Answers>, peer: Peer, busy: Busy, terms: &Terms) -> Arc<Self> {
         Arc::new(Self {
-            router,
+            room,
             peer,
             busy,
             pace: terms.pace,
@@ -116,7 +120,7 @@ impl Requests {
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(None)
-            .max_buf_size(terms.head)
+            .max_buf_size(terms.head.max(READ))
             .serve_connection(TokioIo::new(stream), service);
         let Err(error) = watcher.watch(connection).await else {
             return;
@@ -141,7 +145,7 @@ impl Requests {
         self.busy.begin(has_body);
         let mut request = request.map(|body| paced(body, self.pace, self.busy.clone()));
         request.extensions_mut().insert(self.peer.clone());
-        let mut response = self.router.clone().oneshot(request).await?;
+        let mut response = Arc::clone(&self.room).answer(request).await;
         if self.leaving.is_cancelled() {
             let close = http::HeaderValue::from_static("close");
             response

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     connection::{Connection, Terms},
+    doors::Answers,
     pace::Pace,
     patience::Silence,
 };
@@ -115,7 +116,7 @@ enum Admitted {
 pub(super) struct Listener {
     socket: TcpListener,
     bounds: Bounds,
-    shared: Shared,
+    shared: Arc<Shared>,
     tls: Box<FindTls>,
     places: Arc<Semaphore>,
     /// For those who are told that there is no place.
@@ -123,11 +124,11 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(socket: TcpListener, bounds: Bounds, shared: &Shared) -> Self {
+    pub(super) fn new(socket: TcpListener, bounds: Bounds, shared: &Arc<Shared>) -> Self {
         Self {
             socket,
             bounds,
-            shared: shared.clone(),
+            shared: Arc::clone(shared),
             tls: Box::new(|| None),
             places: Arc::new(Semaphore::new(bounds.connections)),
             told: Arc::new(Semaphore::new(TOLD)),
@@ -144,10 +145,10 @@ impl Listener {
     }
 
     /// Accepts until its end, then lets open connections end their requests.
-    pub(super) async fn serve(self, router: Router, ending: Ending) {
+    pub(super) async fn serve(self, room: Arc<dyn Answers>, ending: Ending) {
         let graceful = GracefulShutdown::new();
         tokio::select! {
-            () = self.accept(&router, &graceful, &ending) => (),
+            () = self.accept(&room, &graceful, &ending) => (),
             () = ending.close.cancelled() => (),
         }
         drop(self.socket);
@@ -160,8 +161,8 @@ impl Listener {
     }
 
     /// Accepts for ever.
-    async fn accept(&self, router: &Router, graceful: &GracefulShutdown, ending: &Ending) {
-        let full = Router::new().fallback(no_place);
+    async fn accept(&self, room: &Arc<dyn Answers>, graceful: &GracefulShutdown, ending: &Ending) {
+        let full: Arc<dyn Answers> = Arc::new(Router::new().fallback(no_place));
         let mut failing = false;
         loop {
             let (stream, addr) = match self.socket.accept().await {
@@ -175,12 +176,12 @@ impl Listener {
             let Some((place, admitted)) = self.admit() else {
                 continue;
             };
-            let (router, bounds) = match admitted {
-                Admitted::Served => (router, self.bounds),
+            let (room, bounds) = match admitted {
+                Admitted::Served => (room, self.bounds),
                 Admitted::Told => (&full, self.bounds.in_short()),
             };
             let connection = self.connection((stream, addr), bounds, &ending.close);
-            let served = connection.serve(router.clone(), graceful.watcher());
+            let served = connection.serve(Arc::clone(room), graceful.watcher());
             self.spawn(served, place, ending.cut.clone());
         }
     }
@@ -213,7 +214,7 @@ impl Listener {
                 head: bounds.head,
                 silence: bounds.silence,
                 pace: bounds.pace,
-                shared: self.shared.clone(),
+                shared: Arc::clone(&self.shared),
                 close: close.clone(),
             },
         }

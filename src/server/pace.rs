@@ -13,10 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::patience::Busy;
-use crate::{
-    app::{BodyTooSlow, Observed},
-    telemetry::Ended,
-};
+use crate::app::BodyTooSlow;
 
 /// The slowest pace.
 #[derive(Debug, Clone, Copy)]
@@ -33,19 +30,15 @@ pub(super) fn paced(body: Incoming, pace: Pace, busy: Busy) -> Body {
     if body.is_end_stream() {
         return Body::empty();
     }
-    let paced = Body::new(Paced {
+    Body::new(Paced {
         body,
         pace,
+        busy,
         seen: 0,
         waited: Duration::ZERO,
         since: None,
-        deadline: Box::pin(sleep_until(Instant::now())),
-    });
-    Body::new(Observed::new(paced, move |ended| {
-        if ended == Ended::Complete {
-            busy.has_read();
-        }
-    }))
+        deadline: None,
+    })
 }
 
 /// Only time counts in which the body is waited for: if nobody wants the next
@@ -53,13 +46,14 @@ pub(super) fn paced(body: Incoming, pace: Pace, busy: Busy) -> Body {
 struct Paced {
     body: Incoming,
     pace: Pace,
+    busy: Busy,
     /// Bytes that came.
     seen: u64,
     /// How long was waited for them.
     waited: Duration,
     /// Since when the next piece is waited for.
     since: Option<Instant>,
-    deadline: Pin<Box<Sleep>>,
+    deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl Paced {
@@ -86,15 +80,27 @@ impl http_body::Body for Paced {
                 let length = frame.data_ref().map_or(0, Bytes::len);
                 self.seen = self.seen.saturating_add(length as u64);
             }
+            let is_over = match &frame {
+                Some(frame) => frame.is_ok() && self.body.is_end_stream(),
+                None => true,
+            };
+            if is_over {
+                self.busy.has_read();
+            }
             return Poll::Ready(frame.map(|it| it.map_err(Into::into)));
         }
         if self.since.is_none() {
             let now = Instant::now();
             let left = self.allowed().saturating_sub(self.waited);
             self.since = Some(now);
-            self.deadline.as_mut().reset(now + left);
+            match &mut self.deadline {
+                Some(deadline) => deadline.as_mut().reset(now + left),
+                None => self.deadline = Some(Box::pin(sleep_until(now + left))),
+            }
         }
-        ready!(self.deadline.as_mut().poll(context));
+        if let Some(deadline) = &mut self.deadline {
+            ready!(deadline.as_mut().poll(context));
+        }
         Poll::Ready(Some(Err(BodyTooSlow.into())))
     }
 

@@ -142,6 +142,9 @@ pub(super) struct Patient {
     busy: Busy,
     silence: Silence,
     waits: Waits,
+    /// When it has waited for too long.
+    until: Instant,
+    /// Until then at most. It is not set anew for each request.
     deadline: Pin<Box<Sleep>>,
     /// Until when something must be taken of what is sent, if that waits.
     blocked: Option<Pin<Box<Sleep>>>,
@@ -156,6 +159,7 @@ impl Patient {
             busy,
             silence,
             waits: Waits::Head,
+            until: Instant::now() + silence.head,
             deadline: sleep(silence.head),
             blocked: None,
             lingers: None,
@@ -165,7 +169,22 @@ impl Patient {
     fn wait(&mut self, waits: Waits, patience: Duration) {
         if self.waits != waits {
             self.waits = waits;
-            self.deadline.as_mut().reset(Instant::now() + patience);
+            self.until = Instant::now() + patience;
+        }
+    }
+
+    /// Waits until it has waited for too long.
+    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let mut deadline = self.deadline.as_mut();
+        if self.until < deadline.deadline() {
+            deadline.as_mut().reset(self.until);
+        }
+        loop {
+            ready!(deadline.as_mut().poll(context));
+            if deadline.deadline() >= self.until {
+                return Poll::Ready(());
+            }
+            deadline.as_mut().reset(self.until);
         }
     }
 
@@ -236,8 +255,7 @@ impl AsyncRead for Patient {
             Waits::Head => GivenUp::Head,
             Waits::Request | Waits::Us => GivenUp::Idle,
         };
-        let over = self.deadline.as_mut().poll(context);
-        over.map(|()| Err(why.error()))
+        self.poll_over(context).map(|()| Err(why.error()))
     }
 }
 

@@ -1,18 +1,10 @@
 //! When to reload: on SIGHUP, and when a file of the config changes.
 
-use std::{
-    collections::BTreeSet,
-    io,
-    path::{Path, PathBuf},
-    time::Duration,
-};
+use std::{future::pending, io, path::PathBuf, time::Duration};
 
-use notify::{RecommendedWatcher, RecursiveMode, Watcher};
-use tokio::{
-    signal::unix::{Signal, SignalKind, signal},
-    sync::mpsc,
-};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::notices::Notices;
 use crate::app::{App, fingerprint};
 
 /// Editors and Kubernetes change files in several steps.
@@ -22,9 +14,7 @@ const SETTLED: Duration = Duration::from_millis(200);
 #[derive(Debug)]
 pub(super) struct Watch {
     hangups: Signal,
-    changes: mpsc::Receiver<()>,
-    watcher: Option<RecommendedWatcher>,
-    folders: BTreeSet<PathBuf>,
+    notices: Option<Notices>,
     files: Vec<PathBuf>,
     /// What stood in the files when they were last read.
     seen: u64,
@@ -33,19 +23,9 @@ pub(super) struct Watch {
 impl Watch {
     /// Watches the files of the running config.
     pub(super) fn begin(app: &App) -> io::Result<Self> {
-        let (change, changes) = mpsc::channel(1);
-        let watcher = notify::recommended_watcher(move |_| {
-            // One notice is as good as many.
-            let _full = change.try_send(());
-        });
-        let watcher = watcher.inspect_err(|error| {
-            tracing::warn!(%error, "files are not watched; SIGHUP and POST /reload remain");
-        });
         let mut watch = Self {
             hangups: signal(SignalKind::hangup())?,
-            changes,
-            watcher: watcher.ok(),
-            folders: BTreeSet::new(),
+            notices: None,
             files: Vec::new(),
             seen: 0,
         };
@@ -58,11 +38,11 @@ impl Watch {
         loop {
             tokio::select! {
                 _ = self.hangups.recv() => self.seen = fingerprint(&self.files),
-                Some(()) = self.changes.recv() => {
+                () = told(self.notices.as_mut()) => {
                     tokio::time::sleep(SETTLED).await;
                     // Taken before they are read: what changes meanwhile is seen
                     // next time.
-                    let now = fingerprint(&self.files);
+                    let now = self.look();
                     if std::mem::replace(&mut self.seen, now) == now {
                         continue;
                     }
@@ -77,33 +57,33 @@ impl Watch {
         }
     }
 
-    /// Goes over to the files of the running config, and watches the folders
-    /// they are in: a file that is replaced is another file.
+    /// Goes over to the files of the running config.
     fn follow(&mut self, app: &App) {
         let snapshot = app.snapshot();
         if self.files == snapshot.config.files {
             return;
         }
         self.files.clone_from(&snapshot.config.files);
-        self.seen = fingerprint(&self.files);
-        let folders: BTreeSet<PathBuf> = self.files.iter().map(|it| folder_of(it)).collect();
-        for folder in folders.difference(&self.folders) {
-            let watched = match &mut self.watcher {
-                Some(watcher) => watcher.watch(folder, RecursiveMode::NonRecursive),
-                None => Ok(()),
-            };
-            if let Err(error) = watched {
-                tracing::warn!(%error, "a folder of the config is not watched");
-            }
-        }
-        self.folders = folders;
+        self.seen = self.look();
+    }
+
+    /// Listens from now on, and says what stands in the files. A file that was
+    /// replaced is another one, so this is done anew after each change.
+    fn look(&mut self) -> u64 {
+        let notices = Notices::of(&self.files).inspect_err(|error| {
+            tracing::warn!(%error, "files are not watched; SIGHUP and POST /reload remain");
+        });
+        self.notices = notices.ok();
+        fingerprint(&self.files)
     }
 }
 
-/// A bare name is a file of the current folder.
-fn folder_of(file: &Path) -> PathBuf {
-    match file.parent() {
-        Some(folder) if folder != Path::new("") => folder.to_owned(),
-        Some(_) | None => PathBuf::from("."),
+/// Waits until something may have changed; for ever if nobody tells.
+async fn told(notices: Option<&mut Notices>) {
+    if let Some(notices) = notices
+        && notices.next().await.is_ok()
+    {
+        return;
     }
+    let () = pending().await;
 }
