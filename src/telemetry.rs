@@ -10,6 +10,7 @@ mod collector;
 mod condition;
 mod exchange;
 mod hook;
+mod line;
 mod metrics;
 pub mod otlp;
 mod spare;
@@ -57,7 +58,10 @@ where
         .with_env_filter(filter)
         .with_writer(writer);
     let _already_set = match format {
-        LogFormat::Text => builder.with_ansi(false).with_target(false).try_init(),
+        LogFormat::Text => {
+            let lines = builder.fmt_fields(line::Fields).with_ansi(false);
+            lines.with_target(false).try_init()
+        }
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
 }
