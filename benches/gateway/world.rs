@@ -79,7 +79,6 @@ impl World {
     }
 
     fn hookgate(&self, name: &str, program: &Path, config: &str) -> Result<Process> {
-        // The log lies elsewhere: hookgate watches the folder of its config.
         let folder = self.folder.join(name);
         fs::create_dir_all(&folder)?;
         let upstream = &self.upstream.address;
