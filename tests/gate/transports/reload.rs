@@ -160,6 +160,16 @@ async fn many_reloads_under_load_lose_no_call_and_leave_nothing() {
     let worker = bench.call().await[0].0;
     let descriptors = format!("/proc/{}/fd", bench.gateway.served.id());
     let descriptors = || std::fs::read_dir(&descriptors).unwrap().count();
+    let settled = async || {
+        let metrics = bench.gateway.operator.get("/metrics").await;
+        metrics.text().contains("hookgate_hook_processes 3\n")
+    };
+    // The spare that was hired is about to be replaced.
+    let deadline = tokio::time::Instant::now() + PATIENCE;
+    while !settled().await {
+        assert!(tokio::time::Instant::now() < deadline, "no spare");
+        tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+    }
     let before = descriptors();
     let (over, calls) = (Cell::new(false), Cell::new(1));
     let load = || async {
@@ -181,13 +191,10 @@ async fn many_reloads_under_load_lose_no_call_and_leave_nothing() {
     assert_eq!(bench.call().await[0].1, calls.get() + 1);
     bench.reload_well(&hooks(0), &places(0)).await;
     bench.call().await;
-    let settled = async || {
-        let metrics = bench.gateway.operator.get("/metrics").await;
-        metrics.text().contains("hookgate_hook_processes 3\n")
-    };
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !settled().await || descriptors() > before + 4 {
-        assert!(tokio::time::Instant::now() < deadline, "{}", descriptors());
+        let in_time = tokio::time::Instant::now() < deadline;
+        assert!(in_time, "{} after {before}", descriptors());
         tokio::time::sleep(std::time::Duration::from_millis(10)).await;
     }
     bench.gateway.stop().await;
