@@ -10,7 +10,7 @@
 
 mod connect;
 
-use std::{error::Error as _, fmt, io, sync::Arc, time::Duration};
+use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
 use axum::body::Body;
 use futures_util::TryFutureExt;
@@ -21,7 +21,6 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustix::io::Errno;
-use thiserror::Error;
 
 use self::connect::Connector;
 
@@ -41,16 +40,16 @@ pub struct Pool {
 }
 
 /// No client can be built: there is nothing by which certificates are judged.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error("certificates cannot be judged: {0}")]
 pub struct NoTrust(String);
 
 /// Why there is no answer, or not all of it.
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 #[error(transparent)]
 pub struct ClientError(#[from] Kind);
 
-#[derive(Debug, Error)]
+#[derive(Debug, thiserror::Error)]
 enum Kind {
     #[error(transparent)]
     Call(#[from] legacy::Error),
@@ -121,18 +120,16 @@ impl ClientError {
     }
 
     /// Whether this error, or one behind it, is of type `E` and such a one.
-    fn any<E: std::error::Error + 'static>(&self, is: impl Fn(&E) -> bool) -> bool {
-        let mut next = self.source();
-        let behind = std::iter::from_fn(|| {
+    fn any<E: Error + 'static>(&self, is: impl Fn(&E) -> bool) -> bool {
+        let mut next = Some(match &self.0 {
+            Kind::Call(error) => error as &(dyn Error + 'static),
+            Kind::Body(error) => error,
+        });
+        let mut all = std::iter::from_fn(|| {
             let error = next?;
             next = error.source();
             Some(error)
         });
-        let own = match &self.0 {
-            Kind::Call(error) => error as &(dyn std::error::Error + 'static),
-            Kind::Body(error) => error,
-        };
-        let mut all = std::iter::once(own).chain(behind);
         all.any(|it| it.downcast_ref().is_some_and(&is))
     }
 }
