@@ -11,6 +11,7 @@ mod condition;
 mod exchange;
 mod hook;
 mod line;
+mod log;
 mod metrics;
 pub mod otlp;
 mod spare;
@@ -19,7 +20,9 @@ mod transcript;
 mod upstream;
 mod worker;
 
-use tracing_subscriber::{EnvFilter, fmt::MakeWriter};
+use std::io::{self, Write};
+
+use tracing_subscriber::EnvFilter;
 
 pub use self::{
     audit::{AuditAway, AuditBack, AuditEnded, AuditRepaired},
@@ -28,6 +31,7 @@ pub use self::{
     condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},
     hook::HookFinished,
+    log::Logging,
     metrics::Metrics,
     spare::SpareFailed,
     store::{StoreAway, StoreBack},
@@ -46,17 +50,24 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging to `writer`. `level` is a `tracing` filter such as `info` or
-/// `hookgate=debug`; the variable `HOOKGATE_LOG` outranks it. A second call
-/// changes nothing.
-pub fn init<W>(format: LogFormat, level: &str, writer: W)
-where
-    W: for<'a> MakeWriter<'a> + Send + Sync + 'static,
-{
+/// Starts logging to `target`, by a thread that gathers lines for some ten
+/// milliseconds. `level` is a `tracing` filter such as `info` or `hookgate=debug`;
+/// the variable `HOOKGATE_LOG` outranks it. A second call changes nothing.
+///
+/// # Errors
+///
+/// If the system has no thread for it.
+pub fn init(
+    format: LogFormat,
+    level: &str,
+    target: impl Write + Send + 'static,
+) -> io::Result<Logging> {
     let filter = EnvFilter::try_from_env("HOOKGATE_LOG").unwrap_or_else(|_| EnvFilter::new(level));
+    let log = log::Log::default();
+    let logging = log.start(target)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
-        .with_writer(writer);
+        .with_writer(log);
     let _already_set = match format {
         LogFormat::Text => {
             let lines = builder.fmt_fields(line::Fields).with_ansi(false);
@@ -64,4 +75,5 @@ where
         }
         LogFormat::Json => builder.json().flatten_event(true).try_init(),
     };
+    Ok(logging)
 }

@@ -15,6 +15,7 @@ use crate::{
     config::Overrides,
     mock::{self, MockConfig},
     server::{self, Server},
+    telemetry::Logging,
 };
 
 /// The demo's files; they lie in `config/examples` for reading.
@@ -48,7 +49,7 @@ pub(super) fn run() -> Result<(), Failure> {
     block_on(async {
         let asked = asked_to_stop(1)?;
         let mock = TcpListener::bind(loopback()).await?;
-        let server = start(&folder.path, mock.local_addr()?).await?;
+        let (server, _logging) = start(&folder.path, mock.local_addr()?).await?;
         print(&greeting(&server, &folder.path)?)?;
         let stop = CancellationToken::new();
         let stopped = stop.clone();
@@ -67,7 +68,7 @@ pub(super) fn run() -> Result<(), Failure> {
     })
 }
 
-async fn start(folder: &Path, mock: SocketAddr) -> Result<Server, Failure> {
+async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, Logging), Failure> {
     let free = TcpListener::bind(ADDR).await.is_ok();
     let overrides = Overrides {
         listen: Some(if free { ADDR } else { loopback() }),
@@ -79,8 +80,8 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<Server, Failure> {
     let transcripts = folder.join("transcripts");
     fs::create_dir(&transcripts)?;
     config.sessions.transcripts = Some(transcripts);
-    serve::start_logging(&config);
-    Ok(Server::bind(config)?)
+    let logging = serve::start_logging(&config)?;
+    Ok((Server::bind(config)?, logging))
 }
 
 /// Any free port.

@@ -1,6 +1,6 @@
 //! `hookgate serve`: the gateway.
 
-use std::{net::SocketAddr, path::PathBuf, sync::Arc};
+use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use url::Url;
@@ -11,7 +11,7 @@ use crate::{
     event::EventName,
     hook,
     server::Server,
-    telemetry,
+    telemetry::{self, Logging},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -50,8 +50,8 @@ impl Serve {
         let read = move || read(self.config.as_ref(), &overrides);
         let config = read().map_err(Failure::BadConfig)?;
         warn(&config);
+        let _logging = start_logging(&config)?;
         block_on(async {
-            start_logging(&config);
             let (stop, hurry) = (asked_to_stop(1)?, asked_to_stop(2)?);
             let agents = scheme(config.tls.is_some());
             let operators = scheme(config.admin.tls.is_some());
@@ -104,7 +104,8 @@ pub(super) fn warn(config: &Config) {
     }
 }
 
-pub(super) fn start_logging(config: &Config) {
+/// Whoever is given it keeps it until nobody is left who logs.
+pub(super) fn start_logging(config: &Config) -> io::Result<Logging> {
     let format = match config.log.format {
         LogFormat::Text => telemetry::LogFormat::Text,
         LogFormat::Json => telemetry::LogFormat::Json,
@@ -116,5 +117,5 @@ pub(super) fn start_logging(config: &Config) {
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
     };
-    telemetry::init(format, level, std::io::stderr);
+    telemetry::init(format, level, io::stderr())
 }
