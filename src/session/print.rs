@@ -2,6 +2,7 @@
 
 use std::hash::Hash;
 
+use highway::{HighwayHash, HighwayHasher, Key};
 use serde::{Deserialize, Serialize};
 use siphasher::sip128::{Hasher128, SipHasher13};
 
@@ -23,6 +24,8 @@ impl Print {
 pub struct Printer {
     secret: [u8; 16],
     bases: [u64; 2],
+    /// For the prints of bytes.
+    key: [u64; 4],
 }
 
 impl Printer {
@@ -31,28 +34,25 @@ impl Printer {
         let mut bare = Self {
             secret,
             bases: [0; 2],
+            key: [0; 4],
         };
         // INVARIANT: below the prime, and large enough to spread short texts.
         let place = |number: u8| bare.print(&("base", number)).short() % (PRIME >> 1) + (1 << 16);
         bare.bases = [place(0), place(1)];
+        bare.key = [0, 1, 2, 3].map(|it: u8| bare.print(&("key", it)).short());
         bare
     }
 
     /// The print of a value.
     pub fn print(&self, value: &impl Hash) -> Print {
-        let mut hasher = self.hasher();
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
         value.hash(&mut hasher);
-        Self::finish(&hasher)
-    }
-
-    /// Takes in bytes, and may be asked for their print again and again.
-    pub(super) fn hasher(&self) -> SipHasher13 {
-        SipHasher13::new_with_key(&self.secret)
-    }
-
-    /// The print of all that `hasher` took in.
-    pub(super) fn finish(hasher: &SipHasher13) -> Print {
         Print(hasher.finish128().into())
+    }
+
+    /// The prints of many bytes, as far as they go.
+    pub(super) fn prints(&self) -> Prints {
+        Prints(HighwayHasher::new(Key(self.key)))
     }
 
     /// The print of a text that can be joined with what follows it.
@@ -67,6 +67,21 @@ impl Printer {
         piece.powers = [power(one, text.len()), power(two, text.len())];
         piece.length = text.len();
         piece
+    }
+}
+
+/// Takes in bytes, piece by piece. What is long is hashed otherwise than what is
+/// short: this begins slowly, and goes on fast.
+#[derive(Debug)]
+pub(super) struct Prints(HighwayHasher);
+
+impl Prints {
+    /// The print of all pieces up to this one. Where one ends counts.
+    pub(super) fn next(&mut self, piece: &[u8]) -> Print {
+        self.0.append(&piece.len().to_le_bytes());
+        self.0.append(piece);
+        let [low, high] = self.0.clone().finalize128();
+        Print(u128::from(high) << 64 | u128::from(low))
     }
 }
 

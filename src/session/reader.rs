@@ -1,10 +1,7 @@
 //! Reads conversations. Agents send all of it again with every request, so the
 //! longest start that was read before is neither parsed nor read item by item.
 
-use std::{
-    hash::{Hash, Hasher},
-    sync::Arc,
-};
+use std::sync::Arc;
 
 use moka::{policy::EvictionPolicy, sync::Cache};
 
@@ -133,15 +130,10 @@ const fn placed(kind: ItemKind, is_first: bool) -> ItemKind {
 
 /// For each content the print of all bytes up to its end.
 fn prints(printer: &Printer, caller: &str, history: &History) -> Vec<Print> {
-    let mut hasher = printer.hasher();
-    caller.hash(&mut hasher);
+    let mut prints = printer.prints();
+    prints.next(caller.as_bytes());
     let contents = history.contents().iter();
-    let print = contents.map(|content| {
-        hasher.write_usize(content.len());
-        hasher.write(content);
-        Printer::finish(&hasher)
-    });
-    print.collect()
+    contents.map(|content| prints.next(content)).collect()
 }
 
 impl Known {
