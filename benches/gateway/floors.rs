@@ -28,6 +28,7 @@ use crate::{
     Error, Result,
     bare::{self, Outgoing, Upstream},
     bodies,
+    event::event,
 };
 
 /// What operators look for, each by itself.
@@ -128,7 +129,7 @@ impl Floor {
                 let request = Request::post(format!("http://{address}/hook"))
                     .header(header::CONTENT_TYPE, "application/json");
                 let request: Request<Outgoing> =
-                    request.body(Either::Right(Full::new(event(&body).into())))?;
+                    request.body(Either::Right(Full::new(event(&body)?.into())))?;
                 let response = hooks.send(request).await?;
                 serde_json::from_slice(&response.into_body().collect().await?.to_bytes())?
             }
@@ -136,7 +137,12 @@ impl Floor {
                 let (stdin, stdout) = &mut *pipes.lock().await;
                 stdin
                     .write_all(
-                        &[b"{\"id\":\"1\",\"input\":", event(&body).as_slice(), b"}\n"].concat(),
+                        &[
+                            b"{\"id\":\"1\",\"input\":",
+                            event(&body)?.as_slice(),
+                            b"}\n",
+                        ]
+                        .concat(),
                     )
                     .await?;
                 let mut line = Vec::new();
@@ -146,19 +152,13 @@ impl Floor {
                     .map(Value::take)
                     .unwrap_or_default()
             }
-            Self::Command(command) => serde_json::from_slice(&run(command, &event(&body)).await?)?,
+            Self::Command(command) => serde_json::from_slice(&run(command, &event(&body)?).await?)?,
         };
         match decision.get("decision") {
             None => Ok(body),
             Some(_) => Err("the hook says no".into()),
         }
     }
-}
-
-/// An event in the plainest form: the body as it is.
-fn event(body: &[u8]) -> Vec<u8> {
-    let begin = br#"{"session_id":"s","transcript_path":"","cwd":"/","hook_event_name":"BeforeModel","timestamp":"2026-01-01T00:00:00.000Z","llm_request":"#;
-    [begin.as_slice(), body, b"}"].concat()
 }
 
 /// What a hook finds in its environment; more of it can make an interpreter slow.

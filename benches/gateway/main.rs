@@ -14,6 +14,7 @@ mod bare;
 mod bodies;
 mod choice;
 mod contestants;
+mod event;
 mod floors;
 mod gates;
 mod held;
