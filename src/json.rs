@@ -7,6 +7,7 @@
 mod keys;
 mod layout;
 mod scan;
+mod strings;
 
 #[cfg(test)]
 mod tests;
@@ -48,6 +49,35 @@ impl FreeField {
     }
 }
 
+/// Such fields.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FreeFields {
+    all: &'static [FreeField],
+    /// A bit for each print, by its last digits: most keys are in none of them.
+    prints: u64,
+}
+
+impl FreeFields {
+    /// These.
+    pub const fn new(all: &'static [FreeField]) -> Self {
+        let (mut prints, mut rest) = (0, all);
+        while let [field, others @ ..] = rest {
+            prints |= 1 << (field.print % u64::BITS);
+            rest = others;
+        }
+        Self { all, prints }
+    }
+
+    /// The field that `key` is, in an object that stands so deep.
+    fn find(&self, key: &[u8], print: u32, depth: usize) -> Option<&'static FreeField> {
+        if self.prints & 1 << (print % u64::BITS) == 0 {
+            return None;
+        }
+        let mut alike = self.all.iter().filter(|it| it.print == print);
+        alike.find(|it| depth >= it.from_depth && same_field(it.name.as_bytes(), key))
+    }
+}
+
 /// Who gives the keys of a document their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
@@ -55,7 +85,7 @@ pub enum Names {
     Free,
     /// An API whose fields have two spellings each, `fooBar` and `foo_bar`: both
     /// are one key. Under these fields it is anybody.
-    Fields(&'static [FreeField]),
+    Fields(&'static FreeFields),
 }
 
 /// Why JSON is refused.
@@ -80,12 +110,12 @@ pub enum JsonError {
 
 /// Checks a document.
 pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
-    checked(text)?.document(names).map(drop)
+    checked(text)?.document(names).map(drop).map_err(|it| *it)
 }
 
 /// Checks a document, and takes down where its values stand.
 pub fn lay_out(text: &[u8], names: Names) -> Result<Layout, JsonError> {
-    checked(text)?.laid_out(names)
+    checked(text)?.laid_out(names).map_err(|it| *it)
 }
 
 fn checked(text: &[u8]) -> Result<Scan<'_>, JsonError> {

@@ -194,8 +194,10 @@ impl Content {
 
     pub(super) fn message(&self) -> Option<Message> {
         let content: String = self.parts.iter().filter_map(Part::plain_text).collect();
-        let role = self.role();
-        (!content.is_empty()).then_some(Message { role, content })
+        (!content.is_empty()).then(|| Message {
+            role: self.role(),
+            content,
+        })
     }
 
     pub(super) fn role(&self) -> Role {

@@ -8,6 +8,7 @@ mod writing;
 use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
+use compact_str::CompactString;
 use serde_json::{Value, value::RawValue};
 
 use super::{DialectError, json};
@@ -60,7 +61,7 @@ struct Text {
 
 #[derive(Debug, Clone)]
 struct Field {
-    key: String,
+    key: CompactString,
     /// The old text's place; none if the field is new.
     place: Option<Range<usize>>,
     /// Its number in the layout, if it has one.
@@ -322,7 +323,7 @@ impl Document {
                 return Err(DialectError::Spelling(field.key.chars().take(64).collect()));
             }
             if found.replace(field).is_some() {
-                return Err(DialectError::Ambiguous(field.key.clone()));
+                return Err(DialectError::Ambiguous(field.key.to_string()));
             }
         }
         Ok(found)
@@ -347,7 +348,7 @@ impl Document {
             field.edit = Some(edit);
         } else if let (Edit::Set(_), Some(key)) = (&edit, spellings.first()) {
             self.fields.push(Field {
-                key: (*key).to_owned(),
+                key: (*key).into(),
                 place: None,
                 number: None,
                 edit: Some(edit),

@@ -2,14 +2,16 @@
 
 use std::ops::Range;
 
+use compact_str::CompactString;
+use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::DialectError;
-use crate::json::{self, FreeField, JsonError, Layout, Names};
+use crate::json::{self, FreeField, FreeFields, JsonError, Layout, Names};
 
 /// Fields of the API under which anything may stand, so that their keys mean
 /// nothing to it: arguments, results, schemas, labels.
-const FREE: &[FreeField] = &[
+const FREE: &FreeFields = &FreeFields::new(&[
     free("args"),
     free("customMetadata"),
     free("default"),
@@ -24,7 +26,7 @@ const FREE: &[FreeField] = &[
     free("responseJsonSchema"),
     free("responseSchema"),
     free("schema"),
-];
+]);
 
 const fn free(name: &'static str) -> FreeField {
     FreeField::new(name, 1)
@@ -64,13 +66,16 @@ pub(super) fn read(text: &str) -> Result<Value, DialectError> {
 
 /// The fields of an object that is known to be JSON, in order: keys, and the
 /// places of what stands under them.
-pub(super) fn fields(object: &[u8]) -> Result<Vec<(String, Range<usize>)>, DialectError> {
+pub(super) fn fields(object: &[u8]) -> Result<Vec<(CompactString, Range<usize>)>, DialectError> {
     let places = places(object).into_iter();
     places.map(|it| field(object, it)).collect()
 }
 
 /// The field at `place`, which begins with its key.
-fn field(object: &[u8], place: Range<usize>) -> Result<(String, Range<usize>), DialectError> {
+fn field(
+    object: &[u8],
+    place: Range<usize>,
+) -> Result<(CompactString, Range<usize>), DialectError> {
     let text = object.get(place.clone()).unwrap_or_default();
     let mut quotes = memchr::memchr_iter(b'"', text).skip(1);
     let ends_key = |at: &usize| !is_escaped(text.get(..*at).unwrap_or_default());
@@ -83,12 +88,15 @@ fn field(object: &[u8], place: Range<usize>) -> Result<(String, Range<usize>), D
 
 /// A string as it is meant, of its text in quotes, which is known to be JSON. Most
 /// have no escape.
-pub(super) fn string(quoted: &[u8]) -> Result<String, DialectError> {
+pub(super) fn string<S>(quoted: &[u8]) -> Result<S, DialectError>
+where
+    S: for<'a> From<&'a str> + DeserializeOwned,
+{
     if let [b'"', plain @ .., b'"'] = quoted
         && memchr::memchr(b'\\', plain).is_none()
-        && let Ok(plain) = std::str::from_utf8(plain)
+        && let Ok(plain) = simdutf8::basic::from_utf8(plain)
     {
-        return Ok(plain.to_owned());
+        return Ok(plain.into());
     }
     serde_json::from_slice(quoted).map_err(|error| DialectError::Json(error.to_string()))
 }
@@ -214,7 +222,7 @@ mod tests {
                 serde_json::to_string(&object).unwrap()
             };
             let found = fields(written.as_bytes()).unwrap().into_iter();
-            let found = found.map(|(key, it)| (key, parse(written.get(it).unwrap()).unwrap()));
+            let found = found.map(|(key, it)| (key.to_string(), parse(written.get(it).unwrap()).unwrap()));
             prop_assert_eq!(found.collect::<Vec<_>>(), object.into_iter().collect::<Vec<_>>());
         }
     }

@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::{FreeField, MOST_FIELDS};
+use super::{FreeFields, MOST_FIELDS};
 
 /// As many keys are compared one by one; more are looked up.
 const FEW: usize = 16;
@@ -15,7 +15,7 @@ const RESERVED: &[u8] = b"$serde_json::private";
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
     /// The API, but for these fields.
-    Fields(&'static [FreeField]),
+    Fields(&'static FreeFields),
     /// Anybody; it is, or is part of, the field of this name, if it has one.
     Free(&'static str),
 }
@@ -23,22 +23,20 @@ pub(super) enum Scope {
 impl Scope {
     /// Who names the keys under `key` of an object that is `depth` deep.
     pub(super) fn under(self, key: &Key<'_>, depth: usize) -> Self {
-        let Self::Fields(all) = self else {
+        let Self::Fields(free) = self else {
             return self;
         };
-        let mut alike = all.iter().filter(|it| it.print == key.print);
-        let is_it =
-            |it: &&FreeField| depth >= it.from_depth && same_field(it.name.as_bytes(), &key.text);
-        alike.find(is_it).map_or(self, |it| Self::Free(it.name))
+        let found = free.find(&key.text, key.print, depth);
+        found.map_or(self, |it| Self::Free(it.name))
     }
 }
 
 /// A key.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub(super) struct Key<'a> {
     /// As it is meant: without escapes.
     pub(super) text: Cow<'a, [u8]>,
-    /// Keys with other prints are not the same field of an API.
+    /// Keys with other prints are not the same.
     print: u32,
 }
 
@@ -46,9 +44,19 @@ impl<'a> Key<'a> {
     pub(super) fn new(text: Cow<'a, [u8]>, scope: Scope) -> Self {
         let print = match scope {
             Scope::Fields(_) => print(&text),
-            Scope::Free(_) => 0,
+            Scope::Free(_) => ends(&text),
         };
         Self { text, print }
+    }
+
+    /// Whether it holds what no name does. Where nothing is escaped, a string holds
+    /// one such character at most.
+    fn has_control(&self) -> bool {
+        const DELETE: u8 = 0x7F;
+        match &self.text {
+            Cow::Borrowed(text) => text.contains(&DELETE),
+            Cow::Owned(text) => text.iter().any(u8::is_ascii_control),
+        }
     }
 }
 
@@ -63,6 +71,17 @@ pub(super) const fn print(key: &[u8]) -> u32 {
         (rest, is_first) = (others, false);
     }
     print
+}
+
+/// Something of a key that is soon found.
+fn ends(key: &[u8]) -> u32 {
+    let [first, last] = [key.first(), key.last()].map(|it| u32::from(*it.unwrap_or(&0)));
+    #[expect(
+        clippy::cast_possible_truncation,
+        reason = "some bits of it are enough"
+    )]
+    let length = key.len() as u32;
+    length << 16 | first << 8 | last
 }
 
 /// What is wrong with a key.
@@ -102,35 +121,37 @@ impl<'a> Keys<'a> {
         self.0.truncate(object.start);
     }
 
-    /// Takes in its next key.
+    /// Takes in its next key, or gives it back.
     pub(super) fn add(
         &mut self,
         object: &mut Object,
         key: Key<'a>,
         scope: Scope,
-    ) -> Result<(), Fault> {
+    ) -> Result<(), (Fault, Key<'a>)> {
         let is_field = matches!(scope, Scope::Fields(_));
-        let is_strange = is_field && key.text.iter().any(u8::is_ascii_control);
-        if is_strange || key.text.starts_with(RESERVED) {
-            return Err(Fault::Strange);
+        if (is_field && key.has_control()) || key.text.starts_with(RESERVED) {
+            return Err((Fault::Strange, key));
         }
-        let fresh = if let Some(many) = &mut object.many {
+        if let Some(many) = &mut object.many {
             if is_field && many.len() >= MOST_FIELDS {
-                return Err(Fault::TooMany);
+                return Err((Fault::TooMany, key));
             }
-            many.insert(folded(&key.text, scope))
-        } else {
-            let known = self.0.get(object.start..).unwrap_or_default();
-            let mut alike = known.iter().filter(|it| it.print == key.print);
-            let fresh = !alike.any(|it| same(&it.text, &key.text, scope));
-            if known.len() >= FEW {
-                let all = known.iter().chain([&key]);
-                object.many = Some(all.map(|it| folded(&it.text, scope)).collect());
-            }
-            self.0.push(key);
-            fresh
-        };
-        if fresh { Ok(()) } else { Err(Fault::Twice) }
+            return match many.insert(folded(&key.text, scope)) {
+                true => Ok(()),
+                false => Err((Fault::Twice, key)),
+            };
+        }
+        let known = self.0.get(object.start..).unwrap_or_default();
+        let mut alike = known.iter().filter(|it| it.print == key.print);
+        if alike.any(|it| same(&it.text, &key.text, scope)) {
+            return Err((Fault::Twice, key));
+        }
+        if known.len() >= FEW {
+            let all = known.iter().chain([&key]);
+            object.many = Some(all.map(|it| folded(&it.text, scope)).collect());
+        }
+        self.0.push(key);
+        Ok(())
     }
 }
 

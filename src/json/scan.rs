@@ -5,6 +5,7 @@ use std::{borrow::Cow, ops::Range};
 use super::{
     DEPTH, JsonError, Layout, Names,
     keys::{Fault, Key, Keys, Scope},
+    strings,
 };
 
 /// The longest part of a key that an error quotes, in characters.
@@ -21,7 +22,8 @@ pub(super) struct Scan<'a> {
     layout: Option<Layout>,
 }
 
-type Scanned = Result<(), JsonError>;
+/// Errors are rare, and each step hands its result on: it is small.
+type Scanned<T = ()> = Result<T, Box<JsonError>>;
 
 impl<'a> Scan<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
@@ -34,13 +36,13 @@ impl<'a> Scan<'a> {
     }
 
     /// One value, and nothing behind it; where all that is in it stands.
-    pub(super) fn laid_out(mut self, names: Names) -> Result<Layout, JsonError> {
+    pub(super) fn laid_out(mut self, names: Names) -> Scanned<Layout> {
         self.layout = Some(Layout::default());
         Ok(self.document(names)?.layout.unwrap_or_default())
     }
 
     /// One value, and nothing behind it.
-    pub(super) fn document(mut self, names: Names) -> Result<Self, JsonError> {
+    pub(super) fn document(mut self, names: Names) -> Scanned<Self> {
         let scope = match names {
             Names::Free => Scope::Free(""),
             Names::Fields(free) => Scope::Fields(free),
@@ -94,8 +96,9 @@ impl<'a> Scan<'a> {
             let key = self.key(scope)?;
             let place = start..self.at;
             let under = scope.under(&key, depth);
-            let added = self.keys.add(&mut object, key.clone(), scope);
-            added.map_err(|fault| self.bad_key(fault, &key.text, scope))?;
+            if let Err((fault, key)) = self.keys.add(&mut object, key, scope) {
+                return Err(self.bad_key(fault, &key.text, scope));
+            }
             self.skip_white();
             self.expect(b':', "a colon is missing")?;
             self.value(under, depth, place)?;
@@ -124,7 +127,7 @@ impl<'a> Scan<'a> {
         self.expect(b']', "an array does not end")
     }
 
-    fn key(&mut self, scope: Scope) -> Result<Key<'a>, JsonError> {
+    fn key(&mut self, scope: Scope) -> Scanned<Key<'a>> {
         if self.peek() != Some(b'"') {
             return Err(self.wrong("a key is missing"));
         }
@@ -140,61 +143,17 @@ impl<'a> Scan<'a> {
     }
 
     /// A string; whether nothing in it is escaped.
-    fn string(&mut self) -> Result<bool, JsonError> {
-        self.at += 1;
-        let mut is_plain = true;
-        loop {
-            self.at = after_plain(self.text, self.at);
-            match self.text.get(self.at..) {
-                Some([b'"', ..]) => {
-                    self.at += 1;
-                    return Ok(is_plain);
-                }
-                Some(
-                    [
-                        b'\\',
-                        b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't',
-                        ..,
-                    ],
-                ) => {
-                    self.at += 2;
-                }
-                Some([b'\\', ..]) => self.code_point()?,
-                Some([_, ..]) => return Err(self.wrong("a control character in a string")),
-                Some([]) | None => return Err(self.wrong("a string does not end")),
+    fn string(&mut self) -> Scanned<bool> {
+        match strings::end(self.text, self.at + 1) {
+            Ok(end) => {
+                self.at = end.at;
+                Ok(end.is_plain)
             }
-            is_plain = false;
+            Err((what, at)) => {
+                self.at = at;
+                Err(self.wrong(what))
+            }
         }
-    }
-
-    /// An escape of one code point: `\uXXXX`, or two of them.
-    fn code_point(&mut self) -> Scanned {
-        self.at += 1;
-        match self.peek() {
-            Some(b'u') => match self.code_unit() {
-                Some(0xD800..=0xDBFF) if self.takes(b'\\') => match self.code_unit() {
-                    Some(0xDC00..=0xDFFF) => (),
-                    _ => return Err(self.wrong("half of a surrogate pair")),
-                },
-                Some(0xD800..=0xDFFF) => return Err(self.wrong("half of a surrogate pair")),
-                Some(_) => (),
-                None => return Err(self.wrong("an escape that is none")),
-            },
-            Some(_) | None => return Err(self.wrong("an escape that is none")),
-        }
-        Ok(())
-    }
-
-    /// `uXXXX`.
-    fn code_unit(&mut self) -> Option<u32> {
-        let escape = self.text.get(self.at..self.at + 5)?;
-        let digits = escape.strip_prefix(b"u")?;
-        let unit = digits.iter().try_fold(0, |unit, digit| {
-            let value = char::from(*digit).to_digit(16)?;
-            Some(unit * 16 + value)
-        })?;
-        self.at += 5;
-        Some(unit)
     }
 
     fn number(&mut self) -> Scanned {
@@ -257,10 +216,10 @@ impl<'a> Scan<'a> {
         Err(self.wrong(otherwise))
     }
 
-    fn bad_key(&self, fault: Fault, key: &[u8], scope: Scope) -> JsonError {
-        match (fault, scope) {
-            (Fault::Strange, _) => self.wrong("a key that nobody may use"),
-            (Fault::TooMany, _) => self.wrong("more fields than a message has"),
+    fn bad_key(&self, fault: Fault, key: &[u8], scope: Scope) -> Box<JsonError> {
+        let error = match (fault, scope) {
+            (Fault::Strange, _) => return self.wrong("a key that nobody may use"),
+            (Fault::TooMany, _) => return self.wrong("more fields than a message has"),
             (Fault::Twice, Scope::Free(within)) if !within.is_empty() => {
                 JsonError::TwiceWithin(within)
             }
@@ -268,40 +227,13 @@ impl<'a> Scan<'a> {
                 let key = String::from_utf8_lossy(key);
                 JsonError::Twice(key.chars().take(QUOTED).collect())
             }
-        }
+        };
+        Box::new(error)
     }
 
-    const fn wrong(&self, what: &'static str) -> JsonError {
+    #[cold]
+    fn wrong(&self, what: &'static str) -> Box<JsonError> {
         let at = self.at;
-        JsonError::Broken { what, at }
+        Box::new(JsonError::Broken { what, at })
     }
-}
-
-/// Where the plain text of a string that goes on at `at` ends: with the string, at
-/// an escape, or at what must not be there.
-fn after_plain(text: &[u8], mut at: usize) -> usize {
-    while let Some(word) = text.get(at..).and_then(|it| it.first_chunk()) {
-        let stops = stops(u64::from_le_bytes(*word));
-        if stops != 0 {
-            return at + stops.trailing_zeros() as usize / 8;
-        }
-        at += size_of::<u64>();
-    }
-    let is_plain = |it: &&u8| !matches!(**it, b'"' | b'\\' | ..=0x1F);
-    let rest = text.get(at..).unwrap_or_default();
-    at + rest.iter().take_while(is_plain).count()
-}
-
-/// The high bit of the first of eight bytes that is `"`, `\` or a control
-/// character, and perhaps of some behind it; 0 if none is.
-const fn stops(word: u64) -> u64 {
-    const ONES: u64 = 0x0101_0101_0101_0101;
-    const HIGH: u64 = 0x8080_8080_8080_8080;
-    // Of a byte below the subtrahend the high bit is borrowed, and of no other that
-    // stands before it; bytes above 0x7F had it set before.
-    let quote = word ^ (ONES * 0x22);
-    let escape = word ^ (ONES * 0x5C);
-    let control = word.wrapping_sub(ONES * 0x20) & !word;
-    let found = (quote.wrapping_sub(ONES) & !quote) | (escape.wrapping_sub(ONES) & !escape);
-    (found | control) & HIGH
 }

@@ -8,11 +8,11 @@ use serde::{
 
 use super::*;
 
-const FREE: &[FreeField] = &[
+const FREE: &FreeFields = &FreeFields::new(&[
     FreeField::new("args", 1),
     FreeField::new("parametersJsonSchema", 1),
     FreeField::new("response", 2),
-];
+]);
 
 fn check_document(text: &[u8]) -> Result<(), JsonError> {
     check(text, Names::Fields(FREE))
