@@ -219,7 +219,7 @@ pub struct Outline {
 }
 
 /// What kind of answer a request wants.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Wish {
     /// Whether it must be JSON.
     pub format: AnswerFormat,
@@ -228,20 +228,22 @@ pub struct Wish {
 }
 
 /// The form of an answer's text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AnswerFormat {
     /// Any text.
+    #[default]
     Text,
     /// JSON, because the request has a response schema or a JSON type.
     Json,
 }
 
 /// Whether a request declares functions.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Functions {
     /// At least one.
     Declared,
     /// None.
+    #[default]
     Absent,
 }
 

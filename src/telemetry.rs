@@ -67,6 +67,7 @@ pub fn init(
     let logging = log.start(target)?;
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_timer(line::Clock)
         .with_writer(log);
     let _already_set = match format {
         LogFormat::Text => {

@@ -222,10 +222,14 @@ pub(super) fn withhold_tools(
 
 /// A body that names a model must name that of the path.
 pub(super) fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
-    each_named(&mut document.clone(), &mut |it| match it.string(MODEL)? {
+    let check = |it: &Document| match it.string(MODEL)? {
         Some(name) if call.named(&name) != call.model => Err(DialectError::OtherModel),
         Some(_) | None => Ok(()),
-    })
+    };
+    check(document)?;
+    let requests = document.children(REQUESTS)?.unwrap_or_default();
+    let inner = document.child(WRAPPED)?;
+    inner.iter().chain(&requests).try_for_each(check)
 }
 
 /// Visits every part of a request that may name the model.

@@ -18,7 +18,7 @@ use crate::{
         AfterTool, BeforeAgent, EventName, Flow, Reason, SessionStart, ToolResponse, mcp_context,
     },
     hook::{Fired, Origin},
-    session::{CallRole, Item, Prompt, Session, Visit},
+    session::{CallRole, Item, Session, Visit},
 };
 
 /// How many tool results hooks are asked about at once. Most requests bring one
@@ -63,10 +63,9 @@ impl Exchange {
         document: &Document,
     ) -> Result<(Option<History>, Session), ApiError> {
         let history = History::read(document)?;
-        let wish = self.dialect.wish(document)?;
         let agent = &self.context.caller.agent;
         let operation = self.call.operation;
-        self.role = if operation.generates() && !is_helper(operation, wish, agent) {
+        self.role = if operation.generates() && !is_helper(operation, self.wish, agent) {
             CallRole::Main
         } else {
             CallRole::Helper
@@ -106,14 +105,14 @@ impl Exchange {
         session: &mut Session,
         history: &History,
     ) -> Result<Option<Reply>, ApiError> {
-        let prompts = session.prompts();
+        let prompt = session.prompts().last();
         // Where nobody asks for anything, the turn is all there is.
-        self.turn.item = prompts.last().map_or(0, |it| it.item);
-        if let Some(prompt) = prompts.last() {
+        self.turn.item = prompt.map_or(0, |it| it.item);
+        if let Some(prompt) = prompt.filter(|_| self.wants(session, EventName::AfterAgent)) {
             self.turn.prompt = session.text_of(prompt, history)?;
         }
-        begin_turn(session, &prompts);
-        if let Some(reply) = self.stopped(session, &prompts) {
+        begin_turn(session);
+        if let Some(reply) = self.stopped(session) {
             return Ok(Some(reply));
         }
         self.session_start(session).await;
@@ -124,8 +123,8 @@ impl Exchange {
     }
 
     /// A stopped session waits for its next prompt.
-    fn stopped(&self, session: &Session, prompts: &[Prompt]) -> Option<Reply> {
-        if prompts.last().is_some_and(|it| it.last) {
+    fn stopped(&self, session: &Session) -> Option<Reply> {
+        if session.asked().is_some() {
             return None;
         }
         let note = session.note(session.item(self.turn.item)?)?;
@@ -151,12 +150,15 @@ impl Exchange {
         session: &mut Session,
         history: &History,
     ) -> Result<Option<Reply>, ApiError> {
-        let wanted = self.wants(session, EventName::BeforeAgent);
-        for prompt in session.prompts() {
+        let prompts = match self.wants(session, EventName::BeforeAgent) {
+            true => session.prompts().to_vec(),
+            false => Vec::new(),
+        };
+        for prompt in prompts {
             let Some(item) = session.item(prompt.item).cloned() else {
                 continue;
             };
-            if wanted && !session.is_known(&item, prompt.last) {
+            if !session.is_known(&item, prompt.last) {
                 let prompt = session.text_of(&prompt, history)?;
                 let fired = self.derive(BeforeAgent { prompt }).await;
                 judge_prompt(session, &item, fired.verdict);
@@ -236,9 +238,10 @@ impl Exchange {
 }
 
 /// A turn that begins, again or anew, has had no calls so far.
-fn begin_turn(session: &mut Session, prompts: &[Prompt]) {
-    let prompt = prompts.last().filter(|it| it.last);
-    let item = prompt.and_then(|it| session.item(it.item).cloned());
+fn begin_turn(session: &mut Session) {
+    let item = session
+        .asked()
+        .and_then(|it| session.item(it.item).cloned());
     let counted = |it: &Item| {
         session
             .note(it)

@@ -24,7 +24,7 @@ use crate::{
     caller::Identity,
     dialect::{
         self, Allowed, Api, Call, CallsInPieces, Dialect, Document, Framing, Operation,
-        ResponseDocument, Selected,
+        ResponseDocument, Selected, Wish,
     },
     event::{Context, EventName},
     hook::{About, AnswerLook, Plan},
@@ -55,6 +55,8 @@ pub(super) struct Exchange {
     identity: Arc<Identity>,
     /// How the agent names its session, if it does.
     pub(super) named: Option<Name>,
+    /// What kind of answer it wants, once the request is read.
+    pub(super) wish: Wish,
     /// Whether it is a call of an agent or one of its helpers.
     pub(super) role: CallRole,
     /// What is remembered of the session, once the request is read.
@@ -117,6 +119,7 @@ impl Exchange {
             facts: world.facts,
             identity: world.identity,
             named,
+            wish: Wish::default(),
             role: CallRole::Helper,
             session: None,
             emission: None,
@@ -168,11 +171,11 @@ impl Exchange {
     }
 
     /// Who tells the agent what came of it.
-    pub(super) fn teller(&self, document: &Document) -> Result<Arc<Teller>, ApiError> {
-        let wish = self.dialect.wish(document)?;
+    pub(super) fn teller(&mut self, document: &Document) -> Result<Arc<Teller>, ApiError> {
+        self.wish = self.dialect.wish(document)?;
         let denials = self.snapshot.config.denials;
         let agent = &self.context.caller.agent;
-        let form = denial_form(denials, self.call.operation, wish, agent);
+        let form = denial_form(denials, self.call.operation, self.wish, agent);
         Ok(Arc::new(Teller {
             dialect: self.dialect,
             call: self.call.clone(),

@@ -171,13 +171,14 @@ fn folded(key: &[u8], scope: Scope) -> Vec<u8> {
 
 /// Whether two keys are spellings of one field: `fooBar`, `foo_bar`, and what a
 /// parser that ignores case would take for it.
+#[inline]
 pub fn same_field(one: &[u8], other: &[u8]) -> bool {
     let (Some((first, one)), Some((second, other))) = (one.split_first(), other.split_first())
     else {
         return one == other;
     };
     // Most differ there, and fields are looked for very often.
-    first.eq_ignore_ascii_case(second) && same_letters(one, other)
+    first.eq_ignore_ascii_case(second) && (one == other || same_letters(one, other))
 }
 
 /// Whether two keys are the same but for case and underscores.

@@ -105,6 +105,8 @@ pub struct Session {
     /// How the request came to it.
     pub arrival: Arrival,
     role: CallRole,
+    /// The prompts of the request, in order.
+    prompts: Vec<Prompt>,
     /// The content in which the last step begins.
     last_step: usize,
     printer: Printer,
@@ -133,12 +135,16 @@ impl Session {
             state: found.state,
             arrival: found.arrival,
             role: visit.role,
+            prompts: Vec::new(),
             printer,
             store,
             leading: Vec::new(),
             noted: BTreeMap::new(),
             begun: None,
         };
+        // INVARIANT: what is remembered later of this request changes none of them.
+        let ended = |it: Print| session.state.known.contains(&session.end_of_prompt(it));
+        session.prompts = session.conversation.prompts(&ended);
         session.meet(visit, found.known);
         session
     }
@@ -241,14 +247,13 @@ impl Session {
     }
 
     /// The prompts of the request, in order.
-    pub fn prompts(&self) -> Vec<Prompt> {
-        let ended = |it: Print| self.state.known.contains(&self.end_of_prompt(it));
-        self.conversation.prompts(&ended)
+    pub fn prompts(&self) -> &[Prompt] {
+        &self.prompts
     }
 
     /// The prompt that the request is about; none if tools answer, or nobody asks.
-    pub fn asked(&self) -> Option<Prompt> {
-        self.prompts().pop().filter(|it| it.last)
+    pub fn asked(&self) -> Option<&Prompt> {
+        self.prompts.last().filter(|it| it.last)
     }
 
     /// The text of a prompt, with a blank line between its parts.

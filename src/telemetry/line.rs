@@ -6,14 +6,26 @@ use std::{
     fmt::{self, Debug},
 };
 
+use jiff::Timestamp;
 use tracing::field::{Field, Visit};
 use tracing_subscriber::{
     field::{RecordFields, VisitOutput},
     fmt::{
         FormatFields,
         format::{DefaultVisitor, Writer},
+        time::FormatTime,
     },
 };
+
+/// Says when a line was written: UTC, with microseconds.
+#[derive(Debug)]
+pub(super) struct Clock;
+
+impl FormatTime for Clock {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        write!(writer, "{:.6}", Timestamp::now())
+    }
+}
 
 /// Writes the fields of a line.
 #[derive(Debug)]

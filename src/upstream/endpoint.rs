@@ -3,7 +3,8 @@
 use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderMap, Method, Request, StatusCode, Uri,
+    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
+    header::{HOST, InvalidHeaderValue},
     uri::{self, Authority, PathAndQuery, Scheme},
 };
 use url::Url;
@@ -30,6 +31,8 @@ pub(super) struct Endpoint {
     /// The same in parts: scheme and authority, and what stands before every path.
     scheme: Scheme,
     authority: Authority,
+    /// The authority as a header has it, without a port that goes without saying.
+    host: HeaderValue,
     prefix: String,
     connect: Duration,
     pub(super) circuit: Arc<Circuit>,
@@ -69,9 +72,11 @@ impl Endpoint {
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
             return Err(UpstreamError::Target);
         };
+        let host = host(&authority).map_err(|_| UpstreamError::Target)?;
         Ok(Self {
             client,
             scheme,
+            host,
             authority,
             prefix: base.path().trim_end_matches('/').to_owned(),
             base: bare(base).to_owned(),
@@ -100,6 +105,8 @@ impl Endpoint {
         let mut request = Request::new(body.lend());
         *request.method_mut() = method;
         *request.headers_mut() = headers;
+        // Hyper would write it anew for each request.
+        request.headers_mut().insert(HOST, self.host.clone());
         *request.uri_mut() = self.uri(target).map_err(|_| Failed {
             error: UpstreamError::Target,
             sent: Sent::Never,
@@ -145,6 +152,15 @@ impl Endpoint {
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(PathAndQuery::try_from(path)?);
         Ok(Uri::from_parts(parts)?)
+    }
+}
+
+/// An authority as the `host` header has it; a URL has no port that goes without
+/// saying.
+fn host(authority: &Authority) -> Result<HeaderValue, InvalidHeaderValue> {
+    match authority.port_u16() {
+        Some(port) => HeaderValue::try_from(format!("{}:{port}", authority.host())),
+        None => HeaderValue::from_str(authority.host()),
     }
 }
 
