@@ -63,7 +63,7 @@ pub use self::{
     },
     coverage::{CoverageSettings, KnownMethod},
     hook_spec::{
-        FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, PolicySpec,
+        AnswerBy, FailureMode, HookGroup, HookMode, HookSettings, HookSpec, HookView, PolicySpec,
         SystemMessages, When,
     },
     matcher::Matcher,

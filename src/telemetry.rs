@@ -30,7 +30,7 @@ pub use self::{
     circuit::{CircuitClosed, CircuitOpened},
     condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},
-    hook::HookFinished,
+    hook::{AnsweredHookFailed, HookFinished},
     log::Logging,
     metrics::Metrics,
     spare::SpareFailed,

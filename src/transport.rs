@@ -24,6 +24,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
+use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
 pub use self::places::Places;
@@ -50,6 +51,8 @@ pub struct HookCall<'a> {
     pub document: Bytes,
     /// How to read the answer.
     pub protocol: &'static dyn Protocol,
+    /// When the hook's time is over: for a process that has answered, and goes on.
+    pub deadline: Instant,
 }
 
 impl HookCall<'_> {
@@ -84,7 +87,8 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// Carries one event to the hook and waits for its answer, however long
     /// that takes: the caller sets the deadline.
     ///
-    /// Dropping the future cancels the call and leaves nothing running.
+    /// Dropping the future cancels the call and leaves nothing running. What goes
+    /// on after an answer ends with the call's deadline, or with the transport.
     fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>>;
 
     /// Starts what should be there before the first call. Called whenever a

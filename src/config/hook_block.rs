@@ -317,6 +317,7 @@ impl HookBlock {
         set("policy", raw.policy.clone().map(Value::from));
         set("instances", raw.instances.map(|it| it.0.into()));
         set("prewarm", raw.prewarm.map(|it| it.0.into()));
+        set("answer", raw.answer.map(|it| json!(it)));
         if !raw.env.is_empty() {
             set("env", Some(json!(raw.env)));
         }

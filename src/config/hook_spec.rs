@@ -112,6 +112,17 @@ pub enum HookMode {
     Observe,
 }
 
+/// When the answer of a command is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AnswerBy {
+    /// At its end: its exit code is part of the answer.
+    #[default]
+    Exit,
+    /// As soon as its first line is a JSON object.
+    Line,
+}
+
 /// What a hook on a model call sees.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum HookView {

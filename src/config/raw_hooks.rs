@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    FailureMode, HookMode,
+    AnswerBy, FailureMode, HookMode,
     quantity::{Count, Milliseconds},
     raw::{RawPath, RawSecret},
 };
@@ -89,7 +89,7 @@ pub(super) struct RawGroup {
 /// have.
 const FIELDS: &[(&str, &[&str], &[&str])] = &[
     (BUILTIN, &["policy"], &[]),
-    ("command", &["command"], &["env", "prewarm"]),
+    ("command", &["command"], &["env", "prewarm", "answer"]),
     ("http", &["url"], &["bearer"]),
     ("worker", &["command"], &["env", "instances"]),
 ];
@@ -120,6 +120,9 @@ pub(super) struct RawHook {
     pub(super) instances: Option<Count>,
     /// How many processes of a command wait ahead of time for events.
     pub(super) prewarm: Option<Count>,
+    /// When a command's answer is complete: at its end, or with a first line that
+    /// is a JSON object.
+    pub(super) answer: Option<AnswerBy>,
     /// Its name in logs, reasons and `disabled`.
     pub(super) name: Option<String>,
     /// For people.

@@ -151,6 +151,11 @@ hooks:
         - { type: worker, name: e, command: ./e.py, instance: 2 }
         - { type: worker, name: f, command: ./f.py, prewarm: 2 }
         - { name: g, command: ./g.py, prewarm: 0 }
+        - { type: worker, name: h, command: ./h.py, answer: line }
+        - { type: http, name: i, url: http://a, answer: exit }
+        - { type: builtin, policy: prompt_guard, deny: [a], name: j, answer: line }
+        - { name: k, command: ./k.py, answer: lines }
+        - { name: l, command: ./l.py, answer: line, prewarm: 1 }
 ";
     assert_snapshot!(parse_more(hooks).unwrap_err(), @r"
     hookgate.yaml:5:11: hook `a` on BeforeModel: `url` is missing
@@ -167,6 +172,10 @@ hooks:
     hookgate.yaml:9:53: hook `e` on BeforeModel: unknown key `instance`; did you mean `instances`?
     hookgate.yaml:10:53: hook `f` on BeforeModel: `prewarm` is for hooks of another type
     hookgate.yaml:11:48: hook `g` on BeforeModel: `prewarm` must be a number from 1 to 1000000, not `0`
+    hookgate.yaml:12:53: hook `h` on BeforeModel: `answer` is for hooks of another type
+    hookgate.yaml:13:49: hook `i` on BeforeModel: `answer` is for hooks of another type
+    hookgate.yaml:14:70: hook `j` on BeforeModel: `answer` is for hooks of another type
+    hookgate.yaml:15:47: hook `k` on BeforeModel: `answer` must be `exit` or `line`, not `lines`
     ");
 }
 

@@ -90,6 +90,7 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
         event: E::NAME,
         document: input,
         protocol: hook.protocol,
+        deadline: started + hook.timeout,
     };
     let answer = match timeout(hook.timeout, hook.transport.call(call)).await {
         Ok(Ok(answer)) => answer,

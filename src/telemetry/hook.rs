@@ -1,4 +1,4 @@
-//! A hook has answered, or failed to.
+//! A hook has answered, or failed to; or has failed after that.
 
 use std::time::Duration;
 
@@ -58,5 +58,22 @@ impl HookFinished<'_> {
                 "hook finished"
             );
         }
+    }
+}
+
+/// A hook whose answer was complete before its end has not ended well.
+#[derive(Debug)]
+pub struct AnsweredHookFailed<'a> {
+    /// Its name, or its command if it has none.
+    pub hook: &'a str,
+    /// How it ended.
+    pub cause: &'a str,
+}
+
+impl AnsweredHookFailed<'_> {
+    /// Logs it.
+    pub fn emit(&self) {
+        let Self { hook, cause } = self;
+        tracing::warn!(hook.name = hook, cause, "hook failed after its answer");
     }
 }

@@ -1,22 +1,21 @@
 //! `command`: the hook is a process; JSON in on stdin, JSON out on stdout
 //! (hook protocol, section 2).
 
+mod employer;
 mod spares;
 
-use std::{collections::BTreeMap, convert::Infallible, num::NonZero, sync::Arc};
+use std::{collections::BTreeMap, num::NonZero, sync::Arc};
 
-use bytes::Bytes;
 use serde::Deserialize;
 use tokio::sync::oneshot;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
-use self::spares::Spares;
-use super::{
-    BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind,
-    places::Place,
-    process::{self, Process},
-    shell::Shell,
+use self::{
+    employer::{Employer, Job},
+    spares::Spares,
 };
-use crate::{event::Answer, protocol::Ended};
+use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind, shell::Shell};
+use crate::{config::AnswerBy, event::Answer, protocol::Ended};
 
 pub(super) const KIND: TransportKind = TransportKind {
     name: "command",
@@ -25,8 +24,10 @@ pub(super) const KIND: TransportKind = TransportKind {
 
 #[derive(Debug)]
 struct Command {
-    shell: Arc<Shell>,
+    employer: Arc<Employer>,
     spares: Option<Spares>,
+    /// Tells the processes that no call waits for to end.
+    _closing: DropGuard,
 }
 
 #[derive(Deserialize)]
@@ -38,17 +39,11 @@ struct Settings {
     /// How many processes wait ahead of time.
     #[serde(default)]
     prewarm: Option<NonZero<u32>>,
+    #[serde(default)]
+    answer: AnswerBy,
     /// For people only.
     #[serde(default, rename = "description")]
     _description: Option<String>,
-}
-
-/// What a process is started for.
-#[derive(Debug)]
-struct Job {
-    input: Bytes,
-    /// Takes what came of it; closed when nobody waits.
-    told: oneshot::Sender<Result<Ended, TransportError>>,
 }
 
 impl Command {
@@ -56,28 +51,42 @@ impl Command {
         let (toolbox, hook) = (setup.toolbox, setup.label);
         let settings: Settings = setup.parse()?;
         let shell = Shell::new(settings.command, settings.env, hook, toolbox)?;
-        let shell = Arc::new(shell);
-        let spares = settings.prewarm.map(|it| Spares::new(&shell, it));
-        Ok(Self { shell, spares })
+        let closed = CancellationToken::new();
+        let employer = Arc::new(Employer {
+            shell,
+            answer_by: settings.answer,
+            closed: closed.clone(),
+        });
+        let spares = settings.prewarm.map(|it| Spares::new(&employer, it));
+        Ok(Self {
+            employer,
+            spares,
+            _closing: closed.drop_guard(),
+        })
     }
 
     async fn run(&self, call: &HookCall<'_>) -> Result<Ended, TransportError> {
         loop {
             let (told, ended) = oneshot::channel();
-            let input = call.document.clone();
-            let Err(job) = self.hand(Job { input, told }) else {
+            let job = Job {
+                input: call.document.clone(),
+                deadline: call.deadline,
+                told,
+            };
+            let Err(job) = self.hand(job) else {
                 match ended.await {
                     Ok(ended) => return ended,
                     // The spare ended just before it was given the job.
                     Err(_) => continue,
                 }
             };
-            let place = self.shell.toolbox().places.take().await?;
+            let shell = &self.employer.shell;
+            let place = shell.toolbox().places.take().await?;
             // Whether a process is a spare is no difference that a hook could see.
             let session = &call.context.session_id;
             let session = self.spares.is_none().then_some(session.as_ref());
-            let process = self.shell.start(session)?;
-            drop(employ(&self.shell, (process, place), job));
+            let process = shell.start(session)?;
+            drop(self.employer.employ((process, place), job));
             return ended.await.map_err(|_| TransportError::ShuttingDown)?;
         }
     }
@@ -104,39 +113,6 @@ impl Transport for Command {
             spares.begin();
         }
     }
-}
-
-/// Lets a process do a job, in a task that outlives a dropped call: it sees the
-/// processes end. What is returned is closed when the answer is out.
-fn employ(
-    shell: &Shell,
-    (process, place): (Process, Place),
-    job: Job,
-) -> oneshot::Receiver<Infallible> {
-    let limit = shell.toolbox().output_limit;
-    let (busy, idle) = oneshot::channel();
-    shell.toolbox().tasks.spawn(async move {
-        let process = work(process, job, limit).await;
-        drop(busy);
-        match process {
-            Ok(answered) => answered.gone().await,
-            Err(unwanted) => unwanted.terminate(process::PATIENCE).await,
-        }
-        drop(place);
-    });
-    idle
-}
-
-/// Runs a hook to its answer; gives the process back as an error if nobody waits
-/// for that any more.
-async fn work(mut process: Process, mut job: Job, limit: usize) -> Result<Process, Process> {
-    let ended = tokio::select! {
-        ended = process.exchange(&job.input, limit) => ended,
-        () = job.told.closed() => return Err(process),
-    };
-    process.kill();
-    job.told.send(ended).ok();
-    Ok(process)
 }
 
 #[cfg(test)]

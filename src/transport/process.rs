@@ -10,19 +10,24 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use prometheus_client::metrics::gauge::Gauge;
 use rustix::{
     io::Errno,
     process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid},
 };
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt},
+    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, copy, sink},
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
     time::{sleep, timeout},
 };
 
 use super::TransportError;
-use crate::protocol::{Ended, Exit};
+use crate::{
+    config::AnswerBy,
+    json::{self, Names},
+    protocol::{Ended, Exit},
+};
 
 /// How long the pipes of an ended process are waited for: its own children may
 /// hold them open. Half of what the hook protocol allows, so that even on a busy
@@ -48,6 +53,28 @@ pub(super) struct Process {
     stderr: Option<ChildStderr>,
     group: Group,
     _counted: Counted,
+}
+
+/// What a child had to say.
+#[derive(Debug)]
+pub(super) enum Said {
+    /// A first line that is an answer. The child may go on.
+    Line(Vec<u8>),
+    /// All of it, and then it ended.
+    All(Ended),
+}
+
+/// Why pipes are not read to their ends.
+enum Cut {
+    /// What was read is an answer.
+    Answered,
+    Failed(TransportError),
+}
+
+impl From<TransportError> for Cut {
+    fn from(error: TransportError) -> Self {
+        Self::Failed(error)
+    }
 }
 
 /// Counts a process for as long as this is held.
@@ -89,28 +116,51 @@ impl Process {
     }
 
     /// Feeds `input`, reads at most `limit` bytes of each output, and waits
-    /// until the child has ended.
+    /// until the child has answered or ended.
     ///
-    /// When dropped, the child goes on and its outputs stay open.
+    /// When dropped, the child goes on and its pipes stay open. What it was not fed
+    /// is left in `input`.
     pub(super) async fn exchange(
         &mut self,
-        input: &[u8],
+        input: &mut Bytes,
         limit: usize,
-    ) -> Result<Ended, TransportError> {
+        answer_by: AnswerBy,
+    ) -> Result<Said, TransportError> {
         let (mut stdout, mut stderr) = (Vec::new(), Vec::new());
         let pipes = async {
             tokio::try_join!(
-                feed(self.stdin.take(), input),
-                drain(self.stdout.as_mut(), &mut stdout, limit),
-                drain(self.stderr.as_mut(), &mut stderr, limit),
+                feed(&mut self.stdin, input),
+                drain(self.stdout.as_mut(), &mut stdout, limit, answer_by),
+                drain(self.stderr.as_mut(), &mut stderr, limit, AnswerBy::Exit),
             )
         };
-        let status = wait(&mut self.child, pipes).await?;
-        Ok(Ended {
-            exit: exit(status),
-            stdout,
-            stderr,
-        })
+        match wait(&mut self.child, pipes).await {
+            Ok(exit) => Ok(Said::All(Ended {
+                exit,
+                stdout,
+                stderr,
+            })),
+            Err(Cut::Answered) => Ok(Said::Line(stdout)),
+            Err(Cut::Failed(error)) => Err(error),
+        }
+    }
+
+    /// Waits until a child that has answered has ended. Feeds what is left of
+    /// `input`, and reads at most `limit` further bytes of each output, so that
+    /// the child is neither held up nor broken off.
+    pub(super) async fn run_out(
+        &mut self,
+        input: &mut Bytes,
+        limit: usize,
+    ) -> Result<Exit, TransportError> {
+        let pipes = async {
+            tokio::try_join!(
+                feed(&mut self.stdin, input),
+                discard(self.stdout.as_mut(), limit),
+                discard(self.stderr.as_mut(), limit),
+            )
+        };
+        wait(&mut self.child, pipes).await
     }
 
     /// Waits for the end of a child that is told nothing, and says how it ended.
@@ -202,10 +252,10 @@ impl Drop for Group {
 }
 
 /// Waits for a child and its pipes.
-async fn wait<T>(
+async fn wait<T, E: From<TransportError>>(
     child: &mut Child,
-    pipes: impl Future<Output = Result<T, TransportError>>,
-) -> Result<ExitStatus, TransportError> {
+    pipes: impl Future<Output = Result<T, E>>,
+) -> Result<Exit, E> {
     tokio::pin!(pipes);
     let status = tokio::select! {
         closed = &mut pipes => {
@@ -219,37 +269,84 @@ async fn wait<T>(
             status
         }
     };
-    status.map_err(TransportError::Process)
+    Ok(exit(status.map_err(TransportError::Process)?))
 }
 
-async fn feed(stdin: Option<ChildStdin>, input: &[u8]) -> Result<(), TransportError> {
-    let Some(mut stdin) = stdin else {
+/// Writes what is left of `input`, and ends it.
+async fn feed<E: From<TransportError>>(
+    stdin: &mut Option<ChildStdin>,
+    input: &mut Bytes,
+) -> Result<(), E> {
+    let Some(open) = stdin else {
         return Ok(());
     };
-    match stdin.write_all(input).await {
+    let written = open.write_all_buf(input).await;
+    *stdin = None;
+    match written {
         // A hook need not read what it does not care for.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        written => written.map_err(TransportError::Process),
+        written => Ok(written.map_err(TransportError::Process)?),
     }
 }
 
+/// Reads to the end, or to the end of a first line that is an answer.
 async fn drain(
     output: Option<impl AsyncRead + Unpin>,
     buffer: &mut Vec<u8>,
     limit: usize,
-) -> Result<(), TransportError> {
+    answer_by: AnswerBy,
+) -> Result<(), Cut> {
     let Some(mut output) = output else {
         return Ok(());
     };
+    let mut may_be_answer = answer_by == AnswerBy::Line;
     loop {
+        let known = buffer.len();
         let read = output.read_buf(buffer).await;
         if read.map_err(TransportError::Process)? == 0 {
             return Ok(());
         }
+        if may_be_answer && let Some(length) = first_line(buffer, known) {
+            may_be_answer = false;
+            let line = buffer.get(..length).unwrap_or_default();
+            if length <= limit && is_object(line) {
+                buffer.truncate(length);
+                return Err(Cut::Answered);
+            }
+        }
         if buffer.len() > limit {
-            return Err(TransportError::TooMuchOutput);
+            return Err(TransportError::TooMuchOutput.into());
         }
     }
+}
+
+/// How long the first line is, with its end, if that is there. It is none of the
+/// first `known` bytes. Pure.
+fn first_line(text: &[u8], known: usize) -> Option<usize> {
+    let at = memchr::memchr(b'\n', text.get(known..)?)?;
+    Some(known + at + 1)
+}
+
+/// Whether a line is a JSON object that means one thing to everybody. Pure.
+fn is_object(line: &[u8]) -> bool {
+    line.trim_ascii_start().starts_with(b"{") && json::check(line, Names::Free).is_ok()
+}
+
+/// Reads to the end what nobody wants to know.
+async fn discard(
+    output: Option<impl AsyncRead + Unpin>,
+    limit: usize,
+) -> Result<(), TransportError> {
+    let Some(output) = output else {
+        return Ok(());
+    };
+    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
+    let mut output = output.take(limit.saturating_add(1));
+    let read = copy(&mut output, &mut sink()).await;
+    if read.map_err(TransportError::Process)? > limit {
+        return Err(TransportError::TooMuchOutput);
+    }
+    Ok(())
 }
 
 fn exit(status: ExitStatus) -> Exit {

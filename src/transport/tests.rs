@@ -28,7 +28,7 @@ fn what_cannot_run_is_refused_when_it_is_built() {
     check_refused(
         "command",
         &json!({"comand": "true"}),
-        "settings: unknown field `comand`, expected one of `command`, `env`, `prewarm`, `description`",
+        "settings: unknown field `comand`, expected one of `command`, `env`, `prewarm`, `answer`, `description`",
     );
     check_refused(
         "command",

@@ -3,6 +3,7 @@
 mod alike;
 mod bounds;
 mod http;
+mod line;
 mod prewarm;
 mod reload;
 mod worker;

@@ -16,12 +16,11 @@ use tokio::{
     sync::oneshot,
     time::{sleep, timeout},
 };
-use tokio_util::sync::{CancellationToken, DropGuard};
 
-use super::{Job, employ};
+use super::{Employer, Job};
 use crate::{
     telemetry::SpareFailed,
-    transport::{pause::Pause, places::Place, process::Process, shell::Shell},
+    transport::{pause::Pause, places::Place, process::Process},
 };
 
 /// How long a spare may wait for a call: what it has read at its start, such as
@@ -36,26 +35,24 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// a spare that starts now is of no use to whoever asks within this time.
 const NOT_NOW: Duration = Duration::from_millis(50);
 
-/// The spares of one hook. They end when this is dropped.
+/// The spares of one hook. They end when that is closed.
 #[derive(Debug)]
 pub(super) struct Spares {
     stock: Arc<Stock>,
     count: NonZero<u32>,
     /// Whether there is somebody to keep them.
     kept: AtomicBool,
-    _closing: DropGuard,
 }
 
 /// What the keepers of one hook's spares share.
 #[derive(Debug)]
 struct Stock {
-    shell: Arc<Shell>,
+    employer: Arc<Employer>,
     longest_wait: Duration,
     /// Those that wait for a job, the oldest first, and some that do no more.
     ready: Mutex<VecDeque<oneshot::Sender<Job>>>,
     /// Whether the last one failed, which is said once.
     failing: AtomicBool,
-    closed: CancellationToken,
 }
 
 /// Why a spare waits no longer.
@@ -74,22 +71,19 @@ enum End {
 
 impl Spares {
     /// Starts nothing.
-    pub(super) fn new(shell: &Arc<Shell>, count: NonZero<u32>) -> Self {
-        Self::waiting(shell, count, LONGEST_WAIT)
+    pub(super) fn new(employer: &Arc<Employer>, count: NonZero<u32>) -> Self {
+        Self::waiting(employer, count, LONGEST_WAIT)
     }
 
-    fn waiting(shell: &Arc<Shell>, count: NonZero<u32>, longest_wait: Duration) -> Self {
-        let closed = CancellationToken::new();
+    fn waiting(employer: &Arc<Employer>, count: NonZero<u32>, longest_wait: Duration) -> Self {
         Self {
             count,
             kept: AtomicBool::new(false),
-            _closing: closed.clone().drop_guard(),
             stock: Arc::new(Stock {
-                shell: Arc::clone(shell),
+                employer: Arc::clone(employer),
                 longest_wait,
                 ready: Mutex::default(),
                 failing: AtomicBool::new(false),
-                closed,
             }),
         }
     }
@@ -99,7 +93,7 @@ impl Spares {
         if self.kept.swap(true, Ordering::Relaxed) {
             return;
         }
-        let tasks = &self.stock.shell.toolbox().tasks;
+        let tasks = &self.stock.employer.shell.toolbox().tasks;
         for _ in 0..self.count.get() {
             tasks.spawn(Arc::clone(&self.stock).keep());
         }
@@ -127,8 +121,8 @@ impl Stock {
         loop {
             let place = select! {
                 biased;
-                () = self.closed.cancelled() => return,
-                place = self.shell.toolbox().places.take_spare() => place,
+                () = self.employer.closed.cancelled() => return,
+                place = self.employer.shell.toolbox().places.take_spare() => place,
             };
             let is_well = match place {
                 Ok(place) => self.keep_one(place).await,
@@ -138,7 +132,7 @@ impl Stock {
                 self.failing.store(false, Ordering::Relaxed);
                 pause = Pause::new();
             } else {
-                pause.rest(&self.closed).await;
+                pause.rest(&self.employer.closed).await;
             }
         }
     }
@@ -146,7 +140,7 @@ impl Stock {
     /// Keeps a spare for as long as it waits. Says whether the next one should
     /// be started at once.
     async fn keep_one(&self, mut place: Place) -> bool {
-        let mut process = match self.shell.start(None) {
+        let mut process = match self.employer.shell.start(None) {
             Ok(process) => process,
             Err(error) => {
                 self.complain(&error.to_string());
@@ -155,7 +149,7 @@ impl Stock {
         };
         match self.wait(&mut process, &mut place).await {
             End::Hired(job) => {
-                let answered = employ(&self.shell, (process, place), job);
+                let answered = self.employer.employ((process, place), job);
                 timeout(NOT_NOW, answered).await.ok();
             }
             End::Old => self.dismiss(process, place),
@@ -180,7 +174,7 @@ impl Stock {
         self.wait_in_line(ready);
         select! {
             biased;
-            () = self.closed.cancelled() => End::Closed,
+            () = self.employer.closed.cancelled() => End::Closed,
             cause = process.ended() => End::Failed(cause),
             () = sleep(self.longest_wait) => End::Old,
             job = hired => match job {
@@ -199,7 +193,7 @@ impl Stock {
 
     /// Ends a spare without waiting for its end.
     fn dismiss(&self, process: Process, place: Place) {
-        self.shell.toolbox().tasks.spawn(async move {
+        self.employer.shell.toolbox().tasks.spawn(async move {
             process.terminate(PATIENCE).await;
             drop(place);
         });
@@ -208,7 +202,7 @@ impl Stock {
     /// Says it once: a hook that cannot wait would fail for ever.
     fn complain(&self, cause: &str) {
         if !self.failing.swap(true, Ordering::Relaxed) {
-            let hook = self.shell.hook();
+            let hook = self.employer.shell.hook();
             SpareFailed { hook, cause }.emit();
         }
     }

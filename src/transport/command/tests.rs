@@ -67,6 +67,7 @@ impl Bench {
             event: EventName::BeforeTool,
             document: input.into(),
             protocol: protocol::find("gemini").unwrap(),
+            deadline: tokio::time::Instant::now() + Duration::from_mins(1),
         })
         .await
     }
@@ -477,8 +478,9 @@ fn a_hooks_variables_are_not_shown() {
     let bench = Bench::new();
     let hook = bench.hook_with(json!({"command": "true", "env": {"KEY": "hush"}}));
 
-    let shown = r#"Command { shell: Shell("true"), spares: None }"#;
-    assert_eq!(format!("{hook:?}"), shown);
+    let shown = format!("{hook:?}");
+    assert!(shown.contains(r#"shell: Shell("true"),"#), "{shown}");
+    assert!(!shown.contains("hush"), "{shown}");
 }
 
 /// Runs the manual's example in `language` on an event.

@@ -2,10 +2,14 @@ use std::{collections::BTreeMap, path::Path};
 
 use prometheus_client::metrics::gauge::Gauge;
 use tokio::time::Instant;
-use tokio_util::task::TaskTracker;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::*;
-use crate::transport::{Places, Toolbox};
+use crate::{
+    config::AnswerBy,
+    protocol::Ended,
+    transport::{Places, Toolbox, TransportError, shell::Shell},
+};
 
 /// One spare of a hook that prints its process's number, which waits for so
 /// long; and where it runs.
@@ -17,16 +21,28 @@ fn spares(folder: &Path, longest_wait: Duration) -> (Spares, Toolbox) {
     let toolbox = toolbox.unwrap();
     let command = "echo $$ >> starts; read -r _; echo $$".to_owned();
     let shell = Shell::new(command, BTreeMap::new(), "hook", &toolbox).unwrap();
-    let spares = Spares::waiting(&Arc::new(shell), NonZero::<u32>::MIN, longest_wait);
+    let employer = Employer {
+        shell,
+        answer_by: AnswerBy::default(),
+        closed: CancellationToken::new(),
+    };
+    let spares = Spares::waiting(&Arc::new(employer), NonZero::<u32>::MIN, longest_wait);
     (spares, toolbox)
+}
+
+fn job(told: oneshot::Sender<Result<Ended, TransportError>>) -> Job {
+    Job {
+        input: "{}\n".into(),
+        deadline: Instant::now() + LONGEST_WAIT,
+        told,
+    }
 }
 
 /// Hands it a job until a spare takes it; what that printed.
 async fn ask(spares: &Spares) -> String {
     loop {
         let (told, ended) = oneshot::channel();
-        let input = "{}\n".into();
-        let is_handed = spares.hand(Job { input, told }).is_ok();
+        let is_handed = spares.hand(job(told)).is_ok();
         match ended.await {
             Ok(ended) => return String::from_utf8(ended.unwrap().stdout).unwrap(),
             Err(_) if is_handed => (),
@@ -54,7 +70,7 @@ async fn spares_that_have_waited_long_are_replaced() {
     let starts = starts();
     let old: Vec<&str> = starts.lines().take(3).collect();
     assert!(!old.contains(&printed.trim()), "{printed} of {starts}");
-    drop(spares);
+    spares.stock.employer.closed.cancel();
     toolbox.tasks.close();
     toolbox.tasks.wait().await;
     assert_eq!(toolbox.alive.get(), 0);
@@ -65,9 +81,8 @@ async fn nothing_starts_before_it_is_wanted() {
     let folder = tempfile::tempdir().unwrap();
     let (spares, toolbox) = spares(folder.path(), LONGEST_WAIT);
     let (told, _ended) = oneshot::channel();
-    let input = "{}".into();
 
-    assert!(spares.hand(Job { input, told }).is_err());
+    assert!(spares.hand(job(told)).is_err());
 
     // Once begun is begun.
     spares.begin();
