@@ -125,7 +125,7 @@ fn hooks() -> Vec<Contestant> {
 }
 
 /// A command hook that is started for each event, a bare spawn of the same, and
-/// the hook prewarmed if it has a name.
+/// the hook prewarmed and not waited for if it has a name.
 fn commands(language: Language, [cold, floor, warm]: [&'static str; 3]) -> Vec<Contestant> {
     let Some(command) = language.command() else {
         return [cold, floor, warm]
@@ -139,7 +139,7 @@ fn commands(language: Language, [cold, floor, warm]: [&'static str; 3]) -> Vec<C
         all.push(hookgate(
             warm,
             Some("none"),
-            hook(&command_hook(language, ", prewarm: 4")),
+            hook(&command_hook(language, ", prewarm: 4, answer: line")),
         ));
     }
     all

@@ -1,5 +1,6 @@
-// A hook that says nothing.
-import { readFileSync } from "node:fs";
+// A hook that says nothing. What real ones need is loaded before the event comes:
+// the first `console.log` would load it after that.
+import { readFileSync, writeSync } from "node:fs";
 
 JSON.parse(readFileSync(0, "utf8"));
-console.log("{}");
+writeSync(1, "{}\n");
