@@ -355,3 +355,65 @@ fn exit(status: ExitStatus) -> Exit {
         (None, signal) => Exit::Signal(signal.unwrap_or_default()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is read of an output that comes in two pieces, and whether it is an
+    /// answer before its end.
+    async fn read(pieces: (&[u8], &[u8]), limit: usize) -> Result<(Vec<u8>, bool), String> {
+        let mut buffer = Vec::new();
+        let output = pieces.0.chain(pieces.1);
+        match drain(Some(output), &mut buffer, limit, AnswerBy::Line).await {
+            Ok(()) => Ok((buffer, false)),
+            Err(Cut::Answered) => Ok((buffer, true)),
+            Err(Cut::Failed(error)) => Err(error.to_string()),
+        }
+    }
+
+    /// Checks what part of a text is an answer, in whichever two pieces it comes.
+    async fn check_cuts(text: &str, answer: Option<&str>) {
+        let expected = (answer.unwrap_or(text).into(), answer.is_some());
+        for at in 0..=text.len() {
+            let read = read(text.as_bytes().split_at(at), 100).await;
+            assert_eq!(read.as_ref(), Ok(&expected), "{text} at {at}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_first_line_is_an_answer_however_it_is_cut() {
+        for (text, answer) in [
+            ("{}\n", Some("{}\n")),
+            ("{\"a\":1}\r\n{\"b\":2}\n", Some("{\"a\":1}\r\n")),
+            ("\t{} \ntext", Some("\t{} \n")),
+            ("", None),
+            ("{}", None),
+            ("{\"a\":1", None),
+            ("\n{}\n", None),
+            ("text\n{}\n", None),
+            ("\u{feff}{}\n", None),
+            ("[{}]\n{}\n", None),
+            ("\"{}\"\n", None),
+            ("{}{}\n", None),
+            ("{}//\n", None),
+            ("{\n}\n", None),
+            ("{\"a\":1,\"\\u0061\":2}\n", None),
+            ("{\"a\":\"\\ud83d\"}\n", None),
+        ] {
+            check_cuts(text, answer).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn a_line_may_be_as_long_as_an_output() {
+        let lines = b"{\"a\":1}\n{}\n";
+        for at in 0..=lines.len() {
+            let fits = read(lines.split_at(at), 8).await.unwrap();
+            let long = read(lines.split_at(at), 7).await.unwrap_err();
+
+            assert_eq!(fits, (lines[..8].to_vec(), true));
+            assert_eq!(long, "too much output");
+        }
+    }
+}

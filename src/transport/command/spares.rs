@@ -31,7 +31,7 @@ const LONGEST_WAIT: Duration = Duration::from_mins(1);
 const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the next spare is not started while one that was hired is about to
-/// answer. To start an interpreter keeps a core busy, which the answer needs; and
+/// answer and to end. To start an interpreter keeps a core busy, which the answer needs; and
 /// a spare that starts now is of no use to whoever asks within this time.
 const NOT_NOW: Duration = Duration::from_millis(50);
 
