@@ -133,7 +133,7 @@ async fn a_connection_that_is_never_taken_is_given_up() {
     // TLS is never agreed upon.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let config = format!(
-        "upstreams: {{ gemini: {{ url: \"https://{}\" }} }}\n{QUICK}",
+        "upstreams: {{ gemini: {{ url: \"https://{}\" }} }}\ntimeouts: {{ upstream_connect: 300ms }}",
         silent.local_addr().unwrap()
     );
     let gate = Gate::start(&upstream, &config).await;
