@@ -79,13 +79,9 @@ impl Flow {
         searches.filter_map(|(rule, it)| it.has_found.then_some(rule))
     }
 
-    /// Everything before this place is needed no more, but as context.
-    pub(super) fn needed(&self, rules: &Rules, view: View<'_>) -> usize {
-        self.undecided(rules, view).min(self.done)
-    }
-
-    /// Lets out what is decided.
-    pub(super) fn settle(&mut self, rules: &Rules, view: View<'_>, out: &mut String) {
+    /// Lets out what is decided. Everything before the place that it gives is needed
+    /// no more, but as context.
+    pub(super) fn settle(&mut self, rules: &Rules, view: View<'_>, out: &mut String) -> usize {
         let undecided = self.undecided(rules, view);
         self.found
             .sort_unstable_by_key(|it| (it.secret.start, it.rule));
@@ -101,6 +97,7 @@ impl Flow {
         } else {
             self.swallow(view);
         }
+        undecided.min(self.done)
     }
 
     /// Runs the wanted rules wherever they may begin in a range.

@@ -40,8 +40,7 @@ impl Masker {
         let rules = &self.mask.rules;
         let mut out = String::new();
         self.flow.search(rules, view);
-        self.flow.settle(rules, view, &mut out);
-        let needed = self.flow.needed(rules, view);
+        let needed = self.flow.settle(rules, view, &mut out);
         let keep = view.floor(needed.saturating_sub(CONTEXT).max(self.base));
         self.text.drain(..keep - self.base);
         self.base = keep;
