@@ -34,6 +34,7 @@ mod step;
 mod texts;
 mod tools;
 mod vertex;
+mod words;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
@@ -58,6 +59,7 @@ pub use self::{
     selection::{Allowed, Selected},
     step::{CallFate, StepCall, append, refused_step, saying, start_over},
     texts::{TextEditor, TextKind},
+    words::Words,
 };
 use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};
 
@@ -92,6 +94,12 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     /// Opens an answer or a chunk: takes off what is around it on the wire.
     fn open_answer(&self, bytes: Bytes) -> Result<ResponseDocument, DialectError> {
         ResponseDocument::parse(bytes)
+    }
+
+    /// Opens a chunk as words, if it is nothing else; gives it back if not. Words that
+    /// are like the last ones are opened at once.
+    fn open_words(&self, bytes: Bytes, last: Option<&Words>) -> Result<Words, Bytes> {
+        Words::read(bytes, json::Wrapping::None, last)
     }
 
     /// What an answer of our own looks like on the wire.

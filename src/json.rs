@@ -113,9 +113,17 @@ pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
     checked(text)?.document(names).map(drop).map_err(|it| *it)
 }
 
-/// Checks a document, and takes down where its values stand.
-pub fn lay_out(text: &[u8], names: Names) -> Result<Layout, JsonError> {
-    checked(text)?.laid_out(names).map_err(|it| *it)
+/// Checks a document, and takes down where its values stand, so deep; the document
+/// itself is 0.
+pub fn lay_out(text: &[u8], names: Names, deepest: usize) -> Result<Layout, JsonError> {
+    let layout = checked(text)?.laid_out(names, deepest);
+    layout.map_err(|it| *it)
+}
+
+/// Where the string ends that a text begins with, behind its last quote; none if it
+/// begins with no string that means one thing.
+pub fn string_end(text: &[u8]) -> Option<usize> {
+    checked(text).ok()?.string_end()
 }
 
 fn checked(text: &[u8]) -> Result<Scan<'_>, JsonError> {

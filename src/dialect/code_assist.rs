@@ -8,9 +8,10 @@
 use bytes::Bytes;
 
 use super::{
-    Api, Call, Dialect, DialectError, Document, Opened, Operation, ResponseDocument, Row,
+    Api, Call, Dialect, DialectError, Document, Opened, Operation, ResponseDocument, Row, Words,
     coverage::{Access::Open, STREAM, table},
     envelope,
+    json::Wrapping,
 };
 
 #[derive(Debug)]
@@ -31,6 +32,10 @@ impl Dialect for CodeAssist {
 
     fn open_answer(&self, bytes: Bytes) -> Result<ResponseDocument, DialectError> {
         envelope::open_answer(bytes)
+    }
+
+    fn open_words(&self, bytes: Bytes, last: Option<&Words>) -> Result<Words, Bytes> {
+        Words::read(bytes, Wrapping::Response, last)
     }
 
     fn wrap_answer(&self, inner: Bytes) -> Bytes {

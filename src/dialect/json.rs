@@ -28,6 +28,10 @@ const FREE: &FreeFields = &FreeFields::new(&[
     free("schema"),
 ]);
 
+/// How deep values are taken down; the document is 0. Deeper than that are the
+/// arguments of calls and the schemas of tools.
+const DEEPEST: usize = 6;
+
 const fn free(name: &'static str) -> FreeField {
     FreeField::new(name, 1)
 }
@@ -39,7 +43,24 @@ pub(super) fn check_document(text: &[u8]) -> Result<(), DialectError> {
 
 /// The same, and where its values stand.
 pub(super) fn lay_out_document(text: &[u8]) -> Result<Layout, DialectError> {
-    Ok(json::lay_out(text, Names::Fields(FREE))?)
+    Ok(json::lay_out(text, Names::Fields(FREE), DEEPEST)?)
+}
+
+/// What stands around an answer.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wrapping {
+    None,
+    /// It is the field `response` of an object.
+    Response,
+}
+
+/// The same, down to the texts of an answer.
+pub(super) fn lay_out_answer(text: &[u8], wrapping: Wrapping) -> Result<Layout, DialectError> {
+    let deepest = match wrapping {
+        Wrapping::None => DEEPEST,
+        Wrapping::Response => DEEPEST + 1,
+    };
+    Ok(json::lay_out(text, Names::Fields(FREE), deepest)?)
 }
 
 impl From<JsonError> for DialectError {

@@ -3,9 +3,8 @@
 
 use std::ops::Range;
 
-/// How deep values are taken down; the document is 0. Deeper than that are the
-/// arguments of calls and the schemas of tools.
-const DEEPEST: usize = 6;
+/// How many values a short document has.
+const FEW: usize = 32;
 
 /// Where the values of a document stand. A value is known by its number; that of
 /// the document is 0.
@@ -13,6 +12,8 @@ const DEEPEST: usize = 6;
 pub struct Layout {
     /// Each value before those in it.
     values: Vec<Value>,
+    /// How deep values are taken down; the document is 0.
+    deepest: usize,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -28,9 +29,14 @@ struct Value {
 }
 
 impl Layout {
+    pub(super) fn new(deepest: usize) -> Self {
+        let values = Vec::with_capacity(FEW);
+        Self { values, deepest }
+    }
+
     /// A value begins, so deep. Its number, if it is taken down.
     pub(super) fn begin(&mut self, start: usize, key: Range<usize>, depth: usize) -> Option<usize> {
-        if depth > DEEPEST {
+        if depth > self.deepest {
             return None;
         }
         let number = self.values.len();
@@ -39,7 +45,7 @@ impl Layout {
             end: 0,
             key: (short(key.start)?, short(key.end)?),
             next: 0,
-            is_open: depth < DEEPEST,
+            is_open: depth < self.deepest,
         });
         Some(number)
     }

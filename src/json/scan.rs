@@ -36,8 +36,8 @@ impl<'a> Scan<'a> {
     }
 
     /// One value, and nothing behind it; where all that is in it stands.
-    pub(super) fn laid_out(mut self, names: Names) -> Scanned<Layout> {
-        self.layout = Some(Layout::default());
+    pub(super) fn laid_out(mut self, names: Names, deepest: usize) -> Scanned<Layout> {
+        self.layout = Some(Layout::new(deepest));
         Ok(self.document(names)?.layout.unwrap_or_default())
     }
 
@@ -53,6 +53,12 @@ impl<'a> Scan<'a> {
             return Err(self.wrong("something follows the document"));
         }
         Ok(self)
+    }
+
+    /// Where the string ends that the text begins with, if it begins with one.
+    pub(super) fn string_end(mut self) -> Option<usize> {
+        let is_string = self.peek() == Some(b'"') && self.string().is_ok();
+        is_string.then_some(self.at)
     }
 
     /// A value, and where its key stands.
