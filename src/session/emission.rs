@@ -7,7 +7,11 @@ use super::{
     print::Piece,
     reader::{Known, Own},
 };
-use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument};
+use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument, Words};
+
+/// How many bytes of a text are taken in at once. Texts come in small pieces, and
+/// each that is taken in costs as much as a few hundred bytes.
+const AT_ONCE: usize = 4096;
 
 /// An answer on its way to the agent: goes on where the request's conversation
 /// ended.
@@ -17,6 +21,8 @@ pub struct Emission {
     chain: Chain,
     states: Vec<Print>,
     marks: Vec<Print>,
+    /// The end of the text that stands last, not yet taken in.
+    waiting: String,
     /// The mark of the text that stands last.
     text_mark: Option<Print>,
     /// That text without white space around it.
@@ -52,6 +58,7 @@ impl Emission {
             chain: conversation.chain.clone(),
             states: Vec::new(),
             marks: Vec::new(),
+            waiting: String::new(),
             text_mark: None,
             trimmed: Piece::EMPTY,
             pending: Piece::EMPTY,
@@ -63,16 +70,30 @@ impl Emission {
 
     /// Takes in an answer, or one chunk of it, as it goes out.
     pub fn chunk(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        self.broken |= chunk.has_calls_in_pieces()?;
+        if chunk.has_calls_in_pieces()? {
+            self.take_in();
+            self.broken = true;
+        }
         self.stops |= chunk.stops()?;
         for item in chunk.canonical_items()? {
-            self.push(&item);
+            if item.kind == ItemKind::Text {
+                self.say(&item.text);
+            } else {
+                self.take_in();
+                self.push(&item);
+            }
         }
         Ok(())
     }
 
+    /// The same of a chunk that is nothing but words.
+    pub fn words(&mut self, words: &Words) {
+        words.plain_texts().for_each(|it| self.say(it));
+    }
+
     /// What was said.
     pub fn finish(mut self) -> Said {
+        self.take_in();
         self.close_text();
         Said {
             states: self.states,
@@ -81,9 +102,61 @@ impl Emission {
         }
     }
 
+    /// The text that stands last goes on, or one begins.
+    fn say(&mut self, text: &str) {
+        self.waiting.push_str(text);
+        if self.waiting.len() >= AT_ONCE {
+            self.take_in();
+        }
+    }
+
+    /// Takes in what waits of a text.
+    fn take_in(&mut self) {
+        let text = std::mem::take(&mut self.waiting);
+        if text.is_empty() {
+            return;
+        }
+        // Agents may take white space off a text before they send it back.
+        let begin = text.trim_start();
+        let body = begin.trim_end();
+        let piece = |text: Option<&str>| self.printer.piece(text.unwrap_or_default());
+        let before = piece(text.get(..text.len() - begin.len()));
+        let said = piece(Some(body));
+        let after = piece(begin.get(body.len()..));
+        self.link(&Known {
+            part: 0,
+            kind: ItemKind::Text,
+            by_model: true,
+            own: Own::Text(before.join(said).join(after)),
+            id: None,
+        });
+        if body.is_empty() {
+            let white = if self.trimmed.length() == 0 {
+                after
+            } else {
+                before.join(after)
+            };
+            self.pending = self.pending.join(white);
+        } else {
+            if self.trimmed.length() > 0 {
+                self.trimmed = self.trimmed.join(self.pending).join(before);
+            }
+            self.trimmed = self.trimmed.join(said);
+            self.pending = after;
+        }
+    }
+
+    /// Something else than text.
     fn push(&mut self, item: &CanonicalItem) {
         let known = Known::of(&self.printer, item);
-        let link = self.chain.push(&self.printer, &known);
+        let mark = self.link(&known);
+        self.calls |= item.kind == ItemKind::Call;
+        self.marks.extend(mark);
+    }
+
+    /// Goes on with an item. Its mark, if it is none of a text.
+    fn link(&mut self, known: &Known) -> Option<Print> {
+        let link = self.chain.push(&self.printer, known);
         if !link.joins {
             self.close_text();
         }
@@ -96,31 +169,9 @@ impl Emission {
         match known.own {
             Own::Text(_) => {
                 self.text_mark = link.mark;
-                self.say(&item.text);
+                None
             }
-            Own::Other(_) => {
-                self.calls |= item.kind == ItemKind::Call;
-                self.marks.extend(link.mark);
-            }
-        }
-    }
-
-    /// Agents may take white space off a text before they send it back.
-    fn say(&mut self, text: &str) {
-        let text = match self.trimmed.length() {
-            0 => text.trim_start(),
-            _ => text,
-        };
-        let body = text.trim_end();
-        let rest = self
-            .printer
-            .piece(text.get(body.len()..).unwrap_or_default());
-        if body.is_empty() {
-            self.pending = self.pending.join(rest);
-        } else {
-            let body = self.printer.piece(body);
-            self.trimmed = self.trimmed.join(self.pending).join(body);
-            self.pending = rest;
+            Own::Other(_) => link.mark,
         }
     }
 

@@ -23,9 +23,22 @@ impl Print {
 #[derive(Debug, Clone)]
 pub struct Printer {
     secret: [u8; 16],
-    bases: [u64; 2],
+    bases: [Powers; 2],
     /// For the prints of bytes.
     key: [u64; 4],
+}
+
+/// How many bytes of a text are taken at once.
+const BLOCK: usize = 8;
+
+/// The powers of a base.
+#[derive(Debug, Clone, Copy, Default)]
+struct Powers {
+    base: u64,
+    /// From `BLOCK - 1` down to 0.
+    falling: [u64; BLOCK],
+    /// `BLOCK`.
+    block: u64,
 }
 
 impl Printer {
@@ -33,12 +46,12 @@ impl Printer {
     pub fn new(secret: [u8; 16]) -> Self {
         let mut bare = Self {
             secret,
-            bases: [0; 2],
+            bases: [Powers::default(); 2],
             key: [0; 4],
         };
         // INVARIANT: below the prime, and large enough to spread short texts.
         let place = |number: u8| bare.print(&("base", number)).short() % (PRIME >> 1) + (1 << 16);
-        bare.bases = [place(0), place(1)];
+        bare.bases = [Powers::of(place(0)), Powers::of(place(1))];
         bare.key = [0, 1, 2, 3].map(|it: u8| bare.print(&("key", it)).short());
         bare
     }
@@ -57,16 +70,12 @@ impl Printer {
 
     /// The print of a text that can be joined with what follows it.
     pub fn piece(&self, text: &str) -> Piece {
-        let [one, two] = self.bases;
-        let mut piece = Piece::EMPTY;
-        for byte in text.bytes() {
-            let [first, second] = piece.values;
-            let byte = u64::from(byte);
-            piece.values = [add(times(first, one), byte), add(times(second, two), byte)];
+        let bases = self.bases.each_ref();
+        Piece {
+            values: bases.map(|it| value(it, text.as_bytes())),
+            powers: bases.map(|it| power(it.base, text.len())),
+            length: text.len(),
         }
-        piece.powers = [power(one, text.len()), power(two, text.len())];
-        piece.length = text.len();
-        piece
     }
 }
 
@@ -146,12 +155,53 @@ const fn add(a: u64, b: u64) -> u64 {
 }
 
 const fn times(a: u64, b: u64) -> u64 {
-    let product = a as u128 * b as u128;
+    remainder(a as u128 * b as u128)
+}
+
+/// The remainder of a number of at most 122 bits.
+const fn remainder(number: u128) -> u64 {
     #[expect(clippy::cast_possible_truncation, reason = "61 bits of it are wanted")]
-    let low = product as u64 & PRIME;
+    let low = number as u64 & PRIME;
     #[expect(clippy::cast_possible_truncation, reason = "122 bits less 61")]
-    let high = (product >> 61) as u64;
+    let high = (number >> 61) as u64;
     add(low, high)
+}
+
+/// The polynomial of a text: its bytes are the coefficients.
+fn value(powers: &Powers, text: &[u8]) -> u64 {
+    let (blocks, rest) = text.as_chunks::<BLOCK>();
+    let value = blocks.iter().fold(0, |value, block| {
+        // Each product has 69 bits at most, so that one remainder will do for all.
+        let [b0, b1, b2, b3, b4, b5, b6, b7] = *block;
+        let [p0, p1, p2, p3, p4, p5, p6, p7] = powers.falling;
+        let first = product(b0, p0) + product(b1, p1) + product(b2, p2) + product(b3, p3);
+        let last = product(b4, p4) + product(b5, p5) + product(b6, p6) + product(b7, p7);
+        let products = first + last;
+        add(times(value, powers.block), remainder(products))
+    });
+    let digits = rest.iter().map(|it| u64::from(*it));
+    digits.fold(value, |value, byte| add(times(value, powers.base), byte))
+}
+
+#[inline]
+const fn product(byte: u8, power: u64) -> u128 {
+    byte as u128 * power as u128
+}
+
+impl Powers {
+    fn of(base: u64) -> Self {
+        let mut falling = [0; BLOCK];
+        let mut block = 1;
+        for power in falling.iter_mut().rev() {
+            *power = block;
+            block = times(block, base);
+        }
+        Self {
+            base,
+            falling,
+            block,
+        }
+    }
 }
 
 fn power(base: u64, mut exponent: usize) -> u64 {
@@ -172,6 +222,16 @@ mod tests {
 
     use super::*;
 
+    impl Printer {
+        fn piece_of(&self, byte: u8) -> Piece {
+            Piece {
+                values: [byte.into(); 2],
+                powers: self.bases.map(|it| it.base),
+                length: 1,
+            }
+        }
+    }
+
     proptest! {
         #[test]
         fn a_text_has_one_print_however_it_is_cut(
@@ -187,6 +247,16 @@ mod tests {
             let printer = Printer::new(*b"0123456789abcdef");
             prop_assert_eq!(one == other, printer.piece(&one) == printer.piece(&other));
         }
+    }
+
+    #[test]
+    fn a_text_is_worth_what_its_bytes_are_worth_one_by_one() {
+        let printer = Printer::new(*b"0123456789abcdef");
+        proptest!(|(text in ".{0,40}")| {
+            let bytes = text.bytes().map(|it| printer.piece_of(it));
+            let joined = bytes.fold(Piece::EMPTY, Piece::join);
+            prop_assert_eq!(joined, printer.piece(&text));
+        });
     }
 
     #[test]

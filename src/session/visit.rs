@@ -298,6 +298,11 @@ impl Session {
         self.store.save(&self.key, state, &leading).await;
     }
 
+    /// Whether it will be found again by what is said in it, and not by a name.
+    pub fn is_known_by_words(&self) -> bool {
+        self.state.source == Source::History
+    }
+
     /// An answer to this request, to be fed with what goes out.
     pub fn emission(&self) -> Emission {
         Emission::after(&self.conversation, &self.printer)
@@ -306,7 +311,7 @@ impl Session {
     /// Remembers what the agent was given: the model's answer, or other words.
     pub async fn said(&mut self, emission: Emission, by_model: bool) {
         self.begun = None;
-        if self.state.source == Source::History {
+        if self.is_known_by_words() {
             let said = emission.finish();
             if self.role == CallRole::Main {
                 self.state.answered = by_model && said.concludes;
