@@ -26,7 +26,7 @@ use serde_json::value::RawValue;
 
 use self::when::Weighing;
 pub use self::{
-    answer_look::{AnswerLook, Held, Seen},
+    answer_look::{AnswerLook, Held, Progress, Seen},
     placed::PlacedPolicy,
     plan::Plan,
     recorded::Tally,

@@ -28,7 +28,7 @@ use thiserror::Error;
 pub use self::{ledger::Ledger, model_call::ModelCall};
 use crate::{
     config::{Format, PolicyShape},
-    dialect::{DialectError, ResponseDocument},
+    dialect::{DialectError, ResponseDocument, Words},
     event::{Context, Event, EventName, HookOutput},
 };
 
@@ -83,6 +83,12 @@ pub trait AnswerPolicy: fmt::Debug + Send + Sync {
         extent: Extent,
     ) -> Result<HookOutput, DialectError>;
 
+    /// The next chunk, if that says texts and nothing else: no document is made of
+    /// it then, unless somebody wants one.
+    fn words(&mut self, _words: &mut Words) -> OnWords {
+        OnWords::WantsDocument
+    }
+
     /// What it did to the answer itself since it was last asked.
     fn deeds(&mut self) -> Deeds {
         Deeds::default()
@@ -93,6 +99,17 @@ pub trait AnswerPolicy: fmt::Debug + Send + Sync {
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
         Ok(None)
     }
+}
+
+/// What a policy says of a chunk that says texts and nothing else.
+#[derive(Debug)]
+pub enum OnWords {
+    /// Nothing. It may have edited the texts.
+    Silent,
+    /// This. It has seen the chunk.
+    Said(Box<HookOutput>),
+    /// It must see the document. It has taken in nothing of the words.
+    WantsDocument,
 }
 
 /// What a policy did to an answer itself, beside what it says of it.

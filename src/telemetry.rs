@@ -30,7 +30,7 @@ pub use self::{
     circuit::{CircuitClosed, CircuitOpened},
     condition::ConditionUnclear,
     exchange::{Ended, ExchangeFinished},
-    hook::{AnsweredHookFailed, HookFinished},
+    hook::{AnsweredHookFailed, HookFinished, PolicySilent},
     log::Logging,
     metrics::Metrics,
     spare::SpareFailed,

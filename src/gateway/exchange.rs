@@ -12,7 +12,7 @@ use super::{
     before::Step,
     body::{declared_length, too_large},
     facts::Facts,
-    gate::{Gate, unreadable},
+    gate::{Chunks, Gate, unreadable},
     reply::{Reply, Teller, denial_form},
     session::Name,
     stream,
@@ -303,6 +303,7 @@ impl Exchange {
             pieces: CallsInPieces::default(),
             judges_calls: false,
             facts: self.facts.clone(),
+            chunks: Chunks::default(),
         })
     }
 

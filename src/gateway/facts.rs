@@ -175,10 +175,19 @@ impl Facts {
         }
     }
 
-    /// Counts a chunk that policies are shown.
-    pub(super) fn shown(&self) {
+    /// Counts chunks that policies are shown.
+    pub(super) fn shown(&self, chunks: u64) {
         if let Some(trail) = &mut self.memory().trail {
-            trail.tally().shown();
+            trail.tally().shown(chunks);
+        }
+    }
+
+    /// Takes down that policies had nothing to say of chunks, each of so many.
+    pub(super) fn silent(&self, runs: &[(Run, u64)]) {
+        if let Some(trail) = &mut self.memory().trail {
+            for (run, times) in runs {
+                trail.tally().ran_often(run, *times);
+            }
         }
     }
 

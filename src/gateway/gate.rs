@@ -9,12 +9,14 @@ use super::facts::{Did, Facts};
 use crate::{
     app::{ApiError, ErrorReason, Snapshot},
     config::{AskMode, HookView},
-    dialect::{Allowed, CallFate, CallsInPieces, DialectError, FunctionCall, ResponseDocument},
+    dialect::{
+        Allowed, CallFate, CallsInPieces, DialectError, FunctionCall, ResponseDocument, Words,
+    },
     event::{
         AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, Flow, HookOutput,
         Reason, mcp_context,
     },
-    hook::{AnswerLook, Held, Origin, Plan, Run, Seen},
+    hook::{AnswerLook, Held, Origin, Plan, Progress, Run, Seen},
     model::SentRequest,
     policy::{Extent, Look},
 };
@@ -38,6 +40,16 @@ pub(super) struct Gate {
     /// Whether `BeforeTool` hooks are asked about its calls.
     pub(super) judges_calls: bool,
     pub(super) facts: Facts,
+    pub(super) chunks: Chunks,
+}
+
+/// The chunks that policies were shown.
+#[derive(Debug, Default)]
+pub(super) struct Chunks {
+    /// Whether they have seen one as a document.
+    has_begun: bool,
+    /// How many they let by as words, that nobody was told of.
+    let_by: u64,
 }
 
 /// What is left of an answer or a chunk.
@@ -63,19 +75,54 @@ impl Gate {
         self.looks.iter().any(|it| !it.is_empty())
     }
 
-    /// Judges one answer or chunk. INVARIANT: what cannot be read never passes.
+    /// Whether chunks that are nothing but words can be judged as such. The first one
+    /// is always a document, so that the agent's headers name who has seen it.
+    pub(super) fn takes_words(&self) -> bool {
+        self.plan.hooks.is_empty() && self.chunks.has_begun
+    }
+
+    /// Judges a chunk that is nothing but words, which call nothing. `None`: it goes
+    /// on. If somebody has more to say of it, how far policies have come.
+    pub(super) fn judge_words(&mut self, words: &mut Words) -> Option<Progress> {
+        let [first, _] = &mut self.looks;
+        let progress = first.words(words);
+        if words.is_edited() {
+            self.facts.did(Did::Edit);
+        }
+        if progress.is_none() {
+            self.chunks.let_by += 1;
+        }
+        progress
+    }
+
+    /// Tells of the words that went by since it was last told.
+    fn tell_of_words(&mut self) {
+        let let_by = std::mem::take(&mut self.chunks.let_by);
+        let [first, _] = &mut self.looks;
+        let silent = first.silent();
+        if !silent.is_empty() {
+            self.snapshot.engine.silent(&silent);
+            self.facts.shown(let_by);
+            self.facts.silent(&silent);
+        }
+    }
+
+    /// Judges one answer or chunk, of which policies have seen so much. INVARIANT:
+    /// what cannot be read never passes.
     pub(super) async fn judge(
         &mut self,
         mut chunk: ResponseDocument,
+        progress: Progress,
         extent: Extent,
     ) -> Result<Judged, ApiError> {
+        self.chunks.has_begun = true;
         let select = self.withhold_unselected(&mut chunk);
         select.map_err(|it| self.report(&it))?;
         let [first, _] = &mut self.looks;
-        let runs = first.chunk(&mut chunk, extent);
+        let runs = first.go_on(progress, &mut chunk, extent);
         let runs = self.spoken(runs.map_err(|it| self.report(&it))?);
         if self.has_policies() {
-            self.facts.shown();
+            self.facts.shown(1);
         }
         let judged = self.judge_seen(Seen { chunk, runs }, extent).await?;
         self.judge_calls(judged).await
@@ -83,6 +130,7 @@ impl Gate {
 
     /// What policies still hold back after the last chunk.
     pub(super) async fn end(&mut self) -> Result<Vec<Judged>, ApiError> {
+        self.tell_of_words();
         let [first, _] = &mut self.looks;
         let held = first.end().map_err(|it| self.report(&it))?;
         let mut judged = Vec::new();
@@ -294,6 +342,13 @@ impl Gate {
         let request_id = self.facts.request_id();
         tracing::warn!(request.id = request_id, %error, "the answer cannot be read");
         unreadable()
+    }
+}
+
+/// An answer may end before its end.
+impl Drop for Gate {
+    fn drop(&mut self) {
+        self.tell_of_words();
     }
 }
 

@@ -9,7 +9,8 @@ use serde_json::Value;
 use super::gate::{Gate, Judged, Refusal};
 use crate::{
     app::ApiError,
-    dialect::{ResponseDocument, StepCall},
+    dialect::{ResponseDocument, StepCall, Words},
+    hook::Progress,
     policy::Extent,
 };
 
@@ -56,13 +57,32 @@ impl Round {
         }
     }
 
-    /// Judges one chunk, or the whole answer.
+    /// Whether chunks that are nothing but words go on as such: nothing waits, and no
+    /// text of this answer has to be changed.
+    pub(super) fn takes_words(&self) -> bool {
+        let waits = !self.calls.is_empty() || !self.held.is_empty();
+        self.gate.takes_words() && !waits && !self.begins_paragraph
+    }
+
+    /// Judges a chunk that is nothing but words. `None`: it goes to the agent now. If
+    /// not, how far it was judged.
+    pub(super) fn take_words(&mut self, words: &mut Words) -> Result<Option<Progress>, ApiError> {
+        let progress = self.gate.judge_words(words);
+        if progress.is_none() {
+            self.text.extend(words.plain_texts());
+            self.count(words.usage()?);
+        }
+        Ok(progress)
+    }
+
+    /// Judges one chunk, of which policies have seen so much, or the whole answer.
     pub(super) async fn take(
         &mut self,
         chunk: ResponseDocument,
+        progress: Progress,
         extent: Extent,
     ) -> Result<Taken, ApiError> {
-        match self.gate.judge(chunk, extent).await? {
+        match self.gate.judge(chunk, progress, extent).await? {
             Judged::Pass(chunk) => self.admit(chunk).map(Taken::Out),
             Judged::Refused(refusal) => Ok(Taken::Refused(refusal)),
         }
@@ -83,10 +103,7 @@ impl Round {
     fn admit(&mut self, mut chunk: ResponseDocument) -> Result<Vec<ResponseDocument>, ApiError> {
         self.calls.extend(chunk.step()?);
         self.text.push_str(&chunk.plain_text());
-        if let Some(usage) = chunk.usage()? {
-            self.gate.facts.usage(&usage);
-            self.usage = usage;
-        }
+        self.count(chunk.usage()?);
         self.has_alternatives |= chunk.has_alternatives();
         self.begins_paragraph = self.begins_paragraph && !chunk.start_paragraph()?;
         if !self.calls.is_empty() || chunk.withholds() {
@@ -105,6 +122,13 @@ impl Round {
             out.push(chunk);
         }
         Ok(out)
+    }
+
+    fn count(&mut self, usage: Option<Value>) {
+        if let Some(usage) = usage {
+            self.gate.facts.usage(&usage);
+            self.usage = usage;
+        }
     }
 
     /// Lets chunks wait for the end.

@@ -22,7 +22,8 @@ use super::{
 use crate::{
     app::{ApiError, hold},
     config::AfterModelMode,
-    dialect::{Document, Framing, Merged, ResponseDocument},
+    dialect::{Document, Framing, Merged, ResponseDocument, Words},
+    hook::Progress,
     policy::Extent,
     upstream::{Answer, UpstreamError, headers, sse},
 };
@@ -44,17 +45,19 @@ impl Frames {
     /// A stream of one chunk.
     pub(super) fn only(framing: Framing, document: &[u8]) -> Bytes {
         let mut frames = Self::new(framing);
-        let mut out = BytesMut::from(frames.chunk(document).as_ref());
+        let mut out = BytesMut::new();
+        frames.chunk(&mut out, document);
         out.extend_from_slice(&frames.end());
         out.freeze()
     }
 
-    fn chunk(&mut self, json: &[u8]) -> Bytes {
+    fn chunk(&mut self, out: &mut BytesMut, json: &[u8]) {
         match self.framing {
-            Framing::Sse => sse::write_event(json),
+            Framing::Sse => sse::write_event(out, json),
             Framing::Array => {
                 let lead = std::mem::replace(&mut self.lead, b",\r\n");
-                [lead, json].concat().into()
+                out.extend_from_slice(lead);
+                out.extend_from_slice(json);
             }
         }
     }
@@ -84,15 +87,18 @@ pub(super) async fn answer(
 
     let interval = gate.snapshot.config.timeouts.keep_alive;
     let source = Source::open(answer, &exchange.head, &gate.snapshot.config.limits).await?;
-    let mut chunks = Chunks {
+    // Boxed, for it goes through hands with every chunk.
+    let mut chunks = Box::new(Chunks {
         round: exchange.round(gate),
         exchange,
         source,
         teller,
         frames: Frames::new(framing),
         waiting: VecDeque::new(),
+        open: None,
+        last: None,
         ended: false,
-    };
+    });
     // As long as nothing is out, an error can be told as one.
     let mut first = chunks.next().await?;
     while first.is_empty() && !chunks.ended {
@@ -124,6 +130,11 @@ struct Chunks {
     frames: Frames,
     /// Read, not yet judged.
     waiting: VecDeque<Bytes>,
+    /// The chunk before them, which was found to need a document, and how far
+    /// policies have come with it.
+    open: Option<(Bytes, Progress)>,
+    /// The words that went by last.
+    last: Option<Words>,
     ended: bool,
 }
 
@@ -136,19 +147,29 @@ impl Chunks {
     async fn next(&mut self) -> Result<Bytes, ApiError> {
         match self.exchange.snapshot.config.after_model {
             AfterModelMode::Chunk => self.step().await,
-            AfterModelMode::Buffered => self.whole().await,
+            AfterModelMode::Buffered => Box::pin(self.whole()).await,
         }
     }
 
     async fn step(&mut self) -> Result<Bytes, ApiError> {
-        if self.waiting.is_empty() {
+        if self.open.is_none() {
             self.read_on().await?;
+            let words = self.let_words_by()?;
+            if !words.is_empty() {
+                return Ok(words.freeze());
+            }
         }
-        let (taken, ended) = match self.waiting.pop_front() {
-            Some(data) => {
+        // Boxed, for most chunks are words, and a future is moved as a whole.
+        Box::pin(self.judge()).await
+    }
+
+    /// Judges the chunk that was opened, or what the end of the answer comes to.
+    async fn judge(&mut self) -> Result<Bytes, ApiError> {
+        let (taken, ended) = match self.open.take() {
+            Some((data, progress)) => {
                 let extent = self.extent(&data).await?;
                 let chunk = self.exchange.open_answer(data)?;
-                (self.round.take(chunk, extent).await?, false)
+                (self.round.take(chunk, progress, extent).await?, false)
             }
             None => (self.round.end().await?, true),
         };
@@ -157,7 +178,7 @@ impl Chunks {
                 let mut out = self.say(&chunks)?;
                 if ended {
                     let ending = self.exchange.conclude(&self.round).await?;
-                    out.extend(self.finish(ending).await?);
+                    out.extend_from_slice(&self.finish(ending).await?);
                 }
                 Ok(out.freeze())
             }
@@ -166,6 +187,33 @@ impl Chunks {
                 self.finish(ending).await
             }
         }
+    }
+
+    /// Writes what waits and is nothing but words, up to the first chunk that has to
+    /// be opened.
+    fn let_words_by(&mut self) -> Result<BytesMut, ApiError> {
+        let mut out = BytesMut::new();
+        while let Some(data) = self.waiting.pop_front() {
+            if !self.round.takes_words() {
+                self.open = Some((data, Progress::default()));
+                break;
+            }
+            let mut words = match self.exchange.dialect.open_words(data, self.last.as_ref()) {
+                Ok(words) => words,
+                Err(data) => {
+                    self.open = Some((data, Progress::default()));
+                    break;
+                }
+            };
+            if let Some(progress) = self.round.take_words(&mut words)? {
+                self.open = Some((words.to_bytes(), progress));
+                break;
+            }
+            self.exchange.spoke_words(&words);
+            self.write(&mut out, &words.to_bytes())?;
+            self.last = Some(words);
+        }
+        Ok(out)
     }
 
     /// Reads until there is a chunk, or the end.
@@ -213,7 +261,7 @@ impl Chunks {
         let merged = Merged::of_read(chunks.clone()).map_err(|_| unreadable())?;
         let whole = ResponseDocument::parse(merged.answer.clone()).map_err(|_| unreadable())?;
         let whole = whole.wrapped_like(chunks.last());
-        let taken = self.round.take(whole, Extent::Last);
+        let taken = self.round.take(whole, Progress::default(), Extent::Last);
         let ending = match taken.await? {
             Taken::Out(judged) => {
                 self.round.hold(judged);
@@ -234,20 +282,22 @@ impl Chunks {
         match ending {
             Ending::Stands => {
                 let held = self.round.release()?;
-                out.extend(self.say(&held)?);
-                out.extend(self.end(true).await);
+                out.extend_from_slice(&self.say(&held)?);
+                out.extend_from_slice(&self.end(true).await);
             }
             Ending::Told(reason) => {
                 let heard = self.round.release_open()?;
-                out.extend(self.say(&heard)?);
+                out.extend_from_slice(&self.say(&heard)?);
                 let reason = self.exchange.apart(&self.round, reason);
-                out.extend(self.tell(Reply::Denied(reason)).await?);
+                out.extend_from_slice(&self.tell(Reply::Denied(reason)).await?);
             }
-            Ending::Refused(reason) => out.extend(self.tell(Reply::Denied(reason)).await?),
+            Ending::Refused(reason) => {
+                out.extend_from_slice(&self.tell(Reply::Denied(reason)).await?);
+            }
             Ending::Again(document) => {
                 let heard = self.round.release_open()?;
-                out.extend(self.say(&heard)?);
-                out.extend(self.ask_again(document).await?);
+                out.extend_from_slice(&self.say(&heard)?);
+                out.extend_from_slice(&self.ask_again(document).await?);
             }
         }
         Ok(out.freeze())
@@ -272,24 +322,30 @@ impl Chunks {
         for chunk in chunks {
             self.exchange.spoke(chunk)?;
             let bytes = self.exchange.dialect.close_answer(chunk);
-            if bytes.len() > self.exchange.snapshot.config.limits.response {
-                return Err(unreadable());
-            }
-            out.extend(self.frames.chunk(&bytes));
+            self.write(&mut out, &bytes)?;
         }
         Ok(out)
+    }
+
+    fn write(&mut self, out: &mut BytesMut, chunk: &[u8]) -> Result<(), ApiError> {
+        if chunk.len() > self.exchange.snapshot.config.limits.response {
+            return Err(unreadable());
+        }
+        self.frames.chunk(out, chunk);
+        Ok(())
     }
 
     /// The last words, in the place of all that might follow.
     async fn tell(&mut self, reply: Reply) -> Result<Bytes, ApiError> {
         self.source = Source::Known(VecDeque::new());
         self.waiting.clear();
+        self.open = None;
         let words = match reply {
             Reply::Upstream(response) => Err(ApiError::upstream_status(response.status())),
             ours => self.teller.words(&ours),
         };
         let mut out = self.say(words?.as_slice())?;
-        out.extend(self.end(false).await);
+        out.extend_from_slice(&self.end(false).await);
         Ok(out.freeze())
     }
 

@@ -12,8 +12,9 @@ use super::{
 };
 use crate::{
     app::ApiError,
-    dialect::{self, Document, ResponseDocument, StepCall},
+    dialect::{self, Document, ResponseDocument, StepCall, Words},
     event::{AfterAgent, EventName, Flow, HookStatus, Reason},
+    session::Emission,
 };
 
 /// How many different calls of a turn are counted. Of more, all are counted anew.
@@ -177,11 +178,23 @@ impl Exchange {
 
     /// A chunk goes to the agent.
     pub(super) fn spoke(&mut self, chunk: &ResponseDocument) -> Result<(), ApiError> {
-        if let Some(session) = &self.session {
-            let emission = self.emission.get_or_insert_with(|| session.emission());
+        if let Some(emission) = self.emission() {
             emission.chunk(chunk)?;
         }
         Ok(())
+    }
+
+    /// A chunk goes to the agent that is nothing but words.
+    pub(super) fn spoke_words(&mut self, words: &Words) {
+        if let Some(emission) = self.emission() {
+            emission.words(words);
+        }
+    }
+
+    fn emission(&mut self) -> Option<&mut Emission> {
+        let session = self.session.as_ref().filter(|it| it.is_known_by_words())?;
+        let begin = || session.emission();
+        Some(self.emission.get_or_insert_with(begin))
     }
 
     /// All of the answer is about to be out: the model's, or other words.

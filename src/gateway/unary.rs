@@ -14,6 +14,7 @@ use super::{
 use crate::{
     app::ApiError,
     dialect::{Merged, ResponseDocument},
+    hook::Progress,
     policy::Extent,
     upstream::{Answer, headers},
 };
@@ -103,7 +104,7 @@ async fn judge(
     let whole = exchange.open_answer(
         source::json(answer, &exchange.head, &exchange.snapshot.config.limits).await?,
     )?;
-    let ending = match round.take(whole, Extent::Last).await? {
+    let ending = match round.take(whole, Progress::default(), Extent::Last).await? {
         Taken::Out(chunks) => {
             round.hold(chunks);
             exchange.conclude(round).await?

@@ -1,9 +1,14 @@
 //! The policies that look at one answer, in order.
 
-use super::{Run, placed::Looking};
+use super::{
+    Engine, Run,
+    placed::{Looking, Shown},
+};
 use crate::{
-    dialect::{DialectError, ResponseDocument},
+    dialect::{DialectError, ResponseDocument, Words},
+    event::EventName,
     policy::Extent,
+    telemetry::PolicySilent,
 };
 
 /// The policies that look at one answer, in order. They live as long as it does.
@@ -19,6 +24,15 @@ pub struct Seen {
     pub chunk: ResponseDocument,
     /// One run for each policy that has.
     pub runs: Vec<Run>,
+}
+
+/// How far policies have come with a chunk.
+#[derive(Debug, Default)]
+pub struct Progress {
+    /// How many of them have seen it.
+    seen: usize,
+    /// The runs of those that had something to say.
+    runs: Vec<Run>,
 }
 
 /// What policies still held back after the last chunk.
@@ -45,6 +59,50 @@ impl AnswerLook {
         show(&mut self.policies, chunk, extent)
     }
 
+    /// Shows them a chunk that is nothing but words. If one of them has something to
+    /// say, or must see the document: how far they have come.
+    pub fn words(&mut self, words: &mut Words) -> Option<Progress> {
+        for (at, policy) in self.policies.iter_mut().enumerate() {
+            match policy.words(words) {
+                Shown::Silent => (),
+                Shown::Ran(run) => {
+                    return Some(Progress {
+                        seen: at + 1,
+                        runs: vec![*run],
+                    });
+                }
+                Shown::WantsDocument => {
+                    return Some(Progress {
+                        seen: at,
+                        runs: Vec::new(),
+                    });
+                }
+            }
+        }
+        None
+    }
+
+    /// Shows a chunk to those who have not seen it yet. The runs of all who had
+    /// something to say, or were shown the document.
+    pub fn go_on(
+        &mut self,
+        progress: Progress,
+        chunk: &mut ResponseDocument,
+        extent: Extent,
+    ) -> Result<Vec<Run>, DialectError> {
+        let Progress { seen, mut runs } = progress;
+        let rest = self.policies.get_mut(seen..).unwrap_or_default();
+        runs.extend(show(rest, chunk, extent)?);
+        Ok(runs)
+    }
+
+    /// The runs of each policy that had nothing to say of words, as one, and how
+    /// many they are. They are told once.
+    pub fn silent(&mut self) -> Vec<(Run, u64)> {
+        let silent = self.policies.iter_mut().filter_map(Looking::silent);
+        silent.collect()
+    }
+
     /// What they still hold back, after the last chunk. What one held back, those
     /// after it see as a chunk.
     pub fn end(&mut self) -> Result<Held, DialectError> {
@@ -63,6 +121,20 @@ impl AnswerLook {
             rest = after;
         }
         Ok(held)
+    }
+}
+
+impl Engine {
+    /// Counts runs of policies that had nothing to say, each as often as it is told.
+    pub fn silent(&self, runs: &[(Run, u64)]) {
+        for (run, times) in runs {
+            PolicySilent {
+                policy: &run.name,
+                event: EventName::AfterModel,
+                times: *times,
+            }
+            .emit(&self.metrics);
+        }
     }
 }
 

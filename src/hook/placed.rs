@@ -11,9 +11,9 @@ use super::{Run, would};
 use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
-    dialect::{DialectError, ResponseDocument},
+    dialect::{DialectError, ResponseDocument, Words},
     event::{AfterModel, Answer, EventKind, HookOutput, HookStatus},
-    policy::{AnswerPolicy, Deeds, Extent, ModelCall, Occasion, Policy},
+    policy::{AnswerPolicy, Deeds, Extent, ModelCall, Occasion, OnWords, Policy},
 };
 
 /// A policy on the events that it is placed on.
@@ -77,6 +77,7 @@ impl PlacedPolicy {
         Some(Looking {
             policy: self.policy.answer(occasion)?,
             placed: Arc::clone(self),
+            silent: 0,
         })
     }
 
@@ -102,6 +103,18 @@ impl PlacedPolicy {
 pub(super) struct Looking {
     placed: Arc<PlacedPolicy>,
     policy: Box<dyn AnswerPolicy>,
+    /// Of how many chunks it had nothing to say, and nobody was told.
+    silent: u64,
+}
+
+/// What a policy comes to that is shown words.
+pub(super) enum Shown {
+    /// It has nothing to say.
+    Silent,
+    /// Its run.
+    Ran(Box<Run>),
+    /// It must see the document.
+    WantsDocument,
 }
 
 impl Looking {
@@ -120,6 +133,33 @@ impl Looking {
             }
         };
         Ok(self.ran(output, started))
+    }
+
+    /// Shows it a chunk that is nothing but words. No clock is asked: a stream has
+    /// thousands of them, and looking takes less than asking.
+    pub(super) fn words(&mut self, words: &mut Words) -> Shown {
+        let said = match self.placed.mode {
+            HookMode::Enforce => self.policy.words(words),
+            HookMode::Observe => self.policy.words(&mut words.clone()),
+        };
+        match said {
+            OnWords::Silent => {
+                self.silent += 1;
+                Shown::Silent
+            }
+            OnWords::Said(output) => Shown::Ran(Box::new(self.ran(*output, Instant::now()))),
+            OnWords::WantsDocument => Shown::WantsDocument,
+        }
+    }
+
+    /// Its runs of which nobody was told, as one, and how many they are.
+    pub(super) fn silent(&mut self) -> Option<(Run, u64)> {
+        let silent = std::mem::take(&mut self.silent);
+        let run = || {
+            let said = HookOutput::default();
+            self.placed.run::<AfterModel>(said, Duration::ZERO)
+        };
+        (silent > 0).then(|| (run(), silent))
     }
 
     /// Whether it may change anything.

@@ -103,9 +103,9 @@ impl Tally {
         self.hooks.is_empty()
     }
 
-    /// Policies are shown one more chunk.
-    pub const fn shown(&mut self) {
-        self.shown += 1;
+    /// Policies are shown so many more chunks.
+    pub const fn shown(&mut self, chunks: u64) {
+        self.shown += chunks;
     }
 
     /// Hooks judge one more chunk.
@@ -115,9 +115,14 @@ impl Tally {
 
     /// Adds a run that changes no verdict.
     pub fn ran(&mut self, run: &Run) {
+        self.ran_often(run, 1);
+    }
+
+    /// The same of many runs that are alike.
+    pub fn ran_often(&mut self, run: &Run, times: u64) {
         match self.hooks.iter_mut().find(|it| it.name == run.name) {
-            Some(known) => known.add(run),
-            None => self.hooks.push(Runs::new(run)),
+            Some(known) => known.add(run, times),
+            None => self.hooks.push(Runs::new(run, times)),
         }
     }
 
@@ -168,27 +173,27 @@ impl Tally {
 }
 
 impl Runs {
-    fn new(run: &Run) -> Self {
+    fn new(run: &Run, times: u64) -> Self {
         Self {
             name: run.name.clone(),
             status: run.status(),
             elapsed: run.elapsed,
             time: Period::ended(run.elapsed, run.ended),
             would: run.would,
-            number: 1,
+            number: times,
             edited: run.edited,
             refused: run.refused.len(),
         }
     }
 
-    fn add(&mut self, run: &Run) {
+    fn add(&mut self, run: &Run, times: u64) {
         if severity(run.status()) > severity(self.status) {
             self.status = run.status();
         }
         self.elapsed += run.elapsed;
         self.time = self.time.and(Period::ended(run.elapsed, run.ended));
         self.would = self.would.max(run.would);
-        self.number += 1;
+        self.number += times;
         self.edited |= run.edited;
         self.refused += run.refused.len();
     }

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{AnswerPolicy, Extent, ModelCall, Occasion, Policy, PolicyKind, pattern::Glob};
+use super::{
+    AnswerPolicy, Extent, ModelCall, Occasion, OnWords, Policy, PolicyKind, pattern::Glob,
+};
 use crate::{
-    dialect::{DialectError, ResponseDocument},
+    dialect::{DialectError, ResponseDocument, Words},
     event::{EventName, HookOutput},
 };
 
@@ -60,6 +62,7 @@ impl Policy for ModelAllow {
                 reason: self.reason.clone(),
             },
             asked: occasion.model.to_owned(),
+            answers: String::new(),
         }))
     }
 }
@@ -69,6 +72,8 @@ impl Policy for ModelAllow {
 struct Answering {
     policy: ModelAllow,
     asked: String,
+    /// The last model that answered and may.
+    answers: String,
 }
 
 impl Answering {
@@ -79,6 +84,20 @@ impl Answering {
         let is_asked = more.is_some_and(|it| it.is_empty() || it.starts_with('-'));
         (is_asked && self.policy.allows(&self.asked)) || self.policy.allows(model)
     }
+
+    /// The name of a model that may not answer.
+    fn refused<'n>(&mut self, named: &'n str) -> Option<&'n str> {
+        // Every chunk of an answer names the same.
+        if named == self.answers {
+            return None;
+        }
+        let model = named.strip_prefix("models/").unwrap_or(named);
+        if !model.is_empty() && !self.expects(model) {
+            return Some(model);
+        }
+        named.clone_into(&mut self.answers);
+        None
+    }
 }
 
 impl AnswerPolicy for Answering {
@@ -88,10 +107,16 @@ impl AnswerPolicy for Answering {
         _extent: Extent,
     ) -> Result<HookOutput, DialectError> {
         let model = chunk.model()?.unwrap_or_default();
-        let model = model.strip_prefix("models/").unwrap_or(&model);
-        if model.is_empty() || self.expects(model) {
-            return Ok(HookOutput::default());
+        Ok(match self.refused(&model) {
+            Some(model) => self.policy.denial(model),
+            None => HookOutput::default(),
+        })
+    }
+
+    fn words(&mut self, words: &mut Words) -> OnWords {
+        match self.refused(words.model().unwrap_or_default()) {
+            Some(model) => OnWords::Said(Box::new(self.policy.denial(model))),
+            None => OnWords::Silent,
         }
-        Ok(self.policy.denial(model))
     }
 }

@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use self::rule::Rule;
 use super::{
-    AnswerPolicy, Deeds, Extent, ModelCall, Occasion, Policy, PolicyKind, RefusedCall,
+    AnswerPolicy, Deeds, Extent, ModelCall, Occasion, OnWords, Policy, PolicyKind, RefusedCall,
     pattern::Glob,
 };
 use crate::{
-    dialect::{CallsInPieces, DialectError, FunctionCall, ResponseDocument},
+    dialect::{CallsInPieces, DialectError, FunctionCall, ResponseDocument, Words},
     event::{Event, EventName, HookOutput},
 };
 
@@ -151,6 +151,11 @@ impl AnswerPolicy for Guarding {
         };
         chunk.withhold_calls(&mut self.pieces, &mut refuse)?;
         Ok(HookOutput::default())
+    }
+
+    /// Words call nothing.
+    fn words(&mut self, _words: &mut Words) -> OnWords {
+        OnWords::Silent
     }
 
     fn deeds(&mut self) -> Deeds {

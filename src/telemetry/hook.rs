@@ -20,6 +20,24 @@ pub struct HookFinished<'a> {
     pub answer: &'a Answer,
 }
 
+/// A policy looked at chunks of an answer, and had nothing to say of them.
+#[derive(Debug)]
+pub struct PolicySilent<'a> {
+    /// What the config calls it.
+    pub policy: &'a str,
+    /// The event it ran on.
+    pub event: EventName,
+    /// How many chunks these were.
+    pub times: u64,
+}
+
+impl PolicySilent<'_> {
+    /// Counts it.
+    pub fn emit(&self, metrics: &Metrics) {
+        metrics.hook_ran(self.event, self.policy, HookStatus::Ok, self.times);
+    }
+}
+
 impl HookFinished<'_> {
     /// Logs and counts it.
     pub fn emit(&self, metrics: &Metrics) {

@@ -239,16 +239,20 @@ impl Metrics {
         status: HookStatus,
         elapsed: Duration,
     ) {
+        self.hook_ran(event, hook, status, 1);
         let (event, hook) = (event.as_str(), hook.to_owned());
-        let labels = HookLabels {
-            event,
-            hook: hook.clone(),
-            status: status.as_str(),
-        };
-        self.hook_runs.get_or_create(&labels).inc();
         self.hook_time
             .get_or_create(&HookTimeLabels { event, hook })
             .observe(elapsed.as_secs_f64());
+    }
+
+    pub(super) fn hook_ran(&self, event: EventName, hook: &str, status: HookStatus, times: u64) {
+        let labels = HookLabels {
+            event: event.as_str(),
+            hook: hook.to_owned(),
+            status: status.as_str(),
+        };
+        self.hook_runs.get_or_create(&labels).inc_by(times);
     }
 
     fn register(&mut self) {

@@ -3,7 +3,7 @@
 //! Our own reader, because a bound on one event is part of the contract and
 //! `eventsource-stream` has none: it holds whatever an upstream sends.
 
-use bytes::{BufMut, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 use thiserror::Error;
 
@@ -26,11 +26,10 @@ pub enum SseError {
 #[derive(Debug)]
 pub struct SseReader {
     limit: usize,
-    /// The line under way.
-    line: BytesMut,
-    /// The data lines of the event under way.
-    data: BytesMut,
-    has_data: bool,
+    /// The start of a line whose end has not come.
+    line: Vec<u8>,
+    /// The data lines of the event under way, if it has any.
+    data: Option<Vec<u8>>,
     /// The last byte was CR: an LF right after it belongs to it.
     after_cr: bool,
     at_start: bool,
@@ -43,9 +42,8 @@ impl SseReader {
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
-            line: BytesMut::new(),
-            data: BytesMut::new(),
-            has_data: false,
+            line: Vec::new(),
+            data: None,
             after_cr: false,
             at_start: true,
         }
@@ -61,35 +59,44 @@ impl SseReader {
         }
         while let Some(at) = memchr2(b'\r', b'\n', rest) {
             let (line, end) = rest.split_at_checked(at).unwrap_or_default();
-            self.take(line)?;
-            events.extend(self.end_of_line()?);
+            self.bound(line)?;
+            events.extend(self.take(line)?);
             rest = match end {
                 [b'\r', b'\n', after @ ..] | [_, after @ ..] => after,
                 [] => end,
             };
             self.after_cr = end == b"\r";
         }
-        self.take(rest)?;
+        self.bound(rest)?;
+        self.line.extend_from_slice(rest);
         Ok(events)
     }
 
     /// The data of an event that has no blank line behind it, if there is one.
     pub fn finish(mut self) -> Result<Option<Bytes>, SseError> {
-        let last = self.end_of_line()?;
+        let last = self.take(&[])?;
         Ok(last.or_else(|| self.dispatch()))
     }
 
-    fn take(&mut self, piece: &[u8]) -> Result<(), SseError> {
-        if self.line.len() + self.data.len() + piece.len() > self.limit {
+    fn bound(&self, piece: &[u8]) -> Result<(), SseError> {
+        let data = self.data.as_ref().map_or(0, Vec::len);
+        if self.line.len() + data + piece.len() > self.limit {
             return Err(SseError::TooLarge(self.limit));
         }
-        self.line.extend_from_slice(piece);
         Ok(())
     }
 
-    fn end_of_line(&mut self) -> Result<Option<Bytes>, SseError> {
-        let line = self.line.split();
-        let mut line: &[u8] = &line;
+    /// Takes in a line, of which this is the end.
+    fn take(&mut self, end: &[u8]) -> Result<Option<Bytes>, SseError> {
+        if self.line.is_empty() {
+            return self.take_whole(end);
+        }
+        let mut line = std::mem::take(&mut self.line);
+        line.extend_from_slice(end);
+        self.take_whole(&line)
+    }
+
+    fn take_whole(&mut self, mut line: &[u8]) -> Result<Option<Bytes>, SseError> {
         if std::mem::take(&mut self.at_start) {
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
@@ -100,13 +107,15 @@ impl SseReader {
         let (field, value) = line.split_at_checked(colon).unwrap_or_default();
         match field {
             b"data" => {
-                if self.has_data {
-                    self.data.put_u8(b'\n');
-                }
                 let value = value.strip_prefix(b":").unwrap_or(value);
                 let value = value.strip_prefix(b" ").unwrap_or(value);
-                self.data.extend_from_slice(value);
-                self.has_data = true;
+                match &mut self.data {
+                    Some(data) => {
+                        data.push(b'\n');
+                        data.extend_from_slice(value);
+                    }
+                    None => self.data = Some(value.to_vec()),
+                }
             }
             // The first is a comment.
             b"" | b"event" | b"id" | b"retry" => (),
@@ -116,8 +125,7 @@ impl SseReader {
     }
 
     fn dispatch(&mut self) -> Option<Bytes> {
-        let data = self.data.split().freeze();
-        std::mem::take(&mut self.has_data).then_some(data)
+        self.data.take().map(Bytes::from)
     }
 }
 
@@ -126,15 +134,18 @@ pub const KEEP_ALIVE: &[u8] = b"\r\n";
 
 /// Writes one event in the one form that every client reads. Line ends inside
 /// JSON are white space, so they become blanks.
-pub fn write_event(json: &[u8]) -> Bytes {
-    let mut out = BytesMut::with_capacity(json.len() + 10);
+pub fn write_event(out: &mut BytesMut, json: &[u8]) {
+    out.reserve(json.len() + 10);
     out.extend_from_slice(b"data: ");
-    out.extend(json.iter().map(|it| match it {
-        b'\r' | b'\n' => b' ',
-        other => *other,
-    }));
+    let mut rest = json;
+    while let Some(at) = memchr2(b'\r', b'\n', rest) {
+        let (line, end) = rest.split_at_checked(at).unwrap_or_default();
+        out.extend_from_slice(line);
+        out.extend_from_slice(b" ");
+        rest = end.get(1..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
     out.extend_from_slice(b"\r\n\r\n");
-    out.freeze()
 }
 
 #[cfg(test)]
@@ -208,8 +219,11 @@ mod tests {
 
         #[test]
         fn what_is_written_is_read_back(events in prop::collection::vec("[a-z:é ]{1,9}", 0..5)) {
-            let written: Vec<Bytes> = events.iter().map(|it| write_event(it.as_bytes())).collect();
-            prop_assert_eq!(read(&[&written.concat()]), events);
+            let mut written = BytesMut::new();
+            for event in &events {
+                write_event(&mut written, event.as_bytes());
+            }
+            prop_assert_eq!(read(&[&written]), events);
         }
     }
 }

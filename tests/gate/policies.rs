@@ -7,5 +7,6 @@ mod places;
 mod prompts;
 mod redact;
 mod tools;
+mod words;
 
 const MODEL: &str = "gemini-2.5-pro";

@@ -4,10 +4,12 @@ use std::collections::HashMap;
 
 use super::{Found, Redact, settings::Side};
 use crate::{
-    dialect::{AnswerEditor, Channel, DialectError, ResponseDocument, Rest, TextKind, TextStream},
+    dialect::{
+        AnswerEditor, Channel, DialectError, ResponseDocument, Rest, TextKind, TextStream, Words,
+    },
     event::HookOutput,
     mask::Masker,
-    policy::{AnswerPolicy, Deeds, Extent},
+    policy::{AnswerPolicy, Deeds, Extent, OnWords},
 };
 
 /// How many texts of one answer may be under way. A model has few.
@@ -49,6 +51,15 @@ impl AnswerPolicy for Answering {
         };
         chunk.edit_texts(self, rest)?;
         Ok(self.redact.judge(&self.found))
+    }
+
+    fn words(&mut self, words: &mut Words) -> OnWords {
+        words.edit_texts(self);
+        let output = self.redact.judge(&self.found);
+        if self.found.len() == self.told && output == HookOutput::default() {
+            return OnWords::Silent;
+        }
+        OnWords::Said(Box::new(output))
     }
 
     /// A detector is told of when it first finds something in an answer.

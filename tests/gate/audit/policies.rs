@@ -155,6 +155,8 @@ async fn what_a_policy_masks_is_known_also_in_streams_and_of_who_observes() {
     let lines = ended(gate).await;
     let looked = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
     assert!(looked["chunks"].as_u64() > Some(1), "{looked}");
+    let runs = (&looked["hooks"][0]["runs"], &looked["hooks"][0]["name"]);
+    assert_eq!(runs, (&looked["chunks"], &json!("mails")), "{looked}");
     assert_eq!(looked["hooks"][0]["edited"], true, "{looked}");
 }
 
