@@ -150,9 +150,10 @@ impl Exchange {
         session: &mut Session,
         history: &History,
     ) -> Result<Option<Reply>, ApiError> {
-        let prompts = match self.wants(session, EventName::BeforeAgent) {
-            true => session.prompts().to_vec(),
-            false => Vec::new(),
+        let prompts = if self.wants(session, EventName::BeforeAgent) {
+            session.prompts().to_vec()
+        } else {
+            Vec::new()
         };
         for prompt in prompts {
             let Some(item) = session.item(prompt.item).cloned() else {

@@ -136,9 +136,10 @@ impl<'a> Keys<'a> {
             if is_field && many.len() >= MOST_FIELDS {
                 return Err((Fault::TooMany, key));
             }
-            return match many.insert(folded(&key.text, scope)) {
-                true => Ok(()),
-                false => Err((Fault::Twice, key)),
+            return if many.insert(folded(&key.text, scope)) {
+                Ok(())
+            } else {
+                Err((Fault::Twice, key))
             };
         }
         let known = self.0.get(object.start..).unwrap_or_default();

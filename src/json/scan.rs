@@ -50,7 +50,7 @@ impl<'a> Scan<'a> {
         self.value(scope, 0, 0..0)?;
         self.skip_white();
         if self.at < self.text.len() {
-            return Err(self.wrong("something follows the document"));
+            return self.wrong("something follows the document");
         }
         Ok(self)
     }
@@ -77,7 +77,7 @@ impl<'a> Scan<'a> {
 
     fn bare(&mut self, scope: Scope, depth: usize) -> Scanned {
         match self.peek() {
-            Some(b'{' | b'[') if depth >= DEPTH => Err(self.wrong("nested too deep")),
+            Some(b'{' | b'[') if depth >= DEPTH => self.wrong("nested too deep"),
             Some(b'{') => self.object(scope, depth + 1),
             Some(b'[') => self.array(scope, depth + 1),
             Some(b'"') => self.string().map(drop),
@@ -85,7 +85,7 @@ impl<'a> Scan<'a> {
             Some(b't') => self.word(b"true"),
             Some(b'f') => self.word(b"false"),
             Some(b'n') => self.word(b"null"),
-            Some(_) | None => Err(self.wrong("a value is missing")),
+            Some(_) | None => self.wrong("a value is missing"),
         }
     }
 
@@ -103,7 +103,7 @@ impl<'a> Scan<'a> {
             let place = start..self.at;
             let under = scope.under(&key, depth);
             if let Err((fault, key)) = self.keys.add(&mut object, key, scope) {
-                return Err(self.bad_key(fault, &key.text, scope));
+                return self.bad_key(fault, &key.text, scope);
             }
             self.skip_white();
             self.expect(b':', "a colon is missing")?;
@@ -135,7 +135,7 @@ impl<'a> Scan<'a> {
 
     fn key(&mut self, scope: Scope) -> Scanned<Key<'a>> {
         if self.peek() != Some(b'"') {
-            return Err(self.wrong("a key is missing"));
+            return self.wrong("a key is missing");
         }
         let start = self.at;
         let is_plain = self.string()?;
@@ -144,8 +144,10 @@ impl<'a> Scan<'a> {
             return Ok(Key::new(Cow::Borrowed(inner), scope));
         }
         let key: Result<String, _> = serde_json::from_slice(quoted);
-        let key = key.map_err(|_| self.wrong("a key cannot be read"))?;
-        Ok(Key::new(Cow::Owned(key.into_bytes()), scope))
+        match key {
+            Ok(key) => Ok(Key::new(Cow::Owned(key.into_bytes()), scope)),
+            Err(_) => self.wrong("a key cannot be read"),
+        }
     }
 
     /// A string; whether nothing in it is escaped.
@@ -157,7 +159,7 @@ impl<'a> Scan<'a> {
             }
             Err((what, at)) => {
                 self.at = at;
-                Err(self.wrong(what))
+                self.wrong(what)
             }
         }
     }
@@ -184,7 +186,7 @@ impl<'a> Scan<'a> {
         let rest = self.text.get(self.at..).unwrap_or_default();
         let count = rest.iter().take_while(|it| it.is_ascii_digit()).count();
         if count == 0 {
-            return Err(self.wrong("a number that is none"));
+            return self.wrong("a number that is none");
         }
         self.at += count;
         Ok(())
@@ -193,7 +195,7 @@ impl<'a> Scan<'a> {
     fn word(&mut self, word: &[u8]) -> Scanned {
         let rest = self.text.get(self.at..).unwrap_or_default();
         if !rest.starts_with(word) {
-            return Err(self.wrong("a value is missing"));
+            return self.wrong("a value is missing");
         }
         self.at += word.len();
         Ok(())
@@ -219,10 +221,10 @@ impl<'a> Scan<'a> {
         if self.takes(byte) {
             return Ok(());
         }
-        Err(self.wrong(otherwise))
+        self.wrong(otherwise)
     }
 
-    fn bad_key(&self, fault: Fault, key: &[u8], scope: Scope) -> Box<JsonError> {
+    fn bad_key(&self, fault: Fault, key: &[u8], scope: Scope) -> Scanned {
         let error = match (fault, scope) {
             (Fault::Strange, _) => return self.wrong("a key that nobody may use"),
             (Fault::TooMany, _) => return self.wrong("more fields than a message has"),
@@ -234,12 +236,12 @@ impl<'a> Scan<'a> {
                 JsonError::Twice(key.chars().take(QUOTED).collect())
             }
         };
-        Box::new(error)
+        Err(Box::new(error))
     }
 
     #[cold]
-    fn wrong(&self, what: &'static str) -> Box<JsonError> {
+    fn wrong<T>(&self, what: &'static str) -> Scanned<T> {
         let at = self.at;
-        Box::new(JsonError::Broken { what, at })
+        Err(Box::new(JsonError::Broken { what, at }))
     }
 }

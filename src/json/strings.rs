@@ -24,7 +24,7 @@ pub(super) fn end(text: &[u8], start: usize) -> Result<End, Fault> {
     // Keys are short.
     if let Some(first) = rest.first_chunk() {
         let marks = Marks::of_few(first);
-        let first = lowest(marks.quotes | marks.escapes | marks.controls);
+        let first = lowest(marks.quotes | marks.backslashes | marks.controls);
         if first & marks.quotes != 0 {
             let at = start + first.trailing_zeros() as usize + 1;
             return Ok(End { at, is_plain: true });
@@ -80,18 +80,18 @@ impl Walk<'_> {
 
     /// Reads a block: the end, if it is there.
     fn take(&mut self, marks: &Marks) -> Result<Option<End>, Fault> {
-        let escaped = escaped(marks.escapes, &mut self.is_escaped);
+        let escaped = escaped(marks.backslashes, &mut self.is_escaped);
         let ends = marks.quotes & !escaped;
         // What is before the end, or all.
         let inner = lowest(ends).wrapping_sub(1);
         let controls = marks.controls & inner & !escaped;
         let fine = inner & lowest(controls).wrapping_sub(1);
-        self.is_plain &= (marks.escapes | escaped) & inner == 0;
-        let mut escapes = escaped & fine;
-        while escapes != 0 {
-            let place = self.at + escapes.trailing_zeros() as usize;
-            escapes &= escapes - 1;
-            if !self.text.get(place).is_some_and(is_short) && place >= self.read {
+        self.is_plain &= (marks.backslashes | escaped) & inner == 0;
+        let mut rest = escaped & fine;
+        while rest != 0 {
+            let place = self.at + rest.trailing_zeros() as usize;
+            rest &= rest - 1;
+            if !self.text.get(place).copied().is_some_and(is_short) && place >= self.read {
                 self.read = after_code_point(self.text, place)?;
             }
         }
@@ -110,7 +110,7 @@ impl Walk<'_> {
 /// A bit for each byte, that of the first byte the lowest.
 struct Marks {
     quotes: u64,
-    escapes: u64,
+    backslashes: u64,
     /// Characters that must not be there.
     controls: u64,
 }
@@ -118,17 +118,17 @@ struct Marks {
 impl Marks {
     #[inline]
     fn of(block: &[u8; BLOCK]) -> Self {
-        let (mut quotes, mut escapes, mut controls) = (0, 0, 0);
+        let (mut quotes, mut backslashes, mut controls) = (0, 0, 0);
         // The last bytes first: each sixteen push those behind them up.
         for few in block.as_chunks().0.iter().rev() {
             let few = Self::of_few(few);
             quotes = quotes << 16 | few.quotes;
-            escapes = escapes << 16 | few.escapes;
+            backslashes = backslashes << 16 | few.backslashes;
             controls = controls << 16 | few.controls;
         }
         Self {
             quotes,
-            escapes,
+            backslashes,
             controls,
         }
     }
@@ -140,7 +140,7 @@ impl Marks {
         let are = |byte| bits(bytes.simd_eq(u8x16::splat(byte)));
         Self {
             quotes: are(b'"'),
-            escapes: are(b'\\'),
+            backslashes: are(b'\\'),
             controls: bits(bytes.simd_eq(bytes.min(u8x16::splat(0x1F)))),
         }
     }
@@ -155,23 +155,21 @@ const fn lowest(bits: u64) -> u64 {
 /// Which bytes are escaped by the one before them. Of backslashes in a row every
 /// other one is, so the rows that begin at an odd place are added to themselves:
 /// what is carried out of a row says how it ends.
-const fn escaped(escapes: u64, is_first: &mut u64) -> u64 {
+const fn escaped(backslashes: u64, is_first: &mut u64) -> u64 {
     const EVEN: u64 = 0x5555_5555_5555_5555;
-    if escapes == 0 {
-        let escaped = *is_first;
-        *is_first = 0;
-        return escaped;
+    if backslashes == 0 {
+        return std::mem::replace(is_first, 0);
     }
-    let escapes = escapes & !*is_first;
-    let follows = escapes << 1 | *is_first;
-    let odd_rows = escapes & !EVEN & !follows;
-    let (sums, overflows) = odd_rows.overflowing_add(escapes);
+    let rows = backslashes & !*is_first;
+    let follows = rows << 1 | *is_first;
+    let odd_rows = rows & !EVEN & !follows;
+    let (sums, overflows) = odd_rows.overflowing_add(rows);
     *is_first = overflows as u64;
     (EVEN ^ (sums << 1)) & follows
 }
 
 /// Whether a character behind a backslash is all of the escape.
-const fn is_short(second: &u8) -> bool {
+const fn is_short(second: u8) -> bool {
     matches!(
         second,
         b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't'
@@ -225,7 +223,7 @@ mod tests {
                 Some(b'\\') => {
                     is_plain = false;
                     at = match text.get(at + 1) {
-                        Some(second) if is_short(second) => at + 2,
+                        Some(second) if is_short(*second) => at + 2,
                         Some(_) | None => after_code_point(text, at + 1)?,
                     };
                 }

@@ -178,15 +178,15 @@ mod tests {
         drop((0..100).map(|_| go.send(())).collect::<Vec<_>>());
         let log = Log::default();
         let logging = log.start(target).unwrap();
+        let write = |name: &str| {
+            for number in 0..500 {
+                let line = format!("{name} {number}\n");
+                (&log).write_all(line.as_bytes()).unwrap();
+            }
+        };
         thread::scope(|scope| {
             for name in ["a", "b", "c"] {
-                let mut log = &log;
-                scope.spawn(move || {
-                    for number in 0..500 {
-                        log.write_all(format!("{name} {number}\n").as_bytes())
-                            .unwrap();
-                    }
-                });
+                scope.spawn(move || write(name));
             }
         });
         drop(logging);
@@ -218,12 +218,13 @@ mod tests {
         let log = Log::default();
         let logging = log.start(target).unwrap();
         let line = vec![b'x'; LONGEST_QUEUE / 8];
+        let write = || {
+            for _ in 0..40 {
+                (&log).write_all(&line).unwrap();
+            }
+        };
         thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                for _ in 0..40 {
-                    (&log).write_all(&line).unwrap();
-                }
-            });
+            let writer = scope.spawn(write);
             while log.lock().lines.len() < LONGEST_QUEUE {
                 thread::yield_now();
             }

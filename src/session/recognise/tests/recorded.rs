@@ -89,7 +89,7 @@ fn news(session: &mut Session, read: &super::History) -> String {
             news.push(format!("{} {} answered", result.name, result.args));
         }
         let asked = session.asked().filter(|it| it.item == at);
-        let text = asked.map(|it| session.text_of(&it, read).unwrap());
+        let text = asked.map(|it| session.text_of(it, read).unwrap());
         news.extend(text.map(|it| format!("{it:?}")));
     }
     news.join(", ")
