@@ -4,7 +4,7 @@
 //! (`tests/architecture.rs` holds the rule).
 //!
 //! 0. [`model`]: a model call in neutral words; [`json`]: whether a document
-//!    means one thing.
+//!    means one thing; [`deadline`]: the end of a wait that moves on.
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
 //! 2. [`condition`], [`config`], [`dialect`], [`mask`], [`protocol`],
 //!    [`telemetry`]: facts and rules.
@@ -18,6 +18,7 @@
 //! 7. [`server`]: listeners, layers, shutdown.
 //! 8. [`cli`]: the commands.
 
+pub mod deadline;
 pub mod json;
 pub mod model;
 

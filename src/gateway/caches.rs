@@ -64,7 +64,7 @@ async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiErro
     let reply = if answer.status.is_success() {
         exchange.keep_cache(answer).await?
     } else {
-        exchange.pass(answer)
+        Reply::passed(answer, &exchange.facts)
     };
     let teller = Teller {
         dialect: exchange.dialect,

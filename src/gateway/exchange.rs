@@ -1,10 +1,9 @@
 //! One model call under way: the steps around upstream, in order.
 
-use std::{mem, sync::Arc};
+use std::sync::Arc;
 
-use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use http::{HeaderValue, header, request::Parts};
+use http::request::Parts;
 use secrecy::ExposeSecret;
 
 use super::{
@@ -20,7 +19,7 @@ use super::{
     unary,
 };
 use crate::{
-    app::{self, ApiError, Caches, ErrorReason, Snapshot},
+    app::{self, ApiError, Caches, Snapshot},
     caller::Identity,
     dialect::{
         self, Allowed, Api, Call, CallsInPieces, Dialect, Document, Framing, Operation,
@@ -33,7 +32,7 @@ use crate::{
     session::{CallRole, Emission, Session},
     upstream::{
         Answer, Outgoing, OutgoingBody, Upstream,
-        content::{self, Encoding, NotJson},
+        content::{self, Encoding},
         headers::{self, AnswerIs},
     },
 };
@@ -261,7 +260,7 @@ impl Exchange {
             return self.keep_cache(answer).await.map(Asked::Told);
         }
         if !gated || !answer.status.is_success() {
-            return Ok(Asked::Told(self.pass(answer)));
+            return Ok(Asked::Told(Reply::passed(answer, &self.facts)));
         }
         let mut gate = self.gate(plan, &document, allowed)?;
         gate.judges_calls = judges_calls;
@@ -367,36 +366,5 @@ impl Exchange {
             Some(piece) => usage.read(piece),
             None => usage.end(),
         }))
-    }
-
-    /// Upstream's answer as it is.
-    pub(super) fn pass(&self, mut answer: Answer) -> Reply {
-        if answer.media_type() == "text/html" {
-            return self.no_json(&answer);
-        }
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = answer.status;
-        // The body is what it was, so its length is, too.
-        *response.headers_mut() = headers::to_agent(mem::take(&mut answer.headers));
-        *response.body_mut() = Body::new(answer.into_body());
-        Reply::Upstream(response)
-    }
-
-    /// A page for people is no answer for an agent. An error keeps its status.
-    fn no_json(&self, answer: &Answer) -> Reply {
-        let error = if answer.status.is_success() {
-            let message = "the model API answered with HTML";
-            ApiError::new(ErrorReason::UpstreamUnreadable, message)
-        } else {
-            ApiError::upstream_status(answer.status)
-        };
-        let error = error.because(&NotJson::of(&answer.headers));
-        self.facts.failed(&error);
-        let mut response = error.render(self.facts.request_id());
-        if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
-            let after: HeaderValue = after.clone();
-            response.headers_mut().insert(header::RETRY_AFTER, after);
-        }
-        Reply::Upstream(response)
     }
 }

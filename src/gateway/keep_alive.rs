@@ -1,16 +1,15 @@
 //! Keeps a quiet stream open, so that no agent gives up on a slow hook.
 
 use std::{
-    pin::Pin,
     task::{Poll, ready},
     time::Duration,
 };
 
 use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
-use crate::upstream::sse::KEEP_ALIVE;
+use crate::{deadline::Deadline, upstream::sse::KEEP_ALIVE};
 
 /// The same stream, with a keep-alive wherever it is silent for `interval`.
 pub(super) fn keep_alive<E: Send + 'static>(
@@ -19,22 +18,15 @@ pub(super) fn keep_alive<E: Send + 'static>(
 ) -> impl Stream<Item = Result<Bytes, E>> + Send {
     let mut inner = inner.boxed();
     let mut silent_since = None;
-    // Until when, at least: it is not set anew for every piece.
-    let mut deadline: Option<Pin<Box<Sleep>>> = None;
+    let mut deadline = Deadline::default();
     stream::poll_fn(move |context| {
         if let Poll::Ready(item) = inner.poll_next_unpin(context) {
             silent_since = None;
             return Poll::Ready(item);
         }
         let until = *silent_since.get_or_insert_with(Instant::now) + interval;
-        let deadline = deadline.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        loop {
-            ready!(deadline.as_mut().poll(context));
-            if deadline.deadline() >= until {
-                silent_since = None;
-                return Poll::Ready(Some(Ok(Bytes::from_static(KEEP_ALIVE))));
-            }
-            deadline.as_mut().reset(until);
-        }
+        ready!(deadline.poll(context, until));
+        silent_since = None;
+        Poll::Ready(Some(Ok(Bytes::from_static(KEEP_ALIVE))))
     })
 }

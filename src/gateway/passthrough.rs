@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use super::{
     body::{self, declared_length, stalled, too_large},
     exchange::Exchange,
-    reply::{DenialForm, Teller},
+    reply::{DenialForm, Reply, Teller},
 };
 use crate::{
     app::ApiError,
@@ -67,7 +67,7 @@ pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Respo
         form: DenialForm::Error,
         facts: exchange.facts.clone(),
     };
-    Ok(teller.tell(exchange.pass(answer)))
+    Ok(teller.tell(Reply::passed(answer, &exchange.facts)))
 }
 
 /// Why a body was broken off before its end. Upstream's client, which reads the

@@ -1,5 +1,7 @@
 //! What the agent is told: an answer of hooks, a denial, or upstream's answer.
 
+use std::mem;
+
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream;
@@ -8,11 +10,12 @@ use serde_json::Value;
 
 use super::{facts::Facts, stream::Frames};
 use crate::{
-    app::{ApiError, Observed},
+    app::{ApiError, ErrorReason, Observed},
     config::Denials,
     dialect::{AnswerFormat, Call, Dialect, Framing, Functions, Operation, ResponseDocument, Wish},
     event::Reason,
     model::ResponseMutation,
+    upstream::{Answer, content::NotJson, headers},
 };
 
 /// What came of an exchange.
@@ -24,6 +27,39 @@ pub(super) enum Reply {
     Denied(Reason),
     /// Upstream's answer, edited or not.
     Upstream(Response),
+}
+
+impl Reply {
+    /// Upstream's answer as it is.
+    pub(super) fn passed(mut answer: Answer, facts: &Facts) -> Self {
+        if answer.media_type() == "text/html" {
+            return Self::no_json(&answer, facts);
+        }
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = answer.status;
+        // The body is what it was, so its length is, too.
+        *response.headers_mut() = headers::to_agent(mem::take(&mut answer.headers));
+        *response.body_mut() = Body::new(answer.into_body());
+        Self::Upstream(response)
+    }
+
+    /// A page for people is no answer for an agent. An error keeps its status.
+    fn no_json(answer: &Answer, facts: &Facts) -> Self {
+        let error = if answer.status.is_success() {
+            let message = "the model API answered with HTML";
+            ApiError::new(ErrorReason::UpstreamUnreadable, message)
+        } else {
+            ApiError::upstream_status(answer.status)
+        };
+        let error = error.because(&NotJson::of(&answer.headers));
+        facts.failed(&error);
+        let mut response = error.render(facts.request_id());
+        if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
+            let after: HeaderValue = after.clone();
+            response.headers_mut().insert(header::RETRY_AFTER, after);
+        }
+        Self::Upstream(response)
+    }
 }
 
 /// How a denial is told.

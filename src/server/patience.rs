@@ -22,6 +22,8 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
+use crate::deadline::Deadline;
+
 /// How long an agent that still sends is listened to after our last word. If we
 /// closed at once, its system would throw away what we said.
 const LINGER: Duration = Duration::from_secs(2);
@@ -144,8 +146,7 @@ pub(super) struct Patient {
     waits: Waits,
     /// When it has waited for too long.
     until: Instant,
-    /// Until then at most. It is not set anew for each request.
-    deadline: Pin<Box<Sleep>>,
+    deadline: Deadline,
     /// Until when something must be taken of what is sent, if that waits.
     blocked: Option<Pin<Box<Sleep>>>,
     /// Until when is read what nobody needs, once our last word is said.
@@ -160,7 +161,7 @@ impl Patient {
             silence,
             waits: Waits::Head,
             until: Instant::now() + silence.head,
-            deadline: sleep(silence.head),
+            deadline: Deadline::default(),
             blocked: None,
             lingers: None,
         }
@@ -175,17 +176,7 @@ impl Patient {
 
     /// Waits until it has waited for too long.
     fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let mut deadline = self.deadline.as_mut();
-        if self.until < deadline.deadline() {
-            deadline.as_mut().reset(self.until);
-        }
-        loop {
-            ready!(deadline.as_mut().poll(context));
-            if deadline.deadline() >= self.until {
-                return Poll::Ready(());
-            }
-            deadline.as_mut().reset(self.until);
-        }
+        self.deadline.poll(context, self.until)
     }
 
     /// Gives up a write that waits for too long.

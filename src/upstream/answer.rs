@@ -13,9 +13,10 @@ use http::{HeaderMap, Response, StatusCode, header};
 use http_body::{Frame, SizeHint};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
 use super::{UpstreamError, content, decoded};
+use crate::deadline::Deadline;
 
 /// What upstream answers.
 pub struct Answer {
@@ -34,8 +35,7 @@ pub struct AnswerBody {
     idle: Duration,
     /// Since when it is waited for.
     since: Option<Instant>,
-    /// Until when, at least: it is not set anew for every piece.
-    deadline: Option<Pin<Box<Sleep>>>,
+    deadline: Deadline,
     /// Sees every piece before anybody else does.
     watcher: Option<Watcher>,
 }
@@ -53,7 +53,7 @@ impl Answer {
                 incoming,
                 idle,
                 since: None,
-                deadline: None,
+                deadline: Deadline::default(),
                 watcher: None,
             },
         }
@@ -128,17 +128,8 @@ impl AnswerBody {
 
     /// Waits until the next piece has taken too long.
     fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let now = || Instant::now();
-        let until = *self.since.get_or_insert_with(now) + self.idle;
-        let sleep = || Box::pin(sleep_until(until));
-        let deadline = self.deadline.get_or_insert_with(sleep);
-        loop {
-            ready!(deadline.as_mut().poll(context));
-            if deadline.deadline() >= until {
-                return Poll::Ready(());
-            }
-            deadline.as_mut().reset(until);
-        }
+        let since = *self.since.get_or_insert_with(Instant::now);
+        self.deadline.poll(context, since + self.idle)
     }
 }
 
