@@ -62,7 +62,7 @@ impl FreeFields {
     pub const fn new(all: &'static [FreeField]) -> Self {
         let (mut prints, mut rest) = (0, all);
         while let [field, others @ ..] = rest {
-            prints |= 1 << (field.print % u64::BITS);
+            prints |= bit(field.print);
             rest = others;
         }
         Self { all, prints }
@@ -70,12 +70,17 @@ impl FreeFields {
 
     /// The field that `key` is, in an object that stands so deep.
     fn find(&self, key: &[u8], print: u32, depth: usize) -> Option<&'static FreeField> {
-        if self.prints & 1 << (print % u64::BITS) == 0 {
+        if self.prints & bit(print) == 0 {
             return None;
         }
         let mut alike = self.all.iter().filter(|it| it.print == print);
         alike.find(|it| depth >= it.from_depth && same_field(it.name.as_bytes(), key))
     }
+}
+
+/// The bit of a print, by its best mixed digits.
+const fn bit(print: u32) -> u64 {
+    1 << (print >> 26)
 }
 
 /// Who gives the keys of a document their names.

@@ -49,39 +49,48 @@ impl<'a> Key<'a> {
         Self { text, print }
     }
 
-    /// Whether it holds what no name does. Where nothing is escaped, a string holds
-    /// one such character at most.
-    fn has_control(&self) -> bool {
-        const DELETE: u8 = 0x7F;
-        match &self.text {
-            Cow::Borrowed(text) => text.contains(&DELETE),
-            Cow::Owned(text) => text.iter().any(u8::is_ascii_control),
-        }
+    /// Whether it holds what no name does. Where nothing is escaped, a string may hold
+    /// one such character, which hardly any document `has`.
+    fn has_control(&self, has: HasDelete) -> bool {
+        let may = has == HasDelete::Yes || matches!(self.text, Cow::Owned(_));
+        may && self.text.iter().any(u8::is_ascii_control)
     }
 }
 
-/// The same for all spellings of a field.
+/// The same for all spellings of a field: how many letters it has, its first and its
+/// last.
 pub(super) const fn print(key: &[u8]) -> u32 {
-    let (mut print, mut rest, mut is_first) = (0x811C_9DC5_u32, key, true);
+    let [first, rest @ ..] = key else {
+        return 0;
+    };
+    let (mut letters, mut last, mut rest) = (1, *first, rest);
     while let [letter, others @ ..] = rest {
-        if is_first || *letter != b'_' {
-            let letter = letter.to_ascii_lowercase() as u32;
-            print = (print ^ letter).wrapping_mul(0x0100_0193);
+        if *letter != b'_' {
+            (letters, last) = (letters + 1, *letter);
         }
-        (rest, is_first) = (others, false);
+        rest = others;
     }
-    print
+    mixed(letters, *first, last)
 }
 
-/// Something of a key that is soon found.
+/// The same for a key that anybody named.
 fn ends(key: &[u8]) -> u32 {
-    let [first, last] = [key.first(), key.last()].map(|it| u32::from(*it.unwrap_or(&0)));
+    let [first, last] = [key.first(), key.last()].map(|it| *it.unwrap_or(&0));
     #[expect(
         clippy::cast_possible_truncation,
         reason = "some bits of it are enough"
     )]
     let length = key.len() as u32;
-    length << 16 | first << 8 | last
+    mixed(length, first, last)
+}
+
+/// Differs in its high bits, too.
+const fn mixed(length: u32, first: u8, last: u8) -> u32 {
+    let (first, last) = (
+        first.to_ascii_lowercase() as u32,
+        last.to_ascii_lowercase() as u32,
+    );
+    (length << 16 | first << 8 | last).wrapping_mul(0x9E37_79B1)
 }
 
 /// What is wrong with a key.
@@ -95,10 +104,20 @@ pub(super) enum Fault {
     TooMany,
 }
 
+/// Whether the control character that strings may hold is anywhere in a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum HasDelete {
+    Yes,
+    No,
+}
+
 /// The keys of all objects that are open, each object's after those of the
 /// object around it.
-#[derive(Debug, Default)]
-pub(super) struct Keys<'a>(Vec<Key<'a>>);
+#[derive(Debug)]
+pub(super) struct Keys<'a> {
+    open: Vec<Key<'a>>,
+    has_delete: HasDelete,
+}
 
 /// The keys of one object, as far as it was read.
 #[derive(Debug)]
@@ -108,20 +127,34 @@ pub(super) struct Object {
 }
 
 impl<'a> Keys<'a> {
+    /// For the keys of this document.
+    pub(super) fn of(text: &[u8]) -> Self {
+        const DELETE: u8 = 0x7F;
+        let has_delete = match memchr::memchr(DELETE, text) {
+            Some(_) => HasDelete::Yes,
+            None => HasDelete::No,
+        };
+        Self {
+            open: Vec::new(),
+            has_delete,
+        }
+    }
+
     /// An object begins.
     pub(super) const fn open(&self) -> Object {
         Object {
-            start: self.0.len(),
+            start: self.open.len(),
             many: None,
         }
     }
 
     /// It ends.
     pub(super) fn close(&mut self, object: &Object) {
-        self.0.truncate(object.start);
+        self.open.truncate(object.start);
     }
 
     /// Takes in its next key, or gives it back.
+    #[inline]
     pub(super) fn add(
         &mut self,
         object: &mut Object,
@@ -129,7 +162,7 @@ impl<'a> Keys<'a> {
         scope: Scope,
     ) -> Result<(), (Fault, Key<'a>)> {
         let is_field = matches!(scope, Scope::Fields(_));
-        if (is_field && key.has_control()) || key.text.starts_with(RESERVED) {
+        if (is_field && key.has_control(self.has_delete)) || key.text.starts_with(RESERVED) {
             return Err((Fault::Strange, key));
         }
         if let Some(many) = &mut object.many {
@@ -142,7 +175,7 @@ impl<'a> Keys<'a> {
                 Err((Fault::Twice, key))
             };
         }
-        let known = self.0.get(object.start..).unwrap_or_default();
+        let known = self.open.get(object.start..).unwrap_or_default();
         let mut alike = known.iter().filter(|it| it.print == key.print);
         if alike.any(|it| same(&it.text, &key.text, scope)) {
             return Err((Fault::Twice, key));
@@ -151,7 +184,7 @@ impl<'a> Keys<'a> {
             let all = known.iter().chain([&key]);
             object.many = Some(all.map(|it| folded(&it.text, scope)).collect());
         }
-        self.0.push(key);
+        self.open.push(key);
         Ok(())
     }
 }

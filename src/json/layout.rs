@@ -6,6 +6,9 @@ use std::ops::Range;
 /// How many values a short document has.
 const FEW: usize = 32;
 
+/// About how many bytes there are to a value.
+const BYTES: usize = 128;
+
 /// Where the values of a document stand. A value is known by its number; that of
 /// the document is 0.
 #[derive(Debug, Default)]
@@ -29,12 +32,14 @@ struct Value {
 }
 
 impl Layout {
-    pub(super) fn new(deepest: usize) -> Self {
-        let values = Vec::with_capacity(FEW);
+    /// None yet, of a text so long.
+    pub(super) fn new(deepest: usize, length: usize) -> Self {
+        let values = Vec::with_capacity(FEW.max(length / BYTES));
         Self { values, deepest }
     }
 
     /// A value begins, so deep. Its number, if it is taken down.
+    #[inline]
     pub(super) fn begin(&mut self, start: usize, key: Range<usize>, depth: usize) -> Option<usize> {
         if depth > self.deepest {
             return None;
@@ -51,6 +56,7 @@ impl Layout {
     }
 
     /// It ends.
+    #[inline]
     pub(super) fn end(&mut self, number: Option<usize>, end: usize) {
         let next = short(self.values.len());
         let value = number.and_then(|it| self.values.get_mut(it));

@@ -30,14 +30,14 @@ impl<'a> Scan<'a> {
         Self {
             text,
             at: 0,
-            keys: Keys::default(),
+            keys: Keys::of(text),
             layout: None,
         }
     }
 
     /// One value, and nothing behind it; where all that is in it stands.
     pub(super) fn laid_out(mut self, names: Names, deepest: usize) -> Scanned<Layout> {
-        self.layout = Some(Layout::new(deepest));
+        self.layout = Some(Layout::new(deepest, self.text.len()));
         Ok(self.document(names)?.layout.unwrap_or_default())
     }
 
@@ -202,7 +202,10 @@ impl<'a> Scan<'a> {
     }
 
     fn skip_white(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
+        while self.peek().is_some_and(|it| it <= b' ') {
+            if !matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
+                break;
+            }
             self.at += 1;
         }
     }

@@ -87,7 +87,7 @@ impl Walk<'_> {
         let controls = marks.controls & inner & !escaped;
         let fine = inner & lowest(controls).wrapping_sub(1);
         self.is_plain &= (marks.backslashes | escaped) & inner == 0;
-        let mut rest = escaped & fine;
+        let mut rest = escaped & fine & !marks.escapable;
         while rest != 0 {
             let place = self.at + rest.trailing_zeros() as usize;
             rest &= rest - 1;
@@ -113,23 +113,27 @@ struct Marks {
     backslashes: u64,
     /// Characters that must not be there.
     controls: u64,
+    /// What most escapes consist of, behind their backslash: `\\`, `\"` and `\n`.
+    escapable: u64,
 }
 
 impl Marks {
     #[inline]
     fn of(block: &[u8; BLOCK]) -> Self {
-        let (mut quotes, mut backslashes, mut controls) = (0, 0, 0);
+        let [mut quotes, mut backslashes, mut controls, mut escapable] = [0; 4];
         // The last bytes first: each sixteen push those behind them up.
         for few in block.as_chunks().0.iter().rev() {
             let few = Self::of_few(few);
             quotes = quotes << 16 | few.quotes;
             backslashes = backslashes << 16 | few.backslashes;
             controls = controls << 16 | few.controls;
+            escapable = escapable << 16 | few.escapable;
         }
         Self {
             quotes,
             backslashes,
             controls,
+            escapable,
         }
     }
 
@@ -138,10 +142,12 @@ impl Marks {
         let bytes = u8x16::new(*bytes);
         let bits = |it: u8x16| u64::from(it.to_bitmask());
         let are = |byte| bits(bytes.simd_eq(u8x16::splat(byte)));
+        let (quotes, backslashes) = (are(b'"'), are(b'\\'));
         Self {
-            quotes: are(b'"'),
-            backslashes: are(b'\\'),
+            quotes,
+            backslashes,
             controls: bits(bytes.simd_eq(bytes.min(u8x16::splat(0x1F)))),
+            escapable: quotes | backslashes | are(b'n'),
         }
     }
 }
