@@ -10,6 +10,7 @@ mod arrival;
 mod before;
 mod body;
 mod caches;
+mod did;
 mod early;
 mod exchange;
 mod facts;

@@ -145,6 +145,11 @@ pub(super) type PathPart<'a> = (&'static str, &'a str);
 
 /// Collects what stands in the places of a row's path, if `path` is one.
 fn places<'a>(row: &Row, path: &'a str, found: &mut Vec<PathPart<'a>>) -> Option<()> {
+    // Most rows differ in what is called.
+    let (_, last) = row.path.rsplit_once('}').unwrap_or(("", row.path));
+    if !path.ends_with(last) {
+        return None;
+    }
     let versions = versions(row.api);
     let mut template = row.path.split('/').skip(1).peekable();
     let mut segments = path.strip_prefix('/')?.split('/').peekable();

@@ -7,8 +7,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     before::Step,
+    did::Did,
     exchange::Exchange,
-    facts::Did,
     reply::{Reply, is_helper},
 };
 use crate::{

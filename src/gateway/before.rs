@@ -2,7 +2,7 @@
 
 use serde_json::value::RawValue;
 
-use super::{exchange::Exchange, facts::Did, reply::Reply};
+use super::{did::Did, exchange::Exchange, reply::Reply};
 use crate::{
     app::{ApiError, ErrorReason},
     config::HookView,

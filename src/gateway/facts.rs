@@ -12,6 +12,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
 use super::{
+    did::Did,
     trail::Trail,
     watch::{Said, Side, watched},
 };
@@ -35,36 +36,6 @@ const KEPT: &AsciiSet = &NON_ALPHANUMERIC
 
 /// The longest header that is told, in bytes.
 const LONGEST_HEADER: usize = 4096;
-
-/// What became of an exchange, in one word.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Did {
-    /// Nobody changed anything.
-    Pass,
-    /// Hooks changed the request or the answer.
-    Edit,
-    /// A hook answered.
-    Respond,
-    /// Hooks refused.
-    Deny,
-    /// Hooks refused and end the agent's loop.
-    Stop,
-    /// It came to an error of ours.
-    Error,
-}
-
-impl Did {
-    const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pass => "pass",
-            Self::Edit => "edit",
-            Self::Respond => "respond",
-            Self::Deny => "deny",
-            Self::Stop => "stop",
-            Self::Error => "error",
-        }
-    }
-}
 
 /// A handle on what is remembered of one exchange. Log and metrics are told when
 /// the last handle goes, so one of them lives as long as the answer's body.
@@ -347,8 +318,10 @@ impl Facts {
     pub(super) fn tell(&self, headers: &mut HeaderMap) {
         let mut memory = self.memory();
         memory.told = true;
-        let message = memory.messages.join("\n");
-        let message = utf8_percent_encode(&message, KEPT).to_string();
+        let message = match memory.messages.as_slice() {
+            [] => String::new(),
+            all => utf8_percent_encode(&all.join("\n"), KEPT).to_string(),
+        };
         let texts = [
             ("x-hookgate-action", memory.did.as_str()),
             ("x-hookgate-session", &memory.record.session_id),

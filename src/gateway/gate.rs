@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use super::facts::{Did, Facts};
+use super::{did::Did, facts::Facts};
 use crate::{
     app::{ApiError, ErrorReason, Snapshot},
     config::{AskMode, HookView},

@@ -5,8 +5,8 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
+    did::Did,
     exchange::Exchange,
-    facts::Did,
     gate::{Gate, Refusal},
     round::Round,
 };

@@ -3,7 +3,7 @@
 
 use std::{
     error::Error,
-    fmt::{self, Debug},
+    fmt::{self, Debug, Write},
 };
 
 use jiff::Timestamp;
@@ -32,70 +32,65 @@ impl FormatTime for Clock {
 pub(super) struct Fields;
 
 impl<'w> FormatFields<'w> for Fields {
-    fn format_fields<R: RecordFields>(&self, writer: Writer<'w>, fields: R) -> fmt::Result {
+    fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
         let mut line = Line {
-            writer,
-            written: Ok(()),
-            is_first: true,
+            text: String::with_capacity(USUAL),
         };
         fields.record(&mut line);
-        line.written
+        writer.write_str(&line.text)
     }
 }
 
-struct Line<'w> {
-    writer: Writer<'w>,
-    written: fmt::Result,
-    is_first: bool,
-}
+/// About how long the fields of a line are.
+const USUAL: usize = 256;
 
-impl Line<'_> {
-    fn field(&mut self, field: &Field, write: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
-        let separator = if self.is_first { "" } else { " " };
-        self.is_first = false;
-        let named = || {
-            self.writer.write_str(separator)?;
-            if field.name() != MESSAGE {
-                self.writer.write_str(field.name())?;
-                self.writer.write_char('=')?;
-            }
-            write(&mut self.writer)
-        };
-        let written = named();
-        self.written = self.written.and(written);
-    }
+struct Line {
+    text: String,
 }
 
 /// The text of a line is a field, too.
 const MESSAGE: &str = "message";
 
-impl Visit for Line<'_> {
+impl Line {
+    /// A field begins.
+    fn begin(&mut self, field: &Field) {
+        if !self.text.is_empty() {
+            self.text.push(' ');
+        }
+        if field.name() != MESSAGE {
+            self.text.push_str(field.name());
+            self.text.push('=');
+        }
+    }
+}
+
+// Writing into a `String` cannot fail.
+impl Visit for Line {
     fn record_str(&mut self, field: &Field, value: &str) {
         let is_plain = |it: u8| matches!(it, b' '..=b'~') && it != b'"' && it != b'\\';
-        self.field(field, |writer| {
-            if field.name() == MESSAGE {
-                return writer.write_str(value);
-            }
-            if !value.bytes().all(is_plain) {
-                return write!(writer, "{value:?}");
-            }
-            writer.write_char('"')?;
-            writer.write_str(value)?;
-            writer.write_char('"')
-        });
+        self.begin(field);
+        if field.name() == MESSAGE {
+            self.text.push_str(value);
+        } else if value.bytes().all(is_plain) {
+            self.text.push('"');
+            self.text.push_str(value);
+            self.text.push('"');
+        } else {
+            let _infallible = write!(self.text, "{value:?}");
+        }
     }
 
     /// Errors are rare, and hold what others said.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
-        let mut theirs = DefaultVisitor::new(self.writer.by_ref(), self.is_first);
+        let is_first = self.text.is_empty();
+        let mut theirs = DefaultVisitor::new(Writer::new(&mut self.text), is_first);
         theirs.record_error(field, value);
-        let written = theirs.finish();
-        self.written = self.written.and(written);
-        self.is_first = false;
+        let _infallible = theirs.finish();
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.field(field, |writer| write!(writer, "{value:?}"));
+        self.begin(field);
+        let _infallible = write!(self.text, "{value:?}");
     }
 }
 
