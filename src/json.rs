@@ -53,7 +53,7 @@ impl FreeField {
 #[derive(Debug, PartialEq, Eq)]
 pub struct FreeFields {
     all: &'static [FreeField],
-    /// A bit for each print, by its last digits: most keys are in none of them.
+    /// A bit for each print: most keys have none of them.
     prints: u64,
 }
 

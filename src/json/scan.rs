@@ -202,10 +202,7 @@ impl<'a> Scan<'a> {
     }
 
     fn skip_white(&mut self) {
-        while self.peek().is_some_and(|it| it <= b' ') {
-            if !matches!(self.peek(), Some(b' ' | b'\n' | b'\r' | b'\t')) {
-                break;
-            }
+        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
             self.at += 1;
         }
     }
