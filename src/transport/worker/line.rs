@@ -81,6 +81,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn whatever_ends_a_line_somewhere_is_escaped() {
+        for end in BREAKS {
+            let line = write("7", format!("{{\"a\":\"é{end}\"}}").as_bytes());
+            assert_eq!(line.find(BREAKS), Some(line.len() - 1), "{end:?}");
+        }
+    }
+
+    #[test]
     fn a_document_is_one_line_for_every_reader() {
         let input = "{\r\n \"a\": \"x\u{2028}y\u{2029}\u{85}\\n\",\n\"b\": 1.0e5}";
 
