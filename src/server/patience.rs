@@ -14,7 +14,6 @@ use std::{
     time::Duration,
 };
 
-use futures_util::task::AtomicWaker;
 use thiserror::Error;
 use tokio::{
     io::{AsyncRead, AsyncWrite, ReadBuf},
@@ -91,9 +90,6 @@ struct State {
     answered: AtomicBool,
     /// Whether the last request's body was not read to its end.
     unread: AtomicBool,
-    /// Who reads the connection. hyper looks for a next request before it has
-    /// written the whole answer, and not again until there is something.
-    reader: AtomicWaker,
 }
 
 impl Busy {
@@ -108,20 +104,17 @@ impl Busy {
         self.0.unread.store(false, Ordering::Relaxed);
     }
 
-    /// Its answer is out.
+    /// All of its answer is there to be written.
     pub(super) fn end(&self) {
         self.0.busy.store(false, Ordering::Relaxed);
         self.0.answered.store(true, Ordering::Relaxed);
-        self.0.reader.wake();
     }
 
     fn has_answered(&self) -> bool {
         self.0.answered.swap(false, Ordering::Relaxed)
     }
 
-    /// Whether the reader must wait; it is woken when it must no longer.
-    fn is_busy(&self, context: &Context<'_>) -> bool {
-        self.0.reader.register(context.waker());
+    fn is_busy(&self) -> bool {
         self.0.busy.load(Ordering::Relaxed)
     }
 }
@@ -171,6 +164,14 @@ impl Patient {
         if self.waits != waits {
             self.waits = waits;
             self.until = Instant::now() + patience;
+        }
+    }
+
+    /// Waits for a next request, if one was answered.
+    fn rest(&mut self) {
+        if self.busy.has_answered() || self.waits == Waits::Us {
+            self.waits = Waits::Us;
+            self.wait(Waits::Request, self.silence.idle);
         }
     }
 
@@ -227,7 +228,7 @@ impl AsyncRead for Patient {
     ) -> Poll<io::Result<()>> {
         let silence = self.silence;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.busy.is_busy(context) {
+        if self.busy.is_busy() {
             self.waits = Waits::Us;
             return polled;
         }
@@ -238,10 +239,7 @@ impl AsyncRead for Patient {
             self.wait(Waits::Head, silence.head);
             return polled;
         }
-        if self.busy.has_answered() || self.waits == Waits::Us {
-            self.waits = Waits::Us;
-            self.wait(Waits::Request, silence.idle);
-        }
+        self.rest();
         let why = match self.waits {
             Waits::Head => GivenUp::Head,
             Waits::Request | Waits::Us => GivenUp::Idle,
@@ -273,7 +271,18 @@ impl AsyncWrite for Patient {
         self.stream.is_write_vectored()
     }
 
+    /// hyper looks for a next request before it has written the whole answer, and
+    /// not again until there is something: the wait for it begins with the answer's
+    /// end. (Whoever wakes the reader for it instead makes the runtime wake a thread
+    /// for each request.)
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        if !self.busy.is_busy() {
+            self.rest();
+            if self.poll_over(context).is_ready() {
+                // The reader is who tells of it.
+                context.waker().wake_by_ref();
+            }
+        }
         Pin::new(&mut self.stream).poll_flush(context)
     }
 
