@@ -22,6 +22,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use data_encoding::HEXLOWER;
 use http::HeaderMap;
 use secrecy::SecretString;
 use sha2::{Digest, Sha256};
@@ -365,7 +366,7 @@ fn open(found: &Found, agent: String) -> Identity {
 /// What a known caller's sessions and counts are kept apart by. It stays when its
 /// key changes, and no credential has it.
 fn caller_key(name: &str) -> String {
-    format!("{:x}", Sha256::digest(format!("hookgate caller\0{name}")))
+    HEXLOWER.encode(&Sha256::digest(format!("hookgate caller\0{name}")))
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@
 //! line before. So a line that is edited, left out, added or moved breaks the
 //! chain, and `sha256sum` is all it takes to see that.
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// The `prev` of the first line.
@@ -40,7 +41,7 @@ pub(super) fn seal(out: &mut Vec<u8>, head: &mut Head, fields: &[u8]) {
     out.extend_from_slice(format!("{{\"seq\":{seq},\"prev\":\"{}\",", head.hash).as_bytes());
     out.extend_from_slice(fields);
     let sealed = out.get(from..).unwrap_or_default();
-    let hash = format!("{:x}", Sha256::digest(sealed));
+    let hash = HEXLOWER.encode(&Sha256::digest(sealed));
     out.extend_from_slice(HASH);
     out.extend_from_slice(hash.as_bytes());
     out.extend_from_slice(TAIL);
@@ -60,7 +61,7 @@ pub(super) fn read(line: &[u8]) -> Option<Link> {
     let rest = line.strip_suffix(TAIL)?;
     let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HEX)?)?;
     let sealed = rest.strip_suffix(HASH)?;
-    if format!("{:x}", Sha256::digest(sealed)).as_bytes() != hash {
+    if HEXLOWER.encode(&Sha256::digest(sealed)).as_bytes() != hash {
         return None;
     }
     let rest = sealed.strip_prefix(b"{\"seq\":")?;
@@ -95,7 +96,7 @@ mod tests {
 
         // printf '{"seq":1,"prev":"000…","a":1' | sha256sum
         let before = format!("{{\"seq\":1,\"prev\":\"{NOTHING}\",\"a\":1");
-        let hash = format!("{:x}", Sha256::digest(&before));
+        let hash = HEXLOWER.encode(&Sha256::digest(&before));
         let line = format!("{before},\"hash\":\"{hash}\"}}\n");
         assert_eq!(String::from_utf8(out).unwrap(), line);
         assert_eq!(head, Head { seq: 1, hash });

@@ -9,6 +9,7 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -210,7 +211,7 @@ impl WordsRecord {
     /// Of this text; with it, if the log holds content.
     pub fn new(text: &str, with_text: bool) -> Self {
         Self {
-            sha256: format!("{:x}", Sha256::digest(text)),
+            sha256: HEXLOWER.encode(&Sha256::digest(text)),
             text: with_text.then(|| cut(text, LONGEST_REASON).to_owned()),
         }
     }

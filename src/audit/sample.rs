@@ -1,6 +1,7 @@
 //! The print of something that passes piece by piece, and if it is wanted the
 //! thing itself.
 
+use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
@@ -54,7 +55,7 @@ impl Sampler {
         let cut = |it: &Vec<u8>| (it.len() as u64) < self.bytes;
         Sample {
             bytes: self.bytes,
-            sha256: format!("{:x}", self.hash.finalize()),
+            sha256: HEXLOWER.encode(&self.hash.finalize()),
             cut: self.kept.as_ref().is_some_and(cut),
             text: self
                 .kept

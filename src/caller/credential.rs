@@ -1,5 +1,6 @@
 //! What a request shows, and where. Pure.
 
+use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
 use secrecy::SecretString;
@@ -91,7 +92,7 @@ impl Found {
         if first.is_empty() {
             return String::new();
         }
-        format!("{:x}", Sha256::digest(first.join(&0)))
+        HEXLOWER.encode(&Sha256::digest(first.join(&0)))
     }
 }
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use aws_lc_rs::rand;
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
 
@@ -56,6 +57,6 @@ pub fn new_key() -> Option<(String, String)> {
     let mut bytes = [0; 32];
     rand::fill(&mut bytes).ok()?;
     let key = format!("hookgate-{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
-    let sha256 = format!("{:x}", Sha256::digest(&key));
+    let sha256 = HEXLOWER.encode(&Sha256::digest(&key));
     Some((key, sha256))
 }

@@ -9,6 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use data_encoding::HEXLOWER;
 use secrecy::SecretString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -335,7 +336,7 @@ fn version(config: &Value, blocks: &[HookBlock]) -> String {
     let parts = std::iter::once(config.to_string())
         .chain(blocks.iter().map(|it| it.tree.value().to_string()));
     let parts: Vec<String> = parts.collect();
-    let mut version = format!("{:x}", Sha256::digest(parts.join("\0")));
+    let mut version = HEXLOWER.encode(&Sha256::digest(parts.join("\0")));
     version.truncate(16);
     version
 }

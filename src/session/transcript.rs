@@ -18,6 +18,7 @@ use std::{
     time::Duration,
 };
 
+use data_encoding::HEXLOWER;
 use lru::LruCache;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -105,7 +106,7 @@ impl Transcripts {
             record.heard = Instant::now();
             return record.path.display().to_string();
         }
-        let project = format!("{:x}", Sha256::digest(project));
+        let project = HEXLOWER.encode(&Sha256::digest(project));
         let head = messages::head(&key.id, &project, now);
         let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
         let made = move || make(&directory, &id, &now, &head);

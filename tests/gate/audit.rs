@@ -9,6 +9,7 @@ mod tellings;
 
 use std::path::Path;
 
+use data_encoding::HEXLOWER;
 use hookgate::audit;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -38,7 +39,7 @@ fn kinds(lines: &[Value]) -> Vec<String> {
 
 /// What `sha256sum` says of a text.
 fn hash(text: impl AsRef<[u8]>) -> String {
-    format!("{:x}", Sha256::digest(text))
+    HEXLOWER.encode(&Sha256::digest(text))
 }
 
 /// The only line of a kind.

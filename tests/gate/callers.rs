@@ -12,6 +12,7 @@ mod tokens;
 
 use std::fmt::Write;
 
+use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// The callers of a config, each with a key that is its name and `-key`, and with
@@ -27,5 +28,5 @@ fn auth(callers: &[(&str, &str)]) -> String {
 }
 
 fn sha256(text: &str) -> String {
-    format!("{:x}", Sha256::digest(text))
+    HEXLOWER.encode(&Sha256::digest(text))
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use data_encoding::HEXLOWER;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -66,7 +67,7 @@ async fn sessions_are_listed_newest_first_and_say_nothing_of_what_was_said() {
     assert_eq!(one["sessions"], json!([sessions[0]]));
     assert_eq!(sessions[0]["source"], "header");
     assert_eq!(sessions[0]["agent"], "tester/1.0");
-    assert_eq!(sessions[0]["caller"], format!("{:x}", Sha256::digest("k")));
+    assert_eq!(sessions[0]["caller"], HEXLOWER.encode(&Sha256::digest("k")));
     assert_eq!(sessions[0]["turns"], 2);
     assert_eq!(sessions[0]["requests"], 2);
     assert_eq!(sessions[1]["source"], "history");
@@ -94,13 +95,13 @@ async fn sessions_of_one_name_are_told_apart_by_their_callers() {
         let agent = agent.sending("x-hookgate-session", "s");
         session(&agent, &prompt("hi")).await;
     }
-    let caller = format!("{:x}", Sha256::digest("k1"));
+    let caller = HEXLOWER.encode(&Sha256::digest("k1"));
 
     let newest = gate.operator().get("/sessions/s").await.json();
     let path = format!("/sessions/s?caller={caller}");
     let asked = gate.operator().get(&path).await.json();
 
-    assert_eq!(newest["caller"], format!("{:x}", Sha256::digest("k2")));
+    assert_eq!(newest["caller"], HEXLOWER.encode(&Sha256::digest("k2")));
     assert_eq!(asked["caller"], caller);
 }
 

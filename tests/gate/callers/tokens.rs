@@ -14,7 +14,7 @@ use aws_lc_rs::{
     },
 };
 use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
-use hmac::{Hmac, Mac};
+use hmac::{Hmac, KeyInit, Mac};
 use serde_json::{Value, json};
 use sha2::Sha256;
 
