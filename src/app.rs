@@ -1,5 +1,6 @@
 //! What every door holds: one snapshot per request, one error type.
 
+mod admitted;
 mod asking;
 mod body_error;
 mod caches;
@@ -17,6 +18,7 @@ mod under_way;
 mod upstreams;
 
 pub use self::{
+    admitted::Admitted,
     asking::{Asking, Door, Recorded, refused, trace},
     body_error::BodyTooSlow,
     caches::Caches,

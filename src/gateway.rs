@@ -44,20 +44,20 @@ use self::{
     watch::Side,
 };
 use crate::{
-    app::{self, ApiError, App, Asking, Door, ErrorReason, Recorded, Snapshot},
+    app::{self, Admitted, ApiError, App, Asking, Door, ErrorReason, Recorded, Snapshot},
     audit::CallerRecord,
     caller::Identity,
     dialect::{self, Document, Operation, RequestLine, Row},
     event::EventName,
 };
 
-/// Handles every request that no other door claims.
-pub async fn handle(app: &App, request: Request) -> Response {
+/// Handles every request that no other door claims, of a caller that was let in.
+///
+/// All up to the first wait is in plain calls: a future within a future is copied
+/// once more for each, with all the room that it will ever need.
+pub async fn handle(app: &App, admitted: Admitted, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    let (identity, snapshot) = match admitted(&head) {
-        Ok(admitted) => admitted,
-        Err(error) => return error.into_response(),
-    };
+    let Admitted { identity, snapshot } = admitted;
     let trail = trail(&snapshot, &head, &identity);
     let facts = Facts::new(&app.shared, &head, &identity.caller.name, trail);
     let body = facts.watch(body, Side::Request);
@@ -67,7 +67,16 @@ pub async fn handle(app: &App, request: Request) -> Response {
         facts: facts.clone(),
         identity,
     };
-    match take(world, head, body).await {
+    let answered = match take(world, head) {
+        Ok(exchange) => match (exchange.call.operation, exchange.hooked()) {
+            (Operation::UseCache, _) => Box::pin(caches::forward(exchange, body)).await,
+            (_, Hooked::No) => passthrough::forward(exchange, body).await,
+            // Boxed, so that a call that nobody listens to has no room for it.
+            (_, Hooked::Yes) => Box::pin(hooked(exchange, body)).await,
+        },
+        Err(error) => Err(error),
+    };
+    match answered {
         Ok(response) => response.map(|it| facts.watch(it, Side::Answer)),
         Err(error) => {
             facts.failed(&error);
@@ -79,14 +88,17 @@ pub async fn handle(app: &App, request: Request) -> Response {
 }
 
 /// What the decision log is told of a request, if there is one.
-fn trail(snapshot: &Snapshot, head: &Parts, identity: &Identity) -> Option<Trail> {
+fn trail(snapshot: &Snapshot, head: &Parts, identity: &Identity) -> Option<Box<Trail>> {
     let audit = snapshot.audit.as_ref()?;
     let mut refused = app::refused(Door::Agents, Asking::of(head));
     refused.caller = CallerRecord::from(&identity.caller);
-    Some(Trail::new(Arc::clone(audit), refused))
+    let trail = Trail::new(Arc::clone(audit), refused);
+    // Most gateways have none, and none of them has room for it.
+    Some(Box::new(trail))
 }
 
-async fn take(world: World, head: Parts, body: Body) -> Result<Response, ApiError> {
+/// What a request asks for, if it is a call that may be made.
+fn take(world: World, head: Parts) -> Result<Box<Exchange>, ApiError> {
     let (snapshot, facts) = (&world.snapshot, &world.facts);
     if let Some(audit) = &snapshot.audit {
         audit.check()?;
@@ -108,13 +120,7 @@ async fn take(world: World, head: Parts, body: Body) -> Result<Response, ApiErro
     let call = known.call?;
     facts.call(&call, named.session.as_ref().map(|it| it.id.as_str()));
     let name = named.session;
-    let exchange = Exchange::open(world, call, head, name)?;
-    match (exchange.call.operation, exchange.hooked()) {
-        (Operation::UseCache, _) => Box::pin(caches::forward(exchange, body)).await,
-        (_, Hooked::No) => passthrough::forward(exchange, body).await,
-        // Boxed, so that a call that nobody listens to has no room for it.
-        (_, Hooked::Yes) => Box::pin(hooked(exchange, body)).await,
-    }
+    Exchange::open(world, call, head, name)
 }
 
 /// What a caller may use must hold on every way to a model.
@@ -158,6 +164,7 @@ impl Hooked {
 }
 
 async fn hooked(mut exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
+    exchange.date();
     let limits = exchange.snapshot.config.limits;
     let patience = exchange.snapshot.config.timeouts.body;
     let bytes = body::read(body, &exchange.head, &limits, patience).await?;
@@ -170,14 +177,4 @@ async fn hooked(mut exchange: Box<Exchange>, body: Body) -> Result<Response, Api
         Operation::Stream(framing) => early::answer(outcome, teller, framing, keep_alive).await,
         _ => Ok(teller.tell(outcome.await?)),
     }
-}
-
-/// Who calls, and the snapshot by which it was let in, from the layer around this
-/// door. INVARIANT: nobody gets here unasked.
-fn admitted(head: &Parts) -> Result<(Arc<Identity>, Arc<Snapshot>), ApiError> {
-    let identity = head.extensions.get::<Arc<Identity>>().map(Arc::clone);
-    let snapshot = head.extensions.get::<Arc<Snapshot>>().map(Arc::clone);
-    identity
-        .zip(snapshot)
-        .ok_or_else(|| ApiError::new(ErrorReason::Internal, "nobody asked who calls"))
 }

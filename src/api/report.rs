@@ -17,8 +17,7 @@ use utoipa::ToSchema;
 use uuid::Uuid;
 
 use crate::{
-    app::{self, ApiError, App, ErrorReason, RequestId, Snapshot, UnderWay, hold},
-    caller::Identity,
+    app::{self, Admitted, ApiError, App, ErrorReason, RequestId, Snapshot, UnderWay, hold},
     dialect,
     event::{
         Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Trace,
@@ -50,13 +49,11 @@ pub async fn report_event(
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     check_media_type(&head.headers)?;
-    let identity = head.extensions.get::<Arc<Identity>>();
-    let (Some(identity), Some(snapshot)) = (identity, head.extensions.get::<Arc<Snapshot>>())
-    else {
+    let Some(admitted) = head.extensions.get::<Admitted>() else {
         let message = "nobody asked who calls";
         return Err(ApiError::new(ErrorReason::Internal, message));
     };
-    let snapshot = Arc::clone(snapshot);
+    let Admitted { identity, snapshot } = admitted.clone();
     let audit = snapshot.audit.clone().map(|it| (it.mark(), it));
     if let Some((_, audit)) = &audit {
         audit.check()?;

@@ -146,8 +146,8 @@ pub(super) type PathPart<'a> = (&'static str, &'a str);
 /// Collects what stands in the places of a row's path, if `path` is one.
 fn places<'a>(row: &Row, path: &'a str, found: &mut Vec<PathPart<'a>>) -> Option<()> {
     // Most rows differ in what is called.
-    let (_, last) = row.path.rsplit_once('}').unwrap_or(("", row.path));
-    if !path.ends_with(last) {
+    let last = row.path.as_bytes().rsplit(|it| *it == b'}').next()?;
+    if !path.as_bytes().ends_with(last) {
         return None;
     }
     let versions = versions(row.api);

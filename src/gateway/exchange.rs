@@ -102,8 +102,6 @@ impl Exchange {
             request_id: world.facts.request_id().to_owned(),
             session_named: named.is_some(),
             session_id: named.as_ref().map(|it| it.id.clone()).unwrap_or_default(),
-            cwd: snapshot.config.hook_directory.display().to_string(),
-            timestamp: app::now(),
             caller: world.identity.caller.clone(),
             trace: app::trace(snapshot.audit.as_deref(), &head.headers),
             ..Context::default()
@@ -130,6 +128,13 @@ impl Exchange {
             head,
             context,
         }))
+    }
+
+    /// Says where and when it is, which only hooks are told.
+    pub(super) fn date(&mut self) {
+        let directory = &self.snapshot.config.hook_directory;
+        self.context.cwd = directory.display().to_string();
+        self.context.timestamp = app::now();
     }
 
     /// The model API that is called. Nobody else picks one.

@@ -58,7 +58,7 @@ struct Memory {
     started: Instant,
     shared: Arc<Shared>,
     /// For the decision log, if there is one.
-    trail: Option<Trail>,
+    trail: Option<Box<Trail>>,
 }
 
 impl Facts {
@@ -67,7 +67,7 @@ impl Facts {
         shared: &Arc<Shared>,
         head: &Parts,
         caller: &str,
-        trail: Option<Trail>,
+        trail: Option<Box<Trail>>,
     ) -> Self {
         let request_id = RequestId::of(&head.extensions);
         let record = ExchangeFinished {
@@ -248,7 +248,7 @@ impl Facts {
 
     async fn commit(&self) -> Result<(), ApiError> {
         let trail = |it: &Trail| (Arc::clone(&it.audit), it.since);
-        let found = self.memory().trail.as_ref().map(trail);
+        let found = self.memory().trail.as_deref().map(trail);
         match found {
             Some((audit, since)) => Ok(audit.commit(since).await?),
             None => Ok(()),

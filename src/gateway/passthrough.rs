@@ -1,15 +1,17 @@
 //! A call that no hook listens to: nothing of it is read, only counted.
 
 use std::{
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
-use futures_util::{Stream, StreamExt, stream};
 use http::{HeaderValue, header};
-use tokio::time::timeout;
+use http_body::Frame;
+use tokio::time::Instant;
 
 use super::{
     body::{self, declared_length, stalled, too_large},
@@ -18,6 +20,7 @@ use super::{
 };
 use crate::{
     app::ApiError,
+    deadline::Deadline,
     dialect::Operation,
     upstream::{
         OutgoingBody,
@@ -39,8 +42,8 @@ pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Respo
     let outgoing_body = if http_body::Body::is_end_stream(&body) {
         OutgoingBody::empty()
     } else {
-        let bounded = bounded(body, fault.clone(), limit, patience);
-        OutgoingBody::stream(Body::from_stream(bounded))
+        let bounded = Bounded::new(body, fault.clone(), limit, patience);
+        OutgoingBody::stream(Body::new(bounded))
     };
     let mut outgoing = exchange.outgoing(outgoing_body, AnswerIs::Passed);
     if let Some(encoding) = exchange.head.headers.get(header::CONTENT_ENCODING) {
@@ -87,32 +90,69 @@ impl Fault {
     }
 }
 
-/// The same body, breaking off once it is over the limit or its next piece does
-/// not come.
-fn bounded(
+/// A body that breaks off once it is over the limit or its next piece does not
+/// come.
+struct Bounded {
     body: Body,
     fault: Fault,
     limit: usize,
+    seen: usize,
     patience: Duration,
-) -> impl Stream<Item = Result<Bytes, axum::Error>> + Send + 'static {
-    let start = (body.into_data_stream(), 0);
-    stream::unfold(start, move |(mut pieces, seen)| {
-        let fault = fault.clone();
-        async move {
-            let piece = match timeout(patience, pieces.next()).await {
-                Ok(piece) => {
-                    let piece = piece?;
-                    piece.map_err(|error| fault.set(ApiError::broken_body(&error)))
-                }
-                Err(_elapsed) => Err(fault.set(stalled())),
-            };
-            let seen = seen + piece.as_ref().map_or(0, Bytes::len);
-            let piece = if seen > limit {
-                Err(fault.set(too_large(limit)))
-            } else {
-                piece
-            };
-            Some((piece, (pieces, seen)))
+    /// Since when the next piece is waited for.
+    since: Option<Instant>,
+    deadline: Deadline,
+}
+
+impl Bounded {
+    fn new(body: Body, fault: Fault, limit: usize, patience: Duration) -> Self {
+        Self {
+            body,
+            fault,
+            limit,
+            seen: 0,
+            patience,
+            since: None,
+            deadline: Deadline::default(),
         }
-    })
+    }
+
+    /// What is left of a piece. Trailers are not handed on.
+    fn take(
+        &mut self,
+        frame: Result<Frame<Bytes>, axum::Error>,
+    ) -> Option<Result<Frame<Bytes>, axum::Error>> {
+        let piece = match frame {
+            Ok(frame) => frame.into_data().ok()?,
+            Err(error) => return Some(Err(self.fault.set(ApiError::broken_body(&error)))),
+        };
+        self.seen += piece.len();
+        if self.seen > self.limit {
+            return Some(Err(self.fault.set(too_large(self.limit))));
+        }
+        Some(Ok(Frame::data(piece)))
+    }
+}
+
+impl http_body::Body for Bounded {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let this = &mut *self;
+        while let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
+            this.since = None;
+            let Some(frame) = frame else {
+                return Poll::Ready(None);
+            };
+            if let Some(taken) = this.take(frame) {
+                return Poll::Ready(Some(taken));
+            }
+        }
+        let since = *this.since.get_or_insert_with(Instant::now);
+        ready!(this.deadline.poll(context, since + this.patience));
+        Poll::Ready(Some(Err(this.fault.set(stalled()))))
+    }
 }

@@ -8,34 +8,20 @@ use axum::{
 };
 
 use crate::{
-    app::{self, ApiError, App, Peer, RequestId, Snapshot},
-    caller::{Certificate, Identity, Shown, Stay},
+    app::{self, Admitted, ApiError, App, Peer, RequestId, Snapshot},
+    caller::{Certificate, Shown, Stay},
     event::Caller,
     telemetry::CallerRefused,
 };
 
-/// Finds out who calls: its `Identity` is among the request's extensions then, and
-/// the snapshot by which it was let in. What is returned is held until the request
-/// is over.
+/// Finds out who calls. The stay is held until the request is over.
 pub(super) async fn ask(
     app: &App,
     snapshot: Arc<Snapshot>,
     request: &mut Request,
-) -> Result<Option<Stay>, Response> {
+) -> Result<(Admitted, Option<Stay>), Response> {
     app::check_head(request, snapshot.config.limits.headers)
         .map_err(IntoResponse::into_response)?;
-    let (identity, stay) = admit(app, &snapshot, request).await?;
-    let extensions = request.extensions_mut();
-    extensions.insert(Arc::new(identity));
-    extensions.insert(snapshot);
-    Ok(stay)
-}
-
-async fn admit(
-    app: &App,
-    snapshot: &Snapshot,
-    request: &mut Request,
-) -> Result<(Identity, Option<Stay>), Response> {
     let peer = request.extensions().get::<Peer>().cloned();
     let query = request.uri().query().unwrap_or_default().to_owned();
     let certificate = peer.as_ref().and_then(|it| it.certificate.as_ref());
@@ -56,7 +42,8 @@ async fn admit(
         .map_err(|it| ApiError::from(it).into_response())?;
     let stay = identity.enter(SystemTime::now());
     let stay = stay.map_err(|it| turn_away(identity.caller.clone(), it.into(), request))?;
-    Ok((identity, stay))
+    let identity = Arc::new(identity);
+    Ok((Admitted { identity, snapshot }, stay))
 }
 
 /// The answer to a caller that may not go on now. Who it is goes with it, for the

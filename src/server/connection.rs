@@ -17,7 +17,7 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    doors::Answers,
+    doors::{Answered, Answers},
     pace::{Pace, paced},
     patience::{Busy, GivenUp, Patient, Silence},
     tls,
@@ -145,7 +145,8 @@ impl Requests {
         self.busy.begin(has_body);
         let mut request = request.map(|body| paced(body, self.pace, self.busy.clone()));
         request.extensions_mut().insert(self.peer.clone());
-        let mut response = Arc::clone(&self.room).answer(request).await;
+        let answered = Arc::clone(&self.room).answer(request).await;
+        let Answered { mut response, held } = answered;
         if self.leaving.is_cancelled() {
             let close = http::HeaderValue::from_static("close");
             response
@@ -153,6 +154,10 @@ impl Requests {
                 .insert(http::header::CONNECTION, close);
         }
         let busy = self.busy.clone();
-        Ok(response.map(|body| Body::new(Observed::new(body, move |_ended| busy.end()))))
+        let over = move |_ended| {
+            drop(held);
+            busy.end();
+        };
+        Ok(response.map(|body| Body::new(Observed::new(body, over))))
     }
 }

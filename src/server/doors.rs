@@ -7,35 +7,53 @@ use std::{any::Any, convert::Infallible, panic::AssertUnwindSafe, sync::Arc};
 
 use axum::{
     Router,
-    body::Body,
     extract::Request,
     response::{IntoResponse, Response},
 };
 use futures_util::{FutureExt, future::BoxFuture};
-use http::{HeaderValue, Version, header::CONTENT_LENGTH};
+use http::{HeaderName, HeaderValue, Version, header::CONTENT_LENGTH};
 use tower::ServiceExt;
 use uuid::Uuid;
 
 use super::{authentication, browsers};
 use crate::{
     admin, api,
-    app::{
-        self, ApiError, App, Asking, Door, ErrorReason, Observed, Recorded, RequestId, UnderWay,
-    },
+    app::{self, ApiError, App, Asking, Door, ErrorReason, Recorded, RequestId, UnderWay},
     audit::{Audit, CallerRecord},
+    caller::Stay,
     event::Caller,
     gateway,
 };
 
+/// The request's id, for the agent.
+const REQUEST_ID: HeaderName = HeaderName::from_static("x-hookgate-request-id");
+
 /// Whoever answers the requests of a listener.
 pub(super) trait Answers: Send + Sync + 'static {
     /// Answers one request.
-    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Response>;
+    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answered>;
 }
 
+/// What came of a request.
+pub(super) struct Answered {
+    pub(super) response: Response,
+    /// Dropped with the answer's last byte.
+    pub(super) held: Option<Held>,
+}
+
+/// A request is under way, and its caller stays, until its answer's last byte.
+pub(super) type Held = (UnderWay, Option<Stay>);
+
 impl Answers for Router {
-    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Response> {
-        Box::pin(route((*self).clone(), request))
+    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answered> {
+        Box::pin(async move { Answered::at_once(route((*self).clone(), request).await) })
+    }
+}
+
+impl Answered {
+    fn at_once(response: Response) -> Self {
+        let held = None;
+        Self { response, held }
     }
 }
 
@@ -48,7 +66,7 @@ pub(super) struct Guarded {
 }
 
 impl Answers for Guarded {
-    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Response> {
+    fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answered> {
         Box::pin(async move { self.answered(request).await })
     }
 }
@@ -72,49 +90,53 @@ impl Guarded {
     }
 
     /// Gives the request its id, and writes whatever error comes of it.
-    async fn answered(&self, mut request: Request) -> Response {
+    async fn answered(&self, mut request: Request) -> Answered {
         let id: Arc<str> = Uuid::new_v4().to_string().into();
         request.extensions_mut().insert(RequestId(Arc::clone(&id)));
         let audit = self.app.snapshot().audit.clone();
         let asking = audit.map(|it| (it, Asking::of_request(&request)));
         let admitted = AssertUnwindSafe(self.admit(request)).catch_unwind();
-        let response = match admitted.await {
-            Ok(Ok(response) | Err(response)) => response,
-            Err(panic) => panicked(&*panic),
+        let mut answered = match admitted.await {
+            Ok(Ok(answered)) => answered,
+            Ok(Err(response)) => Answered::at_once(response),
+            Err(panic) => Answered::at_once(panicked(&*panic)),
         };
         if let Some((audit, asking)) = asking {
-            self.record(&audit, asking, &id, &response);
+            self.record(&audit, asking, &id, &answered.response);
         }
-        let mut response = render(response, &id);
+        answered.response = render(answered.response, &id);
         if let Ok(value) = HeaderValue::from_str(&id) {
-            let headers = response.headers_mut();
-            headers.insert("x-hookgate-request-id", value);
+            let headers = answered.response.headers_mut();
+            headers.insert(REQUEST_ID, value);
         }
-        response
+        answered
     }
 
     /// Lets a request in, or not. Operators must get through even if too many are
     /// under way, or a busy gateway looks dead.
-    async fn admit(&self, mut request: Request) -> Result<Response, Response> {
+    async fn admit(&self, mut request: Request) -> Result<Answered, Response> {
         let snapshot = self.app.snapshot();
         let checked = browsers::check(&request, &snapshot.config, self.door);
         checked.map_err(IntoResponse::into_response)?;
         if self.door == Door::Operators {
-            return Ok(route(self.rooms.clone(), request).await);
+            let response = route(self.rooms.clone(), request).await;
+            return Ok(Answered::at_once(response));
         }
         check_version(request.version()).map_err(IntoResponse::into_response)?;
         let under_way = UnderWay::begin(&self.app.shared.metrics, snapshot.config.limits.in_flight);
         let under_way = under_way.ok_or_else(|| too_many().into_response())?;
         request.extensions_mut().insert(under_way.clone());
-        let stay = authentication::ask(&self.app, snapshot, &mut request).await?;
+        let asked = authentication::ask(&self.app, snapshot, &mut request).await;
+        let (admitted, stay) = asked?;
         let response = if request.uri().path() == api::EVENTS {
-            route(self.rooms.clone(), request).await
+            request.extensions_mut().insert(admitted);
+            // Boxed, so that calls of models have no room for it.
+            Box::pin(route(self.rooms.clone(), request)).await
         } else {
-            gateway::handle(&self.app, request).await
+            gateway::handle(&self.app, admitted, request).await
         };
-        // A request is under way until its answer's last byte.
-        let over = move |_ended| drop((under_way, stay));
-        Ok(response.map(|body| Body::new(Observed::new(body, over))))
+        let held = Some((under_way, stay));
+        Ok(Answered { response, held })
     }
 
     /// Tells the decision log of a request that was refused before anybody knew

@@ -20,48 +20,6 @@ const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
 /// Which project an agent wants to pay for its calls.
 const USER_PROJECT: &str = "x-goog-user-project";
 
-/// What an agent may say to upstream, beside the prefixes below.
-const TO_UPSTREAM: [HeaderName; 4] = [
-    header::ACCEPT,
-    AUTHORIZATION,
-    header::CONTENT_TYPE,
-    header::USER_AGENT,
-];
-const TO_UPSTREAM_NAMED: [&str; 8] = [
-    "traceparent",
-    "tracestate",
-    "x-goog-api-client",
-    "x-goog-api-key",
-    USER_PROJECT,
-    "x-server-timeout",
-    "x-vertex-ai-llm-request-type",
-    "x-vertex-ai-llm-shared-request-type",
-];
-/// Not `x-goog-`: such a header may leave fields out of an answer, or name another
-/// resource than the path.
-const TO_UPSTREAM_PREFIXES: [&str; 1] = ["x-gemini-"];
-
-/// What upstream may not say to an agent: what belongs to the connection, what
-/// would lead the agent past the gateway or a page in a browser to it, and our own
-/// names.
-const NOT_TO_AGENT: [&str; 15] = [
-    "alt-svc",
-    "clear-site-data",
-    "connection",
-    "keep-alive",
-    "link",
-    "location",
-    "proxy-authenticate",
-    "proxy-connection",
-    "refresh",
-    "set-cookie",
-    "te",
-    "trailer",
-    "transfer-encoding",
-    "upgrade",
-    "strict-transport-security",
-];
-
 /// Whether somebody here must read the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum AnswerIs {
@@ -157,16 +115,52 @@ pub fn of_judged(upstream: HeaderMap) -> HeaderMap {
     out
 }
 
-fn is_withheld(name: &str) -> bool {
-    let of_nobody = ["x-hookgate-", "access-control-"];
-    of_nobody.iter().any(|it| name.starts_with(it)) || NOT_TO_AGENT.contains(&name)
+/// What an agent may say to upstream. Not all of `x-goog-`: such a header may leave
+/// fields out of an answer, or name another resource than the path.
+fn travels(name: &HeaderName) -> bool {
+    let name = name.as_str();
+    let is_listed = matches!(
+        name,
+        "accept"
+            | "authorization"
+            | "content-type"
+            | "traceparent"
+            | "tracestate"
+            | "user-agent"
+            | "x-goog-api-client"
+            | "x-goog-api-key"
+            | USER_PROJECT
+            | "x-server-timeout"
+            | "x-vertex-ai-llm-request-type"
+            | "x-vertex-ai-llm-shared-request-type"
+    );
+    is_listed || name.starts_with("x-gemini-")
 }
 
-fn travels(name: &HeaderName) -> bool {
-    let text = name.as_str();
-    TO_UPSTREAM.contains(name)
-        || TO_UPSTREAM_NAMED.contains(&text)
-        || TO_UPSTREAM_PREFIXES.iter().any(|it| text.starts_with(it))
+/// What upstream may not say to an agent: what belongs to the connection, what
+/// would lead the agent past the gateway or a page in a browser to it, and our own
+/// names.
+fn is_withheld(name: &str) -> bool {
+    let is_listed = matches!(
+        name,
+        "alt-svc"
+            | "clear-site-data"
+            | "connection"
+            | "keep-alive"
+            | "link"
+            | "location"
+            | "proxy-authenticate"
+            | "proxy-connection"
+            | "refresh"
+            | "set-cookie"
+            | "strict-transport-security"
+            | "te"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+    );
+    let of_nobody = ["x-hookgate-", "access-control-"];
+    is_listed || of_nobody.iter().any(|it| name.starts_with(it))
 }
 
 fn show(headers: &mut HeaderMap, credential: &Credential) {
