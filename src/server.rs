@@ -14,6 +14,7 @@ pub mod openapi;
 mod pace;
 mod patience;
 mod reload;
+mod settled;
 mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
