@@ -196,9 +196,9 @@ fn named(item: &Document, field: &[&str]) -> Result<String, DialectError> {
 fn other(part: &Document) -> Result<String, DialectError> {
     let mut fields = Map::new();
     for (key, _) in part.fields() {
-        let name = camel(key);
+        let name = camel(&key);
         if !["thoughtSignature", "thought", "text"].contains(&name.as_str()) {
-            let value = part.get(&[key])?.unwrap_or_default();
+            let value = part.get(&[&key])?.unwrap_or_default();
             fields.insert(name, value);
         }
     }

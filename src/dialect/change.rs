@@ -146,7 +146,7 @@ fn edit_child(
 
 /// Takes out every other field.
 fn keep_only(document: &mut Document, kept: &[&str]) -> Result<(), DialectError> {
-    let fields = document.fields().map(|it| it.0.to_owned());
+    let fields = document.fields().map(|it| it.0.to_string());
     let others: Vec<String> = fields.filter(|it| !kept.contains(&it.as_str())).collect();
     for field in others {
         document.remove(&[&field])?;
@@ -163,8 +163,8 @@ fn is_media(part: &Part) -> bool {
 fn append(response: &mut Document, text: &str) -> Result<(), DialectError> {
     let mut texts = Vec::new();
     for (key, _) in response.fields() {
-        if let Some(Value::String(said)) = response.get(&[key])? {
-            texts.push((key.to_owned(), said));
+        if let Some(Value::String(said)) = response.get(&[&key])? {
+            texts.push((key, said));
         }
     }
     let output = texts.iter().find(|it| it.0 == "output");

@@ -1,8 +1,11 @@
 //! A JSON object as it came, and edits of its top-level fields.
 //!
-//! Only the fields that somebody asks for are parsed. An edit is spliced into
-//! the original bytes, so that everything else leaves as it came.
+//! Only the fields that somebody asks for are looked for and parsed. An edit is
+//! spliced into the original bytes, so that everything else leaves as it came.
 
+mod field;
+mod keys;
+mod origin;
 mod writing;
 
 use std::{ops::Range, sync::Arc};
@@ -11,8 +14,13 @@ use bytes::Bytes;
 use compact_str::CompactString;
 use serde_json::{Value, value::RawValue};
 
+use self::{
+    field::{Edit, Field},
+    keys::{Key, Likeness, one_of},
+    origin::Origin,
+};
 use super::{DialectError, json};
-use crate::json::{Layout, same_field};
+use crate::json::Layout;
 
 /// How an array is spelled: `[`, elements, `]`.
 pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {
@@ -27,29 +35,17 @@ pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {
     out.into()
 }
 
-/// A JSON object with the places of its fields.
+/// A JSON object. Its fields are looked for where they stand; they are listed only
+/// where one of them is edited, or nobody knows where they stand.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// INVARIANT: valid UTF-8 and one JSON object.
     bytes: Bytes,
-    /// In order. INVARIANT: no two have one key.
-    fields: Vec<Field>,
+    /// Where its fields stand, if that was taken down.
     origin: Option<Origin>,
-}
-
-/// What an object was part of when it was read.
-#[derive(Debug, Clone)]
-struct Origin {
-    layout: Arc<Layout>,
-    /// Where the object's text stood.
-    start: usize,
-}
-
-impl Origin {
-    /// A place in the object's own text.
-    fn own(&self, place: Range<usize>) -> Option<Range<usize>> {
-        Some(place.start.checked_sub(self.start)?..place.end.checked_sub(self.start)?)
-    }
+    /// Its fields in order; none if they are as they came, with an origin.
+    /// INVARIANT: no two have one key.
+    listed: Option<Vec<Field>>,
 }
 
 /// The text of a field as it stands now, and its number in the layout if it is as
@@ -57,23 +53,6 @@ impl Origin {
 struct Text {
     bytes: Bytes,
     number: Option<usize>,
-}
-
-#[derive(Debug, Clone)]
-struct Field {
-    key: CompactString,
-    /// The old text's place; none if the field is new.
-    place: Option<Range<usize>>,
-    /// Its number in the layout, if it has one.
-    number: Option<usize>,
-    /// The new text; none if the field is as it came.
-    edit: Option<Edit>,
-}
-
-#[derive(Debug, Clone)]
-enum Edit {
-    Set(Bytes),
-    Remove,
 }
 
 impl Document {
@@ -86,8 +65,7 @@ impl Document {
 
     /// The object with this number in a layout.
     fn laid_out(bytes: Bytes, layout: &Arc<Layout>, number: usize) -> Result<Self, DialectError> {
-        let place = layout.place(number);
-        let (Some(place), Some(within)) = (place, layout.within(number)) else {
+        let (Some(place), Some(_)) = (layout.place(number), layout.within(number)) else {
             return Self::split(bytes);
         };
         let text = bytes.trim_ascii_start();
@@ -96,24 +74,13 @@ impl Document {
         }
         let origin = Origin {
             layout: Arc::clone(layout),
+            number,
             start: place.start - (bytes.len() - text.len()),
         };
-        let field = |number| {
-            let own = |it: Option<Range<usize>>| it.and_then(|it| origin.own(it));
-            let key = own(layout.key(number)).and_then(|it| bytes.get(it));
-            Ok(Field {
-                key: json::string(key.unwrap_or_default())?,
-                place: own(layout.place(number)),
-                number: Some(number),
-                edit: None,
-            })
-        };
-        let fields = within.map(field).collect::<Result<_, DialectError>>()?;
-        let origin = Some(origin);
         Ok(Self {
             bytes,
-            fields,
-            origin,
+            origin: Some(origin),
+            listed: None,
         })
     }
 
@@ -132,8 +99,8 @@ impl Document {
         let fields = json::fields(&bytes)?.into_iter().map(field).collect();
         Ok(Self {
             bytes,
-            fields,
             origin: None,
+            listed: Some(fields),
         })
     }
 
@@ -201,12 +168,28 @@ impl Document {
         objects.collect::<Result<_, _>>().map(Some)
     }
 
+    /// Whether an array has any element; `null` has none, anything else is an error.
+    pub(super) fn lists_any(&self, spellings: &[&str]) -> Result<bool, DialectError> {
+        let array = self.array(spellings)?;
+        let inner = |it: Text| {
+            it.bytes
+                .get(1..)
+                .map(|it| it.trim_ascii_start().first() != Some(&b']'))
+        };
+        Ok(array.and_then(inner).unwrap_or_default())
+    }
+
     /// The texts of an array's elements; `null` is none, anything else an error.
     fn texts(&self, spellings: &[&str]) -> Result<Option<Vec<Text>>, DialectError> {
+        let array = self.array(spellings)?;
+        Ok(array.map(|it| self.elements(&it)))
+    }
+
+    fn array(&self, spellings: &[&str]) -> Result<Option<Text>, DialectError> {
         match self.text(spellings)? {
             None => Ok(None),
             Some(text) if *text.bytes == *b"null" => Ok(None),
-            Some(text) if text.bytes.first() == Some(&b'[') => Ok(Some(self.elements(&text))),
+            Some(text) if text.bytes.first() == Some(&b'[') => Ok(Some(text)),
             Some(_) => Err(wrong(spellings, "an array")),
         }
     }
@@ -215,9 +198,8 @@ impl Document {
         let laid_out = || -> Option<Vec<Text>> {
             let origin = self.origin.as_ref()?;
             let element = |number| {
-                let place = origin.own(origin.layout.place(number)?)?;
                 Some(Text {
-                    bytes: self.bytes.slice(place),
+                    bytes: self.bytes.slice(origin.place(number)?),
                     number: Some(number),
                 })
             };
@@ -270,26 +252,31 @@ impl Document {
 
     /// Whether it differs from what it came as.
     pub fn is_edited(&self) -> bool {
-        self.fields.iter().any(|it| it.edit.is_some())
+        self.listed().iter().any(|it| it.edit.is_some())
     }
 
     /// Whether it has no field left.
     pub fn is_empty(&self) -> bool {
         let removed = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        self.fields.iter().all(removed)
+        self.unlisted().all(|_| false) && self.listed().iter().all(removed)
     }
 
     /// Whether it has a field under one of `spellings`, or one that somebody could
     /// take for it.
     pub fn has(&self, spellings: &[&str]) -> bool {
-        let present = |it: &Field| !matches!(it.edit, Some(Edit::Remove));
-        self.alike(spellings).any(present)
+        let present = |it: &&Field| !matches!(it.edit, Some(Edit::Remove));
+        let listed = self.listed().iter().filter(present);
+        let mut keys = self.unlisted().map(|it| it.1).chain(listed.map(Field::key));
+        keys.any(|it| it.likeness(spellings) != Likeness::None)
     }
 
     /// Every field that came with it, in order.
-    pub fn fields(&self) -> impl Iterator<Item = (&str, Bytes)> {
-        let came = self.fields.iter().filter(|it| it.edit.is_none());
-        came.filter_map(|it| Some((it.key.as_str(), self.bytes.slice(it.place.clone()?))))
+    pub fn fields(&self) -> impl Iterator<Item = (CompactString, Bytes)> {
+        let listed = self.listed().iter().filter(|it| it.edit.is_none());
+        let listed = listed.map(|it| (it.key(), it.place.clone()));
+        let came = self.unlisted().map(|(at, key)| (key, self.place(at)));
+        let came = came.chain(listed);
+        came.filter_map(|(key, place)| Some((key.text(), self.bytes.slice(place?))))
     }
 
     /// The text of a field known under one of `spellings`.
@@ -298,6 +285,14 @@ impl Document {
     }
 
     fn text(&self, spellings: &[&str]) -> Result<Option<Text>, DialectError> {
+        let slice = |place: Range<usize>, number| Text {
+            bytes: self.bytes.slice(place),
+            number,
+        };
+        if self.listed.is_none() {
+            let found = one_of(self.unlisted(), spellings)?;
+            return Ok(found.and_then(|it| Some(slice(self.place(it)?, Some(it)))));
+        }
         let Some(field) = self.find(spellings)? else {
             return Ok(None);
         };
@@ -306,48 +301,58 @@ impl Document {
                 bytes: text.clone(),
                 number: None,
             }),
-            (None, Some(place)) => Some(Text {
-                bytes: self.bytes.slice(place.clone()),
-                number: field.number,
-            }),
+            (None, Some(place)) => Some(slice(place.clone(), field.number)),
             (Some(Edit::Remove) | None, _) => None,
         })
     }
 
-    /// The field known under one of `spellings`. INVARIANT: what hookgate takes for
-    /// unknown, nobody takes for this field. A parser that ignores case would.
+    /// The listed field known under one of `spellings`.
     fn find(&self, spellings: &[&str]) -> Result<Option<&Field>, DialectError> {
-        let mut found = None;
-        for field in self.alike(spellings) {
-            if !spellings.contains(&field.key.as_str()) {
-                return Err(DialectError::Spelling(field.key.chars().take(64).collect()));
-            }
-            if found.replace(field).is_some() {
-                return Err(DialectError::Ambiguous(field.key.to_string()));
-            }
-        }
-        Ok(found)
+        one_of(self.listed().iter().map(|it| (it, it.key())), spellings)
     }
 
-    /// The fields whose keys differ from one of `spellings` in case and underscores
-    /// at most.
-    fn alike(&self, spellings: &[&str]) -> impl Iterator<Item = &Field> {
-        let alike = |it: &&Field| {
-            let key = it.key.as_bytes();
-            spellings
-                .iter()
-                .any(|known| same_field(key, known.as_bytes()))
-        };
-        self.fields.iter().filter(alike)
+    /// Its fields, if they are listed.
+    fn listed(&self) -> &[Field] {
+        self.listed.as_deref().unwrap_or_default()
+    }
+
+    /// The numbers and keys of its fields, if they are not listed: none of them is
+    /// edited.
+    fn unlisted(&self) -> impl Iterator<Item = (usize, Key<'_>)> {
+        let origin = self.origin.as_ref().filter(|_| self.listed.is_none());
+        let key = move |number| Key::Written(origin.map_or(&[], |it| it.key(&self.bytes, number)));
+        let numbers = origin.and_then(|it| it.layout.within(it.number));
+        numbers.into_iter().flatten().map(move |it| (it, key(it)))
+    }
+
+    /// Where a value stands that is known by its number.
+    fn place(&self, number: usize) -> Option<Range<usize>> {
+        self.origin.as_ref()?.place(number)
+    }
+
+    /// Its fields as a list.
+    fn to_edit(&mut self) -> &mut Vec<Field> {
+        if self.listed.is_none() {
+            let field = |(number, key): (usize, Key<'_>)| Field {
+                key: key.text(),
+                place: self.place(number),
+                number: Some(number),
+                edit: None,
+            };
+            self.listed = Some(self.unlisted().map(field).collect());
+        }
+        self.listed.get_or_insert_default()
     }
 
     fn edit(&mut self, spellings: &[&str], edit: Edit) -> Result<(), DialectError> {
+        self.to_edit();
         let known = self.find(spellings)?.map(|it| it.key.clone());
+        let fields = self.to_edit();
         let is_known = |it: &&mut Field| Some(&it.key) == known.as_ref();
-        if let Some(field) = self.fields.iter_mut().find(is_known) {
+        if let Some(field) = fields.iter_mut().find(is_known) {
             field.edit = Some(edit);
         } else if let (Edit::Set(_), Some(key)) = (&edit, spellings.first()) {
-            self.fields.push(Field {
+            fields.push(Field {
                 key: (*key).into(),
                 place: None,
                 number: None,
@@ -435,6 +440,36 @@ mod tests {
         assert!(odd.has(&["toolConfig", "tool_config"]));
         let both = Document::split(both).unwrap();
         assert!(both.get(&["toolConfig", "tool_config"]).is_err());
+    }
+
+    #[test]
+    fn no_spelling_hides_a_field() {
+        for key in [
+            "contents",
+            "\\u0063ontents",
+            "content\\u0073",
+            "c\\u006fntents",
+        ] {
+            let document = document(&format!("{{\"x\":0,\"{key}\":1,\"contentz\":2}}"));
+            assert_eq!(
+                document.get(&["contents"]).unwrap(),
+                Some(json!(1)),
+                "{key}"
+            );
+        }
+        for key in [
+            "Contents",
+            "contentS",
+            "contents_",
+            "con_tents",
+            "\\u0043ontents",
+            "content\\u0053",
+            "contents\\u005f",
+        ] {
+            let document = document(&format!("{{\"{key}\":1}}"));
+            assert!(document.get(&["contents"]).is_err(), "{key}");
+            assert!(document.has(&["contents"]), "{key}");
+        }
     }
 
     #[test]

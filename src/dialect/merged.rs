@@ -107,9 +107,9 @@ fn overlay(
         if key == "candidates" || key == "content" {
             continue;
         }
-        let known = whole.bytes_of(&[key])?;
-        lost |= !told_anew.contains(&key) && known.is_some_and(|it| it != value);
-        whole.set_bytes(&[key], value)?;
+        let known = whole.bytes_of(&[&key])?;
+        lost |= !told_anew.contains(&key.as_str()) && known.is_some_and(|it| it != value);
+        whole.set_bytes(&[&key], value)?;
     }
     Ok(lost)
 }

@@ -247,8 +247,8 @@ pub(super) fn edit_others(
 
 fn keys(document: &Document, but: &[&str]) -> Vec<String> {
     let keys = document.fields().map(|it| it.0);
-    let keys = keys.filter(|it| !but.contains(it));
-    keys.map(str::to_owned).collect()
+    let keys = keys.filter(|it| !but.contains(&it.as_str()));
+    keys.map(Into::into).collect()
 }
 
 fn edit_value(

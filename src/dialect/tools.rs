@@ -24,8 +24,7 @@ pub(super) fn declared(document: &Document) -> Result<Vec<String>, DialectError>
 /// Whether any function is declared.
 pub(super) fn declares_any(document: &Document) -> Result<bool, DialectError> {
     for tool in document.children(TOOLS)?.unwrap_or_default() {
-        let declarations = tool.list(DECLARATIONS)?;
-        if declarations.is_some_and(|it| !it.is_empty()) {
+        if tool.lists_any(DECLARATIONS)? {
             return Ok(true);
         }
     }
@@ -99,10 +98,10 @@ fn withhold_own(
     withheld: &mut Vec<String>,
 ) -> Result<(), DialectError> {
     let own = tool.fields().map(|it| it.0);
-    let own = own.filter(|it| !DECLARATIONS.contains(it));
+    let own = own.filter(|it| !DECLARATIONS.contains(&it.as_str()));
     let refused: Vec<String> = own
         .filter(|it| !keeps(&camel_case(it)))
-        .map(str::to_owned)
+        .map(Into::into)
         .collect();
     for key in refused {
         tool.remove(&[&key])?;

@@ -50,7 +50,10 @@ async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiErro
     let config = &exchange.snapshot.config;
     let bytes = body::read(body, &exchange.head, &config.limits, config.timeouts.body).await?;
     let document = Document::parse(bytes)?;
-    if let Some((field, _)) = document.fields().find(|it| !CHANGEABLE.contains(&it.0)) {
+    if let Some((field, _)) = document
+        .fields()
+        .find(|it| !CHANGEABLE.contains(&it.0.as_str()))
+    {
         let message = format!("`{field}` of what is cached cannot be changed");
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }

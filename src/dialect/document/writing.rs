@@ -13,7 +13,7 @@ impl Document {
         }
         let mut out = Vec::with_capacity(self.bytes.len());
         let removes = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        if self.fields.iter().any(removes) {
+        if self.listed().iter().any(removes) {
             self.write_anew(&mut out);
         } else {
             self.splice(&mut out);
@@ -24,7 +24,7 @@ impl Document {
     /// Replaces the texts of edited fields and adds new ones before the end.
     fn splice(&self, out: &mut Vec<u8>) {
         let mut done = 0;
-        for field in &self.fields {
+        for field in self.listed() {
             if let (Some(Edit::Set(text)), Some(place)) = (&field.edit, &field.place) {
                 out.extend(self.bytes.get(done..place.start).unwrap_or_default());
                 out.extend(text);
@@ -37,9 +37,9 @@ impl Document {
             .rposition(|it| *it == b'}')
             .unwrap_or(done);
         out.extend(self.bytes.get(done..end).unwrap_or_default());
-        let had_fields = self.fields.iter().any(|it| it.place.is_some());
+        let had_fields = self.listed().iter().any(|it| it.place.is_some());
         let mut separator = if had_fields { "," } else { "" };
-        for field in self.fields.iter().filter(|it| it.place.is_none()) {
+        for field in self.listed().iter().filter(|it| it.place.is_none()) {
             if let Some(Edit::Set(text)) = &field.edit {
                 write_field(out, separator, &field.key, text);
                 separator = ",";
@@ -52,7 +52,7 @@ impl Document {
     fn write_anew(&self, out: &mut Vec<u8>) {
         out.push(b'{');
         let mut separator = "";
-        for field in &self.fields {
+        for field in self.listed() {
             let text = match (&field.edit, &field.place) {
                 (Some(Edit::Remove), _) | (None, None) => continue,
                 (Some(Edit::Set(text)), _) => text.as_ref(),
