@@ -5,7 +5,8 @@ use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::{
-    DialectError, Document, calls::CallsInPieces, contents::Content, part::Part, step::Withheld,
+    DialectError, Document, calls::CallsInPieces, contents::Content, document::text_of, json,
+    part::Part, step::Withheld,
 };
 use crate::{
     event::{Diagnostic, DiagnosticCode},
@@ -29,6 +30,19 @@ pub struct ResponseDocument {
     pub(super) candidates: Vec<CandidateDocument>,
     /// What stands around it on the wire, if anything does.
     pub(super) around: Option<Document>,
+}
+
+/// What upstream counted of an answer. Many answers carry it, and few are asked for it.
+#[derive(Debug, Clone, Default)]
+pub struct Counted(pub(super) Bytes);
+
+impl Counted {
+    /// As it is on the wire; `null` if nothing was counted.
+    pub fn read(&self) -> Value {
+        // It is part of a document that was read.
+        let text = text_of(&self.0).unwrap_or_default();
+        json::read(text).unwrap_or_default()
+    }
 }
 
 /// A call of a function in an answer.
@@ -98,9 +112,9 @@ impl ResponseDocument {
         &self.document
     }
 
-    /// What was counted of it, as it is on the wire.
-    pub fn usage(&self) -> Result<Option<Value>, DialectError> {
-        self.document.get(USAGE)
+    /// What was counted of it.
+    pub fn usage(&self) -> Result<Option<Counted>, DialectError> {
+        Ok(self.document.bytes_of(USAGE)?.map(Counted))
     }
 
     /// The stable form.

@@ -8,8 +8,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use super::{
-    AnswerEditor, Channel, DialectError, Rest, TextStream,
-    document::text_of,
+    AnswerEditor, Channel, Counted, Rest, TextStream,
     json::{self, Wrapping},
 };
 use crate::json::{Layout, string_end};
@@ -98,10 +97,10 @@ impl Words {
         std::str::from_utf8(name).ok()
     }
 
-    /// What was counted, as it is on the wire.
-    pub fn usage(&self) -> Result<Option<Value>, DialectError> {
-        let usage = self.said.usage.clone().and_then(|it| self.bytes.get(it));
-        usage.map(|it| json::read(text_of(it)?)).transpose()
+    /// What was counted.
+    pub fn usage(&self) -> Option<Counted> {
+        let usage = self.said.usage.clone()?;
+        Some(Counted(self.bytes.slice(usage)))
     }
 
     /// Its texts in order, thoughts left out.

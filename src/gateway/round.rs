@@ -4,12 +4,11 @@
 //! of the answer is judged: once an agent has seen one call of a step, it runs it.
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::gate::{Gate, Judged, Refusal};
 use crate::{
     app::ApiError,
-    dialect::{ResponseDocument, StepCall, Words},
+    dialect::{Counted, ResponseDocument, StepCall, Words},
     hook::Progress,
     policy::Extent,
 };
@@ -24,8 +23,8 @@ pub(super) struct Round {
     pub(super) calls: Vec<StepCall>,
     /// The text so far.
     pub(super) text: String,
-    /// What upstream counted last; `null` if nothing.
-    pub(super) usage: Value,
+    /// What upstream counted last.
+    pub(super) usage: Counted,
     /// Chunks that wait.
     held: Vec<ResponseDocument>,
     /// Whether its first text begins a paragraph: the agent has heard another one.
@@ -44,14 +43,14 @@ pub(super) enum Taken {
 }
 
 impl Round {
-    pub(super) const fn new(gate: Gate, waits_at_end: bool, begins_paragraph: bool) -> Self {
+    pub(super) fn new(gate: Gate, waits_at_end: bool, begins_paragraph: bool) -> Self {
         Self {
             gate,
             waits_at_end,
             begins_paragraph,
             calls: Vec::new(),
             text: String::new(),
-            usage: Value::Null,
+            usage: Counted::default(),
             held: Vec::new(),
             has_alternatives: false,
         }
@@ -70,7 +69,7 @@ impl Round {
         let progress = self.gate.judge_words(words);
         if progress.is_none() {
             self.text.extend(words.plain_texts());
-            self.count(words.usage()?);
+            self.count(words.usage());
         }
         Ok(progress)
     }
@@ -124,11 +123,15 @@ impl Round {
         Ok(out)
     }
 
-    fn count(&mut self, usage: Option<Value>) {
-        if let Some(usage) = usage {
-            self.gate.facts.usage(&usage);
-            self.usage = usage;
+    fn count(&mut self, usage: Option<Counted>) {
+        let Some(usage) = usage else {
+            return;
+        };
+        // Nobody else wants to know while the answer is under way.
+        if self.gate.snapshot.audit.is_some() {
+            self.gate.facts.usage(&usage.read());
         }
+        self.usage = usage;
     }
 
     /// Lets chunks wait for the end.

@@ -55,7 +55,7 @@ impl Exchange {
             text: &round.text,
             calls: &calls,
             model: self.call.model_name(),
-            usage: &round.usage,
+            usage: &round.usage.read(),
             now: &app::now(),
         };
         transcripts.answer(key, answered).await;

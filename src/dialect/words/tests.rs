@@ -35,7 +35,10 @@ fn value(bytes: &Bytes) -> Value {
 
 /// What a chunk is to those who judge it, whichever way it is read.
 fn told(answer: &ResponseDocument) -> (Option<String>, Option<Value>, String) {
-    let told = (answer.model().unwrap(), answer.usage().unwrap());
+    let told = (
+        answer.model().unwrap(),
+        answer.usage().unwrap().map(|it| it.read()),
+    );
     (told.0, told.1, answer.plain_text())
 }
 
@@ -60,7 +63,10 @@ fn agree(api: Api, json: &str) -> bool {
     let mut answer = dialect.open_answer(bytes.clone()).unwrap();
     let (model, usage, text) = told(&answer);
     let plain: String = words.plain_texts().collect();
-    let said = (words.model().map(str::to_owned), words.usage().unwrap());
+    let said = (
+        words.model().map(str::to_owned),
+        words.usage().map(|it| it.read()),
+    );
     assert_eq!((said.0, said.1, plain), (model, usage, text), "{json}");
     assert!(answer.step().unwrap().is_empty(), "{json}");
     assert!(!answer.finishes() && !answer.stops().unwrap(), "{json}");
