@@ -25,7 +25,7 @@ pub use self::{
     conversation::{Conversation, Item, Prompt},
     emission::{Emission, Said},
     memory::MemoryStore,
-    print::{Print, Printer},
+    print::{ByPrint, Print, PrintHasher, Printer},
     reader::Reader,
     recognise::Sessions,
     redis::{RedisStore, StoreError},

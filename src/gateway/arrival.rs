@@ -38,10 +38,11 @@ impl Exchange {
         let told = match history {
             Some(mut history) => {
                 let told = self.bring_about(&mut session, &history).await?;
-                let untouched = history.clone();
+                let is_noted = !session.state.notes.is_empty();
+                let untouched = is_noted.then(|| history.clone());
                 apply(&session, self.role, &mut history, Denied::TakeOut)?;
                 // Of a request that holds nothing new hooks judge all of it again.
-                if history.is_empty() {
+                if let Some(untouched) = untouched.filter(|_| history.is_empty()) {
                     history = untouched;
                     apply(&session, self.role, &mut history, Denied::Keep)?;
                 }
@@ -61,7 +62,7 @@ impl Exchange {
     async fn recognise(
         &mut self,
         document: &Document,
-    ) -> Result<(Option<History>, Session), ApiError> {
+    ) -> Result<(Option<History>, Box<Session>), ApiError> {
         let history = History::read(document)?;
         let agent = &self.context.caller.agent;
         let operation = self.call.operation;

@@ -69,7 +69,7 @@ impl Exchange {
     }
 
     pub(super) fn last_item(&mut self) -> Option<(&mut Session, Item)> {
-        let session = self.session.as_mut()?;
+        let session = self.session.as_deref_mut()?;
         let item = session.conversation.items.last().cloned()?;
         Some((session, item))
     }

@@ -27,7 +27,7 @@ use crate::{
     },
     event::{Context, EventName},
     hook::{About, AnswerLook, Plan},
-    model::LlmRequest,
+    model::SentRequest,
     policy::Look,
     session::{CallRole, Emission, Session},
     upstream::{
@@ -59,7 +59,7 @@ pub(super) struct Exchange {
     /// Whether it is a call of an agent or one of its helpers.
     pub(super) role: CallRole,
     /// What is remembered of the session, once the request is read.
-    pub(super) session: Option<Session>,
+    pub(super) session: Option<Box<Session>>,
     /// What the agent was given so far.
     pub(super) emission: Option<Emission>,
     /// How hooks selected tools so far.
@@ -283,12 +283,15 @@ impl Exchange {
 
     /// What stands between the answer to `document` and the agent.
     fn gate(&self, plan: Plan, document: &Document, allowed: Allowed) -> Result<Gate, ApiError> {
-        let mut llm_request = LlmRequest::default();
-        if !plan.hooks.is_empty() {
+        let llm_request = if plan.hooks.is_empty() {
+            SentRequest::default()
+        } else {
             // A stream may be long; media would stay in memory until its end.
             let detail = plan.detail();
-            llm_request = self.dialect.read_request(&self.call, document, detail)?;
-        }
+            self.dialect
+                .read_request(&self.call, document, detail)?
+                .into()
+        };
         let (engine, model) = (&self.snapshot.engine, self.call.model_name());
         let look = |it: Look| engine.answer_look(&plan, &self.context, model, it);
         let again = if plan.hooks.is_empty() {
@@ -302,7 +305,7 @@ impl Exchange {
             context: self.context.clone(),
             model: model.to_owned(),
             plan,
-            llm_request: Arc::new(llm_request.into()),
+            llm_request: Arc::new(llm_request),
             allowed,
             pieces: CallsInPieces::default(),
             judges_calls: false,

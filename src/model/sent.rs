@@ -8,8 +8,9 @@ use serde_json::value::{RawValue, to_raw_value};
 
 use super::LlmRequest;
 
-/// A request in the stable form, and its JSON.
-#[derive(Debug)]
+/// A request in the stable form, and its JSON. The default is one that nobody is
+/// shown.
+#[derive(Debug, Default)]
 pub struct SentRequest {
     request: LlmRequest,
     json: Box<RawValue>,

@@ -10,7 +10,7 @@ use lru::LruCache;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Asked, Print, Printer, SessionKey, State, Store};
+use super::{Asked, ByPrint, Print, Printer, SessionKey, State, Store};
 
 /// How many bytes a session has on average at most, all in all.
 const SHARE: usize = 16 << 10;
@@ -34,11 +34,14 @@ pub struct MemoryStore {
 struct Kept {
     /// The one that was heard of last is first.
     sessions: LruCache<Arc<SessionKey>, Entry>,
-    leads: HashMap<Print, Arc<SessionKey>>,
+    leads: Leads,
     max: usize,
     weight: usize,
     ended: Vec<(SessionKey, State)>,
 }
+
+/// Which session a print leads to.
+type Leads = HashMap<Print, Arc<SessionKey>, ByPrint>;
 
 #[derive(Debug)]
 struct Entry {
@@ -69,7 +72,7 @@ impl MemoryStore {
             idle,
             kept: Mutex::new(Kept {
                 sessions: LruCache::unbounded(),
-                leads: HashMap::new(),
+                leads: HashMap::default(),
                 max,
                 weight: 0,
                 ended: Vec::new(),
@@ -176,17 +179,14 @@ impl MemoryStore {
 
 impl Kept {
     fn save(&mut self, key: &SessionKey, state: State, prints: &[Print]) -> Vec<Print> {
-        let (key, mut entry) = self.sessions.pop_entry(key).unwrap_or_else(|| {
-            let entry = Entry {
-                state: State::default(),
-                prints: VecDeque::new(),
-                heard: Instant::now(),
-                weight: 0,
-                stamp: Uuid::nil(),
-                told_prints: None,
-            };
-            (Arc::new(key.clone()), entry)
-        });
+        if !self.sessions.contains(key) {
+            self.sessions.push(Arc::new(key.clone()), Entry::new());
+        }
+        // It becomes the one that was heard of last.
+        let Some((key, entry)) = self.sessions.get_key_value_mut(key) else {
+            return Vec::new();
+        };
+        let key = Arc::clone(key);
         entry.state.merge(state);
         let mut fresh = Vec::new();
         for print in prints {
@@ -198,23 +198,13 @@ impl Kept {
         }
         while entry.prints.len() > MOST_PRINTS {
             let oldest = entry.prints.pop_front();
-            self.mislead(&key, oldest);
+            mislead(&mut self.leads, &key, oldest);
         }
         entry.heard = Instant::now();
         self.weight -= entry.weight;
         entry.weight = entry.weigh(&key);
         self.weight += entry.weight;
-        self.sessions.push(key, entry);
         fresh
-    }
-
-    /// Prints lead no longer to a session, if they did.
-    fn mislead(&mut self, key: &Arc<SessionKey>, prints: impl IntoIterator<Item = Print>) {
-        for print in prints {
-            if self.leads.get(&print) == Some(key) {
-                self.leads.remove(&print);
-            }
-        }
     }
 
     fn make_room(&mut self) {
@@ -243,13 +233,33 @@ impl Kept {
 
     fn remove(&mut self, key: &SessionKey) -> Option<State> {
         let (key, entry) = self.sessions.pop_entry(key)?;
-        self.mislead(&key, entry.prints);
+        mislead(&mut self.leads, &key, entry.prints);
         self.weight -= entry.weight;
         Some(entry.state)
     }
 }
 
+/// Prints lead no longer to a session, if they did.
+fn mislead(leads: &mut Leads, key: &Arc<SessionKey>, prints: impl IntoIterator<Item = Print>) {
+    for print in prints {
+        if leads.get(&print) == Some(key) {
+            leads.remove(&print);
+        }
+    }
+}
+
 impl Entry {
+    fn new() -> Self {
+        Self {
+            state: State::default(),
+            prints: VecDeque::new(),
+            heard: Instant::now(),
+            weight: 0,
+            stamp: Uuid::nil(),
+            told_prints: None,
+        }
+    }
+
     /// About how many bytes it takes, with what leads here.
     fn weigh(&self, key: &SessionKey) -> usize {
         const AN_ENTRY: usize = 300;

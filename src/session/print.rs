@@ -1,6 +1,6 @@
 //! Keyed hashes: nobody outside can make two things look the same, or guess one.
 
-use std::hash::Hash;
+use std::hash::{BuildHasherDefault, Hash, Hasher};
 
 use highway::{HighwayHash, HighwayHasher, Key};
 use serde::{Deserialize, Serialize};
@@ -16,6 +16,34 @@ impl Print {
         #[expect(clippy::cast_possible_truncation, reason = "half of it is wanted")]
         let half = self.0 as u64;
         half
+    }
+}
+
+/// For maps and sets whose keys are prints, or halves of them.
+pub type ByPrint = BuildHasherDefault<PrintHasher>;
+
+/// A print is a hash already, which nobody outside can choose: half of it will do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PrintHasher(u64);
+
+impl Hasher for PrintHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    /// Of anything but a print. Nobody has that as a key.
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.0 = self.0.rotate_left(8) ^ u64::from(*byte);
+        }
+    }
+
+    fn write_u64(&mut self, half: u64) {
+        self.0 = half;
+    }
+
+    fn write_u128(&mut self, print: u128) {
+        self.0 = Print(print).short();
     }
 }
 
@@ -143,7 +171,7 @@ impl Piece {
 }
 
 impl Hash for Piece {
-    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+    fn hash<H: Hasher>(&self, state: &mut H) {
         (self.values, self.length).hash(state);
     }
 }

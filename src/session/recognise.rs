@@ -7,7 +7,7 @@ use uuid::Uuid;
 use super::{
     Arrival, CallRole, Conversation, Item, Print, Printer, Reader, Session, SessionKey, State,
     Store, Visit,
-    under_way::UnderWay,
+    under_way::{Beside, UnderWay},
     visit::{Found, hear, now},
 };
 use crate::{
@@ -48,12 +48,12 @@ impl Sessions {
     }
 
     /// Finds the session of a request, or makes one. Nothing is remembered of the
-    /// request before [`Session::save`].
+    /// request before [`Session::save`]. Boxed, for it goes through many hands.
     pub async fn open(
         &self,
         visit: Visit<'_>,
         history: Option<&History>,
-    ) -> Result<Session, DialectError> {
+    ) -> Result<Box<Session>, DialectError> {
         let printer = self.store.printer().await;
         let conversation = match history {
             Some(history) => self.reader.read(&printer, visit.caller, history)?,
@@ -65,7 +65,7 @@ impl Sessions {
         };
         let begun = UnderWay::begin(&self.under_way, &found.key, &conversation.items);
         let store = Arc::clone(&self.store);
-        let mut session = Session::new(visit, found, conversation, (printer, store));
+        let mut session = Box::new(Session::new(visit, found, conversation, (printer, store)));
         if visit.role == CallRole::Main {
             session.under_way(begun);
         }
@@ -175,8 +175,7 @@ impl Sessions {
                     role: visit.role,
                     known: items.get(..=known).unwrap_or_default(),
                     rest: items.get(known + 1..).unwrap_or_default(),
-                    under_way: self.under_way.has(&key),
-                    other_under_way: self.under_way.has_other(&key, items),
+                    beside: self.under_way.beside(&key, items),
                 };
                 return Some(asking.meet(key, memo));
             }
@@ -194,9 +193,23 @@ impl Sessions {
         let Some(said) = items.iter().rfind(|it| it.by_model) else {
             return found;
         };
-        match self.find(caller, &[said.state]).await {
-            Some(other) if other.2.answered && other.2.line.last() == Some(&said.state) => other,
-            _ => found,
+        let ends_there = |it: &State| it.answered && it.line.last() == Some(&said.state);
+        match self.store.find(&[said.state]).await {
+            // What is remembered of this one is here already.
+            Some((_, id)) if id == found.1.id => {
+                let print = if ends_there(&found.2) {
+                    said.state
+                } else {
+                    found.0
+                };
+                (print, found.1, found.2)
+            }
+            Some((_, id)) => {
+                let key = key(caller, id);
+                let state = self.store.load(&key).await.filter(ends_there);
+                state.map_or(found, |state| (said.state, key, state))
+            }
+            None => found,
         }
     }
 
@@ -229,10 +242,8 @@ struct Asking<'a> {
     role: CallRole,
     known: &'a [Item],
     rest: &'a [Item],
-    /// Whether another request of that session is not answered to its end.
-    under_way: bool,
-    /// Whether one of those asks for something that this one does not know of.
-    other_under_way: bool,
+    /// What other requests of that session are not answered to their end.
+    beside: Beside,
 }
 
 impl Asking<'_> {
@@ -272,7 +283,9 @@ impl Asking<'_> {
         match on_line {
             _ if self.begins_anew(memo) => Arrival::New,
             // Two agents that take turns each find their own words last.
-            Some(_) if self.role == CallRole::Main && self.other_under_way && self.asks() => {
+            Some(_)
+                if self.role == CallRole::Main && self.beside == Beside::Other && self.asks() =>
+            {
                 Arrival::Forked
             }
             Some(at) if at + 1 == memo.line.len() => Arrival::GoesOn,
@@ -288,7 +301,7 @@ impl Asking<'_> {
     /// Whether it asks something else than what was asked last: nobody takes back
     /// what was answered well, or asks two things at once.
     fn asks_beside(&self, memo: &State) -> bool {
-        self.role == CallRole::Main && self.asks() && (memo.answered || self.under_way)
+        self.role == CallRole::Main && self.asks() && (memo.answered || self.is_under_way())
     }
 
     /// Whether all that is new is the user's.
@@ -314,7 +327,11 @@ impl Asking<'_> {
 
     /// Whether the session's latest turn has come to its end.
     fn is_over(&self, memo: &State) -> bool {
-        memo.answered && !self.under_way
+        memo.answered && !self.is_under_way()
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.beside != Beside::Nothing
     }
 }
 

@@ -13,7 +13,7 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::Print;
+use super::{ByPrint, Print};
 use crate::event::EventName;
 
 /// How many prints of items are known of one session, two for an item. Of more,
@@ -81,9 +81,9 @@ pub struct State {
     /// Whether the last word of it is an answer that the agent has got whole.
     pub answered: bool,
     /// Items that hooks were asked about: states, and items by themselves.
-    pub known: HashSet<u64>,
+    pub known: HashSet<u64, ByPrint>,
     /// What hooks said of items, if it was more than nothing.
-    pub notes: HashMap<u64, Note>,
+    pub notes: HashMap<u64, Note, ByPrint>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
 }
@@ -318,8 +318,8 @@ mod tests {
                 started,
                 context,
                 line,
-                known,
-                notes,
+                known: known.into_iter().collect(),
+                notes: notes.into_iter().collect(),
                 ..State::default()
             }
         }
@@ -387,7 +387,7 @@ mod tests {
         let long = merged(&long, &State::default());
 
         assert_eq!(many.known.len(), 5);
-        assert_eq!(long.known, HashSet::from([0, 2]));
+        assert_eq!(long.known, HashSet::from_iter([0, 2]));
         assert_eq!(long.notes.len(), 2);
     }
 }

@@ -10,43 +10,59 @@ use super::{Item, Print, SessionKey};
 /// The requests of each session that are being answered, by the state of their
 /// last item.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay(Mutex<HashMap<SessionKey, Vec<Option<Print>>>>);
+pub(super) struct UnderWay(Mutex<Requests>);
+
+type Requests = HashMap<Arc<SessionKey>, Vec<Option<Print>>>;
+
+/// What else of a session is being answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    /// No request.
+    Nothing,
+    /// Only what the conversation knows of.
+    Known,
+    /// A request for something of which the conversation does not know.
+    Other,
+}
 
 /// One request that is being answered, until this is dropped.
 #[derive(Debug)]
 pub(super) struct Begun {
-    key: SessionKey,
+    key: Arc<SessionKey>,
     end: Option<Print>,
     all: Arc<UnderWay>,
 }
 
 impl UnderWay {
-    /// Whether any request of a session is being answered.
-    pub(super) fn has(&self, key: &SessionKey) -> bool {
-        self.requests().contains_key(key)
-    }
-
-    /// Whether a request of a session is being answered that asks for something
-    /// of which a conversation does not know.
-    pub(super) fn has_other(&self, key: &SessionKey, conversation: &[Item]) -> bool {
+    /// What else of a session is being answered, as a conversation sees it.
+    pub(super) fn beside(&self, key: &SessionKey, conversation: &[Item]) -> Beside {
         let knows = |end: &Print| conversation.iter().any(|it| it.state == *end);
         let requests = self.requests();
-        let mut ends = requests.get(key).into_iter().flatten().flatten();
-        ends.any(|it| !knows(it))
+        let Some(ends) = requests.get(key) else {
+            return Beside::Nothing;
+        };
+        if ends.iter().flatten().all(knows) {
+            Beside::Known
+        } else {
+            Beside::Other
+        }
     }
 
     /// A request of a session begins.
     pub(super) fn begin(all: &Arc<Self>, key: &SessionKey, conversation: &[Item]) -> Begun {
         let end = conversation.last().map(|it| it.state);
-        all.requests().entry(key.clone()).or_default().push(end);
+        let key = Arc::new(key.clone());
+        let mut requests = all.requests();
+        requests.entry(Arc::clone(&key)).or_default().push(end);
+        drop(requests);
         Begun {
-            key: key.clone(),
+            key,
             end,
             all: Arc::clone(all),
         }
     }
 
-    fn requests(&self) -> MutexGuard<'_, HashMap<SessionKey, Vec<Option<Print>>>> {
+    fn requests(&self) -> MutexGuard<'_, Requests> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -54,13 +70,14 @@ impl UnderWay {
 impl Drop for Begun {
     fn drop(&mut self) {
         let mut requests = self.all.requests();
-        if let Some(ends) = requests.get_mut(&self.key) {
-            if let Some(at) = ends.iter().position(|it| *it == self.end) {
-                ends.swap_remove(at);
-            }
-            if ends.is_empty() {
-                requests.remove(&self.key);
-            }
+        let Some(mut ends) = requests.remove(&self.key) else {
+            return;
+        };
+        if let Some(at) = ends.iter().position(|it| *it == self.end) {
+            ends.swap_remove(at);
+        }
+        if !ends.is_empty() {
+            requests.insert(Arc::clone(&self.key), ends);
         }
     }
 }

@@ -8,8 +8,8 @@ use std::{
 };
 
 use super::{
-    Conversation, Emission, Item, MOST_KNOWN, Note, Print, Printer, Prompt, SessionKey, Source,
-    State, Store, under_way::Begun,
+    ByPrint, Conversation, Emission, Item, MOST_KNOWN, Note, Print, Printer, Prompt, SessionKey,
+    Source, State, Store, under_way::Begun,
 };
 use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
 
@@ -348,7 +348,7 @@ impl Session {
             let prompt = self.end_of_prompt(it.state);
             [it.state.short(), it.own.short(), prompt]
         });
-        let here: HashSet<u64> = here.collect();
+        let here: HashSet<u64, ByPrint> = here.collect();
         self.state.known.retain(|it| here.contains(it));
         self.state.notes.retain(|it, _| here.contains(it));
     }

@@ -37,7 +37,7 @@ impl House {
         }
     }
 
-    async fn visit(&self, visit: Visit<'_>, contents: &[Value]) -> Session {
+    async fn visit(&self, visit: Visit<'_>, contents: &[Value]) -> Box<Session> {
         let history = history(contents);
         let mut session = self.sessions.open(visit, Some(&history)).await.unwrap();
         for at in session.conversation.last_step() {
@@ -49,7 +49,7 @@ impl House {
     }
 
     /// A request of an agent, and an answer in chunks of one part each.
-    async fn ask(&self, contents: &[Value], answer: &[Value]) -> Session {
+    async fn ask(&self, contents: &[Value], answer: &[Value]) -> Box<Session> {
         let mut session = self.visit(MAIN, contents).await;
         answered(&mut session, answer).await;
         session
@@ -151,8 +151,8 @@ async fn nobody_takes_back_what_was_answered_well() {
         let house = House::new();
         let start = [user(&[text("a")]), model(&[text("A")])];
         let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-        ended(&mut house.visit(MAIN, &start[..1]).await, "A", WELL).await;
-        ended(&mut house.visit(MAIN, &ask("b")).await, "B", reason).await;
+        ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+        ended(&mut *house.visit(MAIN, &ask("b")).await, "B", reason).await;
 
         let other = house.visit(MAIN, &ask("c")).await;
         let again = house.visit(MAIN, &ask("b")).await;
@@ -167,7 +167,7 @@ async fn a_turn_that_is_cancelled_in_its_tools_is_taken_back() {
     let house = House::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
     let mut calling = house.visit(MAIN, &ask("b")).await;
     let mut emission = calling.emission();
     let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": WELL}]});
@@ -185,7 +185,7 @@ async fn nobody_asks_two_things_at_once() {
     let house = House::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
 
     let waiting = house.visit(MAIN, &ask("b")).await;
     let other = house.visit(MAIN, &ask("c")).await;
@@ -205,7 +205,7 @@ async fn who_begins_as_another_ended_is_another_agent() {
     let talk = [&start[..], &[model(&[text("A")]), user(&[text("b")])]].concat();
     let mut first = house.visit(MAIN, &start).await;
     ended(&mut first, "A", WELL).await;
-    ended(&mut house.visit(MAIN, &talk).await, "B", WELL).await;
+    ended(&mut *house.visit(MAIN, &talk).await, "B", WELL).await;
 
     let mut other = house.visit(MAIN, &start).await;
     ended(&mut other, "A", WELL).await;
@@ -226,7 +226,7 @@ async fn the_same_first_prompt_much_later_begins_another_session() {
     let mut first = house.visit(MAIN, &start).await;
     ended(&mut first, "done", WELL).await;
     let soon = house.visit(MAIN, &start).await;
-    ended(&mut house.visit(MAIN, &start).await, "done", WELL).await;
+    ended(&mut *house.visit(MAIN, &start).await, "done", WELL).await;
     assert_eq!(soon.key, first.key);
     drop(soon);
 

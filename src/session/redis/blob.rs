@@ -67,7 +67,7 @@ mod tests {
             started: true,
             context: Some("x".to_owned()),
             line: vec![Print(1 << 100), Print(7)],
-            known: [u64::MAX].into(),
+            known: [u64::MAX].into_iter().collect(),
             reported: [EventName::AfterTool].into(),
             ..State::default()
         };
