@@ -41,7 +41,7 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 pub use self::{
-    answer::{FunctionCall, ResponseDocument},
+    answer::{Counted, FunctionCall, ResponseDocument},
     answer_texts::{AnswerEditor, Channel, Rest, TextStream},
     answered::ToolResult,
     call::{Api, Call, Framing, Operation, RequestLine},

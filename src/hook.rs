@@ -356,8 +356,7 @@ impl Engine {
 /// What all runs that count said, as one.
 fn folded<E: EventKind>(runs: &[Run]) -> (HookOutput, Vec<Diagnostic>) {
     let enforced = runs.iter().filter(|it| it.would.is_none());
-    let outputs: Vec<HookOutput> = enforced.map(|it| it.answer.output.clone()).collect();
-    fold(&outputs, E::HONOURS)
+    fold(enforced.map(|it| &it.answer.output), E::HONOURS)
 }
 
 /// What somebody who only observes would have done; none of who decides.
@@ -365,7 +364,7 @@ fn would<E: EventKind>(mode: HookMode, output: &HookOutput) -> Option<Action> {
     match mode {
         HookMode::Enforce => None,
         HookMode::Observe => {
-            let (folded, _) = fold(std::slice::from_ref(output), E::HONOURS);
+            let (folded, _) = fold([output], E::HONOURS);
             Some(E::judge(&folded).action())
         }
     }

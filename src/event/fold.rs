@@ -38,7 +38,10 @@ pub enum Part {
 
 /// Folds outputs, given in plan order, into one. Parts that the event does not
 /// honour are left out.
-pub fn fold(outputs: &[HookOutput], honours: &[Part]) -> (HookOutput, Vec<Diagnostic>) {
+pub fn fold<'a>(
+    outputs: impl IntoIterator<Item = &'a HookOutput>,
+    honours: &[Part],
+) -> (HookOutput, Vec<Diagnostic>) {
     let mut folding = Folding::default();
     for output in outputs {
         for part in honours {

@@ -238,6 +238,10 @@ impl Gate {
     fn spoken(&self, runs: Vec<Run>) -> Vec<Run> {
         self.snapshot.engine.looked(&self.context, &runs);
         let says = |it: &Run| it.answer.output != HookOutput::default();
+        if !runs.iter().any(says) {
+            self.facts.looked(&runs);
+            return Vec::new();
+        }
         let (spoken, silent): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(says);
         self.facts.looked(&silent);
         spoken

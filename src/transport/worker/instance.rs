@@ -173,7 +173,7 @@ impl Pipes {
         let question = line::write(&id, input);
         let (stdin, stdout, limit) = (&mut self.stdin, &mut self.stdout, self.limit);
         let ask = async {
-            let written = stdin.write_all(question.as_bytes()).await;
+            let written = stdin.write_all(&question).await;
             written.map_err(TransportError::Process)
         };
         let listen = async {

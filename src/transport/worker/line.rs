@@ -13,22 +13,23 @@ use crate::transport::TransportError;
 const BREAKS: &[char] = &['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
 /// `{"id":…,"input":…}` and the end of the line. `input` is a JSON document.
-pub(super) fn write(id: &str, input: &[u8]) -> String {
-    let input = String::from_utf8_lossy(input);
-    let mut line = String::with_capacity(input.len() + 64);
-    line.push_str(r#"{"id":""#);
-    line.push_str(id);
-    line.push_str(r#"","input":"#);
-    if has_breaks(input.as_bytes()) {
-        push_as_one_line(&mut line, &input);
+pub(super) fn write(id: &str, input: &[u8]) -> Vec<u8> {
+    let mut line = Vec::with_capacity(input.len() + 64);
+    line.extend_from_slice(br#"{"id":""#);
+    line.extend_from_slice(id.as_bytes());
+    line.extend_from_slice(br#"","input":"#);
+    if has_breaks(input) {
+        let one_line = as_one_line(&String::from_utf8_lossy(input));
+        line.extend_from_slice(one_line.as_bytes());
     } else {
-        line.push_str(&input);
+        line.extend_from_slice(input);
     }
-    line.push_str("}\n");
+    line.extend_from_slice(b"}\n");
     line
 }
 
-fn push_as_one_line(line: &mut String, input: &str) {
+fn as_one_line(input: &str) -> String {
+    let mut line = String::with_capacity(input.len());
     let mut rest = input;
     while let Some(at) = rest.find(BREAKS) {
         let (before, after) = rest.split_at(at);
@@ -37,13 +38,14 @@ fn push_as_one_line(line: &mut String, input: &str) {
         match after.next() {
             Some(separator) if !separator.is_ascii() => {
                 // Writing into a `String` cannot fail.
-                let _infallible = write!(line, "\\u{:04x}", u32::from(separator));
+                let _infallible = write!(&mut line, "\\u{:04x}", u32::from(separator));
             }
             _ => line.push(' '),
         }
         rest = after.as_str();
     }
     line.push_str(rest);
+    line
 }
 
 /// Whether there is any at all. Inputs are long and hardly ever have one, and to
@@ -80,10 +82,14 @@ mod tests {
 
     use super::*;
 
+    fn written(id: &str, input: &str) -> String {
+        String::from_utf8(write(id, input.as_bytes())).unwrap()
+    }
+
     #[test]
     fn whatever_ends_a_line_somewhere_is_escaped() {
         for end in BREAKS {
-            let line = write("7", format!("{{\"a\":\"é{end}\"}}").as_bytes());
+            let line = written("7", &format!("{{\"a\":\"é{end}\"}}"));
             assert_eq!(line.find(BREAKS), Some(line.len() - 1), "{end:?}");
         }
     }
@@ -92,7 +98,7 @@ mod tests {
     fn a_document_is_one_line_for_every_reader() {
         let input = "{\r\n \"a\": \"x\u{2028}y\u{2029}\u{85}\\n\",\n\"b\": 1.0e5}";
 
-        let line = write("7", input.as_bytes());
+        let line = written("7", input);
 
         assert_eq!(
             line,
