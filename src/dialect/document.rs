@@ -289,9 +289,9 @@ impl Document {
             bytes: self.bytes.slice(place),
             number,
         };
-        if self.listed.is_none() {
-            let found = one_of(self.unlisted(), spellings)?;
-            return Ok(found.and_then(|it| Some(slice(self.place(it)?, Some(it)))));
+        if let (Some(origin), None) = (&self.origin, &self.listed) {
+            let found = origin.find(&self.bytes, spellings)?;
+            return Ok(found.and_then(|it| Some(slice(origin.place(it)?, Some(it)))));
         }
         let Some(field) = self.find(spellings)? else {
             return Ok(None);

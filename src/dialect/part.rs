@@ -30,7 +30,9 @@ impl Part {
     pub(super) fn read(document: Document) -> Result<Self, DialectError> {
         Ok(Self {
             text: document.string(TEXT)?,
-            thought: document.get(&["thought"])? == Some(Value::Bool(true)),
+            thought: document
+                .bytes_of(&["thought"])?
+                .is_some_and(|it| *it == *b"true"),
             document,
         })
     }

@@ -34,15 +34,21 @@ impl<'a> Key<'a> {
     }
 
     /// How it is like a field known under `spellings`.
+    #[inline]
     pub(super) fn likeness(self, spellings: &[&str]) -> Likeness {
         let written = match self {
             Self::Meant(text) => text.as_bytes(),
             Self::Written(text) => text,
         };
         let may_be = |it: &&str| may_be_alike(written, it.as_bytes());
-        if !spellings.iter().any(may_be) {
-            return Likeness::None;
+        if spellings.iter().any(may_be) {
+            self.compare(spellings)
+        } else {
+            Likeness::None
         }
+    }
+
+    fn compare(self, spellings: &[&str]) -> Likeness {
         let meant = self.meant();
         if spellings.iter().any(|it| it.as_bytes() == &*meant) {
             return Likeness::Same;
