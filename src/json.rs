@@ -8,14 +8,15 @@ mod keys;
 mod layout;
 mod scan;
 mod strings;
+mod text;
 
 #[cfg(test)]
 mod tests;
 
 use thiserror::Error;
 
-use self::scan::Scan;
 pub use self::{keys::same_field, layout::Layout};
+use self::{scan::Scan, text::Text};
 
 /// How deep arrays and objects may stand in one another.
 pub const DEPTH: usize = 64;
@@ -23,8 +24,14 @@ pub const DEPTH: usize = 64;
 /// How many fields an object of an API may have: each is looked for among them.
 pub const MOST_FIELDS: usize = 1000;
 
+/// How long a text may be, in bytes: places in it are kept in 32 bits.
+const LONGEST: usize = u32::MAX as usize;
+
 /// What stands in front of some texts, and is no JSON.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
+
+/// What anybody names, and is under no such field.
+const ANYBODYS: &FreeField = &FreeField::new("", 0);
 
 /// A field under which anybody gives keys their names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,15 +74,6 @@ impl FreeFields {
         }
         Self { all, prints }
     }
-
-    /// The field that `key` is, in an object that stands so deep.
-    fn find(&self, key: &[u8], print: u32, depth: usize) -> Option<&'static FreeField> {
-        if self.prints & bit(print) == 0 {
-            return None;
-        }
-        let mut alike = self.all.iter().filter(|it| it.print == print);
-        alike.find(|it| depth >= it.from_depth && same_field(it.name.as_bytes(), key))
-    }
 }
 
 /// The bit of a print, by its best mixed digits.
@@ -115,24 +113,31 @@ pub enum JsonError {
 
 /// Checks a document.
 pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
-    checked(text)?.document(names).map(drop).map_err(|it| *it)
+    let scan = Scan::new(checked(text)?);
+    scan.document(names).map(drop).map_err(|it| *it)
 }
 
 /// Checks a document, and takes down where its values stand, so deep; the document
 /// itself is 0.
 pub fn lay_out(text: &[u8], names: Names, deepest: usize) -> Result<Layout, JsonError> {
-    let layout = checked(text)?.laid_out(names, deepest);
-    layout.map_err(|it| *it)
+    let scan = Scan::new(checked(text)?);
+    scan.laid_out(names, deepest).map_err(|it| *it)
 }
 
 /// Where the string ends that a text begins with, behind its last quote; none if it
 /// begins with no string that means one thing.
 pub fn string_end(text: &[u8]) -> Option<usize> {
-    checked(text).ok()?.string_end()
+    let text = Text(checked(text).ok()?);
+    let is_string = text.byte(0) == b'"';
+    is_string.then(|| text.string(0).ok())?
 }
 
-fn checked(text: &[u8]) -> Result<Scan<'_>, JsonError> {
+/// A text that may be JSON: valid UTF-8.
+fn checked(text: &[u8]) -> Result<&[u8], JsonError> {
     let broken = |what, at| Err(JsonError::Broken { what, at });
+    if text.len() > LONGEST {
+        return broken("longer than 4 GiB", LONGEST);
+    }
     if text.starts_with(BYTE_ORDER_MARK) {
         return broken("a byte order mark", 0);
     }
@@ -141,5 +146,5 @@ fn checked(text: &[u8]) -> Result<Scan<'_>, JsonError> {
     {
         return broken("not UTF-8", error.valid_up_to());
     }
-    Ok(Scan::new(text))
+    Ok(text)
 }

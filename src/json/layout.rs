@@ -15,16 +15,45 @@ const BYTES: usize = 128;
 pub struct Layout {
     /// Each value before those in it.
     values: Vec<Value>,
-    /// How deep values are taken down; the document is 0.
-    deepest: usize,
+    /// In how many depths values are taken down; the document is in the first.
+    depths: usize,
+}
+
+/// Where something stands.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Place {
+    start: u32,
+    end: u32,
+}
+
+impl Place {
+    /// INVARIANT: no document is longer than 4 GiB.
+    #[inline]
+    pub(super) const fn new(start: usize, end: usize) -> Self {
+        let (start, end) = (short(start), short(end));
+        Self { start, end }
+    }
+
+    #[inline]
+    pub(super) const fn range(self) -> Range<usize> {
+        self.start as usize..self.end as usize
+    }
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no document is longer than 4 GiB, nor has more values"
+)]
+#[inline]
+const fn short(place: usize) -> u32 {
+    place as u32
 }
 
 #[derive(Debug, Clone, Copy)]
 struct Value {
-    start: u32,
-    end: u32,
+    place: Place,
     /// Its key, in quotes; empty if it has none.
-    key: (u32, u32),
+    key: Place,
     /// The number of the value after it and all that is in it.
     next: u32,
     /// Whether what is in it was taken down.
@@ -35,33 +64,34 @@ impl Layout {
     /// None yet, of a text so long.
     pub(super) fn new(deepest: usize, length: usize) -> Self {
         let values = Vec::with_capacity(FEW.max(length / BYTES));
-        Self { values, deepest }
+        let depths = deepest + 1;
+        Self { values, depths }
     }
 
-    /// A value begins, so deep. Its number, if it is taken down.
+    /// A value, so deep, that is all there, but for what is in it. Its number, if it is
+    /// taken down.
     #[inline]
-    pub(super) fn begin(&mut self, start: usize, key: Range<usize>, depth: usize) -> Option<usize> {
-        if depth > self.deepest {
+    pub(super) fn add(&mut self, place: Place, key: Place, depth: usize) -> Option<u32> {
+        if depth >= self.depths {
             return None;
         }
-        let number = self.values.len();
+        let number = short(self.values.len());
         self.values.push(Value {
-            start: short(start)?,
-            end: 0,
-            key: (short(key.start)?, short(key.end)?),
-            next: 0,
-            is_open: depth < self.deepest,
+            place,
+            key,
+            next: number + 1,
+            is_open: depth + 1 < self.depths,
         });
         Some(number)
     }
 
-    /// It ends.
+    /// All that is in it was taken down, too, and it ends.
     #[inline]
-    pub(super) fn end(&mut self, number: Option<usize>, end: usize) {
+    pub(super) fn end(&mut self, number: Option<u32>, end: usize) {
         let next = short(self.values.len());
-        let value = number.and_then(|it| self.values.get_mut(it));
-        if let (Some(value), Some(end), Some(next)) = (value, short(end), next) {
-            (value.end, value.next) = (end, next);
+        let value = number.and_then(|it| self.values.get_mut(it as usize));
+        if let Some(value) = value {
+            (value.place.end, value.next) = (short(end), next);
         }
     }
 
@@ -80,18 +110,11 @@ impl Layout {
 
     /// Where a value stands.
     pub fn place(&self, number: usize) -> Option<Range<usize>> {
-        let value = self.values.get(number)?;
-        Some(value.start as usize..value.end as usize)
+        self.values.get(number).map(|it| it.place.range())
     }
 
     /// Where its key stands, in quotes.
     pub fn key(&self, number: usize) -> Option<Range<usize>> {
-        let value = self.values.get(number)?;
-        Some(value.key.0 as usize..value.key.1 as usize)
+        self.values.get(number).map(|it| it.key.range())
     }
-}
-
-/// No document is longer than 4 GiB; what is, has no layout.
-fn short(place: usize) -> Option<u32> {
-    u32::try_from(place).ok()
 }

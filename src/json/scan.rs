@@ -1,11 +1,11 @@
 //! From the first byte to the last: JSON by the letter of RFC 8259, and less.
 
-use std::{borrow::Cow, ops::Range};
-
 use super::{
-    DEPTH, JsonError, Layout, Names,
+    ANYBODYS, DEPTH, JsonError, Layout, Names,
     keys::{Fault, Key, Keys, Scope},
+    layout::Place,
     strings,
+    text::{Scanned, Text, wrong},
 };
 
 /// The longest part of a key that an error quotes, in characters.
@@ -14,234 +14,144 @@ const QUOTED: usize = 64;
 /// A document under way.
 #[derive(Debug)]
 pub(super) struct Scan<'a> {
-    /// INVARIANT: valid UTF-8.
-    text: &'a [u8],
-    at: usize,
+    text: Text<'a>,
     keys: Keys<'a>,
-    /// Where values stand, if that is wanted.
-    layout: Option<Layout>,
+    layout: Layout,
 }
-
-/// Errors are rare, and each step hands its result on: it is small.
-type Scanned<T = ()> = Result<T, Box<JsonError>>;
 
 impl<'a> Scan<'a> {
     pub(super) fn new(text: &'a [u8]) -> Self {
         Self {
-            text,
-            at: 0,
+            text: Text(text),
             keys: Keys::of(text),
-            layout: None,
+            layout: Layout::default(),
         }
     }
 
     /// One value, and nothing behind it; where all that is in it stands.
     pub(super) fn laid_out(mut self, names: Names, deepest: usize) -> Scanned<Layout> {
-        self.layout = Some(Layout::new(deepest, self.text.len()));
-        Ok(self.document(names)?.layout.unwrap_or_default())
+        self.layout = Layout::new(deepest, self.text.0.len());
+        Ok(self.document(names)?.layout)
     }
 
     /// One value, and nothing behind it.
     pub(super) fn document(mut self, names: Names) -> Scanned<Self> {
         let scope = match names {
-            Names::Free => Scope::Free(""),
+            Names::Free => Scope::Free(ANYBODYS),
             Names::Fields(free) => Scope::Fields(free),
         };
-        self.value(scope, 0, 0..0)?;
-        self.skip_white();
-        if self.at < self.text.len() {
-            return self.wrong("something follows the document");
+        let end = self.value(0, scope, 0, Place::default())?;
+        let (at, _) = self.text.next(end);
+        if !self.text.ends_at(at) {
+            return wrong("something follows the document", at);
         }
         Ok(self)
     }
 
-    /// Where the string ends that the text begins with, if it begins with one.
-    pub(super) fn string_end(mut self) -> Option<usize> {
-        let is_string = self.peek() == Some(b'"') && self.string().is_ok();
-        is_string.then_some(self.at)
-    }
-
     /// A value, and where its key stands.
-    fn value(&mut self, scope: Scope, depth: usize, key: Range<usize>) -> Scanned {
-        self.skip_white();
-        let start = self.at;
-        let layout = self.layout.as_mut();
-        let number = layout.and_then(|it| it.begin(start, key, depth));
-        self.bare(scope, depth)?;
-        let end = self.at;
-        if let Some(layout) = &mut self.layout {
-            layout.end(number, end);
-        }
-        Ok(())
+    #[expect(
+        clippy::inline_always,
+        reason = "a call for each value is a tenth of all work"
+    )]
+    #[inline(always)]
+    fn value(&mut self, at: usize, scope: Scope, depth: usize, key: Place) -> Scanned {
+        let (start, first) = self.text.next(at);
+        let end = match first {
+            b'"' => self.text.string(start)?,
+            b'{' | b'[' => {
+                if depth >= DEPTH {
+                    return wrong("nested too deep", start);
+                }
+                let number = self.layout.add(Place::new(start, start), key, depth);
+                let end = match first {
+                    b'{' => self.object(start + 1, scope, depth + 1)?,
+                    _ => self.array(start + 1, scope, depth + 1)?,
+                };
+                self.layout.end(number, end);
+                return Ok(end);
+            }
+            _ => self.text.bare(start, first)?,
+        };
+        self.layout.add(Place::new(start, end), key, depth);
+        Ok(end)
     }
 
-    fn bare(&mut self, scope: Scope, depth: usize) -> Scanned {
-        match self.peek() {
-            Some(b'{' | b'[') if depth >= DEPTH => self.wrong("nested too deep"),
-            Some(b'{') => self.object(scope, depth + 1),
-            Some(b'[') => self.array(scope, depth + 1),
-            Some(b'"') => self.string().map(drop),
-            Some(b'-' | b'0'..=b'9') => self.number(),
-            Some(b't') => self.word(b"true"),
-            Some(b'f') => self.word(b"false"),
-            Some(b'n') => self.word(b"null"),
-            Some(_) | None => self.wrong("a value is missing"),
-        }
-    }
-
-    fn object(&mut self, scope: Scope, depth: usize) -> Scanned {
-        self.at += 1;
-        self.skip_white();
-        if self.takes(b'}') {
-            return Ok(());
+    /// What follows `{`.
+    fn object(&mut self, at: usize, scope: Scope, depth: usize) -> Scanned {
+        let (mut at, mut next) = self.text.next(at);
+        if next == b'}' {
+            return Ok(at + 1);
         }
         let mut object = self.keys.open();
         loop {
-            self.skip_white();
-            let start = self.at;
-            let key = self.key(scope)?;
-            let place = start..self.at;
-            let under = scope.under(&key, depth);
-            if let Err((fault, key)) = self.keys.add(&mut object, key, scope) {
-                return self.bad_key(fault, &key.text, scope);
+            if next != b'"' {
+                return wrong("a key is missing", at);
             }
-            self.skip_white();
-            self.expect(b':', "a colon is missing")?;
-            self.value(under, depth, place)?;
-            self.skip_white();
-            if !self.takes(b',') {
+            let (end, key) = match strings::plain_key_end(self.text.0, at + 1) {
+                Some(end) => (end, self.keys.plain(at, end)),
+                None => self.odd_key(at, scope)?,
+            };
+            if let Err(fault) = self.keys.add(&mut object, key, scope) {
+                return self.bad_key(fault, key, scope, end);
+            }
+            (at, next) = self.text.next(end);
+            if next != b':' {
+                return wrong("a colon is missing", at);
+            }
+            let under = self.keys.scope_under(key, scope, depth);
+            let end = self.value(at + 1, under, depth, key.place)?;
+            (at, next) = self.text.next(end);
+            if next != b',' {
                 break;
             }
+            (at, next) = self.text.next(at + 1);
+        }
+        if next != b'}' {
+            return wrong("an object does not end", at);
         }
         self.keys.close(&object);
-        self.expect(b'}', "an object does not end")
+        Ok(at + 1)
     }
 
-    fn array(&mut self, scope: Scope, depth: usize) -> Scanned {
-        self.at += 1;
-        self.skip_white();
-        if self.takes(b']') {
-            return Ok(());
+    /// What follows `[`.
+    fn array(&mut self, at: usize, scope: Scope, depth: usize) -> Scanned {
+        let (mut at, mut next) = self.text.next(at);
+        if next == b']' {
+            return Ok(at + 1);
         }
         loop {
-            self.value(scope, depth, 0..0)?;
-            self.skip_white();
-            if !self.takes(b',') {
-                break;
-            }
-        }
-        self.expect(b']', "an array does not end")
-    }
-
-    fn key(&mut self, scope: Scope) -> Scanned<Key<'a>> {
-        if self.peek() != Some(b'"') {
-            return self.wrong("a key is missing");
-        }
-        let start = self.at;
-        let is_plain = self.string()?;
-        let quoted = self.text.get(start..self.at).unwrap_or_default();
-        if let (true, [b'"', inner @ .., b'"']) = (is_plain, quoted) {
-            return Ok(Key::new(Cow::Borrowed(inner), scope));
-        }
-        let key: Result<String, _> = serde_json::from_slice(quoted);
-        match key {
-            Ok(key) => Ok(Key::new(Cow::Owned(key.into_bytes()), scope)),
-            Err(_) => self.wrong("a key cannot be read"),
-        }
-    }
-
-    /// A string; whether nothing in it is escaped.
-    fn string(&mut self) -> Scanned<bool> {
-        match strings::end(self.text, self.at + 1) {
-            Ok(end) => {
-                self.at = end.at;
-                Ok(end.is_plain)
-            }
-            Err((what, at)) => {
-                self.at = at;
-                self.wrong(what)
+            let end = self.value(at, scope, depth, Place::default())?;
+            (at, next) = self.text.next(end);
+            match next {
+                b',' => at += 1,
+                b']' => return Ok(at + 1),
+                _ => return wrong("an array does not end", at),
             }
         }
     }
 
-    fn number(&mut self) -> Scanned {
-        self.takes(b'-');
-        if !self.takes(b'0') {
-            self.digits()?;
-        }
-        if self.takes(b'.') {
-            self.digits()?;
-        }
-        if self.takes(b'e') || self.takes(b'E') {
-            if !self.takes(b'+') {
-                self.takes(b'-');
-            }
-            self.digits()?;
-        }
-        Ok(())
-    }
-
-    /// At least one digit.
-    fn digits(&mut self) -> Scanned {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        let count = rest.iter().take_while(|it| it.is_ascii_digit()).count();
-        if count == 0 {
-            return self.wrong("a number that is none");
-        }
-        self.at += count;
-        Ok(())
-    }
-
-    fn word(&mut self, word: &[u8]) -> Scanned {
-        let rest = self.text.get(self.at..).unwrap_or_default();
-        if !rest.starts_with(word) {
-            return self.wrong("a value is missing");
-        }
-        self.at += word.len();
-        Ok(())
-    }
-
-    fn skip_white(&mut self) {
-        while let Some(b' ' | b'\n' | b'\r' | b'\t') = self.peek() {
-            self.at += 1;
+    #[cold]
+    fn odd_key(&self, start: usize, scope: Scope) -> Scanned<(usize, Key)> {
+        let end = self.text.string(start)?;
+        match self.keys.any(start, end, scope) {
+            Some(key) => Ok((end, key)),
+            None => wrong("a key that nobody may use", end),
         }
     }
 
-    fn peek(&self) -> Option<u8> {
-        self.text.get(self.at).copied()
-    }
-
-    fn takes(&mut self, byte: u8) -> bool {
-        let taken = self.peek() == Some(byte);
-        self.at += usize::from(taken);
-        taken
-    }
-
-    fn expect(&mut self, byte: u8, otherwise: &'static str) -> Scanned {
-        if self.takes(byte) {
-            return Ok(());
-        }
-        self.wrong(otherwise)
-    }
-
-    fn bad_key(&self, fault: Fault, key: &[u8], scope: Scope) -> Scanned {
+    #[cold]
+    fn bad_key(&self, fault: Fault, key: Key, scope: Scope, end: usize) -> Scanned {
         let error = match (fault, scope) {
-            (Fault::Strange, _) => return self.wrong("a key that nobody may use"),
-            (Fault::TooMany, _) => return self.wrong("more fields than a message has"),
-            (Fault::Twice, Scope::Free(within)) if !within.is_empty() => {
-                JsonError::TwiceWithin(within)
+            (Fault::TooMany, _) => return wrong("more fields than a message has", end),
+            (Fault::Twice, Scope::Free(within)) if !within.name.is_empty() => {
+                JsonError::TwiceWithin(within.name)
             }
             (Fault::Twice, Scope::Free(_) | Scope::Fields(_)) => {
-                let key = String::from_utf8_lossy(key);
+                let key = self.keys.meant(key);
+                let key = String::from_utf8_lossy(&key);
                 JsonError::Twice(key.chars().take(QUOTED).collect())
             }
         };
         Err(Box::new(error))
-    }
-
-    #[cold]
-    fn wrong<T>(&self, what: &'static str) -> Scanned<T> {
-        let at = self.at;
-        Err(Box::new(JsonError::Broken { what, at }))
     }
 }

@@ -6,149 +6,213 @@ use wide::u8x16;
 /// How many bytes are looked at together.
 const BLOCK: usize = 64;
 
+const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
+const BACKSLASH: u8x16 = u8x16::new([b'\\'; 16]);
+const N: u8x16 = u8x16::new([b'n'; 16]);
+const UNDERSCORE: u8x16 = u8x16::new([b'_'; 16]);
+const DELETE: u8x16 = u8x16::new([0x7F; 16]);
+const LAST_CONTROL: u8x16 = u8x16::new([0x1F; 16]);
+
 /// What is wrong with a string, and where.
 pub(super) type Fault = (&'static str, usize);
 
-/// The end of a string.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct End {
-    /// Behind its last quote.
-    pub(super) at: usize,
-    /// Whether nothing in it is escaped.
-    pub(super) is_plain: bool,
+/// Behind the last quote of the string whose first one stands before `start`.
+#[inline]
+pub(super) fn end(text: &[u8], start: usize) -> Result<usize, Fault> {
+    let stops = |it: u8x16| it.simd_eq(BACKSLASH) | controls(it);
+    match plain_end(text, start, stops) {
+        Ok(end) => Ok(end),
+        Err(at) => long_end(text, at),
+    }
 }
 
-/// The end of the string whose first quote stands before `start`.
-pub(super) fn end(text: &[u8], start: usize) -> Result<End, Fault> {
-    let rest = text.get(start..).unwrap_or_default();
-    // Keys are short.
-    if let Some(first) = rest.first_chunk() {
-        let marks = Marks::of_few(first);
-        let first = lowest(marks.quotes | marks.backslashes | marks.controls);
-        if first & marks.quotes != 0 {
-            let at = start + first.trailing_zeros() as usize + 1;
-            return Ok(End { at, is_plain: true });
+/// The same for a key that can be compared as it stands: nothing in it is escaped,
+/// an underscore, or the control character that strings may hold.
+#[inline]
+pub(super) fn plain_key_end(text: &[u8], start: usize) -> Option<usize> {
+    let odd = |it: u8x16| it.simd_eq(BACKSLASH) | it.simd_eq(UNDERSCORE) | it.simd_eq(DELETE);
+    plain_end(text, start, |it| odd(it) | controls(it)).ok()
+}
+
+/// The same for a string without any of the `odd` characters; else a place before the
+/// first of them.
+#[inline]
+fn plain_end(
+    text: &[u8],
+    start: usize,
+    odd: impl Fn(u8x16) -> u8x16 + Copy,
+) -> Result<usize, usize> {
+    // Most strings are short.
+    match few(text, start, odd) {
+        Few::End(end) => Ok(end),
+        Few::Odd => Err(start),
+        Few::Plain => plain_far_end(text, start + 16, odd),
+    }
+}
+
+/// The same behind the first sixteen bytes. Whoever asks for strings is in a loop that
+/// stays small without it.
+#[inline(never)]
+fn plain_far_end(
+    text: &[u8],
+    start: usize,
+    odd: impl Fn(u8x16) -> u8x16 + Copy,
+) -> Result<usize, usize> {
+    let mut at = start;
+    loop {
+        match few(text, at, odd) {
+            Few::End(end) => return Ok(end),
+            Few::Odd => return Err(at),
+            Few::Plain => at += 16,
         }
     }
-    Walk {
+}
+
+/// What sixteen bytes of a string are.
+enum Few {
+    Plain,
+    Odd,
+    End(usize),
+}
+
+#[inline]
+fn few(text: &[u8], at: usize, odd: impl Fn(u8x16) -> u8x16) -> Few {
+    let Some(bytes) = text.get(at..).and_then(|it| it.first_chunk()) else {
+        return Few::Odd;
+    };
+    let bytes = u8x16::new(*bytes);
+    let quotes = bytes.simd_eq(QUOTE);
+    let stops = (quotes | odd(bytes)).to_bitmask();
+    let first = stops.trailing_zeros();
+    if stops == 0 {
+        Few::Plain
+    } else if quotes.to_bitmask() >> first & 1 != 0 {
+        Few::End(at + first as usize + 1)
+    } else {
+        Few::Odd
+    }
+}
+
+/// The characters that must not be in a string.
+#[inline]
+fn controls(bytes: u8x16) -> u8x16 {
+    bytes.simd_eq(bytes.min(LAST_CONTROL))
+}
+
+/// The end of a string that goes on at `start`.
+#[inline(never)]
+fn long_end(text: &[u8], start: usize) -> Result<usize, Fault> {
+    let mut walk = Walk {
         text,
-        at: start,
         is_escaped: 0,
         read: start,
-        is_plain: true,
+    };
+    let mut at = start;
+    let (blocks, rest) = text.get(start..).unwrap_or_default().as_chunks();
+    for block in blocks {
+        if let Some(end) = walk.take(block, at)? {
+            return Ok(end);
+        }
+        at += BLOCK;
     }
-    .run()
+    let mut last = [b' '; BLOCK];
+    for (place, byte) in last.iter_mut().zip(rest) {
+        *place = *byte;
+    }
+    match walk.take(&last, at)? {
+        Some(end) => Ok(end),
+        None => Err(("a string does not end", text.len())),
+    }
 }
 
 /// A string on the way to its end.
 struct Walk<'a> {
     text: &'a [u8],
-    at: usize,
-    /// 1 if the byte at `at` is escaped by the one before it.
+    /// 1 if the next byte is escaped by the one before it.
     is_escaped: u64,
     /// Code points that are escaped were read up to here.
     read: usize,
-    is_plain: bool,
 }
 
 impl Walk<'_> {
-    fn run(mut self) -> Result<End, Fault> {
-        loop {
-            let rest = self.text.get(self.at..).unwrap_or_default();
-            let mut last = [b' '; BLOCK];
-            let block = match rest.first_chunk() {
-                Some(block) => block,
-                None if rest.is_empty() => {
-                    let what = match self.is_escaped {
-                        0 => "a string does not end",
-                        _ => "an escape that is none",
-                    };
-                    return Err((what, self.text.len()));
-                }
-                None => {
-                    let places = last.iter_mut().zip(rest);
-                    places.for_each(|(place, byte)| *place = *byte);
-                    &last
-                }
-            };
-            if let Some(end) = self.take(&Marks::of(block))? {
-                return Ok(end);
-            }
-            self.at += BLOCK;
-        }
-    }
-
-    /// Reads a block: the end, if it is there.
-    fn take(&mut self, marks: &Marks) -> Result<Option<End>, Fault> {
-        let escaped = escaped(marks.backslashes, &mut self.is_escaped);
-        let ends = marks.quotes & !escaped;
+    /// Reads the block that stands at a place: the end, if it is there.
+    #[inline]
+    fn take(&mut self, block: &[u8; BLOCK], at: usize) -> Result<Option<usize>, Fault> {
+        let block = Block::of(block);
+        let quotes = block.equal(QUOTE);
+        let backslashes = block.equal(BACKSLASH);
+        let escaped = escaped(backslashes, &mut self.is_escaped);
+        let ends = quotes & !escaped;
         // What is before the end, or all.
-        let inner = lowest(ends).wrapping_sub(1);
-        let controls = marks.controls & inner & !escaped;
-        let fine = inner & lowest(controls).wrapping_sub(1);
-        self.is_plain &= (marks.backslashes | escaped) & inner == 0;
-        let mut rest = escaped & fine & !marks.escapable;
-        while rest != 0 {
-            let place = self.at + rest.trailing_zeros() as usize;
-            rest &= rest - 1;
-            if !self.text.get(place).copied().is_some_and(is_short) && place >= self.read {
-                self.read = after_code_point(self.text, place)?;
-            }
+        let inner = ends.wrapping_sub(1) & !ends;
+        // Most escapes are one of these behind their backslash.
+        let usual = quotes | backslashes | block.equal(N);
+        let odd = escaped & inner & !usual;
+        if odd != 0 || block.has_control() {
+            let controls = block.controls() & inner & !escaped;
+            self.read = check(self.text, at, odd, controls, self.read)?;
         }
-        if controls != 0 {
-            let place = self.at + controls.trailing_zeros() as usize;
-            return Err(("a control character in a string", place));
-        }
-        let end = End {
-            at: self.at + ends.trailing_zeros() as usize + 1,
-            is_plain: self.is_plain,
-        };
+        let end = at + ends.trailing_zeros() as usize + 1;
         Ok((ends != 0).then_some(end))
     }
 }
 
-/// A bit for each byte, that of the first byte the lowest.
-struct Marks {
-    quotes: u64,
-    backslashes: u64,
-    /// Characters that must not be there.
-    controls: u64,
-    /// What most escapes consist of, behind their backslash: `\\`, `\"` and `\n`.
-    escapable: u64,
+/// Reads the escapes of the block at `at` that are not the usual ones, up to a character
+/// that must not be there. Up to where code points are read then.
+#[cold]
+fn check(text: &[u8], at: usize, odd: u64, controls: u64, read: usize) -> Result<usize, Fault> {
+    let mut read = read;
+    let mut rest = odd & lowest(controls).wrapping_sub(1);
+    while rest != 0 {
+        let place = at + rest.trailing_zeros() as usize;
+        rest &= rest - 1;
+        if !text.get(place).copied().is_some_and(is_short) && place >= read {
+            read = after_code_point(text, place)?;
+        }
+    }
+    if controls == 0 {
+        return Ok(read);
+    }
+    let place = at + controls.trailing_zeros() as usize;
+    Err(("a control character in a string", place))
 }
 
-impl Marks {
+/// Bytes that are looked at together.
+struct Block([u8x16; 4]);
+
+impl Block {
     #[inline]
-    fn of(block: &[u8; BLOCK]) -> Self {
-        let [mut quotes, mut backslashes, mut controls, mut escapable] = [0; 4];
-        // The last bytes first: each sixteen push those behind them up.
-        for few in block.as_chunks().0.iter().rev() {
-            let few = Self::of_few(few);
-            quotes = quotes << 16 | few.quotes;
-            backslashes = backslashes << 16 | few.backslashes;
-            controls = controls << 16 | few.controls;
-            escapable = escapable << 16 | few.escapable;
+    fn of(bytes: &[u8; BLOCK]) -> Self {
+        let mut parts = [u8x16::ZERO; 4];
+        for (part, few) in parts.iter_mut().zip(bytes.as_chunks().0) {
+            *part = u8x16::new(*few);
         }
-        Self {
-            quotes,
-            backslashes,
-            controls,
-            escapable,
-        }
+        Self(parts)
+    }
+
+    /// A bit for each byte that is this one, that of the first byte the lowest.
+    #[inline]
+    fn equal(&self, byte: u8x16) -> u64 {
+        self.bits(|it| it.simd_eq(byte))
+    }
+
+    /// A bit for each character that must not be in a string.
+    fn controls(&self) -> u64 {
+        self.bits(controls)
+    }
+
+    /// Whether there is one.
+    #[inline]
+    fn has_control(&self) -> bool {
+        let [first, second, third, last] = self.0;
+        let lowest = first.min(second).min(third.min(last));
+        controls(lowest).to_bitmask() != 0
     }
 
     #[inline]
-    fn of_few(bytes: &[u8; 16]) -> Self {
-        let bytes = u8x16::new(*bytes);
-        let bits = |it: u8x16| u64::from(it.to_bitmask());
-        let are = |byte| bits(bytes.simd_eq(u8x16::splat(byte)));
-        let (quotes, backslashes) = (are(b'"'), are(b'\\'));
-        Self {
-            quotes,
-            backslashes,
-            controls: bits(bytes.simd_eq(bytes.min(u8x16::splat(0x1F)))),
-            escapable: quotes | backslashes | are(b'n'),
-        }
+    fn bits(&self, find: impl Fn(u8x16) -> u8x16) -> u64 {
+        let [first, second, third, last] = self.0.map(|it| u64::from(find(it).to_bitmask()));
+        first | second << 16 | third << 32 | last << 48
     }
 }
 
@@ -158,20 +222,17 @@ const fn lowest(bits: u64) -> u64 {
     bits & bits.wrapping_neg()
 }
 
-/// Which bytes are escaped by the one before them. Of backslashes in a row every
-/// other one is, so the rows that begin at an odd place are added to themselves:
-/// what is carried out of a row says how it ends.
+/// Which bytes are escaped by the one before them; `is_first` says it of the first byte,
+/// and then of the one behind the last. Of backslashes in a row every other one escapes.
+/// As in simdjson, the subtraction borrows through each row, and what then differs from
+/// the odd places is the backslashes that escape, and what the last of a row escapes.
 const fn escaped(backslashes: u64, is_first: &mut u64) -> u64 {
-    const EVEN: u64 = 0x5555_5555_5555_5555;
-    if backslashes == 0 {
-        return std::mem::replace(is_first, 0);
-    }
+    const ODD: u64 = 0xAAAA_AAAA_AAAA_AAAA;
     let rows = backslashes & !*is_first;
-    let follows = rows << 1 | *is_first;
-    let odd_rows = rows & !EVEN & !follows;
-    let (sums, overflows) = odd_rows.overflowing_add(rows);
-    *is_first = overflows as u64;
-    (EVEN ^ (sums << 1)) & follows
+    let escaping = (rows << 1 | ODD).wrapping_sub(rows) ^ ODD;
+    let escaped = escaping ^ (backslashes | *is_first);
+    *is_first = (escaping & backslashes) >> 63;
+    escaped
 }
 
 /// Whether a character behind a backslash is all of the escape.
@@ -218,16 +279,12 @@ mod tests {
     use super::*;
 
     /// The same, byte by byte.
-    fn slowly(text: &[u8], start: usize) -> Result<End, Fault> {
-        let (mut at, mut is_plain) = (start, true);
+    fn slowly(text: &[u8], start: usize) -> Result<usize, Fault> {
+        let mut at = start;
         loop {
             match text.get(at) {
-                Some(b'"') => {
-                    let at = at + 1;
-                    return Ok(End { at, is_plain });
-                }
+                Some(b'"') => return Ok(at + 1),
                 Some(b'\\') => {
-                    is_plain = false;
                     at = match text.get(at + 1) {
                         Some(second) if is_short(*second) => at + 2,
                         Some(_) | None => after_code_point(text, at + 1)?,
@@ -262,6 +319,21 @@ mod tests {
         ) {
             let text = [" ".repeat(start), pieces.concat()].concat();
             prop_assert_eq!(end(text.as_bytes(), start), slowly(text.as_bytes(), start));
+        }
+
+        #[test]
+        fn a_plain_key_has_nothing_odd_in_it(
+            text in "[a-z_\\\\\u{e9}\u{1}\u{7f}\"]{0,24}",
+            start in 0_usize..20,
+            behind in 0_usize..20,
+        ) {
+            let text = [" ".repeat(start), text, " ".repeat(behind)].concat();
+            if let Some(end) = plain_key_end(text.as_bytes(), start) {
+                prop_assert_eq!(Ok(end), slowly(text.as_bytes(), start));
+                let key = text.get(start..end - 1);
+                let is_odd = |it: &str| it.contains(['\\', '_', '\u{7f}']);
+                prop_assert_eq!(key.map(is_odd), Some(false));
+            }
         }
     }
 }

@@ -41,6 +41,9 @@ fn what_everybody_reads_alike_is_taken() {
         r#"{"args":{"foo_bar":1,"fooBar":2,"FOOBAR":3}}"#,
         r#"{"tools":[{"parametersJsonSchema":{"properties":{"a_b":{},"aB":{}}}}]}"#,
         r#"{"functionResponse":{"response":{"a_b":{},"aB":{}}}}"#,
+        r#"{"ARGS":{"a_b":1,"aB":2}}"#,
+        r#"{"\u0061rgs":{"a_b":1,"aB":2}}"#,
+        r#"{"parameters_json_schema":{"a_b":1,"aB":2}}"#,
         r#"{"_responseJsonSchema":{},"responseJsonSchema":{}}"#,
     ] {
         check_document(text.as_bytes()).unwrap_or_else(|it| panic!("{text}: {it}"));
@@ -57,6 +60,7 @@ fn one_field_said_twice_is_refused_at_every_depth() {
         r#"{"contents":[{"parts":[{"functionCall":{},"function_call":{}}]}]}"#,
         "`function_call` is given twice",
     );
+    check_refused(r#"{"\u0061b":1,"ab":2}"#, "`ab` is given twice");
     check_refused(r#"{"toolConfig":1,"ToolConfig":2}"#, "given twice");
     check_refused(
         r#"{"args":{"x":[{"a":1,"a":2}]}}"#,
@@ -281,5 +285,73 @@ proptest! {
         let taken = check_value(&bytes).is_ok();
         prop_assert_eq!(taken, oracle(&bytes), "{}", bytes.escape_ascii());
         prop_assert!(check_document(&bytes).is_err() || taken);
+    }
+}
+
+/// A key of a document.
+#[derive(Debug, Clone)]
+struct Name {
+    /// In quotes.
+    text: String,
+    meant: String,
+}
+
+fn name() -> impl Strategy<Value = Name> {
+    let pieces = vec![
+        "a",
+        "A",
+        "b",
+        "_",
+        "\u{e9}",
+        "name",
+        "sixteen letters.",
+        "0",
+    ];
+    let pieces = prop::collection::vec(prop::sample::select(pieces), 0..4);
+    (pieces, prop::bool::weighted(0.1)).prop_map(|(pieces, is_escaped)| {
+        let meant = pieces.concat();
+        let text = if is_escaped {
+            let units = meant.encode_utf16().map(|it| format!("\\u{it:04x}"));
+            units.collect::<Vec<_>>().concat()
+        } else {
+            meant.clone()
+        };
+        let text = format!("\"{text}\"");
+        Name { text, meant }
+    })
+}
+
+/// What the spellings of a field have in common.
+fn field(name: &str) -> String {
+    let letters = name.char_indices();
+    let told = letters.filter(|(at, it)| *at == 0 || *it != '_');
+    told.map(|it| it.1.to_ascii_lowercase()).collect()
+}
+
+fn are_all_different(names: impl Iterator<Item = String>) -> bool {
+    let mut known = std::collections::HashSet::new();
+    names.into_iter().all(|it| known.insert(it))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn a_key_given_twice_is_found_however_it_is_spelled(
+        names in prop_oneof![
+            4 => prop::collection::vec(name(), 0..6),
+            1 => prop::collection::vec(name(), 0..100),
+        ],
+        behind in 0_usize..40,
+    ) {
+        let members: Vec<String> = names.iter().map(|it| format!("{}:{{}}", it.text)).collect();
+        // What is near the end of a text is read otherwise.
+        let text = format!("{{{}}}{}", members.join(","), " ".repeat(behind));
+        let taken = |names| check(text.as_bytes(), names).is_ok();
+
+        let as_meant = names.iter().map(|it| it.meant.clone());
+        prop_assert_eq!(taken(Names::Free), are_all_different(as_meant), "{}", &text);
+        let as_fields = names.iter().map(|it| field(&it.meant));
+        prop_assert_eq!(taken(Names::Fields(FREE)), are_all_different(as_fields), "{}", &text);
     }
 }
