@@ -77,6 +77,7 @@ impl FreeFields {
 }
 
 /// The bit of a print, by its best mixed digits.
+#[inline]
 const fn bit(print: u32) -> u64 {
     1 << (print >> 26)
 }

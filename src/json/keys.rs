@@ -59,6 +59,7 @@ fn ends(key: &[u8]) -> u32 {
     clippy::cast_possible_truncation,
     reason = "some bits of a length are enough"
 )]
+#[inline]
 const fn mixed(length: usize, first: u8, last: u8) -> u32 {
     const CASE: u32 = 0x2020;
     let ends = (first as u32) << 8 | last as u32 | CASE;

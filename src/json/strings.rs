@@ -183,11 +183,16 @@ struct Block([u8x16; 4]);
 impl Block {
     #[inline]
     fn of(bytes: &[u8; BLOCK]) -> Self {
-        let mut parts = [u8x16::ZERO; 4];
-        for (part, few) in parts.iter_mut().zip(bytes.as_chunks().0) {
-            *part = u8x16::new(*few);
+        let mut block = Self([u8x16::ZERO; 4]);
+        if let ([first, second, third, last], []) = bytes.as_chunks() {
+            block.0 = [
+                u8x16::new(*first),
+                u8x16::new(*second),
+                u8x16::new(*third),
+                u8x16::new(*last),
+            ];
         }
-        Self(parts)
+        block
     }
 
     /// A bit for each byte that is this one, that of the first byte the lowest.
@@ -211,8 +216,9 @@ impl Block {
 
     #[inline]
     fn bits(&self, find: impl Fn(u8x16) -> u8x16) -> u64 {
-        let [first, second, third, last] = self.0.map(|it| u64::from(find(it).to_bitmask()));
-        first | second << 16 | third << 32 | last << 48
+        let [first, second, third, last] = self.0;
+        let bits = |it| u64::from(find(it).to_bitmask());
+        bits(first) | bits(second) << 16 | bits(third) << 32 | bits(last) << 48
     }
 }
 
@@ -226,6 +232,7 @@ const fn lowest(bits: u64) -> u64 {
 /// and then of the one behind the last. Of backslashes in a row every other one escapes.
 /// As in simdjson, the subtraction borrows through each row, and what then differs from
 /// the odd places is the backslashes that escape, and what the last of a row escapes.
+#[inline]
 const fn escaped(backslashes: u64, is_first: &mut u64) -> u64 {
     const ODD: u64 = 0xAAAA_AAAA_AAAA_AAAA;
     let rows = backslashes & !*is_first;
