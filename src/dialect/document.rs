@@ -164,8 +164,11 @@ impl Document {
             Some(b'{') => self.object(it),
             _ => Err(wrong(spellings, "an array of objects")),
         };
-        let objects = texts.into_iter().map(object);
-        objects.collect::<Result<_, _>>().map(Some)
+        let mut objects = Vec::with_capacity(texts.len());
+        for text in texts {
+            objects.push(object(text)?);
+        }
+        Ok(Some(objects))
     }
 
     /// Whether an array has any element; `null` has none, anything else is an error.
@@ -195,26 +198,28 @@ impl Document {
     }
 
     fn elements(&self, array: &Text) -> Vec<Text> {
-        let laid_out = || -> Option<Vec<Text>> {
-            let origin = self.origin.as_ref()?;
-            let element = |number| {
-                Some(Text {
-                    bytes: self.bytes.slice(origin.place(number)?),
-                    number: Some(number),
-                })
-            };
-            origin.layout.within(array.number?)?.map(element).collect()
-        };
-        laid_out().unwrap_or_else(|| {
+        self.laid_out_elements(array).unwrap_or_else(|| {
             let element = |place| Text {
                 bytes: array.bytes.slice(place),
                 number: None,
             };
-            json::places(&array.bytes)
-                .into_iter()
-                .map(element)
-                .collect()
+            let places = json::places(&array.bytes).into_iter();
+            places.map(element).collect()
         })
+    }
+
+    /// The same, if it is known where they stand.
+    fn laid_out_elements(&self, array: &Text) -> Option<Vec<Text>> {
+        let origin = self.origin.as_ref()?;
+        let within = origin.layout.within(array.number?)?;
+        let mut elements = Vec::with_capacity(within.clone().count());
+        for number in within {
+            elements.push(Text {
+                bytes: self.bytes.slice(origin.place(number)?),
+                number: Some(number),
+            });
+        }
+        Some(elements)
     }
 
     fn object(&self, text: Text) -> Result<Self, DialectError> {

@@ -113,13 +113,24 @@ pub(super) fn string<S>(quoted: &[u8]) -> Result<S, DialectError>
 where
     S: for<'a> From<&'a str> + DeserializeOwned,
 {
-    if let [b'"', plain @ .., b'"'] = quoted
-        && memchr::memchr(b'\\', plain).is_none()
-        && let Ok(plain) = simdutf8::basic::from_utf8(plain)
+    if let [b'"', inner @ .., b'"'] = quoted
+        && let Some(plain) = unescaped(inner)
     {
         return Ok(plain.into());
     }
     serde_json::from_slice(quoted).map_err(|error| DialectError::Json(error.to_string()))
+}
+
+/// What stands in the quotes of a string in which nothing is escaped. Most strings are
+/// keys and names, and shorter than what makes a wide look at them worth its beginning.
+fn unescaped(inner: &[u8]) -> Option<&str> {
+    const SHORT: usize = 64;
+    if inner.len() < SHORT {
+        let text = || std::str::from_utf8(inner).ok();
+        return (!inner.contains(&b'\\')).then(text)?;
+    }
+    let is_plain = memchr::memchr(b'\\', inner).is_none();
+    is_plain.then(|| simdutf8::basic::from_utf8(inner).ok())?
 }
 
 /// The places of the elements of an array, or of the fields of an object, that is

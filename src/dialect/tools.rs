@@ -42,15 +42,16 @@ pub(super) fn withhold(
     let mut kept = Vec::new();
     for mut tool in document.children(TOOLS)?.unwrap_or_default() {
         withhold_own(&mut tool, keeps, &mut withheld)?;
-        let mut left = Vec::new();
-        let declarations = tool.children(DECLARATIONS)?;
-        for declaration in declarations.into_iter().flatten() {
+        let declarations = tool.children(DECLARATIONS)?.unwrap_or_default();
+        let all = declarations.len();
+        let mut left = Vec::with_capacity(all);
+        for declaration in declarations {
             match declaration.string(&["name"])? {
                 Some(name) if !keeps(&name) => withheld.push(name),
                 Some(_) | None => left.push(declaration),
             }
         }
-        put(&mut tool, &left)?;
+        put(&mut tool, all, &left)?;
         if !tool.is_empty() {
             kept.push(tool);
         }
@@ -66,14 +67,16 @@ pub(super) fn withhold(
 pub(super) fn keep(document: &mut Document, names: &[String]) -> Result<(), DialectError> {
     let mut kept = Vec::new();
     for mut tool in document.children(TOOLS)?.unwrap_or_default() {
-        let mut left = Vec::new();
-        for declaration in tool.children(DECLARATIONS)?.into_iter().flatten() {
+        let declarations = tool.children(DECLARATIONS)?.unwrap_or_default();
+        let all = declarations.len();
+        let mut left = Vec::with_capacity(all);
+        for declaration in declarations {
             let name = declaration.string(&["name"])?;
             if name.is_some_and(|it| names.contains(&it)) {
                 left.push(declaration);
             }
         }
-        put(&mut tool, &left)?;
+        put(&mut tool, all, &left)?;
         if !tool.is_empty() {
             kept.push(tool);
         }
@@ -81,13 +84,15 @@ pub(super) fn keep(document: &mut Document, names: &[String]) -> Result<(), Dial
     document.set_children(TOOLS, &kept)
 }
 
-/// The declarations of one tool; without any, it is none of functions.
-fn put(tool: &mut Document, left: &[Document]) -> Result<(), DialectError> {
-    match tool.list(DECLARATIONS)? {
-        None => Ok(()),
-        Some(all) if all.len() == left.len() => Ok(()),
-        Some(_) if left.is_empty() => tool.remove(DECLARATIONS),
-        Some(_) => tool.set_children(DECLARATIONS, left),
+/// Those that are left of all declarations of one tool; without any, it is none of
+/// functions.
+fn put(tool: &mut Document, all: usize, left: &[Document]) -> Result<(), DialectError> {
+    if left.len() == all {
+        Ok(())
+    } else if left.is_empty() {
+        tool.remove(DECLARATIONS)
+    } else {
+        tool.set_children(DECLARATIONS, left)
     }
 }
 

@@ -97,7 +97,7 @@ impl Layout {
 
     /// The numbers of the values in an array or an object; none if that is not
     /// known.
-    pub fn within(&self, number: usize) -> Option<impl Iterator<Item = usize>> {
+    pub fn within(&self, number: usize) -> Option<impl Iterator<Item = usize> + Clone> {
         let value = self.values.get(number).filter(|it| it.is_open)?;
         let (mut at, end) = (number + 1, value.next as usize);
         Some(std::iter::from_fn(move || {
