@@ -143,13 +143,15 @@ impl Walk<'_> {
         let backslashes = block.equal(BACKSLASH);
         let escaped = escaped(backslashes, &mut self.is_escaped);
         let ends = quotes & !escaped;
-        // What is before the end, or all.
-        let inner = ends.wrapping_sub(1) & !ends;
         // Most escapes are one of these behind their backslash.
-        let usual = quotes | backslashes | block.equal(N);
-        let odd = escaped & inner & !usual;
-        if odd != 0 || block.has_control() {
-            let controls = block.controls() & inner & !escaped;
+        let odd = escaped & !(quotes | backslashes | block.equal(N));
+        if ends | odd | block.has_control() == 0 {
+            return Ok(None);
+        }
+        // What is before the end, or all.
+        let inner = lowest(ends).wrapping_sub(1);
+        let (odd, controls) = (odd & inner, block.controls() & inner & !escaped);
+        if odd | controls != 0 {
             self.read = check(self.text, at, odd, controls, self.read)?;
         }
         let end = at + ends.trailing_zeros() as usize + 1;
@@ -206,12 +208,12 @@ impl Block {
         self.bits(controls)
     }
 
-    /// Whether there is one.
+    /// Whether there is one: not 0.
     #[inline]
-    fn has_control(&self) -> bool {
+    fn has_control(&self) -> u64 {
         let [first, second, third, last] = self.0;
         let lowest = first.min(second).min(third.min(last));
-        controls(lowest).to_bitmask() != 0
+        u64::from(controls(lowest).to_bitmask())
     }
 
     #[inline]
