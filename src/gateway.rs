@@ -164,7 +164,6 @@ impl Hooked {
 }
 
 async fn hooked(mut exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
-    exchange.date();
     let limits = exchange.snapshot.config.limits;
     let patience = exchange.snapshot.config.timeouts.body;
     let bytes = body::read(body, &exchange.head, &limits, patience).await?;

@@ -217,11 +217,19 @@ impl Upstream {
             headers,
             body,
         } = outgoing;
-        let spare = self.fallback.as_ref().map(|_| headers.clone());
+        let is_whole = body.is_whole();
+        let (body, spare) = match &self.fallback {
+            None => (body.give(), None),
+            Some(fallback) => {
+                let (lent, body) = body.lend();
+                (lent, Some((fallback, headers.clone(), body)))
+            }
+        };
         let line = (method.clone(), target.as_str());
-        let sent = self.first.send(line, headers, &body, self.patience).await;
-        let answer = match (sent, &self.fallback, spare) {
-            (Err(failed), Some(fallback), Some(mut headers))
+        let body = (body, is_whole);
+        let sent = self.first.send(line, headers, body, self.patience).await;
+        let answer = match (sent, spare) {
+            (Err(failed), Some((fallback, mut headers, body)))
                 if failed.sent == Sent::Never && body.is_unread() =>
             {
                 goes(Route::Fallback);
@@ -229,9 +237,10 @@ impl Upstream {
                 headers::to_fallback(&mut headers, &fallback.credential);
                 let endpoint = &fallback.endpoint;
                 let line = (method, target.as_str());
-                endpoint.send(line, headers, &body, self.patience).await
+                let body = (body.give(), is_whole);
+                endpoint.send(line, headers, body, self.patience).await
             }
-            (sent, ..) => sent,
+            (sent, _) => sent,
         };
         let answer = answer.map_err(|it| it.error)?;
         if answer.status.is_redirection() {

@@ -10,8 +10,8 @@ pub struct RequestId(pub Arc<str>);
 
 impl RequestId {
     /// The id among a request's extensions; empty if no layer made one.
-    pub fn of(extensions: &Extensions) -> String {
+    pub fn of(extensions: &Extensions) -> Arc<str> {
         let id = extensions.get::<Self>();
-        id.map(|it| it.0.to_string()).unwrap_or_default()
+        id.map(|it| Arc::clone(&it.0)).unwrap_or_default()
     }
 }

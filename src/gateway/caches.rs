@@ -15,7 +15,7 @@ use super::{
     exchange::Exchange,
     gate::unreadable,
     passthrough,
-    reply::{DenialForm, Reply, Teller},
+    reply::{self, DenialForm, Reply, Teller},
     source,
 };
 use crate::{
@@ -67,7 +67,7 @@ async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiErro
     let reply = if answer.status.is_success() {
         exchange.keep_cache(answer).await?
     } else {
-        Reply::passed(answer, &exchange.facts)
+        Reply::Upstream(reply::passed(answer, &exchange.facts))
     };
     let teller = Teller {
         dialect: exchange.dialect,
@@ -81,7 +81,7 @@ async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiErro
 impl Exchange {
     /// Refuses a cache that is not known to be the caller's.
     pub(super) fn check_cache(&self, name: &str) -> Result<(), ApiError> {
-        if self.caches.belongs(name, &self.context.caller.key) {
+        if self.caches.belongs(name, &self.identity().caller.key) {
             return Ok(());
         }
         let message = "what is cached there was not made through this gateway by this caller, \
@@ -98,7 +98,8 @@ impl Exchange {
         let name = text(&["name"])?.ok_or_else(unreadable)?;
         let ends = text(&["expireTime", "expire_time"])?;
         let ends_in = ends.and_then(|it| ends_in(&it));
-        self.caches.keep(&name, &self.context.caller.key, ends_in);
+        self.caches
+            .keep(&name, &self.identity().caller.key, ends_in);
         Ok(Reply::Upstream(response(status, head, body)))
     }
 }

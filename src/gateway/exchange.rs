@@ -12,7 +12,7 @@ use super::{
     body::{declared_length, too_large},
     facts::Facts,
     gate::{Chunks, Gate, unreadable},
-    reply::{Reply, Teller, denial_form},
+    reply::{self, Reply, Teller, denial_form},
     session::Name,
     stream,
     turn::Turn,
@@ -99,18 +99,14 @@ impl Exchange {
         let snapshot = world.snapshot;
         let upstream = snapshot.upstream(call.row.api)?;
         let context = Context {
-            request_id: world.facts.request_id().to_owned(),
             session_named: named.is_some(),
             session_id: named.as_ref().map(|it| it.id.clone()).unwrap_or_default(),
-            caller: world.identity.caller.clone(),
             trace: app::trace(snapshot.audit.as_deref(), &head.headers),
             ..Context::default()
         };
-        let dialect = dialect::of(call.row.api);
-        world.facts.opened(call.row.api.as_str(), &context);
-        Ok(Box::new(Self {
+        let mut exchange = Box::new(Self {
             upstream: Arc::clone(upstream),
-            dialect,
+            dialect: dialect::of(call.row.api),
             around: None,
             caches: world.caches,
             facts: world.facts,
@@ -127,14 +123,27 @@ impl Exchange {
             call,
             head,
             context,
-        }))
+        });
+        if exchange.snapshot.audit.is_some() || exchange.hooked() == Hooked::Yes {
+            exchange.introduce();
+        }
+        Ok(exchange)
     }
 
-    /// Says where and when it is, which only hooks are told.
-    pub(super) fn date(&mut self) {
+    /// Says who calls, where and when: hooks and the decision log are told.
+    fn introduce(&mut self) {
         let directory = &self.snapshot.config.hook_directory;
-        self.context.cwd = directory.display().to_string();
-        self.context.timestamp = app::now();
+        let context = &mut self.context;
+        self.facts.request_id().clone_into(&mut context.request_id);
+        context.caller = self.identity.caller.clone();
+        context.cwd = directory.display().to_string();
+        context.timestamp = app::now();
+        self.facts.opened(self.call.row.api.as_str(), context);
+    }
+
+    /// Who calls.
+    pub(super) fn identity(&self) -> &Identity {
+        &self.identity
     }
 
     /// The model API that is called. Nobody else picks one.
@@ -265,7 +274,8 @@ impl Exchange {
             return self.keep_cache(answer).await.map(Asked::Told);
         }
         if !gated || !answer.status.is_success() {
-            return Ok(Asked::Told(Reply::passed(answer, &self.facts)));
+            let response = reply::passed(answer, &self.facts);
+            return Ok(Asked::Told(Reply::Upstream(response)));
         }
         let mut gate = self.gate(plan, &document, allowed)?;
         gate.judges_calls = judges_calls;

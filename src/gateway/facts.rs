@@ -71,13 +71,13 @@ impl Facts {
     ) -> Self {
         let request_id = RequestId::of(&head.extensions);
         let record = ExchangeFinished {
-            request_id,
+            request_id: Arc::clone(&request_id),
             caller: caller.to_owned(),
             operation: "unknown",
             ..ExchangeFinished::default()
         };
         Self {
-            request_id: record.request_id.as_str().into(),
+            request_id,
             memory: Arc::new(Mutex::new(Memory {
                 record,
                 did: Did::Pass,

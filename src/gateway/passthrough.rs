@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{
     body::{self, declared_length, stalled, too_large},
     exchange::Exchange,
-    reply::{DenialForm, Reply, Teller},
+    reply,
 };
 use crate::{
     app::ApiError,
@@ -64,13 +64,8 @@ pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Respo
         Ok(answer) => answer,
         Err(error) => return Err(fault.take().unwrap_or(error)),
     };
-    let teller = Teller {
-        dialect: exchange.dialect,
-        call: exchange.call.clone(),
-        form: DenialForm::Error,
-        facts: exchange.facts.clone(),
-    };
-    Ok(teller.tell(Reply::passed(answer, &exchange.facts)))
+    let facts = &exchange.facts;
+    Ok(reply::told(reply::passed(answer, facts), facts))
 }
 
 /// Why a body was broken off before its end. Upstream's client, which reads the

@@ -29,37 +29,49 @@ pub(super) enum Reply {
     Upstream(Response),
 }
 
-impl Reply {
-    /// Upstream's answer as it is.
-    pub(super) fn passed(mut answer: Answer, facts: &Facts) -> Self {
-        if answer.media_type() == "text/html" {
-            return Self::no_json(&answer, facts);
-        }
-        let mut response = Response::new(Body::empty());
-        *response.status_mut() = answer.status;
-        // The body is what it was, so its length is, too.
-        *response.headers_mut() = headers::to_agent(mem::take(&mut answer.headers));
-        *response.body_mut() = Body::new(answer.into_body());
-        Self::Upstream(response)
+/// Upstream's answer as it is.
+pub(super) fn passed(mut answer: Answer, facts: &Facts) -> Response {
+    if answer.media_type() == "text/html" {
+        return no_json(&answer, facts);
     }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status;
+    // The body is what it was, so its length is, too.
+    *response.headers_mut() = headers::to_agent(mem::take(&mut answer.headers));
+    *response.body_mut() = Body::new(answer.into_body());
+    response
+}
 
-    /// A page for people is no answer for an agent. An error keeps its status.
-    fn no_json(answer: &Answer, facts: &Facts) -> Self {
-        let error = if answer.status.is_success() {
-            let message = "the model API answered with HTML";
-            ApiError::new(ErrorReason::UpstreamUnreadable, message)
-        } else {
-            ApiError::upstream_status(answer.status)
-        };
-        let error = error.because(&NotJson::of(&answer.headers));
-        facts.failed(&error);
-        let mut response = error.render(facts.request_id());
-        if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
-            let after: HeaderValue = after.clone();
-            response.headers_mut().insert(header::RETRY_AFTER, after);
-        }
-        Self::Upstream(response)
+/// A page for people is no answer for an agent. An error keeps its status.
+fn no_json(answer: &Answer, facts: &Facts) -> Response {
+    let error = if answer.status.is_success() {
+        let message = "the model API answered with HTML";
+        ApiError::new(ErrorReason::UpstreamUnreadable, message)
+    } else {
+        ApiError::upstream_status(answer.status)
+    };
+    let error = error.because(&NotJson::of(&answer.headers));
+    facts.failed(&error);
+    let mut response = error.render(facts.request_id());
+    if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
+        let after: HeaderValue = after.clone();
+        response.headers_mut().insert(header::RETRY_AFTER, after);
     }
+    response
+}
+
+/// The same response, with what an agent may want to know; how it ends is
+/// remembered.
+pub(super) fn told(mut response: Response, facts: &Facts) -> Response {
+    facts.status(response.status());
+    facts.tell(response.headers_mut());
+    response.map(|body| track(body, facts))
+}
+
+/// The same body; how it ends is remembered.
+fn track(body: Body, facts: &Facts) -> Body {
+    let facts = facts.clone();
+    Body::new(Observed::new(body, move |ended| facts.ended(ended)))
 }
 
 /// How a denial is told.
@@ -107,7 +119,7 @@ pub(super) struct Teller {
 impl Teller {
     /// The response, when none of it is out yet.
     pub(super) fn tell(&self, reply: Reply) -> Response {
-        let mut response = match reply {
+        let response = match reply {
             Reply::Upstream(response) => response,
             Reply::Answered(answer) => self.compose(&self.answer(&answer)),
             Reply::Denied(reason) => match self.form {
@@ -115,9 +127,7 @@ impl Teller {
                 DenialForm::Error => ApiError::denied(&reason).render(self.facts.request_id()),
             },
         };
-        self.facts.status(response.status());
-        self.facts.tell(response.headers_mut());
-        response.map(|body| self.track(body))
+        told(response, &self.facts)
     }
 
     /// The body, when status 200 is out already: a denial can only be told as a
@@ -141,7 +151,7 @@ impl Teller {
                 broken_body()
             }
         };
-        self.track(body)
+        track(body, &self.facts)
     }
 
     /// The last chunk of a refused stream.
@@ -168,12 +178,6 @@ impl Teller {
 
     fn response_id(&self) -> String {
         format!("hookgate-{}", self.facts.request_id())
-    }
-
-    /// The same body; how it ends is remembered.
-    fn track(&self, body: Body) -> Body {
-        let facts = self.facts.clone();
-        Body::new(Observed::new(body, move |ended| facts.ended(ended)))
     }
 
     /// An answer of our own as the agent gets it.

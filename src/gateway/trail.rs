@@ -133,7 +133,7 @@ impl Trail {
     /// The call is over.
     pub(super) fn finish(mut self, end: &ExchangeFinished) {
         if self.dialect.is_empty() {
-            self.refused.request.clone_from(&end.request_id);
+            self.refused.request = end.request_id.to_string();
             self.refused.status = end.status;
             self.refused.error = self.error.unwrap_or_default();
             if end.operation != "unknown" {
@@ -144,7 +144,7 @@ impl Trail {
         }
         self.settles(end);
         let outcome = OutcomeRecord {
-            request: end.request_id.clone(),
+            request: end.request_id.to_string(),
             session: short(&self.context.session_id),
             caller: CallerRecord::from(&self.context.caller),
             call: CallRecord {

@@ -91,7 +91,10 @@ impl Guarded {
 
     /// Gives the request its id, and writes whatever error comes of it.
     async fn answered(&self, mut request: Request) -> Answered {
-        let id: Arc<str> = Uuid::new_v4().to_string().into();
+        let id: Arc<str> = (&*Uuid::new_v4()
+            .hyphenated()
+            .encode_lower(&mut Uuid::encode_buffer()))
+            .into();
         request.extensions_mut().insert(RequestId(Arc::clone(&id)));
         let audit = self.app.snapshot().audit.clone();
         let asking = audit.map(|it| (it, Asking::of_request(&request)));

@@ -1,6 +1,6 @@
 //! A model call is over.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use super::Metrics;
 
@@ -8,7 +8,7 @@ use super::Metrics;
 #[derive(Debug, Default)]
 pub struct ExchangeFinished {
     /// The id in `x-hookgate-request-id`.
-    pub request_id: String,
+    pub request_id: Arc<str>,
     /// The session, if the agent named one.
     pub session_id: String,
     /// Who called, by the config; empty if nobody is asked.
@@ -64,7 +64,7 @@ impl ExchangeFinished {
         metrics.exchange_finished(self);
         let duration_ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(
-            request.id = self.request_id,
+            request.id = &*self.request_id,
             session.id = self.session_id,
             caller.name = self.caller,
             operation = self.operation,

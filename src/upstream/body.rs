@@ -11,16 +11,14 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-/// The body of a request, which can be sent again as long as nobody has asked
-/// for any of it.
-#[derive(Clone)]
+/// The body of a request.
 pub struct OutgoingBody(Kind);
 
-#[derive(Clone)]
 enum Kind {
     Whole(Bytes),
-    /// Empty once somebody has begun to read it.
-    Stream(Arc<Mutex<Option<Body>>>),
+    Stream(Body),
+    /// A stream that was lent; empty once somebody has begun to read it.
+    Lent(Arc<Mutex<Option<Body>>>),
 }
 
 impl OutgoingBody {
@@ -30,8 +28,8 @@ impl OutgoingBody {
     }
 
     /// A body that comes piece by piece.
-    pub fn stream(body: Body) -> Self {
-        Self(Kind::Stream(Arc::new(Mutex::new(Some(body)))))
+    pub const fn stream(body: Body) -> Self {
+        Self(Kind::Stream(body))
     }
 
     /// Whether all of it is here, so that only upstream can be slow.
@@ -39,23 +37,37 @@ impl OutgoingBody {
         matches!(self.0, Kind::Whole(_))
     }
 
-    /// For the client. Nothing is taken of a stream before it asks for it.
-    pub(super) fn lend(&self) -> Body {
-        match &self.0 {
+    /// For a client that is the only one to be asked.
+    pub(super) fn give(self) -> Body {
+        match self.0 {
             Kind::Whole(bytes) if bytes.is_empty() => Body::empty(),
-            Kind::Whole(bytes) => bytes.clone().into(),
-            Kind::Stream(shared) => Body::new(Lent {
-                shared: Arc::clone(shared),
-                taken: None,
-            }),
+            Kind::Whole(bytes) => bytes.into(),
+            Kind::Stream(body) => body,
+            Kind::Lent(shared) => lent(shared),
         }
+    }
+
+    /// For a client that may not be the only one: it can be sent again as long as
+    /// nobody has asked for any of it.
+    pub(super) fn lend(self) -> (Body, Self) {
+        let shared = match self.0 {
+            Kind::Whole(bytes) => {
+                return (
+                    Self(Kind::Whole(bytes.clone())).give(),
+                    Self(Kind::Whole(bytes)),
+                );
+            }
+            Kind::Stream(body) => Arc::new(Mutex::new(Some(body))),
+            Kind::Lent(shared) => shared,
+        };
+        (lent(Arc::clone(&shared)), Self(Kind::Lent(shared)))
     }
 
     /// Whether it can be sent once more.
     pub(super) fn is_unread(&self) -> bool {
         match &self.0 {
-            Kind::Whole(_) => true,
-            Kind::Stream(shared) => {
+            Kind::Whole(_) | Kind::Stream(_) => true,
+            Kind::Lent(shared) => {
                 let stream = shared.lock().unwrap_or_else(PoisonError::into_inner);
                 stream.is_some()
             }
@@ -79,6 +91,11 @@ impl fmt::Debug for OutgoingBody {
 struct Lent {
     shared: Arc<Mutex<Option<Body>>>,
     taken: Option<Body>,
+}
+
+fn lent(shared: Arc<Mutex<Option<Body>>>) -> Body {
+    let taken = None;
+    Body::new(Lent { shared, taken })
 }
 
 impl http_body::Body for Lent {

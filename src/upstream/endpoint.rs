@@ -2,6 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use axum::body::Body;
 use http::{
     HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
     header::{HOST, InvalidHeaderValue},
@@ -9,7 +10,7 @@ use http::{
 };
 use url::Url;
 
-use super::{Answer, Patience, UpstreamError, body::OutgoingBody, circuit::Circuit};
+use super::{Answer, Patience, UpstreamError, circuit::Circuit};
 use crate::{
     client::{Client, ClientError, Pool},
     config::CircuitSettings,
@@ -90,19 +91,20 @@ impl Endpoint {
         self.base == bare(base) && self.connect == connect && self.circuit.settings() == circuit
     }
 
-    /// Sends a request and waits for the head of its answer.
+    /// Sends a request and waits for the head of its answer. Of its body is told
+    /// whether all of it is here, so that only upstream can be slow.
     pub(super) async fn send(
         &self,
         (method, target): (Method, &str),
         headers: HeaderMap,
-        body: &OutgoingBody,
+        (body, is_whole): (Body, bool),
         patience: Patience,
     ) -> Result<Answer, Failed> {
         let pass = self.circuit.enter().map_err(|retry_after| Failed {
             error: UpstreamError::Away { retry_after },
             sent: Sent::Never,
         })?;
-        let mut request = Request::new(body.lend());
+        let mut request = Request::new(body);
         *request.method_mut() = method;
         *request.headers_mut() = headers;
         // Hyper would write it anew for each request.
@@ -114,7 +116,7 @@ impl Endpoint {
         let sent = tokio::time::timeout(patience.first_byte, self.client.send(request));
         let Ok(sent) = sent.await else {
             // Of a body that comes piece by piece, its sender may be slow.
-            if body.is_whole() {
+            if is_whole {
                 pass.failed("timeout");
             }
             return Err(Failed {
