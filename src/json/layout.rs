@@ -6,8 +6,8 @@ use std::ops::Range;
 /// How many values a short document has.
 const FEW: usize = 32;
 
-/// About how many bytes there are to a value.
-const BYTES: usize = 128;
+/// How many bytes most documents have, or more, to a value that is taken down.
+const BYTES: usize = 64;
 
 /// Where the values of a document stand. A value is known by its number; that of
 /// the document is 0.
