@@ -336,7 +336,7 @@ impl Document {
     }
 
     /// Its fields as a list.
-    fn to_edit(&mut self) -> &mut Vec<Field> {
+    fn editable(&mut self) -> &mut Vec<Field> {
         if self.listed.is_none() {
             let field = |(number, key): (usize, Key<'_>)| Field {
                 key: key.text(),
@@ -350,9 +350,9 @@ impl Document {
     }
 
     fn edit(&mut self, spellings: &[&str], edit: Edit) -> Result<(), DialectError> {
-        self.to_edit();
+        self.editable();
         let known = self.find(spellings)?.map(|it| it.key.clone());
-        let fields = self.to_edit();
+        let fields = self.editable();
         let is_known = |it: &&mut Field| Some(&it.key) == known.as_ref();
         if let Some(field) = fields.iter_mut().find(is_known) {
             field.edit = Some(edit);

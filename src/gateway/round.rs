@@ -65,13 +65,13 @@ impl Round {
 
     /// Judges a chunk that is nothing but words. `None`: it goes to the agent now. If
     /// not, how far it was judged.
-    pub(super) fn take_words(&mut self, words: &mut Words) -> Result<Option<Progress>, ApiError> {
+    pub(super) fn take_words(&mut self, words: &mut Words) -> Option<Progress> {
         let progress = self.gate.judge_words(words);
         if progress.is_none() {
             self.text.extend(words.plain_texts());
             self.count(words.usage());
         }
-        Ok(progress)
+        progress
     }
 
     /// Judges one chunk, of which policies have seen so much, or the whole answer.

@@ -205,7 +205,7 @@ impl Chunks {
                     break;
                 }
             };
-            if let Some(progress) = self.round.take_words(&mut words)? {
+            if let Some(progress) = self.round.take_words(&mut words) {
                 self.open = Some((words.to_bytes(), progress));
                 break;
             }
