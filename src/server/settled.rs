@@ -18,7 +18,7 @@ use futures_util::task::AtomicWaker;
 use tokio::task::coop::has_budget_remaining;
 
 /// How often it is polled before others have their turn.
-const TURNS: usize = 4;
+const TURNS: usize = 3;
 
 /// It is being polled.
 const POLLED: u8 = 1;
