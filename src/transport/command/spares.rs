@@ -35,6 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// a spare that starts now is of no use to whoever asks within this time.
 const NOT_NOW: Duration = Duration::from_millis(50);
 
+/// How long it is not started after that, so that the rest of the call has the core.
+const A_MOMENT: Duration = Duration::from_millis(5);
+
 /// The spares of one hook. They end when that is closed.
 #[derive(Debug)]
 pub(super) struct Spares {
@@ -151,6 +154,7 @@ impl Stock {
             End::Hired(job) => {
                 let answered = self.employer.employ((process, place), job);
                 timeout(NOT_NOW, answered).await.ok();
+                sleep(A_MOMENT).await;
             }
             End::Old => self.dismiss(process, place),
             End::Wanted => {
