@@ -93,7 +93,7 @@ fn trail(snapshot: &Snapshot, head: &Parts, identity: &Identity) -> Option<Box<T
     let mut refused = app::refused(Door::Agents, Asking::of(head));
     refused.caller = CallerRecord::from(&identity.caller);
     let trail = Trail::new(Arc::clone(audit), refused);
-    // Most gateways have none, and none of them has room for it.
+    // Boxed, so that a gateway without a decision log has no room for it.
     Some(Box::new(trail))
 }
 
