@@ -140,9 +140,9 @@ fn complain(text: &str) {
     let _nobody_left = writeln!(io::stderr().lock(), "{text}");
 }
 
-/// Runs until the future ends.
+/// Runs until the future ends. Agents are served by threads of their own.
 fn block_on(future: impl Future<Output = Result<(), Failure>>) -> Result<(), Failure> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::Failed(error.to_string()))?;
@@ -168,9 +168,7 @@ impl From<ServerError> for Failure {
     fn from(error: ServerError) -> Self {
         match error {
             ServerError::Build(crate::app::BuildError::Config(error)) => Self::BadConfig(error),
-            error @ (ServerError::Build(_) | ServerError::Listen { .. }) => {
-                Self::Failed(error.to_string())
-            }
+            error => Self::Failed(error.to_string()),
         }
     }
 }

@@ -1,5 +1,7 @@
 //! HTTP/1.1 towards others: model APIs, and hooks that are servers.
 //!
+//! Each event loop has connections of its own: one that another loop looks after
+//! would have to be woken for every call.
 //! It follows no redirect and no proxy variable, and its errors hold no URL: each
 //! of these would carry a key or a prompt to a third party. It retries nothing
 //! that anybody may have seen. It must not know what is sent, or why.
@@ -12,6 +14,7 @@ mod connect;
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
+use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::TryFutureExt;
 use http::{Request, Response};
@@ -21,19 +24,29 @@ use hyper_util::{
     rt::{TokioExecutor, TokioTimer},
 };
 use rustix::io::Errno;
+use tokio::runtime::{self, Handle};
 
 use self::connect::Connector;
 
-/// A pool of connections.
+/// Pools of connections.
 #[derive(Clone)]
-pub struct Client(Arc<legacy::Client<Connector, Body>>);
+pub struct Client(Arc<Pools>);
+
+/// A pool for each event loop that has sent something.
+struct Pools {
+    builder: legacy::Builder,
+    connector: Connector,
+    open: ArcSwap<Vec<(runtime::Id, Sender)>>,
+}
+
+type Sender = legacy::Client<Connector, Body>;
 
 /// What connections are kept, and for how long.
 #[derive(Debug, Clone, Copy)]
 pub struct Pool {
     /// How long a new one may take, TLS included.
     pub connect: Duration,
-    /// How many are kept for each address that no call needs.
+    /// How many are kept for each address and event loop that no call needs.
     pub spare: usize,
     /// How long such a connection is kept.
     pub spare_for: Duration,
@@ -61,23 +74,44 @@ impl Client {
     /// A client without connections.
     pub fn new(pool: Pool) -> Result<Self, NoTrust> {
         let connector = Connector::new(pool.connect).map_err(|it| NoTrust(it.to_string()))?;
-        let client = legacy::Client::builder(TokioExecutor::new())
+        let mut builder = legacy::Client::builder(TokioExecutor::new());
+        builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(pool.spare_for)
-            .pool_max_idle_per_host(pool.spare)
-            .build(connector);
-        Ok(Self(Arc::new(client)))
+            .pool_max_idle_per_host(pool.spare);
+        Ok(Self(Arc::new(Pools {
+            builder,
+            connector,
+            open: ArcSwap::default(),
+        })))
     }
 
     /// Sends a request, whose URI is whole, and waits for the head of its answer.
-    /// Dropping the future, or the answer, ends the call.
+    /// Dropping the future, or the answer, ends the call. Needs a runtime.
     pub fn send(
         &self,
         request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Incoming>, ClientError>> + use<> {
-        let sending = self.0.request(request);
+        let sending = self.0.send(request);
         sending.map_err(|error| ClientError(error.into()))
+    }
+}
+
+impl Pools {
+    /// Sends it by the pool of the event loop that this runs in.
+    fn send(&self, request: Request<Body>) -> legacy::ResponseFuture {
+        let here = Handle::current().id();
+        let open = self.open.load();
+        if let Some((_, sender)) = open.iter().find(|it| it.0 == here) {
+            return sender.request(request);
+        }
+        let sender: Sender = self.builder.build(self.connector.clone());
+        self.open.rcu(|open| {
+            let open = open.iter().cloned();
+            open.chain([(here, sender.clone())]).collect::<Vec<_>>()
+        });
+        sender.request(request)
     }
 }
 

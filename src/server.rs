@@ -15,6 +15,7 @@ mod pace;
 mod patience;
 mod reload;
 mod settled;
+mod threads;
 mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -30,6 +31,7 @@ use self::{
     doors::Guarded,
     listener::{Bounds, Ending, Listener},
     reload::Watch,
+    threads::Threads,
 };
 use crate::{
     app::{App, BuildError, ReadConfig, Shared},
@@ -47,11 +49,12 @@ const OPERATORS_DRAIN: Duration = Duration::from_secs(1);
 /// more, an agent hears nothing for a second or longer.
 const BACKLOG: u32 = 4096;
 
-/// Two bound listeners that do not yet accept.
+/// Two bound listeners that do not yet accept, and the threads for agents.
 #[derive(Debug)]
 pub struct Server {
     agents: TcpListener,
     operators: TcpListener,
+    threads: Arc<Threads>,
     app: App,
     watch: Option<Watch>,
 }
@@ -70,10 +73,14 @@ pub enum ServerError {
         /// What the system said.
         source: io::Error,
     },
+    /// The threads that serve agents could not be started.
+    #[error("cannot start threads: {0}")]
+    Threads(#[source] io::Error),
 }
 
 impl Server {
-    /// Builds everything and binds both listeners.
+    /// Builds everything, binds both listeners and starts the threads that will
+    /// serve agents.
     pub fn bind(config: Config) -> Result<Self, ServerError> {
         Self::bind_with(config, Shared::default())
     }
@@ -85,6 +92,7 @@ impl Server {
             app: App::new(config, shared)?,
             agents: bind(agents)?,
             operators: bind(operators)?,
+            threads: Threads::start().map_err(ServerError::Threads)?.into(),
             watch: None,
         })
     }
@@ -125,6 +133,9 @@ impl Server {
         shared.tasks.spawn(self.app.clone().tend_sessions());
         let timeouts = self.app.snapshot().config.timeouts;
         let (agents, operators) = listeners(&self.app, self.agents, self.operators);
+        // They end when all that is left on them had its time.
+        let threads = self.threads;
+        let agents = agents.served_by(Arc::clone(&threads));
         let (cut, closed) = (shared.cut.clone(), CancellationToken::new());
         let ending = |close: &CancellationToken, drain| Ending {
             close: close.clone(),

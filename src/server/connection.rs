@@ -1,6 +1,6 @@
 //! One connection: TLS if there is any, then HTTP/1.1, request by request.
 
-use std::{convert::Infallible, error::Error, sync::Arc};
+use std::{convert::Infallible, error::Error, io, net, sync::Arc};
 
 use axum::{body::Body, extract::Request};
 use http::Response;
@@ -50,7 +50,7 @@ pub(super) struct Terms {
 /// A connection that was accepted.
 #[derive(Debug)]
 pub(super) struct Connection {
-    pub(super) stream: TcpStream,
+    pub(super) stream: net::TcpStream,
     pub(super) peer: Peer,
     /// How it is spoken to, if not in plain text.
     pub(super) tls: Option<Tls>,
@@ -60,13 +60,13 @@ pub(super) struct Connection {
 impl Connection {
     /// Serves it to its end. Dropping the future cuts it off.
     pub(super) async fn serve(self, room: Arc<dyn Answers>, watcher: Watcher) {
-        // Small chunks must not wait for one another.
-        if let Err(error) = self.stream.set_nodelay(true) {
-            tracing::debug!(%error, "no TCP_NODELAY");
-        }
+        let stream = match undelayed(self.stream) {
+            Ok(stream) => stream,
+            Err(error) => return tracing::debug!(%error, "no connection"),
+        };
         let busy = Busy::default();
         let (mut peer, terms) = (self.peer, self.terms);
-        let stream = Patient::new(self.stream, busy.clone(), terms.silence);
+        let stream = Patient::new(stream, busy.clone(), terms.silence);
         let Some(tls) = self.tls else {
             let requests = Requests::new(room, peer, busy, &terms);
             return requests.serve(stream, &terms, watcher).await;
@@ -90,6 +90,13 @@ impl Connection {
         })
         .await;
     }
+}
+
+/// The connection, looked after by the event loop that this runs in. Small chunks
+/// must not wait for one another.
+fn undelayed(stream: net::TcpStream) -> io::Result<TcpStream> {
+    stream.set_nodelay(true)?;
+    TcpStream::from_std(stream)
 }
 
 /// Who answers the requests of one connection.

@@ -1,11 +1,16 @@
 //! One listener: accepts within bounds, and drains.
 
-use std::{io, net::SocketAddr, sync::Arc, time::Duration};
+use std::{
+    io,
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::Router;
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{
-    net::{TcpListener, TcpStream},
+    net::TcpListener,
     sync::{OwnedSemaphorePermit, Semaphore},
 };
 use tokio_util::sync::CancellationToken;
@@ -15,6 +20,7 @@ use super::{
     doors::Answers,
     pace::Pace,
     patience::Silence,
+    threads::Threads,
 };
 use crate::{
     app::{ApiError, ErrorReason, Peer, Shared},
@@ -118,6 +124,8 @@ pub(super) struct Listener {
     bounds: Bounds,
     shared: Arc<Shared>,
     tls: Box<FindTls>,
+    /// Who serves its connections; whoever accepts them, if nobody else does.
+    threads: Arc<Threads>,
     places: Arc<Semaphore>,
     /// For those who are told that there is no place.
     told: Arc<Semaphore>,
@@ -130,6 +138,7 @@ impl Listener {
             bounds,
             shared: Arc::clone(shared),
             tls: Box::new(|| None),
+            threads: Arc::default(),
             places: Arc::new(Semaphore::new(bounds.connections)),
             told: Arc::new(Semaphore::new(TOLD)),
         }
@@ -142,6 +151,11 @@ impl Listener {
     ) -> Self {
         self.tls = Box::new(tls);
         self
+    }
+
+    /// The same listener, whose connections are served by these threads.
+    pub(super) fn served_by(self, threads: Arc<Threads>) -> Self {
+        Self { threads, ..self }
     }
 
     /// Accepts until its end, then lets open connections end their requests.
@@ -165,7 +179,10 @@ impl Listener {
         let full: Arc<dyn Answers> = Arc::new(Router::new().fallback(no_place));
         let mut failing = false;
         loop {
-            let (stream, addr) = match self.socket.accept().await {
+            let accepted = self.socket.accept().await;
+            // The event loop that serves it will look after it.
+            let accepted = accepted.and_then(|(stream, addr)| Ok((stream.into_std()?, addr)));
+            let (stream, addr) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     pause(&error, &mut failing).await;
@@ -228,11 +245,17 @@ impl Listener {
     ) {
         let open = self.shared.metrics.connections.clone();
         open.inc();
-        self.shared.tasks.spawn(async move {
+        let seat = self.threads.seat();
+        let thread = seat.as_ref().map(|it| it.handle.clone());
+        let served = async move {
             cut.run_until_cancelled_owned(served).await;
             open.dec();
-            drop(place);
-        });
+            drop((place, seat));
+        };
+        match thread {
+            Some(thread) => self.shared.tasks.spawn_on(served, &thread),
+            None => self.shared.tasks.spawn(served),
+        };
     }
 }
 
