@@ -14,7 +14,6 @@ pub mod openapi;
 mod pace;
 mod patience;
 mod reload;
-mod settled;
 mod threads;
 mod tls;
 

@@ -20,7 +20,6 @@ use super::{
     doors::{Answered, Answers},
     pace::{Pace, paced},
     patience::{Busy, GivenUp, Patient, Silence},
-    settled::Settled,
     tls,
 };
 use crate::{
@@ -130,7 +129,7 @@ impl Requests {
             .header_read_timeout(None)
             .max_buf_size(terms.head.max(READ))
             .serve_connection(TokioIo::new(stream), service);
-        let Err(error) = Settled::new(watcher.watch(connection)).await else {
+        let Err(error) = watcher.watch(connection).await else {
             return;
         };
         let given_up = GivenUp::in_chain(&error);
