@@ -23,7 +23,7 @@ use tokio_util::sync::CancellationToken;
 #[derive(Debug, Default)]
 pub(super) struct Threads {
     loops: Vec<EventLoop>,
-    threads: Vec<JoinHandle<()>>,
+    running: Vec<JoinHandle<()>>,
     closed: CancellationToken,
 }
 
@@ -58,7 +58,7 @@ impl Threads {
             let thread = thread::Builder::new()
                 .name(format!("agents-{number}"))
                 .spawn(move || runtime.block_on(closed.cancelled()))?;
-            all.threads.push(thread);
+            all.running.push(thread);
         }
         Ok(all)
     }
@@ -78,7 +78,7 @@ impl Threads {
 impl Drop for Threads {
     fn drop(&mut self) {
         self.closed.cancel();
-        for thread in self.threads.drain(..) {
+        for thread in self.running.drain(..) {
             // If it panicked, that was told when it did.
             thread.join().ok();
         }
