@@ -293,7 +293,9 @@ fn apply(
     let turn = session.prompts().last().map(|it| it.item);
     let last = history.contents().len().saturating_sub(1);
     let mut done = 0;
-    for (at, item) in conversation.items.iter().enumerate() {
+    let is_noted = !session.state.notes.is_empty();
+    let items = conversation.items.iter().enumerate();
+    for (at, item) in items.filter(|_| is_noted) {
         let Some(note) = session.note(item) else {
             continue;
         };

@@ -1,7 +1,7 @@
 //! Reading a request's body: of a bounded size, each piece within a time, and
 //! decoded if it is compressed.
 
-use std::time::Duration;
+use std::{mem, time::Duration};
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -25,6 +25,10 @@ const DRAINED: usize = 64 * 1024 * 1024;
 /// The most that room is made for before it comes.
 const MOST_AHEAD: usize = 1024 * 1024;
 
+/// A body of so many bytes that comes in one piece stays where it was read. A
+/// smaller one is copied, or it would keep all the room that is there for reading.
+const LARGE: usize = 16 * 1024;
+
 /// The whole body, decoded, within `limits`; `patience` is for each piece. A body
 /// that by its head's word is no JSON is refused.
 pub(super) async fn read(
@@ -44,7 +48,7 @@ pub(super) async fn read(
             Some(Err(error)) => return Err(ApiError::broken_body(&error)),
             None => break,
         };
-        let Some(piece) = frame.data_ref() else {
+        let Ok(piece) = frame.into_data() else {
             continue;
         };
         seen += piece.len();
@@ -62,7 +66,7 @@ pub(super) async fn read(
 /// A body, as far as it was read.
 enum Whole {
     /// Not compressed.
-    Plain(BytesMut, usize),
+    Plain(Pieces, usize),
     /// Compressed.
     Gzip(Box<Gunzip>, usize),
     /// Too large: the rest is thrown away.
@@ -79,8 +83,11 @@ impl Whole {
             Encoding::Identity => {
                 // What is announced need not come.
                 let expected = declared_length(headers).unwrap_or_default();
-                let room = BytesMut::with_capacity(expected.min(limit).min(MOST_AHEAD));
-                Ok(Self::Plain(room, limit))
+                let pieces = Pieces {
+                    expected: expected.min(limit),
+                    ..Pieces::default()
+                };
+                Ok(Self::Plain(pieces, limit))
             }
             Encoding::Gzip => Ok(Self::Gzip(Box::new(Gunzip::new(limit)), limit)),
             Encoding::Other => {
@@ -91,13 +98,13 @@ impl Whole {
     }
 
     /// Takes in a piece; with it, `seen` bytes have come.
-    fn take(&mut self, piece: &[u8], seen: usize) -> Result<(), ApiError> {
+    fn take(&mut self, piece: Bytes, seen: usize) -> Result<(), ApiError> {
         match self {
             Self::Plain(_, limit) | Self::Gzip(_, limit) if seen > *limit => {
                 *self = Self::TooLarge(*limit);
             }
-            Self::Plain(whole, _) => whole.extend_from_slice(piece),
-            Self::Gzip(gunzip, limit) => match gunzip.push(piece) {
+            Self::Plain(pieces, _) => pieces.push(piece),
+            Self::Gzip(gunzip, limit) => match gunzip.push(&piece) {
                 Ok(()) => (),
                 Err(GunzipError::TooLarge(_)) => *self = Self::TooLarge(*limit),
                 Err(GunzipError::Broken) => return Err(no_gzip()),
@@ -110,7 +117,7 @@ impl Whole {
     /// How many bytes it holds; no fewer than before.
     fn len(&self) -> usize {
         match self {
-            Self::Plain(whole, _) => whole.len(),
+            Self::Plain(pieces, _) => pieces.len(),
             Self::Gzip(gunzip, _) => gunzip.len(),
             Self::TooLarge(limit) => *limit,
         }
@@ -118,12 +125,48 @@ impl Whole {
 
     fn finish(self) -> Result<Bytes, ApiError> {
         match self {
-            Self::Plain(whole, _) => Ok(whole.freeze()),
+            Self::Plain(pieces, _) => Ok(pieces.join()),
             Self::Gzip(gunzip, _) => gunzip.finish().map_err(|error| match error {
                 GunzipError::TooLarge(limit) => too_large(limit),
                 GunzipError::Broken => no_gzip(),
             }),
             Self::TooLarge(limit) => Err(too_large(limit)),
+        }
+    }
+}
+
+/// Pieces of a body that become one.
+#[derive(Default)]
+struct Pieces {
+    /// How many bytes are announced.
+    expected: usize,
+    /// All of them, if they came at once.
+    only: Bytes,
+    joined: BytesMut,
+}
+
+impl Pieces {
+    fn push(&mut self, piece: Bytes) {
+        if self.len() == 0 && piece.len() == self.expected && piece.len() >= LARGE {
+            self.only = piece;
+            return;
+        }
+        if self.joined.is_empty() {
+            self.joined.reserve(self.expected.min(MOST_AHEAD));
+            self.joined.extend_from_slice(&mem::take(&mut self.only));
+        }
+        self.joined.extend_from_slice(&piece);
+    }
+
+    fn len(&self) -> usize {
+        self.only.len() + self.joined.len()
+    }
+
+    fn join(self) -> Bytes {
+        if self.only.is_empty() {
+            self.joined.freeze()
+        } else {
+            self.only
         }
     }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    AnswerPolicy, Extent, ModelCall, Occasion, OnWords, Policy, PolicyKind, pattern::Glob,
+    AnswerPolicy, Extent, ModelCall, Occasion, OnWords, Policy, PolicyKind, pattern::Globs,
 };
 use crate::{
     dialect::{DialectError, ResponseDocument, Words},
@@ -24,14 +24,14 @@ pub(super) const KIND: PolicyKind = PolicyKind::of::<ModelAllow>(
 struct ModelAllow {
     /// The models, as globs.
     #[schemars(length(min = 1))]
-    models: Arc<[Glob]>,
+    models: Globs,
     /// What the agent is told; a sentence that names the model if absent.
     reason: Option<Arc<str>>,
 }
 
 impl ModelAllow {
     fn allows(&self, model: &str) -> bool {
-        self.models.iter().any(|it| it.matches(model))
+        self.models.matches(model)
     }
 
     fn denial(&self, model: &str) -> HookOutput {
@@ -58,7 +58,7 @@ impl Policy for ModelAllow {
     fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
         Some(Box::new(Answering {
             policy: Self {
-                models: Arc::clone(&self.models),
+                models: self.models.clone(),
                 reason: self.reason.clone(),
             },
             asked: occasion.model.to_owned(),

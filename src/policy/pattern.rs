@@ -3,9 +3,11 @@
 //! Both are checked with the config, at their place, by the formats that their
 //! schemas name.
 
-use globset::{GlobBuilder, GlobMatcher};
+use std::{borrow::Cow, sync::Arc};
+
+use globset::{GlobBuilder, GlobMatcher, GlobSet};
 use regex::Regex;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
 use crate::config::Format;
@@ -47,6 +49,48 @@ impl TryFrom<String> for Glob {
 
     fn try_from(text: String) -> Result<Self, String> {
         glob(&text).map(Self)
+    }
+}
+
+/// Names, of which one must be meant. All are looked for at once.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(try_from = "Vec<Glob>")]
+pub(super) struct Globs(Arc<GlobSet>);
+
+impl Globs {
+    /// Whether the whole of `name` is meant by any.
+    pub(super) fn matches(&self, name: &str) -> bool {
+        self.0.is_match(name)
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl TryFrom<Vec<Glob>> for Globs {
+    type Error = String;
+
+    fn try_from(globs: Vec<Glob>) -> Result<Self, String> {
+        let globs = globs.iter().map(|it| it.0.glob());
+        match GlobSet::new(globs) {
+            Ok(set) => Ok(Self(Arc::new(set))),
+            Err(error) => Err(format!("are too many globs: {}", error.kind())),
+        }
+    }
+}
+
+impl JsonSchema for Globs {
+    fn schema_name() -> Cow<'static, str> {
+        "Globs".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        Vec::<Glob>::json_schema(generator)
+    }
+
+    fn inline_schema() -> bool {
+        true
     }
 }
 
@@ -124,7 +168,22 @@ fn pattern(text: &str) -> Result<Regex, String> {
 
 #[cfg(test)]
 mod tests {
+    use proptest::{collection::vec, prelude::*};
+
     use super::*;
+
+    proptest! {
+        #[test]
+        fn many_globs_mean_what_each_means(
+            globs in vec(r"[ab.*?/]{0,5}|\{a,[b.]\*?\}|[a-z]{1,3}_\*", 0..6),
+            name in "[ab./_]{0,5}",
+        ) {
+            let each = globs.into_iter().map(Glob::try_from);
+            let each: Vec<Glob> = each.collect::<Result<_, _>>().unwrap();
+            let one = each.iter().any(|it| it.matches(&name));
+            prop_assert_eq!(Globs::try_from(each).unwrap().matches(&name), one);
+        }
+    }
 
     #[test]
     fn a_glob_means_the_whole_name() {

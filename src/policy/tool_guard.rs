@@ -16,7 +16,7 @@ use serde_json::Value;
 use self::rule::Rule;
 use super::{
     AnswerPolicy, Deeds, Extent, ModelCall, Occasion, OnWords, Policy, PolicyKind, RefusedCall,
-    pattern::Glob,
+    pattern::Globs,
 };
 use crate::{
     dialect::{CallsInPieces, DialectError, FunctionCall, ResponseDocument, Words},
@@ -43,10 +43,10 @@ struct ToolGuard(Arc<Settings>);
 #[schemars(rename = "ToolGuard")]
 struct Settings {
     /// Only these tools, as globs; all that are not denied if absent.
-    allow: Option<Vec<Glob>>,
+    allow: Option<Globs>,
     /// Never these tools, as globs. It outranks `allow`.
     #[serde(default)]
-    deny: Vec<Glob>,
+    deny: Globs,
     /// What arguments must be. Every rule for a tool must hold.
     #[serde(default)]
     rules: Vec<Rule>,
@@ -71,9 +71,8 @@ impl TryFrom<Settings> for ToolGuard {
 impl ToolGuard {
     /// Whether a tool may be offered at all.
     fn offers(&self, name: &str) -> bool {
-        let named = |globs: &[Glob]| globs.iter().any(|it| it.matches(name));
-        let allowed = self.0.allow.as_deref().is_none_or(named);
-        allowed && !named(&self.0.deny)
+        let allowed = self.0.allow.as_ref().is_none_or(|it| it.matches(name));
+        allowed && !self.0.deny.matches(name)
     }
 
     /// Why a call may not run, if it may not. `directory` is the agent's.

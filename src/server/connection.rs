@@ -115,7 +115,7 @@ impl Requests {
             peer,
             busy,
             pace: terms.pace,
-            leaving: terms.shared.leaving.clone(),
+            leaving: terms.shared.leaving.child_token(),
         })
     }
 

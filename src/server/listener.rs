@@ -199,7 +199,7 @@ impl Listener {
             };
             let connection = self.connection((stream, addr), bounds, &ending.close);
             let served = connection.serve(Arc::clone(room), graceful.watcher());
-            self.spawn(served, place, ending.cut.clone());
+            self.spawn(served, place, ending.cut.child_token());
         }
     }
 

@@ -109,14 +109,18 @@ impl Printer {
 
 /// Takes in bytes, piece by piece. What is long is hashed otherwise than what is
 /// short: this begins slowly, and goes on fast.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(super) struct Prints(HighwayHasher);
 
 impl Prints {
-    /// The print of all pieces up to this one. Where one ends counts.
-    pub(super) fn next(&mut self, piece: &[u8]) -> Print {
+    /// Takes in a piece. Where it ends counts.
+    pub(super) fn push(&mut self, piece: &[u8]) {
         self.0.append(&piece.len().to_le_bytes());
         self.0.append(piece);
+    }
+
+    /// The print of all pieces so far.
+    pub(super) fn print(&self) -> Print {
         let [low, high] = self.0.clone().finalize128();
         Print(u128::from(high) << 64 | u128::from(low))
     }

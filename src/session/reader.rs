@@ -3,9 +3,14 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use moka::{policy::EvictionPolicy, sync::Cache};
 
-use super::{Conversation, Item, Print, Printer, conversation::Chain, print::Piece};
+use super::{
+    Conversation, Item, Print, Printer,
+    conversation::Chain,
+    print::{Piece, Prints},
+};
 use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
 
 /// How many bytes of memory the starts of conversations may take.
@@ -76,7 +81,7 @@ impl Reader {
     ) -> Result<Conversation, DialectError> {
         let prints = prints(printer, caller, history);
         let mut starts = prints.iter().enumerate().rev();
-        let found = starts.find_map(|(at, print)| Some((at + 1, self.starts.get(print)?)));
+        let found = starts.find_map(|(at, it)| Some((at + 1, self.starts.get(&it.print())?)));
         let mut conversation = Conversation::empty(printer, caller);
         let mut read = 0;
         if let Some((contents, start)) = found {
@@ -111,10 +116,11 @@ impl Reader {
         Ok(conversation)
     }
 
-    fn keep(&self, print: Option<&Print>, items: &[Item], chain: Chain) {
-        if let Some(print) = print {
+    fn keep(&self, prints: Option<&Prints>, items: &[Item], chain: Chain) {
+        if let Some(prints) = prints {
             let items = items.into();
-            self.starts.insert(*print, Arc::new(Start { items, chain }));
+            let start = Arc::new(Start { items, chain });
+            self.starts.insert(prints.print(), start);
         }
     }
 }
@@ -128,12 +134,15 @@ const fn placed(kind: ItemKind, is_first: bool) -> ItemKind {
     }
 }
 
-/// For each content the print of all bytes up to its end.
-fn prints(printer: &Printer, caller: &str, history: &History) -> Vec<Print> {
+/// For each content all bytes up to its end. Few of the prints are asked for.
+fn prints(printer: &Printer, caller: &str, history: &History) -> Vec<Prints> {
     let mut prints = printer.prints();
-    prints.next(caller.as_bytes());
-    let contents = history.contents().iter();
-    contents.map(|content| prints.next(content)).collect()
+    prints.push(caller.as_bytes());
+    let next = |content: &Bytes| {
+        prints.push(content);
+        prints.clone()
+    };
+    history.contents().iter().map(next).collect()
 }
 
 impl Known {

@@ -81,9 +81,11 @@ async fn connections_are_used_again() {
     let server = saying(&json!({})).await;
     let upstream = Upstream::mock().await;
     let gate = gate(&upstream, &hook(&server)).await;
+    // What serves one agent has connections of its own.
+    let agent = gate.agent();
 
     for _ in 0..5 {
-        gate.agent().generate("m", &prompt("hello")).await;
+        agent.generate("m", &prompt("hello")).await;
     }
 
     assert_eq!((server.seen().len(), server.connections()), (5, 1));
