@@ -41,6 +41,9 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(2);
 /// kernel, or a zombie whose parent is slow, takes longer.
 const KILLED: Duration = Duration::from_millis(200);
 
+/// Room for what is read of an output at once, at least.
+const LEAST_READ: usize = 4096;
+
 /// How often a group is looked at: the kernel tells of children only.
 const LOOK: Duration = Duration::from_millis(10);
 
@@ -302,6 +305,7 @@ async fn drain(
     let mut may_be_answer = answer_by == AnswerBy::Line;
     loop {
         let known = buffer.len();
+        make_room(buffer, limit);
         let read = output.read_buf(buffer).await;
         if read.map_err(TransportError::Process)? == 0 {
             return Ok(());
@@ -317,6 +321,17 @@ async fn drain(
         if buffer.len() > limit {
             return Err(TransportError::TooMuchOutput.into());
         }
+    }
+}
+
+/// Room for more, of which none is made beyond what is found to be too much. What
+/// is large is moved once.
+fn make_room(buffer: &mut Vec<u8>, limit: usize) {
+    let known = buffer.len();
+    if known == buffer.capacity() {
+        let rest = limit.saturating_add(1).saturating_sub(known);
+        let more = if known < limit / 4 { known } else { rest };
+        buffer.reserve_exact(more.max(LEAST_READ));
     }
 }
 
