@@ -273,8 +273,7 @@ impl AsyncWrite for Patient {
 
     /// hyper looks for a next request before it has written the whole answer, and
     /// not again until there is something: the wait for it begins with the answer's
-    /// end. (Whoever wakes the reader for it instead makes the runtime wake a thread
-    /// for each request.)
+    /// end, for which the reader need not be woken.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         if !self.busy.is_busy() {
             self.rest();
