@@ -1,17 +1,23 @@
 #!/usr/bin/env bash
-# Builds what goes into the image, and tries it: docker/build.sh [FOLDER]
+# Puts together what goes into the image, and tries it: docker/build.sh [FOLDER
+# [BINARY]]
 #
 # FOLDER (target/image by default) becomes the image's root: the binary, its
-# config and the health check. The Dockerfile and CI both run this script, so
-# what CI tries is what the image holds.
+# config and the health check. The Dockerfile and CI both run this script. The
+# Dockerfile's BINARY comes from docker/release.sh, which takes long; without one,
+# as in CI, a plain release is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-target/image}
+binary=${2:-}
 
-cargo build --release --locked
+if [ -z "$binary" ]; then
+  cargo build --release --locked
+  binary=${CARGO_TARGET_DIR:-target}/release/hookgate
+fi
 rm -rf "$root"
 mkdir -p "$root/usr/local/bin" "$root/etc"
-cp "${CARGO_TARGET_DIR:-target}/release/hookgate" "$root/usr/local/bin/hookgate"
+cp "$binary" "$root/usr/local/bin/hookgate"
 install -m 755 docker/healthcheck.sh "$root/usr/local/bin/hookgate-healthcheck"
 cp -R config "$root/etc/hookgate"
 cp docker/hookgate.yaml "$root/etc/hookgate/hookgate.yaml"

@@ -154,7 +154,9 @@ impl Requests {
         request.extensions_mut().insert(self.peer.clone());
         let answered = Arc::clone(&self.room).answer(request).await;
         let Answered { mut response, held } = answered;
-        if self.leaving.is_cancelled() {
+        // Of a body that nobody reads to its end, the rest comes where a next request
+        // should.
+        if self.leaving.is_cancelled() || self.busy.is_unread() {
             let close = http::HeaderValue::from_static("close");
             response
                 .headers_mut()

@@ -104,6 +104,11 @@ impl Busy {
         self.0.unread.store(false, Ordering::Relaxed);
     }
 
+    /// Whether something of its body was not read.
+    pub(super) fn is_unread(&self) -> bool {
+        self.0.unread.load(Ordering::Relaxed)
+    }
+
     /// All of its answer is there to be written.
     pub(super) fn end(&self) {
         self.0.busy.store(false, Ordering::Relaxed);
@@ -289,7 +294,7 @@ impl AsyncWrite for Patient {
         if self.lingers.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        if self.busy.0.unread.load(Ordering::Relaxed) {
+        if self.busy.is_unread() {
             ready!(self.linger(context));
         }
         Poll::Ready(Ok(()))
