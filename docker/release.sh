@@ -11,7 +11,14 @@ cd "$(dirname "$0")/.."
 target=${CARGO_TARGET_DIR:-$PWD/target}
 host=$(rustc -vV | sed -n 's/^host: //p')
 counts=$target/counts
+released=$target/released/hookgate
 tools=$(rustc --print sysroot)/lib/rustlib/$host/bin
+
+read=(.cargo benches config src Cargo.lock Cargo.toml rust-toolchain.toml)
+if [ -e "$released" ] && [ -z "$(find "${read[@]}" -newer "$released" -print -quit)" ]; then
+  echo "$released: nothing has changed since it was built"
+  exit
+fi
 
 [ -x "$tools/llvm-profdata" ] || rustup component add llvm-tools
 
@@ -23,4 +30,4 @@ RUSTFLAGS="-Cprofile-generate=$counts" cargo bench --locked --profile counting \
 "$tools/llvm-profdata" merge -o "$target/counts.profdata" "$counts"/*.profraw
 RUSTFLAGS="-Cprofile-use=$target/counts.profdata" cargo build --release --locked \
   --target "$host" --target-dir "$target/counted"
-install -D "$target/counted/$host/release/hookgate" "$target/released/hookgate"
+install -D "$target/counted/$host/release/hookgate" "$released"

@@ -63,7 +63,7 @@ impl Threads {
         Ok(all)
     }
 
-    /// A seat on the thread that has the fewest taken.
+    /// A seat on the thread that has the fewest taken; none, if there is no thread.
     pub(super) fn seat(&self) -> Option<Seat> {
         let taken = |it: &&EventLoop| it.taken.load(Ordering::Relaxed);
         let quietest = self.loops.iter().min_by_key(taken)?;
