@@ -2,6 +2,7 @@
 //!
 //! Each event loop has connections of its own: one that another loop looks after
 //! would have to be woken for every call.
+//!
 //! It follows no redirect and no proxy variable, and its errors hold no URL: each
 //! of these would carry a key or a prompt to a third party. It retries nothing
 //! that anybody may have seen. It must not know what is sent, or why.
