@@ -5,8 +5,11 @@
 
 use std::{borrow::Cow, sync::Arc};
 
-use globset::{GlobBuilder, GlobMatcher, GlobSet};
-use regex::Regex;
+use globset::{GlobBuilder, GlobMatcher};
+use regex::{
+    Regex,
+    bytes::{RegexSet, RegexSetBuilder},
+};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 
@@ -52,15 +55,16 @@ impl TryFrom<String> for Glob {
     }
 }
 
-/// Names, of which one must be meant. All are looked for at once.
+/// Names, of which one must be meant. All are looked for at once: by what `globset`
+/// makes of each. Its own sets know paths, and do not find `..` where `*.` does.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(try_from = "Vec<Glob>")]
-pub(super) struct Globs(Arc<GlobSet>);
+pub(super) struct Globs(Arc<RegexSet>);
 
 impl Globs {
     /// Whether the whole of `name` is meant by any.
     pub(super) fn matches(&self, name: &str) -> bool {
-        self.0.is_match(name)
+        self.0.is_match(name.as_bytes())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -72,10 +76,13 @@ impl TryFrom<Vec<Glob>> for Globs {
     type Error = String;
 
     fn try_from(globs: Vec<Glob>) -> Result<Self, String> {
-        let globs = globs.iter().map(|it| it.0.glob());
-        match GlobSet::new(globs) {
+        let globs = globs.iter().map(|it| it.0.glob().regex());
+        let set = RegexSetBuilder::new(globs)
+            .dot_matches_new_line(true)
+            .build();
+        match set {
             Ok(set) => Ok(Self(Arc::new(set))),
-            Err(error) => Err(format!("are too many globs: {}", error.kind())),
+            Err(error) => Err(format!("are too many globs: {error}")),
         }
     }
 }
@@ -175,14 +182,22 @@ mod tests {
     proptest! {
         #[test]
         fn many_globs_mean_what_each_means(
-            globs in vec(r"[ab.*?/]{0,5}|\{a,[b.]\*?\}|[a-z]{1,3}_\*", 0..6),
-            name in "[ab./_]{0,5}",
+            globs in vec(r"[ab.*?/é]{0,5}|\{a,[b.]\*?\}|[a-z]{1,3}_\*", 0..6),
+            name in "[ab./_é\n]{0,5}|[.][.]",
         ) {
             let each = globs.into_iter().map(Glob::try_from);
             let each: Vec<Glob> = each.collect::<Result<_, _>>().unwrap();
             let one = each.iter().any(|it| it.matches(&name));
             prop_assert_eq!(Globs::try_from(each).unwrap().matches(&name), one);
         }
+    }
+
+    #[test]
+    fn a_name_is_no_path() {
+        let globs = ["*.", "*.b", "**/a"].map(|it| Glob::try_from(it.to_owned()).unwrap());
+        let globs = Globs::try_from(globs.to_vec()).unwrap();
+        assert!(globs.matches("..") && globs.matches("a/..b") && globs.matches("x/a"));
+        assert!(!globs.matches("b") && !Globs::default().matches(""));
     }
 
     #[test]
