@@ -212,14 +212,13 @@ impl Document {
     fn laid_out_elements(&self, array: &Text) -> Option<Vec<Text>> {
         let origin = self.origin.as_ref()?;
         let within = origin.layout.within(array.number?)?;
-        let mut elements = Vec::with_capacity(within.clone().count());
-        for number in within {
-            elements.push(Text {
-                bytes: self.bytes.slice(origin.place(number)?),
-                number: Some(number),
-            });
-        }
-        Some(elements)
+        let element = |number| {
+            let bytes = self.bytes.slice(origin.place(number)?);
+            let number = Some(number);
+            Some(Text { bytes, number })
+        };
+        // Not counted first: each step is a look at a place that no cache holds.
+        within.map(element).collect()
     }
 
     fn object(&self, text: Text) -> Result<Self, DialectError> {

@@ -22,8 +22,11 @@ use crate::{
 /// sends before it listens still hears why its request is refused.
 const DRAINED: usize = 64 * 1024 * 1024;
 
-/// The most that room is made for before it comes.
-const MOST_AHEAD: usize = 1024 * 1024;
+/// How much room is made at once for what is announced, and how many times of what
+/// has come if that is more. Room costs memory only once something is in it; what
+/// is there must be copied each time that it moves to a larger one.
+const AHEAD: usize = 1024 * 1024;
+const TIMES_AHEAD: usize = 8;
 
 /// A body of so many bytes that comes in one piece stays where it was read. A
 /// smaller one is copied, or it would keep all the room that is there for reading.
@@ -151,10 +154,14 @@ impl Pieces {
             self.only = piece;
             return;
         }
-        if self.joined.is_empty() {
-            self.joined.reserve(self.expected.min(MOST_AHEAD));
-            self.joined.extend_from_slice(&mem::take(&mut self.only));
+        let only = mem::take(&mut self.only);
+        let all = self.joined.len() + only.len() + piece.len();
+        if all > self.joined.capacity() {
+            let ahead = all.saturating_mul(TIMES_AHEAD).max(AHEAD);
+            let room = ahead.min(self.expected).max(all);
+            self.joined.reserve(room - self.joined.len());
         }
+        self.joined.extend_from_slice(&only);
         self.joined.extend_from_slice(&piece);
     }
 
