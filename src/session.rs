@@ -18,6 +18,7 @@ mod redis;
 mod state;
 mod store;
 mod transcript;
+mod turns;
 mod under_way;
 mod visit;
 
@@ -32,5 +33,6 @@ pub use self::{
     state::{MOST_KNOWN, MOST_TEXT, Note, Source, State},
     store::{Asked, SessionKey, Store},
     transcript::{Answered, Told, Transcripts},
+    turns::Turns,
     visit::{Arrival, CallRole, Session, Visit},
 };

@@ -18,7 +18,7 @@ use crate::{
         AfterTool, BeforeAgent, EventName, Flow, Reason, SessionStart, ToolResponse, mcp_context,
     },
     hook::{Fired, Origin},
-    session::{CallRole, Item, Session, Visit},
+    session::{CallRole, Item, Session, Turns, Visit},
 };
 
 /// How many tool results hooks are asked about at once. Most requests bring one
@@ -156,7 +156,9 @@ impl Exchange {
         } else {
             Vec::new()
         };
+        let mut turns = Turns::default();
         for prompt in prompts {
+            turns.step().await;
             let Some(item) = session.item(prompt.item).cloned() else {
                 continue;
             };
@@ -196,7 +198,9 @@ impl Exchange {
             .collect();
         let mut events = Vec::with_capacity(new.len());
         let mut results = Vec::new();
+        let mut turns = Turns::default();
         for (_, item) in &new {
+            turns.step().await;
             let place = |it: &ToolResult| (it.content, it.part);
             let here = (item.content, item.part);
             // Those of a step are read together: it may have very many.

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use moka::{policy::EvictionPolicy, sync::Cache};
 
 use super::{
-    Conversation, Item, Print, Printer,
+    Conversation, Item, Print, Printer, Turns,
     conversation::Chain,
     print::{Piece, Prints},
 };
@@ -72,27 +72,31 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// The conversation of a request.
-    pub fn read(
+    /// The conversation of a request. A long one that nobody has read before takes
+    /// its time; others get their turns in between.
+    pub async fn read(
         &self,
         printer: &Printer,
         caller: &str,
         history: &History,
     ) -> Result<Conversation, DialectError> {
         let prints = prints(printer, caller, history);
-        let mut starts = prints.iter().enumerate().rev();
-        let found = starts.find_map(|(at, it)| Some((at + 1, self.starts.get(&it.print())?)));
         let mut conversation = Conversation::empty(printer, caller);
-        let mut read = 0;
-        if let Some((contents, start)) = found {
-            conversation.items.extend_from_slice(&start.items);
-            conversation.chain.clone_from(&start.chain);
-            read = contents;
+        let (mut read, mut turns) = (0, Turns::default());
+        for (at, print) in prints.iter().enumerate().rev() {
+            turns.step().await;
+            if let Some(start) = self.starts.get(&print.print()) {
+                conversation.items.extend_from_slice(&start.items);
+                conversation.chain.clone_from(&start.chain);
+                read = at + 1;
+                break;
+            }
         }
         // An agent may take its last step back, so that what was said before it is
         // kept, too.
         let mut answered = None;
         for (content, bytes) in history.contents().iter().enumerate().skip(read) {
+            turns.step().await;
             for mut item in canonical_items(bytes)? {
                 item.kind = placed(item.kind, conversation.items.is_empty());
                 conversation.push(printer, content, &Known::of(printer, &item));

@@ -56,7 +56,7 @@ impl Sessions {
     ) -> Result<Box<Session>, DialectError> {
         let printer = self.store.printer().await;
         let conversation = match history {
-            Some(history) => self.reader.read(&printer, visit.caller, history)?,
+            Some(history) => self.reader.read(&printer, visit.caller, history).await?,
             None => Conversation::empty(&printer, visit.caller),
         };
         let found = match visit.named {
@@ -79,7 +79,7 @@ impl Sessions {
         history: &History,
     ) -> Result<Conversation, DialectError> {
         let printer = self.store.printer().await;
-        self.reader.read(&printer, caller, history)
+        self.reader.read(&printer, caller, history).await
     }
 
     /// Remembers that an agent reports an event of this session itself: from now

@@ -1,9 +1,12 @@
 //! Odd requests and answers, made to get past hooks.
 
+use std::cell::Cell;
+
+use futures_util::future::join_all;
 use serde_json::{Value, json};
 
 use super::{Chat, MODEL, asked, call, log, script, text};
-use crate::harness::{Gate, Upstream, hook, respond};
+use crate::harness::{Agent, Gate, Upstream, hook, respond};
 
 /// Refuses every result that holds `SECRET`, and logs what it is told.
 fn guard() -> (&'static str, Value) {
@@ -254,4 +257,38 @@ async fn a_denied_call_never_reaches_the_agent_however_it_comes() {
             assert!(!heard.contains("write_file"), "{shape:?}: {heard}");
         }
     }
+}
+
+#[tokio::test]
+async fn others_are_answered_while_a_long_history_is_read() {
+    let upstream = Upstream::mock().await;
+    let policy = json!({ "type": "builtin", "policy": "prompt_guard", "deny": ["bad"] });
+    let config = hook::config(&[("BeforeAgent", policy)]);
+    let gate = Gate::start(&upstream, &config).await;
+    let said = |number: usize| {
+        said(
+            ["user", "model"][number % 2],
+            &[json!({ "text": number.to_string() })],
+        )
+    };
+    let long = json!({ "contents": (0..8001).map(said).collect::<Vec<_>>() });
+    let body = Chat::asking("hello").body();
+    let reader = gate.agent();
+    // Some of them on the thread that reads.
+    let others: Vec<(Agent, Cell<u32>)> = (0..8).map(|_| (gate.agent(), Cell::new(0))).collect();
+    let ask = async |(agent, answers): &(Agent, Cell<u32>)| {
+        loop {
+            assert_eq!(agent.generate(MODEL, &body).await.status, 200);
+            answers.set(answers.get() + 1);
+        }
+    };
+
+    let read = tokio::select! {
+        read = reader.generate(MODEL, &long) => read,
+        _ = join_all(others.iter().map(ask)) => panic!("it ends never"),
+    };
+
+    assert_eq!(read.status, 200);
+    let answers: Vec<u32> = others.iter().map(|it| it.1.get()).collect();
+    assert!(answers.iter().all(|it| *it > 5), "{answers:?}");
 }
