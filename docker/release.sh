@@ -39,5 +39,5 @@ HOOKGATE_BIN=$target/counting/$host/release/hookgate \
 # What runs is kept apart from what never did, also within a function: a call that
 # comes after a pause has less to fetch.
 build "-Cprofile-use=$target/counts.profdata -Cllvm-args=-enable-split-machine-functions \
-  -Clink-arg=-Wl,-z,keep-text-section-prefix" counted
+  -Cllvm-args=-pgso-lwss-only=false -Clink-arg=-Wl,-z,keep-text-section-prefix" counted
 install -D "$target/counted/$host/release/hookgate" "$released"

@@ -55,20 +55,10 @@ use crate::{
 ///
 /// All up to the first wait is in plain calls: a future within a future is copied
 /// once more for each, with all the room that it will ever need.
-pub async fn handle(app: &App, admitted: Admitted, request: Request) -> Response {
-    let (head, body) = request.into_parts();
-    let Admitted { identity, snapshot } = admitted;
-    let trail = trail(&snapshot, &head, &identity);
-    let facts = Facts::new(&app.shared, &head, &identity.caller.name, trail);
-    let body = facts.watch(body, Side::Request);
-    let world = World {
-        caches: Arc::clone(&app.shared.caches),
-        snapshot,
-        facts: facts.clone(),
-        identity,
-    };
-    let answered = match take(world, head) {
-        Ok(exchange) => match (exchange.call.operation, exchange.hooked()) {
+pub async fn handle(app: &App, admitted: Admitted, request: Box<Request>) -> Response {
+    let (facts, taken) = open(app, admitted, *request);
+    let answered = match taken {
+        Ok((exchange, body)) => match (exchange.call.operation, exchange.hooked()) {
             (Operation::UseCache, _) => Box::pin(caches::forward(exchange, body)).await,
             (_, Hooked::No) => passthrough::forward(exchange, body).await,
             // Boxed, so that a call that nobody listens to has no room for it.
@@ -85,6 +75,28 @@ pub async fn handle(app: &App, admitted: Admitted, request: Request) -> Response
             response
         }
     }
+}
+
+/// What is known of a request, and what it asks for, if it is a call that may be
+/// made.
+fn open(
+    app: &App,
+    admitted: Admitted,
+    request: Request,
+) -> (Facts, Result<(Box<Exchange>, Body), ApiError>) {
+    let (head, body) = request.into_parts();
+    let Admitted { identity, snapshot } = admitted;
+    let trail = trail(&snapshot, &head, &identity);
+    let facts = Facts::new(&app.shared, &head, &identity.caller.name, trail);
+    let body = facts.watch(body, Side::Request);
+    let world = World {
+        caches: Arc::clone(&app.shared.caches),
+        snapshot,
+        facts: facts.clone(),
+        identity,
+    };
+    let taken = take(world, head).map(|exchange| (exchange, body));
+    (facts, taken)
 }
 
 /// What the decision log is told of a request, if there is one.

@@ -20,7 +20,7 @@ use http::{HeaderMap, Method};
 use thiserror::Error;
 use url::Url;
 
-use self::endpoint::{Endpoint, Sent};
+use self::endpoint::{Endpoint, Failed, Sent};
 pub use self::{answer::Answer, body::OutgoingBody};
 use crate::{
     client::{ClientError, NoTrust},
@@ -87,6 +87,20 @@ pub struct Outgoing {
     pub headers: HeaderMap,
     /// What is sent.
     pub body: OutgoingBody,
+}
+
+impl Outgoing {
+    /// For an address that may not be the only one to be asked.
+    fn lend(self) -> (Self, Self) {
+        let (lent, body) = self.body.lend();
+        let lent = Self {
+            method: self.method.clone(),
+            target: self.target.clone(),
+            headers: self.headers.clone(),
+            body: lent,
+        };
+        (lent, Self { body, ..self })
+    }
 }
 
 /// Why upstream gave no answer, or not all of it.
@@ -211,38 +225,12 @@ impl Upstream {
         goes: &(dyn Fn(Route) + Sync),
     ) -> Result<Answer, UpstreamError> {
         goes(Route::First);
-        let Outgoing {
-            method,
-            target,
-            headers,
-            body,
-        } = outgoing;
-        let is_whole = body.is_whole();
-        let (body, spare) = match &self.fallback {
-            None => (body.give(), None),
-            Some(fallback) => {
-                let (lent, body) = body.lend();
-                (lent, Some((fallback, headers.clone(), body)))
-            }
+        let sent = match &self.fallback {
+            None => self.first.send(outgoing, self.patience).await,
+            // Boxed, so that calls to an address without one have no room for it.
+            Some(fallback) => Box::pin(self.send_to_either(fallback, outgoing, goes)).await,
         };
-        let line = (method.clone(), target.as_str());
-        let body = (body, is_whole);
-        let sent = self.first.send(line, headers, body, self.patience).await;
-        let answer = match (sent, spare) {
-            (Err(failed), Some((fallback, mut headers, body)))
-                if failed.sent == Sent::Never && body.is_unread() =>
-            {
-                goes(Route::Fallback);
-                self.metrics.fell_back(self.first.circuit.name());
-                headers::to_fallback(&mut headers, &fallback.credential);
-                let endpoint = &fallback.endpoint;
-                let line = (method, target.as_str());
-                let body = (body.give(), is_whole);
-                endpoint.send(line, headers, body, self.patience).await
-            }
-            (sent, _) => sent,
-        };
-        let answer = answer.map_err(|it| it.error)?;
+        let answer = sent.map_err(|it| it.error)?;
         if answer.status.is_redirection() {
             return Err(UpstreamError::Redirect);
         }
@@ -250,5 +238,25 @@ impl Upstream {
             return Err(UpstreamError::Odd);
         }
         Ok(answer)
+    }
+
+    /// Sends a request to the fallback if nobody at the first address has seen it.
+    async fn send_to_either(
+        &self,
+        fallback: &Fallback,
+        outgoing: Outgoing,
+        goes: &(dyn Fn(Route) + Sync),
+    ) -> Result<Answer, Failed> {
+        let (lent, mut spare) = outgoing.lend();
+        let sent = self.first.send(lent, self.patience).await;
+        match sent {
+            Err(failed) if failed.sent == Sent::Never && spare.body.is_unread() => {
+                goes(Route::Fallback);
+                self.metrics.fell_back(self.first.circuit.name());
+                headers::to_fallback(&mut spare.headers, &fallback.credential);
+                fallback.endpoint.send(spare, self.patience).await
+            }
+            sent => sent,
+        }
     }
 }

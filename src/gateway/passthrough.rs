@@ -23,7 +23,7 @@ use crate::{
     deadline::Deadline,
     dialect::Operation,
     upstream::{
-        OutgoingBody,
+        Outgoing, OutgoingBody,
         headers::{self, AnswerIs},
     },
 };
@@ -39,9 +39,22 @@ pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Respo
         return Err(too_large(limit));
     }
     let fault = Fault::default();
+    let outgoing = outgoing(&exchange, body, length, &fault);
+    let answer = match exchange.send(outgoing, None).await {
+        Ok(answer) => answer,
+        Err(error) => return Err(fault.take().unwrap_or(error)),
+    };
+    let facts = &exchange.facts;
+    Ok(reply::told(reply::passed(answer, facts), facts))
+}
+
+/// The request as it came, but for what stays on its hop.
+fn outgoing(exchange: &Exchange, body: Body, length: Option<usize>, fault: &Fault) -> Outgoing {
     let outgoing_body = if http_body::Body::is_end_stream(&body) {
         OutgoingBody::empty()
     } else {
+        let limit = exchange.snapshot.config.limits.body;
+        let patience = exchange.snapshot.config.timeouts.body;
         let bounded = Bounded::new(body, fault.clone(), limit, patience);
         OutgoingBody::stream(Body::new(bounded))
     };
@@ -60,12 +73,7 @@ pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Respo
         let value = HeaderValue::from(length);
         outgoing.headers.insert(header::CONTENT_LENGTH, value);
     }
-    let answer = match exchange.send(outgoing, None).await {
-        Ok(answer) => answer,
-        Err(error) => return Err(fault.take().unwrap_or(error)),
-    };
-    let facts = &exchange.facts;
-    Ok(reply::told(reply::passed(answer, facts), facts))
+    outgoing
 }
 
 /// Why a body was broken off before its end. Upstream's client, which reads the

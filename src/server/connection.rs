@@ -144,15 +144,19 @@ impl Requests {
     }
 
     /// Answers one request; the connection is busy until its last byte.
-    async fn answer(
+    fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
-    ) -> Result<Response<Body>, Infallible> {
+    ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
         let has_body = !request.body().is_end_stream();
         self.busy.begin(has_body);
         let mut request = request.map(|body| paced(body, self.pace, self.busy.clone()));
         request.extensions_mut().insert(self.peer.clone());
-        let answered = Arc::clone(&self.room).answer(request).await;
+        let answered = Arc::clone(&self.room).answer(request);
+        async move { Ok(self.answered(answered.await)) }
+    }
+
+    fn answered(&self, answered: Answered) -> Response<Body> {
         let Answered { mut response, held } = answered;
         // Of a body that nobody reads to its end, the rest comes where a next request
         // should.
@@ -167,6 +171,6 @@ impl Requests {
             drop(held);
             busy.end();
         };
-        Ok(response.map(|body| Body::new(Observed::new(body, over))))
+        response.map(|body| Body::new(Observed::new(body, over)))
     }
 }

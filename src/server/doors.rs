@@ -67,7 +67,7 @@ pub(super) struct Guarded {
 
 impl Answers for Guarded {
     fn answer(self: Arc<Self>, request: Request) -> BoxFuture<'static, Answered> {
-        Box::pin(async move { self.answered(request).await })
+        Box::pin(self.answered(Box::new(request)))
     }
 }
 
@@ -89,8 +89,9 @@ impl Guarded {
         Arc::new(Self { app, door, rooms })
     }
 
-    /// Gives the request its id, and writes whatever error comes of it.
-    async fn answered(&self, mut request: Request) -> Answered {
+    /// Gives the request its id, and writes whatever error comes of it. The request
+    /// is boxed, or each future within a future would have room for it.
+    async fn answered(self: Arc<Self>, mut request: Box<Request>) -> Answered {
         let id: Arc<str> = (&*Uuid::new_v4()
             .hyphenated()
             .encode_lower(&mut Uuid::encode_buffer()))
@@ -117,12 +118,12 @@ impl Guarded {
 
     /// Lets a request in, or not. Operators must get through even if too many are
     /// under way, or a busy gateway looks dead.
-    async fn admit(&self, mut request: Request) -> Result<Answered, Response> {
+    async fn admit(&self, mut request: Box<Request>) -> Result<Answered, Response> {
         let snapshot = self.app.snapshot();
         let checked = browsers::check(&request, &snapshot.config, self.door);
         checked.map_err(IntoResponse::into_response)?;
         if self.door == Door::Operators {
-            let response = route(self.rooms.clone(), request).await;
+            let response = Box::pin(route(self.rooms.clone(), *request)).await;
             return Ok(Answered::at_once(response));
         }
         check_version(request.version()).map_err(IntoResponse::into_response)?;
@@ -134,7 +135,7 @@ impl Guarded {
         let response = if request.uri().path() == api::EVENTS {
             request.extensions_mut().insert(admitted);
             // Boxed, so that calls of models have no room for it.
-            Box::pin(route(self.rooms.clone(), request)).await
+            Box::pin(route(self.rooms.clone(), *request)).await
         } else {
             gateway::handle(&self.app, admitted, request).await
         };

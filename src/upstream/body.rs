@@ -49,18 +49,16 @@ impl OutgoingBody {
 
     /// For a client that may not be the only one: it can be sent again as long as
     /// nobody has asked for any of it.
-    pub(super) fn lend(self) -> (Body, Self) {
+    pub(super) fn lend(self) -> (Self, Self) {
         let shared = match self.0 {
             Kind::Whole(bytes) => {
-                return (
-                    Self(Kind::Whole(bytes.clone())).give(),
-                    Self(Kind::Whole(bytes)),
-                );
+                return (Self(Kind::Whole(bytes.clone())), Self(Kind::Whole(bytes)));
             }
             Kind::Stream(body) => Arc::new(Mutex::new(Some(body))),
             Kind::Lent(shared) => shared,
         };
-        (lent(Arc::clone(&shared)), Self(Kind::Lent(shared)))
+        let lent = Self(Kind::Lent(Arc::clone(&shared)));
+        (lent, Self(Kind::Lent(shared)))
     }
 
     /// Whether it can be sent once more.

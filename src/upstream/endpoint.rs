@@ -2,15 +2,19 @@
 
 use std::{sync::Arc, time::Duration};
 
-use axum::body::Body;
 use http::{
-    HeaderMap, HeaderValue, Method, Request, StatusCode, Uri,
+    HeaderValue, Request, Response, StatusCode, Uri,
     header::{HOST, InvalidHeaderValue},
     uri::{self, Authority, PathAndQuery, Scheme},
 };
+use hyper::body::Incoming;
+use tokio::time::timeout;
 use url::Url;
 
-use super::{Answer, Patience, UpstreamError, circuit::Circuit};
+use super::{
+    Answer, Outgoing, Patience, UpstreamError,
+    circuit::{Circuit, Pass},
+};
 use crate::{
     client::{Client, ClientError, Pool},
     config::CircuitSettings,
@@ -91,61 +95,51 @@ impl Endpoint {
         self.base == bare(base) && self.connect == connect && self.circuit.settings() == circuit
     }
 
-    /// Sends a request and waits for the head of its answer. Of its body is told
-    /// whether all of it is here, so that only upstream can be slow.
-    pub(super) async fn send(
+    /// Sends a request and waits for the head of its answer. It goes out in a plain
+    /// call, so that the future has no room for it.
+    pub(super) fn send(
         &self,
-        (method, target): (Method, &str),
-        headers: HeaderMap,
-        (body, is_whole): (Body, bool),
+        outgoing: Outgoing,
         patience: Patience,
-    ) -> Result<Answer, Failed> {
-        let pass = self.circuit.enter().map_err(|retry_after| Failed {
-            error: UpstreamError::Away { retry_after },
-            sent: Sent::Never,
-        })?;
-        let mut request = Request::new(body);
-        *request.method_mut() = method;
-        *request.headers_mut() = headers;
+    ) -> impl Future<Output = Result<Answer, Failed>> + use<> {
+        let is_whole = outgoing.body.is_whole();
+        let begun = self.begin(outgoing);
+        let begun = begun.map(|(pass, sent)| (pass, timeout(patience.first_byte, sent)));
+        async move {
+            let (pass, sent) = begun.map_err(|error| Failed {
+                error,
+                sent: Sent::Never,
+            })?;
+            match sent.await {
+                Ok(sent) => heard(pass, sent, patience.idle),
+                Err(_late) => Err(silent(pass, is_whole)),
+            }
+        }
+    }
+
+    /// Begins to send a request, if it may be sent.
+    fn begin(
+        &self,
+        outgoing: Outgoing,
+    ) -> Result<
+        (
+            Pass,
+            impl Future<Output = Result<Response<Incoming>, ClientError>> + use<>,
+        ),
+        UpstreamError,
+    > {
+        let away = |retry_after| UpstreamError::Away { retry_after };
+        let pass = self.circuit.enter().map_err(away)?;
+        let mut request = Request::new(outgoing.body.give());
+        *request.method_mut() = outgoing.method;
+        *request.headers_mut() = outgoing.headers;
         // Hyper would write it anew for each request.
         request.headers_mut().insert(HOST, self.host.clone());
-        *request.uri_mut() = self.uri(target).map_err(|_| Failed {
-            error: UpstreamError::Target,
-            sent: Sent::Never,
-        })?;
-        let sent = tokio::time::timeout(patience.first_byte, self.client.send(request));
-        let Ok(sent) = sent.await else {
-            // Of a body that comes piece by piece, its sender may be slow.
-            if is_whole {
-                pass.failed("timeout");
-            }
-            return Err(Failed {
-                error: UpstreamError::Silent,
-                sent: Sent::Perhaps,
-            });
-        };
-        let response = match sent {
-            Ok(response) => response,
-            Err(error) => {
-                let (failed, why) = failed(error);
-                match why {
-                    Some(why) => pass.failed(why),
-                    None => drop(pass),
-                }
-                return Err(failed);
-            }
-        };
-        let answer = Answer::new(response, patience.idle);
-        if is_of_a_proxy(&answer) {
-            pass.failed("gateway");
-        } else {
-            pass.succeeded();
-        }
-        Ok(answer)
+        let uri = self.uri(&outgoing.target);
+        *request.uri_mut() = uri.map_err(|_| UpstreamError::Target)?;
+        Ok((pass, self.client.send(request)))
     }
-}
 
-impl Endpoint {
     /// Where `target`, a path and query, is to be found here.
     fn uri(&self, target: &str) -> Result<Uri, http::Error> {
         let path = [self.prefix.as_str(), target].concat();
@@ -154,6 +148,43 @@ impl Endpoint {
         parts.authority = Some(self.authority.clone());
         parts.path_and_query = Some(PathAndQuery::try_from(path)?);
         Ok(Uri::from_parts(parts)?)
+    }
+}
+
+/// What came in time, and what it says of the address.
+fn heard(
+    pass: Pass,
+    sent: Result<Response<Incoming>, ClientError>,
+    idle: Duration,
+) -> Result<Answer, Failed> {
+    let response = match sent {
+        Ok(response) => response,
+        Err(error) => {
+            let (failed, why) = failed(error);
+            match why {
+                Some(why) => pass.failed(why),
+                None => drop(pass),
+            }
+            return Err(failed);
+        }
+    };
+    let answer = Answer::new(response, idle);
+    if is_of_a_proxy(&answer) {
+        pass.failed("gateway");
+    } else {
+        pass.succeeded();
+    }
+    Ok(answer)
+}
+
+/// Nothing came in time. Of a body that comes piece by piece, its sender may be slow.
+fn silent(pass: Pass, is_whole: bool) -> Failed {
+    if is_whole {
+        pass.failed("timeout");
+    }
+    Failed {
+        error: UpstreamError::Silent,
+        sent: Sent::Perhaps,
     }
 }
 
