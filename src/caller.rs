@@ -24,7 +24,7 @@ use std::{
 
 use data_encoding::HEXLOWER;
 use http::HeaderMap;
-use secrecy::SecretString;
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
 use sha2::{Digest, Sha256};
 use thiserror::Error;
 
@@ -77,16 +77,29 @@ pub struct Shown<'a> {
 }
 
 /// Who calls, and what it may use.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 pub struct Identity {
-    /// Who it is.
-    pub caller: Caller,
+    /// Who it is by the config; empty if nobody is asked.
+    pub name: String,
+    /// The `User-Agent`; empty without one.
+    agent: String,
+    key: Key,
     /// Its own credential for the model API, if it came in the query.
     pub query_key: Option<SecretString>,
     /// What a model API that takes keys is shown instead of all other credentials.
     pub upstream: Option<UpstreamCredential>,
     /// What it is counted by; nothing, if nobody is asked.
     allowance: Option<Allowance>,
+}
+
+/// What a caller's sessions and counts are kept apart by.
+#[derive(Debug)]
+enum Key {
+    /// That of a caller that the config names.
+    Known(String),
+    /// The print of what it shows to the model API. It is made for those who ask:
+    /// most calls need none.
+    Shown(SecretSlice<u8>),
 }
 
 /// What a known caller is counted by.
@@ -218,11 +231,9 @@ impl Callers {
                 label: member.label,
                 metrics: Arc::clone(metrics),
             }),
-            caller: Caller {
-                key,
-                name: member.name.to_string(),
-                agent,
-            },
+            key: Key::Known(key),
+            name: member.name.to_string(),
+            agent,
         })
     }
 
@@ -302,6 +313,18 @@ impl Callers {
 }
 
 impl Identity {
+    /// Who it is, for those who tell it on.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            key: match &self.key {
+                Key::Known(key) => key.clone(),
+                Key::Shown(shown) => credential::print(shown.expose_secret()),
+            },
+            name: self.name.clone(),
+            agent: self.agent.clone(),
+        }
+    }
+
     /// Counts a request as under way, unless its caller has used up what it may.
     /// `now` is what the clock says.
     pub fn enter(&self, now: SystemTime) -> Result<Option<Stay>, Exceeded> {
@@ -352,11 +375,9 @@ impl Stranger {
 /// to the model API.
 fn open(found: &Found, agent: String) -> Identity {
     Identity {
-        caller: Caller {
-            key: found.print(),
-            name: String::new(),
-            agent,
-        },
+        key: Key::Shown(found.shown()),
+        name: String::new(),
+        agent,
         query_key: found.query().and_then(|it| it.to_secret()),
         upstream: None,
         allowance: None,

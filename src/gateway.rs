@@ -87,7 +87,7 @@ fn open(
     let (head, body) = request.into_parts();
     let Admitted { identity, snapshot } = admitted;
     let trail = trail(&snapshot, &head, &identity);
-    let facts = Facts::new(&app.shared, &head, &identity.caller.name, trail);
+    let facts = Facts::new(&app.shared, &head, &identity.name, trail);
     let body = facts.watch(body, Side::Request);
     let world = World {
         caches: Arc::clone(&app.shared.caches),
@@ -103,7 +103,7 @@ fn open(
 fn trail(snapshot: &Snapshot, head: &Parts, identity: &Identity) -> Option<Box<Trail>> {
     let audit = snapshot.audit.as_ref()?;
     let mut refused = app::refused(Door::Agents, Asking::of(head));
-    refused.caller = CallerRecord::from(&identity.caller);
+    refused.caller = CallerRecord::from(&identity.caller());
     let trail = Trail::new(Arc::clone(audit), refused);
     // Boxed, so that a gateway without a decision log has no room for it.
     Some(Box::new(trail))

@@ -69,7 +69,7 @@ pub async fn report_event(
     let fields = read(body, &snapshot).await?;
     let name = event_name(&fields)?;
     let options = Options::read(query.as_deref().unwrap_or_default());
-    let mut context = context(&fields, identity.caller.clone(), &snapshot)?;
+    let mut context = context(&fields, identity.caller(), &snapshot)?;
     context.request_id = RequestId::of(&head.extensions).to_string();
     context.trace = app::trace(snapshot.audit.as_deref(), &head.headers);
     remember(&snapshot, &context, name).await;

@@ -3,7 +3,7 @@
 use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
-use secrecy::SecretString;
+use secrecy::{SecretSlice, SecretString};
 use sha2::{Digest, Sha256};
 
 use super::Stranger;
@@ -80,20 +80,25 @@ impl Found {
         self.api_key.iter().chain(&self.bearer).chain(&self.query)
     }
 
-    /// The SHA-256 of all that is for the model API, in hex; of one credential it
-    /// is what `sha256sum` prints. Empty without one.
-    pub(super) fn print(&self) -> String {
+    /// All that is for the model API; empty if nothing is.
+    pub(super) fn shown(&self) -> SecretSlice<u8> {
         let first = [self.api_key.first(), self.bearer.first(), self.query.last()];
         let first: Vec<&[u8]> = first
             .into_iter()
             .flatten()
             .map(Credential::as_bytes)
             .collect();
-        if first.is_empty() {
-            return String::new();
-        }
-        HEXLOWER.encode(&Sha256::digest(first.join(&0)))
+        first.join(&0).into()
     }
+}
+
+/// The SHA-256 of what [`Found::shown`] tells, in hex; of one credential it is what
+/// `sha256sum` prints. Empty without one.
+pub(super) fn print(shown: &[u8]) -> String {
+    if shown.is_empty() {
+        return String::new();
+    }
+    HEXLOWER.encode(&Sha256::digest(shown))
 }
 
 /// The one credential among these: said twice, it is still one.

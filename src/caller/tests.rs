@@ -47,7 +47,7 @@ async fn known(
     };
     let (counts, metrics) = (Counts::default(), Arc::default());
     let identity = callers.identify(shown, &counts, &metrics);
-    let name = identity.await.map(|it| it.caller.name);
+    let name = identity.await.map(|it| it.name);
     (name, left.keys().map(ToString::to_string).collect())
 }
 
@@ -124,7 +124,8 @@ async fn where_nobody_is_asked_callers_are_told_apart_by_what_they_show() {
         let identity = identity.await.unwrap();
         assert_eq!(headers.len(), 1, "all of it is the model API's");
         assert!(identity.usage().is_none());
-        (identity.caller.key, identity.caller.name)
+        let Caller { key, name, .. } = identity.caller();
+        (key, name)
     };
 
     let k = "8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a".to_owned();

@@ -81,7 +81,7 @@ async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiErro
 impl Exchange {
     /// Refuses a cache that is not known to be the caller's.
     pub(super) fn check_cache(&self, name: &str) -> Result<(), ApiError> {
-        if self.caches.belongs(name, &self.identity().caller.key) {
+        if self.caches.belongs(name, &self.identity().caller().key) {
             return Ok(());
         }
         let message = "what is cached there was not made through this gateway by this caller, \
@@ -99,7 +99,7 @@ impl Exchange {
         let ends = text(&["expireTime", "expire_time"])?;
         let ends_in = ends.and_then(|it| ends_in(&it));
         self.caches
-            .keep(&name, &self.identity().caller.key, ends_in);
+            .keep(&name, &self.identity().caller().key, ends_in);
         Ok(Reply::Upstream(response(status, head, body)))
     }
 }

@@ -135,7 +135,7 @@ impl Exchange {
         let directory = &self.snapshot.config.hook_directory;
         let context = &mut self.context;
         self.facts.request_id().clone_into(&mut context.request_id);
-        context.caller = self.identity.caller.clone();
+        context.caller = self.identity.caller();
         context.cwd = directory.display().to_string();
         context.timestamp = app::now();
         self.facts.opened(self.call.row.api.as_str(), context);

@@ -41,7 +41,7 @@ pub(super) async fn ask(
         .await
         .map_err(|it| ApiError::from(it).into_response())?;
     let stay = identity.enter(SystemTime::now());
-    let stay = stay.map_err(|it| turn_away(identity.caller.clone(), it.into(), request))?;
+    let stay = stay.map_err(|it| turn_away(identity.caller(), it.into(), request))?;
     let identity = Arc::new(identity);
     Ok((Admitted { identity, snapshot }, stay))
 }
