@@ -4,8 +4,8 @@
 #
 # FOLDER (target/image by default) becomes the image's root: the binary, its
 # config and the health check. The Dockerfile and CI both run this script. The
-# Dockerfile's BINARY comes from docker/release.sh, which takes long; without one,
-# as in CI, a plain release is built.
+# Dockerfile's BINARY comes from docker/release.sh, which takes long, and CI's is
+# that of the tests; without one, a plain release is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-target/image}
