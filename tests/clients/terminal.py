@@ -1,7 +1,9 @@
 """A window of gemini-cli, driven through tmux."""
 
 import contextlib
+import os
 import shlex
+import signal
 import subprocess
 import time
 
@@ -33,8 +35,10 @@ class Terminal:
         return self
 
     def __exit__(self, *error):
-        with contextlib.suppress(subprocess.CalledProcessError):
+        with contextlib.suppress(subprocess.CalledProcessError, ProcessLookupError):
+            group = int(self.tmux("display-message", "-p", "#{pane_pid}"))
             self.tmux("kill-server")
+            os.killpg(group, signal.SIGKILL)  # gemini-cli does not mind that its terminal is gone
 
     def asks(self, prompt, *shown):
         """Types a prompt, sends it off, and waits until all of this is shown and nothing is under way."""
