@@ -39,10 +39,9 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a role of this binary, which says where it listens.
-    pub(crate) fn role(arguments: &[&str]) -> Result<Self> {
-        let this = env::current_exe()?;
-        Self::listening(&this, arguments, Path::new("/dev/null"))
+    /// Starts a role of this binary, of which `copy` is one. It says where it listens.
+    pub(crate) fn role(copy: &Path, arguments: &[&str]) -> Result<Self> {
+        Self::listening(copy, arguments, Path::new("/dev/null"))
     }
 
     /// Starts a program that says in its first line where it listens. What it

@@ -14,7 +14,34 @@ use crate::{
 pub(crate) struct World {
     upstream: Process,
     hooks: Process,
+    roles: Copies,
     folder: PathBuf,
+}
+
+/// Copies of this binary. Processes of one file have their code in the same memory:
+/// a proxy of the file that the upstream is of would find code warm that the upstream
+/// has just run, and the upstream find warm what the proxy has, as no other
+/// contestant does, and as it is with no upstream that is elsewhere.
+struct Copies {
+    proxy: PathBuf,
+    upstream: PathBuf,
+    hook: PathBuf,
+}
+
+impl Copies {
+    fn make(folder: &Path) -> Result<Self> {
+        let this = env::current_exe()?;
+        let copy = |name| -> Result<PathBuf> {
+            let copy = folder.join(name);
+            fs::copy(&this, &copy)?;
+            Ok(copy)
+        };
+        Ok(Self {
+            proxy: copy("a-proxy")?,
+            upstream: copy("an-upstream")?,
+            hook: copy("a-hook")?,
+        })
+    }
 }
 
 /// A contestant under way.
@@ -35,9 +62,11 @@ impl World {
     pub(crate) fn start() -> Result<Self> {
         let folder = env::temp_dir().join(format!("hookgate-bench-{}", std::process::id()));
         fs::create_dir_all(folder.join("logs"))?;
+        let roles = Copies::make(&folder)?;
         Ok(Self {
-            upstream: Process::role(&["upstream"])?,
-            hooks: Process::role(&["http-hook"])?,
+            upstream: Process::role(&roles.upstream, &["upstream"])?,
+            hooks: Process::role(&roles.hook, &["http-hook"])?,
+            roles,
             folder,
         })
     }
@@ -53,7 +82,11 @@ impl World {
         let process = match &contestant.kind {
             Kind::Direct => None,
             Kind::Role(role, setting) => {
-                Some(Process::role(&[role, upstream, &self.filled(setting)?])?)
+                let setting = self.filled(setting)?;
+                Some(Process::role(
+                    &self.roles.proxy,
+                    &[role, upstream, &setting],
+                )?)
             }
             Kind::Nginx(program) => Some(self.nginx(program)?),
             Kind::Hookgate(program, config) => {
@@ -71,11 +104,11 @@ impl World {
 
     fn filled(&self, text: &str) -> Result<String> {
         let functions = serde_json::to_string(&bodies::function_names())?;
-        let this = env::current_exe()?.display().to_string();
+        let worker = self.roles.hook.display().to_string();
         Ok(text
             .replace("FUNCTIONS", &functions)
             .replace("HOOKS", &self.hooks.address)
-            .replace("BENCH", &this))
+            .replace("BENCH", &worker))
     }
 
     fn hookgate(&self, name: &str, program: &Path, config: &str) -> Result<Process> {
