@@ -18,10 +18,10 @@ pub(crate) struct World {
     folder: PathBuf,
 }
 
-/// Copies of this binary. Processes of one file have their code in the same memory:
-/// a proxy of the file that the upstream is of would find code warm that the upstream
-/// has just run, and the upstream find warm what the proxy has, as no other
-/// contestant does, and as it is with no upstream that is elsewhere.
+/// Copies of this binary, so that agent, proxies, upstream and hooks share no code in
+/// memory. One file is loaded once: a proxy would find warm in the caches what the
+/// upstream has just run, and the upstream what the proxy has. No other contestant
+/// does, nor any proxy whose upstream is elsewhere.
 struct Copies {
     proxy: PathBuf,
     upstream: PathBuf,
@@ -37,9 +37,9 @@ impl Copies {
             Ok(copy)
         };
         Ok(Self {
-            proxy: copy("a-proxy")?,
-            upstream: copy("an-upstream")?,
-            hook: copy("a-hook")?,
+            proxy: copy("proxy")?,
+            upstream: copy("upstream")?,
+            hook: copy("hook")?,
         })
     }
 }
