@@ -17,8 +17,8 @@ pub(crate) struct Contestant {
     pub(crate) kind: Kind,
 }
 
-/// In settings and configs `HOOKS` is the address of a hook's server, `BENCH`
-/// this binary, and `FUNCTIONS` a list of function names.
+/// In settings and configs `HOOKS` is the address of a hook's server, `BENCH` the
+/// copy of this binary that hooks run from, and `FUNCTIONS` a list of function names.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
     Direct,

@@ -14,34 +14,11 @@ use crate::{
 pub(crate) struct World {
     upstream: Process,
     hooks: Process,
-    roles: Copies,
-    folder: PathBuf,
-}
-
-/// Copies of this binary, so that agent, proxies, upstream and hooks share no code in
-/// memory. One file is loaded once: a proxy would find warm in the caches what the
-/// upstream has just run, and the upstream what the proxy has. No other contestant
-/// does, nor any proxy whose upstream is elsewhere.
-struct Copies {
+    /// What the bare proxy and the floors run from.
     proxy: PathBuf,
-    upstream: PathBuf,
+    /// What hooks run from.
     hook: PathBuf,
-}
-
-impl Copies {
-    fn make(folder: &Path) -> Result<Self> {
-        let this = env::current_exe()?;
-        let copy = |name| -> Result<PathBuf> {
-            let copy = folder.join(name);
-            fs::copy(&this, &copy)?;
-            Ok(copy)
-        };
-        Ok(Self {
-            proxy: copy("proxy")?,
-            upstream: copy("upstream")?,
-            hook: copy("hook")?,
-        })
-    }
+    folder: PathBuf,
 }
 
 /// A contestant under way.
@@ -62,11 +39,13 @@ impl World {
     pub(crate) fn start() -> Result<Self> {
         let folder = env::temp_dir().join(format!("hookgate-bench-{}", std::process::id()));
         fs::create_dir_all(folder.join("logs"))?;
-        let roles = Copies::make(&folder)?;
+        let upstream = copy(&folder, "upstream")?;
+        let hook = copy(&folder, "hook")?;
         Ok(Self {
-            upstream: Process::role(&roles.upstream, &["upstream"])?,
-            hooks: Process::role(&roles.hook, &["http-hook"])?,
-            roles,
+            upstream: Process::role(&upstream, &["upstream"])?,
+            hooks: Process::role(&hook, &["http-hook"])?,
+            proxy: copy(&folder, "proxy")?,
+            hook,
             folder,
         })
     }
@@ -83,10 +62,7 @@ impl World {
             Kind::Direct => None,
             Kind::Role(role, setting) => {
                 let setting = self.filled(setting)?;
-                Some(Process::role(
-                    &self.roles.proxy,
-                    &[role, upstream, &setting],
-                )?)
+                Some(Process::role(&self.proxy, &[role, upstream, &setting])?)
             }
             Kind::Nginx(program) => Some(self.nginx(program)?),
             Kind::Hookgate(program, config) => {
@@ -104,11 +80,10 @@ impl World {
 
     fn filled(&self, text: &str) -> Result<String> {
         let functions = serde_json::to_string(&bodies::function_names())?;
-        let worker = self.roles.hook.display().to_string();
         Ok(text
             .replace("FUNCTIONS", &functions)
             .replace("HOOKS", &self.hooks.address)
-            .replace("BENCH", &worker))
+            .replace("BENCH", &self.hook.display().to_string()))
     }
 
     fn hookgate(&self, name: &str, program: &Path, config: &str) -> Result<Process> {
@@ -145,6 +120,16 @@ impl World {
         fs::write(&file, config)?;
         Process::at(&address, program, &["-c", &file.to_string_lossy()])
     }
+}
+
+/// A copy of this binary, so that agent, proxies, upstream and hooks share no code in
+/// memory. One file is loaded once: a proxy would find warm in the caches what the
+/// upstream has just run, and the upstream what the proxy has. No other contestant
+/// does, nor any proxy whose upstream is elsewhere.
+fn copy(folder: &Path, name: &str) -> Result<PathBuf> {
+    let copy = folder.join(name);
+    fs::copy(env::current_exe()?, &copy)?;
+    Ok(copy)
 }
 
 impl Drop for World {
