@@ -8,7 +8,7 @@
 
 use std::{error::Error, process::ExitCode};
 
-use hookgate::mask::{DETECTORS, Mask, Style};
+use stream_redact::{DETECTORS, Mask, Style};
 
 /// The most places at which a text is cut at once.
 const MOST_CUTS: usize = 4;

@@ -12,8 +12,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hookgate::mask::{DETECTORS, Mask, Style};
 use regex::RegexSet;
+use stream_redact::{DETECTORS, Mask, Style};
 
 const BYTES: usize = 100 * 1024;
 const CHUNK_BYTES: usize = 300;

@@ -18,7 +18,7 @@ use std::{
 use bytes::Bytes;
 use hookgate::{
     dialect::{Document, History},
-    session::{Arrival, CallRole, Item, MemoryStore, Sessions, Visit},
+    session::{Arrival, CallRole, Item, MemoryStore, SessionRequest, Sessions},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -116,7 +116,7 @@ struct Cost {
 
 /// What the gateway does with a request, but for hooks.
 async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>> {
-    let visit = Visit {
+    let visit = SessionRequest {
         caller: "caller",
         agent: "agent",
         named: None,

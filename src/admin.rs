@@ -17,8 +17,8 @@ use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{AdminRefusals, ApiError, App, Covered, ErrorReason, GoogleError, Reload},
     config::{BUILTIN, FailureMode, HookMode},
+    state::{AdminRefusals, ApiError, App, Covered, ErrorReason, GoogleError, Reload},
 };
 
 /// The routes of this door. Health and readiness need no token.

@@ -6,12 +6,12 @@ mod audit;
 mod check;
 mod coverage;
 mod demo;
-mod difference;
+mod dry_run;
 mod explain;
 mod forward;
+mod json_diff;
 mod key;
 mod mock;
-mod rehearsal;
 mod serve;
 mod test;
 
@@ -167,7 +167,7 @@ fn asked_to_stop(count: usize) -> Result<impl Future<Output = ()> + Send, Failur
 impl From<ServerError> for Failure {
     fn from(error: ServerError) -> Self {
         match error {
-            ServerError::Build(crate::app::BuildError::Config(error)) => Self::BadConfig(error),
+            ServerError::Build(crate::state::BuildError::Config(error)) => Self::BadConfig(error),
             error => Self::Failed(error.to_string()),
         }
     }

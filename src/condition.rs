@@ -7,12 +7,12 @@
 //! (`effort`), and then a guard must run rather than be skipped: callers take an
 //! error of [`Condition::holds`] as true. To add a fact: `VARIABLES` in `vocabulary.rs`, and `facts.rs`. Pure.
 
-mod effort;
+mod cost_budget;
 mod facts;
-mod kinds;
 mod patterns;
-mod prospect;
-mod vocabulary;
+mod schema;
+mod static_analysis;
+mod type_check;
 
 use std::{
     fmt,
@@ -24,13 +24,13 @@ use cel::{Context, Env, ExecutionError, IdedExpr, Value, extractors::This, parse
 use thiserror::Error;
 
 use self::{
-    effort::{Effort, Known},
+    cost_budget::{Effort, Known},
     patterns::Patterns,
-    vocabulary::Uses,
+    schema::Uses,
 };
 pub use self::{
     facts::{CallerFacts, Facts, RequestFacts, SessionFacts, ToolFacts},
-    prospect::Prospect,
+    static_analysis::StaticResult,
 };
 use crate::event::EventName;
 
@@ -98,7 +98,7 @@ impl Condition {
         let parser = env.parser().max_recursion_depth(DEEPEST);
         let parsed = parser.parse_with_source_info(text);
         let (expression, source) = parsed.map_err(|it| syntax_error(text, &it))?;
-        let checked = kinds::check(&expression, &source)?;
+        let checked = type_check::check(&expression, &source)?;
         Ok(Self {
             text: text.to_owned(),
             expression: Arc::new(expression),
@@ -127,8 +127,8 @@ impl Condition {
     }
 
     /// What can be said of it for all events of one name.
-    pub fn prospect(&self, event: EventName) -> Prospect {
-        prospect::prospect(self, event)
+    pub fn prospect(&self, event: EventName) -> StaticResult {
+        static_analysis::prospect(self, event)
     }
 
     /// What is there without any facts: functions.

@@ -10,15 +10,12 @@ mod audit;
 mod auth;
 mod bounds;
 mod case_file;
-mod check;
 mod coverage;
 mod hook_block;
 mod hook_spec;
 mod load;
 mod matcher;
 mod otlp;
-mod place;
-mod quantity;
 mod raw;
 mod raw_audit;
 mod raw_auth;
@@ -29,12 +26,15 @@ mod raw_sessions;
 mod raw_tls;
 mod raw_upstreams;
 mod schema;
+mod schema_errors;
+mod schema_validation;
 mod secret;
 mod sessions;
+mod source_span;
+mod spanned_yaml;
 mod tls;
-mod tree;
+mod units;
 mod upstreams;
-mod wording;
 
 use std::{
     collections::BTreeMap,
@@ -68,12 +68,12 @@ pub use self::{
     },
     matcher::Matcher,
     otlp::OtlpSettings,
-    place::{Place, Problem},
-    quantity::Size,
     raw_hooks::BUILTIN,
     secret::SecretSetting,
     sessions::{EventSettings, RedisUrl, SessionSettings, StoreSettings},
+    source_span::{Place, Problem},
     tls::{ClientCertificates, Tls},
+    units::Size,
     upstreams::{CircuitSettings, Credential, FallbackConfig, UpstreamConfig, UpstreamsConfig},
 };
 use crate::event::{EventKind, EventName, EventVisitor, Part};

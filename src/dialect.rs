@@ -5,61 +5,61 @@
 //! same request and answer; they differ in paths and in what is wrapped around.
 //! Pure. To add a dialect: one file here and one line in [`ALL`].
 
-mod answer;
-mod answer_texts;
-mod answered;
 mod call;
-mod calls;
 mod canonical;
-mod change;
+mod chunk_merge;
 mod code_assist;
-mod compose;
+mod content_edit;
 mod contents;
-pub mod coverage;
 mod document;
-mod edit;
 mod envelope;
+mod function_calls;
 mod gemini;
-mod glance;
 mod history;
-mod instruction;
 mod json;
-mod leaves;
-mod merged;
+mod json_strings;
+pub mod method_table;
 mod part;
+mod partial_function_calls;
 mod query;
 mod request;
-mod selection;
-mod step;
-mod texts;
+mod request_patch;
+mod request_text;
+mod response;
+mod response_builder;
+mod response_text;
+mod system_instruction;
+mod text_chunk;
+mod text_prescan;
+mod tool_result_matching;
+mod tool_selection;
 mod tools;
 mod vertex;
-mod words;
 
 use bytes::Bytes;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
 pub use self::{
-    answer::{Counted, FunctionCall, ResponseDocument},
-    answer_texts::{AnswerEditor, Channel, Rest, TextStream},
-    answered::ToolResult,
     call::{Api, Call, Framing, Operation, RequestLine},
-    calls::CallsInPieces,
     canonical::{CanonicalItem, ItemKind, canonical_items},
-    coverage::{Recognised, Row, recognise},
+    chunk_merge::MergedChunks,
     document::{Document, elements},
-    edit::Edited,
     envelope::Opened,
+    function_calls::{CallDecision, StepCall, append, refused_step, saying, start_over},
     history::{History, Turn},
     json::parse,
-    leaves::edit as edit_leaves,
-    merged::Merged,
+    json_strings::edit as edit_leaves,
+    method_table::{Recognised, Row, recognise},
+    partial_function_calls::PartialCalls,
     request::Detail,
-    selection::{Allowed, Selected},
-    step::{CallFate, StepCall, append, refused_step, saying, start_over},
-    texts::{TextEditor, TextKind},
-    words::Words,
+    request_patch::Edited,
+    request_text::{TextEditor, TextKind},
+    response::{Counted, FunctionCall, ResponseDocument},
+    response_text::{AnswerEditor, Channel, Rest, TextStream},
+    text_chunk::Words,
+    tool_result_matching::ToolResult,
+    tool_selection::{Allowed, Selected},
 };
 use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};
 
@@ -129,7 +129,7 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         document: Document,
         mutation: &RequestMutation,
     ) -> Result<Edited, DialectError> {
-        edit::write(call, document, mutation)
+        request_patch::write(call, document, mutation)
     }
 
     /// Writes a selection of tools into a request (hook protocol, section 7).
@@ -138,7 +138,7 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         document: &mut Document,
         selection: &ToolConfig,
     ) -> Result<Selected, DialectError> {
-        selection::write(document, selection)
+        tool_selection::write(document, selection)
     }
 
     /// Refuses a request whose body names another model than its path.
@@ -186,7 +186,7 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
         document: &mut Document,
         editor: &mut dyn TextEditor,
     ) -> Result<(), DialectError> {
-        texts::edit(call, document, editor)
+        request_text::edit(call, document, editor)
     }
 
     /// The content kept by the API that a request builds upon, if it does.
@@ -195,18 +195,18 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     }
 
     /// What kind of answer a request wants.
-    fn wish(&self, document: &Document) -> Result<Wish, DialectError> {
+    fn wish(&self, document: &Document) -> Result<ResponseExpectation, DialectError> {
         request::wish(document)
     }
 
     /// An answer made by a hook. `id` becomes its response id.
     fn compose_answer(&self, call: &Call, answer: &ResponseMutation, id: &str) -> Value {
-        compose::compose(call, answer, id)
+        response_builder::compose(call, answer, id)
     }
 
     /// An answer that only says `text`.
     fn compose_message(&self, call: &Call, text: &str, id: &str) -> Value {
-        compose::compose(call, &compose::saying(text), id)
+        response_builder::compose(call, &response_builder::saying(text), id)
     }
 
     /// An error.
@@ -228,7 +228,7 @@ pub struct Outline {
 
 /// What kind of answer a request wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct ResponseExpectation {
     /// Whether it must be JSON.
     pub format: AnswerFormat,
     /// Whether it may hold calls of declared functions.

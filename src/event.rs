@@ -13,9 +13,9 @@ mod before_model;
 mod before_tool;
 mod before_tool_selection;
 mod conversation;
-mod fold;
 mod input;
 mod mcp;
+mod merge;
 mod notification;
 mod output;
 mod pre_compress;
@@ -39,9 +39,9 @@ pub use self::{
     before_tool::{ArgumentsEdit, BeforeTool, BeforeToolVerdict},
     before_tool_selection::BeforeToolSelection,
     conversation::{Added, render},
-    fold::{Part, fold},
     input::{Caller, Context, HookInput},
     mcp::mcp_context,
+    merge::{Part, fold},
     notification::Notification,
     output::{
         Answer, ArgumentsMean, Decision, Diagnostic, DiagnosticCode, HookOutput, HookStatus,

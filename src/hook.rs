@@ -3,19 +3,19 @@
 //! Policies look first, one after the other; then hooks run; then policies look
 //! again at what hooks changed. All that is said is folded as one.
 
-mod answer_look;
-#[cfg(test)]
-mod laws;
-mod placed;
+mod audit_record;
+mod condition_eval;
+mod config_lints;
+mod configured_policy;
+mod fire;
 mod plan;
-mod recorded;
-mod remarks;
-mod reported;
-mod reuse;
+#[cfg(test)]
+mod properties;
+mod response_policies;
 mod run;
 mod table;
-mod when;
-mod witness;
+mod trace;
+mod transport_reuse;
 
 use std::{
     sync::Arc,
@@ -24,33 +24,32 @@ use std::{
 
 use serde_json::value::RawValue;
 
-use self::when::Weighing;
+use self::condition_eval::Weighing;
 pub use self::{
-    answer_look::{AnswerLook, Held, Progress, Seen},
-    placed::PlacedPolicy,
+    audit_record::Tally,
+    condition_eval::About,
+    config_lints::remarks,
+    configured_policy::PlacedPolicy,
     plan::Plan,
-    recorded::Tally,
-    remarks::remarks,
+    response_policies::{Held, Progress, ResponsePolicies, Seen},
     table::{Hook, HookTable},
-    when::About,
-    witness::{Calling, HookRecord, Ran, Record, Witness},
+    trace::{HookExecution, HookRecord, Ran, Record, Tracer},
 };
 use crate::{
-    audit::{Audit, Record as AuditRecord},
+    audit_log::{Audit, Record as AuditRecord},
     config::{BUILTIN, HookMode, Known, KnownMethod},
     dialect::{
         DialectError, Row,
-        coverage::{self, Access},
+        method_table::{self, Access},
     },
     event::{
         Action, AfterModel, Answer, BeforeModel, Context, Diagnostic, EventKind, EventName, Flow,
         HookOutput, HookStatus, Verdict, fold,
     },
     model::ResponseMutation,
-    policy::{self, Ledger, Look, ModelCall, RefusedCall},
-    protocol,
-    telemetry::{HookFinished, Metrics},
-    transport,
+    observe::{HookFinished, Metrics},
+    policy::{self, Look, PolicyRequest, RefusedCall, SessionCounters},
+    protocol, transport,
 };
 
 /// The policies and hooks of one config, ready to fire.
@@ -58,16 +57,16 @@ use crate::{
 pub struct Engine {
     table: HookTable,
     metrics: Arc<Metrics>,
-    ledger: Arc<Ledger>,
+    ledger: Arc<SessionCounters>,
     /// Who sees all that is fired, if anybody does.
-    witness: Option<Arc<Witness>>,
+    witness: Option<Arc<Tracer>>,
     /// Who takes down what is decided, if anybody does.
     audit: Option<Arc<Audit>>,
 }
 
 /// What came of an event.
 #[derive(Debug)]
-pub struct Fired<V> {
+pub struct EventOutcome<V> {
     /// What it means.
     pub verdict: V,
     /// What all hooks together said.
@@ -125,7 +124,11 @@ impl Run {
 
 impl Engine {
     /// An engine over a built table.
-    pub const fn new(table: HookTable, metrics: Arc<Metrics>, ledger: Arc<Ledger>) -> Self {
+    pub const fn new(
+        table: HookTable,
+        metrics: Arc<Metrics>,
+        ledger: Arc<SessionCounters>,
+    ) -> Self {
         Self {
             table,
             metrics,
@@ -149,7 +152,7 @@ impl Engine {
 
     /// The same engine, seen by a witness.
     #[must_use]
-    pub fn seen_by(mut self, witness: Option<Arc<Witness>>) -> Self {
+    pub fn seen_by(mut self, witness: Option<Arc<Tracer>>) -> Self {
         self.witness = witness;
         self
     }
@@ -196,8 +199,8 @@ impl Engine {
         context: &Context,
         event: E,
         origin: Origin,
-    ) -> Fired<E::Verdict> {
-        reported::fire(self, context, event, origin).await
+    ) -> EventOutcome<E::Verdict> {
+        fire::fire(self, context, event, origin).await
     }
 
     /// Asks the policies of a plan about a request, one after the other. Each
@@ -206,7 +209,7 @@ impl Engine {
         &self,
         plan: &Plan,
         context: &Context,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
         look: Look,
     ) -> Result<Vec<Run>, DialectError> {
         let mut runs = Vec::new();
@@ -228,13 +231,13 @@ impl Engine {
         context: &Context,
         model: &str,
         look: Look,
-    ) -> AnswerLook {
+    ) -> ResponsePolicies {
         let policies = plan.policies.iter();
         let looking = policies.filter_map(|it| {
             let occasion = self.occasion(it, context, model, look);
             it.answer(&occasion)
         });
-        AnswerLook {
+        ResponsePolicies {
             policies: looking.collect(),
         }
     }
@@ -261,10 +264,14 @@ impl Engine {
     }
 
     /// What all runs on one event of a model call come to.
-    pub fn judge<E: EventKind>(&self, context: &Context, runs: Vec<Run>) -> Fired<E::Verdict> {
+    pub fn judge<E: EventKind>(
+        &self,
+        context: &Context,
+        runs: Vec<Run>,
+    ) -> EventOutcome<E::Verdict> {
         let fired = self.conclude::<E>(runs);
         if let Some(audit) = self.audit.as_ref().filter(|_| !fired.runs.is_empty()) {
-            let told = recorded::event(audit, (context, E::NAME), recorded::CALL, &fired);
+            let told = audit_record::event(audit, (context, E::NAME), audit_record::CALL, &fired);
             audit.tell(&AuditRecord::Event(Box::new(told)));
         }
         fired
@@ -272,13 +279,13 @@ impl Engine {
 
     /// What all runs on one chunk of an answer come to. The decision log is not
     /// told: a stream has thousands; see [`Tally`].
-    pub fn judge_chunk(&self, runs: Vec<Run>) -> Fired<Flow<Option<ResponseMutation>>> {
+    pub fn judge_chunk(&self, runs: Vec<Run>) -> EventOutcome<Flow<Option<ResponseMutation>>> {
         self.conclude::<AfterModel>(runs)
     }
 
-    fn conclude<E: EventKind>(&self, runs: Vec<Run>) -> Fired<E::Verdict> {
+    fn conclude<E: EventKind>(&self, runs: Vec<Run>) -> EventOutcome<E::Verdict> {
         let (folded, diagnostics) = folded::<E>(&runs);
-        let fired = Fired {
+        let fired = EventOutcome {
             verdict: E::judge(&folded),
             folded,
             runs,
@@ -308,7 +315,7 @@ impl Engine {
                 self.metrics.denied(EventName::BeforeTool);
             }
             if let Some(audit) = &self.audit {
-                let told = recorded::refused_call(audit, context, run, call);
+                let told = audit_record::refused_call(audit, context, run, call);
                 audit.tell(&AuditRecord::Event(Box::new(told)));
             }
         }
@@ -376,8 +383,8 @@ pub fn known() -> Known {
         transports: transport::names().into_iter().chain([BUILTIN]).collect(),
         protocols: protocol::names(),
         policies: policy::shapes(),
-        formats: [policy::FORMATS, &[when::FORMAT]].concat(),
-        methods: coverage::rows().map(known_method).collect(),
+        formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
+        methods: method_table::rows().map(known_method).collect(),
     }
 }
 

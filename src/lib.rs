@@ -19,7 +19,6 @@
 //! 8. [`cli`]: the commands.
 
 pub mod deadline;
-pub mod json;
 pub mod model;
 
 pub mod client;
@@ -28,12 +27,11 @@ pub mod event;
 pub mod condition;
 pub mod config;
 pub mod dialect;
-pub mod mask;
+pub mod observe;
 pub mod protocol;
-pub mod telemetry;
 
-pub mod audit;
-pub mod caller;
+pub mod audit_log;
+pub mod auth;
 pub mod policy;
 pub mod session;
 pub mod transport;
@@ -41,12 +39,11 @@ pub mod upstream;
 
 pub mod hook;
 
-pub mod app;
+pub mod state;
 
 pub mod admin;
 pub mod api;
-pub mod gateway;
-pub mod mock;
+pub mod proxy;
 
 pub mod server;
 

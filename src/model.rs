@@ -2,24 +2,24 @@
 //!
 //! Nothing here knows a provider's JSON; dialects translate. Pure.
 
-mod align;
+mod cached_request;
+mod error_info;
+mod message_diff;
+mod message_parts;
 mod name;
-mod problem;
 mod request;
 mod response;
-mod sent;
 mod tools;
-mod whole;
 
 pub use self::{
-    align::{Alignment, align},
+    cached_request::SentRequest,
+    error_info::Problem,
+    message_diff::{Alignment, align},
+    message_parts::{Piece, WholeMessage},
     name::ModelName,
-    problem::Problem,
     request::{LlmRequest, Message, RequestMutation, Role, read_content},
     response::{
         Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation, Usage,
     },
-    sent::SentRequest,
     tools::{FunctionCallingMode, ToolConfig},
-    whole::{Piece, WholeMessage},
 };

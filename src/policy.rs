@@ -7,15 +7,15 @@
 //! `docs/policies/`, one example in `config/examples/policies/` and its cases in
 //! `config/examples/tests/policies/`. A test holds them together.
 
-mod ledger;
+mod matchers;
 mod model_allow;
-mod model_call;
 mod model_swap;
-mod pattern;
+mod policy_request;
 mod prompt_guard;
 mod redact;
 mod request_limits;
 mod respond;
+mod session_counters;
 mod tool_guard;
 
 use std::{fmt, sync::Arc};
@@ -25,7 +25,7 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-pub use self::{ledger::Ledger, model_call::ModelCall};
+pub use self::{policy_request::PolicyRequest, session_counters::SessionCounters};
 use crate::{
     config::{Format, PolicyShape},
     dialect::{DialectError, ResponseDocument, Words},
@@ -45,9 +45,9 @@ pub const ALL: &[PolicyKind] = &[
 
 /// How what policies take is written.
 pub const FORMATS: &[Format] = &[
-    pattern::GLOB,
-    pattern::PATTERN,
-    pattern::FIND,
+    matchers::GLOB,
+    matchers::PATTERN,
+    matchers::FIND,
     redact::FORMAT,
 ];
 
@@ -58,13 +58,13 @@ pub trait Policy: fmt::Debug + Send + Sync {
     fn request(
         &self,
         _occasion: &Occasion<'_>,
-        _call: &mut ModelCall,
+        _call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         Ok(HookOutput::default())
     }
 
     /// What looks at the answer that is about to come; none if nothing does.
-    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
         None
     }
 
@@ -75,23 +75,23 @@ pub trait Policy: fmt::Debug + Send + Sync {
 }
 
 /// What a policy does with one answer, chunk by chunk.
-pub trait AnswerPolicy: fmt::Debug + Send + Sync {
+pub trait ResponsePolicy: fmt::Debug + Send + Sync {
     /// The whole answer, or its next chunk.
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        extent: Extent,
+        extent: ChunkPosition,
     ) -> Result<HookOutput, DialectError>;
 
     /// The next chunk, if that says texts and nothing else: no document is made of
     /// it then, unless somebody wants one.
-    fn words(&mut self, _words: &mut Words) -> OnWords {
-        OnWords::WantsDocument
+    fn words(&mut self, _words: &mut Words) -> TextVerdict {
+        TextVerdict::WantsDocument
     }
 
     /// What it did to the answer itself since it was last asked.
-    fn deeds(&mut self) -> Deeds {
-        Deeds::default()
+    fn deeds(&mut self) -> PolicyEffects {
+        PolicyEffects::default()
     }
 
     /// What it held back of chunks and must still be said, after the last one;
@@ -103,7 +103,7 @@ pub trait AnswerPolicy: fmt::Debug + Send + Sync {
 
 /// What a policy says of a chunk that says texts and nothing else.
 #[derive(Debug)]
-pub enum OnWords {
+pub enum TextVerdict {
     /// Nothing. It may have edited the texts.
     Silent,
     /// This. It has seen the chunk.
@@ -114,7 +114,7 @@ pub enum OnWords {
 
 /// What a policy did to an answer itself, beside what it says of it.
 #[derive(Debug, Default)]
-pub struct Deeds {
+pub struct PolicyEffects {
     /// Whether it changed what the answer says.
     pub edited: bool,
     /// The calls that it took out, in the model's order.
@@ -142,7 +142,7 @@ pub struct Occasion<'a> {
     /// When this is.
     pub look: Look,
     /// What was counted so far.
-    pub ledger: &'a Arc<Ledger>,
+    pub ledger: &'a Arc<SessionCounters>,
 }
 
 /// When a policy looks.
@@ -156,7 +156,7 @@ pub enum Look {
 
 /// How much of an answer a policy is shown at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Extent {
+pub enum ChunkPosition {
     /// The next chunk; more may come.
     Chunk,
     /// All of it, or its last chunk.

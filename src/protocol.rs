@@ -7,11 +7,11 @@
 //! dialects, which are about model APIs.
 //! To add a protocol: one file here and one line in [`ALL`].
 
-mod decode;
-mod exit;
+mod exit_code;
 mod gemini;
 mod input;
 mod llxprt;
+mod output_parser;
 mod tabnine;
 mod terminai;
 
@@ -48,7 +48,7 @@ pub trait Protocol: fmt::Debug + Send + Sync {
 
     /// What an ended hook said about `event`.
     fn read(&self, ended: &Ended, event: EventName) -> Answer {
-        exit::read(ended, event)
+        exit_code::read(ended, event)
     }
 
     /// Says what an answer means, where it means something else than in most

@@ -3,18 +3,18 @@
 //! The accept loop is our own because `axum::serve` waits for a request's head
 //! for ever.
 
-mod authentication;
-mod browsers;
+mod authenticate;
 mod connection;
-mod descriptors;
-mod doors;
+mod fd_limit;
+mod file_watcher;
+mod io_timeout;
 mod listener;
-mod notices;
+mod middleware;
+mod min_body_rate;
 pub mod openapi;
-mod pace;
-mod patience;
+mod origin_check;
 mod reload;
-mod threads;
+mod runtime_pool;
 mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
@@ -26,15 +26,15 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    descriptors::Shares,
-    doors::Guarded,
+    fd_limit::Shares,
     listener::{Bounds, Ending, Listener},
+    middleware::Guarded,
     reload::Watch,
-    threads::Threads,
+    runtime_pool::Threads,
 };
 use crate::{
-    app::{App, BuildError, ReadConfig, Shared},
     config::Config,
+    state::{App, BuildError, ReadConfig, Shared},
 };
 
 /// After the drain time: how long dying hooks may take. A worker has two
@@ -188,7 +188,7 @@ impl Server {
 /// Both listeners, which share what may be open at once.
 fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listener, Listener) {
     let config = &app.snapshot().config;
-    let descriptors = descriptors::raise();
+    let descriptors = fd_limit::raise();
     let shares = Shares::of(config.limits.connections, descriptors);
     tracing::info!(
         descriptors,

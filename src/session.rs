@@ -8,31 +8,31 @@
 //! `recognise` (which session it is), `visit` (one request's copy of it), `store`
 //! (where sessions are kept).
 
+mod checkout;
 mod conversation;
-mod emission;
+mod conversation_cache;
+mod fingerprint;
+mod in_flight;
+mod lookup;
 mod memory;
-mod print;
-mod reader;
-mod recognise;
 mod redis;
+mod response_fingerprint;
 mod state;
 mod store;
 mod transcript;
-mod turns;
-mod under_way;
-mod visit;
+mod yield_budget;
 
 pub use self::{
+    checkout::{Arrival, CallRole, Session, SessionRequest},
     conversation::{Conversation, Item, Prompt},
-    emission::{Emission, Said},
+    conversation_cache::Reader,
+    fingerprint::{ByPrint, Fingerprinter, Print, PrintHasher},
+    lookup::Sessions,
     memory::MemoryStore,
-    print::{ByPrint, Print, PrintHasher, Printer},
-    reader::Reader,
-    recognise::Sessions,
     redis::{RedisStore, StoreError},
+    response_fingerprint::{ResponseFingerprinter, Said},
     state::{MOST_KNOWN, MOST_TEXT, Note, Source, State},
     store::{Asked, SessionKey, Store},
     transcript::{Answered, Told, Transcripts},
-    turns::Turns,
-    visit::{Arrival, CallRole, Session, Visit},
+    yield_budget::YieldBudget,
 };

@@ -2,11 +2,11 @@
 //!
 //! To add a transport: one file here and one line in [`ALL`].
 
+mod backoff;
 mod command;
 mod http;
-mod pause;
-mod places;
 mod process;
+mod process_slots;
 mod shell;
 mod worker;
 
@@ -27,7 +27,7 @@ use thiserror::Error;
 use tokio::time::Instant;
 use tokio_util::task::TaskTracker;
 
-pub use self::places::Places;
+pub use self::process_slots::ProcessSlots;
 use crate::{
     client::{Client, ClientError, NoTrust},
     event::{Answer, Context, DiagnosticCode, EventName},
@@ -120,7 +120,7 @@ pub struct Setup<'a> {
     /// What only its transport understands.
     pub settings: Map<String, Value>,
     /// What it works with.
-    pub toolbox: &'a Toolbox,
+    pub toolbox: &'a TransportDeps,
 }
 
 impl Setup<'_> {
@@ -132,12 +132,12 @@ impl Setup<'_> {
 
 /// What transports work with.
 #[derive(Debug, Clone)]
-pub struct Toolbox {
+pub struct TransportDeps {
     /// Where they spawn what must end before the gateway does.
     pub tasks: TaskTracker,
     /// How many processes may run at once, besides those that transports keep
     /// for themselves.
-    pub places: Arc<Places>,
+    pub places: Arc<ProcessSlots>,
     /// Counts the processes that run.
     pub alive: Gauge,
     /// A pool of connections to hooks.
@@ -154,12 +154,12 @@ pub struct Toolbox {
     pub environment: Vec<(OsString, OsString)>,
 }
 
-impl Toolbox {
+impl TransportDeps {
     /// A toolbox with the environment of this process, as far as hooks may see
     /// it, and with a pool of its own.
     pub fn new(
         tasks: TaskTracker,
-        places: Arc<Places>,
+        places: Arc<ProcessSlots>,
         alive: Gauge,
         output_limit: usize,
         directory: PathBuf,

@@ -6,8 +6,8 @@
 
 mod answer;
 mod body;
-mod circuit;
-pub mod content;
+mod circuit_breaker;
+pub mod content_headers;
 mod decoded;
 mod endpoint;
 pub mod gzip;
@@ -25,7 +25,7 @@ pub use self::{answer::Answer, body::OutgoingBody};
 use crate::{
     client::{ClientError, NoTrust},
     config::{CircuitSettings, Credential, UpstreamConfig},
-    telemetry::Metrics,
+    observe::Metrics,
 };
 
 /// A pool of connections to one model API.

@@ -7,14 +7,14 @@ use bytes::Bytes;
 use hookgate::{
     dialect::{self, Call, Detail, Document, History, RequestLine},
     event::{BeforeModel, Context, Event},
-    mask::{DETECTORS, Mask, Style},
     model::RequestMutation,
     protocol,
-    session::{Arrival, CallRole, MemoryStore, Sessions, Visit},
+    session::{Arrival, CallRole, MemoryStore, SessionRequest, Sessions},
     upstream::sse::SseReader,
 };
 use http::Method;
 use serde_json::{Map, Value, json};
+use stream_redact::{DETECTORS, Mask, Style};
 
 use super::Outcome;
 
@@ -117,7 +117,7 @@ fn session() -> Outcome {
 
 /// What a request does to its session.
 async fn visit(sessions: &Sessions, document: &Document) -> Outcome<Arrival> {
-    let visit = Visit {
+    let visit = SessionRequest {
         caller: "caller",
         agent: "agent",
         named: None,

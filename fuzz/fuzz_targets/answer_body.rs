@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, CallsInPieces, FunctionCall, Merged, ResponseDocument},
+    dialect::{self, PartialCalls, FunctionCall, MergedChunks, ResponseDocument},
     model::ResponseMutation,
 };
 use libfuzzer_sys::fuzz_target;
@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let bytes = Bytes::copy_from_slice(bytes);
     if let Ok(elements) = dialect::elements(&bytes) {
         if elements.iter().all(|it| ResponseDocument::parse(it.clone()).is_ok()) {
-            let _ = Merged::of(&elements).map(|it| reread(it.answer));
+            let _ = MergedChunks::of(&elements).map(|it| reread(it.answer));
         }
     }
     let Ok(answer) = ResponseDocument::parse(bytes.clone()) else {
@@ -34,7 +34,7 @@ fuzz_target!(|bytes: &[u8]| {
     let mut withheld = answer.clone();
     let mut refuse = |_: &FunctionCall| Some("no".to_owned());
     if withheld
-        .withhold_calls(&mut CallsInPieces::default(), &mut refuse)
+        .withhold_calls(&mut PartialCalls::default(), &mut refuse)
         .is_ok()
     {
         let left = reread(withheld.to_bytes()).calls();

@@ -4,9 +4,10 @@
 #![no_main]
 
 use bytes::Bytes;
+use strict_json::{self, DEPTH, Names};
 use hookgate::{
     dialect::Document,
-    json::{self, DEPTH, Names},
+    
 };
 use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json, value::RawValue};

@@ -13,8 +13,8 @@ use url::form_urlencoded;
 use utoipa::ToSchema;
 
 use crate::{
-    app::{AdminRefusals, ApiError, App, ErrorReason, GoogleError},
     session::{self, SessionKey},
+    state::{AdminRefusals, ApiError, App, ErrorReason, GoogleError},
 };
 
 /// How many sessions are listed unless the query says otherwise, and at most.

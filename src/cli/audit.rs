@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use self::table::{header, person, row};
 use super::{Failure, print};
-use crate::audit::{self, Broken, Line, Verified};
+use crate::audit_log::{self, Broken, Line, Verified};
 
 /// What events and calls come to, and what hooks that observe would have done.
 const VERDICTS: [&str; 13] = [
@@ -110,7 +110,7 @@ impl Audit {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self.what {
             What::Verify { path, contains } => {
-                let verified = audit::verify(&path)?;
+                let verified = audit_log::verify(&path)?;
                 if let Some(hash) = contains {
                     contain(&path, &hash)?;
                 }
@@ -166,7 +166,7 @@ impl Wanted {
 /// The lines of a log as JSON. One that is just being written is left out.
 fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Value, Broken>>, Broken> {
     let whole = |it: &Result<Line, Broken>| it.as_ref().map_or(true, Line::is_whole);
-    Ok(audit::lines(path)?.filter(whole).map(|it| it?.json()))
+    Ok(audit_log::lines(path)?.filter(whole).map(|it| it?.json()))
 }
 
 /// Prints each line that is wanted.

@@ -6,9 +6,9 @@ use clap::Args;
 
 use super::{Failure, complain, load, print, serve};
 use crate::{
-    app::{BuildError, Shared, Snapshot},
     config::{Config, HookSpec, Overrides, PolicySpec},
     policy,
+    state::{BuildError, Shared, Snapshot},
 };
 
 /// What `check` is told.

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, print, rehearsal};
-use crate::{app::Covered, dialect::coverage::Runs};
+use super::{Failure, dry_run, print};
+use crate::{dialect::method_table::Runs, state::Covered};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate coverage --config config/hookgate.yaml
@@ -25,7 +25,7 @@ pub(super) struct Coverage {
 
 impl Coverage {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = rehearsal::load_any(self.config.as_deref())?;
+        let config = dry_run::load_any(self.config.as_deref())?;
         let all = Covered::all(&config);
         if self.json {
             return print(&format!("{:#}", serde_json::json!(all)));

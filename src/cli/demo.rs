@@ -13,10 +13,10 @@ use uuid::Uuid;
 use super::{Failure, asked_to_stop, block_on, load, print, serve};
 use crate::{
     config::Overrides,
-    mock::{self, MockConfig},
+    observe::Logging,
     server::{self, Server},
-    telemetry::Logging,
 };
+use mock_model_api::{self, MockConfig};
 
 /// The demo's files; they lie in `config/examples` for reading.
 const FILES: [(&str, &str); 4] = [
@@ -56,7 +56,7 @@ pub(super) fn run() -> Result<(), Failure> {
         tokio::join!(
             server::serve_mock(
                 mock,
-                mock::router(MockConfig::default()),
+                mock_model_api::router(MockConfig::default()),
                 stopped.cancelled_owned()
             ),
             async {

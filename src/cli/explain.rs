@@ -12,15 +12,15 @@ use serde_json::{Map, Value, json};
 
 use super::{
     Failure, block_on,
-    difference::{Further, differences, shown},
+    dry_run::{self, Rehearsal, rehearse},
+    json_diff::{Further, differences, shown},
     print,
-    rehearsal::{self, Rehearsal, rehearse},
 };
 use crate::{
     config::{
         Act, BUILTIN, Config, DEFAULT_MODEL, HookSpec, RehearsedCall, model_path, parse_headers,
     },
-    hook::{Calling, HookRecord, Record},
+    hook::{HookExecution, HookRecord, Record},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -50,12 +50,12 @@ pub(super) struct Explain {
 
 impl Explain {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = rehearsal::load(&self.config)?;
+        let config = dry_run::load(&self.config)?;
         let act = read_act(&self.act, &self.model)?;
         let calling = if self.dry_run {
-            Calling::LeftAlone
+            HookExecution::LeftAlone
         } else {
-            Calling::Called
+            HookExecution::Called
         };
         block_on(async {
             let rehearsal = Box::pin(rehearse(&config, &act, calling)).await?;
@@ -129,7 +129,7 @@ struct Telling<'a> {
     config: &'a Config,
     act: &'a Act,
     rehearsal: &'a Rehearsal,
-    calling: Calling,
+    calling: HookExecution,
 }
 
 impl Telling<'_> {
@@ -147,10 +147,10 @@ impl Telling<'_> {
         let why = why(rehearsal.reason.as_ref());
         let verdict = format!("verdict: {}{why}", rehearsal.verdict);
         match (self.calling, self.act) {
-            (Calling::LeftAlone, _) if rehearsal.verdict != "error" => return lines,
-            (Calling::LeftAlone, _) => (),
-            (Calling::Called, Act::Call(call)) => self.call(call, &mut lines),
-            (Calling::Called, Act::Report(_)) => {
+            (HookExecution::LeftAlone, _) if rehearsal.verdict != "error" => return lines,
+            (HookExecution::LeftAlone, _) => (),
+            (HookExecution::Called, Act::Call(call)) => self.call(call, &mut lines),
+            (HookExecution::Called, Act::Report(_)) => {
                 lines.push(format!("answer: {} {}", rehearsal.status, rehearsal.answer));
             }
         }
@@ -188,7 +188,7 @@ impl Telling<'_> {
         if !others.is_empty() {
             lines.push(format!("  not asked: {}", others.join(", ")));
         }
-        if self.calling == Calling::Called {
+        if self.calling == HookExecution::Called {
             lines.push(format!(
                 "  so: {}{}",
                 record.verdict.as_str(),

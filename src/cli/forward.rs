@@ -16,7 +16,7 @@ use url::Url;
 
 use super::{Failure, block_on, complain, print};
 use crate::{
-    caller,
+    auth,
     upstream::{Outgoing, Patience, Upstream, UpstreamError},
 };
 
@@ -100,7 +100,7 @@ impl Forward {
         let json = HeaderValue::from_static("application/json");
         let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
         if let Some(file) = &self.key_file {
-            headers.insert(caller::KEY_HEADER, key(file)?);
+            headers.insert(auth::KEY_HEADER, key(file)?);
         }
         let outgoing = Outgoing {
             method: Method::POST,

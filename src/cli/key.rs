@@ -4,7 +4,7 @@ use clap::Args;
 
 use super::{Failure, print};
 use crate::{
-    caller,
+    auth,
     config::{CALLER_NAME, is_caller_name},
 };
 
@@ -19,7 +19,7 @@ pub(super) struct Key {
 impl Key {
     /// Only the hash of a key is kept, so this is the only time that it is seen.
     pub(super) fn run(self) -> Result<(), Failure> {
-        let made = caller::new_key();
+        let made = auth::new_key();
         let (key, sha256) =
             made.ok_or_else(|| Failure::Failed("the system has no randomness".to_owned()))?;
         let name = self.name;

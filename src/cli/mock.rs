@@ -5,10 +5,8 @@ use std::{net::SocketAddr, path::PathBuf, time::Duration};
 use clap::Args;
 
 use super::{Failure, asked_to_stop, block_on, print};
-use crate::{
-    mock::{MockConfig, Script, router},
-    server,
-};
+use crate::server;
+use mock_model_api::{MockConfig, Script, router};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate mock --listen 127.0.0.1:9090 --chunks 5 --interval 100

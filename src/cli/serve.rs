@@ -10,8 +10,8 @@ use crate::{
     config::{Config, LogFormat, LogLevel, Overrides},
     event::EventName,
     hook,
+    observe::{self, Logging},
     server::Server,
-    telemetry::{self, Logging},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -107,8 +107,8 @@ pub(super) fn warn(config: &Config) {
 /// Whoever is given it keeps it until nobody is left who logs.
 pub(super) fn start_logging(config: &Config) -> io::Result<Logging> {
     let format = match config.log.format {
-        LogFormat::Text => telemetry::LogFormat::Text,
-        LogFormat::Json => telemetry::LogFormat::Json,
+        LogFormat::Text => observe::LogFormat::Text,
+        LogFormat::Json => observe::LogFormat::Json,
     };
     let level = match config.log.level {
         LogLevel::Error => "error",
@@ -117,5 +117,5 @@ pub(super) fn start_logging(config: &Config) -> io::Result<Logging> {
         LogLevel::Debug => "debug",
         LogLevel::Trace => "trace",
     };
-    telemetry::init(format, level, io::stderr())
+    observe::init(format, level, io::stderr())
 }

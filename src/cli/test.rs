@@ -8,13 +8,13 @@ use serde_json::{Value, json};
 
 use super::{
     Failure, block_on, complain,
-    difference::{Further, differences, shown},
+    dry_run::{self, Asked, Rehearsal, rehearse},
+    json_diff::{Further, differences, shown},
     print,
-    rehearsal::{self, Asked, Rehearsal, rehearse},
 };
 use crate::{
     config::{Case, CaseFile, Config, ConfigError, Expected, ExpectedVerdict},
-    hook::{self, Calling},
+    hook::{self, HookExecution},
 };
 
 pub(super) const EXAMPLES: &str = "Example: hookgate test config/examples/tests/*.yaml";
@@ -53,7 +53,7 @@ impl Test {
 
 /// Every file, or what is wrong with all of them.
 fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
-    let (overrides, known) = (rehearsal::overrides(), hook::known());
+    let (overrides, known) = (dry_run::overrides(), hook::known());
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
         match CaseFile::load(path, &overrides, &known) {
@@ -73,7 +73,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
 
 /// What differs from what is expected.
 async fn try_case(config: &Config, case: &Case) -> Result<Vec<String>, Failure> {
-    let rehearsal = Box::pin(rehearse(config, &case.act, Calling::Called)).await?;
+    let rehearsal = Box::pin(rehearse(config, &case.act, HookExecution::Called)).await?;
     Ok(compare(&case.expected, &rehearsal))
 }
 

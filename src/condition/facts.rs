@@ -8,8 +8,8 @@ use serde_json::{Map, Value as Json};
 
 use super::{
     Unclear,
-    effort::Fact,
-    vocabulary::{Uses, VARIABLES},
+    cost_budget::Fact,
+    schema::{Uses, VARIABLES},
 };
 use crate::event::EventName;
 

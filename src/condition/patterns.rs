@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use cel::ExecutionError;
 use regex::{Error, Regex, RegexBuilder};
 
-use super::effort::Effort;
+use super::cost_budget::Effort;
 
 /// The function's name.
 pub(super) const FUNCTION: &str = "matches";

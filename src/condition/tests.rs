@@ -4,7 +4,7 @@ use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    CallerFacts, Condition, Facts, Prospect, RequestFacts, SessionFacts, ToolFacts, Unclear,
+    CallerFacts, Condition, Facts, RequestFacts, SessionFacts, StaticResult, ToolFacts, Unclear,
 };
 use crate::event::EventName;
 
@@ -353,7 +353,7 @@ const MISTAKES: &[(&str, &str)] = &[
 ];
 
 #[track_caller]
-fn foresee(text: &str, event: EventName, expected: &Prospect) {
+fn foresee(text: &str, event: EventName, expected: &StaticResult) {
     let foreseen = compile(text).prospect(event);
     assert_eq!(&foreseen, expected, "{text} on {event}");
 }
@@ -361,13 +361,13 @@ fn foresee(text: &str, event: EventName, expected: &Prospect) {
 #[test]
 fn what_an_event_has_not_is_foreseen() {
     use EventName::{AfterModel, BeforeModel, BeforeTool};
-    let absent = |it: &str| Prospect::Absent(it.to_owned());
+    let absent = |it: &str| StaticResult::Absent(it.to_owned());
     let model = absent("request.model");
     let guarded = "has(request.model) && request.model == 'x'";
     let inside = "(has(request.model) ? request.model : 'y') == 'x'";
 
-    foresee("request.model == 'x'", BeforeModel, &Prospect::Depends);
-    foresee("request.model == 'x'", AfterModel, &Prospect::Depends);
+    foresee("request.model == 'x'", BeforeModel, &StaticResult::Depends);
+    foresee("request.model == 'x'", AfterModel, &StaticResult::Depends);
     foresee("request.model == 'x'", BeforeTool, &model);
     foresee("!(request.model == 'x')", BeforeTool, &model);
     foresee(
@@ -380,22 +380,22 @@ fn what_an_event_has_not_is_foreseen() {
         BeforeTool,
         &absent("prompt"),
     );
-    foresee(guarded, BeforeTool, &Prospect::Never);
-    foresee(guarded, BeforeModel, &Prospect::Depends);
-    foresee(inside, BeforeTool, &Prospect::Depends);
+    foresee(guarded, BeforeTool, &StaticResult::Never);
+    foresee(guarded, BeforeModel, &StaticResult::Depends);
+    foresee(inside, BeforeTool, &StaticResult::Depends);
     let optional = "has(request.max_output_tokens)";
-    foresee(optional, BeforeModel, &Prospect::Depends);
-    foresee("has(tool.input.x)", BeforeTool, &Prospect::Depends);
+    foresee(optional, BeforeModel, &StaticResult::Depends);
+    foresee("has(tool.input.x)", BeforeTool, &StaticResult::Depends);
 }
 
 #[test]
 fn what_depends_on_nothing_but_the_event_is_foreseen() {
     use EventName::{AfterModel, BeforeModel, BeforeTool};
-    let (always, never) = (Prospect::Always, Prospect::Never);
+    let (always, never) = (StaticResult::Always, StaticResult::Never);
     let scoped = "event == 'BeforeTool' && tool.name == 'x'";
     let either = "event in ['BeforeModel', 'AfterModel']";
 
-    foresee(scoped, BeforeTool, &Prospect::Depends);
+    foresee(scoped, BeforeTool, &StaticResult::Depends);
     foresee(scoped, BeforeModel, &never);
     foresee(either, AfterModel, &always);
     foresee(either, BeforeTool, &never);

@@ -13,10 +13,10 @@ use serde_json::{Map, Value};
 
 use super::{
     Config, ConfigError, Known, Overrides, Place, Problem,
-    check::{UnknownKeys, check},
     load::load_tree,
     raw::RawPath,
-    tree::{Tree, escape},
+    schema_validation::{UnknownKeys, check},
+    spanned_yaml::{Tree, escape},
 };
 
 /// A config and what is expected of it.

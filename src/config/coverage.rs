@@ -4,7 +4,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::wording::did_you_mean;
+use super::schema_errors::did_you_mean;
 
 /// Which methods pass by name.
 #[derive(Debug, Clone, Default)]

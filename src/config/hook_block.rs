@@ -1,7 +1,7 @@
 //! Blocks of hooks: in the config itself and in settings.json files. Read one
 //! by one, then joined in order.
 
-mod idle;
+mod lints;
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -10,16 +10,16 @@ use std::{
 
 use serde_json::{Value, json};
 
-use self::idle::{doubles, idle};
+use self::lints::{doubles, idle};
 use super::{
     HookGroup, HookSettings, HookSpec, HookView, Known, Matcher, MissingSecrets, Place, Problem,
     SystemMessages, When,
-    check::{UnknownKeys, check},
     raw_hooks::{
         DEFAULT_PROTOCOL, RawGroup, RawHook, RawHookDefaults, RawHooks, RawSettings, RawSwitches,
     },
+    schema_validation::{UnknownKeys, check},
     secret,
-    tree::Tree,
+    spanned_yaml::Tree,
 };
 use crate::event::EventName;
 

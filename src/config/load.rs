@@ -19,7 +19,6 @@ use self::upstreams::put_upstreams;
 use super::{
     Admin, Config, ConfigError, CoverageSettings, HookGroup, HookSettings, Known, MissingSecrets,
     Overrides, PolicySpec, Problem, RedisUrl, SystemMessages, When,
-    check::{UnknownKeys, check},
     hook_block::{Gathered, HookBlock, HookFile},
     otlp,
     raw::{RawConfig, RawPath, RawSecret},
@@ -27,8 +26,10 @@ use super::{
     raw_hooks::{DEFAULT_PROTOCOL, RawHookDefaults, RawHookFile, RawHooks, RawSwitches},
     raw_policies::RawPolicy,
     raw_upstreams::Credentials,
-    secret, tls,
-    tree::Tree,
+    schema_validation::{UnknownKeys, check},
+    secret,
+    spanned_yaml::Tree,
+    tls,
 };
 use crate::event::EventName;
 

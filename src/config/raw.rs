@@ -12,7 +12,6 @@ use url::Url;
 
 use super::{
     AfterModelMode, AskMode, Denials, Log, LogFormat, LogLevel,
-    check::is_base_url,
     coverage::RawCoverage,
     otlp::RawTelemetry,
     raw_audit::RawAudit,
@@ -23,6 +22,7 @@ use super::{
     raw_sessions::{RawEvents, RawSessions},
     raw_tls::RawTls,
     raw_upstreams::RawUpstreams,
+    schema_validation::is_base_url,
 };
 
 /// The config of hookgate.

@@ -7,8 +7,8 @@ use serde::Deserialize;
 
 use super::{
     AuditMode, AuditSettings, Rotation,
-    quantity::{Count, Size},
     raw::RawPath,
+    units::{Count, Size},
 };
 
 /// The decision log: what was fired, asked, refused and told.

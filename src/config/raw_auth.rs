@@ -14,8 +14,8 @@ use url::{Host, Url};
 use super::{
     Browsers, CertificateName,
     auth::CALLER_NAME,
-    quantity::Count,
     raw::{RawPath, RawSecret},
+    units::Count,
 };
 
 /// How callers are known.

@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{
     Limits, Timeouts,
-    quantity::{Count, Period, Size},
+    units::{Count, Period, Size},
 };
 
 /// Bounds of size and number.

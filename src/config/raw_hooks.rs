@@ -8,8 +8,8 @@ use serde_json::{Map, Value, json};
 
 use super::{
     AnswerBy, FailureMode, HookMode,
-    quantity::{Count, Milliseconds},
     raw::{RawPath, RawSecret},
+    units::{Count, Milliseconds},
 };
 use crate::event::EventName;
 

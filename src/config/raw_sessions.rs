@@ -8,9 +8,9 @@ use serde_json::Value;
 
 use super::{
     EventSettings, Format, RedisUrl, SessionSettings, StoreSettings,
-    quantity::{Count, Period, Rounds},
     raw::{RawPath, RawSecret},
-    wording::did_you_mean,
+    schema_errors::did_you_mean,
+    units::{Count, Period, Rounds},
 };
 use crate::event::EventName;
 

@@ -6,8 +6,8 @@ use serde::Deserialize;
 use super::{
     UpstreamConfig, UpstreamsConfig,
     load::Reading,
-    quantity::{Count, Period},
     raw::{RawSecret, RawUrl},
+    units::{Count, Period},
     upstreams::{CircuitSettings, Credential, FallbackConfig},
 };
 

@@ -2,7 +2,7 @@
 
 use http::Method;
 
-use super::{DialectError, Row, coverage::PathPart, query};
+use super::{DialectError, Row, method_table::PathPart, query};
 use crate::model::ModelName;
 
 /// A model API: whose paths and credentials they are.
@@ -63,7 +63,7 @@ const MADE: Row = Row {
     path: "/{version}/models/{model}:generateContent",
     name: "models.generateContent",
     operation: Operation::Generate,
-    access: super::coverage::Access::Open,
+    access: super::method_table::Access::Open,
 };
 
 impl Call {

@@ -9,9 +9,9 @@ use bytes::Bytes;
 
 use super::{
     Api, Call, Dialect, DialectError, Document, Opened, Operation, ResponseDocument, Row, Words,
-    coverage::{Access::Open, STREAM, table},
     envelope,
     json::Wrapping,
+    method_table::{Access::Open, STREAM, table},
 };
 
 #[derive(Debug)]

@@ -5,8 +5,8 @@
 
 mod field;
 mod keys;
-mod origin;
-mod writing;
+mod serialize;
+mod span;
 
 use std::{ops::Range, sync::Arc};
 
@@ -17,10 +17,10 @@ use serde_json::{Value, value::RawValue};
 use self::{
     field::{Edit, Field},
     keys::{Key, Likeness, one_of},
-    origin::Origin,
+    span::Origin,
 };
 use super::{DialectError, json};
-use crate::json::Layout;
+use strict_json::Layout;
 
 /// How an array is spelled: `[`, elements, `]`.
 pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {

@@ -5,10 +5,10 @@ use bytes::Bytes;
 
 use super::{
     Call, DialectError, Document, Operation, ResponseDocument,
-    answer::CANDIDATES,
-    edit::rename,
-    instruction::SYSTEM,
     request::{CACHED, CONTENTS, GENERATION, MODEL, TOOL_CONFIG, check_model},
+    request_patch::rename,
+    response::CANDIDATES,
+    system_instruction::SYSTEM,
     tools::TOOLS,
 };
 use crate::model::ModelName;

@@ -2,7 +2,7 @@
 
 use super::{
     Api, Dialect, Operation, Row,
-    coverage::{
+    method_table::{
         Access::{ByName, Open},
         LIST_OF_CACHES, LIVE, STREAM, table,
     },

@@ -10,13 +10,13 @@ use serde_json::json;
 
 use super::{
     DialectError, Document, ToolResult,
-    answered::Answered,
     canonical::{ItemKind, Items},
-    change::Change,
+    content_edit::Change,
     contents::Content,
     document::array,
     part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
     request::{CONTENTS, WRAPPED},
+    tool_result_matching::Answered,
 };
 use crate::model::Role;
 

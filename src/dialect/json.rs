@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::DialectError;
-use crate::json::{self, FreeField, FreeFields, JsonError, Layout, Names};
+use strict_json::{self, FreeField, FreeFields, JsonError, Layout, Names};
 
 /// Fields of the API under which anything may stand, so that their keys mean
 /// nothing to it: arguments, results, schemas, labels.
@@ -38,12 +38,12 @@ const fn free(name: &'static str) -> FreeField {
 
 /// Checks that a request or an answer of the model API means one thing.
 pub(super) fn check_document(text: &[u8]) -> Result<(), DialectError> {
-    Ok(json::check(text, Names::Fields(FREE))?)
+    Ok(strict_json::check(text, Names::Fields(FREE))?)
 }
 
 /// The same, and where its values stand.
 pub(super) fn lay_out_document(text: &[u8]) -> Result<Layout, DialectError> {
-    Ok(json::lay_out(text, Names::Fields(FREE), DEEPEST)?)
+    Ok(strict_json::lay_out(text, Names::Fields(FREE), DEEPEST)?)
 }
 
 /// What stands around an answer.
@@ -60,7 +60,7 @@ pub(super) fn lay_out_answer(text: &[u8], wrapping: Wrapping) -> Result<Layout, 
         Wrapping::None => DEEPEST,
         Wrapping::Response => DEEPEST + 1,
     };
-    Ok(json::lay_out(text, Names::Fields(FREE), deepest)?)
+    Ok(strict_json::lay_out(text, Names::Fields(FREE), deepest)?)
 }
 
 impl From<JsonError> for DialectError {
@@ -76,7 +76,7 @@ impl From<JsonError> for DialectError {
 /// Parses `text`, which may come from anybody. Keys keep their order and numbers
 /// their precision; what does not mean one thing is an error.
 pub fn parse(text: &str) -> Result<Value, DialectError> {
-    json::check(text.as_bytes(), Names::Free)?;
+    strict_json::check(text.as_bytes(), Names::Free)?;
     read(text)
 }
 

@@ -4,9 +4,9 @@
 use serde_json::{Map, Value};
 
 use super::{
-    AnswerFormat, Call, DialectError, Document, Functions, Operation, Outline, Wish,
+    AnswerFormat, Call, DialectError, Document, Functions, Operation, Outline, ResponseExpectation,
     contents::{Content, Contents},
-    edit, instruction, tools,
+    request_patch, system_instruction, tools,
 };
 use crate::model::{LlmRequest, RequestMutation, ToolConfig};
 
@@ -66,12 +66,12 @@ pub(super) fn read(
         },
         config: parameters(inner)?,
         tool_config: tools.as_ref().and_then(ToolConfig::read),
-        system: instruction::read(inner)?,
+        system: system_instruction::read(inner)?,
     })
 }
 
 /// What kind of answer a request wants.
-pub(super) fn wish(document: &Document) -> Result<Wish, DialectError> {
+pub(super) fn wish(document: &Document) -> Result<ResponseExpectation, DialectError> {
     let format = match document.child(GENERATION)? {
         Some(config) if wants_json(&config)? => AnswerFormat::Json,
         _ => AnswerFormat::Text,
@@ -82,7 +82,7 @@ pub(super) fn wish(document: &Document) -> Result<Wish, DialectError> {
     } else {
         Functions::Absent
     };
-    Ok(Wish { format, functions })
+    Ok(ResponseExpectation { format, functions })
 }
 
 fn wants_json(config: &Document) -> Result<bool, DialectError> {
@@ -122,7 +122,7 @@ pub(super) fn made(call: &Call, llm_request: &LlmRequest) -> Result<Document, Di
         fields,
         remark: None,
     };
-    Ok(edit::write(call, Document::empty()?, &mutation)?.document)
+    Ok(request_patch::write(call, Document::empty()?, &mutation)?.document)
 }
 
 /// What the user says anew, text by text: what comes after the model's last

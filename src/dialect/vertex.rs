@@ -4,12 +4,11 @@
 //! of the Gemini API.
 
 use super::{
-    Api, Call, Dialect, DialectError, Document, Opened, Operation, Row,
-    coverage::{
+    Api, Call, Dialect, DialectError, Document, Opened, Operation, Row, envelope,
+    method_table::{
         Access::{ByName, Open},
         LIST_OF_CACHES, LIVE, STREAM, table,
     },
-    envelope,
 };
 
 /// What older models are asked with; no hook reads it.

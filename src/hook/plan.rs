@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use super::{
     Run,
-    placed::PlacedPolicy,
+    condition_eval::Weighing,
+    configured_policy::PlacedPolicy,
     table::{Hook, HookTable},
-    when::Weighing,
 };
 use crate::{condition::Unclear, dialect::Detail, event::DiagnosticCode};
 

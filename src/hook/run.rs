@@ -11,7 +11,7 @@ use super::{Plan, Run, table::Hook, would};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
     event::{Answer, Context, Decision, DiagnosticCode, EventKind, HookOutput, HookStatus},
-    telemetry::{HookFinished, Metrics},
+    observe::{HookFinished, Metrics},
     transport::HookCall,
 };
 

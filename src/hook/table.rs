@@ -3,9 +3,9 @@
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
-    placed::PlacedPolicy,
-    reuse::{Before, Definition},
-    when,
+    condition_eval,
+    configured_policy::PlacedPolicy,
+    transport_reuse::{Before, Definition},
 };
 use crate::{
     condition::Condition,
@@ -16,7 +16,7 @@ use crate::{
     event::EventName,
     policy,
     protocol::{self, Protocol},
-    transport::{self, Setup, Toolbox, Transport, TransportError},
+    transport::{self, Setup, Transport, TransportDeps, TransportError},
 };
 
 /// One hook, ready to be called.
@@ -70,7 +70,7 @@ impl HookTable {
     /// with their transport. Starts nothing.
     pub fn build(
         config: &Config,
-        toolbox: &Toolbox,
+        toolbox: &TransportDeps,
         before: Option<&Self>,
     ) -> Result<Self, Vec<Problem>> {
         let mut building = Building {
@@ -130,7 +130,7 @@ impl HookTable {
 
 /// A table under way, and what is wrong so far.
 struct Building<'a> {
-    toolbox: &'a Toolbox,
+    toolbox: &'a TransportDeps,
     before: Before<'a>,
     table: HookTable,
     problems: Vec<Problem>,
@@ -222,7 +222,7 @@ impl Building<'_> {
         events: &[EventName],
         whose: impl FnOnce() -> String,
     ) -> Option<Condition> {
-        match when::build(when?, events) {
+        match condition_eval::build(when?, events) {
             Ok(condition) => Some(condition),
             Err(mut problem) => {
                 problem.message = format!("{}: {}", whose(), problem.message);

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{
     ModelName, ToolConfig,
-    whole::{self, WholeMessage},
+    message_parts::{self, WholeMessage},
 };
 
 /// What the agent asks of the model, in the stable form.
@@ -102,7 +102,7 @@ impl LlmRequest {
             model.as_str().clone_into(&mut self.model);
         }
         if let Some(messages) = mutation.messages() {
-            self.whole = whole::follow(&self.whole, &self.messages, &messages);
+            self.whole = message_parts::follow(&self.whole, &self.messages, &messages);
             self.messages = messages;
             self.messages.retain(|it| !it.content.is_empty());
         }

@@ -6,7 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    AnswerPolicy, Extent, ModelCall, Occasion, OnWords, Policy, PolicyKind, pattern::Globs,
+    ChunkPosition, Occasion, Policy, PolicyKind, PolicyRequest, ResponsePolicy, TextVerdict,
+    matchers::Globs,
 };
 use crate::{
     dialect::{DialectError, ResponseDocument, Words},
@@ -46,7 +47,7 @@ impl Policy for ModelAllow {
     fn request(
         &self,
         _occasion: &Occasion<'_>,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         let model = call.model()?;
         if self.allows(model) {
@@ -55,7 +56,7 @@ impl Policy for ModelAllow {
         Ok(self.denial(model))
     }
 
-    fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+    fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
         Some(Box::new(Answering {
             policy: Self {
                 models: self.models.clone(),
@@ -100,11 +101,11 @@ impl Answering {
     }
 }
 
-impl AnswerPolicy for Answering {
+impl ResponsePolicy for Answering {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        _extent: Extent,
+        _extent: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
         let model = chunk.model()?.unwrap_or_default();
         Ok(match self.refused(&model) {
@@ -113,10 +114,10 @@ impl AnswerPolicy for Answering {
         })
     }
 
-    fn words(&mut self, words: &mut Words) -> OnWords {
+    fn words(&mut self, words: &mut Words) -> TextVerdict {
         match self.refused(words.model().unwrap_or_default()) {
-            Some(model) => OnWords::Said(Box::new(self.policy.denial(model))),
-            None => OnWords::Silent,
+            Some(model) => TextVerdict::Said(Box::new(self.policy.denial(model))),
+            None => TextVerdict::Silent,
         }
     }
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Look, ModelCall, Occasion, Policy, PolicyKind, pattern::Glob};
+use super::{Look, Occasion, Policy, PolicyKind, PolicyRequest, matchers::Glob};
 use crate::{
     config::Size,
     dialect::DialectError,
@@ -54,7 +54,7 @@ struct Rule {
 struct ModelField(ModelName);
 
 impl Rule {
-    fn fits(&self, occasion: &Occasion<'_>, call: &ModelCall) -> bool {
+    fn fits(&self, occasion: &Occasion<'_>, call: &PolicyRequest) -> bool {
         let context = occasion.context;
         let by_name = |glob: &Option<Glob>, name: &str| match glob {
             Some(glob) => glob.matches(name),
@@ -73,7 +73,7 @@ impl Policy for ModelSwap {
     fn request(
         &self,
         occasion: &Occasion<'_>,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         // Of two swaps in a row a hook's is the last one.
         if occasion.look == Look::First {

@@ -3,7 +3,7 @@
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{ModelCall, Occasion, Policy, PolicyKind, pattern::Find};
+use super::{Occasion, Policy, PolicyKind, PolicyRequest, matchers::Find};
 use crate::{
     dialect::DialectError,
     event::{Event, EventName, HookOutput},
@@ -44,7 +44,7 @@ impl Policy for PromptGuard {
     fn request(
         &self,
         _occasion: &Occasion<'_>,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         let texts = call.prompt()?;
         // A model may read two texts as one.

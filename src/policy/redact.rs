@@ -1,7 +1,7 @@
 //! `redact`: secrets are masked, hashed or refused, wherever a model or an agent
 //! would read them; also where they come in pieces.
 
-mod answering;
+mod response;
 mod settings;
 
 use std::{collections::BTreeSet, sync::Arc};
@@ -11,15 +11,15 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use self::{
-    answering::Answering,
+    response::Answering,
     settings::{Action, Settings, Side},
 };
-use super::{AnswerPolicy, ModelCall, Occasion, Policy, PolicyKind};
+use super::{Occasion, Policy, PolicyKind, PolicyRequest, ResponsePolicy};
 use crate::{
     dialect::{self, DialectError, TextEditor, TextKind},
     event::{AfterTool, ArgumentsMean, BeforeTool, Event, EventName, HookOutput},
-    mask::Mask,
 };
+use stream_redact::Mask;
 
 pub(super) use self::settings::FORMAT;
 
@@ -126,7 +126,7 @@ impl Policy for Redact {
     fn request(
         &self,
         _occasion: &Occasion<'_>,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         let mut editor = RequestEditor {
             redact: self,
@@ -138,10 +138,10 @@ impl Policy for Redact {
         Ok(self.judge(&editor.found))
     }
 
-    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
         let sides = [Side::Answer, Side::ToolCalls, Side::ToolResults];
         let looks = sides.iter().any(|it| self.on.contains(it));
-        looks.then(|| Box::new(Answering::new(self.clone())) as Box<dyn AnswerPolicy>)
+        looks.then(|| Box::new(Answering::new(self.clone())) as Box<dyn ResponsePolicy>)
     }
 
     fn event(&self, _occasion: &Occasion<'_>, event: Event<'_>) -> HookOutput {

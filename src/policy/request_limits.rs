@@ -6,7 +6,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{AnswerPolicy, Extent, Look, ModelCall, Occasion, Policy, PolicyKind, ledger::Tally};
+use super::{
+    ChunkPosition, Look, Occasion, Policy, PolicyKind, PolicyRequest, ResponsePolicy,
+    session_counters::Tally,
+};
 use crate::{
     config::Size,
     dialect::{DialectError, ResponseDocument},
@@ -46,7 +49,7 @@ struct RequestLimits {
 
 impl RequestLimits {
     /// The parameters that are too high, or that mean nothing, as they may be.
-    fn clamped(&self, call: &ModelCall) -> Result<Map<String, Value>, DialectError> {
+    fn clamped(&self, call: &PolicyRequest) -> Result<Map<String, Value>, DialectError> {
         let given = call.dialect.parameters(&call.call, &call.document)?;
         let mut clamped = Map::new();
         let mut clamp = |name: &str, least: f64, most: f64, value: Value| {
@@ -80,7 +83,7 @@ impl Policy for RequestLimits {
     fn request(
         &self,
         occasion: &Occasion<'_>,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         if let Some(most) = self.max_input.filter(|it| call.bytes() > it.0) {
             let most = most.0;
@@ -102,7 +105,7 @@ impl Policy for RequestLimits {
         Ok(HookOutput::default())
     }
 
-    fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+    fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
         if self.max_tokens.is_none() || occasion.look == Look::Again {
             return None;
         }
@@ -121,11 +124,11 @@ struct Counting {
     tokens: u64,
 }
 
-impl AnswerPolicy for Counting {
+impl ResponsePolicy for Counting {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        _extent: Extent,
+        _extent: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
         let tokens = chunk.total_tokens()?.unwrap_or_default().max(self.tokens);
         self.tally.count_tokens(tokens - self.tokens);

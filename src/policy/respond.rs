@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Look, ModelCall, Occasion, Policy, PolicyKind, pattern::Pattern};
+use super::{Look, Occasion, Policy, PolicyKind, PolicyRequest, matchers::Pattern};
 use crate::{
     dialect::DialectError,
     event::{EventName, HookOutput},
@@ -27,7 +27,7 @@ impl Policy for Respond {
     fn request(
         &self,
         occasion: &Occasion<'_>,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         let mut output = HookOutput::default();
         let answers = occasion.look == Look::First && call.call.operation.generates();

@@ -15,11 +15,11 @@ use serde_json::Value;
 
 use self::rule::Rule;
 use super::{
-    AnswerPolicy, Deeds, Extent, ModelCall, Occasion, OnWords, Policy, PolicyKind, RefusedCall,
-    pattern::Globs,
+    ChunkPosition, Occasion, Policy, PolicyEffects, PolicyKind, PolicyRequest, RefusedCall,
+    ResponsePolicy, TextVerdict, matchers::Globs,
 };
 use crate::{
-    dialect::{CallsInPieces, DialectError, FunctionCall, ResponseDocument, Words},
+    dialect::{DialectError, FunctionCall, PartialCalls, ResponseDocument, Words},
     event::{Event, EventName, HookOutput},
 };
 
@@ -93,16 +93,16 @@ impl Policy for ToolGuard {
     fn request(
         &self,
         _occasion: &Occasion<'_>,
-        call: &mut ModelCall,
+        call: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         call.withhold_tools(&|it| self.offers(it))?;
         Ok(HookOutput::default())
     }
 
-    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn AnswerPolicy>> {
+    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
         Some(Box::new(Guarding {
             guard: self.clone(),
-            pieces: CallsInPieces::default(),
+            pieces: PartialCalls::default(),
             refused: Vec::new(),
         }))
     }
@@ -127,16 +127,16 @@ impl Policy for ToolGuard {
 #[derive(Debug)]
 struct Guarding {
     guard: ToolGuard,
-    pieces: CallsInPieces,
+    pieces: PartialCalls,
     /// What nobody has asked for yet.
     refused: Vec<RefusedCall>,
 }
 
-impl AnswerPolicy for Guarding {
+impl ResponsePolicy for Guarding {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        _extent: Extent,
+        _extent: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
         // Where the agent works, a model call does not tell.
         let (guard, refused) = (&self.guard, &mut self.refused);
@@ -153,13 +153,13 @@ impl AnswerPolicy for Guarding {
     }
 
     /// Words call nothing.
-    fn words(&mut self, _words: &mut Words) -> OnWords {
-        OnWords::Silent
+    fn words(&mut self, _words: &mut Words) -> TextVerdict {
+        TextVerdict::Silent
     }
 
-    fn deeds(&mut self) -> Deeds {
+    fn deeds(&mut self) -> PolicyEffects {
         let refused = std::mem::take(&mut self.refused);
-        Deeds {
+        PolicyEffects {
             edited: !refused.is_empty(),
             refused,
         }

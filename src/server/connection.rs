@@ -17,14 +17,14 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    doors::{Answered, Answers},
-    pace::{Pace, paced},
-    patience::{Busy, GivenUp, Patient, Silence},
+    io_timeout::{Busy, GivenUp, Patient, Silence},
+    middleware::{Answered, Answers},
+    min_body_rate::{Pace, paced},
     tls,
 };
 use crate::{
-    app::{Observed, Peer, Shared},
     config::Tls,
+    state::{OnBodyEnd, Peer, Shared},
 };
 
 /// How much is read of a connection at once, at most: what hyper reads of its own
@@ -171,6 +171,6 @@ impl Requests {
             drop(held);
             busy.end();
         };
-        response.map(|body| Body::new(Observed::new(body, over)))
+        response.map(|body| Body::new(OnBodyEnd::new(body, over)))
     }
 }

@@ -17,14 +17,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     connection::{Connection, Terms},
-    doors::Answers,
-    pace::Pace,
-    patience::Silence,
-    threads::Threads,
+    io_timeout::Silence,
+    middleware::Answers,
+    min_body_rate::Pace,
+    runtime_pool::Threads,
 };
 use crate::{
-    app::{ApiError, ErrorReason, Peer, Shared},
     config::{Config, Tls},
+    state::{ApiError, ErrorReason, Peer, Shared},
 };
 
 /// How long to wait when no file descriptor is left for a connection.

@@ -10,7 +10,7 @@ use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 use crate::{
     admin,
     api::{self, Explanation},
-    app::{GoogleError, Refusals},
+    state::{GoogleError, Refusals},
 };
 
 /// Everything that agents and operators may call.
@@ -21,7 +21,7 @@ use crate::{
         description = "A gateway that runs hooks between AI agents and a Gemini-style model API."
     ),
     paths(
-        api::report::report_event,
+        api::events::report_event,
         generate_content,
         stream_generate_content,
         count_tokens,

@@ -4,8 +4,8 @@ use std::{future::pending, io, path::PathBuf, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::notices::Notices;
-use crate::app::{App, fingerprint};
+use super::file_watcher::Notices;
+use crate::state::{App, fingerprint};
 
 /// Editors and Kubernetes change files in several steps.
 const SETTLED: Duration = Duration::from_millis(200);

@@ -13,7 +13,7 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
-use crate::{app::PeerCertificate, config::Tls};
+use crate::{config::Tls, state::PeerCertificate};
 
 /// What the common name of a subject is called.
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{
-    Print, Printer,
-    print::Piece,
-    reader::{Known, Own},
+    Fingerprinter, Print,
+    conversation_cache::{Known, Own},
+    fingerprint::Piece,
 };
 use crate::dialect::ItemKind;
 
@@ -170,7 +170,7 @@ pub(super) struct Link {
 
 impl Chain {
     /// The start of every conversation of a caller.
-    pub(super) fn new(printer: &Printer, caller: &str) -> Self {
+    pub(super) fn new(printer: &Fingerprinter, caller: &str) -> Self {
         let caller = printer.print(&("caller", caller));
         Self {
             caller,
@@ -179,7 +179,7 @@ impl Chain {
         }
     }
 
-    pub(super) fn push(&mut self, printer: &Printer, known: &Known) -> Link {
+    pub(super) fn push(&mut self, printer: &Fingerprinter, known: &Known) -> Link {
         let open = self.open.take();
         let (own, text, joins) = match known.own {
             Own::Text(piece) if known.by_model => {
@@ -208,12 +208,12 @@ impl Chain {
     }
 
     /// The print that leads to the session in which this result was hidden.
-    pub(super) fn hidden(&self, printer: &Printer, own: Print) -> Print {
+    pub(super) fn hidden(&self, printer: &Fingerprinter, own: Print) -> Print {
         printer.print(&("hidden", self.caller, own))
     }
 
     /// The print of a text that will hardly be said twice; none of a short one.
-    pub(super) fn mark(&self, printer: &Printer, text: Piece) -> Option<Print> {
+    pub(super) fn mark(&self, printer: &Fingerprinter, text: Piece) -> Option<Print> {
         let distinct = text.length() >= DISTINCT_TEXT;
         distinct.then(|| printer.print(&("text", self.caller, text)))
     }

@@ -10,7 +10,7 @@ use lru::LruCache;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Asked, ByPrint, Print, Printer, SessionKey, State, Store};
+use super::{Asked, ByPrint, Fingerprinter, Print, SessionKey, State, Store};
 
 /// How many bytes a session has on average at most, all in all.
 const SHARE: usize = 16 << 10;
@@ -24,7 +24,7 @@ const MOST_PRINTS: usize = 16_384;
 /// Sessions in this process's memory: so many, so large, and for so long.
 #[derive(Debug)]
 pub struct MemoryStore {
-    printer: Printer,
+    printer: Fingerprinter,
     idle: Duration,
     kept: Mutex<Kept>,
 }
@@ -68,7 +68,7 @@ impl MemoryStore {
     /// them for `idle`.
     pub fn new(max: usize, idle: Duration) -> Self {
         Self {
-            printer: Printer::new(Uuid::new_v4().into_bytes()),
+            printer: Fingerprinter::new(Uuid::new_v4().into_bytes()),
             idle,
             kept: Mutex::new(Kept {
                 sessions: LruCache::unbounded(),
@@ -270,7 +270,7 @@ impl Entry {
 }
 
 impl Store for MemoryStore {
-    fn printer(&self) -> Asked<'_, Printer> {
+    fn printer(&self) -> Asked<'_, Fingerprinter> {
         ready(self.printer.clone())
     }
 

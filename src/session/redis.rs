@@ -3,9 +3,9 @@
 //! Everything is in this process's memory, too: that answers while Redis is
 //! away, and what was saved meanwhile is written once Redis is back.
 
-mod blob;
-mod link;
-mod scripts;
+mod codec;
+mod connection;
+mod lua;
 
 use std::{
     collections::HashMap,
@@ -17,14 +17,14 @@ use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
 
 use self::{
-    blob::{Stamp, key_of, unname},
-    link::Link,
-    scripts::Bounds,
+    codec::{Stamp, key_of, unname},
+    connection::Link,
+    lua::Bounds,
 };
-use super::{Asked, MemoryStore, Print, Printer, SessionKey, State, Store, memory::Told};
+use super::{Asked, Fingerprinter, MemoryStore, Print, SessionKey, State, Store, memory::Told};
 use crate::config::RedisUrl;
 
-pub use self::link::StoreError;
+pub use self::connection::StoreError;
 
 /// How many sessions are written, or end, in one go.
 const BATCH: usize = 100;
@@ -76,19 +76,19 @@ impl RedisStore {
     }
 
     /// Makes prints with the secret of all gateways, if Redis can be asked for it.
-    async fn agreed_printer(&self) -> Printer {
+    async fn agreed_printer(&self) -> Fingerprinter {
         let (_, agreed) = *lock(&self.printer);
         if agreed == Agreed::NotYet {
             self.agree().await;
         }
         let (secret, _) = *lock(&self.printer);
-        Printer::new(secret.into_bytes())
+        Fingerprinter::new(secret.into_bytes())
     }
 
     /// Takes over the secret of all gateways; the first one makes it.
     async fn agree(&self) {
         let (own, _) = *lock(&self.printer);
-        let secret: Option<Vec<u8>> = self.link.run(scripts::secret(own)).await;
+        let secret: Option<Vec<u8>> = self.link.run(lua::secret(own)).await;
         if let Some(secret) = secret.and_then(|it| Uuid::from_slice(&it).ok()) {
             *lock(&self.printer) = (secret, Agreed::Yes);
         }
@@ -98,7 +98,7 @@ impl RedisStore {
         let own = self.copy.find_now(prints);
         // Only what would be better than that, or as good, need be asked for.
         let until = own.as_ref().map_or(prints.len(), |(at, _)| at + 1);
-        let find = scripts::find(prints.get(..until)?);
+        let find = lua::find(prints.get(..until)?);
         let found: Option<Option<(usize, Vec<u8>)>> = self.link.run(find).await;
         let found = found.flatten();
         let found = found.and_then(|(at, member)| Some((at, key_of(&member)?.id)));
@@ -106,7 +106,7 @@ impl RedisStore {
     }
 
     async fn load(&self, key: &SessionKey) -> Option<State> {
-        let load = scripts::load(key, self.copy.stamp(key));
+        let load = lua::load(key, self.copy.stamp(key));
         let changed: Option<Option<Vec<u8>>> = self.link.run(load).await;
         if let Some(blob) = changed.flatten() {
             self.take_in(key, &blob);
@@ -133,7 +133,7 @@ impl RedisStore {
                 return Written::Yes; // It has ended meanwhile.
             };
             let stamp = Stamp::new_v4();
-            let Some(blob) = blob::encode(stamp, &state) else {
+            let Some(blob) = codec::encode(stamp, &state) else {
                 return Written::Yes; // Nothing that could be written later either.
             };
             let prints = match told {
@@ -160,7 +160,7 @@ impl RedisStore {
 
     /// Merges what others wrote; the stamp of that.
     fn take_in(&self, key: &SessionKey, blob: &[u8]) -> Stamp {
-        let (stamp, state) = blob::decode(blob);
+        let (stamp, state) = codec::decode(blob);
         if let Some(state) = state {
             self.copy.save_now(key, state, &[]);
             self.copy.stamped(key, stamp, Told::NewPrints);
@@ -172,21 +172,21 @@ impl RedisStore {
         let state = self.load(key).await;
         self.copy.forget_now(key);
         lock(&self.unwritten).sessions.remove(key);
-        let _gone: Option<()> = self.link.run(scripts::forget(key)).await;
+        let _gone: Option<()> = self.link.run(lua::forget(key)).await;
         state
     }
 
     async fn newest(&self, limit: usize) -> Vec<(SessionKey, State)> {
-        let listed: Option<Vec<Listed>> = self.link.run(scripts::newest(limit)).await;
+        let listed: Option<Vec<Listed>> = self.link.run(lua::newest(limit)).await;
         let Some(listed) = listed else {
             return self.copy.newest_now(limit);
         };
-        let read = |(member, blob): Listed| Some((key_of(&member)?, blob::decode(&blob).1?));
+        let read = |(member, blob): Listed| Some((key_of(&member)?, codec::decode(&blob).1?));
         listed.into_iter().filter_map(read).collect()
     }
 
     async fn called(&self, id: &str) -> Vec<(SessionKey, State)> {
-        let names: Option<Vec<Vec<u8>>> = self.link.run(scripts::called(id)).await;
+        let names: Option<Vec<Vec<u8>>> = self.link.run(lua::called(id)).await;
         let Some(names) = names else {
             return self.copy.called_now(id);
         };
@@ -230,7 +230,7 @@ impl RedisStore {
         ended.extend(claimed.into_iter().filter_map(|(member, blob)| {
             let key = key_of(&member)?;
             let mut state = self.copy.forget_now(&key).unwrap_or_default();
-            state.merge(blob::decode(&blob).1.unwrap_or_default());
+            state.merge(codec::decode(&blob).1.unwrap_or_default());
             Some((key, state))
         }));
         more
@@ -281,7 +281,7 @@ enum Written {
 }
 
 impl Store for RedisStore {
-    fn printer(&self) -> Asked<'_, Printer> {
+    fn printer(&self) -> Asked<'_, Fingerprinter> {
         Box::pin(self.agreed_printer())
     }
 

@@ -1,6 +1,6 @@
 //! Where sessions are kept: in memory, or in Redis so that replicas agree.
 
-use super::{Print, Printer, State};
+use super::{Fingerprinter, Print, State};
 
 /// Keeps the states of sessions, and knows which prints lead to which session.
 /// Whoever asks is told what is known at once: a store that is away answers with
@@ -9,7 +9,7 @@ pub trait Store: std::fmt::Debug + Send + Sync {
     /// Makes the prints of all that is kept here. A store that is shared has one
     /// secret for all, and a gateway that has not reached it yet one of its own:
     /// so take one for each request, and keep it to the request's end.
-    fn printer(&self) -> Asked<'_, Printer>;
+    fn printer(&self) -> Asked<'_, Fingerprinter>;
 
     /// The first of `prints` that leads to a session: its position, and the id.
     fn find<'a>(&'a self, prints: &'a [Print]) -> Asked<'a, Option<(usize, String)>>;

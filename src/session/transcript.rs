@@ -5,8 +5,8 @@
 //! replaced. It is bounded, and goes with its session.
 
 mod file;
-mod messages;
-mod record;
+mod format;
+mod log;
 
 use std::{
     fs,
@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::{
     file::{append, blocking, is_transcript, make, remove},
-    record::Record,
+    log::Record,
 };
 use super::{Conversation, SessionKey};
 use crate::dialect::History;
@@ -107,7 +107,7 @@ impl Transcripts {
             return record.path.display().to_string();
         }
         let project = HEXLOWER.encode(&Sha256::digest(project));
-        let head = messages::head(&key.id, &project, now);
+        let head = format::head(&key.id, &project, now);
         let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
         let made = move || make(&directory, &id, &now, &head);
         let Some((path, bytes)) = blocking(made).await else {
@@ -215,7 +215,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let transcripts = Transcripts::new(folder.path().to_owned(), 9, GRACE);
         let path = transcripts.path(&key("a"), "", NOW).await;
-        let long = "x".repeat(record::MOST / 2);
+        let long = "x".repeat(log::MOST / 2);
 
         for text in [&long, &long, "short"] {
             transcripts.answer(&key("a"), answered(text)).await;
@@ -224,7 +224,7 @@ mod tests {
         let text = fs::read_to_string(path).unwrap();
         let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         assert_eq!(last["type"], "info");
-        assert!(!text.contains("short") && text.len() < record::MOST);
+        assert!(!text.contains("short") && text.len() < log::MOST);
     }
 
     #[tokio::test]

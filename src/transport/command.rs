@@ -1,8 +1,8 @@
 //! `command`: the hook is a process; JSON in on stdin, JSON out on stdout
 //! (hook protocol, section 2).
 
-mod employer;
-mod spares;
+mod prewarm_pool;
+mod process_task;
 
 use std::{collections::BTreeMap, num::NonZero, sync::Arc};
 
@@ -11,8 +11,8 @@ use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::{
-    employer::{Employer, Job},
-    spares::Spares,
+    prewarm_pool::Spares,
+    process_task::{Employer, Job},
 };
 use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind, shell::Shell};
 use crate::{config::AnswerBy, event::Answer, protocol::Ended};

@@ -25,9 +25,9 @@ use tokio::{
 use super::TransportError;
 use crate::{
     config::AnswerBy,
-    json::{self, Names},
     protocol::{Ended, Exit},
 };
+use strict_json::{self, Names};
 
 /// How long the pipes of an ended process are waited for: its own children may
 /// hold them open. Half of what the hook protocol allows, so that even on a busy
@@ -344,7 +344,7 @@ fn first_line(text: &[u8], known: usize) -> Option<usize> {
 
 /// Whether a line is a JSON object that means one thing to everybody. Pure.
 fn is_object(line: &[u8]) -> bool {
-    line.trim_ascii_start().starts_with(b"{") && json::check(line, Names::Free).is_ok()
+    line.trim_ascii_start().starts_with(b"{") && strict_json::check(line, Names::Free).is_ok()
 }
 
 /// Reads to the end what nobody wants to know.

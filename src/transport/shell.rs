@@ -12,7 +12,7 @@ use std::{
 
 use tokio::process;
 
-use super::{Toolbox, TransportError, process::Process};
+use super::{TransportDeps, TransportError, process::Process};
 
 /// Variables that hold the folder of the hooks, by the names that hooks written
 /// for several agents look for. It is the operator's folder, never one that a
@@ -38,7 +38,7 @@ pub(super) struct Shell {
     command: String,
     env: BTreeMap<String, String>,
     hook: String,
-    toolbox: Toolbox,
+    toolbox: TransportDeps,
 }
 
 impl Shell {
@@ -48,7 +48,7 @@ impl Shell {
         command: String,
         env: BTreeMap<String, String>,
         hook: &str,
-        toolbox: &Toolbox,
+        toolbox: &TransportDeps,
     ) -> Result<Self, TransportError> {
         let wrong = |message: &str| Err(TransportError::Settings(message.to_owned()));
         if command.trim().is_empty() {
@@ -75,7 +75,7 @@ impl Shell {
     }
 
     /// What it was built with.
-    pub(super) const fn toolbox(&self) -> &Toolbox {
+    pub(super) const fn toolbox(&self) -> &TransportDeps {
         &self.toolbox
     }
 

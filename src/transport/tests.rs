@@ -2,10 +2,10 @@ use serde_json::json;
 
 use super::*;
 
-fn toolbox() -> Toolbox {
-    let places = Arc::new(Places::default());
+fn toolbox() -> TransportDeps {
+    let places = Arc::new(ProcessSlots::default());
     let (tasks, alive) = (TaskTracker::new(), Gauge::default());
-    Toolbox::new(tasks, places, alive, 1024, PathBuf::from(".")).unwrap()
+    TransportDeps::new(tasks, places, alive, 1024, PathBuf::from(".")).unwrap()
 }
 
 #[track_caller]

@@ -5,10 +5,10 @@
 //! starts none and a worker that cannot run is not started over and over. They
 //! end when the hook is dropped.
 
-mod instance;
-mod line;
-mod log;
+mod framing;
+mod process;
 mod queue;
+mod stderr;
 
 use std::{
     collections::BTreeMap,
@@ -24,7 +24,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
 use self::{
-    instance::Instance,
+    process::Instance,
     queue::{Job, Queue},
 };
 use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind, shell::Shell};

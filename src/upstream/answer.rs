@@ -15,7 +15,7 @@ use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::{UpstreamError, content, decoded};
+use super::{UpstreamError, content_headers, decoded};
 use crate::deadline::Deadline;
 
 /// What upstream answers.
@@ -81,7 +81,7 @@ impl Answer {
 
     /// The body piece by piece, decoded; at most `limit` bytes come of one piece.
     pub fn decoded(self, limit: usize) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
-        let encoding = content::encoding(&self.headers);
+        let encoding = content_headers::encoding(&self.headers);
         decoded::decoded(BodyDataStream::new(self.body), encoding, limit)
     }
 

@@ -5,7 +5,7 @@ use futures_util::{Stream, StreamExt, stream, stream::BoxStream};
 
 use super::{
     UpstreamError,
-    content::Encoding,
+    content_headers::Encoding,
     gzip::{Gunzip, GunzipError},
 };
 

@@ -13,12 +13,12 @@ use url::Url;
 
 use super::{
     Answer, Outgoing, Patience, UpstreamError,
-    circuit::{Circuit, Pass},
+    circuit_breaker::{Circuit, Pass},
 };
 use crate::{
     client::{Client, ClientError, Pool},
     config::CircuitSettings,
-    telemetry::Metrics,
+    observe::Metrics,
 };
 
 /// How many connections are kept open that no call needs.

@@ -7,7 +7,7 @@ use url::{Host, Url};
 use super::Reading;
 use crate::config::{
     Auth, ConfigError, CoverageSettings, FallbackConfig, Grant, Known, Overrides, Problem,
-    UpstreamsConfig, check::is_base_url,
+    UpstreamsConfig, schema_validation::is_base_url,
 };
 
 impl Reading {

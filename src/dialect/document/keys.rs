@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use compact_str::CompactString;
 
 use super::{DialectError, json};
-use crate::json::same_field;
+use strict_json::same_field;
 
 /// A field's key.
 #[derive(Clone, Copy)]

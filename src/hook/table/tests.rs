@@ -2,7 +2,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::{hook::known, transport::Places};
+use crate::{hook::known, transport::ProcessSlots};
 
 impl HookTable {
     /// A table with one group.
@@ -20,10 +20,10 @@ fn config(hooks: &str) -> Config {
 }
 
 fn build(config: &Config, old: Option<&HookTable>) -> Result<HookTable, Vec<Problem>> {
-    let (tasks, places) = (TaskTracker::new(), Arc::new(Places::default()));
+    let (tasks, places) = (TaskTracker::new(), Arc::new(ProcessSlots::default()));
     let directory = config.hook_directory.clone();
     let limit = config.limits.hook_output;
-    let toolbox = Toolbox::new(tasks, places, Gauge::default(), limit, directory).unwrap();
+    let toolbox = TransportDeps::new(tasks, places, Gauge::default(), limit, directory).unwrap();
     HookTable::build(config, &toolbox, old)
 }
 

@@ -12,8 +12,8 @@ use uuid::Uuid;
 use crate::{
     config::{Format, SecretSetting},
     dialect::TextKind,
-    mask::{DETECTORS, Mask, MaskError, Style},
 };
+use stream_redact::{DETECTORS, Mask, MaskError, Style};
 
 /// How patterns of operators are written.
 pub(in crate::policy) const FORMAT: Format = Format {

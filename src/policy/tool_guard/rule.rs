@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{command_line, path};
 use crate::{
     dialect::FunctionCall,
-    policy::pattern::{Glob, Pattern},
+    policy::matchers::{Glob, Pattern},
 };
 
 /// What one argument of a tool must be. All that is given must hold; a list

@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::telemetry::TranscriptFailed;
+use crate::observe::TranscriptFailed;
 
 /// Records as they stand in a file.
 pub(super) fn in_lines(records: &[Value]) -> String {

@@ -18,7 +18,7 @@ use super::*;
 use crate::{
     event::{Context, EventName, HookOutput, HookStatus},
     protocol,
-    transport::{Places, Toolbox},
+    transport::{ProcessSlots, TransportDeps},
 };
 
 const MIB: usize = 1024 * 1024;
@@ -26,7 +26,7 @@ const MIB: usize = 1024 * 1024;
 /// A folder with hooks that run in it.
 struct Bench {
     folder: TempDir,
-    toolbox: Toolbox,
+    toolbox: TransportDeps,
     context: Context,
 }
 
@@ -34,7 +34,7 @@ impl Bench {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (tasks, directory) = (TaskTracker::new(), folder.path().to_owned());
-        let toolbox = Toolbox::new(tasks, places(64), Gauge::default(), MIB, directory);
+        let toolbox = TransportDeps::new(tasks, places(64), Gauge::default(), MIB, directory);
         Self {
             folder,
             toolbox: toolbox.unwrap(),
@@ -108,8 +108,8 @@ impl Bench {
     }
 }
 
-fn places(total: usize) -> Arc<Places> {
-    let places = Arc::new(Places::default());
+fn places(total: usize) -> Arc<ProcessSlots> {
+    let places = Arc::new(ProcessSlots::default());
     places.resize(total);
     places
 }

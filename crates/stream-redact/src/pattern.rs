@@ -1,0 +1,124 @@
+//! One detector or pattern, ready to be run.
+
+use std::{collections::BTreeSet, ops::Range, sync::Arc};
+
+use super::{
+    MaskError,
+    automaton::{Automaton, State, Step},
+    detectors::{Detector, Edges},
+    validators::{self, Candidate, Check},
+    window::View,
+};
+
+/// A compiled detector or pattern.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) name: Arc<str>,
+    pub(super) automaton: Automaton,
+    edges: Edges,
+    check: Option<Check>,
+}
+
+impl Rule {
+    pub(super) fn of_detector(detector: &Detector) -> Result<Self, MaskError> {
+        Ok(Self {
+            name: detector.name.into(),
+            automaton: Automaton::compile(detector.name, detector.rule)?,
+            edges: detector.edges,
+            check: detector.check,
+        })
+    }
+
+    pub(super) fn of_pattern(name: &str, pattern: &str) -> Result<Self, MaskError> {
+        Ok(Self {
+            name: name.into(),
+            automaton: Automaton::compile(name, pattern)?,
+            edges: Edges::OPEN,
+            check: None,
+        })
+    }
+
+    /// The bytes that give a match away: the first, and those after it.
+    pub(super) fn opening<const N: usize>(&self) -> [BTreeSet<u8>; N] {
+        let Some(lead) = self.edges.lead else {
+            return self.automaton.opening();
+        };
+        let mut bytes = [(); N].map(|()| (0..=u8::MAX).collect());
+        if let Some(first) = bytes.first_mut() {
+            *first = [lead.mark].into();
+        }
+        bytes
+    }
+
+    /// Whether the byte that gives a match away may follow this one.
+    pub(super) fn may_follow(&self, byte: u8) -> bool {
+        if let Some(lead) = self.edges.lead {
+            return (lead.body)(byte);
+        }
+        let is_apart = self.edges.before.is_none_or(|class| !class(byte));
+        is_apart || (self.edges.escape)(byte)
+    }
+
+    /// Where a match begins, not before `from`, that is given away here.
+    pub(super) fn begin(&self, view: View<'_>, from: usize, at: usize) -> Option<usize> {
+        match self.edges.lead {
+            Some(_) => self.lead(view, from, at),
+            None => (from <= at && self.may_begin(view, at)).then_some(at),
+        }
+    }
+
+    /// Where a match may have begun that this place is still the lead of: the
+    /// longest one.
+    pub(super) fn lead(&self, view: View<'_>, from: usize, at: usize) -> Option<usize> {
+        let lead = self.edges.lead?;
+        let earliest = at.saturating_sub(lead.most).max(from);
+        let before = view.bytes(earliest..at).iter().rev();
+        let body = before.take_while(|it| (lead.body)(**it)).count();
+        let mut places = at - body..at;
+        places.find(|it| self.is_live(view, *it) && self.may_begin(view, *it))
+    }
+
+    /// Whether the first byte of a match may be this one.
+    fn is_live(&self, view: View<'_>, at: usize) -> bool {
+        let step = |byte| self.automaton.step(self.start(view, at), byte).1;
+        view.byte(at).is_some_and(|it| step(it) != Step::Dead)
+    }
+
+    pub(super) fn may_begin(&self, view: View<'_>, at: usize) -> bool {
+        let Some(class) = self.edges.before else {
+            return true;
+        };
+        let before = view.before(at);
+        let is_apart = before.last().is_none_or(|it| !class(*it));
+        let is_escaped = || {
+            let is_counted = before.last().is_some_and(|it| (self.edges.escape)(*it));
+            is_counted && validators::ends_escape(before)
+        };
+        (is_apart || is_escaped()) && !validators::splits_escape(before, view.after(at))
+    }
+
+    /// The state in which a match that begins here starts.
+    pub(super) fn start(&self, view: View<'_>, at: usize) -> State {
+        self.automaton.start(view.before(at).last().copied())
+    }
+
+    /// The secret in a match; `None` if it is no match after all.
+    pub(super) fn accept(&self, view: View<'_>, matched: Range<usize>) -> Option<Range<usize>> {
+        let candidate = Candidate {
+            before: view.before(matched.start),
+            text: view.bytes(matched.clone()),
+            after: view.byte(matched.end),
+        };
+        let is_apart = !candidate
+            .after
+            .is_some_and(|it| self.edges.after.is_some_and(|class| class(it)));
+        let check = || self.check.map_or(Some(0), |check| check(candidate));
+        let begin = is_apart.then(check).flatten()?;
+        Some(matched.start + begin..matched.end)
+    }
+
+    /// Whether what follows a match may make it none.
+    pub(super) fn minds_what_follows(&self) -> bool {
+        self.edges.after.is_some()
+    }
+}

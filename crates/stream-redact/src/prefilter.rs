@@ -1,0 +1,196 @@
+//! Reads a text once, a few instructions a byte, and keeps the places where a
+//! match may begin. Rules that begin alike share one of eight groups; a number
+//! says of each group, and of each of eight bytes in a row, whether the byte rules
+//! the group out there. Numbers of neighbours, shifted, are put together.
+
+use std::ops::Range;
+
+use super::{
+    prefilter_table::{REACH, Table},
+    window::View,
+};
+
+/// How many groups there are: a byte of a number is one place of each.
+const GROUPS: usize = 8;
+
+/// The places of a number that nothing begins at: before the first byte there is
+/// none, and the byte before it may be missing.
+const AFTER_A_BYTE: u64 = 0x00ff_ffff_ffff_ffff;
+const AT_THE_BEGINNING: u64 = 0x0000_ffff_ffff_ffff;
+
+/// Finds the places where a match may begin.
+#[derive(Debug)]
+pub(super) struct Sieve {
+    /// For each byte what it rules out: its lowest byte is for the last of the
+    /// places that tell where a match begins, its highest for the first.
+    out: [u64; 256],
+}
+
+impl Sieve {
+    /// `tables` say which rules each byte lets through, place after place.
+    pub(super) fn new(tables: &[Table; REACH]) -> Self {
+        let groups = groups(tables);
+        let mut out = [0; 256];
+        for (byte, out) in (0..=u8::MAX).zip(&mut out) {
+            *out = ruled_out(&groups, byte);
+        }
+        Self { out }
+    }
+
+    /// Shows the places of a range where a match may begin, in order, until one is
+    /// taken.
+    pub(super) fn find(
+        &self,
+        view: View<'_>,
+        range: Range<usize>,
+        mut take: impl FnMut(usize) -> bool,
+    ) {
+        let first = range.start.saturating_sub(1).max(view.base());
+        let bytes = view.bytes(first..view.end().min(range.end + REACH - 2));
+        let mut carry = if first < range.start {
+            AFTER_A_BYTE
+        } else {
+            AT_THE_BEGINNING
+        };
+        // A place is known when the last of its bytes was read.
+        let mut at = first;
+        let mut takes = |out: u64, at: usize| {
+            let mut places = lanes(!out).filter_map(|it| (at + it).checked_sub(REACH - 2));
+            places.any(|it| range.contains(&it) && take(it))
+        };
+        let (blocks, rest) = bytes.as_chunks::<REACH>();
+        for block in blocks {
+            let (out, next) = self.put_together(carry, block);
+            if out != u64::MAX && takes(out, at) {
+                return;
+            }
+            (carry, at) = (next, at + REACH);
+        }
+        // After the end of the text nothing is ruled out.
+        for block in [rest, &[]] {
+            let (out, next) = self.put_together(carry, block);
+            if takes(out, at) {
+                return;
+            }
+            (carry, at) = (next, at + REACH);
+        }
+    }
+
+    /// What is ruled out where the last bytes end, and where they go on.
+    #[inline]
+    fn put_together(&self, carry: u64, block: &[u8]) -> (u64, u64) {
+        let out = |byte: &u8| self.out.get(usize::from(*byte)).copied();
+        let all = block.iter().zip(0..).fold(u128::from(carry), |all, it| {
+            all | u128::from(out(it.0).unwrap_or_default()) << (it.1 * 8)
+        });
+        #[expect(clippy::cast_possible_truncation, reason = "its halves are wanted")]
+        let halves = (all as u64, (all >> 64) as u64);
+        halves
+    }
+}
+
+/// The number of a byte.
+fn ruled_out(groups: &[Group], byte: u8) -> u64 {
+    let passes = groups.iter().enumerate().flat_map(|(number, group)| {
+        let places = group.places.iter().rev().enumerate();
+        let passing = places.filter(|it| it.1.has(byte));
+        passing.map(move |it| it.0 * GROUPS + number)
+    });
+    passes.fold(u64::MAX, |out, bit| out & !(1 << bit))
+}
+
+/// The bytes of a number that are not zero, by their place.
+fn lanes(mut number: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let lane = number.trailing_zeros() / 8;
+        number &= !(0xff_u64.checked_shl(lane * 8)?);
+        Some(lane as usize)
+    })
+}
+
+/// Rules that are looked for together.
+#[derive(Debug, Clone)]
+struct Group {
+    places: [Bytes; REACH],
+}
+
+impl Group {
+    fn with(&self, other: &Self) -> Self {
+        let mut places = self.places.clone();
+        for (bytes, more) in places.iter_mut().zip(&other.places) {
+            bytes.add(more);
+        }
+        Self { places }
+    }
+
+    /// How much of a text without any order gets through.
+    fn share(&self) -> f64 {
+        let shares = self.places.iter().map(|it| f64::from(it.count()) / 256.0);
+        shares.product()
+    }
+}
+
+/// Some bytes.
+#[derive(Debug, Clone, Default)]
+struct Bytes([u128; 2]);
+
+impl Bytes {
+    fn has(&self, byte: u8) -> bool {
+        let half = self.0.get(usize::from(byte >> 7));
+        half.is_some_and(|it| it >> (byte & 0x7f) & 1 == 1)
+    }
+
+    fn insert(&mut self, byte: u8) {
+        if let Some(half) = self.0.get_mut(usize::from(byte >> 7)) {
+            *half |= 1 << (byte & 0x7f);
+        }
+    }
+
+    fn add(&mut self, other: &Self) {
+        for (half, more) in self.0.iter_mut().zip(other.0) {
+            *half |= more;
+        }
+    }
+
+    fn count(&self) -> u32 {
+        self.0.iter().map(|it| it.count_ones()).sum()
+    }
+}
+
+/// Puts rules together, those first that let hardly more through together than
+/// each by itself.
+fn groups(tables: &[Table; REACH]) -> Vec<Group> {
+    let used = (0..=u8::MAX).fold(0, |used, byte| used | tables[1].of(byte));
+    let group = |bit: u32| {
+        let places = tables.each_ref().map(|table| {
+            let mut bytes = Bytes::default();
+            let passing = (0..=u8::MAX).filter(|it| table.of(*it) >> bit & 1 == 1);
+            passing.for_each(|it| bytes.insert(it));
+            bytes
+        });
+        Group { places }
+    };
+    let mut groups: Vec<Group> = (0..64)
+        .filter(|it| used >> it & 1 == 1)
+        .map(group)
+        .collect();
+    while groups.len() > GROUPS {
+        let costs = |(at, one): (usize, &Group)| {
+            let others = groups.iter().enumerate().skip(at + 1);
+            let cost = move |(other_at, other): (usize, &Group)| {
+                let cost = one.with(other).share() - one.share() - other.share();
+                (cost, at, other_at)
+            };
+            others.map(cost).collect::<Vec<_>>()
+        };
+        let pairs = groups.iter().enumerate().flat_map(costs);
+        let Some((_, one, other)) = pairs.min_by(|a, b| a.0.total_cmp(&b.0)) else {
+            break;
+        };
+        let other = groups.swap_remove(other);
+        if let Some(one) = groups.get_mut(one) {
+            *one = one.with(&other);
+        }
+    }
+    groups
+}

@@ -1,0 +1,160 @@
+//! Where a match may begin: the byte before a place and those after it tell it
+//! for all rules at once. Ordinary text costs one look-up a byte.
+
+use std::{array, ops::Range};
+
+use super::{pattern::Rule, prefilter::Sieve, window::View};
+
+/// The rules that a byte lets through, one bit each.
+pub(super) type Bits = u64;
+
+/// Every rule.
+pub(super) const ALL: Bits = Bits::MAX;
+
+/// How many bytes tell where a match may begin: the one before it, and its first.
+pub(super) const REACH: usize = 8;
+
+/// The bit of a rule. All that are too many share the last one.
+pub(super) fn bit(rule: usize) -> Bits {
+    1 << rule.min(63)
+}
+
+/// The rules that some bits stand for, if there are so many in all.
+pub(super) fn rules(mut bits: Bits, all: usize) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = bits.trailing_zeros() as usize;
+        bits &= bits.wrapping_sub(1);
+        match bit {
+            64 => None,
+            63 => Some(63..all),
+            _ => Some(bit..bit + 1),
+        }
+    })
+    .flatten()
+}
+
+/// For each byte the rules that it lets through, by where it stands.
+#[derive(Debug)]
+pub(super) struct Gate {
+    /// The first is of the byte before a match.
+    tables: [Table; REACH],
+    /// Finds the few places that are worth asking the tables about.
+    sieve: Sieve,
+}
+
+impl Gate {
+    pub(super) fn new(rules: &[Rule]) -> Self {
+        let mut tables: [Table; REACH] = array::from_fn(|_| Table([0; 256]));
+        let [before, after @ ..] = &mut tables;
+        for (at, rule) in rules.iter().enumerate() {
+            before.let_through(bit(at), |byte| rule.may_follow(byte));
+            let opening = rule.opening::<{ REACH - 1 }>();
+            for (table, bytes) in after.iter_mut().zip(opening) {
+                table.let_through(bit(at), |byte| bytes.contains(&byte));
+            }
+        }
+        let sieve = Sieve::new(&tables);
+        Self { tables, sieve }
+    }
+
+    /// The next place in a range where one of the wanted rules may begin, and
+    /// which may.
+    pub(super) fn next(
+        &self,
+        view: View<'_>,
+        range: Range<usize>,
+        wanted: Bits,
+    ) -> Option<(usize, Bits)> {
+        let mut found = None;
+        self.sieve.find(view, range, |at| {
+            let hits = self.at(view, at) & wanted;
+            found = (hits != 0).then_some((at, hits));
+            found.is_some()
+        });
+        found
+    }
+
+    /// The rules that may begin at a place.
+    fn at(&self, view: View<'_>, at: usize) -> Bits {
+        // Where the view begins there is nothing before.
+        let [before, after @ ..] = &self.tables;
+        let last = at.checked_sub(1).and_then(|it| view.byte(it));
+        let last = last.map_or(ALL, |it| before.of(it));
+        let bytes = view.bytes(at..view.end().min(at + after.len()));
+        let bits = after.iter().zip(bytes);
+        bits.fold(last, |bits, (table, byte)| bits & table.of(*byte))
+    }
+}
+
+/// For each byte the rules that it lets through at one place.
+#[derive(Debug)]
+pub(super) struct Table([Bits; 256]);
+
+impl Table {
+    pub(super) fn of(&self, byte: u8) -> Bits {
+        self.0.get(usize::from(byte)).copied().unwrap_or_default()
+    }
+
+    fn let_through(&mut self, bit: Bits, may_pass: impl Fn(u8) -> bool) {
+        for (byte, bits) in (0..=u8::MAX).zip(&mut self.0) {
+            if may_pass(byte) {
+                *bits |= bit;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::{DETECTORS, Mask, Style};
+
+    fn mask(patterns: usize) -> Mask {
+        let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+        let patterns: Vec<(String, String)> = (0..patterns)
+            .map(|it| (format!("p{it}"), format!("[{it}c]é?b{{0,2}}{}", it % 7)))
+            .collect();
+        let patterns: Vec<(&str, &str)> = patterns
+            .iter()
+            .map(|it| (it.0.as_str(), it.1.as_str()))
+            .collect();
+        Mask::new(&names, &patterns, &Style::Label).unwrap()
+    }
+
+    /// Every place that the tables let through, one by one.
+    fn one_by_one(
+        gate: &Gate,
+        view: View<'_>,
+        range: Range<usize>,
+        wanted: Bits,
+    ) -> Vec<(usize, Bits)> {
+        let hits = range.map(|at| (at, gate.at(view, at) & wanted));
+        hits.filter(|it| it.1 != 0).collect()
+    }
+
+    #[test]
+    fn no_place_is_passed_over() {
+        let masks = [0, 3, 20, 70].map(mask);
+        proptest!(|(
+            text in "([a-e0-6é@:/. -]|sk-|AKIA|eyJ|://|-----BEGIN|12[-]34){0,40}",
+            base in prop_oneof![Just(0_usize), 1..100_usize],
+            cut in any::<(prop::sample::Index, prop::sample::Index)>(),
+            wanted in prop_oneof![Just(ALL), any::<Bits>()],
+            mask in 0..masks.len(),
+        )| {
+            let gate = &masks[mask].rules.gate;
+            let view = View::new(&text, base, true);
+            let (a, b) = (cut.0.index(text.len() + 1), cut.1.index(text.len() + 1));
+            let range = base + a.min(b)..base + a.max(b);
+            let mut found = Vec::new();
+            let mut rest = range.clone();
+            while let Some((at, hits)) = gate.next(view, rest.clone(), wanted) {
+                found.push((at, hits));
+                rest.start = at + 1;
+            }
+            prop_assert_eq!(found, one_by_one(gate, view, range, wanted));
+        });
+    }
+}

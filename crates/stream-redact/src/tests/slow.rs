@@ -1,0 +1,107 @@
+//! A search that does what masks do the slow way: every rule from every place.
+
+use std::ops::Range;
+
+use crate::{Rules, automaton::Step, pattern::Rule, window::View};
+
+/// What the slow search makes of a text.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Known {
+    /// What is decided, with labels.
+    pub(super) text: String,
+    /// How much of the text is decided.
+    pub(super) decided: usize,
+}
+
+/// Every rule from every place, one after the other.
+pub(super) fn known(rules: &Rules, text: &str, is_last: bool) -> Known {
+    let view = View::new(text, 0, is_last);
+    let (mut found, mut undecided) = (Vec::new(), text.len());
+    for (at, rule) in rules.all.iter().enumerate() {
+        let (secrets, open) = search(rule, view, rules.limit);
+        found.extend(secrets.into_iter().map(|it| (it.start, at, it.end)));
+        undecided = undecided.min(open);
+    }
+    found.sort_unstable();
+    let mut known = Known {
+        text: String::new(),
+        decided: 0,
+    };
+    for (start, rule, end) in found.into_iter().filter(|it| it.0 < undecided) {
+        if start >= known.decided {
+            known.text += part(text, known.decided..start);
+            known.text += &["[REDACTED:", &*rules.all[rule].name, "]"].concat();
+        }
+        known.decided = known.decided.max(end);
+    }
+    if known.decided < undecided {
+        known.text += part(text, known.decided..undecided);
+        known.decided = undecided;
+    }
+    known
+}
+
+/// The secrets that one rule finds, and where it is undecided from.
+fn search(rule: &Rule, view: View<'_>, limit: usize) -> (Vec<Range<usize>>, usize) {
+    let (mut secrets, mut at) = (Vec::new(), 0);
+    while at < view.end() {
+        if !rule.may_begin(view, at) {
+            at += 1;
+            continue;
+        }
+        match attempt(rule, view, at, limit) {
+            Attempt::Nothing => at += 1,
+            Attempt::Found(secret) => {
+                at = secret.end;
+                secrets.push(secret);
+            }
+            Attempt::Open => return (secrets, at),
+            Attempt::TooLong => {
+                secrets.push(at..view.end());
+                return (secrets, view.end() - 1);
+            }
+        }
+    }
+    (secrets, view.end())
+}
+
+enum Attempt {
+    Nothing,
+    Found(Range<usize>),
+    Open,
+    TooLong,
+}
+
+fn attempt(rule: &Rule, view: View<'_>, start: usize, limit: usize) -> Attempt {
+    let (mut state, mut found) = (rule.start(view, start), None);
+    let is_long = |at: usize| at - start >= limit;
+    let end = |at: usize, found: Option<Range<usize>>| match found {
+        _ if is_long(at) => Attempt::Found(start..view.floor(at)),
+        Some(found) => Attempt::Found(found),
+        None => Attempt::Nothing,
+    };
+    for at in start..view.end() {
+        let (next, step) = rule.automaton.step(state, view.byte(at).unwrap());
+        if matches!(step, Step::Match | Step::LastMatch) {
+            found = rule.accept(view, start..at).or(found);
+        }
+        if matches!(step, Step::Dead | Step::LastMatch) {
+            return end(at, found);
+        }
+        state = next;
+    }
+    let at = view.end();
+    let is_settled = !rule.minds_what_follows() && rule.automaton.is_settled(state);
+    if is_settled || view.is_last() && rule.automaton.matches_at_end(state) {
+        found = rule.accept(view, start..at).or(found);
+    }
+    match is_settled || view.is_last() {
+        true => end(at, found),
+        false if is_long(at) => Attempt::TooLong,
+        false => Attempt::Open,
+    }
+}
+
+pub(super) fn part(text: &str, range: Range<usize>) -> &str {
+    text.get(range).unwrap()
+}

@@ -1,0 +1,497 @@
+mod laws;
+mod recorded;
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    dialect::{Document, ResponseDocument},
+    session::{MemoryStore, Source},
+};
+
+/// The sessions, and what agents do with them.
+struct House {
+    sessions: Sessions,
+}
+
+const MAIN: SessionRequest<'static> = SessionRequest {
+    caller: "caller",
+    agent: "agent",
+    named: None,
+    role: CallRole::Main,
+};
+
+const HELPER: SessionRequest<'static> = SessionRequest {
+    role: CallRole::Helper,
+    ..MAIN
+};
+
+impl House {
+    fn new() -> Self {
+        let store = MemoryStore::new(100, Duration::from_mins(30));
+        Self {
+            sessions: Sessions::new(Arc::new(store)),
+        }
+    }
+
+    async fn visit(&self, visit: SessionRequest<'_>, contents: &[Value]) -> Box<Session> {
+        let history = history(contents);
+        let mut session = self.sessions.open(visit, Some(&history)).await.unwrap();
+        for at in session.conversation.last_step() {
+            let item = session.conversation.items[at].clone();
+            session.know(&item);
+        }
+        session.save().await;
+        session
+    }
+
+    /// A request of an agent, and an answer in chunks of one part each.
+    async fn ask(&self, contents: &[Value], answer: &[Value]) -> Box<Session> {
+        let mut session = self.visit(MAIN, contents).await;
+        answered(&mut session, answer).await;
+        session
+    }
+}
+
+async fn answered(session: &mut Session, chunks: &[Value]) {
+    let mut emission = session.emission();
+    for part in chunks {
+        let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]});
+        let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
+        emission.chunk(&chunk).unwrap();
+    }
+    session.said(emission, true).await;
+}
+
+fn history(contents: &[Value]) -> History {
+    let document = Document::parse(Bytes::from(json!({ "contents": contents }).to_string()));
+    History::read(&document.unwrap()).unwrap().unwrap()
+}
+
+fn text(text: &str) -> Value {
+    json!({ "text": text })
+}
+
+fn user(parts: &[Value]) -> Value {
+    json!({"role": "user", "parts": parts})
+}
+
+fn model(parts: &[Value]) -> Value {
+    json!({"role": "model", "parts": parts})
+}
+
+fn call(id: &str) -> Value {
+    json!({"functionCall": {"id": id, "name": "f", "args": {"path": "a"}}})
+}
+
+fn result(id: &str, output: &str) -> Value {
+    json!({"functionResponse": {"id": id, "name": "f", "response": {"output": output}}})
+}
+
+fn introduction() -> Value {
+    text("<session_context>\nx\n</session_context>")
+}
+
+#[tokio::test]
+async fn an_agent_that_goes_on_has_one_session() {
+    let house = House::new();
+    let mut talk = vec![user(&[introduction(), text("go")])];
+    let first = house
+        .ask(&talk, &[text("I "), text("look"), call("c-1234567")])
+        .await;
+    assert_eq!(first.arrival, Arrival::New);
+
+    talk.extend([
+        model(&[text("I look"), call("c-1234567")]),
+        user(&[result("c-1234567", "A")]),
+    ]);
+    let second = house.ask(&talk, &[text("done")]).await;
+    talk.extend([model(&[text("done")]), user(&[text("again")])]);
+    let third = house.ask(&talk, &[text("no")]).await;
+
+    for session in [&second, &third] {
+        assert_eq!(session.arrival, Arrival::GoesOn);
+        assert_eq!(session.key, first.key);
+    }
+    assert_eq!((third.state.turns, third.state.requests), (2, 3));
+}
+
+#[tokio::test]
+async fn a_prompt_that_is_rolled_back_leaves_the_session() {
+    let house = House::new();
+    let start = [user(&[text("a")]), model(&[text("A")])];
+    let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
+    let first = house.ask(&start[..1], &[text("A")]).await;
+    house.ask(&ask("b"), &[text("B")]).await;
+
+    let other = house.ask(&ask("c"), &[text("C")]).await;
+
+    assert_eq!(other.arrival, Arrival::RolledBack);
+    assert_eq!(other.key, first.key);
+}
+
+/// An answer that the agent keeps.
+const WELL: &str = "STOP";
+
+/// The end of an answer.
+async fn ended(session: &mut Session, said: &str, reason: &str) {
+    let mut emission = session.emission();
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [text(said)]}, "finishReason": reason}]});
+    let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
+    emission.chunk(&chunk).unwrap();
+    session.said(emission, true).await;
+}
+
+#[tokio::test]
+async fn nobody_takes_back_what_was_answered_well() {
+    for (reason, arrival) in [(WELL, Arrival::Forked), ("SAFETY", Arrival::RolledBack)] {
+        let house = House::new();
+        let start = [user(&[text("a")]), model(&[text("A")])];
+        let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
+        ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+        ended(&mut *house.visit(MAIN, &ask("b")).await, "B", reason).await;
+
+        let other = house.visit(MAIN, &ask("c")).await;
+        let again = house.visit(MAIN, &ask("b")).await;
+
+        assert_eq!(other.arrival, arrival, "{reason}");
+        assert_eq!(again.arrival == Arrival::RolledBack, reason == WELL);
+    }
+}
+
+#[tokio::test]
+async fn a_turn_that_is_cancelled_in_its_tools_is_taken_back() {
+    let house = House::new();
+    let start = [user(&[text("a")]), model(&[text("A")])];
+    let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
+    ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    let mut calling = house.visit(MAIN, &ask("b")).await;
+    let mut emission = calling.emission();
+    let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": WELL}]});
+    let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
+    emission.chunk(&chunk).unwrap();
+    calling.said(emission, true).await;
+
+    let next = house.visit(MAIN, &ask("c")).await;
+
+    assert_eq!(next.arrival, Arrival::RolledBack);
+}
+
+#[tokio::test]
+async fn nobody_asks_two_things_at_once() {
+    let house = House::new();
+    let start = [user(&[text("a")]), model(&[text("A")])];
+    let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
+    ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+
+    let waiting = house.visit(MAIN, &ask("b")).await;
+    let other = house.visit(MAIN, &ask("c")).await;
+    drop((waiting, other));
+    let cancelled = house.visit(MAIN, &ask("d")).await;
+    drop(cancelled);
+    let next = house.visit(MAIN, &ask("e")).await;
+
+    assert_eq!(next.arrival, Arrival::RolledBack);
+    assert_eq!(house.sessions.store().count(), 2);
+}
+
+#[tokio::test]
+async fn who_begins_as_another_ended_is_another_agent() {
+    let house = House::new();
+    let start = [user(&[text("a")])];
+    let talk = [&start[..], &[model(&[text("A")]), user(&[text("b")])]].concat();
+    let mut first = house.visit(MAIN, &start).await;
+    ended(&mut first, "A", WELL).await;
+    ended(&mut *house.visit(MAIN, &talk).await, "B", WELL).await;
+
+    let mut other = house.visit(MAIN, &start).await;
+    ended(&mut other, "A", WELL).await;
+    let goes_on = house.visit(MAIN, &talk).await;
+
+    assert_eq!(
+        (other.arrival, goes_on.arrival),
+        (Arrival::New, Arrival::GoesOn)
+    );
+    assert_ne!(other.key, first.key);
+    assert_eq!(goes_on.key, other.key);
+}
+
+#[tokio::test]
+async fn the_same_first_prompt_much_later_begins_another_session() {
+    let house = House::new();
+    let start = [user(&[text("nightly")])];
+    let mut first = house.visit(MAIN, &start).await;
+    ended(&mut first, "done", WELL).await;
+    let soon = house.visit(MAIN, &start).await;
+    ended(&mut *house.visit(MAIN, &start).await, "done", WELL).await;
+    assert_eq!(soon.key, first.key);
+    drop(soon);
+
+    let mut old = first.state.clone();
+    house.sessions.end(&first.key).await.unwrap();
+    old.last_seen = 1;
+    let prints = [first.conversation.items[0].state];
+    house.sessions.store().save(&first.key, old, &prints).await;
+    let later = house.visit(MAIN, &start).await;
+
+    assert_eq!(later.arrival, Arrival::New);
+    assert_ne!(later.key, first.key);
+    assert_eq!(later.state.requests, 1);
+}
+
+#[tokio::test]
+async fn two_agents_are_two_as_soon_as_anything_differs() {
+    let house = House::new();
+    let start = user(&[introduction(), text("go")]);
+    let said =
+        |answer: &str, then: &str| [start.clone(), model(&[text(answer)]), user(&[text(then)])];
+    let mut one = house.visit(MAIN, std::slice::from_ref(&start)).await;
+    let mut other = house.visit(MAIN, std::slice::from_ref(&start)).await;
+    let prompt = one.conversation.items[1].clone();
+    one.note_mut(&prompt).context = Some("remembered".to_owned());
+    answered(&mut one, &[text("A")]).await;
+    answered(&mut other, &[text("B")]).await;
+
+    let one = house.ask(&said("A", "a"), &[text("x")]).await;
+    let other = house.ask(&said("B", "b"), &[text("x")]).await;
+
+    assert_ne!(one.key, other.key);
+    let forked = [&one, &other]
+        .into_iter()
+        .find(|it| it.arrival == Arrival::Forked);
+    let forked = forked.unwrap();
+    assert_eq!(forked.state.requests, 1);
+    assert!(forked.note(&prompt).is_some());
+    for (session, answer, then) in [(&one, "A", "a"), (&other, "B", "b")] {
+        let mut talk = said(answer, then).to_vec();
+        talk.extend([model(&[text("x")]), user(&[text("more")])]);
+        let later = house.ask(&talk, &[]).await;
+        assert_eq!((&later.key, later.arrival), (&session.key, Arrival::GoesOn));
+    }
+}
+
+#[tokio::test]
+async fn callers_and_sub_agents_have_sessions_of_their_own() {
+    let house = House::new();
+    let start = [user(&[text("go")])];
+    let main = house.ask(&start, &[]).await;
+    let stranger = SessionRequest {
+        caller: "other",
+        ..MAIN
+    };
+
+    let theirs = house.visit(stranger, &start).await;
+    let sub = house.ask(&[user(&[text("look for bugs")])], &[]).await;
+    let again = house.ask(&start, &[]).await;
+
+    assert_ne!(theirs.key, main.key);
+    assert_ne!(sub.key.id, main.key.id);
+    assert_eq!(again.key, main.key);
+    assert_ne!(
+        theirs.conversation.items[0].state,
+        main.conversation.items[0].state
+    );
+}
+
+#[tokio::test]
+async fn a_resumed_session_says_results_twice_and_is_the_same() {
+    let house = House::new();
+    let start = [
+        user(&[text("go")]),
+        model(&[call("1")]),
+        user(&[result("1", "A")]),
+    ];
+    let first = house.ask(&start, &[text("done")]).await;
+
+    let resumed = [
+        user(&[text("go")]),
+        model(&[
+            json!({"functionCall": {"name": "f", "args": {"path": "a"}, "id": "1"}, "thoughtSignature": "skip"}),
+        ]),
+        user(&[result("1", "A"), result("1", "A")]),
+        model(&[text("done")]),
+        user(&[text("next")]),
+    ];
+    let later = house.ask(&resumed, &[]).await;
+
+    assert_eq!((later.key, later.arrival), (first.key, Arrival::GoesOn));
+}
+
+#[tokio::test]
+async fn contents_of_one_chunk_each_are_one_answer() {
+    let house = House::new();
+    let thought = json!({"text": "hm", "thought": true});
+    let signature = json!({"text": "", "thoughtSignature": "s"});
+    let chunks = [thought, text("Hel"), text("lo"), signature];
+    let first = house.ask(&[user(&[text("go")])], &chunks).await;
+
+    let mut talk = vec![user(&[text("go")])];
+    talk.extend(chunks.iter().map(|it| model(std::slice::from_ref(it))));
+    talk.push(user(&[text("more")]));
+    let later = house.ask(&talk, &[]).await;
+
+    assert_eq!((&later.key, later.arrival), (&first.key, Arrival::GoesOn));
+    let spoken = &later.conversation.items[1];
+    assert_eq!((spoken.content, spoken.last_content), (2, 3));
+    let whole = [
+        talk[0].clone(),
+        model(&[text("Hello")]),
+        user(&[text("more")]),
+    ];
+    let whole = house.ask(&whole, &[]).await;
+    assert_eq!(
+        whole.conversation.items[2].state,
+        later.conversation.items[2].state
+    );
+}
+
+#[tokio::test]
+async fn a_compressed_session_goes_on() {
+    let house = House::new();
+    let mut talk = vec![user(&[introduction(), text("go")])];
+    let first = house.ask(&talk, &[text("A")]).await;
+    talk.extend([
+        model(&[text("A")]),
+        user(&[text("Generate a new <state_snapshot>")]),
+    ]);
+    let snapshot = format!(
+        "<state_snapshot>{}</state_snapshot>",
+        "all of it ".repeat(9)
+    );
+    let mut helper = house.visit(HELPER, &talk).await;
+    assert_eq!((&helper.key, helper.arrival), (&first.key, Arrival::GoesOn));
+    let (one, two) = snapshot.split_at(70);
+    answered(&mut helper, &[text("\n"), text(one), text(two), text("\n")]).await;
+
+    let compressed = [
+        user(&[introduction(), text(&snapshot)]),
+        model(&[text("Got it. Thanks for the additional context!")]),
+        user(&[text("next")]),
+    ];
+    let later = house.ask(&compressed, &[text("B")]).await;
+    assert_eq!(
+        (&later.key, later.arrival),
+        (&first.key, Arrival::Rewritten)
+    );
+    let more = [
+        compressed.as_slice(),
+        &[model(&[text("B")]), user(&[text("more")])],
+    ]
+    .concat();
+    let later = house.ask(&more, &[]).await;
+    assert_eq!((&later.key, later.arrival), (&first.key, Arrival::GoesOn));
+}
+
+#[tokio::test]
+async fn a_session_begins_with_the_choice_of_a_model() {
+    let house = House::new();
+    let asked = [user(&[introduction()]), user(&[text("go")])];
+    let helper = house.visit(HELPER, &asked).await;
+    assert_eq!(helper.state.turns, 0);
+
+    let main = house.ask(&[user(&[introduction(), text("go")])], &[]).await;
+
+    assert_eq!((main.key, main.arrival), (helper.key, Arrival::GoesOn));
+    assert_eq!((main.state.turns, main.state.started), (1, false));
+}
+
+#[tokio::test]
+async fn a_helper_call_of_nobody_is_not_remembered() {
+    let house = House::new();
+    let asked = [user(&[text("Summarize the user's primary intent")])];
+    let one = house.visit(HELPER, &asked).await;
+    let other = house.visit(HELPER, &asked).await;
+    assert_eq!((&one.key, one.arrival), (&other.key, Arrival::Unkept));
+    assert_eq!(house.sessions.store().count(), 0);
+}
+
+#[tokio::test]
+async fn a_part_of_a_conversation_finds_what_was_hidden_in_it() {
+    let house = House::new();
+    let talk = [
+        user(&[text("go")]),
+        model(&[call("1")]),
+        user(&[result("1", "secret")]),
+    ];
+    let mut main = house.visit(MAIN, &talk).await;
+    let secret = main.conversation.items[2].clone();
+    main.note_mut(&secret).replaced = Some("hidden".to_owned());
+    main.save().await;
+
+    let part = [&talk[1..], &[model(&[text("done")]), user(&[text("next")])]].concat();
+    let helper = house.visit(HELPER, &part).await;
+
+    assert_eq!(helper.key, main.key);
+    let note = helper.note(&helper.conversation.items[1]).unwrap();
+    assert_eq!(note.replaced.as_deref(), Some("hidden"));
+}
+
+#[tokio::test]
+async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
+    let house = House::new();
+    let mut talk = vec![user(&[text("yes")])];
+    let mut first = house.visit(MAIN, &talk).await;
+    let prompt = first.conversation.items[0].clone();
+    assert!(first.is_known(&prompt, true));
+    first.note_mut(&prompt).denied = Some("no".to_owned());
+    first.save().await;
+
+    talk.extend([model(&[text("A")]), user(&[text("yes")])]);
+    let history = history(&talk);
+    let later = house.sessions.open(MAIN, Some(&history)).await.unwrap();
+
+    let again = &later.conversation.items[2];
+    assert!(!later.is_known(again, true));
+    assert!(later.is_known(again, false));
+    assert!(later.note(&later.conversation.items[0]).is_some());
+    assert!(later.note(again).is_none());
+}
+
+#[tokio::test]
+async fn a_named_session_is_what_it_is_called() {
+    let house = House::new();
+    let named = SessionRequest {
+        named: Some(("mine", Source::Path)),
+        ..MAIN
+    };
+    let one = house.visit(named, &[user(&[text("a")])]).await;
+    let other = house.visit(named, &[user(&[text("b")])]).await;
+    house
+        .sessions
+        .report("caller", "mine", EventName::BeforeTool)
+        .await;
+    let third = house.visit(named, &[user(&[text("c")])]).await;
+
+    assert_eq!((one.key.id.as_str(), &one.key), ("mine", &other.key));
+    assert_eq!(third.state.turns, 3);
+    assert!(third.state.reported.contains(&EventName::BeforeTool));
+    let unnamed = house.visit(MAIN, &[user(&[text("a")])]).await;
+    assert_ne!(unnamed.key, one.key);
+}
+
+#[tokio::test]
+async fn prompts_end_where_requests_ended() {
+    let house = House::new();
+    let (denied, next) = (user(&[text("a")]), user(&[text("b"), text("c")]));
+    house.visit(MAIN, std::slice::from_ref(&denied)).await;
+    let both = [denied, next];
+
+    let later = house.visit(MAIN, &both).await;
+    let prompts = later.prompts();
+    let texts = prompts
+        .iter()
+        .map(|it| later.text_of(it, &history(&both)).unwrap());
+    assert_eq!(texts.collect::<Vec<_>>(), ["a", "b\n\nc"]);
+    assert_eq!(prompts[0].contents, 0..1);
+
+    let fresh = House::new().visit(MAIN, &both).await;
+    let prompts = fresh.prompts();
+    assert_eq!(prompts.len(), 1);
+    assert_eq!(
+        (prompts[0].contents.clone(), prompts[0].items.clone()),
+        (0..2, 0..3)
+    );
+}

@@ -1,0 +1,241 @@
+//! However agents cut, resend, roll back or repeat what was recorded: hooks are
+//! asked about nothing twice, and what they hid stays hidden.
+
+use std::collections::BTreeSet;
+
+use proptest::{prelude::*, test_runner::TestRunner};
+use serde_json::{Value, json};
+
+use super::{HELPER, House, MAIN, answered, history, recorded::recordings};
+use crate::{
+    dialect::ItemKind,
+    session::{Session, SessionRequest},
+};
+
+/// What an agent does next.
+#[derive(Debug, Clone, Copy)]
+enum Move {
+    /// Sends the next step.
+    On,
+    /// Sends the same step again.
+    Again,
+    /// Goes back by so many steps.
+    Back(usize),
+    /// Asks on the side, with the end of what was said.
+    Aside,
+}
+
+/// One move of one of two callers; the seed decides how the conversation is
+/// spelled.
+fn a_move() -> impl Strategy<Value = (Move, usize, u64)> {
+    let moves = prop_oneof![
+        5 => Just(Move::On),
+        1 => Just(Move::Again),
+        1 => (1_usize..4).prop_map(Move::Back),
+        2 => Just(Move::Aside),
+    ];
+    (moves, 0_usize..2, any::<u64>())
+}
+
+#[test]
+fn nothing_is_new_twice_and_what_was_hidden_stays() {
+    let all = conversations();
+    let runtime = tokio::runtime::Runtime::new().unwrap();
+    let moves = prop::collection::vec(a_move(), 1..40);
+    let config = ProptestConfig {
+        cases: 200,
+        source_file: Some(file!()),
+        ..ProptestConfig::default()
+    };
+
+    let law = TestRunner::new(config).run(&(0..all.len(), moves), |(conversation, moves)| {
+        runtime.block_on(live(&all[conversation], &moves));
+        Ok(())
+    });
+
+    if let Err(error) = law {
+        panic!("{error}");
+    }
+}
+
+/// The longest conversation of each recording.
+fn conversations() -> Vec<Vec<Value>> {
+    let longest = |requests: Vec<super::recorded::Recorded>| {
+        let contents = requests.into_iter().map(|it| it.contents);
+        contents.max_by_key(Vec::len).unwrap()
+    };
+    recordings().into_iter().map(|it| longest(it.1)).collect()
+}
+
+async fn live(conversation: &[Value], moves: &[(Move, usize, u64)]) {
+    let house = House::new();
+    let mut agents = ["one", "other"].map(|caller| Agent {
+        visit: SessionRequest { caller, ..MAIN },
+        step: None,
+        asked: BTreeSet::new(),
+        session: None,
+    });
+    let steps = steps(conversation);
+    for (next, agent, seed) in moves {
+        let agent = &mut agents[*agent];
+        let step = match (next, agent.step) {
+            (Move::Aside, step) => {
+                let end = step.map_or(0, |it| steps[it]);
+                agent.ask_aside(&house, &conversation[..end]).await;
+                continue;
+            }
+            (Move::On, Some(step)) => (step + 1).min(steps.len() - 1),
+            (Move::Again, Some(step)) => step,
+            (Move::Back(by), Some(step)) => step.saturating_sub(*by),
+            (Move::On | Move::Again | Move::Back(_), None) => 0,
+        };
+        agent.step = Some(step);
+        agent
+            .ask(&house, conversation, (step, steps[step]), *seed)
+            .await;
+    }
+}
+
+/// Where the user has spoken and the model is to answer.
+fn steps(conversation: &[Value]) -> Vec<usize> {
+    let by_model = |at: usize| conversation.get(at).is_none_or(|it| it["role"] == "model");
+    let ends = (1..=conversation.len()).filter(|it| !by_model(it - 1) && by_model(*it));
+    ends.collect()
+}
+
+struct Agent {
+    visit: SessionRequest<'static>,
+    step: Option<usize>,
+    /// What hooks were asked about: the step, and which of its items.
+    asked: BTreeSet<(usize, usize)>,
+    session: Option<String>,
+}
+
+impl Agent {
+    async fn ask(
+        &mut self,
+        house: &House,
+        conversation: &[Value],
+        (step, end): (usize, usize),
+        mut seed: u64,
+    ) {
+        let request = respelled(&conversation[..end], &mut seed);
+        let read = history(&request);
+        let mut session = house.sessions.open(self.visit, Some(&read)).await.unwrap();
+        let id = self.session.get_or_insert_with(|| session.key.id.clone());
+        assert_eq!(*id, session.key.id, "another session");
+        for (place, at) in session.conversation.last_step().enumerate() {
+            let item = session.conversation.items[at].clone();
+            let is_new = !session.is_known(&item, true);
+            assert_eq!(is_new, self.asked.insert((step, place)), "{item:?}");
+            session.know(&item);
+            if is_new && item.kind == ItemKind::Result {
+                session.note_mut(&item).replaced = Some("hidden".to_owned());
+            }
+        }
+        session.save().await;
+        all_hidden(&session);
+        if draw(&mut seed, 3) > 0 {
+            let answer = conversation[end..]
+                .iter()
+                .take_while(|it| it["role"] == "model");
+            let parts = answer.flat_map(|it| it["parts"].as_array().unwrap());
+            let parts: Vec<Value> = parts.cloned().collect();
+            answered(&mut session, &parts).await;
+        }
+    }
+
+    /// As gemini-cli chooses a model: with the last contents, and a prompt.
+    async fn ask_aside(&self, house: &House, said: &[Value]) {
+        let mut part = said[said.len().saturating_sub(8)..].to_vec();
+        part.push(json!({"role": "user", "parts": [{"text": "and now?"}]}));
+        let role = HELPER.role;
+        let visit = SessionRequest { role, ..self.visit };
+        let session = house
+            .sessions
+            .open(visit, Some(&history(&part)))
+            .await
+            .unwrap();
+        all_hidden(&session);
+    }
+}
+
+#[track_caller]
+fn all_hidden(session: &Session) {
+    let items = session.conversation.items.iter();
+    for result in items.filter(|it| it.kind == ItemKind::Result) {
+        let note = session.note(result);
+        assert!(note.is_some_and(|it| it.replaced.is_some()), "{result:?}");
+    }
+}
+
+/// The same conversation as another agent might spell it.
+fn respelled(conversation: &[Value], seed: &mut u64) -> Vec<Value> {
+    let mut contents = Vec::new();
+    for content in conversation {
+        let parts = content["parts"].as_array().unwrap();
+        if content["role"] != "model" {
+            let parts = repeated(parts, seed);
+            contents.push(json!({"parts": parts, "role": content["role"]}));
+            continue;
+        }
+        let mut open = Vec::new();
+        let pieces: Vec<Value> = parts.iter().flat_map(|it| cut(it, seed)).collect();
+        for piece in pieces {
+            open.push(piece);
+            if draw(seed, 3) == 0 {
+                contents.push(json!({"role": "model", "parts": std::mem::take(&mut open)}));
+            }
+        }
+        contents.push(json!({"role": "model", "parts": open}));
+    }
+    contents
+}
+
+/// Results of tools, some said twice.
+fn repeated(parts: &[Value], seed: &mut u64) -> Vec<Value> {
+    let mut said = Vec::new();
+    for part in parts {
+        let is_result = ["functionResponse", "function_response"]
+            .iter()
+            .any(|it| part.get(it).is_some());
+        let times = if is_result { 1 + draw(seed, 2) } else { 1 };
+        said.extend((0..times).map(|_| part.clone()));
+    }
+    said
+}
+
+/// A part of the model's, in pieces if it is text, and with what means nothing.
+fn cut(part: &Value, seed: &mut u64) -> Vec<Value> {
+    let mut pieces = Vec::new();
+    match part["text"]
+        .as_str()
+        .filter(|_| part.get("thought").is_none())
+    {
+        Some(text) => {
+            let mut rest = text;
+            while !rest.is_empty() {
+                let chars = 1 + draw(seed, rest.chars().count());
+                let at = rest.char_indices().nth(chars).map_or(rest.len(), |it| it.0);
+                let (piece, left) = rest.split_at(at);
+                pieces.push(json!({ "text": piece }));
+                rest = left;
+            }
+        }
+        None => pieces.push(part.clone()),
+    }
+    match draw(seed, 4) {
+        0 => pieces.push(json!({"text": "", "thoughtSignature": "s"})),
+        1 => pieces.push(json!({"text": "hm", "thought": true})),
+        _ => (),
+    }
+    pieces
+}
+
+/// A number below `below`, and the next seed.
+fn draw(seed: &mut u64, below: usize) -> usize {
+    *seed = seed
+        .wrapping_mul(6_364_136_223_846_793_005)
+        .wrapping_add(1_442_695_040_888_963_407);
+    usize::try_from(*seed >> 33).unwrap() % below.max(1)
+}

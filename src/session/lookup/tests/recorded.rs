@@ -1,0 +1,142 @@
+//! What real agents sent: which session each request belongs to, and what is new
+//! in it.
+
+use std::{fmt::Write, fs, io::Read, path::Path};
+
+use flate2::read::GzDecoder;
+use serde_json::Value;
+
+use super::{HELPER, House, MAIN, history};
+use crate::{
+    dialect::ItemKind,
+    session::{Arrival, CallRole, Session, SessionRequest, Source},
+};
+
+/// One recorded call of a model that holds a conversation.
+pub(super) struct Recorded {
+    method: String,
+    role: CallRole,
+    /// Code Assist's session.
+    named: Option<String>,
+    pub(super) contents: Vec<Value>,
+}
+
+#[tokio::test]
+async fn recorded_requests_find_their_sessions() {
+    let mut told = String::new();
+    for (file, requests) in recordings() {
+        writeln!(told, "{file}").unwrap();
+        let house = House::new();
+        let mut ids = Vec::new();
+        for (number, recorded) in requests.iter().enumerate() {
+            let line = visited(&house, recorded, &mut ids).await;
+            writeln!(told, "{:>4}  {line}", number + 1).unwrap();
+        }
+        told.push('\n');
+    }
+
+    insta::assert_snapshot!(told);
+}
+
+/// A visit in a line that a person can read.
+async fn visited(house: &House, recorded: &Recorded, ids: &mut Vec<String>) -> String {
+    let role = match recorded.role {
+        CallRole::Main => MAIN,
+        CallRole::Helper => HELPER,
+    };
+    let named = recorded.named.as_deref();
+    let visit = SessionRequest {
+        named: named.map(|it| (it, Source::CodeAssist)),
+        ..role
+    };
+    let read = history(&recorded.contents);
+    let mut session = house.sessions.open(visit, Some(&read)).await.unwrap();
+    if !ids.contains(&session.key.id) {
+        ids.push(session.key.id.clone());
+    }
+    let number = ids.iter().position(|it| *it == session.key.id).unwrap() + 1;
+    let arrival = match session.arrival {
+        Arrival::New => "new",
+        Arrival::GoesOn => "goes on",
+        Arrival::RolledBack => "rolled back",
+        Arrival::Forked => "forked",
+        Arrival::Rewritten => "rewritten",
+        Arrival::Unkept => "not kept",
+    };
+    let news = match recorded.role {
+        CallRole::Main => news(&mut session, &read),
+        CallRole::Helper => "helper".to_owned(),
+    };
+    session.save().await;
+    let (turn, method) = (session.state.turns, &recorded.method);
+    format!("{method:<21}  s{number}  {arrival:<11}  turn {turn:<2}  {news}")
+}
+
+/// What hooks are asked about: the prompt, and results of tools.
+fn news(session: &mut Session, read: &super::History) -> String {
+    let mut news = Vec::new();
+    for at in session.conversation.last_step() {
+        let item = session.conversation.items[at].clone();
+        if session.is_known(&item, true) {
+            continue;
+        }
+        session.know(&item);
+        if item.kind == ItemKind::Result {
+            let results = read.results(item.content).unwrap();
+            let here = (item.content, item.part);
+            let result = results.iter().find(|it| (it.content, it.part) == here);
+            let result = result.unwrap();
+            news.push(format!("{} {} answered", result.name, result.args));
+        }
+        let asked = session.asked().filter(|it| it.item == at);
+        let text = asked.map(|it| session.text_of(it, read).unwrap());
+        news.extend(text.map(|it| format!("{it:?}")));
+    }
+    news.join(", ")
+}
+
+/// Every recording, by the name of its file.
+pub(super) fn recordings() -> Vec<(String, Vec<Recorded>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/cases/traffic");
+    let mut files: Vec<_> = fs::read_dir(folder)
+        .unwrap()
+        .map(|it| it.unwrap().path())
+        .collect();
+    files.sort();
+    let read = |file: &std::path::PathBuf| {
+        let mut text = String::new();
+        let packed = fs::File::open(file).unwrap();
+        GzDecoder::new(packed).read_to_string(&mut text).unwrap();
+        let lines = text.lines().map(|it| serde_json::from_str(it).unwrap());
+        let name = file.file_name().unwrap().to_string_lossy();
+        let name = name.trim_end_matches(".jsonl.gz").to_owned();
+        (name, lines.filter_map(|it: Value| recorded(&it)).collect())
+    };
+    files.iter().map(read).collect()
+}
+
+fn recorded(line: &Value) -> Option<Recorded> {
+    let body = line.get("body")?;
+    let request = body.get("request").unwrap_or(body);
+    let contents = request.get("contents")?.as_array()?.clone();
+    let (_, method) = line["path"].as_str()?.rsplit_once(':')?;
+    let headers = line["headers"].as_array()?.iter();
+    let mut agents =
+        headers.filter(|it| it[0].as_str().unwrap().eq_ignore_ascii_case("user-agent"));
+    let agent = agents.next()?[1].as_str()?;
+    let tools = request["tools"].as_array().into_iter().flatten();
+    let calls = tools
+        .into_iter()
+        .any(|it| it.get("functionDeclarations").is_some());
+    let helps = agent.starts_with("GeminiCLI") && !calls || method == "countTokens";
+    Some(Recorded {
+        method: method.to_owned(),
+        role: if helps {
+            CallRole::Helper
+        } else {
+            CallRole::Main
+        },
+        named: request["session_id"].as_str().map(str::to_owned),
+        contents,
+    })
+}

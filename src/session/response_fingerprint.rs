@@ -1,0 +1,185 @@
+//! What an agent is given as an answer, read as the items that it will send back.
+//! Pure.
+
+use super::{
+    Conversation, Fingerprinter, Print,
+    conversation::Chain,
+    conversation_cache::{Known, Own},
+    fingerprint::Piece,
+};
+use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument, Words};
+
+/// How many bytes of a text are taken in at once. Texts come in small pieces, and
+/// each that is taken in costs as much as a few hundred bytes.
+const AT_ONCE: usize = 4096;
+
+/// An answer on its way to the agent: goes on where the request's conversation
+/// ended.
+#[derive(Debug)]
+pub struct ResponseFingerprinter {
+    printer: Fingerprinter,
+    chain: Chain,
+    states: Vec<Print>,
+    marks: Vec<Print>,
+    /// The end of the text that stands last, not yet taken in.
+    waiting: String,
+    /// The mark of the text that stands last.
+    text_mark: Option<Print>,
+    /// That text without white space around it.
+    trimmed: Piece,
+    /// White space behind it.
+    pending: Piece,
+    /// Whether it came to a good end.
+    stops: bool,
+    /// Whether it calls anything.
+    calls: bool,
+    /// Whether something was said that cannot be told yet, so that nothing after
+    /// it can be known.
+    broken: bool,
+}
+
+/// What an answer left behind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Said {
+    /// The states of its items.
+    pub states: Vec<Print>,
+    /// Prints by which its session is found when its history was rewritten.
+    pub marks: Vec<Print>,
+    /// Whether it came to a good end and calls nothing: the turn is over, and
+    /// agents keep such an answer.
+    pub concludes: bool,
+}
+
+impl ResponseFingerprinter {
+    /// An answer to this conversation.
+    pub fn after(conversation: &Conversation, printer: &Fingerprinter) -> Self {
+        Self {
+            printer: printer.clone(),
+            chain: conversation.chain.clone(),
+            states: Vec::new(),
+            marks: Vec::new(),
+            waiting: String::new(),
+            text_mark: None,
+            trimmed: Piece::EMPTY,
+            pending: Piece::EMPTY,
+            stops: false,
+            calls: false,
+            broken: false,
+        }
+    }
+
+    /// Takes in an answer, or one chunk of it, as it goes out.
+    pub fn chunk(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
+        if chunk.has_calls_in_pieces()? {
+            self.take_in();
+            self.broken = true;
+        }
+        self.stops |= chunk.stops()?;
+        for item in chunk.canonical_items()? {
+            if item.kind == ItemKind::Text {
+                self.say(&item.text);
+            } else {
+                self.take_in();
+                self.push(&item);
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of a chunk that is nothing but words.
+    pub fn words(&mut self, words: &Words) {
+        words.plain_texts().for_each(|it| self.say(it));
+    }
+
+    /// What was said.
+    pub fn finish(mut self) -> Said {
+        self.take_in();
+        self.close_text();
+        Said {
+            states: self.states,
+            marks: self.marks,
+            concludes: self.stops && !self.calls,
+        }
+    }
+
+    /// The text that stands last goes on, or one begins.
+    fn say(&mut self, text: &str) {
+        self.waiting.push_str(text);
+        if self.waiting.len() >= AT_ONCE {
+            self.take_in();
+        }
+    }
+
+    /// Takes in what waits of a text.
+    fn take_in(&mut self) {
+        let text = std::mem::take(&mut self.waiting);
+        if text.is_empty() {
+            return;
+        }
+        // Agents may take white space off a text before they send it back.
+        let begin = text.trim_start();
+        let body = begin.trim_end();
+        let piece = |text: Option<&str>| self.printer.piece(text.unwrap_or_default());
+        let before = piece(text.get(..text.len() - begin.len()));
+        let said = piece(Some(body));
+        let after = piece(begin.get(body.len()..));
+        self.link(&Known {
+            part: 0,
+            kind: ItemKind::Text,
+            by_model: true,
+            own: Own::Text(before.join(said).join(after)),
+            id: None,
+        });
+        if body.is_empty() {
+            let white = if self.trimmed.length() == 0 {
+                after
+            } else {
+                before.join(after)
+            };
+            self.pending = self.pending.join(white);
+        } else {
+            if self.trimmed.length() > 0 {
+                self.trimmed = self.trimmed.join(self.pending).join(before);
+            }
+            self.trimmed = self.trimmed.join(said);
+            self.pending = after;
+        }
+    }
+
+    /// Something else than text.
+    fn push(&mut self, item: &CanonicalItem) {
+        let known = Known::of(&self.printer, item);
+        let mark = self.link(&known);
+        self.calls |= item.kind == ItemKind::Call;
+        self.marks.extend(mark);
+    }
+
+    /// Goes on with an item. Its mark, if it is none of a text.
+    fn link(&mut self, known: &Known) -> Option<Print> {
+        let link = self.chain.push(&self.printer, known);
+        if !link.joins {
+            self.close_text();
+        }
+        if !self.broken {
+            if link.joins {
+                self.states.pop();
+            }
+            self.states.push(link.state);
+        }
+        match known.own {
+            Own::Text(_) => {
+                self.text_mark = link.mark;
+                None
+            }
+            Own::Other(_) => link.mark,
+        }
+    }
+
+    /// Something else than text comes, or nothing.
+    fn close_text(&mut self) {
+        let trimmed = self.chain.mark(&self.printer, self.trimmed);
+        let whole = self.text_mark.take().filter(|it| Some(*it) != trimmed);
+        self.marks.extend(whole.into_iter().chain(trimmed));
+        (self.trimmed, self.pending) = (Piece::EMPTY, Piece::EMPTY);
+    }
+}

@@ -1,0 +1,268 @@
+//! What operators see on their own port.
+
+use std::time::{Duration, Instant};
+
+use insta::assert_snapshot;
+use serde_json::{Value, json};
+
+use crate::harness::{TestGateway, Upstream, hook, prompt};
+
+const MODEL: &str = "gemini-2.5-pro";
+
+#[tokio::test]
+async fn the_process_lives_and_takes_requests() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+
+    for path in ["/healthz", "/readyz"] {
+        let answer = gate.operator().get(path).await;
+
+        assert_eq!(
+            (answer.status, answer.json()),
+            (200, json!({ "status": "ok" }))
+        );
+    }
+}
+
+#[tokio::test]
+async fn each_port_serves_its_own_paths_only() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let mut refused = Vec::new();
+
+    for path in [
+        "/healthz",
+        "/readyz",
+        "/metrics",
+        "/hooks",
+        "/coverage",
+        "/",
+    ] {
+        refused.push(gate.agent().get(path).await);
+    }
+    refused.push(gate.operator().get("/v1beta/models").await);
+    refused.push(gate.operator().post("/hookgate/v1/events", "{}").await);
+
+    for answer in refused {
+        assert_eq!(answer.status, 403, "{}", answer.text());
+        assert_eq!(
+            answer.json()["error"]["details"][0]["reason"],
+            "UNKNOWN_PATH"
+        );
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_path_that_nobody_serves_is_counted() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+
+    gate.agent().get("/v1beta/folders").await;
+
+    let answer = gate.operator().get("/metrics").await;
+    let line = "hookgate_requests_total{operation=\"unknown\",status=\"403\",action=\"error\"} 1";
+    assert!(answer.text().contains(line), "{}", answer.text());
+}
+
+#[tokio::test]
+async fn the_hooks_of_the_config_are_listed_in_order() {
+    let upstream = Upstream::mock().await;
+    let mut guard = hook::running("guard", "exit 2");
+    guard["timeout"] = json!(500);
+    guard["on_failure"] = json!("closed");
+    let mut look = hook::running("look", "true");
+    look["mode"] = json!("observe");
+    let nameless = json!({ "command": "cat" });
+    let hooks = [
+        ("BeforeModel", guard),
+        ("BeforeModel", look),
+        ("SessionEnd", nameless),
+    ];
+    let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+
+    let listed = gate.operator().get("/hooks").await.json();
+
+    let hook = |event, name, timeout, on_failure, mode| {
+        json!({
+            "event": event, "name": name, "type": "command", "protocol": "gemini",
+            "timeout_ms": timeout, "on_failure": on_failure, "mode": mode,
+        })
+    };
+    assert_eq!(
+        listed,
+        json!([
+            hook("BeforeModel", "guard", 500, "closed", "enforce"),
+            hook("BeforeModel", "look", 60_000, "open", "observe"),
+            hook("SessionEnd", "cat", 60_000, "open", "enforce"),
+        ])
+    );
+}
+
+#[tokio::test]
+async fn metrics_and_hooks_ask_for_the_token() {
+    let upstream = Upstream::mock().await;
+    let config = "admin: { listen: 127.0.0.1:0, token: { file: token } }";
+    let gate = TestGateway::with_files(&upstream, config, &[("token", "s3cret\n")]).await;
+
+    for path in ["/metrics", "/hooks", "/coverage"] {
+        for given in ["", "Bearer", "Bearer wrong", "Bearer s3cret2", "s3cret"] {
+            let operator = gate.operator().sending("authorization", given);
+            let refused = operator.get(path).await;
+            assert_eq!(refused.status, 401, "{given}");
+            let error = &refused.json()["error"];
+            assert_eq!(error["details"][0]["reason"], "UNAUTHENTICATED");
+            assert!(!refused.text().contains("s3cret"));
+        }
+        assert_eq!(gate.operator().get(path).await.status, 401);
+        let operator = gate.operator().sending("authorization", "Bearer s3cret");
+        assert_eq!(operator.get(path).await.status, 200);
+    }
+    for path in ["/healthz", "/readyz"] {
+        assert_eq!(gate.operator().get(path).await.status, 200);
+    }
+}
+
+/// The metrics once one of these lines is among them: an exchange is counted
+/// when its last byte is out, which the agent may notice first.
+async fn metrics_with(gate: &TestGateway, line: &str) -> String {
+    let deadline = Instant::now() + Duration::from_secs(10);
+    loop {
+        let text = gate.operator().get("/metrics").await.text().to_owned();
+        if text.lines().any(|it| it == line) {
+            return text;
+        }
+        assert!(Instant::now() < deadline, "no {line} in\n{text}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn what_happens_is_counted() {
+    let upstream = Upstream::mock().await;
+    let guard = "grep -q secret && { echo no >&2; exit 2; }; exit 0";
+    let hooks = hook::config(&[
+        ("BeforeModel", hook::running("guard", guard)),
+        ("AfterModel", hook::saying("after", &json!({}))),
+    ]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let agent = gate.agent();
+
+    agent.generate(MODEL, &prompt("hello")).await;
+    agent.generate(MODEL, &prompt("a secret")).await;
+    agent.stream(MODEL, &prompt("hello")).await;
+
+    let text = metrics_with(
+        &gate,
+        r#"hookgate_requests_total{operation="streamGenerateContent",status="200",action="pass"} 1"#,
+    )
+    .await;
+    let counted: Vec<&str> = text
+        .lines()
+        .filter(|it| !it.starts_with('#') && !it.contains("_bucket") && !it.contains("_sum"))
+        .collect();
+    let expected = [
+        r#"hookgate_requests_total{operation="generateContent",status="200",action="pass"} 1"#,
+        r#"hookgate_requests_total{operation="generateContent",status="200",action="deny"} 1"#,
+        r#"hookgate_hook_runs_total{event="BeforeModel",hook="guard",status="ok"} 2"#,
+        r#"hookgate_hook_runs_total{event="BeforeModel",hook="guard",status="block"} 1"#,
+        r#"hookgate_hook_runs_total{event="AfterModel",hook="after",status="ok"} 4"#,
+        r#"hookgate_denials_total{event="BeforeModel"} 1"#,
+        "hookgate_hook_processes 0",
+    ];
+    for line in expected {
+        assert!(
+            counted.contains(&line),
+            "no {line} in\n{}",
+            counted.join("\n")
+        );
+    }
+}
+
+#[tokio::test]
+async fn metrics_have_these_names() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeModel", hook::refusing("guard", "no"))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    let line =
+        r#"hookgate_requests_total{operation="generateContent",status="200",action="deny"} 1"#;
+    let text = metrics_with(&gate, line).await;
+    let answer = gate.operator().get("/metrics").await;
+    let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+    assert_eq!(answer.header("content-type"), kind);
+    let names: Vec<&str> = text.lines().filter(|it| it.starts_with("# ")).collect();
+    assert_snapshot!(names.join("\n"), @"
+    # HELP hookgate_requests Requests answered, by operation, status and what became of them.
+    # TYPE hookgate_requests counter
+    # HELP hookgate_request_duration_seconds From a request's head to the end of its answer.
+    # TYPE hookgate_request_duration_seconds histogram
+    # HELP hookgate_hook_runs Runs of hooks, by event, hook and how they ended.
+    # TYPE hookgate_hook_runs counter
+    # HELP hookgate_hook_duration_seconds Runs of hooks, by event and hook.
+    # TYPE hookgate_hook_duration_seconds histogram
+    # HELP hookgate_chunks Chunks of answers handed to hooks.
+    # TYPE hookgate_chunks counter
+    # HELP hookgate_denials Events that hooks refused or stopped.
+    # TYPE hookgate_denials counter
+    # HELP hookgate_config_good Whether the config that was read last is in force.
+    # TYPE hookgate_config_good gauge
+    # HELP hookgate_in_flight Requests under way.
+    # TYPE hookgate_in_flight gauge
+    # HELP hookgate_held_bytes Bytes that are held of requests and answers.
+    # TYPE hookgate_held_bytes gauge
+    # HELP hookgate_connections Open connections.
+    # TYPE hookgate_connections gauge
+    # HELP hookgate_hook_processes Processes of hooks alive.
+    # TYPE hookgate_hook_processes gauge
+    # HELP hookgate_session_arrivals Requests, by how they came to their session and how that is told apart.
+    # TYPE hookgate_session_arrivals counter
+    # HELP hookgate_sessions Sessions that this process remembers.
+    # TYPE hookgate_sessions gauge
+    # HELP hookgate_session_store_failures Times that Redis, where sessions are kept, did not answer.
+    # TYPE hookgate_session_store_failures counter
+    # HELP hookgate_audit_lines Lines written into the decision log.
+    # TYPE hookgate_audit_lines counter
+    # HELP hookgate_audit_dropped_lines Lines that the decision log lacks, because it could not be written.
+    # TYPE hookgate_audit_dropped_lines counter
+    # HELP hookgate_audit_failing Whether the decision log cannot be written.
+    # TYPE hookgate_audit_failing gauge
+    # HELP hookgate_upstream_open Whether an upstream is left alone, because it failed again and again.
+    # TYPE hookgate_upstream_open gauge
+    # EOF
+    ");
+}
+
+#[tokio::test]
+async fn metrics_never_name_what_agents_made_up() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+
+    let made_up = gate
+        .agent()
+        .sending("x-hookgate-session", "made-up-session");
+    made_up
+        .generate("made-up-model", &prompt("made-up-prompt"))
+        .await;
+    gate.agent().get("/made-up-path").await;
+
+    let line =
+        r#"hookgate_requests_total{operation="generateContent",status="200",action="pass"} 1"#;
+    let text = metrics_with(&gate, line).await;
+    assert!(!text.contains("made-up"), "{text}");
+}
+
+#[tokio::test]
+async fn an_error_on_the_operators_port_has_googles_shape() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+
+    let answer = gate.operator().post("/healthz", "").await;
+
+    assert_eq!(answer.status, 405);
+    let error: Value = answer.json()["error"].clone();
+    assert_eq!(error["code"], 405);
+    assert_eq!(error["details"][0]["reason"], "METHOD_NOT_ALLOWED");
+}

@@ -1,0 +1,137 @@
+//! `hookgate audit`.
+
+use std::{fs, process::Command};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::harness::{TestGateway, Upstream, hook, prompt, run};
+
+/// A log with a call that was denied and one that was not.
+async fn folder() -> TempDir {
+    let upstream = Upstream::mock().await;
+    let guard = "grep -q secret && { echo no >&2; exit 2; }; exit 0";
+    let hooks = hook::config(&[("BeforeModel", hook::running("guard", guard))]);
+    let config = format!("audit: {{ path: audit.jsonl, rotate: {{ size: 3KiB }} }}\n{hooks}");
+    let gate = TestGateway::start(&upstream, &config).await;
+    for (session, words) in [("one", "a secret"), ("two", "hello")] {
+        let agent = gate.agent().sending("x-hookgate-session", session);
+        agent.generate("m", &prompt(words)).await;
+    }
+    gate.stop_keeping().await
+}
+
+#[tokio::test]
+async fn a_log_is_verified_and_the_first_broken_line_named() {
+    let folder = folder().await;
+    let verify = || run(&["audit", "verify", "audit.jsonl"], folder.path());
+
+    let (code, out, _) = verify();
+    assert_eq!(code, 0);
+    assert!(out.starts_with("the chain holds: 8 lines"), "{out}");
+    let last = out.trim_end().rsplit(' ').next().unwrap();
+    let noted = ["audit", "verify", "audit.jsonl", "--contains", last];
+    assert_eq!(run(&noted, folder.path()).0, 0);
+
+    // Whoever cuts off the end is found out by who has noted a hash.
+    let file = folder.path().join("audit.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    let (head, _) = text.trim_end().rsplit_once('\n').unwrap();
+    fs::write(&file, format!("{head}\n")).unwrap();
+    assert_eq!(verify().0, 0);
+    let (code, _, said) = run(&noted, folder.path());
+    assert!(code == 1 && said.contains("cut off"), "{said}");
+
+    let first = format!("audit.jsonl.{:020}", 1);
+    let text = fs::read_to_string(folder.path().join(&first)).unwrap();
+    let changed = text.replacen("\"verdict\":\"deny\"", "\"verdict\":\"okay\"", 1);
+    assert_ne!(text, changed);
+    fs::write(folder.path().join(&first), changed).unwrap();
+    let (code, _, said) = verify();
+    assert_eq!(code, 1);
+    assert!(said.contains(&format!("{first}:2: ")), "{said}");
+}
+
+/// What `docs/audit.md` tells people to type.
+#[tokio::test]
+async fn a_line_is_verified_by_hand() {
+    let folder = folder().await;
+    let page = fs::read_to_string("docs/audit.md").unwrap();
+    let script = page.split_once("```bash\n").unwrap().1;
+    let script = script.split_once("```").unwrap().0;
+    assert!(script.contains("sha256sum"), "{script}");
+
+    let check = || {
+        let mut bash = Command::new("bash");
+        let bash = bash.args(["-c", script]).current_dir(folder.path());
+        let out = bash.output().unwrap();
+        (out.status.success(), String::from_utf8(out.stdout).unwrap())
+    };
+
+    let (good, said) = check();
+    assert!(good, "{said}");
+    let file = folder.path().join("audit.jsonl");
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(
+        &file,
+        text.replacen("\"kind\":\"stop\"", "\"kind\":\"stap\"", 1),
+    )
+    .unwrap();
+    let (good, said) = check();
+    assert!(!good && said.contains("line 8"), "{said}");
+}
+
+#[tokio::test]
+async fn lines_are_shown_and_exported_by_what_they_hold() {
+    let folder = folder().await;
+    let audit = |arguments: &[&str]| {
+        let all = [&["audit"], arguments].concat();
+        let (code, out, said) = run(&all, folder.path());
+        assert_eq!(code, 0, "{said}");
+        out
+    };
+
+    let denied = audit(&["show", "audit.jsonl", "--verdict", "deny"]);
+    let denied: Vec<&str> = denied.lines().collect();
+    assert_eq!(denied.len(), 2, "{denied:?}");
+    assert!(
+        denied[0].contains(" #2 event BeforeModel deny guard(block "),
+        "{denied:?}"
+    );
+    assert!(denied[1].contains("outcome deny"), "{denied:?}");
+
+    let session = audit(&["export", "audit.jsonl", "--session", "two"]);
+    let session: Value = serde_json::from_str(&session).unwrap();
+    let kinds: Vec<&Value> = session
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["kind"])
+        .collect();
+    assert_eq!(kinds, ["event", "request", "outcome"]);
+
+    let table = audit(&["export", "audit.jsonl", "--format", "csv"]);
+    let rows: Vec<&str> = table.lines().collect();
+    assert_eq!(rows.len(), 9);
+    assert!(
+        rows[0].starts_with("seq,time,kind,request,session,"),
+        "{}",
+        rows[0]
+    );
+
+    let nothing = audit(&["export", "audit.jsonl", "--since", "2999-01-01T00:00:00Z"]);
+    assert_eq!(serde_json::from_str::<Value>(&nothing).unwrap(), json!([]));
+    let request = session[0]["request"].as_str().unwrap();
+    let of_request = audit(&["show", "audit.jsonl", "--request", request]);
+    assert_eq!(of_request.lines().count(), 3);
+}
+
+#[test]
+fn what_is_no_log_is_said_to_be_none() {
+    let folder = TempDir::new().unwrap();
+
+    let (code, _, said) = run(&["audit", "verify", "none.jsonl"], folder.path());
+
+    assert_eq!(code, 1);
+    assert!(said.contains("`none.jsonl`"), "{said}");
+}

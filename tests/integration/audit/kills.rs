@@ -1,0 +1,153 @@
+//! A gateway that is killed at any moment, again and again.
+
+use std::{
+    collections::HashSet,
+    env, fs,
+    io::Write,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use hookgate::audit_log;
+use rustix::process::Signal;
+use serde_json::Value;
+use tempfile::TempDir;
+
+use super::hash;
+use crate::harness::{Agent, Served, Upstream, hookgate, prompt};
+
+/// How many rounds there are, unless the environment says otherwise.
+const ROUNDS: u64 = 12;
+
+/// How many agents call at once.
+const AGENTS: u64 = 6;
+
+/// Numbers that are the same in every run (splitmix64).
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, most: u64) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut it = self.0;
+        it = (it ^ (it >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        it = (it ^ (it >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (it ^ (it >> 31)) % most
+    }
+}
+
+fn serve(config: &Path) -> Served {
+    Served::start(hookgate(&["serve", "--config", config.to_str().unwrap()]))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
+    let rounds = env::var("HOOKGATE_KILLS").unwrap_or_default();
+    let rounds: u64 = rounds.parse().unwrap_or(ROUNDS);
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let config = folder.path().join("hookgate.yaml");
+    let text = format!(
+        "listen: 127.0.0.1:0\nadmin: {{ listen: 127.0.0.1:0 }}\n\
+         upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+         policies: [{{ policy: model_allow, models: [\"*\"] }}]\n\
+         audit: {{ path: audit.jsonl, rotate: {{ size: 256KiB, keep: 100000 }} }}\n",
+        upstream.addr
+    );
+    fs::write(&config, text).unwrap();
+    let log = folder.path().join("audit.jsonl");
+    let mut dice = Dice(7);
+    let number = Arc::new(AtomicU64::new(0));
+
+    for round in 0..rounds {
+        let started = Instant::now();
+        let mut served = serve(&config);
+        let agent = Agent::at(served.addr());
+        let ready = Agent::at(served.operators()).get("/readyz").await;
+        assert_eq!(ready.status, 200);
+        assert!(
+            started.elapsed() < Duration::from_secs(1),
+            "{:?}",
+            started.elapsed()
+        );
+        let calling: Vec<_> = (0..AGENTS)
+            .map(|_| tokio::spawn(call(agent.base.clone(), Arc::clone(&number))))
+            .collect();
+        tokio::time::sleep(Duration::from_millis(5 + dice.below(120))).await;
+        served.signal(Signal::KILL);
+        for task in calling {
+            task.await.unwrap();
+        }
+        drop(served);
+        if round % 3 == 0 {
+            tear(&log, &mut dice);
+        }
+    }
+
+    let mut served = serve(&config);
+    served.addr();
+    served.terminate();
+    served.ended(Duration::from_secs(10));
+    let verified = audit_log::verify(&log).unwrap_or_else(|it| panic!("{it}"));
+    // What a killed gateway has not written, no later one writes.
+    let (known, seen) = (known(&log), upstream.seen());
+    let missing = seen.iter().filter(|it| !known.contains(&hash(&it.body)));
+    assert_eq!(missing.count(), 0, "of {}", seen.len());
+    let seen = seen.len() as u64;
+    assert!(
+        seen > rounds && verified.lines > 2 * seen,
+        "{seen}, {verified:?}"
+    );
+    let mut told = std::io::stderr().lock();
+    let lines = verified.lines;
+    writeln!(told, "{rounds} kills, {seen} calls, {lines} lines").unwrap();
+}
+
+/// What a crash of the machine may leave behind, and a killed process alone
+/// rarely does: the begin of a line that nobody waited for.
+fn tear(log: &Path, dice: &mut Dice) {
+    // It may have been killed between two files.
+    let Ok(mut text) = fs::read(log) else {
+        return;
+    };
+    let line = b"{\"seq\":77,\"prev\":\"0123456789abcdef";
+    let cut = usize::try_from(dice.below(line.len() as u64)).unwrap();
+    text.extend_from_slice(&line[..cut]);
+    fs::write(log, text).unwrap();
+}
+
+/// Calls until nobody answers.
+async fn call(base: String, number: Arc<AtomicU64>) {
+    let client = reqwest::Client::builder()
+        .no_proxy()
+        .tls_certs_only([])
+        .build()
+        .unwrap();
+    loop {
+        let number = number.fetch_add(1, Ordering::Relaxed);
+        let body = prompt(&format!("call {number}")).to_string();
+        let sent = client
+            .post(format!("{base}/v1beta/models/m:generateContent"))
+            .header("content-type", "application/json")
+            .body(body)
+            .send();
+        let Ok(answer) = sent.await else {
+            return;
+        };
+        if answer.bytes().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// The bodies that the log says were sent.
+fn known(log: &Path) -> HashSet<String> {
+    let lines = audit_log::lines(log).unwrap().map(Result::unwrap);
+    // The last one may be torn.
+    let lines = lines.filter_map(|it| serde_json::from_slice::<Value>(&it.bytes).ok());
+    let sent = lines.filter_map(|it| it["sent"]["sha256"].as_str().map(str::to_owned));
+    sent.collect()
+}

@@ -1,0 +1,97 @@
+//! Web pages in a browser of this machine do not reach hookgate.
+
+use crate::harness::{Agent, TestGateway, Upstream, assert_refused, exchange, prompt};
+
+const GENERATE: &str = "/v1beta/models/m:generateContent";
+
+#[tokio::test]
+async fn a_web_page_of_others_is_refused_on_both_ports() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+    let foreign = [
+        ("origin", "https://evil.example"),
+        ("origin", "null"),
+        ("origin", "http://127.0.0.1:1"),
+        ("sec-fetch-site", "cross-site"),
+        ("sec-fetch-site", "same-site"),
+    ];
+
+    for (name, value) in foreign {
+        let agent = gate.agent().sending(name, value);
+        let refused = [
+            agent.post(GENERATE, prompt("hi").to_string()).await,
+            agent.post("/hookgate/v1/events", "{}").await,
+            agent.get("/v1beta/models").await,
+            gate.operator().sending(name, value).get("/hooks").await,
+            gate.operator()
+                .sending(name, value)
+                .post("/reload", "")
+                .await,
+        ];
+        for answer in refused {
+            assert_refused(&answer, 403, "FOREIGN_ORIGIN");
+        }
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_page_of_our_own_and_one_that_the_config_names_may_call() {
+    let upstream = Upstream::mock().await;
+    let config = "browsers: { origins: [\"https://console.example\"] }";
+    let gate = TestGateway::start(&upstream, config).await;
+    let own = format!("http://{}", gate.operators);
+
+    for origin in [own.as_str(), "https://console.example"] {
+        let operator = gate.operator().sending("origin", origin);
+        let operator = operator.sending("sec-fetch-site", "same-site");
+        assert_eq!(operator.get("/hooks").await.status, 200, "{origin}");
+    }
+    let agent = gate.agent().sending("origin", "https://console.example");
+    assert_eq!(agent.generate("m", &prompt("hi")).await.status, 200);
+    let operator = gate.operator().sending("sec-fetch-site", "same-origin");
+    assert_eq!(operator.get("/hooks").await.status, 200);
+}
+
+/// What is answered to a GET of `path` under this name.
+async fn named(agent: &Agent, path: &str, host: &str) -> String {
+    let addr = agent.base.strip_prefix("http://").unwrap().parse().unwrap();
+    let request = format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+    exchange(addr, request.as_bytes()).await
+}
+
+#[tokio::test]
+async fn a_site_that_gives_its_name_our_address_is_refused() {
+    let upstream = Upstream::mock().await;
+    let config = "browsers: { hosts: [Gateway.example] }";
+    let gate = TestGateway::start(&upstream, config).await;
+    let ports = [
+        (gate.agent(), "/v1beta/models"),
+        (gate.operator(), "/hooks"),
+    ];
+
+    for (agent, path) in ports {
+        for host in [
+            "evil.example",
+            "evil.example:8787",
+            "127.0.0.1.evil.example",
+            "@",
+            "",
+        ] {
+            let answer = named(&agent, path, host).await;
+            assert!(answer.starts_with("HTTP/1.1 40"), "{host}: {answer}");
+            assert!(!answer.contains("\"models\""), "{host}: {answer}");
+        }
+        for host in [
+            "localhost",
+            "LOCALHOST:1",
+            "127.0.0.1",
+            "[::1]:8787",
+            "10.0.0.7",
+            "gateway.example:80",
+        ] {
+            let answer = named(&agent, path, host).await;
+            assert!(answer.starts_with("HTTP/1.1 200"), "{host}: {answer}");
+        }
+    }
+}

@@ -1,0 +1,321 @@
+//! Callers that show a token of an identity provider.
+
+use std::{
+    sync::{Arc, Mutex},
+    time::{Duration, Instant, SystemTime, UNIX_EPOCH},
+};
+
+use aws_lc_rs::{
+    rand::SystemRandom,
+    rsa::KeySize,
+    signature::{
+        ECDSA_P256_SHA256_FIXED_SIGNING, EcdsaKeyPair, Ed25519KeyPair, KeyPair, RSA_PKCS1_SHA256,
+        RsaKeyPair,
+    },
+};
+use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD as BASE64};
+use hmac::{Hmac, KeyInit, Mac};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use crate::harness::{Agent, TestGateway, Upstream, assert_refused, prompt, respond};
+
+/// Keys of an issuer, one of each kind.
+struct Issuer {
+    elliptic: EcdsaKeyPair,
+    edwards: Ed25519KeyPair,
+    rsa: RsaKeyPair,
+}
+
+impl Issuer {
+    fn new() -> Self {
+        Self {
+            elliptic: EcdsaKeyPair::generate(&ECDSA_P256_SHA256_FIXED_SIGNING).unwrap(),
+            edwards: Ed25519KeyPair::generate().unwrap(),
+            rsa: RsaKeyPair::generate(KeySize::Rsa2048).unwrap(),
+        }
+    }
+
+    fn jwks(&self) -> String {
+        let point = self.elliptic.public_key().as_ref();
+        let der = self.rsa.public_key().as_ref();
+        let keys = json!({ "keys": [
+            { "kty": "EC", "crv": "P-256", "kid": "es", "alg": "ES256", "use": "sig",
+              "x": BASE64.encode(&point[1..33]), "y": BASE64.encode(&point[33..]) },
+            { "kty": "OKP", "crv": "Ed25519", "kid": "ed",
+              "x": BASE64.encode(self.edwards.public_key().as_ref()) },
+            // A sequence of two integers, each of a length that is known.
+            { "kty": "RSA", "kid": "rs", "n": BASE64.encode(&der[9..265]), "e": "AQAB" },
+            { "kty": "EC", "crv": "P-256", "kid": "for-encryption", "use": "enc",
+              "x": BASE64.encode(&point[1..33]), "y": BASE64.encode(&point[33..]) },
+            { "kty": "oct", "kid": "secret", "k": "c2VjcmV0" },
+        ]});
+        keys.to_string()
+    }
+
+    fn sign(&self, header: &Value, claims: &Value) -> String {
+        let message = message(header, claims);
+        let random = SystemRandom::new();
+        let signature = match header["alg"].as_str().unwrap() {
+            "ES256" => self
+                .elliptic
+                .sign(&random, message.as_bytes())
+                .unwrap()
+                .as_ref()
+                .to_vec(),
+            "EdDSA" => self.edwards.sign(message.as_bytes()).as_ref().to_vec(),
+            "RS256" => {
+                let mut signature = vec![0; self.rsa.public_modulus_len()];
+                let signed = self.rsa.sign(
+                    &RSA_PKCS1_SHA256,
+                    &random,
+                    message.as_bytes(),
+                    &mut signature,
+                );
+                signed.unwrap();
+                signature
+            }
+            // With what everybody knows as the secret.
+            "HS256" => {
+                let mut mac =
+                    Hmac::<Sha256>::new_from_slice(self.edwards.public_key().as_ref()).unwrap();
+                mac.update(message.as_bytes());
+                mac.finalize().into_bytes().to_vec()
+            }
+            _ => Vec::new(),
+        };
+        format!("{message}.{}", BASE64.encode(signature))
+    }
+
+    /// A token as it should be, but for these fields of header and claims.
+    fn token(&self, header: &Value, claims: &Value) -> String {
+        let mut good_header = json!({ "alg": "ES256", "kid": "es", "typ": "JWT" });
+        let mut good_claims = json!({
+            "iss": "https://issuer.example", "aud": "hookgate", "sub": "alice",
+            "exp": now() + 600, "nbf": now() - 5,
+        });
+        change(&mut good_header, header);
+        change(&mut good_claims, claims);
+        self.sign(&good_header, &good_claims)
+    }
+}
+
+fn message(header: &Value, claims: &Value) -> String {
+    let part = |it: &Value| BASE64.encode(it.to_string());
+    format!("{}.{}", part(header), part(claims))
+}
+
+/// Sets fields; `null` takes one away.
+fn change(value: &mut Value, by: &Value) {
+    for (name, new) in by.as_object().unwrap() {
+        if new.is_null() {
+            value.as_object_mut().unwrap().remove(name);
+        } else {
+            value[name] = new.clone();
+        }
+    }
+}
+
+fn now() -> i64 {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    i64::try_from(now.as_secs()).unwrap()
+}
+
+/// A gateway that takes the tokens of this issuer.
+async fn gate(upstream: &Upstream, issuer: &Issuer, more: &str) -> TestGateway {
+    let config = format!(
+        "auth: {{ jwt: {{ issuer: \"https://issuer.example\", audience: hookgate, jwks: {{ file: jwks.json }}{more} }} }}\n\
+         denials: error\n\
+         policies: [{{ policy: prompt_guard, deny: [secret], when: caller.name == \"jwt:alice\" }}]\n"
+    );
+    let jwks = issuer.jwks();
+    TestGateway::with_files(upstream, &config, &[("jwks.json", &jwks)]).await
+}
+
+fn bearer(gate: &TestGateway, token: &str) -> Agent {
+    gate.agent()
+        .sending("authorization", format!("Bearer {token}"))
+}
+
+#[tokio::test]
+async fn a_good_token_names_its_caller_and_goes_no_further() {
+    let (upstream, issuer) = (Upstream::mock().await, Issuer::new());
+    let gate = gate(&upstream, &issuer, "").await;
+    let header = |alg: &str, kid: &str| json!({ "alg": alg, "kid": kid });
+    let good = [
+        issuer.token(&json!({}), &json!({})),
+        issuer.token(&header("EdDSA", "ed"), &json!({})),
+        issuer.token(&header("RS256", "rs"), &json!({})),
+        issuer.token(&json!({ "kid": null }), &json!({})),
+        issuer.token(&json!({}), &json!({ "aud": ["other", "hookgate"] })),
+        issuer.token(&json!({}), &json!({ "exp": now() - 30, "nbf": now() + 30 })),
+        issuer.token(&json!({}), &json!({ "exp": 4_102_444_800.5, "nbf": null })),
+    ];
+
+    for token in good {
+        let answer = bearer(&gate, &token).generate("m", &prompt("hi")).await;
+        assert_eq!(answer.status, 200, "{token}: {}", answer.text());
+        let asked = upstream.seen().pop().unwrap();
+        assert_eq!(asked.header("authorization"), "");
+        let denied = bearer(&gate, &token).generate("m", &prompt("secret")).await;
+        assert_refused(&denied, 403, "POLICY_DENIED");
+        // Wherever it stands beside a key for hookgate, it is not passed on.
+        let elsewhere = gate.agent().sending("x-hookgate-key", &token);
+        let elsewhere = elsewhere.sending("x-goog-api-key", &token);
+        let answer = elsewhere.generate("m", &prompt("hi")).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(upstream.seen().pop().unwrap().header("x-goog-api-key"), "");
+    }
+    let other = issuer.token(&json!({}), &json!({ "sub": "bob" }));
+    let answer = bearer(&gate, &other).generate("m", &prompt("secret")).await;
+    assert_eq!(answer.status, 200);
+    let metrics = gate.operator().get("/metrics").await;
+    assert!(
+        metrics
+            .text()
+            .contains("{caller=\"other\",outcome=\"taken\"}")
+    );
+    assert!(!metrics.text().contains("alice"));
+}
+
+#[tokio::test]
+async fn a_token_that_is_not_good_in_every_respect_is_refused() {
+    let (upstream, issuer, other) = (Upstream::mock().await, Issuer::new(), Issuer::new());
+    let good = issuer.token(&json!({}), &json!({}));
+    let (unsigned, signature) = good.rsplit_once('.').unwrap();
+    let (head, claims) = unsigned.split_once('.').unwrap();
+    let mut flipped = BASE64.decode(signature).unwrap();
+    flipped[7] ^= 1;
+    let header = |it: Value| issuer.token(&it, &json!({}));
+    let claim = |it: Value| issuer.token(&json!({}), &it);
+    let bad = [
+        other.token(&json!({}), &json!({})),
+        header(json!({ "alg": "none" })),
+        header(json!({ "alg": "none", "kid": null })),
+        header(json!({ "alg": "HS256", "kid": "ed" })),
+        header(json!({ "alg": "HS256", "kid": "secret" })),
+        header(json!({ "alg": "ES256", "kid": "ed" })),
+        header(json!({ "alg": "ES256", "kid": "for-encryption" })),
+        header(json!({ "alg": "ES384" })),
+        header(json!({ "alg": "PS256", "kid": "rs" })),
+        header(json!({ "kid": "nobody" })),
+        header(json!({ "crit": ["b64"], "b64": false })),
+        claim(json!({ "iss": "https://issuer.example/" })),
+        claim(json!({ "iss": null })),
+        claim(json!({ "aud": "other" })),
+        claim(json!({ "aud": null })),
+        claim(json!({ "aud": { "hookgate": true } })),
+        claim(json!({ "exp": now() - 120 })),
+        claim(json!({ "exp": null })),
+        claim(json!({ "exp": "4102444800" })),
+        claim(json!({ "nbf": now() + 120 })),
+        claim(json!({ "nbf": "0" })),
+        claim(json!({ "sub": null })),
+        claim(json!({ "sub": "" })),
+        claim(json!({ "sub": 7 })),
+        claim(json!({ "sub": "a\nb" })),
+        claim(json!({ "sub": "a".repeat(300) })),
+        claim(json!({ "padding": "a".repeat(20_000) })),
+        unsigned.to_owned(),
+        format!("{unsigned}."),
+        format!("{unsigned}.{}", BASE64.encode(flipped)),
+        format!("{good}="),
+        format!("{good}.x"),
+        format!("{head}.{claims}.{claims}.{signature}"),
+        format!(
+            "{head}.{}.{signature}",
+            BASE64.encode(r#"{"iss":"https://issuer.example"}"#)
+        ),
+    ];
+
+    for token in bad {
+        // Each from an address of its own, so that none is refused for the others.
+        let gate = gate(&upstream, &issuer, "").await;
+        let answer = bearer(&gate, &token).generate("m", &prompt("hi")).await;
+        assert_refused(&answer, 401, "UNAUTHENTICATED");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn whoever_has_a_token_is_none_of_those_with_keys_and_is_limited() {
+    let (upstream, issuer) = (Upstream::mock().await, Issuer::new());
+    let more = ", name: email, models: [small], requests_per_minute: 2";
+    let gate = gate(&upstream, &issuer, more).await;
+    let token = |name: &str| issuer.token(&json!({}), &json!({ "email": name }));
+
+    let agent = bearer(&gate, &token("ann@example.com"));
+    let denied = agent.generate("large", &prompt("hi")).await;
+    assert_refused(&denied, 403, "POLICY_DENIED");
+    assert_eq!(agent.generate("small", &prompt("hi")).await.status, 200);
+    let often = agent.generate("small", &prompt("hi")).await;
+    assert_refused(&often, 429, "RATE_EXCEEDED");
+    let other = bearer(&gate, &token("bob@example.com"));
+    assert_eq!(other.generate("small", &prompt("hi")).await.status, 200);
+}
+
+/// Asks until the answer has this status: keys are fetched at a bounded rate.
+async fn ask_until(agent: &Agent, status: u16) {
+    let deadline = Instant::now() + Duration::from_secs(30);
+    loop {
+        let answer = agent.generate("m", &prompt("hi")).await;
+        if answer.status == status {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{}", answer.text());
+        tokio::time::sleep(Duration::from_millis(500)).await;
+    }
+}
+
+#[tokio::test]
+async fn keys_are_fetched_and_follow_the_issuer() {
+    let (upstream, old, new) = (Upstream::mock().await, Issuer::new(), Issuer::new());
+    let published: Arc<Mutex<Option<String>>> = Arc::default();
+    let shown = Arc::clone(&published);
+    let provider = Upstream::with(move |_| match &*shown.lock().unwrap() {
+        Some(jwks) => respond(200, "application/json", jwks.clone()),
+        None => respond(503, "text/plain", "not now"),
+    })
+    .await;
+    let config = format!(
+        "auth: {{ jwt: {{ issuer: \"https://issuer.example\", audience: hookgate, jwks: \"http://{}/keys\" }} }}",
+        provider.addr
+    );
+    let gate = TestGateway::start(&upstream, &config).await;
+    let old_agent = bearer(&gate, &old.token(&json!({}), &json!({})));
+    // It serves, but nobody is known.
+    assert_eq!(gate.operator().get("/readyz").await.status, 200);
+    assert_refused(
+        &old_agent.generate("m", &prompt("hi")).await,
+        401,
+        "UNAUTHENTICATED",
+    );
+
+    *published.lock().unwrap() = Some(old.jwks());
+    ask_until(&old_agent, 200).await;
+    // A key with another id is looked for at once, at a bounded rate.
+    let jwks = new.jwks().replace("\"es\"", "\"es-2\"");
+    *published.lock().unwrap() = Some(jwks);
+    let new_token = new.token(&json!({ "kid": "es-2" }), &json!({}));
+    ask_until(&bearer(&gate, &new_token), 200).await;
+    assert_refused(
+        &old_agent.generate("m", &prompt("hi")).await,
+        401,
+        "UNAUTHENTICATED",
+    );
+    let fetched = provider.seen().len();
+    for index in 0..5 {
+        let kid = format!("made-up-{index}");
+        let token = new.token(&json!({ "kid": kid }), &json!({}));
+        bearer(&gate, &token).generate("m", &prompt("hi")).await;
+    }
+    assert!(
+        provider.seen().len() <= fetched + 1,
+        "{}",
+        provider.seen().len()
+    );
+    // The last good keys stay when the issuer is away.
+    *published.lock().unwrap() = None;
+    let answer = bearer(&gate, &new_token).generate("m", &prompt("hi")).await;
+    assert_eq!(answer.status, 200);
+}

@@ -1,0 +1,334 @@
+//! A model API that fails, and how long it is asked all the same.
+
+mod stages;
+
+use std::{
+    net::SocketAddr,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::Duration,
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpListener,
+    time::sleep,
+};
+
+use crate::harness::{
+    Agent, Answer, PATIENCE, Served, TestGateway, Upstream, assert_refused, closed, eventually,
+    prompt, respond,
+};
+
+const GENERATE: &str = "/v1beta/models/m:generateContent";
+const HOOKED: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
+const CIRCUIT: &str = "circuit: { failures: 3, within: 30s, open: 1s }";
+
+/// An address where nobody listens.
+async fn nobody() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    listener.local_addr().unwrap()
+}
+
+/// A gate whose model API is there, with these settings beside its URL.
+async fn gate(upstream: &Upstream, first: SocketAddr, settings: &str, more: &str) -> TestGateway {
+    let config =
+        format!("upstreams: {{ gemini: {{ url: \"http://{first}\", {settings} }} }}\n{more}");
+    TestGateway::start(upstream, &config).await
+}
+
+async fn call(gate: &TestGateway) -> Answer {
+    gate.agent().generate("m", &prompt("hello")).await
+}
+
+async fn metric(gate: &TestGateway, line: &str) -> bool {
+    let text = gate.operator().get("/metrics").await;
+    text.text().lines().any(|it| it == line)
+}
+
+/// An upstream that is well, or hangs up on everybody.
+async fn moody() -> (Upstream, Arc<AtomicBool>) {
+    let well = Arc::new(AtomicBool::new(false));
+    let mood = Arc::clone(&well);
+    let upstream = Upstream::raw(move |_, mut socket| {
+        let well = mood.load(Ordering::SeqCst);
+        async move {
+            if well {
+                let answer = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\
+                     content-length: 2\r\nconnection: close\r\n\r\n{}";
+                socket.write_all(answer.as_bytes()).await.unwrap();
+            }
+        }
+    })
+    .await;
+    (upstream, well)
+}
+
+#[tokio::test]
+async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
+    let (upstream, well) = moody().await;
+    for hooks in ["", HOOKED] {
+        well.store(false, Ordering::SeqCst);
+        let before = upstream.seen().len();
+        let gate = gate(&upstream, upstream.addr, CIRCUIT, hooks).await;
+        for _ in 0..3 {
+            let answer = call(&gate).await;
+            assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+            assert_eq!(answer.header("retry-after"), "");
+        }
+
+        let answer = call(&gate).await;
+
+        assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+        assert_eq!(answer.header("retry-after"), "1");
+        assert_eq!(upstream.seen().len() - before, 3, "nobody asked it");
+        assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 1"#).await);
+        let failures = r#"hookgate_upstream_failures_total{upstream="gemini",why="broken"} 3"#;
+        assert!(metric(&gate, failures).await);
+        let ready = gate.operator().get("/readyz").await;
+        assert_eq!(ready.status, 200);
+        assert!(ready.text().contains("again: gemini"), "{}", ready.text());
+        // Still ill, and left alone again.
+        sleep(Duration::from_millis(1050)).await;
+        assert_eq!(call(&gate).await.header("retry-after"), "");
+        assert_eq!(call(&gate).await.header("retry-after"), "1");
+        assert_eq!(upstream.seen().len() - before, 4);
+
+        well.store(true, Ordering::SeqCst);
+        sleep(Duration::from_millis(1050)).await;
+
+        assert_eq!(call(&gate).await.status, 200);
+        assert_eq!(call(&gate).await.status, 200);
+        assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 0"#).await);
+    }
+}
+
+#[tokio::test]
+async fn what_a_model_api_says_of_its_models_is_no_failure_of_it() {
+    for (status, media_type, counted) in [
+        (503, "application/json", false),
+        (429, "application/json", false),
+        (500, "text/plain", false),
+        // What an agent gets whose own deadline or form is another one.
+        (504, "application/x-protobuf", false),
+        (503, "text/event-stream", false),
+        (503, "text/plain", true),
+        (502, "text/html", true),
+        (504, "text/html", true),
+    ] {
+        let upstream = Upstream::with(move |_| respond(status, media_type, "{}")).await;
+        let gate = gate(&upstream, upstream.addr, CIRCUIT, "").await;
+
+        for _ in 0..6 {
+            call(&gate).await;
+        }
+
+        let asked = if counted { 3 } else { 6 };
+        assert_eq!(upstream.seen().len(), asked, "{status} {media_type}");
+    }
+}
+
+#[tokio::test]
+async fn an_agent_cannot_make_an_upstream_fail() {
+    let upstream = Upstream::mock().await;
+    let bounds = "timeouts: { body: 100ms, first_byte: 300ms }";
+    let gate = gate(&upstream, upstream.addr, CIRCUIT, bounds).await;
+    let head = format!("POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-length: 99\r\n\r\n");
+
+    for _ in 0..4 {
+        // Its body stops, and then it leaves.
+        let answer = crate::harness::exchange(gate.agents, head.as_bytes()).await;
+        assert!(answer.starts_with("HTTP/1.1 408 "), "{answer}");
+    }
+
+    assert_eq!(call(&gate).await.status, 200);
+    assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 0"#).await);
+}
+
+#[tokio::test]
+async fn what_the_first_has_not_seen_goes_to_the_fallback() {
+    let second = Upstream::mock().await;
+    let first = nobody().await;
+    let settings = format!(
+        "{CIRCUIT}, fallback: {{ url: \"http://{}\", bearer: {{ file: token }} }}",
+        second.addr
+    );
+    for hooks in ["", HOOKED] {
+        let before = second.seen().len();
+        let config =
+            format!("upstreams: {{ gemini: {{ url: \"http://{first}\", {settings} }} }}\n{hooks}");
+        let gate = TestGateway::with_files(&second, &config, &[("token", "SECOND")]).await;
+        let agent = gate
+            .agent()
+            .sending("x-goog-api-key", "MINE")
+            .sending("x-goog-user-project", "p");
+
+        // No connection at first, left alone later.
+        for _ in 0..5 {
+            let answer = agent.generate("m", &prompt("hello")).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+
+        let seen = second.seen().split_off(before);
+        assert_eq!(seen.len(), 5);
+        for asked in seen {
+            assert_eq!(asked.json(), prompt("hello"));
+            assert_eq!(asked.header("authorization"), "Bearer SECOND");
+            assert_eq!(asked.header("x-goog-api-key"), "");
+            assert_eq!(asked.header("x-goog-user-project"), "");
+        }
+        assert!(
+            metric(
+                &gate,
+                r#"hookgate_upstream_fallbacks_total{upstream="gemini"} 5"#
+            )
+            .await
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_the_first_may_have_taken_is_sent_to_nobody_else() {
+    let second = Upstream::mock().await;
+    let first = Upstream::raw(|asked, mut socket| async move {
+        if asked.body.contains("hang") {
+            closed(&mut socket).await;
+        }
+    })
+    .await;
+    let settings = format!(
+        "fallback: {{ url: \"http://{}\", api_key: {{ file: token }} }}",
+        second.addr
+    );
+    for hooks in ["", HOOKED] {
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\", {settings} }} }}\n\
+             timeouts: {{ first_byte: 200ms }}\n{hooks}",
+            first.addr
+        );
+        let gate = TestGateway::with_files(&second, &config, &[("token", "SECOND")]).await;
+
+        let answer = gate.agent().generate("m", &prompt("leave")).await;
+        assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
+        let answer = gate.agent().generate("m", &prompt("hang")).await;
+        assert_refused(&answer, 504, "UPSTREAM_TIMEOUT");
+
+        assert!(second.seen().is_empty());
+    }
+    assert_eq!(first.seen().len(), 4, "each once");
+}
+
+#[tokio::test]
+async fn connections_are_used_again_and_live_through_a_reload() {
+    let upstream = Upstream::mock().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("hookgate.yaml");
+    let write = |more: &str| {
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n{more}",
+            upstream.addr
+        );
+        std::fs::write(&file, config).unwrap();
+    };
+    write("");
+    let mut served = Served::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
+    for _ in 0..5 {
+        assert_eq!(agent.generate("m", &prompt("hello")).await.status, 200);
+    }
+
+    for more in ["denials: error", HOOKED] {
+        write(more);
+        let reloaded = operator.post("/reload", "").await;
+        assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+        assert_eq!(agent.generate("m", &prompt("hello")).await.status, 200);
+    }
+
+    assert_eq!(upstream.seen().len(), 7);
+    // A call may come before the last one has given its connection back.
+    assert!(upstream.connections() <= 2, "{}", upstream.connections());
+    served.terminate();
+}
+
+#[tokio::test]
+async fn a_circuit_lives_through_a_reload() {
+    let (upstream, _ill) = moody().await;
+    let folder = tempfile::TempDir::new().unwrap();
+    let file = folder.path().join("hookgate.yaml");
+    let write = |open: &str, more: &str| {
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\", \
+             circuit: {{ failures: 2, open: {open} }} }} }}\n{more}",
+            upstream.addr
+        );
+        std::fs::write(&file, config).unwrap();
+    };
+    write("1h", "");
+    let mut served = Served::folder(folder.path());
+    let agent = Agent::at(served.addr());
+    let operator = Agent::at(served.operators());
+    for _ in 0..2 {
+        agent.generate("m", &prompt("hello")).await;
+    }
+
+    write("1h", "denials: error");
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    let answer = agent.generate("m", &prompt("hello")).await;
+
+    assert_eq!(upstream.seen().len(), 2);
+    let wait: u64 = answer.header("retry-after").parse().unwrap();
+    assert!((3500..=3600).contains(&wait), "{wait}");
+    // An operator who knows better has it asked at once.
+    write("2h", "");
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    agent.generate("m", &prompt("hello")).await;
+    eventually("it is asked", PATIENCE, || upstream.seen().len() == 3).await;
+    served.terminate();
+}
+
+#[test]
+fn a_fallback_without_a_credential_is_a_bad_config() {
+    let folder = tempfile::TempDir::new().unwrap();
+    let config = "upstreams: { gemini: { url: \"http://x\", fallback: { url: \"http://y\" } } }\n";
+    std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+    let (code, _, stderr) = crate::harness::run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(code, 78, "{stderr}");
+    let place = "hookgate.yaml:1:51: a fallback needs an `api_key` or a `bearer`";
+    assert!(stderr.starts_with(place), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_body_that_is_not_taken_is_no_failure_of_the_upstream() {
+    // It answers, and hangs up with most of the body on its way, so that its answer
+    // is sometimes lost.
+    let upstream = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let addr = upstream.local_addr().unwrap();
+    tokio::spawn(async move {
+        loop {
+            let (mut socket, _) = upstream.accept().await.unwrap();
+            socket.read_u8().await.ok();
+            let answer = "HTTP/1.1 413 Too Large\r\ncontent-type: application/json\r\n\
+                 content-length: 2\r\nconnection: close\r\n\r\n{}";
+            socket.write_all(answer.as_bytes()).await.ok();
+        }
+    });
+    let nobody = Upstream::mock().await;
+    let circuit = "circuit: { failures: 1, within: 30s, open: 30s }";
+    for hooks in ["", HOOKED] {
+        let gate = gate(&nobody, addr, circuit, hooks).await;
+        let body = prompt(&"x".repeat(4_000_000));
+
+        for _ in 0..20 {
+            let answer = gate.agent().generate("m", &body).await;
+            assert!([413, 503].contains(&answer.status), "{}", answer.text());
+            assert_eq!(answer.header("retry-after"), "", "it is left alone");
+        }
+
+        assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 0"#).await);
+    }
+}

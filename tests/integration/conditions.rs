@@ -1,0 +1,329 @@
+//! `when`: hooks and policies that run on some events only.
+
+mod lies;
+
+use serde_json::{Value, json};
+
+use crate::harness::{Agent, Answer, TestGateway, Upstream, assert_refused, hook, prompt, run};
+
+/// The SHA-256 of `team-a`.
+const TEAM_A: &str = "96c2886c51d1dfb4901d9feccff66213ce3e27406282ff6f602a4258a33dacec";
+
+/// A hook that refuses, if this holds.
+fn refusing(when: &str) -> Value {
+    let mut hook = hook::running("guard", "echo 'not today' >&2; exit 2");
+    hook["when"] = when.into();
+    hook
+}
+
+async fn gate(event: &str, when: &str) -> (Upstream, TestGateway) {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &hook::config(&[(event, refusing(when))])).await;
+    (upstream, gate)
+}
+
+#[track_caller]
+fn assert_ran(answer: &Answer) {
+    assert!(
+        answer.header("x-hookgate-hooks").starts_with("guard;"),
+        "{answer:?}"
+    );
+    assert_eq!(answer.header("x-hookgate-action"), "deny");
+}
+
+#[track_caller]
+fn assert_skipped(answer: &Answer) {
+    assert_eq!(answer.header("x-hookgate-hooks"), "");
+    assert_eq!(
+        (answer.status, answer.header("x-hookgate-action")),
+        (200, "pass")
+    );
+}
+
+#[tokio::test]
+async fn a_hook_runs_for_some_models() {
+    let when = "request.model.startsWith('gemini-2.5') && !request.stream";
+    let (_upstream, gate) = gate("BeforeModel", when).await;
+    let agent = gate.agent();
+
+    assert_ran(&agent.generate("gemini-2.5-pro", &prompt("hi")).await);
+    assert_skipped(&agent.generate("gemini-3-pro", &prompt("hi")).await);
+    assert_skipped(&agent.stream("gemini-2.5-pro", &prompt("hi")).await);
+}
+
+#[tokio::test]
+async fn a_hook_runs_for_requests_with_some_tools() {
+    let when = "request.tools.exists(it, it.matches('^(write|replace)'))";
+    let (_upstream, gate) = gate("BeforeModel", when).await;
+    let with = |name: &str| {
+        let mut body = prompt("hi");
+        body["tools"] =
+            json!([{ "functionDeclarations": [{ "name": "read_file" }, { "name": name }] }]);
+        body
+    };
+
+    let agent = gate.agent();
+    assert_ran(&agent.generate("m", &with("write_file")).await);
+    assert_skipped(&agent.generate("m", &with("glob")).await);
+    assert_skipped(&agent.generate("m", &prompt("hi")).await);
+}
+
+#[tokio::test]
+async fn a_hook_runs_for_large_requests() {
+    let when = "request.bytes > 1000 || request.contents > 2 \
+        || (has(request.max_output_tokens) && request.max_output_tokens > 500)";
+    let (_upstream, gate) = gate("BeforeModel", when).await;
+    let agent = gate.agent();
+    let mut long = prompt("hi");
+    let more = json!({ "role": "model", "parts": [{ "text": "hm" }] });
+    long["contents"]
+        .as_array_mut()
+        .unwrap()
+        .extend([more, json!({ "role": "user", "parts": [{ "text": "?" }] })]);
+    let mut wordy = prompt("hi");
+    wordy["generationConfig"] = json!({ "maxOutputTokens": 501 });
+
+    assert_ran(&agent.generate("m", &prompt(&"x".repeat(1000))).await);
+    assert_ran(&agent.generate("m", &long).await);
+    assert_ran(&agent.generate("m", &wordy).await);
+    assert_skipped(&agent.generate("m", &prompt("hi")).await);
+    let count = "/v1beta/models/m:countTokens";
+    let wrapped = json!({ "generateContentRequest": long });
+    assert_refused(
+        &agent.post(count, wrapped.to_string()).await,
+        403,
+        "POLICY_DENIED",
+    );
+}
+
+#[tokio::test]
+async fn a_hook_runs_for_some_callers() {
+    let when = format!("caller.key != '{TEAM_A}' && !caller.agent.startsWith('Trusted')");
+    let (_upstream, gate) = gate("BeforeModel", &when).await;
+    let call = async |agent: Agent| agent.generate("m", &prompt("hi")).await;
+
+    assert_skipped(&call(gate.agent().sending("x-goog-api-key", "team-a")).await);
+    assert_skipped(&call(gate.agent().sending("authorization", "Bearer team-a")).await);
+    assert_skipped(&call(gate.agent().sending("user-agent", "Trusted/1")).await);
+    assert_ran(&call(gate.agent().sending("x-goog-api-key", "team-b")).await);
+    assert_ran(&call(gate.agent()).await);
+}
+
+#[tokio::test]
+async fn a_hook_runs_for_some_sessions() {
+    let when = "session.named && session.id.startsWith('ci-')";
+    let (_upstream, gate) = gate("BeforeModel", when).await;
+    let agent = gate.agent();
+    let path = |session: &str| format!("/s/{session}/v1beta/models/m:generateContent");
+    let call = async |session| agent.post(&path(session), prompt("hi").to_string()).await;
+
+    assert_ran(&call("ci-1").await);
+    assert_skipped(&call("laptop").await);
+    assert_skipped(&agent.generate("m", &prompt("hi")).await);
+}
+
+#[tokio::test]
+async fn a_hook_runs_for_some_tool_calls() {
+    let when = "tool.name == 'run_shell_command' && tool.input.command.matches('\\\\brm\\\\b')";
+    let (_upstream, gate) = gate("BeforeTool", when).await;
+    let report = async |name: &str, input: Value| {
+        let event =
+            json!({ "hook_event_name": "BeforeTool", "tool_name": name, "tool_input": input });
+        gate.agent().report(&event, "explain=1").await.json()
+    };
+
+    let removing = report("run_shell_command", json!({ "command": "rm x" })).await;
+    let listing = report("run_shell_command", json!({ "command": "ls" })).await;
+    let reading = report("read_file", json!({ "path": "rm" })).await;
+    let odd = report("run_shell_command", json!({ "cmd": "ls" })).await;
+
+    assert_eq!(removing["hookgate"]["verdict"], "deny");
+    assert_eq!(removing["hookgate"]["hooks"][0]["diagnostics"], Value::Null);
+    assert_eq!(listing["hookgate"]["hooks"], json!([]));
+    assert_eq!(reading["hookgate"]["hooks"], json!([]));
+    // Nobody knows whether it should have run, so it did, and says so.
+    assert_eq!(odd["hookgate"]["verdict"], "deny");
+    assert_eq!(
+        odd["hookgate"]["hooks"][0]["diagnostics"][0],
+        json!({ "code": "condition", "detail": "it asks for something that is not there" })
+    );
+}
+
+#[tokio::test]
+async fn what_is_too_large_to_look_through_is_guarded() {
+    let (_upstream, gate) = gate("BeforeTool", "tool.input.text.contains('secret')").await;
+    let report = async |text: &str| {
+        let event = json!({
+            "hook_event_name": "BeforeTool", "tool_name": "a", "tool_input": { "text": text },
+        });
+        gate.agent().report(&event, "").await.json()
+    };
+
+    assert_eq!(report("nothing").await, json!({}));
+    assert_eq!(report("a secret").await["decision"], "deny");
+    assert_eq!(report(&"x".repeat(2 << 20)).await["decision"], "deny");
+}
+
+#[tokio::test]
+async fn a_hook_runs_for_some_prompts() {
+    let (_upstream, gate) = gate("BeforeAgent", "prompt.contains('aurora')").await;
+    let report = async |prompt: &str| {
+        let event = json!({ "hook_event_name": "BeforeAgent", "prompt": prompt });
+        gate.agent().report(&event, "").await.json()
+    };
+
+    assert_eq!(report("about aurora").await["decision"], "deny");
+    assert_eq!(report("about anything").await, json!({}));
+}
+
+#[tokio::test]
+async fn a_reported_model_call_has_the_facts_of_its_stable_form() {
+    let when = "request.model == 'm' && request.contents == 1 && request.tools == []";
+    let (_upstream, gate) = gate("BeforeModel", when).await;
+    let report = async |model: &str| {
+        let llm_request = json!({ "model": model, "messages": [{ "role": "user", "content": "hi" }], "config": {} });
+        let event = json!({ "hook_event_name": "BeforeModel", "llm_request": llm_request });
+        gate.agent().report(&event, "").await.json()
+    };
+
+    assert_eq!(report("m").await["decision"], "deny");
+    assert_eq!(report("n").await, json!({}));
+}
+
+#[tokio::test]
+async fn a_stream_asks_once_for_all_its_chunks() {
+    let upstream = Upstream::mock().await;
+    let mut mask = hook::running(
+        "mask",
+        r#"echo x >> ran; echo '{"hookSpecificOutput":{"llm_response":{"text":"-"}}}'"#,
+    );
+    mask["when"] = "request.model == 'gemini-2.5-pro'".into();
+    // The condition is asked about the request as it is sent.
+    let mut swap = hook::saying(
+        "swap",
+        &hook::request(&json!({ "model": "gemini-2.5-pro" })),
+    );
+    swap["when"] = "request.model == 'old'".into();
+    let config = hook::config(&[("BeforeModel", swap), ("AfterModel", mask)]);
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    let plain = gate.agent().stream("new", &prompt("hi")).await;
+    let before = gate.file("ran");
+    let masked = gate.agent().stream("old", &prompt("hi")).await;
+
+    assert!(!plain.text().contains(r#""text":"-""#));
+    assert_eq!(before, "");
+    let chunks = masked.events();
+    let texts = chunks
+        .iter()
+        .filter_map(|it| it.pointer("/candidates/0/content/parts/0/text"));
+    assert!(texts.clone().all(|it| it == "-"), "{chunks:?}");
+    assert_eq!(gate.file("ran").lines().count(), texts.count());
+}
+
+#[tokio::test]
+async fn a_policy_is_asked_if_its_condition_holds() {
+    let upstream = Upstream::mock().await;
+    let config = "\
+policies:
+  - policy: model_allow
+    models: [gemini-2.5-flash]
+    when: caller.agent.startsWith('GeminiCLI')
+hooks:
+  BeforeModel:
+    - hooks:
+        - { type: builtin, policy: prompt_guard, deny: [aurora], when: \"request.contents > 1\" }
+";
+    let gate = TestGateway::start(&upstream, config).await;
+    let cli = gate.agent().sending("user-agent", "GeminiCLI/0.61");
+
+    assert_eq!(
+        cli.stream("m", &prompt("hi"))
+            .await
+            .header("x-hookgate-action"),
+        "deny"
+    );
+    assert_eq!(
+        gate.agent()
+            .stream("m", &prompt("hi"))
+            .await
+            .header("x-hookgate-action"),
+        "pass"
+    );
+    assert_eq!(
+        gate.agent()
+            .stream("m", &prompt("aurora"))
+            .await
+            .header("x-hookgate-action"),
+        "pass"
+    );
+}
+
+#[tokio::test]
+async fn operators_see_conditions() {
+    let (_upstream, gate) = gate("BeforeModel", "request.stream").await;
+
+    let hooks = gate.operator().get("/hooks").await.json();
+
+    assert_eq!(hooks[0]["when"], "request.stream");
+}
+
+#[test]
+fn a_condition_that_cannot_be_meant_is_refused_with_its_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let check = |config: &str| {
+        let config = format!("upstreams: {{ gemini: {{ url: https://example.org }} }}\n{config}");
+        std::fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+        run(&["check", "hookgate.yaml"], folder.path())
+    };
+
+    let (code, _, broken) = check(
+        "\
+policies:
+  - { policy: model_allow, models: [a], when: request.modle == 'a' }
+hooks:
+  BeforeModel:
+    - hooks:
+        - { name: a, command: a, when: \"request.bytes > 'x'\" }
+        - { name: b, command: b, when: 'request.model ==' }
+        - { name: c, command: c, when: 5 }
+",
+    );
+    assert_eq!(code, 78);
+    insta::assert_snapshot!(broken, @r"
+    hookgate.yaml:3:47: policy `model_allow`: `when` is no condition: unknown field of `request` `modle`; did you mean `model`? (at character 8)
+    hookgate.yaml:7:40: hook `a` on BeforeModel: `when` is no condition: `>` takes a number and a number, or text and text; here are a number and text (at character 15)
+    hookgate.yaml:8:40: hook `b` on BeforeModel: `when` is no condition: it ends where more is expected (at character 17)
+    hookgate.yaml:9:40: hook `c` on BeforeModel: `when` must be text, not a number
+    ");
+
+    let (code, _, idle) = check(
+        "\
+policies:
+  - { policy: model_allow, models: [a], when: tool.name == 'a' }
+hooks:
+  BeforeTool:
+    - hooks:
+        - { name: a, command: a, when: request.model == 'a' }
+        - { name: b, command: b, when: event == 'BeforeModel' }
+",
+    );
+    assert_eq!(code, 78);
+    insta::assert_snapshot!(idle, @r"
+    warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: if it fails, what it guards passes
+    warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: if it fails, what it guards passes
+    hookgate.yaml:3:47: policy `model_allow`: `when` asks for `tool.name`, which no BeforeModel or AfterModel has
+    hookgate.yaml:7:40: hook `a` on BeforeTool: `when` asks for `request.model`, which no BeforeTool has
+    hookgate.yaml:8:40: hook `b` on BeforeTool: `when` never holds on BeforeTool
+    ");
+
+    let (code, _, doubtful) = check(
+        "\
+policies:
+  - { policy: tool_guard, deny: [a], when: request.model == 'a' }
+  - { policy: tool_guard, name: b, deny: [a], when: has(request.model) && request.model == 'a' }
+",
+    );
+    assert_eq!(code, 0);
+    insta::assert_snapshot!(doubtful, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so there it always runs; ask `event` or `has(…)` first");
+}

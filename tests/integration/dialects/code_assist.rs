@@ -1,0 +1,325 @@
+//! Code Assist alone: what stands around requests and answers, and whose session
+//! they are of.
+
+use serde_json::{Value, json};
+
+use super::{Form, Way};
+use crate::harness::{TestGateway, Upstream, assert_refused, hook, prompt, respond};
+
+const GENERATE: &str = "/v1internal:generateContent";
+const STREAM: &str = "/v1internal:streamGenerateContent?alt=sse";
+
+/// A hook that looks at everything and says nothing.
+fn looking() -> String {
+    let look = |name: &str| hook::running(name, &format!("cat > {name}.json"));
+    hook::config(&[
+        ("BeforeModel", look("before")),
+        ("AfterModel", look("after")),
+    ])
+}
+
+/// Three chunks, spelled as nobody here would.
+const CHUNKS: [&str; 3] = [
+    r#"{ "traceId":"t1" ,"response" : {"candidates":[{"content":{"role":"model","parts":[{"text":"one "}]}}] } }"#,
+    r#"{"response":{"candidates":[ {"content":{"role":"model","parts":[{"text":"two "}]}}]},"traceId":"t2","remainingCredits":[{"creditAmount":"1e3"}]}"#,
+    r#"{"response":{"candidates":[{"content":{"role":"model","parts":[{"text":"three"}]},"finishReason":"STOP"}]},"traceId":"t3"}"#,
+];
+
+async fn upstream() -> Upstream {
+    Upstream::with(|asked| match asked.query.as_str() {
+        "alt=sse" => {
+            let events = CHUNKS.map(|it| format!("data: {it}\r\n\r\n"));
+            respond(200, "text/event-stream", events.concat())
+        }
+        _ if asked.path.contains("stream") => {
+            let array = format!("[{}]", CHUNKS.join(",\r\n"));
+            respond(200, "application/json", array)
+        }
+        _ => respond(200, "application/json", CHUNKS[1]),
+    })
+    .await
+}
+
+#[tokio::test]
+async fn what_a_model_reads_stands_in_the_request_alone() {
+    let upstream = upstream().await;
+    let gate = TestGateway::start(&upstream, &looking()).await;
+    for field in [
+        "contents",
+        "systemInstruction",
+        "system_instruction",
+        "tools",
+        "tool_config",
+        "generationConfig",
+        "cachedContent",
+    ] {
+        let mut body = json!({ "model": "m", "request": prompt("hi") });
+        body[field] = json!([]);
+        let answer = gate.agent().post(GENERATE, body.to_string()).await;
+        assert_refused(&answer, 400, "AMBIGUOUS");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn what_nobody_edits_keeps_its_bytes() {
+    let upstream = upstream().await;
+    let body = r#"{ "project":"p" , "model" : "models/m","request":{ "contents" : [ {"role":"user","parts":[{"text":"h\u0069"}]}], "n":1.0e2 },"user_prompt_id":"u" }"#;
+    for more in ["", "after_model: buffered\n"] {
+        let gate = TestGateway::start(&upstream, &(looking() + more)).await;
+
+        let answer = gate.agent().post(GENERATE, body).await;
+        assert_eq!(answer.text(), CHUNKS[1]);
+        assert_eq!(upstream.seen().pop().unwrap().body, body);
+        assert_eq!(gate.json("before.json")["llm_request"]["model"], "m");
+
+        let answer = gate.agent().post(STREAM, body).await;
+        assert_eq!(
+            answer.text(),
+            CHUNKS.map(|it| format!("data: {it}\r\n\r\n")).concat()
+        );
+        assert_eq!(upstream.seen().pop().unwrap().body, body);
+
+        let answer = gate
+            .agent()
+            .post("/v1internal:streamGenerateContent", body)
+            .await;
+        assert_eq!(answer.text(), format!("[{}]", CHUNKS.join(",\r\n")));
+    }
+}
+
+#[tokio::test]
+async fn an_edit_is_spliced_into_what_stands_around() {
+    let upstream = upstream().await;
+    let swap = hook::saying("swap", &hook::request(&json!({ "model": "other" })));
+    let mask = hook::saying("mask", &hook::response(&json!({ "text": "x" })));
+    let gate = TestGateway::start(
+        &upstream,
+        &hook::config(&[("BeforeModel", swap), ("AfterModel", mask)]),
+    )
+    .await;
+    let body = r#"{ "project":"p" , "model" : "models/m","request":{ "contents" : [ {"role":"user","parts":[{"text":"h\u0069"}]}] } }"#;
+
+    let answer = gate.agent().post(STREAM, body).await;
+
+    assert_eq!(
+        upstream.only().body,
+        body.replace("models/m", "models/other")
+    );
+    let events = crate::harness::event_data(answer.text());
+    let expected = CHUNKS.map(|it| {
+        it.replace("one ", "x")
+            .replace("two ", "x")
+            .replace("three", "x")
+            .replace("[ {", "[{")
+    });
+    assert_eq!(events, expected);
+}
+
+#[tokio::test]
+async fn one_answer_of_many_chunks_keeps_what_stood_around_the_last() {
+    let upstream = upstream().await;
+    let mask = hook::saying("mask", &hook::response(&json!({ "text": "x" })));
+    let config = hook::config(&[("AfterModel", mask)]) + "after_model: buffered\n";
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    let answer = Way::CodeAssist
+        .ask(&gate, Form::Events, &prompt("hi"))
+        .await;
+
+    let events = answer.events();
+    assert_eq!(events.len(), 1);
+    assert_eq!(events[0]["traceId"], "t3");
+    assert_eq!(Way::CodeAssist.text(Form::Events, &answer), "x");
+}
+
+#[tokio::test]
+async fn a_request_names_its_session_unless_the_path_or_a_header_does() {
+    let upstream = upstream().await;
+    let gate = TestGateway::start(&upstream, &looking()).await;
+    let mut request = prompt("hi");
+    request["session_id"] = json!("5d2f-11");
+    let body = Way::CodeAssist.wrapped("m", &request).to_string();
+
+    let by_body = gate.agent().post(GENERATE, body.clone()).await;
+    assert_eq!(by_body.header("x-hookgate-session"), "5d2f-11");
+    assert_eq!(gate.json("before.json")["session_id"], "5d2f-11");
+    let known = gate.operator().get("/sessions/5d2f-11").await.json();
+    assert_eq!(known["source"], "code_assist", "{known}");
+
+    let named = gate.agent().sending("x-hookgate-session", "by-header");
+    let by_header = named.post(GENERATE, body.clone()).await;
+    assert_eq!(by_header.header("x-hookgate-session"), "by-header");
+    let by_path = gate
+        .agent()
+        .post(&format!("/s/by-path{GENERATE}"), body)
+        .await;
+    assert_eq!(by_path.header("x-hookgate-session"), "by-path");
+
+    request["session_id"] = json!("no name / at all");
+    let body = Way::CodeAssist.wrapped("m", &request).to_string();
+    let unnamed = gate.agent().post(GENERATE, body).await;
+    assert_eq!(unnamed.status, 200);
+    assert!(!unnamed.header("x-hookgate-session").contains(' '));
+}
+
+#[tokio::test]
+async fn tokens_are_counted_of_the_model_that_the_request_names() {
+    let upstream = Upstream::answering(&json!({ "totalTokens": 7 })).await;
+    let config = "policies: [{ policy: model_allow, models: [m, other] }, { policy: model_swap, swap: { m: other } }]\n";
+    let gate = TestGateway::start(&upstream, &(looking() + config)).await;
+    let mut request = prompt("count me");
+    request["model"] = json!("models/m");
+    let body = json!({ "request": request }).to_string();
+
+    let answer = gate
+        .agent()
+        .post("/v1internal:countTokens", body.clone())
+        .await;
+
+    assert_eq!(answer.json(), json!({ "totalTokens": 7 }));
+    assert_eq!(
+        upstream.only().body,
+        body.replace("models/m", "models/other")
+    );
+    let seen = gate.json("before.json");
+    assert_eq!(seen["llm_request"]["messages"][0]["content"], "count me");
+
+    request["model"] = json!("models/forbidden");
+    let body = json!({ "request": request }).to_string();
+    let answer = gate.agent().post("/v1internal:countTokens", body).await;
+    assert_refused(&answer, 403, "POLICY_DENIED");
+}
+
+#[tokio::test]
+async fn what_means_two_things_is_refused() {
+    let upstream = upstream().await;
+    let gate = TestGateway::start(&upstream, &looking()).await;
+    for (body, reason) in [
+        (r#"{"model":"m"}"#, "BAD_DOCUMENT"),
+        (r#"{"model":"m","request":[]}"#, "BAD_DOCUMENT"),
+        (r#"{"request":{"contents":[]}}"#, "BAD_DOCUMENT"),
+        (
+            r#"{"model":"a/b","request":{"contents":[]}}"#,
+            "BAD_DOCUMENT",
+        ),
+        (r#"{"model":5,"request":{"contents":[]}}"#, "BAD_DOCUMENT"),
+        (
+            r#"{"model":"m","request":{"model":"n","contents":[]}}"#,
+            "AMBIGUOUS",
+        ),
+        (
+            r#"{"model":"m","request":{"contents":[]},"request":{"contents":[]}}"#,
+            "AMBIGUOUS",
+        ),
+        (
+            r#"{"model":"m","request":{"contents":[],"contents":[]}}"#,
+            "AMBIGUOUS",
+        ),
+        (
+            r#"{"model":"m","model":"n","request":{"contents":[]}}"#,
+            "AMBIGUOUS",
+        ),
+        (
+            r#"{"model":"m","request":{"session_id":"a","sessionId":"b","contents":[]}}"#,
+            "AMBIGUOUS",
+        ),
+    ] {
+        for path in [GENERATE, STREAM, "/v1internal:countTokens"] {
+            let answer = gate.agent().post(path, body).await;
+            assert_refused(&answer, 400, reason);
+        }
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_answer_that_is_not_wrapped_is_none() {
+    let bare = r#"{"candidates":[{"content":{"parts":[{"text":"psst"}]}}]}"#;
+    let upstream = Upstream::with(move |asked| match asked.query.as_str() {
+        "alt=sse" => respond(200, "text/event-stream", format!("data: {bare}\r\n\r\n")),
+        _ => respond(200, "application/json", bare),
+    })
+    .await;
+    let gate = TestGateway::start(&upstream, &looking()).await;
+    for path in [GENERATE, STREAM] {
+        let body = Way::CodeAssist.wrapped("m", &prompt("hi")).to_string();
+        let answer = gate.agent().post(path, body).await;
+        assert_refused(&answer, 502, "UPSTREAM_UNREADABLE");
+    }
+}
+
+#[tokio::test]
+async fn errors_are_not_wrapped() {
+    let error =
+        json!({ "error": { "code": 429, "message": "slow down", "status": "RESOURCE_EXHAUSTED" } });
+    let text = error.to_string();
+    let upstream = Upstream::with(move |_| respond(429, "application/json", text.clone())).await;
+    let gate = TestGateway::start(&upstream, &looking()).await;
+
+    let answer = Way::CodeAssist
+        .ask(&gate, Form::Events, &prompt("hi"))
+        .await;
+
+    assert_eq!((answer.status, answer.json()), (429, error));
+}
+
+#[tokio::test]
+async fn what_gemini_cli_asks_for_at_its_start_passes() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, &looking()).await;
+    for (method, verb) in [
+        ("POST", "loadCodeAssist"),
+        ("POST", "onboardUser"),
+        ("POST", "retrieveUserQuota"),
+        ("POST", "listExperiments"),
+        ("POST", "fetchAdminControls"),
+        ("GET", "getCodeAssistGlobalUserSetting"),
+        ("POST", "setCodeAssistGlobalUserSetting"),
+        ("POST", "recordCodeAssistMetrics"),
+    ] {
+        let body = if method == "POST" {
+            r#"{ "project": "p" }"#
+        } else {
+            ""
+        };
+        let answer = gate
+            .agent()
+            .ask(method, &format!("/v1internal:{verb}"), body)
+            .await;
+        assert_eq!(answer.status, 200, "{verb}: {}", answer.text());
+        assert_eq!(upstream.seen().pop().unwrap().body, body);
+    }
+    assert_eq!(
+        gate.agent().get("/v1internal/operations/mock").await.json()["done"],
+        true
+    );
+    assert_eq!(gate.file("before.json"), "");
+    let answer = gate.agent().post("/v1internal:completeCode", "{}").await;
+    assert_refused(&answer, 403, "UNKNOWN_PATH");
+}
+
+#[tokio::test]
+async fn facts_for_conditions_are_those_of_the_inner_request() {
+    let upstream = Upstream::mock().await;
+    let when = |name: &str, condition: &str| {
+        let mut hook = hook::refusing(name, "no");
+        hook["when"] = json!(condition);
+        hook
+    };
+    let condition = "request.model == \"m\" && request.contents == 1 && \"read\" in request.tools && request.stream";
+    let gate = TestGateway::start(
+        &upstream,
+        &hook::config(&[("BeforeModel", when("guard", condition))]),
+    )
+    .await;
+    let mut request: Value = prompt("hi");
+    request["tools"] = json!([{ "functionDeclarations": [{ "name": "read" }] }]);
+
+    let denied = Way::CodeAssist.ask(&gate, Form::Events, &request).await;
+    assert_eq!(Way::CodeAssist.text(Form::Events, &denied), "no");
+    let other = Way::CodeAssist
+        .ask_model(&gate, Form::Events, "n", &request)
+        .await;
+    assert_eq!(Way::CodeAssist.text(Form::Events, &other), "You said: hi");
+}

@@ -1,0 +1,279 @@
+//! What an agent does wrong, and how it hears of it.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::stream;
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::mpsc,
+    time::timeout,
+};
+
+use crate::harness::{
+    PATIENCE, TestGateway, Upstream, assert_refused, closed, exchange, prompt, signalled,
+};
+
+const GENERATE: &str = "/v1beta/models/m:generateContent";
+
+/// No hooks, and hooks on everything that is asked and answered.
+const EACH: [&str; 2] = [
+    "",
+    "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }], \
+     AfterModel: [{ hooks: [{ command: cat > /dev/null }] }] }",
+];
+const HOOKED: &str = EACH[1];
+
+#[tokio::test]
+async fn a_request_line_that_means_nothing_is_refused() {
+    let upstream = Upstream::mock().await;
+    for hooks in EACH {
+        let gate = TestGateway::start(&upstream, hooks).await;
+        for (path, status, reason) in [
+            ("/", 403, "UNKNOWN_PATH"),
+            ("/v1beta/files", 403, "METHOD_REFUSED"),
+            ("/v1beta/folders", 403, "UNKNOWN_PATH"),
+            ("/v1beta/models/m:fly", 403, "UNKNOWN_PATH"),
+            ("/v1beta/models/..%2Fm:generateContent", 403, "UNKNOWN_PATH"),
+            ("/v1beta/models/m", 405, "METHOD_NOT_ALLOWED"),
+            ("/v1beta/models", 405, "METHOD_NOT_ALLOWED"),
+            (
+                "/v1beta/models/m:generateContent?$httpMethod=GET",
+                400,
+                "BAD_QUERY",
+            ),
+            (
+                "/v1beta/models/m:streamGenerateContent?alt=proto",
+                400,
+                "BAD_QUERY",
+            ),
+            (
+                "/s/a%20b/v1beta/models/m:generateContent",
+                400,
+                "BAD_SESSION",
+            ),
+            ("/s//v1beta/models/m:generateContent", 400, "BAD_SESSION"),
+        ] {
+            let answer = gate.agent().post(path, prompt("hi").to_string()).await;
+            assert_refused(&answer, status, reason);
+        }
+        for path in [GENERATE, "/hookgate/v1/events"] {
+            let answer = gate.agent().get(path).await;
+            assert_refused(&answer, 405, "METHOD_NOT_ALLOWED");
+        }
+        let named = gate.agent().sending("x-hookgate-session", "a b");
+        let answer = named.post(GENERATE, prompt("hi").to_string()).await;
+        assert_refused(&answer, 400, "BAD_SESSION");
+        let answer = gate.operator().get("/nothing").await;
+        assert_refused(&answer, 403, "UNKNOWN_PATH");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_body_that_hooks_cannot_read_is_refused() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, HOOKED).await;
+    for (body, reason) in [
+        ("", "BAD_JSON"),
+        ("{", "BAD_JSON"),
+        ("{} {}", "BAD_JSON"),
+        ("[]", "BAD_JSON"),
+        (r#"{"contents":5}"#, "BAD_DOCUMENT"),
+        (r#"{"contents":[{"parts":5}]}"#, "BAD_DOCUMENT"),
+        (r#"{"contents":[{"parts":[{"text":{}}]}]}"#, "BAD_DOCUMENT"),
+        (r#"{"contents":[],"contents":[]}"#, "AMBIGUOUS"),
+        (
+            r#"{"contents":[],"generationConfig":{},"generation_config":{}}"#,
+            "AMBIGUOUS",
+        ),
+    ] {
+        for method in ["generateContent", "streamGenerateContent?alt=sse"] {
+            let path = format!("/v1beta/models/m:{method}");
+            let answer = gate.agent().post(&path, body).await;
+            assert_refused(&answer, 400, reason);
+        }
+    }
+    let answer = gate
+        .agent()
+        .post(GENERATE, &b"{\"contents\":\"\xff\"}"[..])
+        .await;
+    assert_refused(&answer, 400, "BAD_JSON");
+    let deep = "[".repeat(100_000);
+    let answer = gate.agent().post(GENERATE, deep).await;
+    assert_refused(&answer, 400, "BAD_JSON");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn an_agent_that_sends_too_much_hears_why() {
+    let upstream = Upstream::mock().await;
+    let piece = Bytes::from(vec![b' '; 1 << 20]);
+    for hooks in EACH {
+        let gate = TestGateway::start(&upstream, hooks).await;
+
+        let declared = gate.agent().post(GENERATE, vec![b' '; 40 << 20]).await;
+        let pieces = std::iter::repeat_n(Ok::<_, std::convert::Infallible>(piece.clone()), 40);
+        let pieces = reqwest::Body::wrap_stream(stream::iter(pieces));
+        let undeclared = gate.agent().post(GENERATE, pieces).await;
+
+        assert_refused(&declared, 413, "BODY_TOO_LARGE");
+        assert_refused(&undeclared, 413, "BODY_TOO_LARGE");
+    }
+    let gate = TestGateway::start(&upstream, "limits: { event: 1KiB }").await;
+    let answer = gate
+        .agent()
+        .post("/hookgate/v1/events", vec![b' '; 4096])
+        .await;
+    assert_refused(&answer, 413, "BODY_TOO_LARGE");
+}
+
+#[tokio::test]
+async fn a_body_that_stalls_is_given_up() {
+    let upstream = Upstream::mock().await;
+    for hooks in EACH {
+        let config = format!("timeouts: {{ body: 200ms }}\n{hooks}");
+        let gate = TestGateway::start(&upstream, &config).await;
+        for path in [GENERATE, "/hookgate/v1/events"] {
+            let request = format!(
+                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\nconnection: close\r\n\
+                 content-length: 100\r\n\r\n{{"
+            );
+
+            let answer = exchange(gate.agents, request.as_bytes()).await;
+
+            assert!(answer.starts_with("HTTP/1.1 408 "), "{path}: {answer}");
+            assert!(answer.contains("\"BODY_TIMEOUT\""), "{path}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_head_that_stalls_is_given_up() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "timeouts: { header: 200ms }").await;
+    for head in ["", "POST ", "POST / HTTP/1.1\r\nhost: x\r\n"] {
+        let answer = exchange(gate.agents, head.as_bytes()).await;
+
+        assert!(!answer.starts_with("HTTP/1.1 5"), "{answer}");
+    }
+}
+
+#[tokio::test]
+async fn a_body_that_breaks_off_reaches_nobody() {
+    let (sign, mut signs) = mpsc::unbounded_channel();
+    let upstream = Upstream::raw(move |_, mut socket| {
+        let sign = sign.clone();
+        async move {
+            closed(&mut socket).await;
+            sign.send(()).unwrap();
+        }
+    })
+    .await;
+    let gate = TestGateway::start(&upstream, HOOKED).await;
+    let mut socket = TcpStream::connect(gate.agents).await.unwrap();
+    let request = format!(
+        "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 100\r\n\r\n{{\"contents\""
+    );
+    socket.write_all(request.as_bytes()).await.unwrap();
+    drop(socket);
+
+    let answer = timeout(PATIENCE, gate.operator().get("/healthz"))
+        .await
+        .unwrap();
+
+    assert_eq!(answer.status, 200);
+    assert!(upstream.seen().is_empty());
+    assert!(signs.try_recv().is_err());
+}
+
+#[tokio::test]
+async fn requests_beyond_the_cap_are_refused_at_once() {
+    let (sign, mut signs) = mpsc::unbounded_channel();
+    let upstream = Upstream::raw(move |_, mut socket| {
+        sign.send(()).unwrap();
+        async move { closed(&mut socket).await }
+    })
+    .await;
+    for hooks in EACH {
+        let config = format!("limits: {{ in_flight: 1 }}\n{hooks}");
+        let gate = TestGateway::start(&upstream, &config).await;
+        let body = prompt("hi").to_string();
+        let head = format!(
+            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n",
+            body.len()
+        );
+        let mut first = TcpStream::connect(gate.agents).await.unwrap();
+        first.write_all((head + &body).as_bytes()).await.unwrap();
+        signalled(&mut signs, "the first request").await;
+
+        let second = gate.agent().post(GENERATE, body.clone()).await;
+        assert_refused(&second, 503, "OVERLOADED");
+        let health = gate.operator().get("/healthz").await;
+        assert_eq!(health.status, 200, "a busy gateway is not a dead one");
+        drop(first);
+
+        // The place of an agent that left is free again.
+        timeout(PATIENCE, no_longer_busy(&gate)).await.unwrap();
+    }
+}
+
+async fn no_longer_busy(gate: &TestGateway) {
+    while gate.agent().get("/").await.status == 503 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+#[tokio::test]
+async fn one_connection_serves_many_requests_even_after_an_error() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, HOOKED).await;
+    let mut socket = TcpStream::connect(gate.agents).await.unwrap();
+    for (body, status) in [
+        ("{", "400"),
+        (&*prompt("hi").to_string(), "200"),
+        ("[]", "400"),
+    ] {
+        let length = body.len();
+        let request = format!(
+            "POST {GENERATE} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n{body}"
+        );
+        socket.write_all(request.as_bytes()).await.unwrap();
+
+        let mut answer = vec![0; 64 * 1024];
+        let read = timeout(PATIENCE, socket.read(&mut answer))
+            .await
+            .unwrap()
+            .unwrap();
+
+        let answer = String::from_utf8_lossy(&answer[..read]);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_connection_without_a_next_request_is_closed() {
+    let upstream = Upstream::mock().await;
+    let idle = "timeouts: { idle: 100ms }";
+    for hooks in EACH {
+        let gate = TestGateway::start(&upstream, &format!("{idle}\n{hooks}")).await;
+        for (path, status) in [(GENERATE, 200), ("/nothing", 403)] {
+            let body = prompt("hi").to_string();
+            let length = body.len();
+            let head = format!(
+                "POST {path} HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n\r\n"
+            );
+
+            let answer = exchange(gate.agents, (head + &body).as_bytes()).await;
+
+            assert!(
+                answer.starts_with(&format!("HTTP/1.1 {status} ")),
+                "{answer}"
+            );
+        }
+    }
+}

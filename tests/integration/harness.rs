@@ -1,0 +1,41 @@
+//! Three actors: a fake [`Upstream`], the real [`Gate`], and an [`Agent`].
+
+mod agent;
+mod child;
+mod coder;
+pub mod hook;
+mod raw;
+mod redis;
+mod refusal;
+mod test_gateway;
+mod upstream;
+mod wire;
+
+pub use self::{
+    agent::{Agent, Answer, event_data, prompt},
+    child::{Served, hookgate, run, serving},
+    coder::Coder,
+    raw::Raw,
+    redis::Redis,
+    refusal::assert_refused,
+    test_gateway::TestGateway,
+    upstream::{Asked, Upstream, respond},
+    wire::{
+        End, PATIENCE, chunked_head, closed, eventually, exchange, exchange_bytes, piece,
+        processes, rest, signalled, write_chunk, write_last_chunk,
+    },
+};
+
+use tokio::sync::oneshot;
+
+/// Whoever holds it keeps something running.
+type Running = oneshot::Sender<()>;
+
+/// A future that completes when the returned value is dropped.
+fn until_dropped() -> (Running, impl Future<Output = ()> + Send + 'static) {
+    let (running, dropped) = oneshot::channel::<()>();
+    let dropped = async move {
+        dropped.await.ok();
+    };
+    (running, dropped)
+}

@@ -1,0 +1,113 @@
+//! The gateway under test, in this process, on free ports.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use hookgate::{config::Config, hook, server::Server};
+use serde_json::Value;
+use tempfile::TempDir;
+use tokio::task::JoinHandle;
+
+use super::{Agent, Running, Upstream, until_dropped};
+
+/// The real gateway. Told to stop when dropped.
+pub struct TestGateway {
+    pub agents: SocketAddr,
+    pub operators: SocketAddr,
+    folder: TempDir,
+    running: Running,
+    served: JoinHandle<()>,
+}
+
+impl TestGateway {
+    /// Starts with this config (YAML); see [`Self::with_files`].
+    pub async fn start(upstream: &Upstream, config: &str) -> Self {
+        Self::with_files(upstream, config, &[]).await
+    }
+
+    /// Starts with this config, and files in its directory, which is also the
+    /// working directory of hooks. `listen`, `admin` and `upstreams` are filled
+    /// in unless the config has them; `{upstream}` is replaced by the base URL.
+    #[expect(clippy::unused_async, reason = "a test awaits what it starts")]
+    pub async fn with_files(upstream: &Upstream, config: &str, files: &[(&str, &str)]) -> Self {
+        let folder = TempDir::new().unwrap();
+        for (name, text) in files {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
+        let config = complete(config, &format!("http://{}", upstream.addr));
+        let file = folder.path().join("hookgate.yaml");
+        let config = Config::parse(&config, &file, &hook::known())
+            .unwrap_or_else(|error| panic!("{error}\n{config}"));
+        let server = Server::bind(config).unwrap();
+        let (agents, operators) = (
+            server.agents_addr().unwrap(),
+            server.operators_addr().unwrap(),
+        );
+        let (running, dropped) = until_dropped();
+        Self {
+            agents,
+            operators,
+            folder,
+            running,
+            served: tokio::spawn(server.run(dropped)),
+        }
+    }
+
+    /// Somebody who calls models.
+    pub fn agent(&self) -> Agent {
+        Agent::at(self.agents)
+    }
+
+    /// Somebody who calls the admin port.
+    pub fn operator(&self) -> Agent {
+        Agent::at(self.operators)
+    }
+
+    /// A file in the hooks' working directory.
+    pub fn path(&self, file: &str) -> PathBuf {
+        self.folder.path().join(file)
+    }
+
+    /// What hooks wrote to a file; empty if there is none.
+    pub fn file(&self, file: &str) -> String {
+        std::fs::read_to_string(self.path(file)).unwrap_or_default()
+    }
+
+    /// JSON that hooks wrote to a file.
+    #[track_caller]
+    pub fn json(&self, file: &str) -> Value {
+        let text = self.file(file);
+        serde_json::from_str(&text).unwrap_or_else(|it| panic!("{it}: {file}: {text}"))
+    }
+
+    /// Shuts down, and waits for the end.
+    pub async fn stop(self) {
+        drop(self.stop_keeping().await);
+    }
+
+    /// The same; what hooks and the gateway wrote is left.
+    pub async fn stop_keeping(self) -> TempDir {
+        drop(self.running);
+        self.served.await.unwrap();
+        self.folder
+    }
+}
+
+fn complete(config: &str, upstream: &str) -> String {
+    let has = |key: &str| config.lines().any(|it| it.starts_with(key));
+    let defaults = [
+        ("listen:", "listen: 127.0.0.1:0\n"),
+        ("admin:", "admin: { listen: 127.0.0.1:0 }\n"),
+        (
+            "upstreams:",
+            "upstreams: { gemini: { url: \"{upstream}\" }, vertex: { url: \"{upstream}\" }, \
+             code_assist: { url: \"{upstream}\" } }\n",
+        ),
+    ];
+    let mut whole: String = defaults
+        .iter()
+        .filter(|(key, _)| !has(key))
+        .map(|(_, line)| *line)
+        .collect();
+    whole.push_str(config);
+    whole.replace("{upstream}", upstream)
+}

@@ -1,0 +1,189 @@
+//! Hooks judge what the model answers.
+
+use serde_json::{Value, json};
+
+use super::MODEL;
+use crate::harness::{TestGateway, Upstream, hook, prompt};
+
+/// One answer of three chunks, for each way to ask.
+fn script() -> String {
+    let chunk = |text| {
+        json!({ "candidates": [{
+            "content": { "role": "model", "parts": [{ "text": text }] }, "index": 0,
+        }], "responseId": "r" })
+    };
+    let chunks = json!(["one ", "secret ", "three"].map(chunk));
+    let line = |method, response| json!({ "method": method, "response": response }).to_string();
+    [
+        line("generateContent", chunk("one secret three")),
+        line("generateContentStream", chunks.clone()),
+        line("generateContentStream", chunks),
+    ]
+    .join("\n")
+}
+
+/// Answers by this command; the input is in `$input`.
+async fn start(command: &str, more: &str) -> (Upstream, TestGateway) {
+    let upstream = Upstream::scripted(&script()).await;
+    let command = format!("input=$(cat); echo \"$input\" >> seen; {command}");
+    let hooks = hook::config(&[("AfterModel", hook::running("after", &command))]);
+    let gate = TestGateway::start(&upstream, &(hooks + more)).await;
+    (upstream, gate)
+}
+
+/// If the answer holds a secret, prints this output.
+fn on_secret(output: &Value) -> String {
+    format!("case ${{input#*llm_response}} in *secret*) echo '{output}';; esac")
+}
+
+fn masked() -> Value {
+    hook::response(&json!({ "candidates": [{ "content": { "parts": ["[x]"] } }] }))
+}
+
+fn denial() -> Value {
+    json!({ "decision": "deny", "reason": "not that" })
+}
+
+/// The text of each chunk.
+fn texts(chunks: &[Value]) -> Vec<&str> {
+    let parts = chunks
+        .iter()
+        .map(|it| &it["candidates"][0]["content"]["parts"]);
+    let texts = parts.map(|it| {
+        assert_eq!(it.as_array().unwrap().len(), 1, "{it}");
+        it[0]["text"].as_str().unwrap()
+    });
+    texts.collect()
+}
+
+#[tokio::test]
+async fn each_chunk_is_replaced_alone() {
+    let (_upstream, gate) = start(&on_secret(&masked()), "").await;
+    let (agent, body) = (gate.agent(), prompt("hello"));
+
+    let unary = agent.generate(MODEL, &body).await;
+    let stream = agent.stream(MODEL, &body).await;
+    let array = agent.array(MODEL, &body).await;
+
+    assert_eq!(texts(&[unary.json()]), ["[x]"]);
+    assert_eq!(unary.header("x-hookgate-action"), "edit");
+    assert_eq!(texts(&stream.events()), ["one ", "[x]", "three"]);
+    let array = array.json();
+    assert_eq!(texts(array.as_array().unwrap()), ["one ", "[x]", "three"]);
+    assert_eq!(unary.json()["responseId"], "r");
+}
+
+#[tokio::test]
+async fn a_refused_chunk_is_the_last() {
+    let (_upstream, gate) = start(&on_secret(&denial()), "denials: error").await;
+    let body = prompt("hello");
+
+    let stream = gate.agent().stream(MODEL, &body).await;
+    let array = gate.agent().array(MODEL, &body).await;
+
+    for chunks in [stream.events(), array.json().as_array().unwrap().clone()] {
+        assert_eq!(texts(&chunks), ["one ", "not that"]);
+        assert_eq!(chunks[1]["candidates"][0]["finishReason"], "STOP");
+        assert_eq!(chunks[1]["modelVersion"], MODEL);
+    }
+    let seen = gate.file("seen");
+    assert_eq!(seen.lines().count(), 4, "the third chunk is not judged");
+}
+
+#[tokio::test]
+async fn a_refused_answer_is_told_as_the_models_words_or_as_an_error() {
+    for (denials, status) in [("message", 200), ("error", 403)] {
+        let more = format!("denials: {denials}");
+        let (_upstream, gate) = start(&on_secret(&denial()), &more).await;
+
+        let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+        assert_eq!(answer.status, status, "{}", answer.text());
+        assert!(!answer.text().contains("secret"));
+        assert!(answer.text().contains("not that"));
+        assert_eq!(answer.header("x-hookgate-action"), "deny");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_ends_the_stream_with_its_own_words() {
+    let stop = json!({ "continue": false, "stopReason": "enough" });
+    let (_upstream, gate) = start(&on_secret(&stop), "").await;
+
+    let stream = gate.agent().stream(MODEL, &prompt("hello")).await;
+
+    assert_eq!(texts(&stream.events()), ["one ", "enough"]);
+}
+
+#[tokio::test]
+async fn a_hook_sees_the_request_as_sent_and_the_answer_in_order() {
+    let upstream = Upstream::scripted(&script()).await;
+    let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "edited" }] }));
+    let hooks = hook::config(&[
+        ("BeforeModel", hook::saying("before", &edit)),
+        (
+            "AfterModel",
+            hook::running("after", "cat >> seen; echo >> seen"),
+        ),
+    ]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    gate.agent().stream(MODEL, &prompt("hello")).await;
+
+    let seen = gate.file("seen");
+    let seen: Vec<Value> = seen
+        .lines()
+        .map(|it| serde_json::from_str(it).unwrap())
+        .collect();
+    let texts: Vec<&Value> = seen.iter().map(|it| &it["llm_response"]["text"]).collect();
+    assert_eq!(texts, ["one ", "secret ", "three"]);
+    for input in &seen {
+        assert_eq!(input["hook_event_name"], "AfterModel");
+        assert_eq!(input["llm_request"]["messages"][0]["content"], "edited");
+    }
+}
+
+#[tokio::test]
+async fn a_buffered_answer_is_judged_once_and_passes_as_it_came() {
+    let (_upstream, gate) = start("echo '{}'", "after_model: buffered").await;
+
+    let stream = gate.agent().stream(MODEL, &prompt("hello")).await;
+
+    assert_eq!(texts(&stream.events()), ["one ", "secret ", "three"]);
+    let seen = gate.json("seen");
+    assert_eq!(seen["llm_response"]["text"], "one secret three");
+}
+
+#[tokio::test]
+async fn a_buffered_answer_is_replaced_as_a_whole() {
+    let (_upstream, gate) = start(&on_secret(&masked()), "after_model: buffered").await;
+    let body = prompt("hello");
+
+    let stream = gate.agent().stream(MODEL, &body).await;
+    let array = gate.agent().array(MODEL, &body).await;
+
+    assert_eq!(texts(&stream.events()), ["[x]"]);
+    assert_eq!(texts(array.json().as_array().unwrap()), ["[x]"]);
+}
+
+#[tokio::test]
+async fn nothing_of_a_refused_buffered_answer_is_told() {
+    let (_upstream, gate) = start(&on_secret(&denial()), "after_model: buffered").await;
+
+    let stream = gate.agent().stream(MODEL, &prompt("hello")).await;
+
+    assert_eq!(texts(&stream.events()), ["not that"]);
+}
+
+#[tokio::test]
+async fn an_error_of_upstream_is_not_judged() {
+    let upstream = Upstream::scripted("").await;
+    let hooks = hook::config(&[("AfterModel", hook::saying("after", &denial()))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.json()["error"]["status"], "INVALID_ARGUMENT");
+    assert_eq!(gate.file("after.json"), "");
+}

@@ -1,0 +1,197 @@
+//! Which hooks run, in what order, and what their failure means.
+
+use serde_json::{Value, json};
+
+use super::MODEL;
+use crate::harness::{Answer, TestGateway, Upstream, hook, prompt};
+
+async fn ask(hooks: &str) -> (Answer, Upstream, TestGateway) {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, hooks).await;
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+    (answer, upstream, gate)
+}
+
+fn with(mut hook: Value, key: &str, value: Value) -> Value {
+    hook[key] = value;
+    hook
+}
+
+/// Hooks that fail, each in its own way, and how that is told.
+fn failing() -> [(Value, &'static str); 3] {
+    let hook = |command| hook::running("broken", command);
+    [
+        (hook("echo oops >&2; exit 1"), "Hook broken failed: "),
+        (hook("kill -9 $$"), "Hook broken failed: "),
+        (
+            with(hook("exec sleep 60"), "timeout", json!(100)),
+            "Hook broken failed: no answer in time",
+        ),
+    ]
+}
+
+#[tokio::test]
+async fn a_failing_hook_lets_the_call_pass_if_it_fails_open() {
+    for (broken, _) in failing() {
+        let (answer, upstream, _gate) = ask(&hook::config(&[("BeforeModel", broken)])).await;
+
+        assert_eq!(answer.status, 200);
+        assert_eq!(upstream.only().json(), prompt("hello"));
+    }
+}
+
+#[tokio::test]
+async fn a_failing_hook_refuses_the_call_if_it_fails_closed() {
+    for (broken, reason) in failing() {
+        let closed = with(broken.clone(), "on_failure", json!("closed"));
+        let own = hook::config(&[("BeforeModel", closed)]);
+        let default = hook::config(&[("BeforeModel", broken)]);
+        let default = default + "hook_defaults: { on_failure: closed }";
+        for hooks in [own, default] {
+            let (answer, upstream, _gate) = ask(&(hooks + "\ndenials: error")).await;
+
+            assert_eq!(answer.status, 403);
+            let message = answer.json()["error"]["message"].clone();
+            assert!(message.as_str().unwrap().starts_with(reason), "{message}");
+            assert!(upstream.seen().is_empty());
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_observes_changes_nothing() {
+    let guard = with(
+        hook::refusing("guard", "not today"),
+        "mode",
+        json!("observe"),
+    );
+    let swap = hook::saying("swap", &hook::request(&json!({ "model": "other" })));
+    let swap = with(swap, "mode", json!("observe"));
+    let broken = with(failing()[0].0.clone(), "mode", json!("observe"));
+    let broken = with(broken, "on_failure", json!("closed"));
+    let hooks = [
+        ("BeforeModel", guard),
+        ("BeforeModel", swap),
+        ("BeforeModel", broken),
+    ];
+
+    let (answer, upstream, gate) = ask(&hook::config(&hooks)).await;
+
+    assert_eq!(answer.status, 200);
+    assert_eq!(answer.header("x-hookgate-action"), "pass");
+    assert_eq!(
+        upstream.only().path,
+        format!("/v1beta/models/{MODEL}:generateContent")
+    );
+    let event = gate.json("guard.json");
+    let told = gate.agent().report(&event, "explain=1").await.json();
+    let would: Vec<&Value> = told["hookgate"]["hooks"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| &it["would"])
+        .collect();
+    assert_eq!(would, ["deny", "proceed", "deny"]);
+    assert_eq!(told["hookgate"]["verdict"], "proceed");
+}
+
+fn pair(sequential: bool) -> String {
+    let first = hook::saying(
+        "first",
+        &hook::request(&json!({ "config": { "temperature": 0 } })),
+    );
+    let second = hook::saying(
+        "second",
+        &hook::request(&json!({ "config": { "topP": 1 } })),
+    );
+    let group = json!({ "sequential": sequential, "hooks": [first, second] });
+    format!("hooks: {}\n", json!({ "BeforeModel": [group] }))
+}
+
+#[tokio::test]
+async fn sequential_hooks_see_the_edits_of_those_before() {
+    let (_answer, upstream, gate) = ask(&pair(true)).await;
+
+    let seen = gate.json("second.json");
+    assert_eq!(seen["llm_request"]["config"], json!({ "temperature": 0 }));
+    let both = json!({ "temperature": 0, "topP": 1 });
+    assert_eq!(upstream.only().json()["generationConfig"], both);
+}
+
+#[tokio::test]
+async fn parallel_hooks_see_the_same_and_their_edits_add_up() {
+    let (_answer, upstream, gate) = ask(&pair(false)).await;
+
+    assert_eq!(gate.file("first.json"), gate.file("second.json"));
+    assert_eq!(gate.json("first.json")["llm_request"]["config"], json!({}));
+    let both = json!({ "temperature": 0, "topP": 1 });
+    assert_eq!(upstream.only().json()["generationConfig"], both);
+}
+
+#[tokio::test]
+async fn parallel_hooks_run_at_the_same_time() {
+    // Each waits for the other; one after the other, they would time out.
+    let meet = |own: &str, other: &str| {
+        let command = format!("touch {own}; until [ -e {other} ]; do sleep 0.01; done");
+        let hook = hook::running(own, &command);
+        with(
+            with(hook, "timeout", json!(20_000)),
+            "on_failure",
+            json!("closed"),
+        )
+    };
+    let hooks = [
+        ("BeforeModel", meet("left", "right")),
+        ("BeforeModel", meet("right", "left")),
+    ];
+
+    let (answer, upstream, _gate) = ask(&hook::config(&hooks)).await;
+
+    assert_eq!(answer.header("x-hookgate-action"), "pass");
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn the_same_hook_in_two_groups_runs_once() {
+    let count = |name| ("BeforeModel", hook::running(name, "echo run >> count"));
+
+    let (answer, _upstream, gate) =
+        ask(&hook::config(&[count("one"), count("one"), count("other")])).await;
+
+    assert_eq!(gate.file("count"), "run\nrun\n");
+    let names = answer.header("x-hookgate-hooks").split(", ");
+    let names: Vec<_> = names.map(|it| it.split(';').next().unwrap()).collect();
+    assert_eq!(names, ["one", "other"]);
+}
+
+#[tokio::test]
+async fn a_disabled_hook_does_not_run() {
+    let hooks = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    for switch in ["{ disabled: [guard] }", "{ enabled: false }"] {
+        let (answer, upstream, _gate) = ask(&format!("{hooks}hooksConfig: {switch}")).await;
+
+        assert_eq!(answer.header("x-hookgate-action"), "pass");
+        assert_eq!(upstream.seen().len(), 1);
+    }
+}
+
+#[tokio::test]
+async fn hooks_of_a_settings_file_run_before_those_of_the_config() {
+    let upstream = Upstream::mock().await;
+    let first = json!({ "hooks": { "BeforeModel": [{ "hooks": [
+        { "type": "command", "name": "first", "command": "echo first >> order" },
+    ] }] }, "ui": { "theme": "dark" } });
+    let second = json!([{ "sequential": true, "hooks": [
+        hook::running("second", "echo second >> order"),
+    ] }]);
+    let config = format!(
+        "hook_files: [{{ path: settings.json }}]\nhooks: {}",
+        json!({ "BeforeModel": second })
+    );
+    let files = [("settings.json", &*first.to_string())];
+    let gate = TestGateway::with_files(&upstream, &config, &files).await;
+
+    gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    assert_eq!(gate.file("order"), "first\nsecond\n");
+}

@@ -1,0 +1,178 @@
+//! Hooks choose which tools a model may call.
+
+use serde_json::{Value, json};
+
+use super::MODEL;
+use crate::harness::{Answer, TestGateway, Upstream, hook};
+
+/// A request that declares two functions.
+fn with_tools() -> Value {
+    json!({
+        "contents": [{ "role": "user", "parts": [{ "text": "go" }] }],
+        "tools": [
+            { "functionDeclarations": [{ "name": "read_file" }, { "name": "delete_file" }] },
+            { "googleSearch": {} },
+            { "functionDeclarations": [{ "name": "delete_all" }] },
+        ],
+    })
+}
+
+/// A script whose answer, in one piece and in chunks, reads and deletes; told
+/// that it may not, it only reads.
+fn calls() -> String {
+    let part = |name| json!({ "functionCall": { "name": name, "args": {} } });
+    let chunk = |parts: Value| json!({ "candidates": [{ "content": { "role": "model", "parts": parts }, "index": 0 }] });
+    let whole = chunk(json!([{ "text": "well" }, part("read_file"), part("delete_file")]));
+    let chunks = [
+        chunk(json!([{ "text": "well" }])),
+        chunk(json!([part("read_file")])),
+        chunk(json!([part("delete_file")])),
+    ];
+    let line = |method, response| json!({ "method": method, "response": response }).to_string();
+    let streamed = line("generateContentStream", json!(chunks));
+    let again = chunk(json!([part("read_file")]));
+    let streamed = [streamed, line("generateContentStream", json!([again]))].join("\n");
+    [
+        line("generateContent", whole),
+        line("generateContent", again),
+        streamed.clone(),
+        streamed,
+    ]
+    .join("\n")
+}
+
+async fn selected(selection: &Value) -> Value {
+    let upstream = Upstream::mock().await;
+    let hook = hook::saying("hook", &hook::tools(selection));
+    let hooks = hook::config(&[("BeforeToolSelection", hook)]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    let answer = gate.agent().generate(MODEL, &with_tools()).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    upstream.only().json()
+}
+
+#[tokio::test]
+async fn a_list_without_a_mode_removes_the_other_declarations() {
+    let sent = selected(&json!({ "allowedFunctionNames": ["read_file", "ghost"] })).await;
+
+    assert_eq!(
+        sent["tools"],
+        json!([{ "functionDeclarations": [{ "name": "read_file" }] }, { "googleSearch": {} }])
+    );
+    assert_eq!(
+        sent["toolConfig"],
+        json!({ "functionCallingConfig": { "mode": "AUTO" } })
+    );
+}
+
+#[tokio::test]
+async fn a_list_with_mode_any_is_handed_on() {
+    let list = json!({ "mode": "ANY", "allowedFunctionNames": ["read_file", "ghost"] });
+    let sent = selected(&list).await;
+
+    assert_eq!(sent["tools"], with_tools()["tools"]);
+    assert_eq!(
+        sent["toolConfig"],
+        json!({ "functionCallingConfig": { "mode": "ANY", "allowedFunctionNames": ["read_file"] } })
+    );
+}
+
+#[tokio::test]
+async fn mode_none_and_a_list_of_ghosts_allow_no_call() {
+    for selection in [
+        json!({ "mode": "NONE" }),
+        json!({ "allowedFunctionNames": ["ghost"] }),
+        json!({ "functionCallingConfig": { "mode": "NONE" } }),
+    ] {
+        let sent = selected(&selection).await;
+
+        let none = json!({ "functionCallingConfig": { "mode": "NONE" } });
+        assert_eq!(sent["toolConfig"], none, "{selection}");
+    }
+}
+
+#[tokio::test]
+async fn a_selection_without_declared_functions_changes_nothing() {
+    let upstream = Upstream::mock().await;
+    let hook = hook::saying("hook", &hook::tools(&json!({ "mode": "NONE" })));
+    let gate = TestGateway::start(&upstream, &hook::config(&[("BeforeToolSelection", hook)])).await;
+    let body = crate::harness::prompt("hello");
+
+    gate.agent().generate(MODEL, &body).await;
+
+    assert_eq!(upstream.only().body, body.to_string());
+}
+
+#[tokio::test]
+async fn tools_are_selected_from_the_request_as_edited() {
+    let upstream = Upstream::mock().await;
+    let edit = hook::request(&json!({ "messages": [{ "role": "user", "content": "edited" }] }));
+    let hooks = hook::config(&[
+        ("BeforeModel", hook::saying("model", &edit)),
+        ("BeforeToolSelection", hook::saying("tools", &json!({}))),
+    ]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    gate.agent().generate(MODEL, &with_tools()).await;
+
+    let seen = gate.json("tools.json");
+    assert_eq!(seen["llm_request"]["messages"][0]["content"], "edited");
+}
+
+/// What `calls` comes to when only `read_file` is allowed, whoever said so.
+async fn check_bound(event: &str, output: &Value) {
+    let upstream = Upstream::scripted(&calls()).await;
+    let hooks = hook::config(&[(event, hook::saying("hook", output))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let (agent, body) = (gate.agent(), with_tools());
+
+    let unary = agent.generate(MODEL, &body).await;
+    let stream = agent.stream(MODEL, &body).await;
+    let array = agent.array(MODEL, &body).await;
+
+    assert_eq!(called(&[unary.json()]), ["read_file"]);
+    assert_eq!(unary.header("x-hookgate-action"), "edit");
+    assert_eq!(called(&stream.events()), ["read_file"]);
+    assert_eq!(called(array.json().as_array().unwrap()), ["read_file"]);
+    let all: [&Answer; 3] = [&unary, &stream, &array];
+    for answer in all {
+        assert!(answer.text().contains("well"), "{}", answer.text());
+        assert!(!answer.text().contains(r#""name":"delete_file""#));
+    }
+}
+
+#[tokio::test]
+async fn a_call_outside_the_list_never_reaches_the_agent() {
+    let list = json!({ "allowedFunctionNames": ["read_file"] });
+
+    check_bound("BeforeToolSelection", &hook::tools(&list)).await;
+}
+
+#[tokio::test]
+async fn a_list_in_the_request_binds_the_answer_too() {
+    let list = json!({ "toolConfig": { "mode": "ANY", "allowedFunctionNames": ["read_file"] } });
+
+    check_bound("BeforeModel", &hook::request(&list)).await;
+}
+
+#[tokio::test]
+async fn what_nobody_selects_is_not_bound() {
+    let upstream = Upstream::scripted(&calls()).await;
+    let hooks = hook::config(&[("BeforeToolSelection", hook::saying("hook", &json!({})))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    let answer = gate.agent().generate(MODEL, &with_tools()).await;
+
+    assert_eq!(called(&[answer.json()]), ["read_file", "delete_file"]);
+}
+
+/// The names of the functions that an answer calls.
+fn called(chunks: &[Value]) -> Vec<&str> {
+    let parts = chunks
+        .iter()
+        .filter_map(|it| it["candidates"][0]["content"]["parts"].as_array());
+    let names = parts.flatten().map(|it| &it["functionCall"]["name"]);
+    names.filter_map(Value::as_str).collect()
+}

@@ -1,0 +1,57 @@
+//! The gateway's behaviour, seen from outside. One module per area; one binary
+//! for all of them, because each further binary links the whole house again.
+
+#![allow(
+    clippy::disallowed_methods,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a test may panic and may spawn"
+)]
+
+mod harness;
+
+mod admin;
+mod ambiguous_input;
+mod audit;
+mod bounds;
+mod callers;
+mod circuit;
+mod clock;
+mod conditions;
+mod config_check;
+mod container;
+mod coverage;
+mod credentials;
+mod derived_events;
+mod dialects;
+mod documents;
+mod errors;
+mod events;
+mod explain_and_test;
+mod failure_modes;
+mod forward;
+mod hook_scenarios;
+mod hooks;
+mod otlp;
+mod policies;
+mod process_cleanup;
+mod processes;
+mod properties;
+mod protocols;
+mod recorded;
+mod reload;
+mod request_smuggling;
+mod robustness;
+mod secret_leaks;
+mod session_stores;
+mod sessions;
+mod shutdown;
+mod streaming;
+mod systems;
+mod tls;
+mod transcripts;
+mod transports;
+mod vectors;

@@ -1,0 +1,193 @@
+//! `request_limits`: how much may be asked for.
+
+use futures_util::future::join_all;
+use serde_json::{Value, json};
+
+use super::MODEL;
+use crate::harness::{Agent, TestGateway, Upstream, hook, prompt};
+
+fn asking(config: &Value) -> Value {
+    let mut body = prompt("hi");
+    body["generationConfig"] = config.clone();
+    body
+}
+
+#[tokio::test]
+async fn parameters_are_clamped_and_others_stay() {
+    let upstream = Upstream::mock().await;
+    let config =
+        "policies: [{ policy: request_limits, max_output_tokens: 100, max_temperature: 0.5 }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let agent = gate.agent();
+
+    for given in [
+        json!({ "maxOutputTokens": 5000, "temperature": 1, "topK": 3 }),
+        json!({ "max_output_tokens": 50, "temperature": 0.25 }),
+        json!({}),
+    ] {
+        agent.generate(MODEL, &asking(&given)).await;
+    }
+
+    let sent: Vec<Value> = upstream
+        .seen()
+        .iter()
+        .map(|it| it.json()["generationConfig"].clone())
+        .collect();
+    assert_eq!(
+        sent[0],
+        json!({ "maxOutputTokens": 100, "temperature": 0.5, "topK": 3 })
+    );
+    assert_eq!(
+        sent[1],
+        json!({ "max_output_tokens": 50, "temperature": 0.25 })
+    );
+    assert_eq!(
+        sent[2],
+        json!({ "maxOutputTokens": 100, "temperature": 0.5 })
+    );
+}
+
+#[tokio::test]
+async fn no_spelling_of_a_parameter_is_over_its_limit() {
+    let upstream = Upstream::mock().await;
+    let config =
+        "policies: [{ policy: request_limits, max_output_tokens: 100, max_temperature: 0.5 }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let path = format!("/v1beta/models/{MODEL}:generateContent");
+    let numbers = [
+        "99999",
+        "1e9",
+        "1E400",
+        "100.5",
+        "-1",
+        "0",
+        "null",
+        "\"99999\"",
+        "[7]",
+        "true",
+    ];
+
+    for number in numbers {
+        let body = format!(
+            r#"{{"contents":[],"generation_config":{{"max_output_tokens":{number},"temperature":{number}}}}}"#
+        );
+        gate.agent().post(&path, body).await;
+    }
+    for config in [
+        r#"{"maxOutputTokens":1,"max_output_tokens":99999}"#,
+        r#"{"maxOutputTokens":1,"maxOutputTokens":99999}"#,
+        r#""maxOutputTokens""#,
+    ] {
+        let body = format!(r#"{{"contents":[],"generationConfig":{config}}}"#);
+        assert_eq!(gate.agent().post(&path, body).await.status, 400, "{config}");
+    }
+
+    let seen = upstream.seen();
+    assert_eq!(seen.len(), numbers.len());
+    for (asked, number) in seen.iter().zip(numbers) {
+        let config = &asked.json()["generation_config"];
+        assert_eq!(config["max_output_tokens"], 100, "{number}");
+        let temperature = config["temperature"].as_f64().unwrap();
+        assert!((0.0..=0.5).contains(&temperature), "{number}");
+    }
+}
+
+#[tokio::test]
+async fn calls_at_the_same_time_are_counted_each() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: request_limits, max_calls: 3 }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+    let agent = gate.agent().sending("x-hookgate-session", "one");
+
+    let denials = join_all((0..12).map(|_| denied(&agent))).await;
+
+    assert_eq!(denials.into_iter().filter(|it| !it).count(), 3);
+    assert_eq!(upstream.seen().len(), 3);
+}
+
+#[tokio::test]
+async fn a_hook_cannot_raise_a_limit() {
+    let upstream = Upstream::mock().await;
+    let raise = hook::request(&json!({ "config": { "maxOutputTokens": 9000 } }));
+    let hooks = hook::config(&[("BeforeModel", hook::saying("raise", &raise))]);
+    let config =
+        format!("policies: [{{ policy: request_limits, max_output_tokens: 100 }}]\n{hooks}");
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    gate.agent().generate(MODEL, &prompt("hi")).await;
+
+    let sent = &upstream.only().json()["generationConfig"];
+    assert_eq!(*sent, json!({ "maxOutputTokens": 100 }));
+}
+
+#[tokio::test]
+async fn a_request_that_is_too_large_is_refused() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(
+        &upstream,
+        "policies: [{ policy: request_limits, max_input: 1kB }]\n",
+    )
+    .await;
+
+    let answer = gate
+        .agent()
+        .generate(MODEL, &prompt(&"x".repeat(1000)))
+        .await;
+
+    assert!(
+        answer.text().contains("larger than 1000 bytes"),
+        "{}",
+        answer.text()
+    );
+    assert!(upstream.seen().is_empty());
+}
+
+async fn denied(agent: &Agent) -> bool {
+    let answer = agent.generate(MODEL, &prompt("hi")).await;
+    answer.header("x-hookgate-action") == "deny"
+}
+
+#[tokio::test]
+async fn calls_are_counted_by_session_and_caller() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(
+        &upstream,
+        "policies: [{ policy: request_limits, max_calls: 2 }]\n",
+    )
+    .await;
+    let (one, two) = (
+        gate.agent().sending("x-hookgate-session", "one"),
+        gate.agent().sending("x-hookgate-session", "two"),
+    );
+
+    let denials = [denied(&one).await, denied(&one).await, denied(&one).await];
+
+    assert_eq!(denials, [false, false, true]);
+    assert!(!denied(&two).await);
+    assert!(!denied(&one.sending("x-goog-api-key", "k")).await);
+    assert_eq!(upstream.seen().len(), 4);
+}
+
+#[tokio::test]
+async fn tokens_are_counted_once_per_answer() {
+    let chunk = |tokens: u64| json!({ "candidates": [{ "content": { "parts": [{ "text": "x" }] } }], "usageMetadata": { "totalTokenCount": tokens } });
+    let lines = format!(
+        "{}\n",
+        json!({ "method": "generateContentStream", "response": [chunk(10), chunk(20), chunk(30)] })
+    );
+    let upstream = Upstream::scripted(&lines.repeat(4)).await;
+    let gate = TestGateway::start(
+        &upstream,
+        "policies: [{ policy: request_limits, max_tokens: 60 }]\n",
+    )
+    .await;
+    let agent = gate.agent().sending("x-hookgate-session", "one");
+
+    let mut actions = Vec::new();
+    for _ in 0..3 {
+        let answer = agent.stream(MODEL, &prompt("hi")).await;
+        actions.push(answer.header("x-hookgate-action").to_owned());
+    }
+
+    assert_eq!(actions, ["pass", "pass", "deny"]);
+}

@@ -1,0 +1,144 @@
+//! `prompt_guard` and `respond`: what users say.
+
+use serde_json::{Value, json};
+
+use super::MODEL;
+use crate::harness::{TestGateway, Upstream, prompt};
+
+const GUARD: &str = "
+policies:
+  - { policy: prompt_guard, deny: ['(?i)project aurora', 'codename \\d+'], reason: not outside the company }
+";
+
+#[tokio::test]
+async fn a_prompt_that_matches_never_reaches_upstream() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, GUARD).await;
+
+    let answer = gate
+        .agent()
+        .stream(MODEL, &prompt("what of Project Aurora?"))
+        .await;
+
+    let told = &answer.events()[0]["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(told, "not outside the company");
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn only_what_the_user_says_anew_is_judged() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, GUARD).await;
+    let body = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": "codename 7" }] },
+        { "role": "model", "parts": [{ "text": "project aurora" }] },
+        { "role": "user", "parts": [{ "text": "go on" }] },
+    ] });
+    let context = "<session_context>\nproject aurora\n</session_context>";
+    let first = json!({ "contents": [
+        { "role": "user", "parts": [{ "text": context }, { "text": "hi" }] },
+    ] });
+
+    for body in [body, first] {
+        let answer = gate.agent().generate(MODEL, &body).await;
+        assert_eq!(answer.header("x-hookgate-action"), "pass");
+    }
+
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+/// Requests in which somebody says `project aurora`.
+fn hidden_prompts() -> Vec<(&'static str, Value)> {
+    let said = json!({ "text": "project aurora" });
+    let other = json!({ "text": "a" });
+    let content = |role: &str, part: &Value| json!({ "role": role, "parts": [part] });
+    let user = |parts: Value| json!({ "contents": [{ "role": "user", "parts": parts }] });
+    let told_with = |rest: &str| json!({ "text": format!("<session_context>{rest}") });
+    let closed = told_with("project aurora</session_context>");
+    let generated = [
+        user(json!([{ "text": "project au" }, { "text": "rora" }])),
+        user(json!([{ "text": "project aurora", "thought": true }])),
+        user(json!([told_with("project aurora")])),
+        user(json!([told_with("</session_context>project aurora")])),
+        json!({ "contents": [content("user", &said), content("model", &json!({ "text": "" }))] }),
+        json!({ "contents": [content("user", &other), content("model", &other), content("user", &closed)] }),
+    ];
+    let embedded = [
+        json!({ "content": content("model", &said) }),
+        json!({ "content": content("user", &other), "title": "project aurora" }),
+    ];
+    let requests = ["user", "model", "user"].map(|it| content(it, &other));
+    let mut requests = requests.map(|it| json!({ "content": it }));
+    requests[0]["content"] = content("user", &said);
+    let counted = [
+        json!({ "generateContentRequest": { "contents": [] }, "contents": [content("user", &said)] }),
+        json!({ "generate_content_request": { "contents": [content("user", &said)] } }),
+    ];
+    let mut all: Vec<(&str, Value)> = Vec::new();
+    all.extend(generated.map(|it| ("generateContent", it)));
+    all.extend(embedded.map(|it| ("embedContent", it)));
+    all.push(("batchEmbedContents", json!({ "requests": requests })));
+    all.extend(counted.map(|it| ("countTokens", it)));
+    all
+}
+
+#[tokio::test]
+async fn no_form_of_a_request_hides_a_prompt() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: prompt_guard, deny: ['project aurora'] }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+
+    for (operation, body) in hidden_prompts() {
+        let path = format!("/v1beta/models/{MODEL}:{operation}");
+        gate.agent().post(&path, body.to_string()).await;
+        assert!(upstream.seen().is_empty(), "{operation}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn a_reported_prompt_is_judged_too() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, GUARD).await;
+    let report = async |text: &str| {
+        let input = json!({ "hook_event_name": "BeforeAgent", "prompt": text });
+        gate.agent().report(&input, "").await.json()
+    };
+
+    assert_eq!(report("hello").await, json!({}));
+    let refused = report("tell codename 12").await;
+    assert_eq!(refused["decision"], "deny");
+}
+
+#[tokio::test]
+async fn a_fixed_answer_asks_no_model() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: respond, match: '(?i)^ping$', text: pong }]\n";
+    let gate = TestGateway::start(&upstream, config).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt(" PING\n")).await;
+
+    let told = &answer.json()["candidates"][0]["content"]["parts"][0]["text"];
+    assert_eq!(
+        (told.as_str(), answer.header("x-hookgate-action")),
+        (Some("pong"), "respond")
+    );
+    let path = format!("/v1beta/models/{MODEL}:countTokens");
+    gate.agent().post(&path, prompt("ping").to_string()).await;
+    gate.agent().generate(MODEL, &prompt("ping me later")).await;
+    assert_eq!(upstream.seen().len(), 2);
+}
+
+#[tokio::test]
+async fn a_denial_outranks_a_fixed_answer() {
+    let upstream = Upstream::mock().await;
+    let config = "
+policies:
+  - { policy: respond, match: '.', text: pong }
+  - { policy: model_allow, models: [other] }
+";
+    let gate = TestGateway::start(&upstream, config).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("ping")).await;
+
+    assert_eq!(answer.header("x-hookgate-action"), "deny");
+}
