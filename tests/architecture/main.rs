@@ -1,0 +1,263 @@
+//! Structural rules of the sources, checked on every `cargo test`.
+
+#![allow(
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::unwrap_used,
+    reason = "a test may panic"
+)]
+
+mod source;
+
+use std::{collections::BTreeMap, fs, path::Path};
+
+use self::source::{all_sources, sources};
+
+/// The top-level modules, lowest layer first. A module imports from lower layers only.
+const LAYERS: &[&[&str]] = &[
+    &["deadline", "model"],
+    &["client", "event"],
+    &["condition", "config", "dialect", "protocol", "observe"],
+    &[
+        "audit_log",
+        "auth",
+        "policy",
+        "session",
+        "transport",
+        "upstream",
+    ],
+    &["hook"],
+    &["state"],
+    &["proxy", "api", "admin"],
+    &["server"],
+    &["cli"],
+    &["main"],
+];
+
+/// Modules that compute and never wait: no runtime, no network, no logging.
+const PURE: &[&str] = &[
+    "model",
+    "event",
+    "condition",
+    "dialect",
+    "protocol",
+    "policy",
+];
+const IMPURE: &[&str] = &["tokio", "reqwest", "axum", "tracing"];
+const IMPURE_STD: &[&str] = &["env", "fs", "net", "process", "thread"];
+
+/// Names that could stand for anything.
+const VAGUE_NAMES: &[&str] = &[
+    "util", "utils", "common", "helper", "helpers", "types", "misc", "manager", "service",
+];
+
+const MAX_FILE_LINES: usize = 410;
+
+#[test]
+fn modules_import_downwards_only() {
+    let layer_of: BTreeMap<&str, usize> = LAYERS
+        .iter()
+        .enumerate()
+        .flat_map(|(layer, modules)| modules.iter().map(move |module| (*module, layer)))
+        .collect();
+    let mut wrong = Vec::new();
+    for file in sources() {
+        let Some(&from) = layer_of.get(file.module.as_str()) else {
+            continue;
+        };
+        for (line, target) in file.imported_modules() {
+            match layer_of.get(target.as_str()) {
+                None => wrong.push(format!(
+                    "{}:{line} names `crate::{target}`, which is no module",
+                    file.path
+                )),
+                Some(&to) if to >= from && target != file.module => {
+                    wrong.push(format!(
+                        "{}:{line} `{}` (layer {from}) imports `{target}` (layer {to})",
+                        file.path, file.module
+                    ));
+                }
+                Some(_) => (),
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "imports must point down:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn super_stays_inside_the_module() {
+    for file in sources() {
+        // `super` of a top-level module's own file would leave it.
+        let way_out = "super::".repeat(file.module_path.len().max(1));
+        assert!(
+            !file.code.contains(&way_out),
+            "{} leaves its module by `{way_out}`; write `crate::`",
+            file.path
+        );
+    }
+}
+
+#[test]
+fn every_module_is_on_a_layer() {
+    let listed: Vec<&str> = LAYERS.iter().copied().flatten().copied().collect();
+    for file in sources() {
+        let known = file.module == "lib" || listed.contains(&file.module.as_str());
+        assert!(known, "{} is on no layer of LAYERS", file.path);
+    }
+}
+
+#[test]
+fn lib_only_lists_modules() {
+    for file in sources().iter().filter(|file| file.module == "lib") {
+        let mut lines = file.code.lines().filter(|line| !line.is_empty());
+        let odd = lines.find(|line| !(line.starts_with("pub mod ") && line.ends_with(';')));
+        assert_eq!(odd, None, "{} has more than a list of modules", file.path);
+    }
+}
+
+#[test]
+fn no_file_has_a_vague_name() {
+    for file in sources() {
+        let is_vague = VAGUE_NAMES.contains(&file.stem());
+        assert!(!is_vague, "{} has a vague name", file.path);
+    }
+}
+
+#[test]
+fn pure_modules_stay_pure() {
+    for file in sources() {
+        if !PURE.contains(&file.module.as_str()) {
+            continue;
+        }
+        for name in IMPURE {
+            let found = file.segments_after(name).next();
+            assert!(found.is_none(), "{} uses `{name}`", file.path);
+        }
+        for (line, name) in file.segments_after("std") {
+            let impure = IMPURE_STD.contains(&name.as_str());
+            assert!(!impure, "{}:{line} uses `std::{name}`", file.path);
+        }
+    }
+}
+
+#[test]
+fn there_is_no_global_state() {
+    // The binary chooses its allocator by a `static`.
+    for file in sources().iter().filter(|file| file.module != "main") {
+        for word in ["static", "thread_local", "OnceLock", "LazyLock", "OnceCell"] {
+            // `'static` is a lifetime: the quote is part of the word.
+            let other = |c: char| !(c.is_alphanumeric() || c == '_' || c == '\'');
+            let found = file.code.split(other).any(|found| found == word);
+            assert!(
+                !found,
+                "{} keeps state in a `{word}`; put it in App",
+                file.path
+            );
+        }
+    }
+}
+
+#[test]
+fn files_are_short() {
+    for file in all_sources() {
+        let lines = file.code.lines().count();
+        assert!(
+            lines <= MAX_FILE_LINES,
+            "{} has {lines} lines; split it",
+            file.path
+        );
+    }
+}
+
+#[test]
+fn every_file_has_a_header() {
+    for file in all_sources() {
+        assert!(
+            file.text.starts_with("//! "),
+            "{} has no `//!` line on top",
+            file.path
+        );
+    }
+}
+
+/// Modules with a table of the implementations of one trait.
+const TABLES: &[(&str, &str)] = &[
+    ("dialect", "impl Dialect for"),
+    ("policy", "impl Policy for"),
+    ("protocol", "impl Protocol for"),
+    ("transport", "impl Transport for"),
+];
+
+#[test]
+fn every_dialect_policy_protocol_and_transport_is_registered() {
+    for (module, implements) in TABLES {
+        let root = fs::read_to_string(format!("src/{module}.rs")).unwrap();
+        let table = &root[root.find("pub const ALL").unwrap()..];
+        let table = &table[..table.find("];").unwrap()];
+        for file in sources()
+            .iter()
+            .filter(|file| file.module == *module && file.code.contains(implements))
+        {
+            let entry = format!("{}::", file.stem());
+            assert!(
+                table.contains(&entry),
+                "{} is not in {module}::ALL",
+                file.path
+            );
+        }
+    }
+}
+
+#[test]
+fn every_policy_has_its_page_its_example_and_its_test() {
+    for file in sources() {
+        if file.module != "policy" || !file.code.contains("PolicyKind::of::<") {
+            continue;
+        }
+        let name = file.stem();
+        if name == "policy" {
+            continue;
+        }
+        for beside in [
+            format!("docs/policies/{name}.md"),
+            format!("config/examples/policies/{name}.yaml"),
+            format!("config/examples/tests/policies/{name}.yaml"),
+        ] {
+            assert!(Path::new(&beside).exists(), "{} has no {beside}", file.path);
+        }
+    }
+}
+
+/// Rows of the threat model name tests of `tests/integration` as `folder::file::test`.
+#[test]
+fn every_threat_points_to_a_test() {
+    let page = fs::read_to_string("docs/threat-model.md").unwrap();
+    let (_, threats) = page.split_once("\n## Threats\n").unwrap();
+    let (threats, _) = threats.split_once("\n## ").unwrap();
+    let rows = threats.lines().filter(|line| line.starts_with("| "));
+    let rows = rows.filter(|line| !line.starts_with("| threat "));
+    let mut wrong = Vec::new();
+    for row in rows {
+        let (_, last) = row.trim_end_matches(" |").rsplit_once(" | ").unwrap();
+        let tests: Vec<&str> = last.split('`').skip(1).step_by(2).collect();
+        if tests.is_empty() {
+            wrong.push(format!("no test: {row}"));
+        }
+        let missing = tests.into_iter().filter(|test| !is_test(test));
+        wrong.extend(missing.map(|test| format!("no such test: {test}")));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+fn is_test(path: &str) -> bool {
+    let Some((module, name)) = path.rsplit_once("::") else {
+        return false;
+    };
+    let file = format!("tests/integration/{}.rs", module.replace("::", "/"));
+    let code = fs::read_to_string(file).unwrap_or_default();
+    code.contains(&format!("fn {name}("))
+}

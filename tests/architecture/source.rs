@@ -1,0 +1,160 @@
+//! Source files as text, split into what the rules look at.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// A source file of the package or of a workspace crate.
+pub struct Source {
+    pub path: String,
+    /// The first segment of its module path, or the crate's name.
+    pub module: String,
+    /// Its module path within its crate, such as `["hook", "plan"]`.
+    pub module_path: Vec<String>,
+    pub text: String,
+    /// `text` without line comments and without an inline `mod tests`.
+    pub code: String,
+}
+
+impl Source {
+    fn read(path: &Path, root: &Path) -> Self {
+        let text = fs::read_to_string(path).unwrap();
+        let inside = path.strip_prefix(root).unwrap().with_extension("");
+        let mut module_path: Vec<String> = inside
+            .iter()
+            .map(|segment| segment.to_str().unwrap().to_owned())
+            .collect();
+        if module_path == ["lib"] {
+            module_path.clear();
+        }
+        let module = module_path.first().cloned();
+        let code = without_comments(without_inline_tests(&text));
+        Self {
+            path: path.to_str().unwrap().to_owned(),
+            module: module.unwrap_or_else(|| "lib".to_owned()),
+            module_path,
+            text,
+            code,
+        }
+    }
+
+    /// The file's name without folders and extension.
+    pub fn stem(&self) -> &str {
+        Path::new(&self.path).file_stem().unwrap().to_str().unwrap()
+    }
+
+    /// The top-level modules it names, with their lines. `main` is a crate of its own.
+    pub fn imported_modules(&self) -> impl Iterator<Item = (usize, String)> {
+        let root = if self.module == "main" {
+            "hookgate"
+        } else {
+            "crate"
+        };
+        self.segments_after(root)
+    }
+
+    /// Every segment that follows `root::`, with its line, groups included.
+    pub fn segments_after(&self, root: &str) -> impl Iterator<Item = (usize, String)> {
+        let start = format!("{root}::");
+        let mut found = Vec::new();
+        for (at, _) in self.code.match_indices(&start) {
+            let before = &self.code[..at];
+            if before.ends_with(|c: char| c.is_alphanumeric() || c == '_') {
+                continue;
+            }
+            let line = before.matches('\n').count() + 1;
+            let rest = &self.code[at + start.len()..];
+            let segments = match rest.strip_prefix('{') {
+                Some(group) => first_segments(group),
+                None => vec![ident(rest)],
+            };
+            found.extend(segments.into_iter().map(|segment| (line, segment)));
+        }
+        found.into_iter()
+    }
+}
+
+/// Every source file of the package, except out-of-line tests.
+pub fn sources() -> Vec<Source> {
+    sources_of(Path::new("src"))
+}
+
+/// The same for the package and all crates of the workspace.
+pub fn all_sources() -> Vec<Source> {
+    let mut found = sources();
+    let crates = fs::read_dir("crates").unwrap();
+    let mut crates: Vec<PathBuf> = crates.map(|entry| entry.unwrap().path()).collect();
+    crates.sort();
+    for folder in crates {
+        found.extend(sources_of(&folder.join("src")));
+    }
+    found
+}
+
+fn sources_of(root: &Path) -> Vec<Source> {
+    let mut files = Vec::new();
+    walk(root, &mut files);
+    files.iter().map(|file| Source::read(file, root)).collect()
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let is_test = path.ends_with("tests.rs") || path.ends_with("tests");
+        if is_test {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, files);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            files.push(path);
+        }
+    }
+    files.sort();
+}
+
+fn without_inline_tests(text: &str) -> String {
+    let Some((before, tests)) = text.split_once("#[cfg(test)]\nmod tests {") else {
+        return text.to_owned();
+    };
+    let (_, after) = tests.split_once("\n}\n").unwrap_or_default();
+    format!("{before}{after}")
+}
+
+fn without_comments(text: String) -> String {
+    let lines = text.lines().map(|line| {
+        if line.trim_start().starts_with("//") {
+            return "";
+        }
+        // A URL in a string has no blank before its slashes.
+        line.split(" //").next().unwrap().trim_end()
+    });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The first segments of `a::b, c::{d, e}, f};...`: `a`, `c`, `f`.
+fn first_segments(group: &str) -> Vec<String> {
+    let mut segments = Vec::new();
+    let (mut depth, mut is_start) = (0_usize, true);
+    for (at, c) in group.char_indices() {
+        match c {
+            '}' if depth == 0 => break,
+            '{' => depth += 1,
+            '}' => depth -= 1,
+            ',' if depth == 0 => is_start = true,
+            c if is_start && depth == 0 && (c.is_alphanumeric() || c == '_') => {
+                segments.push(ident(&group[at..]));
+                is_start = false;
+            }
+            _ => (),
+        }
+    }
+    segments
+}
+
+fn ident(text: &str) -> String {
+    text.chars()
+        .take_while(|c| c.is_alphanumeric() || *c == '_')
+        .collect()
+}
