@@ -29,7 +29,7 @@ impl Source {
             module_path.clear();
         }
         let module = module_path.first().cloned();
-        let code = without_comments(without_inline_tests(&text));
+        let code = without_comments(&without_inline_tests(&text));
         Self {
             path: path.to_str().unwrap().to_owned(),
             module: module.unwrap_or_else(|| "lib".to_owned()),
@@ -122,7 +122,7 @@ fn without_inline_tests(text: &str) -> String {
     format!("{before}{after}")
 }
 
-fn without_comments(text: String) -> String {
+fn without_comments(text: &str) -> String {
     let lines = text.lines().map(|line| {
         if line.trim_start().starts_with("//") {
             return "";
