@@ -1,11 +1,10 @@
 #!/usr/bin/env bash
-# Puts together what goes into the image, and tries it: docker/build.sh [FOLDER
-# [BINARY]]
+# Assembles the image's files and tests them: docker/build.sh [FOLDER [BINARY]]
 #
-# FOLDER (target/image by default) becomes the image's root: the binary, its
-# config and the health check. The Dockerfile and CI both run this script. The
-# Dockerfile's BINARY comes from docker/release.sh, which takes long, and CI's is
-# that of the tests; without one, a plain release is built.
+# FOLDER (default: target/image) becomes the image's root: the binary, its config
+# and the health check. Both the Dockerfile and CI run this script: the Dockerfile
+# with the binary of docker/release.sh, CI with that of the tests. Without BINARY,
+# a plain release is built.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 root=${1:-target/image}
@@ -32,7 +31,7 @@ for example in "$root"/etc/hookgate/examples/*.yaml; do
   "$hookgate" check "$example"
 done
 
-# The health check, against a gateway that lives and one that does not.
+# The health check against a running gateway and against a stopped one.
 log=$(mktemp)
 coproc gateway {
   exec "$hookgate" serve --config "$root/etc/hookgate/hookgate.yaml" \
@@ -55,4 +54,4 @@ if "$health" "$port" 2>/dev/null; then
 fi
 trap - EXIT
 rm "$log"
-echo "$root: the image's files, built and tried"
+echo "$root: the image's files, assembled and tested"

@@ -4,14 +4,14 @@
 //! its errors hold no URL: each of these would carry a key to a third party.
 //! It retries nothing that anybody may have seen.
 
+mod answer;
+mod body;
 mod circuit_breaker;
 pub mod content_headers;
 mod decoded;
-pub mod decompress;
 mod endpoint;
+pub mod gzip;
 pub mod headers;
-mod request;
-mod response;
 pub mod sse;
 
 use std::{sync::Arc, time::Duration};
@@ -20,11 +20,11 @@ use http::{HeaderMap, Method};
 use thiserror::Error;
 use url::Url;
 
-use self::endpoint::{Delivery, Endpoint, SendError};
-pub use self::{request::RequestBody, response::UpstreamResponse};
+use self::endpoint::{Endpoint, Failed, Sent};
+pub use self::{answer::Answer, body::OutgoingBody};
 use crate::{
+    client::{ClientError, NoTrust},
     config::{CircuitSettings, Credential, UpstreamConfig},
-    http_client::{HttpClientError, TlsVerifierError},
     observe::Metrics,
 };
 
@@ -34,7 +34,7 @@ pub struct Upstream {
     first: Arc<Endpoint>,
     fallback: Option<Fallback>,
     credential: Option<Credential>,
-    patience: UpstreamTimeouts,
+    patience: Patience,
     metrics: Arc<Metrics>,
 }
 
@@ -48,18 +48,18 @@ struct Fallback {
 
 /// Which address of a model API is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UpstreamTarget {
+pub enum Route {
     /// The one that is always asked first.
-    Primary,
+    First,
     /// The other one.
     Fallback,
 }
 
-impl UpstreamTarget {
+impl Route {
     /// The word in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Primary => "primary",
+            Self::First => "first",
             Self::Fallback => "fallback",
         }
     }
@@ -67,7 +67,7 @@ impl UpstreamTarget {
 
 /// How long to wait for upstream.
 #[derive(Debug, Clone, Copy)]
-pub struct UpstreamTimeouts {
+pub struct Patience {
     /// For a connection.
     pub connect: Duration,
     /// From the request's end to the answer's head.
@@ -78,18 +78,18 @@ pub struct UpstreamTimeouts {
 
 /// A request as it goes out.
 #[derive(Debug)]
-pub struct OutgoingRequest {
+pub struct Outgoing {
     /// The HTTP method.
     pub method: Method,
     /// Path and query.
     pub target: String,
-    /// The agent's headers, already chosen by [`headers::request_headers`].
+    /// The agent's headers, already chosen by [`headers::to_upstream`].
     pub headers: HeaderMap,
     /// What is sent.
-    pub body: RequestBody,
+    pub body: OutgoingBody,
 }
 
-impl OutgoingRequest {
+impl Outgoing {
     /// For an address that may not be the only one to be asked.
     fn lend(self) -> (Self, Self) {
         let (lent, body) = self.body.lend();
@@ -108,37 +108,37 @@ impl OutgoingRequest {
 pub enum UpstreamError {
     /// The client could not be built.
     #[error("the client for the model API cannot be built: {0}")]
-    Tls(#[from] TlsVerifierError),
+    Build(#[from] NoTrust),
     /// What is asked for has no place in a URL.
     #[error("the model API has no such path")]
-    InvalidTarget,
+    Target,
     /// No connection, or it broke before the answer's head.
     #[error("the model API cannot be reached")]
-    Unreachable(#[source] HttpClientError),
+    Unreachable(#[source] ClientError),
     /// It failed again and again, and is left alone.
     #[error("the model API failed again and again, and is not asked for a while")]
-    CircuitOpen {
+    Away {
         /// For how long.
         retry_after: Duration,
     },
     /// As many files are open here as may be.
     #[error("too much is open here for a connection to the model API")]
-    OutOfFileDescriptors,
+    Exhausted,
     /// No answer in time.
     #[error("the model API did not answer in time")]
-    Timeout,
+    Silent,
     /// It wants the agent elsewhere.
     #[error("the model API answered with a redirect, which is not followed")]
     Redirect,
     /// The answer broke off.
     #[error("the model API's answer broke off")]
-    Interrupted(#[source] HttpClientError),
+    Broken(#[source] ClientError),
     /// It is compressed otherwise than by gzip, or broken.
     #[error("the model API's answer is encoded in a way that cannot be read")]
-    UnsupportedEncoding,
+    Encoded,
     /// It has a status that HTTP does not know, or that is no answer.
     #[error("the model API answered with a status that is none")]
-    InvalidStatus,
+    Odd,
     /// More than is held in memory.
     #[error("the model API's answer is larger than {limit} bytes")]
     TooLarge {
@@ -153,7 +153,7 @@ impl Upstream {
     pub fn new(
         base: &Url,
         credential: Option<Credential>,
-        patience: UpstreamTimeouts,
+        patience: Patience,
     ) -> Result<Self, UpstreamError> {
         let config = UpstreamConfig {
             url: base.clone(),
@@ -169,7 +169,7 @@ impl Upstream {
     pub fn build(
         config: &UpstreamConfig,
         name: &str,
-        patience: UpstreamTimeouts,
+        patience: Patience,
         (metrics, old): (&Arc<Metrics>, Option<&Self>),
     ) -> Result<Self, UpstreamError> {
         let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
@@ -209,7 +209,7 @@ impl Upstream {
 
     /// The names of its addresses that are left alone for a while, because they
     /// failed again and again.
-    pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
+    pub fn left_alone(&self) -> impl Iterator<Item = &str> {
         let fallback = self.fallback.iter().map(|it| &it.endpoint);
         let circuits = [&self.first].into_iter().chain(fallback);
         let circuits = circuits.map(|it| &it.circuit);
@@ -221,10 +221,10 @@ impl Upstream {
     /// answer, ends the call.
     pub async fn send(
         &self,
-        outgoing: OutgoingRequest,
-        goes: &(dyn Fn(UpstreamTarget) + Sync),
-    ) -> Result<UpstreamResponse, UpstreamError> {
-        goes(UpstreamTarget::Primary);
+        outgoing: Outgoing,
+        goes: &(dyn Fn(Route) + Sync),
+    ) -> Result<Answer, UpstreamError> {
+        goes(Route::First);
         let sent = match &self.fallback {
             None => self.first.send(outgoing, self.patience).await,
             // Boxed, so that calls to an address without one have no room for it.
@@ -235,7 +235,7 @@ impl Upstream {
             return Err(UpstreamError::Redirect);
         }
         if !(200..600).contains(&answer.status.as_u16()) {
-            return Err(UpstreamError::InvalidStatus);
+            return Err(UpstreamError::Odd);
         }
         Ok(answer)
     }
@@ -244,16 +244,16 @@ impl Upstream {
     async fn send_to_either(
         &self,
         fallback: &Fallback,
-        outgoing: OutgoingRequest,
-        goes: &(dyn Fn(UpstreamTarget) + Sync),
-    ) -> Result<UpstreamResponse, SendError> {
+        outgoing: Outgoing,
+        goes: &(dyn Fn(Route) + Sync),
+    ) -> Result<Answer, Failed> {
         let (lent, mut spare) = outgoing.lend();
         let sent = self.first.send(lent, self.patience).await;
         match sent {
-            Err(failed) if failed.sent == Delivery::Never && spare.body.is_unread() => {
-                goes(UpstreamTarget::Fallback);
+            Err(failed) if failed.sent == Sent::Never && spare.body.is_unread() => {
+                goes(Route::Fallback);
                 self.metrics.fell_back(self.first.circuit.name());
-                headers::replace_for_fallback(&mut spare.headers, &fallback.credential);
+                headers::to_fallback(&mut spare.headers, &fallback.credential);
                 fallback.endpoint.send(spare, self.patience).await
             }
             sent => sent,

@@ -22,18 +22,18 @@ use crate::{
 };
 
 /// How long one answer may take.
-const PATIENCE: Duration = Duration::from_mins(1);
+const STOP_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Requests of one kind, head and body, and what their answers hold.
 #[derive(Clone)]
-pub(crate) struct Ask {
+pub(crate) struct Workload {
     /// Sent one after the other, and then again from the first.
     pub(crate) requests: Rc<[Bytes]>,
     /// How many chunks an answer has; none: it is one document.
     pub(crate) chunks: Option<usize>,
 }
 
-impl Ask {
+impl Workload {
     pub(crate) fn unary(body: &[u8]) -> Self {
         Self {
             requests: Rc::new([request("bench:generateContent", body)]),
@@ -64,7 +64,7 @@ pub(crate) fn request(call: &str, body: &[u8]) -> Bytes {
 
 /// What came of asking for a while.
 #[derive(Default)]
-pub(crate) struct Heard {
+pub(crate) struct Measurements {
     pub(crate) answers: u32,
     pub(crate) wall: Duration,
     /// How long each answer took, to its first byte and to its end.
@@ -77,10 +77,10 @@ pub(crate) struct Heard {
 /// Asks by so many connections for so long; each ends with a whole answer.
 pub(crate) async fn ask(
     address: &str,
-    ask: &Ask,
+    ask: &Workload,
     connections: usize,
     time: Duration,
-) -> Result<Heard> {
+) -> Result<Measurements> {
     // Without time, one right answer is all that is wanted.
     let connections = if time.is_zero() { 1 } else { connections };
     let mut open = Vec::new();
@@ -92,25 +92,25 @@ pub(crate) async fn ask(
     for (number, mut connection) in open.into_iter().enumerate() {
         let ask = ask.clone();
         tasks.spawn_local(async move {
-            let mut heard = Heard::default();
+            let mut measured = Measurements::default();
             let mut requests = ask.requests.iter().cycle().skip(number);
             // At least once, however short the time.
-            while heard.answers == 0 || started.elapsed() < time {
+            while measured.answers == 0 || started.elapsed() < time {
                 let request = requests.next().ok_or("no requests")?;
-                let exchange = connection.exchange(request, ask.chunks, &mut heard);
-                let exchange = timeout(PATIENCE, exchange).await;
+                let exchange = connection.exchange(request, ask.chunks, &mut measured);
+                let exchange = timeout(STOP_TIMEOUT, exchange).await;
                 exchange.map_err(|_| "no answer in time")??;
             }
-            Ok::<_, crate::Error>(heard)
+            Ok::<_, crate::Error>(measured)
         });
     }
-    let mut all = Heard::default();
-    while let Some(heard) = tasks.join_next().await {
-        let heard = heard??;
-        all.answers += heard.answers;
-        all.first.extend(heard.first);
-        all.whole.extend(heard.whole);
-        all.lags.extend(heard.lags);
+    let mut all = Measurements::default();
+    while let Some(measured) = tasks.join_next().await {
+        let measured = measured??;
+        all.answers += measured.answers;
+        all.first.extend(measured.first);
+        all.whole.extend(measured.whole);
+        all.lags.extend(measured.lags);
     }
     all.wall = started.elapsed();
     Ok(all)
@@ -173,7 +173,7 @@ impl Connection {
         &mut self,
         request: &[u8],
         chunks: Option<usize>,
-        heard: &mut Heard,
+        measured: &mut Measurements,
     ) -> Result<()> {
         let started = Instant::now();
         let length = self.begin(request).await?;
@@ -184,19 +184,19 @@ impl Connection {
                 Length::Chunked => self.take_chunks()?,
             };
             if is_first && !self.body.is_empty() {
-                heard.first.push(started.elapsed());
+                measured.first.push(started.elapsed());
                 is_first = false;
             }
             if chunks.is_some() {
-                seen = self.lags(seen, &mut heard.lags);
+                seen = self.lags(seen, &mut measured.lags);
             }
             if is_whole {
                 break;
             }
             self.more().await?;
         }
-        heard.whole.push(started.elapsed());
-        heard.answers += 1;
+        measured.whole.push(started.elapsed());
+        measured.answers += 1;
         self.check(chunks)
     }
 
@@ -252,7 +252,7 @@ impl Connection {
         Ok(is_last)
     }
 
-    /// Looks for the times that chunks were written at; says how far it looked.
+    /// Collects the timestamps of chunks; returns the offset up to which it searched.
     fn lags(&self, seen: usize, lags: &mut Vec<u64>) -> usize {
         let now = upstream::now();
         let mut done = seen;

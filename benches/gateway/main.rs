@@ -1,31 +1,31 @@
-//! What hookgate costs beside the least that this stack can do: `just bench`.
+//! The cost of hookgate beside a bare proxy of the same stack: `just bench`.
 //!
-//! Starts a fast model API and, in turn, everybody who may stand in front of it;
-//! docs/performance.md says how to choose among them and what the figures mean.
-//! This binary is all of them but hookgate and nginx: its first word is the role.
+//! Starts a fast model API and each target in front of it. docs/performance.md
+//! explains the arguments and figures. This binary plays every role except hookgate
+//! and nginx: its first argument is the role.
 
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
-    reason = "a bench tells its numbers"
+    reason = "a benchmark prints its figures"
 )]
 
-mod bare;
-mod bodies;
-mod choice;
-mod contestants;
-mod event;
-mod floors;
-mod gates;
-mod held;
-mod hooks;
+mod args;
+mod baseline_proxy;
+mod environment;
+mod hook_event;
+mod idle_hooks;
 mod load;
+mod long_lived;
+mod lower_bounds;
 mod measure;
 mod processes;
 mod report;
-mod scenes;
+mod request_bodies;
+mod scenarios;
+mod targets;
+mod thresholds;
 mod upstream;
-mod world;
 
 use std::{env, process::ExitCode, time::Duration};
 
@@ -39,16 +39,16 @@ use tokio::{
 };
 
 use crate::{
-    choice::Choice,
-    floors::Floor,
+    args::Args,
+    environment::{Environment, Running},
+    lower_bounds::LowerBound,
     measure::Value,
     report::Report,
-    scenes::Scene,
-    world::{Running, World},
+    scenarios::Scenario,
 };
 
-/// How long one contestant may take for one figure.
-const PATIENCE: Duration = Duration::from_mins(2);
+/// Limit for one figure of one target.
+const STOP_TIMEOUT: Duration = Duration::from_mins(2);
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 type Result<T> = std::result::Result<T, Error>;
@@ -69,20 +69,21 @@ fn run(words: &[String]) -> Result<bool> {
     let role = words.first().map(String::as_str).unwrap_or_default();
     match (role, words) {
         ("keep", [_, rest @ ..]) => processes::keep(rest)?,
-        ("worker-hook", _) => hooks::worker()?,
+        ("worker-hook", _) => idle_hooks::worker()?,
         ("upstream", _) => {
             one_thread()?.block_on(async { upstream::run(listener().await?).await })?;
         }
         ("http-hook", _) => {
-            one_thread()?.block_on(async { hooks::server(listener().await?).await })?;
+            one_thread()?.block_on(async { idle_hooks::server(listener().await?).await })?;
         }
         ("bare", [_, upstream, ..]) => {
-            Runtime::new()?.block_on(async { bare::run(listener().await?, upstream).await })?;
+            Runtime::new()?
+                .block_on(async { baseline_proxy::run(listener().await?, upstream).await })?;
         }
-        (floor, [_, upstream, rest @ ..]) if floor.starts_with("floor-") => {
-            let class = floor.trim_start_matches("floor-");
+        (lower_bound, [_, upstream, rest @ ..]) if lower_bound.starts_with("lower-bound-") => {
+            let class = lower_bound.trim_start_matches("lower-bound-");
             Runtime::new()?.block_on(async {
-                Floor::parse(class, rest)?
+                LowerBound::parse(class, rest)?
                     .run(listener().await?, upstream)
                     .await
             })?;
@@ -104,68 +105,67 @@ async fn listener() -> Result<TcpListener> {
 
 async fn bench(words: &[String]) -> Result<bool> {
     processes::open_many_files()?;
-    let choice = Choice::parse(words)?;
+    let args = Args::parse(words)?;
     let mut terminate = signal(SignalKind::terminate())?;
-    // What is under way is dropped, and with it all that was started.
+    // Dropping the future ends all processes that it started.
     select! {
-        is_good = rounds(&choice) => is_good,
+        is_good = rounds(&args) => is_good,
         _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         _ = terminate.recv() => Err("terminated".into()),
     }
 }
 
-async fn rounds(choice: &Choice) -> Result<bool> {
-    let scenes = choice.scenes()?;
-    let contestants = choice.contestants(&scenes);
-    let world = World::start()?;
-    let running: Result<Vec<Running>> = contestants.iter().map(|it| world.run(it)).collect();
+async fn rounds(args: &Args) -> Result<bool> {
+    let scenarios = args.scenarios()?;
+    let targets = args.targets(&scenarios);
+    let environment = Environment::start()?;
+    let running: Result<Vec<Running>> = targets.iter().map(|it| environment.run(it)).collect();
     let running = running?;
-    let mut report = Report::new(contestants.into_iter().map(|it| it.name).collect());
-    // What comes first pays for threads, connections and pools; it is not counted.
-    for scene in scenes.iter().filter(|it| choice.is_warmed(it)) {
-        for running in takers(scene, &running) {
-            values(scene, &world, running, choice.time / 4).await?;
+    let mut report = Report::new(targets.into_iter().map(|it| it.name).collect());
+    // The first requests start threads, connections and pools; they are not counted.
+    for scenario in scenarios.iter().filter(|it| args.is_warmed(it)) {
+        for running in takers(scenario, &running) {
+            values(scenario, &environment, running, args.time / 4).await?;
         }
     }
-    for round in 0..choice.rounds {
-        eprintln!("round {} of {}", round + 1, choice.rounds);
-        for scene in scenes.iter().filter(|it| choice.is_due(it, round)) {
-            let mut turn = takers(scene, &running);
+    for round in 0..args.rounds {
+        eprintln!("round {} of {}", round + 1, args.rounds);
+        for scenario in scenarios.iter().filter(|it| args.is_due(it, round)) {
+            let mut turn = takers(scenario, &running);
             if round % 2 == 1 {
                 turn.reverse();
             }
             for running in turn {
-                let values = values(scene, &world, running, choice.time).await?;
-                report.add(&running.contestant.name, values);
+                let values = values(scenario, &environment, running, args.time).await?;
+                report.add(&running.target.name, values);
             }
         }
     }
-    if choice.rounds == 0 {
+    if args.rounds == 0 {
         println!("every answer was right");
         return Ok(true);
     }
-    let (gates, is_good) = report.gates();
-    println!("{}\n\n{gates}", report.table());
-    Ok(is_good || !choice.is_gate)
+    let (thresholds, is_good) = report.thresholds();
+    println!("{}\n\n{thresholds}", report.table());
+    Ok(is_good || !args.is_gate)
 }
 
 async fn values(
-    scene: &Scene,
-    world: &World,
+    scenario: &Scenario,
+    environment: &Environment,
     running: &Running,
     time: Duration,
 ) -> Result<Vec<Value>> {
-    let Scene {
+    let Scenario {
         figure, size, kind, ..
-    } = scene;
-    let values = timeout(PATIENCE, kind.measure(size, world, running, time)).await;
+    } = scenario;
+    let values = timeout(STOP_TIMEOUT, kind.measure(size, environment, running, time)).await;
     let values = values.map_err(|_| "it takes too long".into()).flatten();
-    values.map_err(|error: Error| {
-        format!("{figure} {size}, {}: {error}", running.contestant.name).into()
-    })
+    values
+        .map_err(|error: Error| format!("{figure} {size}, {}: {error}", running.target.name).into())
 }
 
-fn takers<'a>(scene: &Scene, running: &'a [Running]) -> Vec<&'a Running> {
-    let takes_part = |it: &&Running| it.contestant.takes_part(scene);
+fn takers<'a>(scenario: &Scenario, running: &'a [Running]) -> Vec<&'a Running> {
+    let takes_part = |it: &&Running| it.target.takes_part(scenario);
     running.iter().filter(takes_part).collect()
 }

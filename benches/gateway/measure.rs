@@ -1,4 +1,4 @@
-//! How each figure is measured, of one contestant in one round.
+//! How each figure is measured for one target in one round.
 
 use std::{
     cell::Cell,
@@ -9,52 +9,54 @@ use bytes::Bytes;
 
 use crate::{
     Result,
-    bodies::Conversation,
-    held,
-    load::{self, Ask, Connection, Heard},
+    environment::{Environment, Running},
+    load::{self, Connection, Measurements, Workload},
+    long_lived,
     processes::{self, Cores},
+    request_bodies::Conversation,
     upstream,
-    world::{Running, World},
 };
 
-/// Connections while CPU time is counted: enough to keep everybody busy.
-const FEW: usize = 8;
+/// Connections while CPU time is counted: enough to keep all cores busy.
+const CPU_CONNECTIONS: usize = 8;
 
 /// Connections while requests per second are counted.
-const MANY: usize = 64;
+const RATE_CONNECTIONS: usize = 64;
 
-/// How much longer than others those are watched that need milliseconds.
-const SLOW: u32 = 5;
+/// Factor for the length of scenarios whose requests take milliseconds.
+const SLOW_FACTOR: u32 = 5;
 
-/// Between requests that do not keep anybody busy.
-const TENTH: Duration = Duration::from_millis(100);
+/// Interval between requests on an idle machine.
+const CALM_INTERVAL: Duration = Duration::from_millis(100);
 
-/// Requests of a conversation that goes on.
-const PROMPTS: usize = 24;
+/// Requests of one growing conversation.
+const HISTORY_PROMPTS: usize = 24;
 
-/// A figure's name, and its value.
+/// Name and value of a figure.
 pub(crate) type Value = (String, f64);
 
 pub(crate) enum Kind {
     /// CPU time for each request.
-    Cpu(Ask),
-    /// How long a request takes where all share one core.
-    OneCore(Ask),
+    Cpu(Workload),
+    /// Latency of a request where all processes share one core.
+    OneCore(Workload),
     /// Requests per second.
-    Rate(Ask),
-    /// CPU time for each further chunk of a stream: those of the second over
-    /// those of the first.
-    Chunks { one: Ask, many: Ask, streams: usize },
-    /// How long the first chunk takes, and each, where all share one core.
-    First(Ask),
-    /// How long a request takes, one after the other; where it is so said, while
-    /// bodies of a GiB are held.
-    Spawn { ask: Ask, is_heavy: bool },
-    /// How long a request takes, ten in a second.
-    Calm(Ask),
-    /// CPU time for each request of a conversation that goes on.
+    Rate(Workload),
+    /// CPU time for each further chunk: `many` compared with `one`.
+    Chunks {
+        one: Workload,
+        many: Workload,
+        streams: usize,
+    },
+    /// Latency of the first chunk and of each further one, on one core.
+    First(Workload),
+    /// Latency of sequential requests; if heavy, while a GiB of bodies is buffered.
+    Spawn { ask: Workload, is_heavy: bool },
+    /// Latency at ten requests per second.
+    Calm(Workload),
+    /// CPU time for each request of a growing conversation.
     History(Conversation, Cell<u32>),
-    /// Memory of so many streams at the same time.
+    /// Memory of concurrent streams.
     Streams {
         body: Vec<u8>,
         counts: &'static [usize],
@@ -87,25 +89,28 @@ pub(crate) fn spawn_cpu(size: &str) -> String {
 }
 
 impl Kind {
-    /// Measures one contestant. `size` stands in the figures' names.
+    /// Measures one target. `size` is part of the figures' names.
     pub(crate) async fn measure(
         &self,
         size: &str,
-        world: &World,
+        environment: &Environment,
         running: &Running,
         time: Duration,
     ) -> Result<Vec<Value>> {
         let address = &running.address;
         Ok(match self {
-            Self::Cpu(ask) => vec![(cpu(size), each(running, ask, FEW, time).await?)],
+            Self::Cpu(ask) => vec![(cpu(size), each(running, ask, CPU_CONNECTIONS, time).await?)],
             Self::OneCore(ask) => {
-                let heard = on_one_core(world, running, ask, time).await?;
-                vec![(one_core(size), median(heard.whole))]
+                let measured = on_one_core(environment, running, ask, time).await?;
+                vec![(one_core(size), median(measured.whole))]
             }
             Self::Rate(ask) => {
-                let heard = load::ask(address, ask, MANY, time).await?;
-                let rate = f64::from(heard.answers) / heard.wall.as_secs_f64();
-                vec![(format!("requests/s at {MANY} connections, {size}"), rate)]
+                let measured = load::ask(address, ask, RATE_CONNECTIONS, time).await?;
+                let rate = f64::from(measured.answers) / measured.wall.as_secs_f64();
+                vec![(
+                    format!("requests/s at {RATE_CONNECTIONS} connections, {size}"),
+                    rate,
+                )]
             }
             Self::Chunks { one, many, streams } => {
                 let first = each(running, one, *streams, time).await?;
@@ -114,92 +119,125 @@ impl Kind {
                 vec![(chunk(size), (all - first) / f64::from(further))]
             }
             Self::First(ask) => {
-                let heard = on_one_core(world, running, ask, time).await?;
-                let lags = heard.lags.into_iter().map(Duration::from_nanos).collect();
+                let measured = on_one_core(environment, running, ask, time).await?;
+                let lags = measured
+                    .lags
+                    .into_iter()
+                    .map(Duration::from_nanos)
+                    .collect();
                 vec![
-                    (FIRST.to_owned(), median(heard.first)),
+                    (FIRST.to_owned(), median(measured.first)),
                     (LAG.to_owned(), median(lags)),
                 ]
             }
             Self::Spawn { ask, is_heavy } => {
-                let is_held = *is_heavy
-                    && !time.is_zero()
-                    && running.contestant.set_up().starts_with("heavy");
-                let held = if is_held {
-                    held::uploads(running).await?
-                } else {
-                    Vec::new()
-                };
-                let work = load::ask(address, ask, 1, time * SLOW);
-                let (used, heard) = used(running, work).await?;
-                drop(held);
-                let used = used / f64::from(heard.answers);
-                vec![(spawn(size), median(heard.whole)), (spawn_cpu(size), used)]
+                let is_heavy = *is_heavy && running.target.set_up().starts_with("heavy");
+                spawned(size, running, ask, is_heavy, time).await?
             }
             Self::Calm(ask) => vec![(
                 CALM.to_owned(),
-                median(calmly(address, ask, time * SLOW).await?.whole),
+                median(at_intervals(address, ask, time * SLOW_FACTOR).await?.whole),
             )],
             Self::History(history, number) => {
                 vec![(
                     HISTORY.to_owned(),
-                    go_on(running, history, number, time).await?,
+                    continue_conversation(running, history, number, time).await?,
                 )]
             }
             Self::Streams { body, counts } => {
-                held::streams(world, running, body, counts, time * 25).await?
+                long_lived::streams(environment, running, body, counts, time * 25).await?
             }
         })
     }
 }
 
-/// CPU time of the contestant's tree for each answer, in microseconds.
-async fn each(running: &Running, ask: &Ask, connections: usize, time: Duration) -> Result<f64> {
-    let work = load::ask(&running.address, ask, connections, time);
-    let (used, heard) = used(running, work).await?;
-    Ok(used / f64::from(heard.answers))
+/// Latency and CPU time of answers for which a hook process is started. A heavy
+/// gateway holds bodies of a GiB meanwhile.
+async fn spawned(
+    size: &str,
+    running: &Running,
+    workload: &Workload,
+    is_heavy: bool,
+    time: Duration,
+) -> Result<Vec<Value>> {
+    let uploads = if is_heavy && !time.is_zero() {
+        long_lived::uploads(running).await?
+    } else {
+        Vec::new()
+    };
+    let work = load::ask(&running.address, workload, 1, time * SLOW_FACTOR);
+    let (used, measured) = used(running, work).await?;
+    drop(uploads);
+    let used = used / f64::from(measured.answers);
+    Ok(vec![
+        (spawn(size), median(measured.whole)),
+        (spawn_cpu(size), used),
+    ])
 }
 
-/// CPU time of the contestant's tree while something is done, in microseconds.
+/// CPU time of the target's process tree for each answer, in microseconds.
+async fn each(
+    running: &Running,
+    ask: &Workload,
+    connections: usize,
+    time: Duration,
+) -> Result<f64> {
+    let work = load::ask(&running.address, ask, connections, time);
+    let (used, measured) = used(running, work).await?;
+    Ok(used / f64::from(measured.answers))
+}
+
+/// CPU time of the target's process tree during some work, in microseconds.
 async fn used(
     running: &Running,
-    work: impl Future<Output = Result<Heard>>,
-) -> Result<(f64, Heard)> {
+    work: impl Future<Output = Result<Measurements>>,
+) -> Result<(f64, Measurements)> {
     let root = running.root()?;
     let before = processes::settled_cpu(root);
-    let heard = work.await?;
+    let measured = work.await?;
     let used = processes::settled_cpu(root).saturating_sub(before);
-    Ok((Duration::from_nanos(used).as_secs_f64() * 1e6, heard))
+    Ok((Duration::from_nanos(used).as_secs_f64() * 1e6, measured))
 }
 
-async fn on_one_core(world: &World, running: &Running, ask: &Ask, time: Duration) -> Result<Heard> {
-    let roots: Vec<u32> = running.root().into_iter().chain(world.beside()).collect();
+async fn on_one_core(
+    environment: &Environment,
+    running: &Running,
+    ask: &Workload,
+    time: Duration,
+) -> Result<Measurements> {
+    let roots: Vec<u32> = running
+        .root()
+        .into_iter()
+        .chain(environment.peers())
+        .collect();
     processes::pin(&roots, Cores::One)?;
-    let heard = load::ask(&running.address, ask, 1, time).await;
+    let measured = load::ask(&running.address, ask, 1, time).await;
     processes::pin(&roots, Cores::All)?;
-    heard
+    measured
 }
 
-async fn calmly(address: &str, ask: &Ask, time: Duration) -> Result<Heard> {
-    let (started, mut heard) = (Instant::now(), Heard::default());
+async fn at_intervals(address: &str, ask: &Workload, time: Duration) -> Result<Measurements> {
+    let (started, mut measured) = (Instant::now(), Measurements::default());
     let mut connection = Connection::open(address).await?;
     let request = ask.requests.first().ok_or("no request")?;
-    let mut beat = tokio::time::interval(TENTH);
-    while heard.answers == 0 || started.elapsed() < time {
+    let mut beat = tokio::time::interval(CALM_INTERVAL);
+    while measured.answers == 0 || started.elapsed() < time {
         beat.tick().await;
-        connection.exchange(request, ask.chunks, &mut heard).await?;
+        connection
+            .exchange(request, ask.chunks, &mut measured)
+            .await?;
     }
-    Ok(heard)
+    Ok(measured)
 }
 
-/// A new conversation each time, of which nobody knows the first request.
-async fn go_on(
+/// A new conversation each time, whose first request is unknown to the target.
+async fn continue_conversation(
     running: &Running,
     history: &Conversation,
     number: &Cell<u32>,
     time: Duration,
 ) -> Result<f64> {
-    let prompts = if time.is_zero() { 2 } else { PROMPTS };
+    let prompts = if time.is_zero() { 2 } else { HISTORY_PROMPTS };
     number.set(number.get() + 1);
     let mut history = history.clone();
     history.begin_with(&format!(
@@ -212,26 +250,26 @@ async fn go_on(
             "bench:generateContent",
             history.to_string().as_bytes(),
         ));
-        history.go_on(upstream::ANSWER, &format!("And what of part {prompt}?"));
+        history.continue_conversation(upstream::ANSWER, &format!("And what of part {prompt}?"));
     }
     let mut connection = Connection::open(&running.address).await?;
     let (first, others) = requests.split_first().ok_or("no requests")?;
     connection
-        .exchange(first, None, &mut Heard::default())
+        .exchange(first, None, &mut Measurements::default())
         .await?;
-    let (used, heard) = used(running, one_by_one(&mut connection, others)).await?;
-    Ok(used / f64::from(heard.answers))
+    let (used, measured) = used(running, one_by_one(&mut connection, others)).await?;
+    Ok(used / f64::from(measured.answers))
 }
 
-async fn one_by_one(connection: &mut Connection, requests: &[Bytes]) -> Result<Heard> {
-    let mut heard = Heard::default();
+async fn one_by_one(connection: &mut Connection, requests: &[Bytes]) -> Result<Measurements> {
+    let mut measured = Measurements::default();
     for request in requests {
-        connection.exchange(request, None, &mut heard).await?;
+        connection.exchange(request, None, &mut measured).await?;
     }
-    Ok(heard)
+    Ok(measured)
 }
 
-/// In microseconds.
+/// Median in microseconds.
 fn median(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
     times

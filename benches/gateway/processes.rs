@@ -1,5 +1,4 @@
-//! Processes of the bench: how they start and end, what the tree of one has
-//! used, and on which core it runs.
+//! Processes of the benchmark: start, end, resource usage and CPU affinity.
 
 use std::{
     env, fs,
@@ -23,14 +22,13 @@ use rustix::{
 
 use crate::Result;
 
-/// The kernel tells the time of processes in hundredths of a second.
+/// Nanoseconds of a clock tick, in which the kernel reports CPU time.
 const TICK: u64 = 10_000_000;
 
-/// How long a process may take to start, unoptimised and on a busy machine.
-const START: Duration = Duration::from_secs(30);
+/// Limit for the start of an unoptimised process on a busy machine.
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// How long a process may take to end.
-const PATIENCE: Duration = Duration::from_secs(3);
+const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// A process, and all that it has started; they end when this is dropped.
 pub(crate) struct Process {
@@ -39,13 +37,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts a role of this binary, of which `copy` is one. It says where it listens.
+    /// Starts a role of this binary from a copy of it.
     pub(crate) fn role(copy: &Path, arguments: &[&str]) -> Result<Self> {
         Self::listening(copy, arguments, Path::new("/dev/null"))
     }
 
-    /// Starts a program that says in its first line where it listens. What it
-    /// complains of goes into a file, as it would where it serves.
+    /// Starts a program that prints its address in its first line. Its stderr goes to
+    /// a file, as in production.
     pub(crate) fn listening(program: &Path, arguments: &[&str], log: &Path) -> Result<Self> {
         let mut command = kept(program)?;
         command
@@ -59,15 +57,15 @@ impl Process {
             address: String::new(),
         };
         let mut stdout = BufReader::new(stdout.ok_or("no stdout")?);
-        let (tell, told) = mpsc::channel();
+        let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
             let mut line = String::new();
-            // Without a line it is known that it does not listen.
+            // An empty line means that it does not listen.
             stdout.read_line(&mut line).ok();
-            tell.send(line).ok();
+            sender.send(line).ok();
             io::copy(&mut stdout, &mut io::sink())
         });
-        let line = told.recv_timeout(START).unwrap_or_default();
+        let line = receiver.recv_timeout(START_TIMEOUT).unwrap_or_default();
         let address = line.trim().strip_prefix("listening on http://");
         let complaints = || fs::read_to_string(log).unwrap_or_default();
         let problem = || format!("{} does not listen: {}", program.display(), complaints());
@@ -77,7 +75,7 @@ impl Process {
         Ok(process)
     }
 
-    /// Starts a program that listens where it was told to.
+    /// Starts a program that listens on the given address.
     pub(crate) fn at(address: &str, program: &Path, arguments: &[&str]) -> Result<Self> {
         let child = kept(program)?
             .args(arguments)
@@ -90,7 +88,7 @@ impl Process {
         };
         let started = Instant::now();
         while std::net::TcpStream::connect(address).is_err() {
-            if started.elapsed() > START {
+            if started.elapsed() > START_TIMEOUT {
                 return Err(format!("{} does not listen", program.display()).into());
             }
             thread::sleep(Duration::from_millis(5));
@@ -114,7 +112,7 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.signal(Signal::TERM);
         let started = Instant::now();
-        while matches!(self.child.try_wait(), Ok(None)) && started.elapsed() < PATIENCE {
+        while matches!(self.child.try_wait(), Ok(None)) && started.elapsed() < STOP_TIMEOUT {
             thread::sleep(Duration::from_millis(5));
         }
         self.signal(Signal::KILL);
@@ -145,7 +143,7 @@ pub(crate) fn keep(arguments: &[String]) -> Result<()> {
 /// CPU time that a process and all below it have used, in nanoseconds, those
 /// that have ended included.
 ///
-/// Threads tell nanoseconds, but only while they live; a process tells the time
+/// Threads report nanoseconds, but only while they live; a process reports the time
 /// of ended threads and children too, but in ticks. So the larger of both
 /// counts, and to it what ended children have used.
 pub(crate) fn cpu(root: u32) -> u64 {

@@ -1,11 +1,10 @@
-//! What came of the rounds: a table of figures, and the bounds that they are held
-//! to.
+//! Report of all rounds: a table of figures, and the thresholds.
 
 use std::collections::BTreeMap;
 
 use crate::{
-    gates::{self, Relation},
     measure::Value,
+    thresholds::{self, Relation},
 };
 
 /// Values of each figure and contestant, round by round.
@@ -13,25 +12,25 @@ use crate::{
 pub(crate) struct Report {
     /// Figures in the order of their first value.
     figures: Vec<String>,
-    contestants: Vec<String>,
+    targets: Vec<String>,
     values: BTreeMap<(String, String), Vec<f64>>,
 }
 
 impl Report {
-    pub(crate) fn new(contestants: Vec<String>) -> Self {
+    pub(crate) fn new(targets: Vec<String>) -> Self {
         Self {
-            contestants,
+            targets,
             ..Self::default()
         }
     }
 
-    pub(crate) fn add(&mut self, contestant: &str, values: Vec<Value>) {
+    pub(crate) fn add(&mut self, target: &str, values: Vec<Value>) {
         for (figure, value) in values {
             if !self.figures.contains(&figure) {
                 self.figures.push(figure.clone());
             }
             self.values
-                .entry((figure, contestant.to_owned()))
+                .entry((figure, target.to_owned()))
                 .or_default()
                 .push(value);
         }
@@ -44,7 +43,7 @@ impl Report {
         ];
         for figure in &self.figures {
             let bare = self.of(figure, "bare");
-            let all = self.contestants.iter();
+            let all = self.targets.iter();
             for (name, values) in all.filter_map(|it| Some((it, self.of(figure, it)?))) {
                 let over = bare.map(|bare| format!("{:.2}", median(&ratio(values, bare))));
                 let over = over.unwrap_or_default();
@@ -57,41 +56,44 @@ impl Report {
         rows.join("\n")
     }
 
-    /// A table of bounds, and whether all are kept.
-    pub(crate) fn gates(&self) -> (String, bool) {
+    /// A table of the thresholds, and true if all hold.
+    pub(crate) fn thresholds(&self) -> (String, bool) {
         let mut rows = vec![
             "| gate | min | median | max | bound | |".to_owned(),
             "|---|--:|--:|--:|--:|---|".to_owned(),
         ];
         let mut all_good = true;
-        for gate in gates::all() {
-            let Some(of) = self.of(&gate.of.0, gate.of.1) else {
+        for threshold in thresholds::all() {
+            let Some(of) = self.of(&threshold.of.0, threshold.of.1) else {
                 continue;
             };
-            let over = gate.over.as_ref().map(|it| self.of(&it.0, it.1));
-            let values = match (over, gate.relation) {
+            let over = threshold.over.as_ref().map(|it| self.of(&it.0, it.1));
+            let values = match (over, threshold.relation) {
                 (None, _) => of.to_vec(),
                 (Some(None), _) => continue,
                 (Some(Some(over)), Relation::Ratio) => ratio(of, over),
                 (Some(Some(over)), Relation::Difference) => pairs(of, over, |of, over| of - over),
             };
-            // A figure that is no number is no good one.
-            let is_good = median(&values) <= gate.bound;
+            // NaN is not below any bound.
+            let is_good = median(&values) <= threshold.bound;
             all_good &= is_good;
             let sign = if is_good { "ok" } else { "**OVER**" };
-            let (name, spread) = (gate.name(), spread(&values));
-            rows.push(format!("| {name} | {spread} | {} | {sign} |", gate.bound));
+            let (name, spread) = (threshold.name(), spread(&values));
+            rows.push(format!(
+                "| {name} | {spread} | {} | {sign} |",
+                threshold.bound
+            ));
         }
         (rows.join("\n"), all_good)
     }
 
-    fn of(&self, figure: &str, contestant: &str) -> Option<&[f64]> {
-        let values = self.values.get(&(figure.to_owned(), contestant.to_owned()));
+    fn of(&self, figure: &str, target: &str) -> Option<&[f64]> {
+        let values = self.values.get(&(figure.to_owned(), target.to_owned()));
         values.map(Vec::as_slice)
     }
 }
 
-/// What two have in the same rounds.
+/// Values of both in the same rounds.
 fn pairs(of: &[f64], over: &[f64], relation: impl Fn(f64, f64) -> f64) -> Vec<f64> {
     of.iter()
         .zip(over)

@@ -1,5 +1,5 @@
-//! A model API that is fast: it throws requests away unread, and answers what the
-//! model's name in the path asks for.
+//! A fast model API: it discards request bodies, and the model's name in the path
+//! selects the response.
 //!
 //! `bench` is one answer, `bench-sse-200-2ms` a stream of 200 chunks of which
 //! each comes 2 ms after the one before, and with `0ms` as fast as it is taken.
@@ -21,15 +21,15 @@ use tokio::{
     time::{Instant, Interval, interval_at},
 };
 
-use crate::{Result, bare};
+use crate::{Result, baseline_proxy};
 
-/// What stands in front of the time in the text of a chunk.
+/// Marker in front of the timestamp in a chunk's text.
 pub(crate) const STAMP: &str = "~~";
 
-/// How many letters such a time has.
+/// Letters of a timestamp.
 pub(crate) const STAMP_LENGTH: usize = 16;
 
-/// What the model says when it does not stream.
+/// Text of the response that is not streamed.
 pub(crate) const ANSWER: &str = "The function takes the hash of the key once, looks for a free \
      slot from there on, and grows the table before more than three quarters of it are taken. \
      I would leave it as it is; the caller holds the lock for too long instead, since it reads \
@@ -39,7 +39,7 @@ const FILLER: &str = "and so the table grows before it is full, which the caller
      since it holds the lock all the while; a réader waits.";
 
 pub(crate) async fn run(listener: TcpListener) -> Result<()> {
-    bare::serve(listener, answer).await
+    baseline_proxy::serve(listener, answer).await
 }
 
 async fn answer(mut request: Request<Incoming>) -> Result<Response<Either<Full<Bytes>, Chunks>>> {
@@ -71,7 +71,7 @@ fn usage() -> &'static str {
     r#""usageMetadata":{"promptTokenCount":24381,"candidatesTokenCount":71,"totalTokenCount":24452,"promptTokensDetails":[{"modality":"TEXT","tokenCount":24381}]},"modelVersion":"bench","responseId":"pV4kafaTFMmg_uMP3rCGoQY""#
 }
 
-/// The time now, in nanoseconds: the same clock for every process.
+/// Nanoseconds of the monotonic clock, which all processes share.
 pub(crate) fn now() -> u64 {
     let time = clock_gettime(ClockId::Monotonic);
     let seconds = Duration::new(
@@ -81,7 +81,7 @@ pub(crate) fn now() -> u64 {
     u64::try_from(seconds.as_nanos()).unwrap_or_default()
 }
 
-/// A time in sixteen letters. Digits might be taken for a card's number.
+/// A timestamp in sixteen letters, because digits could match the card detector.
 fn stamp(time: u64) -> String {
     let digits = (0..STAMP_LENGTH).rev().map(|at| (time >> (4 * at)) & 0xf);
     digits

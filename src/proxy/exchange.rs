@@ -31,9 +31,9 @@ use crate::{
     session::{CallRole, ResponseFingerprinter, Session},
     state::{self, ApiError, Caches, Snapshot},
     upstream::{
-        OutgoingRequest, RequestBody, Upstream, UpstreamResponse,
-        content_headers::{self, ContentEncoding},
-        headers::{self, ResponseUse},
+        Answer, Outgoing, OutgoingBody, Upstream,
+        content_headers::{self, Encoding},
+        headers::{self, AnswerIs},
     },
 };
 
@@ -75,7 +75,7 @@ pub(super) enum Asked {
     /// Nothing of it needs to be judged, or it was not asked at all.
     Told(Reply),
     /// The answer, and what stands between it and the agent.
-    Answered(UpstreamResponse, Box<Gate>),
+    Answered(Answer, Box<Gate>),
 }
 
 /// What a call comes into.
@@ -268,7 +268,7 @@ impl Exchange {
             // Hooks may add to a request, but not what agents may not.
             return Err(too_large(limit));
         }
-        let outgoing = self.outgoing(body.clone().into(), ResponseUse::Parsed);
+        let outgoing = self.outgoing(body.clone().into(), AnswerIs::Read);
         let answer = self.send(outgoing, Some(&body)).await?;
         if self.call.operation == Operation::CreateCache && answer.status.is_success() {
             return self.keep_cache(answer).await.map(Asked::Told);
@@ -325,7 +325,7 @@ impl Exchange {
     }
 
     /// A request for upstream.
-    pub(super) fn outgoing(&self, body: RequestBody, answer: ResponseUse) -> OutgoingRequest {
+    pub(super) fn outgoing(&self, body: OutgoingBody, answer: AnswerIs) -> Outgoing {
         // A caller's key is for those APIs that take keys.
         let takes_keys = self.dialect.api() != Api::CodeAssist;
         let own = self.identity.upstream.as_ref().filter(|_| takes_keys);
@@ -333,19 +333,19 @@ impl Exchange {
         let query_key = self.identity.query_key.as_ref();
         // What must be counted must be readable.
         let answer = match self.identity.usage() {
-            Some(_) => ResponseUse::Parsed,
+            Some(_) => AnswerIs::Read,
             None => answer,
         };
-        let mut headers = headers::request_headers(
+        let mut headers = headers::to_upstream(
             &self.head.headers,
             own,
             query_key.map(ExposeSecret::expose_secret),
             answer,
         );
         if self.context.trace.is_on() {
-            headers::set_trace(&mut headers, self.context.trace);
+            headers::trace(&mut headers, self.context.trace);
         }
-        OutgoingRequest {
+        Outgoing {
             method: self.head.method.clone(),
             target: self.call.target(),
             headers,
@@ -356,9 +356,9 @@ impl Exchange {
     /// Asks upstream, once the decision log knows. Who pays, is told what it costs.
     pub(super) async fn send(
         &self,
-        outgoing: OutgoingRequest,
+        outgoing: Outgoing,
         body: Option<&[u8]>,
-    ) -> Result<UpstreamResponse, ApiError> {
+    ) -> Result<Answer, ApiError> {
         self.facts.sends(body).await?;
         let goes = |it| self.facts.goes(it);
         let Some(mut usage) = self.identity.usage() else {
@@ -371,7 +371,7 @@ impl Exchange {
         }
         let sent = self.upstream().send(outgoing, &goes).await;
         let answer = sent.inspect_err(|_| usage.end())?;
-        let is_plain = content_headers::encoding(&answer.headers) == ContentEncoding::Identity;
+        let is_plain = content_headers::encoding(&answer.headers) == Encoding::Identity;
         if !answer.status.is_success() {
             usage.end();
         } else if !is_plain {
@@ -380,7 +380,7 @@ impl Exchange {
         if let Some(length) = declared_length(&answer.headers) {
             usage.expect(length as u64);
         }
-        Ok(answer.with_observer(move |piece| match piece {
+        Ok(answer.watched(move |piece| match piece {
             Some(piece) => usage.read(piece),
             None => usage.end(),
         }))

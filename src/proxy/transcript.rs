@@ -5,10 +5,7 @@ use serde_json::Value;
 use super::{exchange::Exchange, response_buffer::Round};
 use crate::{
     dialect::{Document, History},
-    session::{
-        CallRole, MatchKind, Session, SessionKey, TranscriptRequest, TranscriptResponse,
-        Transcripts,
-    },
+    session::{Answered, Arrival, CallRole, Session, SessionKey, Told, Transcripts},
     state::{self, ApiError},
 };
 
@@ -16,7 +13,7 @@ impl Exchange {
     /// Tells hooks where the transcript is.
     pub(super) async fn point_to_transcript(&mut self, session: &Session) {
         let transcripts = self.snapshot.transcripts.as_ref();
-        if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Unkept) {
+        if let Some(transcripts) = transcripts.filter(|_| session.arrival != Arrival::Unkept) {
             let (cwd, now) = (&self.context.cwd, &self.context.timestamp);
             self.context.transcript_path = transcripts.path(&session.key, cwd, now).await;
         }
@@ -34,13 +31,13 @@ impl Exchange {
         if let Some(history) = History::read(document)? {
             let caller = &self.context.caller.key;
             let conversation = self.snapshot.sessions.read(caller, &history).await?;
-            let told = TranscriptRequest {
+            let told = Told {
                 history: &history,
                 conversation: &conversation,
                 model: self.call.model_name(),
                 now: &self.context.timestamp,
             };
-            transcripts.append_request(key, told).await;
+            transcripts.write(key, told).await;
         }
         Ok(())
     }
@@ -54,14 +51,14 @@ impl Exchange {
         let calls = round.calls.iter().filter(|it| it.refusal.is_none());
         let calls = calls.map(|it| (it.name.clone(), it.arguments.clone()));
         let calls: Vec<(String, Value)> = calls.collect();
-        let answered = TranscriptResponse {
+        let answered = Answered {
             text: &round.text,
             calls: &calls,
             model: self.call.model_name(),
             usage: &round.usage.read(),
             now: &state::now(),
         };
-        transcripts.append_response(key, answered).await;
+        transcripts.answer(key, answered).await;
     }
 
     /// Only an agent's own calls are its conversation.

@@ -5,18 +5,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Fingerprint, Item, SessionKey};
+use super::{Item, Print, SessionKey};
 
 /// The requests of each session that are being answered, by the state of their
 /// last item.
 #[derive(Debug, Default)]
-pub(super) struct ActiveRequests(Mutex<Requests>);
+pub(super) struct UnderWay(Mutex<Requests>);
 
-type Requests = HashMap<Arc<SessionKey>, Vec<Option<Fingerprint>>>;
+type Requests = HashMap<Arc<SessionKey>, Vec<Option<Print>>>;
 
 /// What else of a session is being answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ConcurrentRequests {
+pub(super) enum Beside {
     /// No request.
     Nothing,
     /// Only what the conversation knows of.
@@ -27,39 +27,35 @@ pub(super) enum ConcurrentRequests {
 
 /// One request that is being answered, until this is dropped.
 #[derive(Debug)]
-pub(super) struct ActiveRequestGuard {
+pub(super) struct Begun {
     key: Arc<SessionKey>,
-    end: Option<Fingerprint>,
-    all: Arc<ActiveRequests>,
+    end: Option<Print>,
+    all: Arc<UnderWay>,
 }
 
-impl ActiveRequests {
+impl UnderWay {
     /// What else of a session is being answered, as a conversation sees it.
-    pub(super) fn beside(&self, key: &SessionKey, conversation: &[Item]) -> ConcurrentRequests {
-        let knows = |end: &Fingerprint| conversation.iter().any(|it| it.state == *end);
+    pub(super) fn beside(&self, key: &SessionKey, conversation: &[Item]) -> Beside {
+        let knows = |end: &Print| conversation.iter().any(|it| it.state == *end);
         let requests = self.requests();
         let Some(ends) = requests.get(key) else {
-            return ConcurrentRequests::Nothing;
+            return Beside::Nothing;
         };
         if ends.iter().flatten().all(knows) {
-            ConcurrentRequests::Known
+            Beside::Known
         } else {
-            ConcurrentRequests::Other
+            Beside::Other
         }
     }
 
     /// A request of a session begins.
-    pub(super) fn begin(
-        all: &Arc<Self>,
-        key: &SessionKey,
-        conversation: &[Item],
-    ) -> ActiveRequestGuard {
+    pub(super) fn begin(all: &Arc<Self>, key: &SessionKey, conversation: &[Item]) -> Begun {
         let end = conversation.last().map(|it| it.state);
         let key = Arc::new(key.clone());
         let mut requests = all.requests();
         requests.entry(Arc::clone(&key)).or_default().push(end);
         drop(requests);
-        ActiveRequestGuard {
+        Begun {
             key,
             end,
             all: Arc::clone(all),
@@ -71,7 +67,7 @@ impl ActiveRequests {
     }
 }
 
-impl Drop for ActiveRequestGuard {
+impl Drop for Begun {
     fn drop(&mut self) {
         let mut requests = self.all.requests();
         let Some(mut ends) = requests.remove(&self.key) else {

@@ -13,20 +13,20 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, FingerprintBuildHasher};
+use super::{ByPrint, Print};
 use crate::event::EventName;
 
 /// How many prints of items are known of one session, two for an item. Of more,
 /// those of the latest request stay.
-pub const MAX_KNOWN_ITEMS: usize = 2 * 8192;
+pub const MOST_KNOWN: usize = 2 * 8192;
 
 /// How many bytes of hooks' words are remembered of one session. Of more, the
 /// longest are forgotten, with the items that they are about.
-pub const MAX_HOOK_TEXT_BYTES: usize = 4 << 20;
+pub const MOST_TEXT: usize = 4 << 20;
 
-/// How a session was response apart from others.
+/// How a session was told apart from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum SessionSource {
+pub enum Source {
     /// By the history that its requests bring along.
     #[default]
     History,
@@ -40,7 +40,7 @@ pub enum SessionSource {
     Reported,
 }
 
-impl SessionSource {
+impl Source {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,9 +55,9 @@ impl SessionSource {
 
 /// What is remembered of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct SessionState {
-    /// How it was response apart.
-    pub source: SessionSource,
+pub struct State {
+    /// How it was told apart.
+    pub source: Source,
     /// SHA-256 of its caller's credential; empty without one.
     pub caller: String,
     /// The agent, as it calls itself.
@@ -75,28 +75,28 @@ pub struct SessionState {
     /// What `SessionStart` hooks added to the session, as it stands there.
     pub context: Option<String>,
     /// The states of its latest conversation, from the first item to the last.
-    pub line: Vec<Fingerprint>,
+    pub line: Vec<Print>,
     /// The state of the last item of its latest request.
-    pub asked: Option<Fingerprint>,
+    pub asked: Option<Print>,
     /// Whether the last word of it is an answer that the agent has got whole.
     pub answered: bool,
     /// Items that hooks were asked about: states, and items by themselves.
-    pub known: HashSet<u64, FingerprintBuildHasher>,
+    pub known: HashSet<u64, ByPrint>,
     /// What hooks said of items, if it was more than nothing.
-    pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
+    pub notes: HashMap<u64, Note, ByPrint>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
 }
 
 /// What hooks said of one item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct ItemNote {
+pub struct Note {
     /// When it was written last, in milliseconds since 1970.
     pub revised: u64,
-    /// What the agent is response whenever this prompt is asked: `BeforeAgent` hooks
+    /// What the agent is told whenever this prompt is asked: `BeforeAgent` hooks
     /// refused it or stopped its turn.
-    pub response: Option<String>,
-    /// The request that ended with this item was denied; what the agent was response.
+    pub told: Option<String>,
+    /// The request that ended with this item was denied; what the agent was told.
     pub denied: Option<String>,
     /// The turn of this prompt was stopped; why.
     pub stopped: Option<String>,
@@ -106,15 +106,15 @@ pub struct ItemNote {
     /// Why this tool's result is not shown to the model.
     pub replaced: Option<String>,
     /// Contents that the agent does not know of and that stand behind this item:
-    /// calls that were denied, and what the model was response. JSON.
-    pub hidden_contents: Vec<String>,
+    /// calls that were denied, and what the model was told. JSON.
+    pub hidden: Vec<String>,
     /// How often calls were denied in the turn of this prompt.
     pub denied_calls: BTreeMap<u64, u32>,
 }
 
 /// How much is remembered of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SessionCounts {
+pub struct Numbers {
     /// Items that hooks were asked about.
     pub items: usize,
     /// Requests that were denied.
@@ -127,15 +127,15 @@ pub struct SessionCounts {
     pub contexts: usize,
 }
 
-impl SessionState {
+impl State {
     /// How much is remembered.
-    pub fn counts(&self) -> SessionCounts {
+    pub fn numbers(&self) -> Numbers {
         // An item is known by two prints, and so is what is said of it.
-        let mut notes: Vec<&ItemNote> = self.notes.values().collect();
+        let mut notes: Vec<&Note> = self.notes.values().collect();
         notes.sort();
         notes.dedup();
-        let count = |says: fn(&ItemNote) -> bool| notes.iter().filter(|it| says(it)).count();
-        SessionCounts {
+        let count = |says: fn(&Note) -> bool| notes.iter().filter(|it| says(it)).count();
+        Numbers {
             items: self.known.len().div_ceil(2),
             denied: count(|it| it.denied.is_some()),
             stopped: count(|it| it.stopped.is_some()),
@@ -145,7 +145,7 @@ impl SessionState {
     }
 
     /// The note of an item, to be changed; `now` is in milliseconds since 1970.
-    pub fn revise(&mut self, item: u64, now: u64) -> &mut ItemNote {
+    pub fn revise(&mut self, item: u64, now: u64) -> &mut Note {
         let note = self.notes.entry(item).or_default();
         // Later than before, whatever the clock says.
         note.revised = note.revised.saturating_add(1).max(now);
@@ -179,7 +179,7 @@ impl SessionState {
         newer.started |= older.started;
         newer.context = newer.context.or(older.context);
         newer.reported.extend(older.reported);
-        if newer.known.union(&older.known).count() <= MAX_KNOWN_ITEMS {
+        if newer.known.union(&older.known).count() <= MOST_KNOWN {
             newer.known.extend(older.known);
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
@@ -196,7 +196,7 @@ impl SessionState {
         const A_NUMBER: usize = 16;
         const A_NOTE: usize = 320;
         A_STATE
-            + self.line.len() * size_of::<Fingerprint>()
+            + self.line.len() * size_of::<Print>()
             + self.known.len() * A_NUMBER
             + self.notes.len() * A_NOTE
             + self.text()
@@ -205,12 +205,12 @@ impl SessionState {
     /// How many bytes hooks' words have.
     fn text(&self) -> usize {
         let context = self.context.as_ref().map_or(0, String::len);
-        context + self.notes.values().map(ItemNote::text).sum::<usize>()
+        context + self.notes.values().map(Note::text).sum::<usize>()
     }
 
     fn forget_what_is_too_long(&mut self) {
         let mut text = self.text();
-        while text > MAX_HOOK_TEXT_BYTES {
+        while text > MOST_TEXT {
             let notes = self.notes.iter().map(|(item, it)| (it.text(), *item));
             let Some((bytes, item)) = notes.max() else {
                 return;
@@ -222,23 +222,23 @@ impl SessionState {
     }
 }
 
-impl ItemNote {
+impl Note {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         let Self {
             revised: _,
-            response,
+            told,
             denied,
             stopped,
             context,
             replaced,
-            hidden_contents,
+            hidden,
             denied_calls,
         } = self;
-        [response, denied, stopped, context, replaced]
+        [told, denied, stopped, context, replaced]
             .iter()
             .all(|it| it.is_none())
-            && hidden_contents.is_empty()
+            && hidden.is_empty()
             && denied_calls.is_empty()
     }
 
@@ -252,11 +252,11 @@ impl ItemNote {
             // Nobody knows which was first, so that what either says stays.
             Ordering::Equal => Self {
                 revised: own.revised,
-                response: own.response.max(other.response),
+                told: own.told.max(other.told),
                 denied: own.denied.max(other.denied),
                 stopped: own.stopped.max(other.stopped),
                 context: own.context.max(other.context),
-                hidden_contents: own.hidden_contents.max(other.hidden_contents),
+                hidden: own.hidden.max(other.hidden),
                 denied_calls: own.denied_calls.max(other.denied_calls),
                 replaced: None,
             },
@@ -266,16 +266,16 @@ impl ItemNote {
 
     fn text(&self) -> usize {
         let Self {
-            response,
+            told,
             denied,
             stopped,
             context,
             replaced,
             ..
         } = self;
-        let own = [response, denied, stopped, context, replaced];
+        let own = [told, denied, stopped, context, replaced];
         let own = own.into_iter().flatten();
-        own.chain(&self.hidden_contents).map(String::len).sum()
+        own.chain(&self.hidden).map(String::len).sum()
     }
 }
 
@@ -295,9 +295,9 @@ mod tests {
             denied in text(),
             context in text(),
             replaced in text(),
-            hidden_contents in proptest::collection::vec("[ab]{1,2}", 0..2),
-        ) -> ItemNote {
-            ItemNote { revised, denied, context, replaced, hidden_contents, ..ItemNote::default() }
+            hidden in proptest::collection::vec("[ab]{1,2}", 0..2),
+        ) -> Note {
+            Note { revised, denied, context, replaced, hidden, ..Note::default() }
         }
     }
 
@@ -307,11 +307,11 @@ mod tests {
             requests in 0_u64..3,
             started in any::<bool>(),
             context in text(),
-            line in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
+            line in proptest::collection::vec((0_u128..9).prop_map(Print), 0..3),
             known in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
-        ) -> SessionState {
-            SessionState {
+        ) -> State {
+            State {
                 last_seen,
                 first_seen: last_seen,
                 requests,
@@ -320,12 +320,12 @@ mod tests {
                 line,
                 known: known.into_iter().collect(),
                 notes: notes.into_iter().collect(),
-                ..SessionState::default()
+                ..State::default()
             }
         }
     }
 
-    fn merged(one: &SessionState, other: &SessionState) -> SessionState {
+    fn merged(one: &State, other: &State) -> State {
         let mut merged = one.clone();
         merged.merge(other.clone());
         merged
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_back_does_not_come_again() {
-        let mut denied = SessionState::default();
+        let mut denied = State::default();
         denied.revise(7, 1).denied = Some("no".to_owned());
         let mut allowed = denied.clone();
         allowed.revise(7, 1).denied = None;
@@ -372,19 +372,19 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_asked_again() {
-        let most = MAX_KNOWN_ITEMS as u64;
-        let state = |known: std::ops::Range<u64>, last_seen| SessionState {
+        let most = MOST_KNOWN as u64;
+        let state = |known: std::ops::Range<u64>, last_seen| State {
             known: known.collect(),
             last_seen,
-            ..SessionState::default()
+            ..State::default()
         };
         let mut long = state(0..3, 0);
-        for (item, bytes) in [(0, 10), (1, MAX_HOOK_TEXT_BYTES), (2, 20)] {
+        for (item, bytes) in [(0, 10), (1, MOST_TEXT), (2, 20)] {
             long.revise(item, 1).replaced = Some("x".repeat(bytes));
         }
 
         let many = merged(&state(0..most, 0), &state(most..most + 5, 1));
-        let long = merged(&long, &SessionState::default());
+        let long = merged(&long, &State::default());
 
         assert_eq!(many.known.len(), 5);
         assert_eq!(long.known, HashSet::from_iter([0, 2]));

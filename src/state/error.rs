@@ -369,20 +369,20 @@ impl From<DialectError> for ApiError {
 impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
         let reason = match &error {
-            UpstreamError::Tls(_) | UpstreamError::InvalidTarget => ErrorReason::Internal,
+            UpstreamError::Build(_) | UpstreamError::Target => ErrorReason::Internal,
             UpstreamError::Unreachable(_)
-            | UpstreamError::Interrupted(_)
-            | UpstreamError::CircuitOpen { .. } => ErrorReason::UpstreamUnreachable,
-            UpstreamError::OutOfFileDescriptors => ErrorReason::Overloaded,
-            UpstreamError::Timeout => ErrorReason::UpstreamTimeout,
+            | UpstreamError::Broken(_)
+            | UpstreamError::Away { .. } => ErrorReason::UpstreamUnreachable,
+            UpstreamError::Exhausted => ErrorReason::Overloaded,
+            UpstreamError::Silent => ErrorReason::UpstreamTimeout,
             UpstreamError::Redirect => ErrorReason::UpstreamRedirect,
-            UpstreamError::TooLarge { .. }
-            | UpstreamError::UnsupportedEncoding
-            | UpstreamError::InvalidStatus => ErrorReason::UpstreamUnreadable,
+            UpstreamError::TooLarge { .. } | UpstreamError::Encoded | UpstreamError::Odd => {
+                ErrorReason::UpstreamUnreadable
+            }
         };
         let told = Self::new(reason, error.to_string()).because(&error);
         match error {
-            UpstreamError::CircuitOpen { retry_after } => told.after(retry_after),
+            UpstreamError::Away { retry_after } => told.after(retry_after),
             _ => told,
         }
     }

@@ -1,0 +1,139 @@
+//! The upstream and the hook server, and how targets are started in front of them.
+
+use std::{
+    env, fs,
+    path::{Path, PathBuf},
+};
+
+use crate::{
+    Result,
+    processes::Process,
+    request_bodies,
+    targets::{Kind, Target},
+};
+
+pub(crate) struct Environment {
+    upstream: Process,
+    hooks: Process,
+    /// Copy of this binary for the bare proxy and the lower bounds.
+    proxy: PathBuf,
+    /// Copy of this binary for hooks.
+    hook: PathBuf,
+    folder: PathBuf,
+}
+
+/// A target that has been started.
+pub(crate) struct Running {
+    pub(crate) target: Target,
+    pub(crate) address: String,
+    process: Option<Process>,
+}
+
+impl Running {
+    /// The process between agent and upstream.
+    pub(crate) fn root(&self) -> Result<u32> {
+        Ok(self.process.as_ref().ok_or("it has no process")?.id())
+    }
+}
+
+impl Environment {
+    pub(crate) fn start() -> Result<Self> {
+        let folder = env::temp_dir().join(format!("hookgate-bench-{}", std::process::id()));
+        fs::create_dir_all(folder.join("logs"))?;
+        let upstream = copy(&folder, "upstream")?;
+        let hook = copy(&folder, "hook")?;
+        Ok(Self {
+            upstream: Process::role(&upstream, &["upstream"])?,
+            hooks: Process::role(&hook, &["http-hook"])?,
+            proxy: copy(&folder, "proxy")?,
+            hook,
+            folder,
+        })
+    }
+
+    /// Processes of the upstream and the hook server.
+    pub(crate) fn peers(&self) -> [u32; 2] {
+        [self.upstream.id(), self.hooks.id()]
+    }
+
+    pub(crate) fn run(&self, target: &Target) -> Result<Running> {
+        let upstream = &self.upstream.address;
+        let process = match &target.kind {
+            Kind::Direct => None,
+            Kind::Role(role, setting) => {
+                let setting = self.filled(setting)?;
+                Some(Process::role(&self.proxy, &[role, upstream, &setting])?)
+            }
+            Kind::Nginx(program) => Some(self.nginx(program)?),
+            Kind::Hookgate(program, config) => {
+                Some(self.hookgate(&target.name, program, &self.filled(config)?)?)
+            }
+            Kind::Missing => return Err(format!("{} is not installed", target.name).into()),
+        };
+        let address = process.as_ref().map_or(upstream, |it| &it.address).clone();
+        Ok(Running {
+            target: target.clone(),
+            address,
+            process,
+        })
+    }
+
+    fn filled(&self, text: &str) -> Result<String> {
+        let functions = serde_json::to_string(&request_bodies::function_names())?;
+        Ok(text
+            .replace("FUNCTIONS", &functions)
+            .replace("HOOKS", &self.hooks.address)
+            .replace("BENCH", &self.hook.display().to_string()))
+    }
+
+    fn hookgate(&self, name: &str, program: &Path, config: &str) -> Result<Process> {
+        let folder = self.folder.join(name);
+        fs::create_dir_all(&folder)?;
+        let upstream = &self.upstream.address;
+        let config = format!(
+            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nupstreams: {{ gemini: {{ url: \"http://{upstream}\" }} }}\n{config}"
+        );
+        let file = folder.join("hookgate.yaml");
+        fs::write(&file, config)?;
+        let arguments = ["serve", "--config", &file.to_string_lossy()];
+        Process::listening(program, &arguments, &self.folder.join("logs").join(name))
+    }
+
+    fn nginx(&self, program: &Path) -> Result<Process> {
+        let folder = self.folder.join("nginx");
+        fs::create_dir_all(&folder)?;
+        let listener = std::net::TcpListener::bind("127.0.0.1:0")?;
+        let address = listener.local_addr()?.to_string();
+        drop(listener);
+        let at = folder.display();
+        let upstream = &self.upstream.address;
+        let config = format!(
+            "daemon off; worker_processes auto; pid {at}/pid; error_log {at}/error.log;\n\
+             worker_rlimit_nofile 20000; events {{ worker_connections 10000; }}\n\
+             http {{ access_log off; client_max_body_size 0; client_body_temp_path {at}/body; proxy_temp_path {at}/proxy;\n\
+             fastcgi_temp_path {at}/f; uwsgi_temp_path {at}/u; scgi_temp_path {at}/s; tcp_nodelay on; keepalive_requests 1000000;\n\
+             upstream model {{ server {upstream}; keepalive 64; keepalive_requests 1000000; }}\n\
+             server {{ listen {address}; location / {{ proxy_pass http://model; proxy_http_version 1.1;\n\
+             proxy_set_header Connection \"\"; proxy_buffering off; proxy_request_buffering off; proxy_read_timeout 600s; }} }} }}\n"
+        );
+        let file = folder.join("nginx.conf");
+        fs::write(&file, config)?;
+        Process::at(&address, program, &["-c", &file.to_string_lossy()])
+    }
+}
+
+/// A copy of this binary, so that agent, proxies, upstream and hooks share no code in
+/// memory. Processes of one file share its pages: a proxy would find code in the caches
+/// that the upstream has just run, which no other target does.
+fn copy(folder: &Path, name: &str) -> Result<PathBuf> {
+    let copy = folder.join(name);
+    fs::copy(env::current_exe()?, &copy)?;
+    Ok(copy)
+}
+
+impl Drop for Environment {
+    fn drop(&mut self) {
+        // A leftover in the folder for temporary files does no harm.
+        fs::remove_dir_all(&self.folder).ok();
+    }
+}

@@ -1,0 +1,179 @@
+//! Deterministic requests of a coding agent: a system instruction, a history of
+//! files that were read and discussed, and function declarations.
+
+use serde_json::{Value, json};
+
+use crate::Result;
+
+/// Functions that a large request declares.
+const DECLARATIONS: usize = 30;
+
+/// Smaller bodies have fewer declarations, and a shorter instruction.
+const SMALL: usize = 8 << 10;
+const MIDDLE: usize = 64 << 10;
+
+const SOURCE: &str = "    /// Größer als nötig, 漢字 and all that.\n\
+    pub fn insert(&mut self, key: K, value: V) -> Option<V> {\n\
+    \tlet hash = self.hasher.hash_one(&key); // \"é\" too\n\
+    \tif self.length >= self.bound { self.grow(64); }\n\
+    \tself.table.replace(hash, (key, value)).map(|(_, old)| old)\n    }\n\n";
+
+const INSTRUCTION: &str = "You are a coding agent. Read files before you change them, run the \
+    tests after every change, and say what you did in a few words. Do not guess what a file holds. ";
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Letters {
+    Any,
+    Ascii,
+}
+
+/// A request of this length, within two percent.
+pub(crate) fn body(bytes: usize, letters: Letters) -> Result<Vec<u8>> {
+    let text = Conversation::of(bytes).to_string();
+    let text = match letters {
+        Letters::Any => text,
+        // As many bytes as the letters had.
+        Letters::Ascii => text
+            .chars()
+            .map(|it| {
+                if it.is_ascii() {
+                    it.to_string()
+                } else {
+                    "e".repeat(it.len_utf8())
+                }
+            })
+            .collect(),
+    };
+    if text.len().abs_diff(bytes) > bytes / 50 {
+        return Err(format!("{} bytes were made in place of {bytes}", text.len()).into());
+    }
+    Ok(text.into_bytes())
+}
+
+/// A conversation that can be continued.
+#[derive(Clone)]
+pub(crate) struct Conversation {
+    contents: Vec<Value>,
+    frame: Value,
+}
+
+impl Conversation {
+    pub(crate) fn of(bytes: usize) -> Self {
+        let (declarations, words) = match bytes {
+            ..SMALL => (2, 1),
+            SMALL..MIDDLE => (10, 4),
+            _ => (DECLARATIONS, 20),
+        };
+        let declarations: Vec<Value> = (0..declarations).map(declaration).collect();
+        let frame = json!({
+            "systemInstruction": { "role": "user", "parts": [{ "text": INSTRUCTION.repeat(words) }] },
+            "tools": [{ "functionDeclarations": declarations }],
+            "generationConfig": { "temperature": 0.2, "topP": 0.95, "maxOutputTokens": 8192, "thinkingConfig": { "includeThoughts": true } },
+        });
+        let mut talk = Self {
+            contents: vec![user("Look at the table, and say why it is slow. Größe?")],
+            frame,
+        };
+        let mut left = bytes.saturating_sub(talk.to_string().len());
+        loop {
+            let step = talk.step();
+            let length: usize = step.iter().map(|it| it.to_string().len() + 1).sum();
+            if length + 512 > left {
+                break;
+            }
+            left -= length;
+            talk.contents.extend(step);
+        }
+        talk.fill(left);
+        talk
+    }
+
+    /// Two more contents, the last a user's of exactly as many bytes as are left.
+    fn fill(&mut self, left: usize) {
+        let read = model("I have read them.");
+        let around = read.to_string().len() + user("").to_string().len();
+        // Each one is preceded by a comma.
+        let mut left = left.saturating_sub(around + 2);
+        let mut text = String::new();
+        for letter in SOURCE
+            .chars()
+            .filter(|it| !it.is_control() && *it != '"')
+            .cycle()
+        {
+            let Some(rest) = left.checked_sub(letter.len_utf8()) else {
+                break;
+            };
+            left = rest;
+            text.push(letter);
+        }
+        self.contents.extend([read, user(&text)]);
+    }
+
+    /// The model reads a file and comments on it; the user continues.
+    fn step(&self) -> [Value; 4] {
+        let number = self.contents.len();
+        let name = "read_file";
+        let path = format!("src/table/part_{number}.rs");
+        let output = format!("// part {number}\n{}", SOURCE.repeat(1 + number % 7));
+        [
+            json!({"role": "model", "parts": [{ "functionCall": { "name": name, "args": { "file_path": path } } }]}),
+            json!({"role": "user", "parts": [{ "functionResponse": { "name": name, "response": { "output": output } } }]}),
+            model(&format!("Part {number} inserts and grows, and so the lock is held. ").repeat(3)),
+            user(&format!(
+                "Go on with what comes after {number}, größer if needed."
+            )),
+        ]
+    }
+    /// What the model said, and the user's next prompt.
+    pub(crate) fn continue_conversation(&mut self, answer: &str, prompt: &str) {
+        self.contents.extend([model(answer), user(prompt)]);
+    }
+
+    /// Makes it another conversation from its first prompt on.
+    pub(crate) fn begin_with(&mut self, prompt: &str) {
+        if let Some(first) = self.contents.first_mut() {
+            *first = user(prompt);
+        }
+    }
+}
+
+impl std::fmt::Display for Conversation {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let mut whole = json!({ "contents": self.contents });
+        if let (Some(whole), Some(frame)) = (whole.as_object_mut(), self.frame.as_object()) {
+            whole.extend(frame.clone());
+        }
+        whole.fmt(f)
+    }
+}
+
+/// The functions that may be declared and called.
+pub(crate) fn function_names() -> Vec<String> {
+    let first = "read_file".to_owned();
+    let others = (1..DECLARATIONS).map(|number| format!("workspace_action_{number}"));
+    [first].into_iter().chain(others).collect()
+}
+
+fn declaration(number: usize) -> Value {
+    json!({
+        "name": function_names().get(number),
+        "description": "Reads a file, or a part of it, and returns what it holds, line by line.",
+        "parametersJsonSchema": {
+            "type": "object",
+            "properties": {
+                "file_path": { "type": "string", "description": "The path of the file, from the root of the workspace." },
+                "offset": { "type": "number", "description": "The first line, from 0 on." },
+                "limit": { "type": "number", "description": "How many lines at most." },
+            },
+            "required": ["file_path"],
+        },
+    })
+}
+
+fn user(text: &str) -> Value {
+    json!({"role": "user", "parts": [{ "text": text }]})
+}
+
+fn model(text: &str) -> Value {
+    json!({"role": "model", "parts": [{ "text": text }]})
+}

@@ -1,0 +1,233 @@
+//! Targets: all compared ways from an agent to the upstream.
+
+use std::{
+    env,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use crate::scenarios::Scenario;
+
+/// One way from the agent to the upstream.
+#[derive(Clone, Debug)]
+pub(crate) struct Target {
+    pub(crate) name: String,
+    /// Name of the target that it is compared with.
+    pub(crate) against: Option<&'static str>,
+    pub(crate) kind: Kind,
+}
+
+/// In settings and configs, `HOOKS` is replaced by the address of the hook server,
+/// `BENCH` by the copy of this binary that hooks run, `FUNCTIONS` by function names.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Direct,
+    /// A role of this binary, and its setting.
+    Role(&'static str, String),
+    Nginx(PathBuf),
+    /// hookgate's binary, and its config without listeners and upstreams.
+    Hookgate(PathBuf, String),
+    /// A program that it needs is not installed.
+    Missing,
+}
+
+const GUARDS: &str = r#"
+policies:
+  - { policy: model_allow, models: ["bench*"] }
+  - { policy: tool_guard, allow: FUNCTIONS }
+"#;
+
+/// One cheap hook on an event that is derived from the session.
+const DERIVED: &str = r#"
+hooks:
+  BeforeAgent:
+    - hooks: [{ type: builtin, policy: prompt_guard, deny: ["(?i)project aurora"] }]
+"#;
+
+/// Limits for many large request bodies.
+const LARGE_LIMITS: &str = r"
+limits: { memory: 4GiB, body: 128MiB }
+timeouts: { body: 10m }
+";
+
+const WORKER: &str = "exec 'BENCH' worker-hook";
+
+/// Interpreter of a command hook.
+#[derive(Clone, Copy)]
+enum Language {
+    Bash,
+    Python,
+    Node,
+}
+
+pub(crate) fn all() -> Vec<Target> {
+    let mut all = proxies();
+    all.extend(hooks());
+    all.extend(commands(
+        Language::Bash,
+        ["cold-bash", "lower-bound-bash", ""],
+    ));
+    all.extend(commands(
+        Language::Python,
+        ["cold-python3", "lower-bound-python3", "warm-python3"],
+    ));
+    all.extend(commands(
+        Language::Node,
+        ["cold-node", "lower-bound-node", "warm-node"],
+    ));
+    let heavy = LARGE_LIMITS.to_owned() + &hook(&command_hook(Language::Bash, ""));
+    all.push(hookgate("heavy-bash", Some("lower-bound-bash"), heavy));
+    if let Some(old) = env::var_os("HOOKGATE_OLD") {
+        let olds: Vec<Target> = all
+            .iter()
+            .filter_map(|it| it.old(Path::new(&old)))
+            .collect();
+        all.extend(olds);
+    }
+    all
+}
+
+fn proxies() -> Vec<Target> {
+    let nginx = nginx().map_or(Kind::Missing, Kind::Nginx);
+    let guards_and = |more: &str| GUARDS.to_owned() + more;
+    vec![
+        one("direct", None, Kind::Direct),
+        role("bare", "bare", String::new()),
+        one("nginx", Some("bare"), nginx),
+        hookgate("none", Some("bare"), String::new()),
+        hookgate("policies", Some("none"), guards_and("")),
+        role(
+            "lower-bound-policies",
+            "lower-bound-policies",
+            String::new(),
+        ),
+        hookgate(
+            "redact",
+            Some("lower-bound-redact"),
+            guards_and("  - { policy: redact }\n"),
+        ),
+        role("lower-bound-redact", "lower-bound-redact", String::new()),
+        hookgate("derived", Some("none"), DERIVED.to_owned()),
+    ]
+}
+
+fn hooks() -> Vec<Target> {
+    let worker = format!("type: worker, name: worker, command: \"{WORKER}\"");
+    vec![
+        hookgate(
+            "http",
+            Some("lower-bound-http"),
+            hook("type: http, name: http, url: \"http://HOOKS/hook\""),
+        ),
+        role("lower-bound-http", "lower-bound-http", "HOOKS".to_owned()),
+        hookgate("worker", Some("lower-bound-worker"), hook(&worker)),
+        role(
+            "lower-bound-worker",
+            "lower-bound-worker",
+            WORKER.to_owned(),
+        ),
+        hookgate(
+            "after",
+            Some("none"),
+            hook(&worker).replace("BeforeModel", "AfterModel"),
+        ),
+    ]
+}
+
+/// A command hook started for each event, a bare spawn of the same command, and the
+/// prewarmed hook if it has a name.
+fn commands(language: Language, [cold, lower_bound, warm]: [&'static str; 3]) -> Vec<Target> {
+    let Some(command) = language.command() else {
+        return [cold, lower_bound, warm]
+            .map(|name| one(name, None, Kind::Missing))
+            .into();
+    };
+    let cold = hookgate(cold, Some(lower_bound), hook(&command_hook(language, "")));
+    let lower_bound = role(lower_bound, "lower-bound-command", command);
+    let mut all = vec![cold, lower_bound];
+    if !warm.is_empty() {
+        all.push(hookgate(
+            warm,
+            Some("none"),
+            hook(&command_hook(language, ", prewarm: 4, answer: line")),
+        ));
+    }
+    all
+}
+
+fn command_hook(language: Language, more: &str) -> String {
+    let command = language.command().unwrap_or_default();
+    format!("name: command, command: \"{command}\"{more}")
+}
+
+/// The config of one `BeforeModel` hook.
+fn hook(settings: &str) -> String {
+    format!("hooks: {{ BeforeModel: [{{ hooks: [{{ {settings}, on_failure: closed }}] }}] }}\n")
+}
+
+fn one(name: &str, against: Option<&'static str>, kind: Kind) -> Target {
+    Target {
+        name: name.to_owned(),
+        against,
+        kind,
+    }
+}
+
+fn role(name: &str, role: &'static str, setting: String) -> Target {
+    one(name, None, Kind::Role(role, setting))
+}
+
+fn hookgate(name: &str, against: Option<&'static str>, config: String) -> Target {
+    let built = || env!("CARGO_BIN_EXE_hookgate").into();
+    let program = env::var_os("HOOKGATE_BIN").map_or_else(built, PathBuf::from);
+    one(name, against, Kind::Hookgate(program, config))
+}
+
+impl Target {
+    /// The same target with another hookgate binary.
+    fn old(&self, program: &Path) -> Option<Self> {
+        let Kind::Hookgate(_, config) = &self.kind else {
+            return None;
+        };
+        let kind = Kind::Hookgate(program.to_owned(), config.clone());
+        Some(one(&format!("old-{}", self.name), self.against, kind))
+    }
+
+    pub(crate) fn takes_part(&self, scenario: &Scenario) -> bool {
+        scenario.targets.contains(&self.set_up())
+    }
+
+    /// Its name without the prefix of the other binary.
+    pub(crate) fn set_up(&self) -> &str {
+        self.name.trim_start_matches("old-")
+    }
+}
+
+impl Language {
+    /// Command that runs its hook, if the interpreter is installed.
+    fn command(self) -> Option<String> {
+        let (program, file) = match self {
+            Self::Bash => return Some("cat >/dev/null; echo '{}'".to_owned()),
+            // The interpreter itself, because the first in PATH may be a wrapper script.
+            Self::Python => (
+                output_of("python3", "-c", "import sys; print(sys.executable)")?,
+                "nothing.py",
+            ),
+            Self::Node => (output_of("node", "-p", "process.execPath")?, "nothing.mjs"),
+        };
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/benches/gateway/hook_scripts");
+        Some(format!("'{program}' '{folder}/{file}'"))
+    }
+}
+
+/// Output of a program.
+fn output_of(program: &str, option: &str, code: &str) -> Option<String> {
+    let output = Command::new(program).args([option, code]).output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    Some(text.trim().to_owned()).filter(|it| !it.is_empty())
+}
+
+fn nginx() -> Option<PathBuf> {
+    let places = ["/usr/sbin/nginx", "/usr/bin/nginx", "/usr/local/sbin/nginx"];
+    places.into_iter().map(PathBuf::from).find(|it| it.exists())
+}

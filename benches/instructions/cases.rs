@@ -1,0 +1,265 @@
+//! What is counted: each case readies what it needs, and does its work in
+//! [`measured`].
+
+use std::{hint::black_box, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use hookgate::{
+    dialect::{self, Call, Detail, Document, History, RequestLine},
+    event::{BeforeModel, Context, Event},
+    model::RequestMutation,
+    protocol,
+    session::{Arrival, CallRole, MemoryStore, SessionRequest, Sessions},
+    upstream::sse::SseReader,
+};
+use http::Method;
+use serde_json::{Map, Value, json};
+use stream_redact::{DETECTORS, Mask, Style};
+
+use super::Outcome;
+
+/// A name, and what readies and does the work.
+pub type Case = (&'static str, fn() -> Outcome);
+
+/// What is counted.
+pub const CASES: &[Case] = &[
+    ("parse_100k", parse),
+    ("stable_form_100k", stable_form),
+    ("splice_100k", splice),
+    ("write_event_100k", write_event),
+    ("session_1m", session),
+    ("recognise_path", recognise_path),
+    ("sse_200_chunks", sse),
+    ("mask_ascii_100k", mask_ascii),
+    ("mask_foreign_100k", mask_foreign),
+    ("mask_ascii_chunks", mask_ascii_chunks),
+    ("mask_foreign_chunks", mask_foreign_chunks),
+];
+
+const LARGE: usize = 100 << 10;
+const CHUNK: usize = 300;
+const GENERATE: &str = "/v1beta/models/gemini-2.5-pro:generateContent";
+const ASCII: &str = "    pub fn insert(&mut self, key: K, value: V) -> Option<V> {\n\
+    \tlet hash = self.hasher.hash_one(&key); // see https://docs.rs/hashbrown/0.15.2\n\
+    \tif self.len >= 0x1000 { self.grow(64); } // 3.5 ms on 2024-05-06\n    }\n";
+const FOREIGN: &str =
+    "Der Wärter prüft größere Blöcke; 解析器一次读取一行，无法读取的内容会原样传递。\n";
+
+/// Does what is counted.
+#[inline(never)]
+fn measured<T>(work: impl FnOnce() -> T) -> T {
+    black_box(work())
+}
+
+/// What was counted must have been done.
+fn done(done: bool) -> Outcome {
+    done.then_some(()).ok_or_else(|| "it was not done".into())
+}
+
+fn parse() -> Outcome {
+    let body = body(LARGE)?;
+    measured(|| Document::parse(body).map(drop))?;
+    Ok(())
+}
+
+fn stable_form() -> Outcome {
+    let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
+    let dialect = dialect::of(call.row.api);
+    done(measured(|| {
+        let request = dialect.read_request(&call, &document, Detail::Texts);
+        request.map(|it| it.messages.len() > 10)
+    })?)
+}
+
+fn splice() -> Outcome {
+    let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
+    let dialect = dialect::of(call.row.api);
+    let config = json!({ "temperature": 0.5 });
+    let mutation = RequestMutation {
+        fields: Map::from_iter([("config".to_owned(), config)]),
+        remark: None,
+    };
+    done(measured(|| {
+        let edited = dialect.write_request(&call, document, &mutation);
+        edited.map(|it| it.document.to_bytes().len() > LARGE)
+    })?)
+}
+
+fn write_event() -> Outcome {
+    let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
+    let llm_request = dialect::of(call.row.api).read_request(&call, &document, Detail::Texts)?;
+    let event = BeforeModel { llm_request };
+    let context = Context {
+        session_id: "b5bf8fc4-2c86-4b4c-9a5d-4c1c0a3c1b5e".to_owned(),
+        timestamp: "2026-01-13T19:15:43.029Z".to_owned(),
+        ..Context::default()
+    };
+    let protocol = protocol::find("gemini").ok_or("there is no such protocol")?;
+    done(measured(|| {
+        let written = protocol.write(&context, Event::BeforeModel(&event), None);
+        written.len() > LARGE / 4
+    }))
+}
+
+/// A history that was seen before, but for its last item.
+fn session() -> Outcome {
+    let runtime = tokio::runtime::Builder::new_current_thread().build()?;
+    let store = MemoryStore::new(100, Duration::from_mins(30));
+    let sessions = Sessions::new(Arc::new(store));
+    let mut contents = contents(1 << 20);
+    let seen = Document::parse(body_of(&contents))?;
+    runtime.block_on(visit(&sessions, &seen))?;
+    contents.push(json!({ "role": "user", "parts": [{ "text": "and what now?" }] }));
+    let next = Document::parse(body_of(&contents))?;
+    let arrival = measured(|| runtime.block_on(visit(&sessions, &next)))?;
+    done(arrival != Arrival::New)
+}
+
+/// What a request does to its session.
+async fn visit(sessions: &Sessions, document: &Document) -> Outcome<Arrival> {
+    let visit = SessionRequest {
+        caller: "caller",
+        agent: "agent",
+        named: None,
+        role: CallRole::Main,
+    };
+    let history = History::read(document)?;
+    let mut session = sessions.open(visit, history.as_ref()).await?;
+    let items = session.conversation.items.clone();
+    let last = if session.arrival == Arrival::New {
+        0
+    } else {
+        items.len() - 1
+    };
+    for item in items.iter().skip(last) {
+        session.know(item);
+    }
+    session.save().await;
+    Ok(session.arrival)
+}
+
+fn recognise_path() -> Outcome {
+    done(measured(|| call(GENERATE).is_ok()))
+}
+
+fn sse() -> Outcome {
+    let part = json!({ "text": "x".repeat(223) });
+    let answer = json!({ "candidates": [{ "content": { "role": "model", "parts": [part] } }] });
+    let chunk = format!("data: {answer}\r\n\r\n");
+    done(chunk.len() == CHUNK)?;
+    done(
+        measured(|| {
+            let mut reader = SseReader::new(1 << 20);
+            let mut read = || reader.push(chunk.as_bytes()).map(|it| it.len());
+            (0..200).map(|_| read()).sum::<Result<usize, _>>()
+        })? == 200,
+    )
+}
+
+fn mask_ascii() -> Outcome {
+    conceal(ASCII)
+}
+
+fn mask_foreign() -> Outcome {
+    conceal(FOREIGN)
+}
+
+fn conceal(line: &str) -> Outcome {
+    let (mask, text) = (mask()?, text_of(line));
+    done(measured(|| mask.conceal(&text)).is_none())
+}
+
+fn mask_ascii_chunks() -> Outcome {
+    conceal_chunks(ASCII)
+}
+
+fn mask_foreign_chunks() -> Outcome {
+    conceal_chunks(FOREIGN)
+}
+
+fn conceal_chunks(line: &str) -> Outcome {
+    let (mask, text) = (mask()?, text_of(line));
+    let mut stream = mask.stream();
+    let passed = measured(|| {
+        let (mut passed, mut rest) = (0, &*text);
+        while !rest.is_empty() {
+            let (chunk, after) = rest.split_at(rest.floor_char_boundary(CHUNK));
+            passed += stream.push(chunk).len();
+            rest = after;
+        }
+        passed + stream.finish().len()
+    });
+    done(passed == text.len())
+}
+
+fn mask() -> Outcome<Mask> {
+    let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+    Ok(Mask::new(&names, &[], &Style::Label)?)
+}
+
+fn text_of(line: &str) -> String {
+    line.repeat(LARGE / line.len())
+}
+
+fn call(path: &str) -> Outcome<Call> {
+    let line = RequestLine {
+        method: &Method::POST,
+        path,
+        query: "",
+    };
+    Ok(dialect::recognise(line).ok_or("an unknown path")??.call?)
+}
+
+/// The request of a coding agent.
+fn body(bytes: usize) -> Outcome<Bytes> {
+    let body = body_of(&contents(bytes));
+    done(body.len() > bytes)?;
+    Ok(body)
+}
+
+fn body_of(contents: &[Value]) -> Bytes {
+    let path = json!({ "type": "STRING", "description": "The file's absolute path." });
+    let parameters = json!({ "type": "OBJECT", "properties": { "file_path": path } });
+    let declare = |number| json!({ "name": format!("tool_{number}"), "parameters": parameters });
+    let declarations: Vec<Value> = (0..30).map(declare).collect();
+    let body = json!({
+        "contents": contents,
+        "systemInstruction": { "parts": [{ "text": FOREIGN.repeat(20) }] },
+        "tools": [{ "functionDeclarations": declarations }],
+        "generationConfig": { "temperature": 1, "topP": 0.95 },
+    });
+    body.to_string().into()
+}
+
+/// A conversation of about so many bytes.
+fn contents(bytes: usize) -> Vec<Value> {
+    let content = |role: &str, part: Value| json!({ "role": role, "parts": [part] });
+    let step = |number: usize| {
+        let args = json!({ "file_path": format!("src/{number}.rs") });
+        let output = format!("// {number}\n{}", ASCII.repeat(5));
+        [
+            content(
+                "user",
+                json!({ "text": format!("go on with {number}: {FOREIGN}") }),
+            ),
+            content(
+                "model",
+                json!({ "functionCall": { "name": "read_file", "args": args } }),
+            ),
+            content(
+                "user",
+                json!({ "functionResponse": {
+                    "name": "read_file",
+                    "response": { "output": output },
+                }}),
+            ),
+            content(
+                "model",
+                json!({ "text": format!("File {number}:\n{}", ASCII.repeat(5)) }),
+            ),
+        ]
+    };
+    let length = |it: &[Value]| it.iter().map(|it| it.to_string().len()).sum::<usize>();
+    let steps = bytes / length(&step(0)) + 1;
+    (0..steps).flat_map(step).collect()
+}
