@@ -123,6 +123,11 @@ pub enum DiagnosticCode {
     PlainText,
     /// Standard output was JSON, but not an object.
     NonObjectJson,
+    /// Output that begins as JSON and is not one valid, unambiguous document, or
+    /// is not UTF-8.
+    MalformedOutput,
+    /// A `decision` or `permissionDecision` that is not one of the known values.
+    UnknownDecision,
     /// A field has the wrong type and was left out.
     WrongType,
     /// An `llm_response` that nothing can be made of.
@@ -147,6 +152,8 @@ impl DiagnosticCode {
         match self {
             Self::PlainText => "plain_text",
             Self::NonObjectJson => "non_object_json",
+            Self::MalformedOutput => "malformed_output",
+            Self::UnknownDecision => "unknown_decision",
             Self::WrongType => "wrong_type",
             Self::MalformedResponse => "malformed_response",
             Self::EditDropped => "edit_dropped",
@@ -158,12 +165,43 @@ impl DiagnosticCode {
         }
     }
 
+    /// Whether a decision may be lost in the output, so that a hook that fails
+    /// closed must refuse.
+    const fn is_unreliable_output(self) -> bool {
+        matches!(self, Self::NonObjectJson | Self::UnknownDecision)
+    }
+
     /// A diagnostic of this kind.
     pub fn with(self, detail: impl Into<String>) -> Diagnostic {
         Diagnostic {
             code: self,
             detail: detail.into(),
         }
+    }
+}
+
+impl Answer {
+    /// Turns a failure of `hook`, or output that may hide a decision, into a denial
+    /// (`on_failure: closed`). A stop and a message for the user are kept.
+    pub fn fail_closed(&mut self, hook: &str) {
+        let failure = match self.status {
+            HookStatus::Block => None,
+            HookStatus::Failed => self.diagnostics.last(),
+            HookStatus::Ok => {
+                let mut diagnostics = self.diagnostics.iter();
+                diagnostics.find(|diagnostic| diagnostic.code.is_unreliable_output())
+            }
+        };
+        let Some(failure) = failure else { return };
+        let reason = format!("Hook {hook} failed: {}", failure.detail);
+        let output = std::mem::take(&mut self.output);
+        self.output = HookOutput {
+            r#continue: output.r#continue,
+            stop_reason: output.stop_reason,
+            system_message: output.system_message,
+            ..HookOutput::denial(reason)
+        };
+        self.status = HookStatus::Failed;
     }
 }
 
@@ -300,7 +338,8 @@ impl Reader {
         let value = value.filter(|it| !it.is_null())?;
         let decision = value.as_str().and_then(Decision::parse);
         if decision.is_none() {
-            self.wrong::<()>("decision");
+            let unknown = DiagnosticCode::UnknownDecision.with(Decision::EXPECTED);
+            self.diagnostics.push(unknown);
         }
         decision
     }
@@ -328,7 +367,10 @@ impl Reader {
 }
 
 impl Decision {
-    /// Exact and case-sensitive; unknown words are no decision.
+    const EXPECTED: &str =
+        "unknown decision; expected `allow`, `approve`, `deny`, `block` or `ask`";
+
+    /// Exact and case-sensitive.
     fn parse(word: &str) -> Option<Self> {
         match word {
             "allow" | "approve" => Some(Self::Allow),

@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 use super::{Plan, Run, table::Hook, would};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
-    event::{Answer, Context, Decision, DiagnosticCode, EventKind, HookOutput, HookStatus},
+    event::{Answer, Context, DiagnosticCode, EventKind, HookOutput, HookStatus},
     observe::{HookFinished, Metrics},
     transport::HookCall,
 };
@@ -92,12 +92,14 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
         protocol: hook.protocol,
         deadline: started + hook.timeout,
     };
-    let answer = match timeout(hook.timeout, hook.transport.call(call)).await {
+    let mut answer = match timeout(hook.timeout, hook.transport.call(call)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => failed(DiagnosticCode::Failed, &error),
         Err(_elapsed) => failed(DiagnosticCode::Timeout, "no answer in time"),
     };
-    let mut answer = close_if_failed(hook, answer);
+    if hook.on_failure == FailureMode::Closed {
+        answer.fail_closed(&hook.name);
+    }
     let with_system = with_system(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
     hook.protocol.interpret(&mut answer, event.as_event());
@@ -130,17 +132,4 @@ fn failed(code: DiagnosticCode, cause: &(impl ToString + ?Sized)) -> Answer {
         output: HookOutput::default(),
         diagnostics: vec![code.with(cause.to_string())],
     }
-}
-
-/// A failed hook that fails closed is taken to have said no. Pure.
-fn close_if_failed(hook: &Hook, mut answer: Answer) -> Answer {
-    if answer.status == HookStatus::Failed && hook.on_failure == FailureMode::Closed {
-        let cause = answer
-            .diagnostics
-            .last()
-            .map_or("", |it| it.detail.as_str());
-        answer.output.reason = Some(format!("Hook {} failed: {cause}", hook.name));
-        answer.output.decision = Some(Decision::Deny);
-    }
-    answer
 }

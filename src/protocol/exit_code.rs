@@ -1,44 +1,53 @@
-//! What the end of a hook process means (hook protocol, section 3): the table
-//! that all protocols start from.
+//! Meaning of a hook process's exit code and output (hook protocol, section 3),
+//! common to all protocols.
 
 use serde_json::{Map, Value};
 
 use super::{
     Ended, Exit,
-    output_parser::{Decoded, decode, trim},
+    output_parser::{ParsedOutput, parse, trim},
 };
 use crate::event::{Answer, Decision, DiagnosticCode, EventName, HookOutput, HookStatus};
 
-/// The exit code by which a hook says no without writing JSON.
-const REFUSED: i32 = 2;
+/// Exit code of a refusal.
+const EXIT_BLOCK: i32 = 2;
 
-/// The reason of a hook that refuses and says nothing.
-const SILENT_REFUSAL: &str = "Hook exited with code 2 without an error message";
+/// Reason of a refusal without any output.
+const NO_BLOCK_REASON: &str = "Hook exited with code 2 without an error message";
 
-/// Reads an ended process by the table.
+/// Interprets an exited hook process.
 pub(super) fn read(ended: &Ended, event: EventName) -> Answer {
     let stdout = String::from_utf8_lossy(&ended.stdout);
     let stderr = String::from_utf8_lossy(&ended.stderr);
     let (stdout, stderr) = (trim(&stdout), trim(&stderr));
     match ended.exit {
-        Exit::Code(0) => answered(stdout, event),
-        Exit::Code(REFUSED) => refused(stdout, stderr, event),
+        Exit::Code(0) if std::str::from_utf8(&ended.stdout).is_err() => {
+            malformed(readings(parse(stdout)), event, "output is not valid UTF-8")
+        }
+        Exit::Code(0) => succeeded(stdout, event),
+        Exit::Code(EXIT_BLOCK) => blocked(stdout, stderr, event),
         exit => failed(exit, stderr),
     }
 }
 
-fn answered(stdout: &str, event: EventName) -> Answer {
-    let (output, diagnostics) = match decode(stdout) {
-        Decoded::Unclear(readings) => return unclear(readings, event),
-        Decoded::Nothing => (HookOutput::default(), vec![]),
-        Decoded::Object(fields) => HookOutput::read(fields, event),
-        Decoded::OtherJson => {
-            let ignored = DiagnosticCode::NonObjectJson.with("");
+fn succeeded(stdout: &str, event: EventName) -> Answer {
+    let (output, diagnostics) = match parse(stdout) {
+        ParsedOutput::Empty => (HookOutput::default(), vec![]),
+        ParsedOutput::Object(fields) => HookOutput::read(fields, event),
+        ParsedOutput::NonObject => {
+            let ignored = DiagnosticCode::NonObjectJson.with("output is not a JSON object");
             (HookOutput::default(), vec![ignored])
         }
-        Decoded::Plain => {
+        ParsedOutput::PlainText => {
             let text = DiagnosticCode::PlainText.with("");
             (HookOutput::message(stdout), vec![text])
+        }
+        ambiguous @ ParsedOutput::Ambiguous(_) => {
+            let cause = "output is ambiguous JSON: duplicate key, or nested too deeply";
+            return malformed(readings(ambiguous), event, cause);
+        }
+        ParsedOutput::Malformed => {
+            return malformed(vec![], event, "output is malformed JSON");
         }
     };
     Answer {
@@ -48,22 +57,24 @@ fn answered(stdout: &str, event: EventName) -> Answer {
     }
 }
 
-/// A refusal by exit code is final: a decision on standard output cannot take
-/// it back, but the other fields count.
-fn refused(stdout: &str, stderr: &str, event: EventName) -> Answer {
-    let (mut output, text, diagnostics) = match decode(stdout) {
-        Decoded::Object(fields) => {
+/// A refusal by exit code is final: a decision on standard output cannot revoke
+/// it, but the other fields count.
+fn blocked(stdout: &str, stderr: &str, event: EventName) -> Answer {
+    let (mut output, text, diagnostics) = match parse(stdout) {
+        ParsedOutput::Object(fields) => {
             let (output, diagnostics) = HookOutput::read(fields, event);
             (output, "", diagnostics)
         }
-        Decoded::Nothing | Decoded::OtherJson | Decoded::Plain | Decoded::Unclear(_) => {
-            (HookOutput::default(), stdout, vec![])
-        }
+        _ => (HookOutput::default(), stdout, vec![]),
     };
-    let said = reason_on_stderr(stderr);
-    let reasons = [said.as_str(), output.reason.as_deref().unwrap_or(""), text];
-    let reason = reasons.into_iter().find(|it| !trim(it).is_empty());
-    output.reason = Some(reason.unwrap_or(SILENT_REFUSAL).to_owned());
+    let from_stderr = reason_on_stderr(stderr);
+    let reasons = [
+        from_stderr.as_str(),
+        output.reason.as_deref().unwrap_or(""),
+        text,
+    ];
+    let reason = reasons.into_iter().find(|reason| !trim(reason).is_empty());
+    output.reason = Some(reason.unwrap_or(NO_BLOCK_REASON).to_owned());
     output.decision = Some(Decision::Deny);
     Answer {
         status: HookStatus::Block,
@@ -72,13 +83,22 @@ fn refused(stdout: &str, stderr: &str, event: EventName) -> Answer {
     }
 }
 
-/// An output that means two things counts for nothing, but if any reader would
-/// take it for a refusal, it is one: who can make a hook say something twice must
-/// not be able to take its no back.
-fn unclear(readings: [Map<String, Value>; 2], event: EventName) -> Answer {
-    let mut outputs = readings.map(|it| HookOutput::read(it, event).0).into_iter();
-    let refuses = |it: &HookOutput| it.deny().is_some() || it.stop().is_some();
-    let refusal = outputs.find(refuses).unwrap_or_default();
+/// The objects that a parser could read from `parsed`.
+fn readings(parsed: ParsedOutput) -> Vec<Map<String, Value>> {
+    match parsed {
+        ParsedOutput::Object(fields) => vec![fields],
+        ParsedOutput::Ambiguous(readings) => readings.into(),
+        _ => vec![],
+    }
+}
+
+/// Malformed output is a failure, but a refusal in any reading of it counts:
+/// an author of prompts who can break a hook's output must not be able to revoke
+/// its refusal.
+fn malformed(readings: Vec<Map<String, Value>>, event: EventName, cause: &str) -> Answer {
+    let outputs = readings.into_iter().map(|it| HookOutput::read(it, event).0);
+    let refuses = |output: &HookOutput| output.deny().is_some() || output.stop().is_some();
+    let refusal = outputs.into_iter().find(refuses).unwrap_or_default();
     Answer {
         status: HookStatus::Failed,
         output: HookOutput {
@@ -88,7 +108,7 @@ fn unclear(readings: [Map<String, Value>; 2], event: EventName) -> Answer {
             stop_reason: refusal.stop_reason,
             ..HookOutput::default()
         },
-        diagnostics: vec![DiagnosticCode::Failed.with("the output means two things")],
+        diagnostics: vec![DiagnosticCode::MalformedOutput.with(cause)],
     }
 }
 
@@ -105,9 +125,9 @@ fn failed(exit: Exit, stderr: &str) -> Answer {
     }
 }
 
-/// The `reason` of a JSON object, otherwise the text as it is.
+/// Returns the `reason` of a JSON object, otherwise the text.
 fn reason_on_stderr(stderr: &str) -> String {
-    if let Decoded::Object(mut fields) = decode(stderr)
+    if let ParsedOutput::Object(mut fields) = parse(stderr)
         && let Some(Value::String(reason)) = fields.remove("reason")
     {
         return reason;

@@ -1,4 +1,4 @@
-//! What a hook wrote, as JSON or as text.
+//! Parses hook output as JSON or plain text (hook protocol, section 3).
 
 use std::{borrow::Cow, fmt};
 
@@ -7,52 +7,78 @@ use serde::{
     de::{MapAccess, Visitor},
 };
 use serde_json::{Map, Value};
+use strict_json::Names;
 
-use strict_json::{self, Names};
-
-/// What a trimmed output turns out to be.
+/// Kind and content of a hook's trimmed output.
 #[derive(Debug, PartialEq)]
-pub(super) enum Decoded {
-    /// Nothing at all.
-    Nothing,
+pub(super) enum ParsedOutput {
+    /// No output.
+    Empty,
     /// A JSON object.
     Object(Map<String, Value>),
-    /// An object that says something twice, or is nested too deep: how those read
-    /// it who take the first word, and those who take the last.
-    Unclear([Map<String, Value>; 2]),
-    /// JSON, but no object.
-    OtherJson,
-    /// Text.
-    Plain,
+    /// A JSON object with a duplicate key or nested too deeply: as parsers read it
+    /// that keep the first value of a key, and as those that keep the last.
+    Ambiguous([Map<String, Value>; 2]),
+    /// Valid JSON other than an object.
+    NonObject,
+    /// Text that begins as JSON and is not one valid document.
+    Malformed,
+    /// Any other text.
+    PlainText,
 }
 
-/// Parses JSON; a JSON string is parsed once more, because some hooks encode
-/// their answer twice.
-pub(super) fn decode(text: &str) -> Decoded {
+/// Parses trimmed output. A JSON string is parsed once more, because some hooks
+/// encode their output twice.
+pub(super) fn parse(text: &str) -> ParsedOutput {
     if text.is_empty() {
-        return Decoded::Nothing;
+        return ParsedOutput::Empty;
     }
-    match parse(text) {
-        Some((Value::String(inner), _)) => understand(parse(trim(&inner))),
-        outer => understand(outer),
+    match decode(text) {
+        Ok((Value::String(inner), _)) => {
+            let inner = trim(&inner);
+            classify(inner, decode(inner))
+        }
+        decoded => classify(text, decoded),
     }
 }
 
-fn understand(parsed: Option<(Value, Cow<'_, str>)>) -> Decoded {
-    let Some((value, text)) = parsed else {
-        return Decoded::Plain;
-    };
-    let Value::Object(last) = value else {
-        return Decoded::OtherJson;
-    };
-    if strict_json::check(text.as_bytes(), Names::Free).is_ok() {
-        return Decoded::Object(last);
+fn classify(text: &str, decoded: serde_json::Result<(Value, Cow<'_, str>)>) -> ParsedOutput {
+    match decoded {
+        Ok((Value::Object(last), text)) => {
+            if strict_json::check(text.as_bytes(), Names::Free).is_ok() {
+                return ParsedOutput::Object(last);
+            }
+            let first = serde_json::from_str(&text).map_or_else(|_| Map::new(), |it: First| it.0);
+            ParsedOutput::Ambiguous([first, last])
+        }
+        Ok(_) => ParsedOutput::NonObject,
+        Err(error) if begins_as_json(text, &error) => ParsedOutput::Malformed,
+        Err(_) => ParsedOutput::PlainText,
     }
-    let first = serde_json::from_str(&text).map_or_else(|_| Map::new(), |it: First| it.0);
-    Decoded::Unclear([first, last])
 }
 
-/// An object as those read it who take a key's first value.
+/// Whether text that is not one JSON document was meant as JSON: it begins as an
+/// object, or as an array of objects, arrays or strings; it is an array cut short;
+/// or it is several documents, one of them an object or array.
+///
+/// A log line that begins with brackets, such as `[guard] ok`, is none of these.
+fn begins_as_json(text: &str, error: &serde_json::Error) -> bool {
+    if text.starts_with('{') {
+        return true;
+    }
+    if let Some(rest) = text.strip_prefix('[')
+        && (error.is_eof() || rest.trim_start().starts_with(['{', '[', '"']))
+    {
+        return true;
+    }
+    let mut documents = serde_json::Deserializer::from_str(text).into_iter::<Value>();
+    let has_container = documents.try_fold(false, |found, document| {
+        document.map(|value| found || value.is_object() || value.is_array())
+    });
+    has_container.unwrap_or(false)
+}
+
+/// An object read by keeping the first value of each key.
 struct First(Map<String, Value>);
 
 impl<'de> Deserialize<'de> for First {
@@ -79,52 +105,51 @@ impl<'de> Visitor<'de> for FirstVisitor {
     }
 }
 
-/// As JavaScript trims: white space and the byte order mark.
+/// Trims as JavaScript does: white space and the byte order mark.
 pub(super) fn trim(text: &str) -> &str {
-    text.trim_matches(|it: char| it.is_whitespace() || it == '\u{feff}')
+    text.trim_matches(|char: char| char.is_whitespace() || char == '\u{feff}')
 }
 
-/// The value, and the text that it was read from.
-fn parse(text: &str) -> Option<(Value, Cow<'_, str>)> {
+/// Returns the value and the text it was read from.
+fn decode(text: &str) -> serde_json::Result<(Value, Cow<'_, str>)> {
     if let Ok(value) = serde_json::from_str(text) {
-        return Some((value, text.into()));
+        return Ok((value, text.into()));
     }
-    let mended = mend(text);
-    let value = serde_json::from_str(&mended).ok()?;
-    Some((value, mended.into()))
+    let repaired = replace_lone_surrogates(text);
+    Ok((serde_json::from_str(&repaired)?, repaired.into()))
 }
 
 /// Replaces escapes of lone surrogates by `\ufffd`.
 ///
-/// JavaScript writes them when a hook quotes a prompt cut inside an emoji. No
-/// Rust string can hold them, but a refusal must not be lost for that: the
-/// prompt's author could choose where it is cut.
-fn mend(text: &str) -> String {
-    let mut mended = String::with_capacity(text.len());
+/// JavaScript writes them when a hook quotes a prompt cut inside an emoji. They
+/// cannot be stored in a Rust string, but a refusal must not be lost for that:
+/// the prompt's author could choose where it is cut.
+fn replace_lone_surrogates(text: &str) -> String {
+    let mut repaired = String::with_capacity(text.len());
     let mut rest = text;
-    while let Some(at) = rest.find('\\') {
-        let (before, escape) = rest.split_at(at);
-        let next = escape.get(ESCAPE..).and_then(code_unit);
+    while let Some(index) = rest.find('\\') {
+        let (before, escape) = rest.split_at(index);
+        let next = escape.get(ESCAPE_BYTES..).and_then(code_unit);
         let (length, is_lone) = match (code_unit(escape), next) {
-            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (2 * ESCAPE, false),
-            (Some(0xD800..=0xDFFF), _) => (ESCAPE, true),
+            (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (2 * ESCAPE_BYTES, false),
+            (Some(0xD800..=0xDFFF), _) => (ESCAPE_BYTES, true),
             _ => (2, false),
         };
         let Some((escape, after)) = escape.split_at_checked(length) else {
-            // Not JSON, whatever is mended.
+            // Not JSON, with or without repair.
             return text.to_owned();
         };
-        mended.push_str(before);
-        mended.push_str(if is_lone { "\\ufffd" } else { escape });
+        repaired.push_str(before);
+        repaired.push_str(if is_lone { "\\ufffd" } else { escape });
         rest = after;
     }
-    mended + rest
+    repaired + rest
 }
 
-/// The length of `\uXXXX`.
-const ESCAPE: usize = 6;
+/// Length of `\uXXXX`.
+const ESCAPE_BYTES: usize = 6;
 
-/// The UTF-16 code unit that `text` begins with as an escape.
+/// Returns the UTF-16 code unit that `text` begins with as an escape.
 fn code_unit(text: &str) -> Option<u16> {
     let digits = text.strip_prefix("\\u")?.get(..4)?;
     u16::from_str_radix(digits, 16).ok()
@@ -135,24 +160,24 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check_mended(text: &str, expected: &str) {
-        assert_eq!(mend(text), expected);
+    fn check_repaired(text: &str, expected: &str) {
+        assert_eq!(replace_lone_surrogates(text), expected);
     }
 
     #[test]
-    fn lone_surrogates_are_replaced_and_nothing_else() {
-        check_mended(r#"{"a":"x\ud83d"}"#, r#"{"a":"x\ufffd"}"#);
-        check_mended(r#"{"a":"\uDE00x"}"#, r#"{"a":"\ufffdx"}"#);
-        check_mended(r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#);
-        check_mended(r#""\\ud83d \u0041 \n ü""#, r#""\\ud83d \u0041 \n ü""#);
-        check_mended(r#""\\\ud83d""#, r#""\\\ufffd""#);
-        check_mended(r"\", r"\");
-        check_mended(r"\ü", r"\ü");
-        check_mended(r"\ud83", r"\ud83");
+    fn only_lone_surrogates_are_replaced() {
+        check_repaired(r#"{"a":"x\ud83d"}"#, r#"{"a":"x\ufffd"}"#);
+        check_repaired(r#"{"a":"\uDE00x"}"#, r#"{"a":"\ufffdx"}"#);
+        check_repaired(r#""\ud83d\ud83d\ude00""#, r#""\ufffd\ud83d\ude00""#);
+        check_repaired(r#""\\ud83d \u0041 \n ü""#, r#""\\ud83d \u0041 \n ü""#);
+        check_repaired(r#""\\\ud83d""#, r#""\\\ufffd""#);
+        check_repaired(r"\", r"\");
+        check_repaired(r"\ü", r"\ü");
+        check_repaired(r"\ud83", r"\ud83");
     }
 
     #[test]
-    fn an_object_that_says_two_things_is_none() {
+    fn an_object_that_parsers_read_differently_is_ambiguous() {
         let deep = format!("{{\"a\":{}{}}}", "[".repeat(64), "]".repeat(64));
         for text in [
             r#"{"decision":"allow","decision":"deny"}"#,
@@ -161,10 +186,10 @@ mod tests {
             r#"{"a":"\ud83d","a":1}"#,
             &deep,
         ] {
-            assert!(matches!(decode(text), Decoded::Unclear(_)), "{text}");
+            assert!(matches!(parse(text), ParsedOutput::Ambiguous(_)), "{text}");
         }
-        let Decoded::Unclear([first, last]) = decode(r#"{"a":1,"a":2}"#) else {
-            panic!("it says two things");
+        let ParsedOutput::Ambiguous([first, last]) = parse(r#"{"a":1,"a":2}"#) else {
+            panic!("the key is a duplicate");
         };
         assert_eq!(
             (&first["a"], &last["a"]),
@@ -173,17 +198,55 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_emoji_does_not_cost_the_object() {
-        let decoded = decode(r#"{"decision":"deny","reason":"no: \ud83d"}"#);
+    fn a_lone_surrogate_does_not_make_an_object_malformed() {
+        let parsed = parse(r#"{"decision":"deny","reason":"no: \ud83d"}"#);
 
-        let Decoded::Object(fields) = decoded else {
-            panic!("{decoded:?}");
+        let ParsedOutput::Object(fields) = parsed else {
+            panic!("{parsed:?}");
         };
         assert_eq!(fields["reason"], "no: \u{fffd}");
     }
 
     #[test]
-    fn javascripts_white_space_and_byte_order_mark_are_trimmed() {
+    fn text_that_begins_as_json_is_malformed() {
+        for text in [
+            "{",
+            "{'decision': 'deny'}",
+            "{decision: deny}",
+            r#"{"decision":"deny""#,
+            "{}{}",
+            "{} done",
+            "[",
+            "[1, 2",
+            r#"["deny", "#,
+            r#"[ {"decision":"deny"} "#,
+            "[1]\n{}",
+            "null {}",
+            r#""x" {"decision":"deny"}"#,
+            r#""{\"decision\":""#,
+        ] {
+            assert_eq!(parse(text), ParsedOutput::Malformed, "{text}");
+        }
+    }
+
+    #[test]
+    fn other_text_is_plain() {
+        for text in [
+            "ok",
+            "[guard] ok",
+            "[1234] ok",
+            "[2026-11-24] ok",
+            "1 2 3",
+            "log\n{}",
+            r#""no""#,
+            r#""""#,
+        ] {
+            assert_eq!(parse(text), ParsedOutput::PlainText, "{text}");
+        }
+    }
+
+    #[test]
+    fn white_space_and_byte_order_marks_are_trimmed_as_in_javascript() {
         assert_eq!(
             trim("\u{feff} \t\r\n\u{a0}\u{2028}x y\u{3000}\u{feff}\n"),
             "x y"
@@ -191,15 +254,14 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_decoded_twice_at_most() {
-        let object = Decoded::Object(Map::new());
+    fn output_is_decoded_at_most_twice() {
+        let object = ParsedOutput::Object(Map::new());
         let thrice = serde_json::to_string(r#""{}""#).unwrap();
 
-        assert_eq!(decode("{}"), object);
-        assert_eq!(decode(r#""{}""#), object);
-        assert_eq!(decode(r#"" \ufeff{} ""#), object);
-        assert_eq!(decode(&thrice), Decoded::OtherJson);
-        assert_eq!(decode(r#""no""#), Decoded::Plain);
-        assert_eq!(decode(""), Decoded::Nothing);
+        assert_eq!(parse("{}"), object);
+        assert_eq!(parse(r#""{}""#), object);
+        assert_eq!(parse(r#"" \ufeff{} ""#), object);
+        assert_eq!(parse(&thrice), ParsedOutput::NonObject);
+        assert_eq!(parse(""), ParsedOutput::Empty);
     }
 }

@@ -270,7 +270,7 @@ async fn each_hook_is_explained() {
             json!("plain_text"),
             json!("failed"),
             Value::Null,
-            json!("wrong_type")
+            json!("unknown_decision")
         ]
     );
     assert_eq!(told["hookgate"]["verdict"], "deny");

@@ -4,6 +4,7 @@ mod alike;
 mod bounds;
 mod http;
 mod line;
+mod malformed_output;
 mod prewarm;
 mod reload;
 mod worker;

@@ -88,6 +88,52 @@ fn other_json_says_nothing() {
 }
 
 #[test]
+fn malformed_json_is_a_failure_without_output() {
+    for stdout in ["{", "{}{}", "[1,", "{'decision': 'deny'}"] {
+        let answer = ended(Exit::Code(0), stdout, "");
+
+        assert_eq!(answer.status, HookStatus::Failed);
+        assert_eq!(answer.output, HookOutput::default());
+        let malformed = DiagnosticCode::MalformedOutput.with("output is malformed JSON");
+        assert_eq!(answer.diagnostics, [malformed]);
+    }
+}
+
+#[test]
+fn an_unknown_decision_counts_only_for_a_hook_that_fails_closed() {
+    let mut answer = ended(
+        Exit::Code(0),
+        r#"{"decision":"dney","systemMessage":"S"}"#,
+        "",
+    );
+    assert_eq!(answer.status, HookStatus::Ok);
+    assert_eq!(answer.output, HookOutput::message("S"));
+    assert_eq!(answer.diagnostics[0].code, DiagnosticCode::UnknownDecision);
+
+    answer.fail_closed("guard");
+
+    let reason = "Hook guard failed: unknown decision; \
+                  expected `allow`, `approve`, `deny`, `block` or `ask`";
+    let denial = HookOutput {
+        system_message: Some("S".to_owned()),
+        ..HookOutput::denial(reason)
+    };
+    assert_eq!((answer.status, answer.output), (HookStatus::Failed, denial));
+}
+
+#[test]
+fn exit_two_is_no_failure_whatever_the_output() {
+    for stdout in ["[1]", "{", r#"{"decision":"dney"}"#] {
+        let mut answer = ended(Exit::Code(2), stdout, "E");
+
+        answer.fail_closed("guard");
+
+        assert_eq!(answer.status, HookStatus::Block);
+        assert_eq!(answer.output, HookOutput::denial("E"));
+    }
+}
+
+#[test]
 fn a_wrongly_typed_field_is_left_out_alone() {
     check_ok(
         r#"{"decision":"deny","reason":7,"continue":"false","systemMessage":"S"}"#,
@@ -156,14 +202,21 @@ fn every_other_end_is_a_failure_that_may_warn() {
 }
 
 #[test]
-fn output_that_is_no_text_is_read_as_far_as_it_is() {
-    let ended = Ended {
-        exit: Exit::Code(0),
-        stdout: b"{\"decision\":\"deny\",\"reason\":\"a\xffb\"}".to_vec(),
-        stderr: vec![],
+fn output_that_is_not_utf8_is_a_failure_that_keeps_a_refusal() {
+    let read_bytes = |stdout: &[u8]| {
+        let ended = Ended {
+            exit: Exit::Code(0),
+            stdout: stdout.to_vec(),
+            stderr: vec![],
+        };
+        read(&ended, EventName::BeforeTool)
     };
 
-    let answer = read(&ended, EventName::BeforeTool);
+    let refusal = read_bytes(b"{\"decision\":\"deny\",\"reason\":\"a\xffb\"}");
+    let text = read_bytes(b"a\xffb");
 
-    assert_eq!(answer.output, HookOutput::denial("a\u{fffd}b"));
+    assert_eq!(refusal.status, HookStatus::Failed);
+    assert_eq!(refusal.output, HookOutput::denial("a\u{fffd}b"));
+    assert_eq!(text.status, HookStatus::Failed);
+    assert_eq!(text.output, HookOutput::default());
 }

@@ -123,6 +123,7 @@ async fn two_hooks_with_one_url_are_one() {
 /// Answers by a server, and why each makes its hook fail.
 fn failures() -> Vec<(Response, &'static str)> {
     let no_object = "its answer is no JSON object";
+    let malformed = "output is malformed JSON";
     let media_type = "its answer is not of type `application/json`";
     let deny = r#"{"decision":"deny","reason":"not today"}"#;
     let mut untyped = respond(200, JSON, deny);
@@ -141,8 +142,8 @@ fn failures() -> Vec<(Response, &'static str)> {
         (respond(200, JSON, "not {json}"), no_object),
         (respond(200, JSON, "[{}]"), no_object),
         (respond(200, JSON, "null"), no_object),
-        (respond(200, JSON, "{}{}"), no_object),
-        (respond(200, JSON, nested), no_object),
+        (respond(200, JSON, "{}{}"), malformed),
+        (respond(200, JSON, nested), malformed),
         (respond(200, JSON, " ".repeat(4097)), "too much output"),
     ]
 }

@@ -225,7 +225,9 @@ async fn what_is_no_line_of_json_is_waited_for() {
         (format!("echo '{unclear}'; sleep 600"), Some(&late)),
         (
             format!("echo '{unclear}'"),
-            Some(&failed("the output means two things")),
+            Some(&failed(
+                "output is ambiguous JSON: duplicate key, or nested too deeply",
+            )),
         ),
         // It is too long.
         (
