@@ -16,7 +16,7 @@ use std::{
 use bytes::Bytes;
 use hookgate::{
     dialect::{Document, History},
-    session::{Arrival, CallRole, Item, MemoryStore, SessionRequest, Sessions},
+    session::{CallRole, Item, MatchKind, MemoryStore, SessionRequest, Sessions},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -72,7 +72,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let mut rounds = Vec::new();
     for body in &bodies {
         let cost = runtime.block_on(visit(&sessions, body))?;
-        if cost.arrival == Arrival::New {
+        if cost.arrival == MatchKind::New {
             return Err("the history was not known".into());
         }
         rounds.push(cost);
@@ -110,7 +110,7 @@ struct Cost {
     history: Duration,
     session: Duration,
     save: Duration,
-    arrival: Arrival,
+    arrival: MatchKind,
 }
 
 /// What the gateway does with a request, but for hooks.
@@ -127,8 +127,8 @@ async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>
     let history = History::read(&document)?;
     let split = started.elapsed();
     let mut session = sessions.open(visit, history.as_ref()).await?;
-    let new: Vec<Item> = match session.arrival {
-        Arrival::New => session.conversation.items.clone(),
+    let new: Vec<Item> = match session.match_kind {
+        MatchKind::New => session.conversation.items.clone(),
         _ => session
             .conversation
             .items
@@ -138,7 +138,7 @@ async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>
             .collect(),
     };
     for item in &new {
-        session.know(item);
+        session.mark_evaluated(item);
     }
     let opened = started.elapsed();
     session.save().await;
@@ -148,7 +148,7 @@ async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>
         history: split.saturating_sub(parsed),
         session: opened.saturating_sub(split),
         save: saved.saturating_sub(opened),
-        arrival: session.arrival,
+        arrival: session.match_kind,
     })
 }
 

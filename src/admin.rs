@@ -69,9 +69,9 @@ pub async fn readyz(State(app): State<App>) -> Response {
     if app.refused_config().is_some() {
         status.push_str(", with the config from before: the last reload was refused");
     }
-    let left_alone: Vec<&str> = snapshot.upstreams.left_alone().collect();
-    if !left_alone.is_empty() {
-        let names = left_alone.join(", ");
+    let open_circuits: Vec<&str> = snapshot.upstreams.open_circuits().collect();
+    if !open_circuits.is_empty() {
+        let names = open_circuits.join(", ");
         status.push_str(", but left alone because they failed again and again: ");
         status.push_str(&names);
     }

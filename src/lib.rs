@@ -4,7 +4,7 @@
 //! (`tests/architecture.rs` holds the rule).
 //!
 //! 0. [`model`]: a model call in neutral words; [`json`]: whether a document
-//!    means one thing; [`deadline`]: the end of a wait that moves on.
+//!    means one thing; [`resettable_timer`]: a timer whose end moves.
 //! 1. [`event`]: what happens, what hooks may answer, how answers combine.
 //! 2. [`condition`], [`config`], [`dialect`], [`mask`], [`protocol`],
 //!    [`telemetry`]: facts and rules.
@@ -18,11 +18,11 @@
 //! 7. [`server`]: listeners, layers, shutdown.
 //! 8. [`cli`]: the commands.
 
-pub mod deadline;
 pub mod model;
+pub mod resettable_timer;
 
-pub mod client;
 pub mod event;
+pub mod http_client;
 
 pub mod condition;
 pub mod config;

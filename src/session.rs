@@ -14,25 +14,23 @@ mod conversation_cache;
 mod fingerprint;
 mod in_flight;
 mod lookup;
-mod memory;
-mod redis;
 mod response_fingerprint;
+mod session_key;
 mod state;
 mod store;
 mod transcript;
 mod yield_budget;
 
 pub use self::{
-    checkout::{Arrival, CallRole, Session, SessionRequest},
+    checkout::{CallRole, MatchKind, Session, SessionRequest},
     conversation::{Conversation, Item, Prompt},
-    conversation_cache::Reader,
-    fingerprint::{ByPrint, Fingerprinter, Print, PrintHasher},
+    conversation_cache::ConversationCache,
+    fingerprint::{Fingerprint, FingerprintBuildHasher, FingerprintHasher, Fingerprinter},
     lookup::Sessions,
-    memory::MemoryStore,
-    redis::{RedisStore, StoreError},
-    response_fingerprint::{ResponseFingerprinter, Said},
-    state::{MOST_KNOWN, MOST_TEXT, Note, Source, State},
-    store::{Asked, SessionKey, Store},
-    transcript::{Answered, Told, Transcripts},
+    response_fingerprint::{ResponseFingerprinter, ResponseSummary},
+    session_key::SessionKey,
+    state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
+    store::{MemoryStore, RedisStore, SessionStore, StoreError, StoreFuture},
+    transcript::{TranscriptRequest, TranscriptResponse, Transcripts},
     yield_budget::YieldBudget,
 };

@@ -29,8 +29,8 @@ use tokio_util::task::TaskTracker;
 
 pub use self::process_slots::ProcessSlots;
 use crate::{
-    client::{Client, ClientError, NoTrust},
     event::{Answer, Context, DiagnosticCode, EventName},
+    http_client::{HttpClient, HttpClientError, TlsVerifierError},
     protocol::{Ended, Exit, Protocol},
 };
 
@@ -141,7 +141,7 @@ pub struct TransportDeps {
     /// Counts the processes that run.
     pub alive: Gauge,
     /// A pool of connections to hooks.
-    pub client: Client,
+    pub client: HttpClient,
     /// How many bytes a hook may answer; a process that ends may write as many
     /// to standard output, and to standard error.
     pub output_limit: usize,
@@ -198,7 +198,7 @@ pub enum TransportError {
     Settings(String),
     /// The client for hooks over HTTP could not be built.
     #[error("the client for hooks cannot be built")]
-    Client(#[from] NoTrust),
+    HttpClient(#[from] TlsVerifierError),
     /// The hook's process could not be started.
     #[error("could not be started")]
     Start(#[source] io::Error),
@@ -210,7 +210,7 @@ pub enum TransportError {
     TooMuchOutput,
     /// The hook's server could not be reached, or broke off.
     #[error("it could not be reached")]
-    Unreachable(#[from] ClientError),
+    Unreachable(#[from] HttpClientError),
     /// The hook's server answered with another status than 200.
     #[error("it answered with status {0}")]
     Status(u16),

@@ -4,14 +4,14 @@
 //! its errors hold no URL: each of these would carry a key to a third party.
 //! It retries nothing that anybody may have seen.
 
-mod answer;
-mod body;
 mod circuit_breaker;
 pub mod content_headers;
 mod decoded;
+pub mod decompress;
 mod endpoint;
-pub mod gzip;
 pub mod headers;
+mod request;
+mod response;
 pub mod sse;
 
 use std::{sync::Arc, time::Duration};
@@ -20,11 +20,11 @@ use http::{HeaderMap, Method};
 use thiserror::Error;
 use url::Url;
 
-use self::endpoint::{Endpoint, Failed, Sent};
-pub use self::{answer::Answer, body::OutgoingBody};
+use self::endpoint::{Delivery, Endpoint, SendError};
+pub use self::{request::RequestBody, response::UpstreamResponse};
 use crate::{
-    client::{ClientError, NoTrust},
     config::{CircuitSettings, Credential, UpstreamConfig},
+    http_client::{HttpClientError, TlsVerifierError},
     observe::Metrics,
 };
 
@@ -34,7 +34,7 @@ pub struct Upstream {
     first: Arc<Endpoint>,
     fallback: Option<Fallback>,
     credential: Option<Credential>,
-    patience: Patience,
+    patience: UpstreamTimeouts,
     metrics: Arc<Metrics>,
 }
 
@@ -48,18 +48,18 @@ struct Fallback {
 
 /// Which address of a model API is asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Route {
+pub enum UpstreamTarget {
     /// The one that is always asked first.
-    First,
+    Primary,
     /// The other one.
     Fallback,
 }
 
-impl Route {
+impl UpstreamTarget {
     /// The word in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::First => "first",
+            Self::Primary => "primary",
             Self::Fallback => "fallback",
         }
     }
@@ -67,7 +67,7 @@ impl Route {
 
 /// How long to wait for upstream.
 #[derive(Debug, Clone, Copy)]
-pub struct Patience {
+pub struct UpstreamTimeouts {
     /// For a connection.
     pub connect: Duration,
     /// From the request's end to the answer's head.
@@ -78,18 +78,18 @@ pub struct Patience {
 
 /// A request as it goes out.
 #[derive(Debug)]
-pub struct Outgoing {
+pub struct OutgoingRequest {
     /// The HTTP method.
     pub method: Method,
     /// Path and query.
     pub target: String,
-    /// The agent's headers, already chosen by [`headers::to_upstream`].
+    /// The agent's headers, already chosen by [`headers::request_headers`].
     pub headers: HeaderMap,
     /// What is sent.
-    pub body: OutgoingBody,
+    pub body: RequestBody,
 }
 
-impl Outgoing {
+impl OutgoingRequest {
     /// For an address that may not be the only one to be asked.
     fn lend(self) -> (Self, Self) {
         let (lent, body) = self.body.lend();
@@ -108,37 +108,37 @@ impl Outgoing {
 pub enum UpstreamError {
     /// The client could not be built.
     #[error("the client for the model API cannot be built: {0}")]
-    Build(#[from] NoTrust),
+    Tls(#[from] TlsVerifierError),
     /// What is asked for has no place in a URL.
     #[error("the model API has no such path")]
-    Target,
+    InvalidTarget,
     /// No connection, or it broke before the answer's head.
     #[error("the model API cannot be reached")]
-    Unreachable(#[source] ClientError),
+    Unreachable(#[source] HttpClientError),
     /// It failed again and again, and is left alone.
     #[error("the model API failed again and again, and is not asked for a while")]
-    Away {
+    CircuitOpen {
         /// For how long.
         retry_after: Duration,
     },
     /// As many files are open here as may be.
     #[error("too much is open here for a connection to the model API")]
-    Exhausted,
+    OutOfFileDescriptors,
     /// No answer in time.
     #[error("the model API did not answer in time")]
-    Silent,
+    Timeout,
     /// It wants the agent elsewhere.
     #[error("the model API answered with a redirect, which is not followed")]
     Redirect,
     /// The answer broke off.
     #[error("the model API's answer broke off")]
-    Broken(#[source] ClientError),
+    Interrupted(#[source] HttpClientError),
     /// It is compressed otherwise than by gzip, or broken.
     #[error("the model API's answer is encoded in a way that cannot be read")]
-    Encoded,
+    UnsupportedEncoding,
     /// It has a status that HTTP does not know, or that is no answer.
     #[error("the model API answered with a status that is none")]
-    Odd,
+    InvalidStatus,
     /// More than is held in memory.
     #[error("the model API's answer is larger than {limit} bytes")]
     TooLarge {
@@ -153,7 +153,7 @@ impl Upstream {
     pub fn new(
         base: &Url,
         credential: Option<Credential>,
-        patience: Patience,
+        patience: UpstreamTimeouts,
     ) -> Result<Self, UpstreamError> {
         let config = UpstreamConfig {
             url: base.clone(),
@@ -169,7 +169,7 @@ impl Upstream {
     pub fn build(
         config: &UpstreamConfig,
         name: &str,
-        patience: Patience,
+        patience: UpstreamTimeouts,
         (metrics, old): (&Arc<Metrics>, Option<&Self>),
     ) -> Result<Self, UpstreamError> {
         let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
@@ -209,7 +209,7 @@ impl Upstream {
 
     /// The names of its addresses that are left alone for a while, because they
     /// failed again and again.
-    pub fn left_alone(&self) -> impl Iterator<Item = &str> {
+    pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
         let fallback = self.fallback.iter().map(|it| &it.endpoint);
         let circuits = [&self.first].into_iter().chain(fallback);
         let circuits = circuits.map(|it| &it.circuit);
@@ -221,10 +221,10 @@ impl Upstream {
     /// answer, ends the call.
     pub async fn send(
         &self,
-        outgoing: Outgoing,
-        goes: &(dyn Fn(Route) + Sync),
-    ) -> Result<Answer, UpstreamError> {
-        goes(Route::First);
+        outgoing: OutgoingRequest,
+        goes: &(dyn Fn(UpstreamTarget) + Sync),
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        goes(UpstreamTarget::Primary);
         let sent = match &self.fallback {
             None => self.first.send(outgoing, self.patience).await,
             // Boxed, so that calls to an address without one have no room for it.
@@ -235,7 +235,7 @@ impl Upstream {
             return Err(UpstreamError::Redirect);
         }
         if !(200..600).contains(&answer.status.as_u16()) {
-            return Err(UpstreamError::Odd);
+            return Err(UpstreamError::InvalidStatus);
         }
         Ok(answer)
     }
@@ -244,16 +244,16 @@ impl Upstream {
     async fn send_to_either(
         &self,
         fallback: &Fallback,
-        outgoing: Outgoing,
-        goes: &(dyn Fn(Route) + Sync),
-    ) -> Result<Answer, Failed> {
+        outgoing: OutgoingRequest,
+        goes: &(dyn Fn(UpstreamTarget) + Sync),
+    ) -> Result<UpstreamResponse, SendError> {
         let (lent, mut spare) = outgoing.lend();
         let sent = self.first.send(lent, self.patience).await;
         match sent {
-            Err(failed) if failed.sent == Sent::Never && spare.body.is_unread() => {
-                goes(Route::Fallback);
+            Err(failed) if failed.sent == Delivery::Never && spare.body.is_unread() => {
+                goes(UpstreamTarget::Fallback);
                 self.metrics.fell_back(self.first.circuit.name());
-                headers::to_fallback(&mut spare.headers, &fallback.credential);
+                headers::replace_for_fallback(&mut spare.headers, &fallback.credential);
                 fallback.endpoint.send(spare, self.patience).await
             }
             sent => sent,

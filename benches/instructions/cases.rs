@@ -9,7 +9,7 @@ use hookgate::{
     event::{BeforeModel, Context, Event},
     model::RequestMutation,
     protocol,
-    session::{Arrival, CallRole, MemoryStore, SessionRequest, Sessions},
+    session::{CallRole, MatchKind, MemoryStore, SessionRequest, Sessions},
     upstream::sse::SseReader,
 };
 use http::Method;
@@ -112,11 +112,11 @@ fn session() -> Outcome {
     contents.push(json!({ "role": "user", "parts": [{ "text": "and what now?" }] }));
     let next = Document::parse(body_of(&contents))?;
     let arrival = measured(|| runtime.block_on(visit(&sessions, &next)))?;
-    done(arrival != Arrival::New)
+    done(arrival != MatchKind::New)
 }
 
 /// What a request does to its session.
-async fn visit(sessions: &Sessions, document: &Document) -> Outcome<Arrival> {
+async fn visit(sessions: &Sessions, document: &Document) -> Outcome<MatchKind> {
     let visit = SessionRequest {
         caller: "caller",
         agent: "agent",
@@ -126,16 +126,16 @@ async fn visit(sessions: &Sessions, document: &Document) -> Outcome<Arrival> {
     let history = History::read(document)?;
     let mut session = sessions.open(visit, history.as_ref()).await?;
     let items = session.conversation.items.clone();
-    let last = if session.arrival == Arrival::New {
+    let last = if session.match_kind == MatchKind::New {
         0
     } else {
         items.len() - 1
     };
     for item in items.iter().skip(last) {
-        session.know(item);
+        session.mark_evaluated(item);
     }
     session.save().await;
-    Ok(session.arrival)
+    Ok(session.match_kind)
 }
 
 fn recognise_path() -> Outcome {

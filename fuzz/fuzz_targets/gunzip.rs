@@ -4,7 +4,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use hookgate::upstream::gzip::{Gunzip, GunzipError};
+use hookgate::upstream::decompress::{BoundedGunzip, DecompressError};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 64 * 1024;
@@ -21,8 +21,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Bytes, GunzipError> {
-    let mut gunzip = Gunzip::new(LIMIT);
+fn decode<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Result<Bytes, DecompressError> {
+    let mut gunzip = BoundedGunzip::new(LIMIT);
     for piece in pieces {
         gunzip.push(piece)?;
     }

@@ -59,7 +59,7 @@ pub async fn session(
 ) -> Result<Json<SessionDetails>, ApiError> {
     let whose = parameter(query.as_deref(), "caller");
     let snapshot = app.snapshot();
-    let called = snapshot.sessions.store().called(&id).await;
+    let called = snapshot.sessions.store().find_by_id(&id).await;
     let asked = called
         .iter()
         .filter(|(key, _)| whose.as_ref().is_none_or(|it| *it == key.caller));
@@ -124,7 +124,7 @@ pub struct SessionDetails {
 }
 
 impl SessionInfo {
-    fn of(key: &SessionKey, state: &session::State) -> Self {
+    fn of(key: &SessionKey, state: &session::SessionState) -> Self {
         Self {
             id: key.id.clone(),
             source: state.source.as_str(),
@@ -139,15 +139,15 @@ impl SessionInfo {
 }
 
 impl SessionDetails {
-    fn of(key: &SessionKey, state: &session::State) -> Self {
-        let numbers = state.numbers();
+    fn of(key: &SessionKey, state: &session::SessionState) -> Self {
+        let counts = state.counts();
         Self {
             session: SessionInfo::of(key, state),
-            items: numbers.items,
-            denied: numbers.denied,
-            replaced: numbers.replaced,
-            contexts: numbers.contexts,
-            stopped: numbers.stopped > 0,
+            items: counts.items,
+            denied: counts.denied,
+            replaced: counts.replaced,
+            contexts: counts.contexts,
+            stopped: counts.stopped > 0,
             reported: state.reported.clone(),
         }
     }

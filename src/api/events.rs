@@ -25,7 +25,7 @@ use crate::{
     hook::{EventOutcome, Origin, Run},
     session::SessionKey,
     state::{self, ApiError, App, Authenticated, ErrorReason, RequestId, Snapshot, UnderWay, hold},
-    upstream::content_headers::{self, Encoding, MediaType},
+    upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
 /// The longest name of a session, in characters: it is remembered.
@@ -192,7 +192,7 @@ impl EventVisitor for Report {
                 .await;
             if E::NAME == EventName::SessionEnd {
                 let key = session(&context);
-                snapshot.sessions.end(&key).await;
+                snapshot.sessions.remove(&key).await;
                 snapshot.remove_transcript(&key);
             }
             answer::<E>(fired, explained)
@@ -204,7 +204,10 @@ impl EventVisitor for Report {
 async fn remember(snapshot: &Snapshot, context: &Context, name: EventName) {
     if context.session_named {
         let SessionKey { caller, id } = session(context);
-        snapshot.sessions.report(&caller, &id, name).await;
+        snapshot
+            .sessions
+            .record_reported_event(&caller, &id, name)
+            .await;
     }
 }
 
@@ -289,7 +292,7 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
         content_headers::media_type(headers),
         MediaType::Absent | MediaType::Json
     );
-    if json && content_headers::encoding(headers) == Encoding::Identity {
+    if json && content_headers::encoding(headers) == ContentEncoding::Identity {
         return Ok(());
     }
     Err(ApiError::new(

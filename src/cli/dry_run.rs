@@ -29,7 +29,10 @@ use crate::{
     hook::{self, HookExecution, Record, Tracer},
     server::{self, Server},
     state::Shared,
-    upstream::{Answer, Outgoing, Patience, Upstream, UpstreamError, sse::SseReader},
+    upstream::{
+        OutgoingRequest, Upstream, UpstreamError, UpstreamResponse, UpstreamTimeouts,
+        sse::SseReader,
+    },
 };
 use mock_model_api::{self, MockConfig, Script};
 
@@ -220,14 +223,14 @@ async fn perform(gateway: &str, act: &Act) -> Result<Told, Failure> {
         HeaderValue::from_static("application/json"),
     )]);
     all.extend(headers);
-    let patience = Patience {
+    let patience = UpstreamTimeouts {
         connect: WAIT,
         first_byte: WAIT,
         idle: WAIT,
     };
     let base = Url::parse(gateway).map_err(|it| Failure::Failed(it.to_string()))?;
     let client = Upstream::new(&base, None, patience).map_err(|it| failed(&it))?;
-    let outgoing = Outgoing {
+    let outgoing = OutgoingRequest {
         method: Method::POST,
         target,
         headers: all,
@@ -238,13 +241,13 @@ async fn perform(gateway: &str, act: &Act) -> Result<Told, Failure> {
     read(answer).await
 }
 
-async fn read(answer: Answer) -> Result<Told, Failure> {
+async fn read(answer: UpstreamResponse) -> Result<Told, Failure> {
     let status = answer.status.as_u16();
     let streamed = answer.media_type() == "text/event-stream";
-    let body = match answer.whole(MOST).await {
+    let body = match answer.read_body(MOST).await {
         Ok(body) => body,
         // The gateway breaks off what it must not end.
-        Err(UpstreamError::Broken(_)) => {
+        Err(UpstreamError::Interrupted(_)) => {
             let answer = json!({ "error": { "message": "the answer breaks off" } });
             return Ok(Told { status, answer });
         }

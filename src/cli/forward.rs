@@ -17,7 +17,7 @@ use url::Url;
 use super::{Failure, block_on, complain, print};
 use crate::{
     auth,
-    upstream::{Outgoing, Patience, Upstream, UpstreamError},
+    upstream::{OutgoingRequest, Upstream, UpstreamError, UpstreamTimeouts},
 };
 
 pub(super) const EXAMPLES: &str = "Example, in a settings.json:
@@ -91,7 +91,7 @@ impl Forward {
 
     async fn ask(&self, event: Bytes) -> Result<(StatusCode, Bytes), Failure> {
         let wait = Duration::from_millis(self.timeout);
-        let patience = Patience {
+        let patience = UpstreamTimeouts {
             connect: wait,
             first_byte: wait,
             idle: wait,
@@ -102,7 +102,7 @@ impl Forward {
         if let Some(file) = &self.key_file {
             headers.insert(auth::KEY_HEADER, key(file)?);
         }
-        let outgoing = Outgoing {
+        let outgoing = OutgoingRequest {
             method: Method::POST,
             target: "/hookgate/v1/events".to_owned(),
             headers,
@@ -113,7 +113,7 @@ impl Forward {
             .await
             .map_err(|it| failed(&it))?;
         let status = answer.status;
-        let body = answer.whole(MOST).await.map_err(|it| failed(&it))?;
+        let body = answer.read_body(MOST).await.map_err(|it| failed(&it))?;
         Ok((status, body))
     }
 }
@@ -131,16 +131,18 @@ fn key(file: &Path) -> Result<HeaderValue, Failure> {
 /// The client speaks of a model API, where here is a gateway.
 fn failed(error: &UpstreamError) -> Failure {
     let why = match error {
-        UpstreamError::Silent => "did not answer in time",
+        UpstreamError::Timeout => "did not answer in time",
         UpstreamError::Redirect => "answered with a redirect",
-        UpstreamError::Encoded | UpstreamError::Odd => "answered what cannot be read",
+        UpstreamError::UnsupportedEncoding | UpstreamError::InvalidStatus => {
+            "answered what cannot be read"
+        }
         UpstreamError::TooLarge { .. } => "answered too much",
-        UpstreamError::Broken(_) => "broke off its answer",
-        UpstreamError::Build(_)
-        | UpstreamError::Target
+        UpstreamError::Interrupted(_) => "broke off its answer",
+        UpstreamError::Tls(_)
+        | UpstreamError::InvalidTarget
         | UpstreamError::Unreachable(_)
-        | UpstreamError::Away { .. }
-        | UpstreamError::Exhausted => "cannot be reached",
+        | UpstreamError::CircuitOpen { .. }
+        | UpstreamError::OutOfFileDescriptors => "cannot be reached",
     };
     Failure::Failed(format!("the gateway {why}"))
 }

@@ -22,8 +22,8 @@ use crate::{
     dialect::{DialectError, Document},
     state::{ApiError, ErrorReason},
     upstream::{
-        Answer,
-        headers::{self, AnswerIs},
+        UpstreamResponse,
+        headers::{self, ResponseUse},
     },
 };
 
@@ -63,7 +63,7 @@ async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiErro
         return Err(DialectError::Ambiguous("name".to_owned()).into());
     }
     let bytes = document.to_bytes();
-    let outgoing = exchange.outgoing(bytes.clone().into(), AnswerIs::Read);
+    let outgoing = exchange.outgoing(bytes.clone().into(), ResponseUse::Parsed);
     let answer = exchange.send(outgoing, Some(&bytes)).await?;
     let reply = if answer.status.is_success() {
         exchange.keep_cache(answer).await?
@@ -91,8 +91,11 @@ impl Exchange {
     }
 
     /// Remembers whose the cache is that an answer tells of.
-    pub(super) async fn keep_cache(&self, answer: Answer) -> Result<Reply, ApiError> {
-        let (status, head) = (answer.status, headers::of_judged(answer.headers.clone()));
+    pub(super) async fn keep_cache(&self, answer: UpstreamResponse) -> Result<Reply, ApiError> {
+        let (status, head) = (
+            answer.status,
+            headers::rewritten_response_headers(answer.headers.clone()),
+        );
         let body = chunk_source::json(answer, &self.head, &self.snapshot.config.limits).await?;
         let told = Document::parse(body.clone()).map_err(|_| unreadable())?;
         let text = |spellings: &[&str]| told.string(spellings).map_err(|_| unreadable());

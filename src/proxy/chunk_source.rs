@@ -13,8 +13,8 @@ use crate::{
     dialect,
     state::{ApiError, hold},
     upstream::{
-        Answer, UpstreamError,
-        content_headers::{self, MediaType, NotJson},
+        UpstreamError, UpstreamResponse,
+        content_headers::{self, MediaType, UnexpectedContentType},
         sse::SseReader,
     },
 };
@@ -32,12 +32,12 @@ type Pieces = BoxStream<'static, Result<Bytes, UpstreamError>>;
 impl Source {
     /// The chunks of an answer.
     pub(super) async fn open(
-        answer: Answer,
+        answer: UpstreamResponse,
         head: &Parts,
         limits: &Limits,
     ) -> Result<Self, ApiError> {
-        if content_headers::media_type(&answer.headers) == MediaType::Events {
-            let pieces = answer.decoded(limits.event);
+        if content_headers::media_type(&answer.headers) == MediaType::EventStream {
+            let pieces = answer.into_decoded_stream(limits.event);
             return Ok(Self::Events(pieces, SseReader::new(limits.event)));
         }
         // Some upstreams do not stream. What is neither events nor JSON must not
@@ -66,10 +66,14 @@ impl Source {
 }
 
 /// The whole of an answer that is JSON by its head's word.
-pub(super) async fn json(answer: Answer, head: &Parts, limits: &Limits) -> Result<Bytes, ApiError> {
+pub(super) async fn json(
+    answer: UpstreamResponse,
+    head: &Parts,
+    limits: &Limits,
+) -> Result<Bytes, ApiError> {
     if content_headers::media_type(&answer.headers) != MediaType::Json {
-        return Err(unreadable().because(&NotJson::of(&answer.headers)));
+        return Err(unreadable().because(&UnexpectedContentType::from_headers(&answer.headers)));
     }
     let admit = |bytes| hold(head, bytes, limits.memory);
-    answer.whole_if(limits.response, admit).await
+    answer.read_body_with(limits.response, admit).await
 }

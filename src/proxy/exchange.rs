@@ -31,9 +31,9 @@ use crate::{
     session::{CallRole, ResponseFingerprinter, Session},
     state::{self, ApiError, Caches, Snapshot},
     upstream::{
-        Answer, Outgoing, OutgoingBody, Upstream,
-        content_headers::{self, Encoding},
-        headers::{self, AnswerIs},
+        OutgoingRequest, RequestBody, Upstream, UpstreamResponse,
+        content_headers::{self, ContentEncoding},
+        headers::{self, ResponseUse},
     },
 };
 
@@ -75,7 +75,7 @@ pub(super) enum Asked {
     /// Nothing of it needs to be judged, or it was not asked at all.
     Told(Reply),
     /// The answer, and what stands between it and the agent.
-    Answered(Answer, Box<Gate>),
+    Answered(UpstreamResponse, Box<Gate>),
 }
 
 /// What a call comes into.
@@ -268,7 +268,7 @@ impl Exchange {
             // Hooks may add to a request, but not what agents may not.
             return Err(too_large(limit));
         }
-        let outgoing = self.outgoing(body.clone().into(), AnswerIs::Read);
+        let outgoing = self.outgoing(body.clone().into(), ResponseUse::Parsed);
         let answer = self.send(outgoing, Some(&body)).await?;
         if self.call.operation == Operation::CreateCache && answer.status.is_success() {
             return self.keep_cache(answer).await.map(Asked::Told);
@@ -325,7 +325,7 @@ impl Exchange {
     }
 
     /// A request for upstream.
-    pub(super) fn outgoing(&self, body: OutgoingBody, answer: AnswerIs) -> Outgoing {
+    pub(super) fn outgoing(&self, body: RequestBody, answer: ResponseUse) -> OutgoingRequest {
         // A caller's key is for those APIs that take keys.
         let takes_keys = self.dialect.api() != Api::CodeAssist;
         let own = self.identity.upstream.as_ref().filter(|_| takes_keys);
@@ -333,19 +333,19 @@ impl Exchange {
         let query_key = self.identity.query_key.as_ref();
         // What must be counted must be readable.
         let answer = match self.identity.usage() {
-            Some(_) => AnswerIs::Read,
+            Some(_) => ResponseUse::Parsed,
             None => answer,
         };
-        let mut headers = headers::to_upstream(
+        let mut headers = headers::request_headers(
             &self.head.headers,
             own,
             query_key.map(ExposeSecret::expose_secret),
             answer,
         );
         if self.context.trace.is_on() {
-            headers::trace(&mut headers, self.context.trace);
+            headers::set_trace(&mut headers, self.context.trace);
         }
-        Outgoing {
+        OutgoingRequest {
             method: self.head.method.clone(),
             target: self.call.target(),
             headers,
@@ -356,9 +356,9 @@ impl Exchange {
     /// Asks upstream, once the decision log knows. Who pays, is told what it costs.
     pub(super) async fn send(
         &self,
-        outgoing: Outgoing,
+        outgoing: OutgoingRequest,
         body: Option<&[u8]>,
-    ) -> Result<Answer, ApiError> {
+    ) -> Result<UpstreamResponse, ApiError> {
         self.facts.sends(body).await?;
         let goes = |it| self.facts.goes(it);
         let Some(mut usage) = self.identity.usage() else {
@@ -371,7 +371,7 @@ impl Exchange {
         }
         let sent = self.upstream().send(outgoing, &goes).await;
         let answer = sent.inspect_err(|_| usage.end())?;
-        let is_plain = content_headers::encoding(&answer.headers) == Encoding::Identity;
+        let is_plain = content_headers::encoding(&answer.headers) == ContentEncoding::Identity;
         if !answer.status.is_success() {
             usage.end();
         } else if !is_plain {
@@ -380,7 +380,7 @@ impl Exchange {
         if let Some(length) = declared_length(&answer.headers) {
             usage.expect(length as u64);
         }
-        Ok(answer.watched(move |piece| match piece {
+        Ok(answer.with_observer(move |piece| match piece {
             Some(piece) => usage.read(piece),
             None => usage.end(),
         }))

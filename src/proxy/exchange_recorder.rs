@@ -24,7 +24,7 @@ use crate::{
     observe::{Ended, ExchangeFinished, UpstreamFailed},
     session::Session,
     state::{ApiError, ErrorReason, RequestId, Shared},
-    upstream::Route,
+    upstream::UpstreamTarget,
 };
 
 /// What may stand in a header as it is.
@@ -214,7 +214,7 @@ impl Facts {
     }
 
     /// Upstream is asked there.
-    pub(super) fn goes(&self, route: Route) {
+    pub(super) fn goes(&self, route: UpstreamTarget) {
         self.memory().record.upstream = route.as_str();
     }
 
@@ -274,7 +274,7 @@ impl Facts {
         memory
             .shared
             .metrics
-            .arrived(session.arrival.as_str(), source);
+            .arrived(session.match_kind.as_str(), source);
     }
 
     pub(super) fn model(&self, name: &str) {

@@ -9,7 +9,7 @@ use bytes::Bytes;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::time::Instant;
 
-use crate::{deadline::Deadline, upstream::sse::KEEP_ALIVE};
+use crate::{resettable_timer::ResettableTimer, upstream::sse::KEEP_ALIVE};
 
 /// The same stream, with a keep-alive wherever it is silent for `interval`.
 pub(super) fn keep_alive<E: Send + 'static>(
@@ -18,7 +18,7 @@ pub(super) fn keep_alive<E: Send + 'static>(
 ) -> impl Stream<Item = Result<Bytes, E>> + Send {
     let mut inner = inner.boxed();
     let mut silent_since = None;
-    let mut deadline = Deadline::default();
+    let mut deadline = ResettableTimer::default();
     stream::poll_fn(move |context| {
         if let Poll::Ready(item) = inner.poll_next_unpin(context) {
             silent_since = None;

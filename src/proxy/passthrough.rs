@@ -19,12 +19,12 @@ use super::{
     request_body::{self, declared_length, stalled, too_large},
 };
 use crate::{
-    deadline::Deadline,
     dialect::Operation,
+    resettable_timer::ResettableTimer,
     state::ApiError,
     upstream::{
-        Outgoing, OutgoingBody,
-        headers::{self, AnswerIs},
+        OutgoingRequest, RequestBody,
+        headers::{self, ResponseUse},
     },
 };
 
@@ -49,16 +49,21 @@ pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Respo
 }
 
 /// The request as it came, but for what stays on its hop.
-fn outgoing(exchange: &Exchange, body: Body, length: Option<usize>, fault: &Fault) -> Outgoing {
+fn outgoing(
+    exchange: &Exchange,
+    body: Body,
+    length: Option<usize>,
+    fault: &Fault,
+) -> OutgoingRequest {
     let outgoing_body = if http_body::Body::is_end_stream(&body) {
-        OutgoingBody::empty()
+        RequestBody::empty()
     } else {
         let limit = exchange.snapshot.config.limits.body;
         let patience = exchange.snapshot.config.timeouts.body;
         let bounded = Bounded::new(body, fault.clone(), limit, patience);
-        OutgoingBody::stream(Body::new(bounded))
+        RequestBody::stream(Body::new(bounded))
     };
-    let mut outgoing = exchange.outgoing(outgoing_body, AnswerIs::Passed);
+    let mut outgoing = exchange.outgoing(outgoing_body, ResponseUse::PassedThrough);
     if let Some(encoding) = exchange.head.headers.get(header::CONTENT_ENCODING) {
         // The body is what it was, so it is encoded as it was.
         let headers = &mut outgoing.headers;
@@ -67,7 +72,7 @@ fn outgoing(exchange: &Exchange, body: Body, length: Option<usize>, fault: &Faul
     if exchange.call.operation == Operation::Other {
         outgoing
             .headers
-            .extend(headers::of_uploads(&exchange.head.headers));
+            .extend(headers::upload_headers(&exchange.head.headers));
     }
     if let Some(length) = length {
         let value = HeaderValue::from(length);
@@ -103,7 +108,7 @@ struct Bounded {
     patience: Duration,
     /// Since when the next piece is waited for.
     since: Option<Instant>,
-    deadline: Deadline,
+    deadline: ResettableTimer,
 }
 
 impl Bounded {
@@ -115,7 +120,7 @@ impl Bounded {
             seen: 0,
             patience,
             since: None,
-            deadline: Deadline::default(),
+            deadline: ResettableTimer::default(),
         }
     }
 

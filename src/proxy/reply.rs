@@ -18,7 +18,7 @@ use crate::{
     event::Reason,
     model::ResponseMutation,
     state::{ApiError, ErrorReason, OnBodyEnd},
-    upstream::{Answer, content_headers::NotJson, headers},
+    upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers},
 };
 
 /// What came of an exchange.
@@ -33,27 +33,27 @@ pub(super) enum Reply {
 }
 
 /// Upstream's answer as it is.
-pub(super) fn passed(mut answer: Answer, facts: &Facts) -> Response {
+pub(super) fn passed(mut answer: UpstreamResponse, facts: &Facts) -> Response {
     if answer.media_type() == "text/html" {
         return no_json(&answer, facts);
     }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
     // The body is what it was, so its length is, too.
-    *response.headers_mut() = headers::to_agent(mem::take(&mut answer.headers));
+    *response.headers_mut() = headers::response_headers(mem::take(&mut answer.headers));
     *response.body_mut() = Body::new(answer.into_body());
     response
 }
 
 /// A page for people is no answer for an agent. An error keeps its status.
-fn no_json(answer: &Answer, facts: &Facts) -> Response {
+fn no_json(answer: &UpstreamResponse, facts: &Facts) -> Response {
     let error = if answer.status.is_success() {
         let message = "the model API answered with HTML";
         ApiError::new(ErrorReason::UpstreamUnreadable, message)
     } else {
         ApiError::upstream_status(answer.status)
     };
-    let error = error.because(&NotJson::of(&answer.headers));
+    let error = error.because(&UnexpectedContentType::from_headers(&answer.headers));
     facts.failed(&error);
     let mut response = error.render(facts.request_id());
     if let Some(after) = answer.headers.get(header::RETRY_AFTER) {

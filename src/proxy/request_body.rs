@@ -13,8 +13,8 @@ use crate::{
     config::Limits,
     state::{ApiError, ErrorReason, hold},
     upstream::{
-        content_headers::{self, Encoding, MediaType},
-        gzip::{Gunzip, GunzipError},
+        content_headers::{self, ContentEncoding, MediaType},
+        decompress::{BoundedGunzip, DecompressError},
     },
 };
 
@@ -71,7 +71,7 @@ enum Whole {
     /// Not compressed.
     Plain(Pieces, usize),
     /// Compressed.
-    Gzip(Box<Gunzip>, usize),
+    Gzip(Box<BoundedGunzip>, usize),
     /// Too large: the rest is thrown away.
     TooLarge(usize),
 }
@@ -83,7 +83,7 @@ impl Whole {
             return Err(ApiError::new(ErrorReason::BadContentType, message));
         }
         match content_headers::encoding(headers) {
-            Encoding::Identity => {
+            ContentEncoding::Identity => {
                 // What is announced need not come.
                 let expected = declared_length(headers).unwrap_or_default();
                 let pieces = Pieces {
@@ -92,8 +92,8 @@ impl Whole {
                 };
                 Ok(Self::Plain(pieces, limit))
             }
-            Encoding::Gzip => Ok(Self::Gzip(Box::new(Gunzip::new(limit)), limit)),
-            Encoding::Other => {
+            ContentEncoding::Gzip => Ok(Self::Gzip(Box::new(BoundedGunzip::new(limit)), limit)),
+            ContentEncoding::Other => {
                 let message = "the only `content-encoding` here is `gzip`";
                 Err(ApiError::new(ErrorReason::UnsupportedMediaType, message))
             }
@@ -109,8 +109,8 @@ impl Whole {
             Self::Plain(pieces, _) => pieces.push(piece),
             Self::Gzip(gunzip, limit) => match gunzip.push(&piece) {
                 Ok(()) => (),
-                Err(GunzipError::TooLarge(_)) => *self = Self::TooLarge(*limit),
-                Err(GunzipError::Broken) => return Err(no_gzip()),
+                Err(DecompressError::TooLarge(_)) => *self = Self::TooLarge(*limit),
+                Err(DecompressError::Invalid) => return Err(no_gzip()),
             },
             Self::TooLarge(_) => (),
         }
@@ -130,8 +130,8 @@ impl Whole {
         match self {
             Self::Plain(pieces, _) => Ok(pieces.join()),
             Self::Gzip(gunzip, _) => gunzip.finish().map_err(|error| match error {
-                GunzipError::TooLarge(limit) => too_large(limit),
-                GunzipError::Broken => no_gzip(),
+                DecompressError::TooLarge(limit) => too_large(limit),
+                DecompressError::Invalid => no_gzip(),
             }),
             Self::TooLarge(limit) => Err(too_large(limit)),
         }

@@ -110,7 +110,7 @@ impl Exchange {
         // Where nobody asks for anything, the turn is all there is.
         self.turn.item = prompt.map_or(0, |it| it.item);
         if let Some(prompt) = prompt.filter(|_| self.wants(session, EventName::AfterAgent)) {
-            self.turn.prompt = session.text_of(prompt, history)?;
+            self.turn.prompt = session.prompt_text(prompt, history)?;
         }
         begin_turn(session);
         if let Some(reply) = self.stopped(session) {
@@ -125,7 +125,7 @@ impl Exchange {
 
     /// A stopped session waits for its next prompt.
     fn stopped(&self, session: &Session) -> Option<Reply> {
-        if session.asked().is_some() {
+        if session.current_prompt().is_some() {
             return None;
         }
         let note = session.note(session.item(self.turn.item)?)?;
@@ -142,7 +142,7 @@ impl Exchange {
         let source = if goes_on { "resume" } else { "startup" };
         let source = source.to_owned();
         let fired = self.derive(SessionStart { source }).await;
-        session.start(fired.verdict);
+        session.record_start(fired.verdict);
     }
 
     /// `BeforeAgent`, of each prompt that hooks were not asked about.
@@ -162,15 +162,17 @@ impl Exchange {
             let Some(item) = session.item(prompt.item).cloned() else {
                 continue;
             };
-            if !session.is_known(&item, prompt.last) {
-                let prompt = session.text_of(&prompt, history)?;
+            if !session.is_evaluated(&item, prompt.last) {
+                let prompt = session.prompt_text(&prompt, history)?;
                 let fired = self.derive(BeforeAgent { prompt }).await;
                 judge_prompt(session, &item, fired.verdict);
             }
         }
-        let asked = session.asked().and_then(|it| session.item(it.item));
+        let asked = session
+            .current_prompt()
+            .and_then(|it| session.item(it.item));
         let note = asked.and_then(|it| session.note(it));
-        let Some((note, told)) = note.and_then(|it| Some((it, it.told.as_deref()?))) else {
+        let Some((note, told)) = note.and_then(|it| Some((it, it.response.as_deref()?))) else {
             return Ok(None);
         };
         self.facts.did(match note.stopped {
@@ -194,7 +196,7 @@ impl Exchange {
         let new: Vec<(bool, Item)> = new
             .filter(|(_, it)| it.kind == ItemKind::Result)
             .map(|(at, it)| (last_step.contains(&at), it.clone()))
-            .filter(|(last, it)| !session.is_known(it, *last))
+            .filter(|(last, it)| !session.is_evaluated(it, *last))
             .collect();
         let mut events = Vec::with_capacity(new.len());
         let mut results = Vec::new();
@@ -215,7 +217,7 @@ impl Exchange {
         let fired: Vec<_> = fired.buffered(AT_ONCE).collect().await;
         let mut stopped = None;
         for ((last, item), fired) in new.iter().zip(fired) {
-            session.know(item);
+            session.mark_evaluated(item);
             match fired.verdict {
                 Flow::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
                 Flow::Deny(reason) => {
@@ -230,7 +232,7 @@ impl Exchange {
             return Ok(None);
         };
         self.facts.did(Did::Stop);
-        session.stop(self.turn.item, reason.as_str());
+        session.record_stop(self.turn.item, reason.as_str());
         Ok(Some(Reply::Denied(reason)))
     }
 
@@ -249,7 +251,7 @@ impl Exchange {
 /// A turn that begins, again or anew, has had no calls so far.
 fn begin_turn(session: &mut Session) {
     let item = session
-        .asked()
+        .current_prompt()
         .and_then(|it| session.item(it.item).cloned());
     let counted = |it: &Item| {
         session
@@ -262,20 +264,20 @@ fn begin_turn(session: &mut Session) {
 }
 
 fn judge_prompt(session: &mut Session, item: &Item, verdict: Flow<Option<String>>) {
-    session.know(item);
+    session.mark_evaluated(item);
     match verdict {
         Flow::Proceed(None) => (),
         Flow::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
         Flow::Deny(reason) => {
             let note = session.note_mut(item);
-            note.told = Some(reason.as_str().to_owned());
-            note.denied.clone_from(&note.told);
+            note.response = Some(reason.as_str().to_owned());
+            note.denied.clone_from(&note.response);
         }
         // The prompt stays in the history (hook protocol, section 1).
         Flow::Stop(reason) => {
             let note = session.note_mut(item);
-            note.told = Some(reason.as_str().to_owned());
-            note.stopped.clone_from(&note.told);
+            note.response = Some(reason.as_str().to_owned());
+            note.stopped.clone_from(&note.response);
         }
     }
 }
@@ -318,7 +320,7 @@ fn apply(
             Some(_) | None => (),
         }
         if item.content < last {
-            history.insert_after(item.content, &note.hidden)?;
+            history.insert_after(item.content, &note.hidden_contents)?;
         }
         // The request itself is judged again.
         let earlier = at + 1 < conversation.items.len() && denied == Denied::TakeOut;

@@ -6,7 +6,7 @@
 use http::HeaderMap;
 
 use crate::{
-    session::Source,
+    session::SessionSource,
     state::{ApiError, ErrorReason},
 };
 
@@ -24,13 +24,13 @@ pub(super) struct Named<'a> {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Name {
     pub(super) id: String,
-    pub(super) source: Source,
+    pub(super) source: SessionSource,
 }
 
 impl Name {
     /// The session that a body names, if that is a name.
     pub(super) fn of_body(id: String) -> Option<Self> {
-        let source = Source::CodeAssist;
+        let source = SessionSource::CodeAssist;
         is_name(&id).then_some(Self { id, source })
     }
 }
@@ -45,8 +45,8 @@ pub(super) fn named<'a>(path: &'a str, headers: &'a HeaderMap) -> Result<Named<'
         .get(HEADER)
         .map(|it| it.to_str().unwrap_or_default());
     let (session, path) = match (prefixed, header) {
-        (Some((session, rest)), _) => (Some((session, Source::Path)), rest),
-        (None, header) => (header.map(|it| (it, Source::Header)), path),
+        (Some((session, rest)), _) => (Some((session, SessionSource::Path)), rest),
+        (None, header) => (header.map(|it| (it, SessionSource::Header)), path),
     };
     if session.is_some_and(|it| !is_name(it.0)) {
         let message =
@@ -80,10 +80,10 @@ mod tests {
             let id = id.to_owned();
             Some(Name { id, source })
         };
-        let prefixed = name("a-1", Source::Path);
+        let prefixed = name("a-1", SessionSource::Path);
         assert_eq!((found.path, found.session), ("/v1beta/models", prefixed));
         let found = named("/v1beta/models", &headers).unwrap();
-        assert_eq!(found.session, name("from-header", Source::Header));
+        assert_eq!(found.session, name("from-header", SessionSource::Header));
     }
 
     #[test]

@@ -25,7 +25,7 @@ use crate::{
     hook::Progress,
     policy::ChunkPosition,
     state::{ApiError, hold},
-    upstream::{Answer, UpstreamError, headers, sse},
+    upstream::{UpstreamError, UpstreamResponse, headers, sse},
 };
 
 /// Writes chunks in one framing.
@@ -74,14 +74,14 @@ impl Frames {
 /// The reply whose body is the judged stream.
 pub(super) async fn answer(
     exchange: Box<Exchange>,
-    answered: (Answer, Gate),
+    answered: (UpstreamResponse, Gate),
     framing: Framing,
     teller: Arc<ResponseBuilder>,
 ) -> Result<Reply, ApiError> {
     let (answer, gate) = answered;
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
-    *response.headers_mut() = headers::of_judged(answer.headers.clone());
+    *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
     let value = HeaderValue::from_static(media_type(framing));
     response.headers_mut().insert(header::CONTENT_TYPE, value);
 

@@ -128,12 +128,12 @@ impl Exchange {
         };
         let note = session.note_mut(&item);
         if first {
-            note.hidden.clear();
+            note.hidden_contents.clear();
         }
         let texts = contents
             .iter()
             .map(|it| String::from_utf8_lossy(it).into_owned());
-        note.hidden.extend(texts);
+        note.hidden_contents.extend(texts);
     }
 
     /// Counts the refused calls of a step. How often the most frequent of them was
@@ -146,7 +146,7 @@ impl Exchange {
             return 0;
         };
         let refused = calls.iter().filter(|it| it.refusal.is_some());
-        let prints = refused.map(|it| session.print_of(&(&it.name, it.arguments.to_string())));
+        let prints = refused.map(|it| session.fingerprint(&(&it.name, it.arguments.to_string())));
         let prints: Vec<u64> = prints.collect();
         let counts = &mut session.note_mut(&item).denied_calls;
         if counts.len() > MOST_COUNTED {
@@ -164,7 +164,7 @@ impl Exchange {
     /// Stops the session until its next prompt.
     pub(super) fn stop(&mut self, reason: &str) {
         if let Some(session) = &mut self.session {
-            session.stop(self.turn.item, reason);
+            session.record_stop(self.turn.item, reason);
         }
     }
 
@@ -179,7 +179,7 @@ impl Exchange {
     /// A chunk goes to the agent.
     pub(super) fn spoke(&mut self, chunk: &ResponseDocument) -> Result<(), ApiError> {
         if let Some(emission) = self.emission() {
-            emission.chunk(chunk)?;
+            emission.push_chunk(chunk)?;
         }
         Ok(())
     }
@@ -187,13 +187,16 @@ impl Exchange {
     /// A chunk goes to the agent that is nothing but words.
     pub(super) fn spoke_words(&mut self, words: &Words) {
         if let Some(emission) = self.emission() {
-            emission.words(words);
+            emission.push_text_chunk(words);
         }
     }
 
     fn emission(&mut self) -> Option<&mut ResponseFingerprinter> {
-        let session = self.session.as_ref().filter(|it| it.is_known_by_words())?;
-        let begin = || session.emission();
+        let session = self
+            .session
+            .as_ref()
+            .filter(|it| it.is_found_by_history())?;
+        let begin = || session.response_fingerprinter();
         Some(self.emission.get_or_insert_with(begin))
     }
 
@@ -201,8 +204,8 @@ impl Exchange {
     pub(super) async fn has_spoken(&mut self, by_model: bool) {
         if let Some(session) = &mut self.session {
             let emission = self.emission.take();
-            let emission = emission.unwrap_or_else(|| session.emission());
-            session.said(emission, by_model).await;
+            let emission = emission.unwrap_or_else(|| session.response_fingerprinter());
+            session.record_response(emission, by_model).await;
         }
     }
 

@@ -5,7 +5,10 @@ use serde_json::Value;
 use super::{exchange::Exchange, response_buffer::Round};
 use crate::{
     dialect::{Document, History},
-    session::{Answered, Arrival, CallRole, Session, SessionKey, Told, Transcripts},
+    session::{
+        CallRole, MatchKind, Session, SessionKey, TranscriptRequest, TranscriptResponse,
+        Transcripts,
+    },
     state::{self, ApiError},
 };
 
@@ -13,7 +16,7 @@ impl Exchange {
     /// Tells hooks where the transcript is.
     pub(super) async fn point_to_transcript(&mut self, session: &Session) {
         let transcripts = self.snapshot.transcripts.as_ref();
-        if let Some(transcripts) = transcripts.filter(|_| session.arrival != Arrival::Unkept) {
+        if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Unkept) {
             let (cwd, now) = (&self.context.cwd, &self.context.timestamp);
             self.context.transcript_path = transcripts.path(&session.key, cwd, now).await;
         }
@@ -31,13 +34,13 @@ impl Exchange {
         if let Some(history) = History::read(document)? {
             let caller = &self.context.caller.key;
             let conversation = self.snapshot.sessions.read(caller, &history).await?;
-            let told = Told {
+            let told = TranscriptRequest {
                 history: &history,
                 conversation: &conversation,
                 model: self.call.model_name(),
                 now: &self.context.timestamp,
             };
-            transcripts.write(key, told).await;
+            transcripts.append_request(key, told).await;
         }
         Ok(())
     }
@@ -51,14 +54,14 @@ impl Exchange {
         let calls = round.calls.iter().filter(|it| it.refusal.is_none());
         let calls = calls.map(|it| (it.name.clone(), it.arguments.clone()));
         let calls: Vec<(String, Value)> = calls.collect();
-        let answered = Answered {
+        let answered = TranscriptResponse {
             text: &round.text,
             calls: &calls,
             model: self.call.model_name(),
             usage: &round.usage.read(),
             now: &state::now(),
         };
-        transcripts.answer(key, answered).await;
+        transcripts.append_response(key, answered).await;
     }
 
     /// Only an agent's own calls are its conversation.

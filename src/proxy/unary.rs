@@ -16,21 +16,21 @@ use crate::{
     hook::Progress,
     policy::ChunkPosition,
     state::ApiError,
-    upstream::{Answer, headers},
+    upstream::{UpstreamResponse, headers},
 };
 
 /// The reply of a judged answer. If the model is asked again, all that the agent
 /// may hear of its answers is one.
 pub(super) async fn answer(
     mut exchange: Box<Exchange>,
-    answered: (Answer, Gate),
+    answered: (UpstreamResponse, Gate),
     teller: &ResponseBuilder,
 ) -> Result<Reply, ApiError> {
     let (mut answer, mut gate) = answered;
     let mut said = Vec::new();
     let mut stands = false;
     loop {
-        let head = headers::of_judged(answer.headers.clone());
+        let head = headers::rewritten_response_headers(answer.headers.clone());
         let status = answer.status;
         let mut round = exchange.round(gate);
         let document = match judge(&mut exchange, &mut round, answer).await? {
@@ -99,7 +99,7 @@ fn whole(said: &[ResponseDocument]) -> Result<ResponseDocument, ApiError> {
 async fn judge(
     exchange: &mut Exchange,
     round: &mut Round,
-    answer: Answer,
+    answer: UpstreamResponse,
 ) -> Result<Ending, ApiError> {
     let whole = exchange.open_answer(
         chunk_source::json(answer, &exchange.head, &exchange.snapshot.config.limits).await?,

@@ -21,7 +21,7 @@ use tokio::{
     time::{Instant, Sleep, sleep_until},
 };
 
-use crate::deadline::Deadline;
+use crate::resettable_timer::ResettableTimer;
 
 /// How long an agent that still sends is listened to after our last word. If we
 /// closed at once, its system would throw away what we said.
@@ -144,7 +144,7 @@ pub(super) struct Patient {
     waits: Waits,
     /// When it has waited for too long.
     until: Instant,
-    deadline: Deadline,
+    deadline: ResettableTimer,
     /// Until when something must be taken of what is sent, if that waits.
     blocked: Option<Pin<Box<Sleep>>>,
     /// Until when is read what nobody needs, once our last word is said.
@@ -159,7 +159,7 @@ impl Patient {
             silence,
             waits: Waits::Head,
             until: Instant::now() + silence.head,
-            deadline: Deadline::default(),
+            deadline: ResettableTimer::default(),
             blocked: None,
             lingers: None,
         }

@@ -8,8 +8,9 @@ use std::{
 };
 
 use super::{
-    ByPrint, Conversation, Fingerprinter, Item, MOST_KNOWN, Note, Print, Prompt,
-    ResponseFingerprinter, SessionKey, Source, State, Store, in_flight::Begun,
+    Conversation, Fingerprint, FingerprintBuildHasher, Fingerprinter, Item, ItemNote,
+    MAX_KNOWN_ITEMS, Prompt, ResponseFingerprinter, SessionKey, SessionSource, SessionState,
+    SessionStore, in_flight::ActiveRequestGuard,
 };
 use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
 
@@ -27,7 +28,7 @@ pub struct SessionRequest<'a> {
     /// The agent, as it calls itself.
     pub agent: &'a str,
     /// The session's name, and where it is said.
-    pub named: Option<(&'a str, Source)>,
+    pub named: Option<(&'a str, SessionSource)>,
     /// What kind of call it is.
     pub role: CallRole,
 }
@@ -43,7 +44,7 @@ pub enum CallRole {
 
 /// How a request came to its session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Arrival {
+pub enum MatchKind {
     /// The session begins.
     New,
     /// Where it ended last time.
@@ -58,7 +59,7 @@ pub enum Arrival {
     Unkept,
 }
 
-impl Arrival {
+impl MatchKind {
     /// The word for it in metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -74,20 +75,20 @@ impl Arrival {
 
 /// What a request is met with.
 #[derive(Debug)]
-pub(super) struct Found {
+pub(super) struct Lookup {
     pub(super) key: SessionKey,
-    pub(super) state: State,
-    pub(super) arrival: Arrival,
+    pub(super) state: SessionState,
+    pub(super) match_kind: MatchKind,
     /// How many items of the request lead to the session already.
     pub(super) known: usize,
 }
 
-impl Found {
+impl Lookup {
     pub(super) fn new(key: SessionKey) -> Self {
         Self {
             key,
-            state: State::default(),
-            arrival: Arrival::New,
+            state: SessionState::default(),
+            match_kind: MatchKind::New,
             known: 0,
         }
     }
@@ -101,30 +102,30 @@ pub struct Session {
     /// What the request says.
     pub conversation: Conversation,
     /// What is remembered.
-    pub state: State,
+    pub state: SessionState,
     /// How the request came to it.
-    pub arrival: Arrival,
+    pub match_kind: MatchKind,
     role: CallRole,
     /// The prompts of the request, in order.
     prompts: Vec<Prompt>,
     /// The content in which the last step begins.
     last_step: usize,
     printer: Fingerprinter,
-    store: Arc<dyn Store>,
-    /// Prints that are to lead here.
-    leading: Vec<Print>,
+    store: Arc<dyn SessionStore>,
+    /// Fingerprints that are to lead here.
+    leading: Vec<Fingerprint>,
     /// Items whose notes were changed: their states, and their own prints.
     noted: BTreeMap<u64, u64>,
     /// Says that it is being answered.
-    begun: Option<Begun>,
+    begun: Option<ActiveRequestGuard>,
 }
 
 impl Session {
     pub(super) fn new(
         visit: SessionRequest<'_>,
-        found: Found,
+        found: Lookup,
         conversation: Conversation,
-        (printer, store): (Fingerprinter, Arc<dyn Store>),
+        (printer, store): (Fingerprinter, Arc<dyn SessionStore>),
     ) -> Self {
         let last_step = conversation.last_step().start;
         let first = conversation.items.get(last_step);
@@ -133,7 +134,7 @@ impl Session {
             last_step: first.map_or(0, |it| it.content),
             conversation,
             state: found.state,
-            arrival: found.arrival,
+            match_kind: found.match_kind,
             role: visit.role,
             prompts: Vec::new(),
             printer,
@@ -143,26 +144,26 @@ impl Session {
             begun: None,
         };
         // INVARIANT: what is remembered later of this request changes none of them.
-        let ended = |it: Print| session.state.known.contains(&session.end_of_prompt(it));
+        let ended = |it: Fingerprint| session.state.known.contains(&session.end_of_prompt(it));
         session.prompts = session.conversation.prompts(&ended);
         session.meet(visit, found.known);
         session
     }
 
     /// Keeps the sign that the request is being answered, as long as it is.
-    pub(super) fn under_way(&mut self, begun: Begun) {
+    pub(super) fn under_way(&mut self, begun: ActiveRequestGuard) {
         self.begun = Some(begun);
     }
 
     /// Takes down that the request came.
     fn meet(&mut self, visit: SessionRequest<'_>, known: usize) {
-        let begins = matches!(self.arrival, Arrival::New | Arrival::Forked);
+        let begins = matches!(self.match_kind, MatchKind::New | MatchKind::Forked);
         let state = &mut self.state;
         hear(state);
         state.requests += 1;
         if begins {
             state.first_seen = state.last_seen;
-            state.source = visit.named.map_or(Source::History, |it| it.1);
+            state.source = visit.named.map_or(SessionSource::History, |it| it.1);
             visit.caller.clone_into(&mut state.caller);
             visit.agent.clone_into(&mut state.agent);
         }
@@ -187,20 +188,20 @@ impl Session {
 
     /// Whether hooks were asked about an item. In the last step only the very same
     /// words in the very same place count.
-    pub fn is_known(&self, item: &Item, in_last_step: bool) -> bool {
-        let known = |it: Print| self.state.known.contains(&it.short());
+    pub fn is_evaluated(&self, item: &Item, in_last_step: bool) -> bool {
+        let known = |it: Fingerprint| self.state.known.contains(&it.short());
         known(item.state) || (!in_last_step && known(item.own))
     }
 
     /// Remembers that hooks were asked about an item.
-    pub fn know(&mut self, item: &Item) {
+    pub fn mark_evaluated(&mut self, item: &Item) {
         let prints = [item.state.short(), item.own.short()];
         self.state.known.extend(prints);
     }
 
     /// What hooks said of an item. One that stands elsewhere than it did, because
     /// its history was rewritten, has the note that it had there.
-    pub fn note(&self, item: &Item) -> Option<&Note> {
+    pub fn note(&self, item: &Item) -> Option<&ItemNote> {
         let notes = &self.state.notes;
         let note = notes.get(&item.state.short());
         let moved = || {
@@ -212,7 +213,7 @@ impl Session {
     }
 
     /// What hooks said of an item, to be changed.
-    pub fn note_mut(&mut self, item: &Item) -> &mut Note {
+    pub fn note_mut(&mut self, item: &Item) -> &mut ItemNote {
         let known = self.note(item).cloned().unwrap_or_default();
         let (state, own) = (item.state.short(), item.own.short());
         if self.noted.insert(state, own).is_none() && item.kind == ItemKind::Result {
@@ -224,7 +225,7 @@ impl Session {
     }
 
     /// Remembers that the session's start was told of, and what hooks added to it.
-    pub fn start(&mut self, context: Option<String>) {
+    pub fn record_start(&mut self, context: Option<String>) {
         self.state.started = true;
         self.state.context = context;
     }
@@ -235,12 +236,12 @@ impl Session {
     }
 
     /// A keyed hash of anything, to count it by.
-    pub fn print_of(&self, value: &impl Hash) -> u64 {
+    pub fn fingerprint(&self, value: &impl Hash) -> u64 {
         self.printer.print(value).short()
     }
 
     /// Remembers that a turn, known by the last item of its prompt, is stopped.
-    pub fn stop(&mut self, turn: usize, reason: &str) {
+    pub fn record_stop(&mut self, turn: usize, reason: &str) {
         if let Some(item) = self.item(turn).cloned() {
             self.note_mut(&item).stopped = Some(reason.to_owned());
         }
@@ -252,12 +253,12 @@ impl Session {
     }
 
     /// The prompt that the request is about; none if tools answer, or nobody asks.
-    pub fn asked(&self) -> Option<&Prompt> {
+    pub fn current_prompt(&self) -> Option<&Prompt> {
         self.prompts.last().filter(|it| it.last)
     }
 
     /// The text of a prompt, with a blank line between its parts.
-    pub fn text_of(&self, prompt: &Prompt, history: &History) -> Result<String, DialectError> {
+    pub fn prompt_text(&self, prompt: &Prompt, history: &History) -> Result<String, DialectError> {
         let contents = history.contents().get(prompt.contents.clone());
         let first = self.conversation.items.first();
         let introduced = first.filter(|it| {
@@ -277,10 +278,13 @@ impl Session {
 
     /// Merges what was changed into what is remembered.
     pub async fn save(&mut self) {
-        if self.arrival == Arrival::Unkept {
+        if self.match_kind == MatchKind::Unkept {
             return;
         }
-        if let Some(prompt) = self.asked().filter(|_| self.role == CallRole::Main) {
+        if let Some(prompt) = self
+            .current_prompt()
+            .filter(|_| self.role == CallRole::Main)
+        {
             let item = self.conversation.items.get(prompt.item);
             let ended = item.map(|it| self.end_of_prompt(it.state));
             self.state.known.extend(ended);
@@ -290,7 +294,7 @@ impl Session {
                 self.state.notes.insert(*own, note);
             }
         }
-        if self.state.known.len() > MOST_KNOWN {
+        if self.state.known.len() > MAX_KNOWN_ITEMS {
             self.forget_others();
         }
         let leading = std::mem::take(&mut self.leading);
@@ -299,19 +303,19 @@ impl Session {
     }
 
     /// Whether it will be found again by what is said in it, and not by a name.
-    pub fn is_known_by_words(&self) -> bool {
-        self.state.source == Source::History
+    pub fn is_found_by_history(&self) -> bool {
+        self.state.source == SessionSource::History
     }
 
     /// An answer to this request, to be fed with what goes out.
-    pub fn emission(&self) -> ResponseFingerprinter {
-        ResponseFingerprinter::after(&self.conversation, &self.printer)
+    pub fn response_fingerprinter(&self) -> ResponseFingerprinter {
+        ResponseFingerprinter::new(&self.conversation, &self.printer)
     }
 
     /// Remembers what the agent was given: the model's answer, or other words.
-    pub async fn said(&mut self, emission: ResponseFingerprinter, by_model: bool) {
+    pub async fn record_response(&mut self, emission: ResponseFingerprinter, by_model: bool) {
         self.begun = None;
-        if self.is_known_by_words() {
+        if self.is_found_by_history() {
             let said = emission.finish();
             if self.role == CallRole::Main {
                 self.state.answered = by_model && said.concludes;
@@ -326,7 +330,7 @@ impl Session {
 
     /// Whether the request asks for something that it did not ask for before.
     fn begins_turn(&self) -> bool {
-        let item = self.asked().map(|it| it.item);
+        let item = self.current_prompt().map(|it| it.item);
         let item = item.and_then(|it| self.conversation.items.get(it));
         item.is_some_and(|it| !self.state.known.contains(&self.end_of_prompt(it.state)))
     }
@@ -337,7 +341,7 @@ impl Session {
 
     /// What says that a request ended with the prompt whose last item has this
     /// state.
-    fn end_of_prompt(&self, state: Print) -> u64 {
+    fn end_of_prompt(&self, state: Fingerprint) -> u64 {
         self.printer.print(&("prompt", state)).short()
     }
 
@@ -348,7 +352,7 @@ impl Session {
             let prompt = self.end_of_prompt(it.state);
             [it.state.short(), it.own.short(), prompt]
         });
-        let here: HashSet<u64, ByPrint> = here.collect();
+        let here: HashSet<u64, FingerprintBuildHasher> = here.collect();
         self.state.known.retain(|it| here.contains(it));
         self.state.notes.retain(|it, _| here.contains(it));
     }
@@ -356,7 +360,7 @@ impl Session {
 
 /// A session is heard of: later than before, whatever the clock says, for of two
 /// states of a session the later one has its line.
-pub(super) fn hear(state: &mut State) {
+pub(super) fn hear(state: &mut SessionState) {
     state.last_seen = now().max(state.last_seen.saturating_add(1));
 }
 

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use super::{
-    Fingerprinter, Print,
-    conversation_cache::{Known, Own},
-    fingerprint::Piece,
+    Fingerprint, Fingerprinter,
+    conversation_cache::{HashedItem, OwnHash},
+    fingerprint::RollingHash,
 };
 use crate::dialect::ItemKind;
 
@@ -24,12 +24,12 @@ pub struct Item {
     /// Whether the model says it.
     pub by_model: bool,
     /// The print of all items up to this one, and of the caller.
-    pub state: Print,
+    pub state: Fingerprint,
     /// The print of this item alone.
-    pub own: Print,
+    pub own: Fingerprint,
     /// The print by which its session is found again when the conversation before
     /// it was rewritten: it will hardly be said twice.
-    pub mark: Option<Print>,
+    pub mark: Option<Fingerprint>,
 }
 
 /// Everything that a request says, item by item.
@@ -37,7 +37,7 @@ pub struct Item {
 pub struct Conversation {
     /// The items in order.
     pub items: Vec<Item>,
-    pub(super) chain: Chain,
+    pub(super) chain: FingerprintChain,
 }
 
 /// What a user asks for.
@@ -89,11 +89,11 @@ impl Conversation {
     /// The prompts in order: contents of the user without results of tools. Those
     /// that follow each other are one, unless `is_prompt` says of the state of an
     /// earlier one that a prompt ended there before.
-    pub fn prompts(&self, is_prompt: &dyn Fn(Print) -> bool) -> Vec<Prompt> {
+    pub fn prompts(&self, is_prompt: &dyn Fn(Fingerprint) -> bool) -> Vec<Prompt> {
         let last_step = self.last_step();
         let mut prompts: Vec<Prompt> = Vec::new();
         // The state at the end of what may go on.
-        let mut open: Option<Print> = None;
+        let mut open: Option<Fingerprint> = None;
         for items in self.user_contents() {
             let all = self.items.get(items.clone()).unwrap_or_default();
             let asks = |it: &Item| it.kind != ItemKind::Introduction;
@@ -151,24 +151,24 @@ impl Conversation {
 
 /// Where a conversation stands: each item's state is made of the one before it.
 #[derive(Debug, Clone)]
-pub(super) struct Chain {
-    caller: Print,
-    state: Print,
+pub(super) struct FingerprintChain {
+    caller: Fingerprint,
+    state: Fingerprint,
     /// The model's text that stands last, and the state before it.
-    open: Option<(Print, Piece)>,
+    open: Option<(Fingerprint, RollingHash)>,
 }
 
 /// What an item is known by in its place.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Link {
-    pub(super) state: Print,
-    pub(super) own: Print,
-    pub(super) mark: Option<Print>,
+pub(super) struct ChainLink {
+    pub(super) state: Fingerprint,
+    pub(super) own: Fingerprint,
+    pub(super) mark: Option<Fingerprint>,
     /// Whether it goes on with the item before it.
     pub(super) joins: bool,
 }
 
-impl Chain {
+impl FingerprintChain {
     /// The start of every conversation of a caller.
     pub(super) fn new(printer: &Fingerprinter, caller: &str) -> Self {
         let caller = printer.print(&("caller", caller));
@@ -179,19 +179,19 @@ impl Chain {
         }
     }
 
-    pub(super) fn push(&mut self, printer: &Fingerprinter, known: &Known) -> Link {
+    pub(super) fn push(&mut self, printer: &Fingerprinter, known: &HashedItem) -> ChainLink {
         let open = self.open.take();
         let (own, text, joins) = match known.own {
-            Own::Text(piece) if known.by_model => {
+            OwnHash::Text(piece) if known.by_model => {
                 let joins = open.is_some();
-                let (before, said) = open.unwrap_or((self.state, Piece::EMPTY));
+                let (before, said) = open.unwrap_or((self.state, RollingHash::EMPTY));
                 let text = said.join(piece);
                 self.state = before;
                 self.open = Some((before, text));
                 (printer.print(&(known.kind, true, text)), Some(text), joins)
             }
-            Own::Text(text) => (printer.print(&(known.kind, false, text)), Some(text), false),
-            Own::Other(own) => (own, None, false),
+            OwnHash::Text(text) => (printer.print(&(known.kind, false, text)), Some(text), false),
+            OwnHash::Other(own) => (own, None, false),
         };
         self.state = printer.print(&(self.state, own));
         let mark = match (text, known.id) {
@@ -199,7 +199,7 @@ impl Chain {
             (None, Some(id)) => Some(printer.print(&("call", self.caller, id, own))),
             (None, None) => None,
         };
-        Link {
+        ChainLink {
             state: self.state,
             own,
             mark,
@@ -208,12 +208,12 @@ impl Chain {
     }
 
     /// The print that leads to the session in which this result was hidden.
-    pub(super) fn hidden(&self, printer: &Fingerprinter, own: Print) -> Print {
+    pub(super) fn hidden(&self, printer: &Fingerprinter, own: Fingerprint) -> Fingerprint {
         printer.print(&("hidden", self.caller, own))
     }
 
     /// The print of a text that will hardly be said twice; none of a short one.
-    pub(super) fn mark(&self, printer: &Fingerprinter, text: Piece) -> Option<Print> {
+    pub(super) fn mark(&self, printer: &Fingerprinter, text: RollingHash) -> Option<Fingerprint> {
         let distinct = text.length() >= DISTINCT_TEXT;
         distinct.then(|| printer.print(&("text", self.caller, text)))
     }

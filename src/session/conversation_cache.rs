@@ -7,9 +7,9 @@ use bytes::Bytes;
 use moka::{policy::EvictionPolicy, sync::Cache};
 
 use super::{
-    Conversation, Fingerprinter, Item, Print, YieldBudget,
-    conversation::Chain,
-    fingerprint::{Piece, Prints},
+    Conversation, Fingerprint, Fingerprinter, Item, YieldBudget,
+    conversation::FingerprintChain,
+    fingerprint::{PrefixHasher, RollingHash},
 };
 use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
 
@@ -24,41 +24,41 @@ const DISTINCT_ID: usize = 8;
 
 /// Reads conversations, and keeps those that it read.
 #[derive(Debug)]
-pub struct Reader {
+pub struct ConversationCache {
     /// By the print of their contents' bytes.
-    starts: Cache<Print, Arc<Start>>,
+    starts: Cache<Fingerprint, Arc<CachedPrefix>>,
 }
 
 /// The start of a conversation.
 #[derive(Debug)]
-struct Start {
+struct CachedPrefix {
     items: Box<[Item]>,
-    chain: Chain,
+    chain: FingerprintChain,
 }
 
 /// What is known of one item, wherever it stands.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Known {
+pub(super) struct HashedItem {
     pub(super) part: usize,
     pub(super) kind: ItemKind,
     pub(super) by_model: bool,
-    pub(super) own: Own,
+    pub(super) own: OwnHash,
     /// The print of a call's id, if that is hardly given twice.
-    pub(super) id: Option<Print>,
+    pub(super) id: Option<Fingerprint>,
 }
 
 /// What an item is known by, alone.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Own {
+pub(super) enum OwnHash {
     /// A text, which others may follow.
-    Text(Piece),
+    Text(RollingHash),
     /// Anything else.
-    Other(Print),
+    Other(Fingerprint),
 }
 
-impl Default for Reader {
+impl Default for ConversationCache {
     fn default() -> Self {
-        let weigh = |_: &Print, it: &Arc<Start>| {
+        let weigh = |_: &Fingerprint, it: &Arc<CachedPrefix>| {
             let bytes = ENTRY + size_of::<Item>() * it.items.len();
             u32::try_from(bytes).unwrap_or(u32::MAX)
         };
@@ -71,7 +71,7 @@ impl Default for Reader {
     }
 }
 
-impl Reader {
+impl ConversationCache {
     /// The conversation of a request. A long one that nobody has read before takes
     /// its time; others get their turns in between.
     pub async fn read(
@@ -99,7 +99,7 @@ impl Reader {
             turns.step().await;
             for mut item in canonical_items(bytes)? {
                 item.kind = placed(item.kind, conversation.items.is_empty());
-                conversation.push(printer, content, &Known::of(printer, &item));
+                conversation.push(printer, content, &HashedItem::of(printer, &item));
             }
             if conversation.items.last().is_some_and(|it| it.by_model) {
                 answered = Some((
@@ -120,10 +120,10 @@ impl Reader {
         Ok(conversation)
     }
 
-    fn keep(&self, prints: Option<&Prints>, items: &[Item], chain: Chain) {
+    fn keep(&self, prints: Option<&PrefixHasher>, items: &[Item], chain: FingerprintChain) {
         if let Some(prints) = prints {
             let items = items.into();
-            let start = Arc::new(Start { items, chain });
+            let start = Arc::new(CachedPrefix { items, chain });
             self.starts.insert(prints.print(), start);
         }
     }
@@ -139,7 +139,7 @@ const fn placed(kind: ItemKind, is_first: bool) -> ItemKind {
 }
 
 /// For each content all bytes up to its end. Few of the prints are asked for.
-fn prints(printer: &Fingerprinter, caller: &str, history: &History) -> Vec<Prints> {
+fn prints(printer: &Fingerprinter, caller: &str, history: &History) -> Vec<PrefixHasher> {
     let mut prints = printer.prints();
     prints.push(caller.as_bytes());
     let next = |content: &Bytes| {
@@ -149,12 +149,12 @@ fn prints(printer: &Fingerprinter, caller: &str, history: &History) -> Vec<Print
     history.contents().iter().map(next).collect()
 }
 
-impl Known {
+impl HashedItem {
     pub(super) fn of(printer: &Fingerprinter, item: &CanonicalItem) -> Self {
         let own = match item.kind {
-            ItemKind::Text | ItemKind::Introduction => Own::Text(printer.piece(&item.text)),
+            ItemKind::Text | ItemKind::Introduction => OwnHash::Text(printer.piece(&item.text)),
             ItemKind::Call | ItemKind::Result | ItemKind::Other => {
-                Own::Other(printer.print(&(item.kind, item.by_model, &item.text)))
+                OwnHash::Other(printer.print(&(item.kind, item.by_model, &item.text)))
             }
         };
         let id = item.id.as_deref().filter(|_| item.kind == ItemKind::Call);
@@ -179,11 +179,11 @@ impl Conversation {
     pub(super) fn empty(printer: &Fingerprinter, caller: &str) -> Self {
         Self {
             items: Vec::new(),
-            chain: Chain::new(printer, caller),
+            chain: FingerprintChain::new(printer, caller),
         }
     }
 
-    fn push(&mut self, printer: &Fingerprinter, content: usize, known: &Known) {
+    fn push(&mut self, printer: &Fingerprinter, content: usize, known: &HashedItem) {
         let link = self.chain.push(printer, known);
         match self.items.last_mut() {
             Some(item) if link.joins => {

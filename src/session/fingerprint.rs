@@ -8,9 +8,9 @@ use siphasher::sip128::{Hasher128, SipHasher13};
 
 /// What something is known by. Equal prints mean equal things.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-pub struct Print(pub u128);
+pub struct Fingerprint(pub u128);
 
-impl Print {
+impl Fingerprint {
     /// Half of it: enough to tell the items of one session apart.
     pub const fn short(self) -> u64 {
         #[expect(clippy::cast_possible_truncation, reason = "half of it is wanted")]
@@ -20,13 +20,13 @@ impl Print {
 }
 
 /// For maps and sets whose keys are prints, or halves of them.
-pub type ByPrint = BuildHasherDefault<PrintHasher>;
+pub type FingerprintBuildHasher = BuildHasherDefault<FingerprintHasher>;
 
 /// A print is a hash already, which nobody outside can choose: half of it will do.
 #[derive(Debug, Clone, Copy, Default)]
-pub struct PrintHasher(u64);
+pub struct FingerprintHasher(u64);
 
-impl Hasher for PrintHasher {
+impl Hasher for FingerprintHasher {
     fn finish(&self) -> u64 {
         self.0
     }
@@ -43,7 +43,7 @@ impl Hasher for PrintHasher {
     }
 
     fn write_u128(&mut self, print: u128) {
-        self.0 = Print(print).short();
+        self.0 = Fingerprint(print).short();
     }
 }
 
@@ -85,21 +85,21 @@ impl Fingerprinter {
     }
 
     /// The print of a value.
-    pub fn print(&self, value: &impl Hash) -> Print {
+    pub fn print(&self, value: &impl Hash) -> Fingerprint {
         let mut hasher = SipHasher13::new_with_key(&self.secret);
         value.hash(&mut hasher);
-        Print(hasher.finish128().into())
+        Fingerprint(hasher.finish128().into())
     }
 
     /// The prints of many bytes, as far as they go.
-    pub(super) fn prints(&self) -> Prints {
-        Prints(HighwayHasher::new(Key(self.key)))
+    pub(super) fn prints(&self) -> PrefixHasher {
+        PrefixHasher(HighwayHasher::new(Key(self.key)))
     }
 
     /// The print of a text that can be joined with what follows it.
-    pub fn piece(&self, text: &str) -> Piece {
+    pub fn piece(&self, text: &str) -> RollingHash {
         let bases = self.bases.each_ref();
-        Piece {
+        RollingHash {
             values: bases.map(|it| value(it, text.as_bytes())),
             powers: bases.map(|it| power(it.base, text.len())),
             length: text.len(),
@@ -110,9 +110,9 @@ impl Fingerprinter {
 /// Takes in bytes, piece by piece. What is long is hashed otherwise than what is
 /// short: this begins slowly, and goes on fast.
 #[derive(Debug, Clone)]
-pub(super) struct Prints(HighwayHasher);
+pub(super) struct PrefixHasher(HighwayHasher);
 
-impl Prints {
+impl PrefixHasher {
     /// Takes in a piece. Where it ends counts.
     pub(super) fn push(&mut self, piece: &[u8]) {
         self.0.append(&piece.len().to_le_bytes());
@@ -120,9 +120,9 @@ impl Prints {
     }
 
     /// The print of all pieces so far.
-    pub(super) fn print(&self) -> Print {
+    pub(super) fn print(&self) -> Fingerprint {
         let [low, high] = self.0.clone().finalize128();
-        Print(u128::from(high) << 64 | u128::from(low))
+        Fingerprint(u128::from(high) << 64 | u128::from(low))
     }
 }
 
@@ -133,14 +133,14 @@ const PRIME: u64 = (1 << 61) - 1;
 /// however the text was cut. A polynomial whose place of evaluation is secret,
 /// twice over.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Piece {
+pub struct RollingHash {
     values: [u64; 2],
     /// The bases to the power of the length.
     powers: [u64; 2],
     length: usize,
 }
 
-impl Piece {
+impl RollingHash {
     /// No text.
     pub const EMPTY: Self = Self {
         values: [0; 2],
@@ -174,7 +174,7 @@ impl Piece {
     }
 }
 
-impl Hash for Piece {
+impl Hash for RollingHash {
     fn hash<H: Hasher>(&self, state: &mut H) {
         (self.values, self.length).hash(state);
     }
@@ -255,8 +255,8 @@ mod tests {
     use super::*;
 
     impl Fingerprinter {
-        fn piece_of(&self, byte: u8) -> Piece {
-            Piece {
+        fn piece_of(&self, byte: u8) -> RollingHash {
+            RollingHash {
                 values: [byte.into(); 2],
                 powers: self.bases.map(|it| it.base),
                 length: 1,
@@ -270,7 +270,7 @@ mod tests {
             pieces in proptest::collection::vec(".{0,20}", 0..6),
         ) {
             let printer = Fingerprinter::new(*b"0123456789abcdef");
-            let joined = pieces.iter().fold(Piece::EMPTY, |it, next| it.join(printer.piece(next)));
+            let joined = pieces.iter().fold(RollingHash::EMPTY, |it, next| it.join(printer.piece(next)));
             prop_assert_eq!(joined, printer.piece(&pieces.concat()));
         }
 
@@ -286,7 +286,7 @@ mod tests {
         let printer = Fingerprinter::new(*b"0123456789abcdef");
         proptest!(|(text in ".{0,40}")| {
             let bytes = text.bytes().map(|it| printer.piece_of(it));
-            let joined = bytes.fold(Piece::EMPTY, Piece::join);
+            let joined = bytes.fold(RollingHash::EMPTY, RollingHash::join);
             prop_assert_eq!(joined, printer.piece(&text));
         });
     }

@@ -5,18 +5,18 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Item, Print, SessionKey};
+use super::{Fingerprint, Item, SessionKey};
 
 /// The requests of each session that are being answered, by the state of their
 /// last item.
 #[derive(Debug, Default)]
-pub(super) struct UnderWay(Mutex<Requests>);
+pub(super) struct ActiveRequests(Mutex<Requests>);
 
-type Requests = HashMap<Arc<SessionKey>, Vec<Option<Print>>>;
+type Requests = HashMap<Arc<SessionKey>, Vec<Option<Fingerprint>>>;
 
 /// What else of a session is being answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
+pub(super) enum ConcurrentRequests {
     /// No request.
     Nothing,
     /// Only what the conversation knows of.
@@ -27,35 +27,39 @@ pub(super) enum Beside {
 
 /// One request that is being answered, until this is dropped.
 #[derive(Debug)]
-pub(super) struct Begun {
+pub(super) struct ActiveRequestGuard {
     key: Arc<SessionKey>,
-    end: Option<Print>,
-    all: Arc<UnderWay>,
+    end: Option<Fingerprint>,
+    all: Arc<ActiveRequests>,
 }
 
-impl UnderWay {
+impl ActiveRequests {
     /// What else of a session is being answered, as a conversation sees it.
-    pub(super) fn beside(&self, key: &SessionKey, conversation: &[Item]) -> Beside {
-        let knows = |end: &Print| conversation.iter().any(|it| it.state == *end);
+    pub(super) fn beside(&self, key: &SessionKey, conversation: &[Item]) -> ConcurrentRequests {
+        let knows = |end: &Fingerprint| conversation.iter().any(|it| it.state == *end);
         let requests = self.requests();
         let Some(ends) = requests.get(key) else {
-            return Beside::Nothing;
+            return ConcurrentRequests::Nothing;
         };
         if ends.iter().flatten().all(knows) {
-            Beside::Known
+            ConcurrentRequests::Known
         } else {
-            Beside::Other
+            ConcurrentRequests::Other
         }
     }
 
     /// A request of a session begins.
-    pub(super) fn begin(all: &Arc<Self>, key: &SessionKey, conversation: &[Item]) -> Begun {
+    pub(super) fn begin(
+        all: &Arc<Self>,
+        key: &SessionKey,
+        conversation: &[Item],
+    ) -> ActiveRequestGuard {
         let end = conversation.last().map(|it| it.state);
         let key = Arc::new(key.clone());
         let mut requests = all.requests();
         requests.entry(Arc::clone(&key)).or_default().push(end);
         drop(requests);
-        Begun {
+        ActiveRequestGuard {
             key,
             end,
             all: Arc::clone(all),
@@ -67,7 +71,7 @@ impl UnderWay {
     }
 }
 
-impl Drop for Begun {
+impl Drop for ActiveRequestGuard {
     fn drop(&mut self) {
         let mut requests = self.all.requests();
         let Some(mut ends) = requests.remove(&self.key) else {

@@ -2,10 +2,10 @@
 //! Pure.
 
 use super::{
-    Conversation, Fingerprinter, Print,
-    conversation::Chain,
-    conversation_cache::{Known, Own},
-    fingerprint::Piece,
+    Conversation, Fingerprint, Fingerprinter,
+    conversation::FingerprintChain,
+    conversation_cache::{HashedItem, OwnHash},
+    fingerprint::RollingHash,
 };
 use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument, Words};
 
@@ -18,17 +18,17 @@ const AT_ONCE: usize = 4096;
 #[derive(Debug)]
 pub struct ResponseFingerprinter {
     printer: Fingerprinter,
-    chain: Chain,
-    states: Vec<Print>,
-    marks: Vec<Print>,
+    chain: FingerprintChain,
+    states: Vec<Fingerprint>,
+    marks: Vec<Fingerprint>,
     /// The end of the text that stands last, not yet taken in.
     waiting: String,
     /// The mark of the text that stands last.
-    text_mark: Option<Print>,
+    text_mark: Option<Fingerprint>,
     /// That text without white space around it.
-    trimmed: Piece,
+    trimmed: RollingHash,
     /// White space behind it.
-    pending: Piece,
+    pending: RollingHash,
     /// Whether it came to a good end.
     stops: bool,
     /// Whether it calls anything.
@@ -40,11 +40,11 @@ pub struct ResponseFingerprinter {
 
 /// What an answer left behind.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Said {
+pub struct ResponseSummary {
     /// The states of its items.
-    pub states: Vec<Print>,
-    /// Prints by which its session is found when its history was rewritten.
-    pub marks: Vec<Print>,
+    pub states: Vec<Fingerprint>,
+    /// Fingerprints by which its session is found when its history was rewritten.
+    pub marks: Vec<Fingerprint>,
     /// Whether it came to a good end and calls nothing: the turn is over, and
     /// agents keep such an answer.
     pub concludes: bool,
@@ -52,7 +52,7 @@ pub struct Said {
 
 impl ResponseFingerprinter {
     /// An answer to this conversation.
-    pub fn after(conversation: &Conversation, printer: &Fingerprinter) -> Self {
+    pub fn new(conversation: &Conversation, printer: &Fingerprinter) -> Self {
         Self {
             printer: printer.clone(),
             chain: conversation.chain.clone(),
@@ -60,8 +60,8 @@ impl ResponseFingerprinter {
             marks: Vec::new(),
             waiting: String::new(),
             text_mark: None,
-            trimmed: Piece::EMPTY,
-            pending: Piece::EMPTY,
+            trimmed: RollingHash::EMPTY,
+            pending: RollingHash::EMPTY,
             stops: false,
             calls: false,
             broken: false,
@@ -69,7 +69,7 @@ impl ResponseFingerprinter {
     }
 
     /// Takes in an answer, or one chunk of it, as it goes out.
-    pub fn chunk(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
+    pub fn push_chunk(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
         if chunk.has_calls_in_pieces()? {
             self.take_in();
             self.broken = true;
@@ -87,15 +87,15 @@ impl ResponseFingerprinter {
     }
 
     /// The same of a chunk that is nothing but words.
-    pub fn words(&mut self, words: &Words) {
+    pub fn push_text_chunk(&mut self, words: &Words) {
         words.plain_texts().for_each(|it| self.say(it));
     }
 
     /// What was said.
-    pub fn finish(mut self) -> Said {
+    pub fn finish(mut self) -> ResponseSummary {
         self.take_in();
         self.close_text();
-        Said {
+        ResponseSummary {
             states: self.states,
             marks: self.marks,
             concludes: self.stops && !self.calls,
@@ -123,11 +123,11 @@ impl ResponseFingerprinter {
         let before = piece(text.get(..text.len() - begin.len()));
         let said = piece(Some(body));
         let after = piece(begin.get(body.len()..));
-        self.link(&Known {
+        self.link(&HashedItem {
             part: 0,
             kind: ItemKind::Text,
             by_model: true,
-            own: Own::Text(before.join(said).join(after)),
+            own: OwnHash::Text(before.join(said).join(after)),
             id: None,
         });
         if body.is_empty() {
@@ -148,14 +148,14 @@ impl ResponseFingerprinter {
 
     /// Something else than text.
     fn push(&mut self, item: &CanonicalItem) {
-        let known = Known::of(&self.printer, item);
+        let known = HashedItem::of(&self.printer, item);
         let mark = self.link(&known);
         self.calls |= item.kind == ItemKind::Call;
         self.marks.extend(mark);
     }
 
     /// Goes on with an item. Its mark, if it is none of a text.
-    fn link(&mut self, known: &Known) -> Option<Print> {
+    fn link(&mut self, known: &HashedItem) -> Option<Fingerprint> {
         let link = self.chain.push(&self.printer, known);
         if !link.joins {
             self.close_text();
@@ -167,11 +167,11 @@ impl ResponseFingerprinter {
             self.states.push(link.state);
         }
         match known.own {
-            Own::Text(_) => {
+            OwnHash::Text(_) => {
                 self.text_mark = link.mark;
                 None
             }
-            Own::Other(_) => link.mark,
+            OwnHash::Other(_) => link.mark,
         }
     }
 
@@ -180,6 +180,6 @@ impl ResponseFingerprinter {
         let trimmed = self.chain.mark(&self.printer, self.trimmed);
         let whole = self.text_mark.take().filter(|it| Some(*it) != trimmed);
         self.marks.extend(whole.into_iter().chain(trimmed));
-        (self.trimmed, self.pending) = (Piece::EMPTY, Piece::EMPTY);
+        (self.trimmed, self.pending) = (RollingHash::EMPTY, RollingHash::EMPTY);
     }
 }

@@ -13,20 +13,20 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{ByPrint, Print};
+use super::{Fingerprint, FingerprintBuildHasher};
 use crate::event::EventName;
 
 /// How many prints of items are known of one session, two for an item. Of more,
 /// those of the latest request stay.
-pub const MOST_KNOWN: usize = 2 * 8192;
+pub const MAX_KNOWN_ITEMS: usize = 2 * 8192;
 
 /// How many bytes of hooks' words are remembered of one session. Of more, the
 /// longest are forgotten, with the items that they are about.
-pub const MOST_TEXT: usize = 4 << 20;
+pub const MAX_HOOK_TEXT_BYTES: usize = 4 << 20;
 
-/// How a session was told apart from others.
+/// How a session was response apart from others.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub enum Source {
+pub enum SessionSource {
     /// By the history that its requests bring along.
     #[default]
     History,
@@ -40,7 +40,7 @@ pub enum Source {
     Reported,
 }
 
-impl Source {
+impl SessionSource {
     /// The word for it.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -55,9 +55,9 @@ impl Source {
 
 /// What is remembered of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct State {
-    /// How it was told apart.
-    pub source: Source,
+pub struct SessionState {
+    /// How it was response apart.
+    pub source: SessionSource,
     /// SHA-256 of its caller's credential; empty without one.
     pub caller: String,
     /// The agent, as it calls itself.
@@ -75,28 +75,28 @@ pub struct State {
     /// What `SessionStart` hooks added to the session, as it stands there.
     pub context: Option<String>,
     /// The states of its latest conversation, from the first item to the last.
-    pub line: Vec<Print>,
+    pub line: Vec<Fingerprint>,
     /// The state of the last item of its latest request.
-    pub asked: Option<Print>,
+    pub asked: Option<Fingerprint>,
     /// Whether the last word of it is an answer that the agent has got whole.
     pub answered: bool,
     /// Items that hooks were asked about: states, and items by themselves.
-    pub known: HashSet<u64, ByPrint>,
+    pub known: HashSet<u64, FingerprintBuildHasher>,
     /// What hooks said of items, if it was more than nothing.
-    pub notes: HashMap<u64, Note, ByPrint>,
+    pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
 }
 
 /// What hooks said of one item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct Note {
+pub struct ItemNote {
     /// When it was written last, in milliseconds since 1970.
     pub revised: u64,
-    /// What the agent is told whenever this prompt is asked: `BeforeAgent` hooks
+    /// What the agent is response whenever this prompt is asked: `BeforeAgent` hooks
     /// refused it or stopped its turn.
-    pub told: Option<String>,
-    /// The request that ended with this item was denied; what the agent was told.
+    pub response: Option<String>,
+    /// The request that ended with this item was denied; what the agent was response.
     pub denied: Option<String>,
     /// The turn of this prompt was stopped; why.
     pub stopped: Option<String>,
@@ -106,15 +106,15 @@ pub struct Note {
     /// Why this tool's result is not shown to the model.
     pub replaced: Option<String>,
     /// Contents that the agent does not know of and that stand behind this item:
-    /// calls that were denied, and what the model was told. JSON.
-    pub hidden: Vec<String>,
+    /// calls that were denied, and what the model was response. JSON.
+    pub hidden_contents: Vec<String>,
     /// How often calls were denied in the turn of this prompt.
     pub denied_calls: BTreeMap<u64, u32>,
 }
 
 /// How much is remembered of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Numbers {
+pub struct SessionCounts {
     /// Items that hooks were asked about.
     pub items: usize,
     /// Requests that were denied.
@@ -127,15 +127,15 @@ pub struct Numbers {
     pub contexts: usize,
 }
 
-impl State {
+impl SessionState {
     /// How much is remembered.
-    pub fn numbers(&self) -> Numbers {
+    pub fn counts(&self) -> SessionCounts {
         // An item is known by two prints, and so is what is said of it.
-        let mut notes: Vec<&Note> = self.notes.values().collect();
+        let mut notes: Vec<&ItemNote> = self.notes.values().collect();
         notes.sort();
         notes.dedup();
-        let count = |says: fn(&Note) -> bool| notes.iter().filter(|it| says(it)).count();
-        Numbers {
+        let count = |says: fn(&ItemNote) -> bool| notes.iter().filter(|it| says(it)).count();
+        SessionCounts {
             items: self.known.len().div_ceil(2),
             denied: count(|it| it.denied.is_some()),
             stopped: count(|it| it.stopped.is_some()),
@@ -145,7 +145,7 @@ impl State {
     }
 
     /// The note of an item, to be changed; `now` is in milliseconds since 1970.
-    pub fn revise(&mut self, item: u64, now: u64) -> &mut Note {
+    pub fn revise(&mut self, item: u64, now: u64) -> &mut ItemNote {
         let note = self.notes.entry(item).or_default();
         // Later than before, whatever the clock says.
         note.revised = note.revised.saturating_add(1).max(now);
@@ -179,7 +179,7 @@ impl State {
         newer.started |= older.started;
         newer.context = newer.context.or(older.context);
         newer.reported.extend(older.reported);
-        if newer.known.union(&older.known).count() <= MOST_KNOWN {
+        if newer.known.union(&older.known).count() <= MAX_KNOWN_ITEMS {
             newer.known.extend(older.known);
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
@@ -196,7 +196,7 @@ impl State {
         const A_NUMBER: usize = 16;
         const A_NOTE: usize = 320;
         A_STATE
-            + self.line.len() * size_of::<Print>()
+            + self.line.len() * size_of::<Fingerprint>()
             + self.known.len() * A_NUMBER
             + self.notes.len() * A_NOTE
             + self.text()
@@ -205,12 +205,12 @@ impl State {
     /// How many bytes hooks' words have.
     fn text(&self) -> usize {
         let context = self.context.as_ref().map_or(0, String::len);
-        context + self.notes.values().map(Note::text).sum::<usize>()
+        context + self.notes.values().map(ItemNote::text).sum::<usize>()
     }
 
     fn forget_what_is_too_long(&mut self) {
         let mut text = self.text();
-        while text > MOST_TEXT {
+        while text > MAX_HOOK_TEXT_BYTES {
             let notes = self.notes.iter().map(|(item, it)| (it.text(), *item));
             let Some((bytes, item)) = notes.max() else {
                 return;
@@ -222,23 +222,23 @@ impl State {
     }
 }
 
-impl Note {
+impl ItemNote {
     /// Whether it says nothing.
     pub fn is_empty(&self) -> bool {
         let Self {
             revised: _,
-            told,
+            response,
             denied,
             stopped,
             context,
             replaced,
-            hidden,
+            hidden_contents,
             denied_calls,
         } = self;
-        [told, denied, stopped, context, replaced]
+        [response, denied, stopped, context, replaced]
             .iter()
             .all(|it| it.is_none())
-            && hidden.is_empty()
+            && hidden_contents.is_empty()
             && denied_calls.is_empty()
     }
 
@@ -252,11 +252,11 @@ impl Note {
             // Nobody knows which was first, so that what either says stays.
             Ordering::Equal => Self {
                 revised: own.revised,
-                told: own.told.max(other.told),
+                response: own.response.max(other.response),
                 denied: own.denied.max(other.denied),
                 stopped: own.stopped.max(other.stopped),
                 context: own.context.max(other.context),
-                hidden: own.hidden.max(other.hidden),
+                hidden_contents: own.hidden_contents.max(other.hidden_contents),
                 denied_calls: own.denied_calls.max(other.denied_calls),
                 replaced: None,
             },
@@ -266,16 +266,16 @@ impl Note {
 
     fn text(&self) -> usize {
         let Self {
-            told,
+            response,
             denied,
             stopped,
             context,
             replaced,
             ..
         } = self;
-        let own = [told, denied, stopped, context, replaced];
+        let own = [response, denied, stopped, context, replaced];
         let own = own.into_iter().flatten();
-        own.chain(&self.hidden).map(String::len).sum()
+        own.chain(&self.hidden_contents).map(String::len).sum()
     }
 }
 
@@ -295,9 +295,9 @@ mod tests {
             denied in text(),
             context in text(),
             replaced in text(),
-            hidden in proptest::collection::vec("[ab]{1,2}", 0..2),
-        ) -> Note {
-            Note { revised, denied, context, replaced, hidden, ..Note::default() }
+            hidden_contents in proptest::collection::vec("[ab]{1,2}", 0..2),
+        ) -> ItemNote {
+            ItemNote { revised, denied, context, replaced, hidden_contents, ..ItemNote::default() }
         }
     }
 
@@ -307,11 +307,11 @@ mod tests {
             requests in 0_u64..3,
             started in any::<bool>(),
             context in text(),
-            line in proptest::collection::vec((0_u128..9).prop_map(Print), 0..3),
+            line in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
             known in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
-        ) -> State {
-            State {
+        ) -> SessionState {
+            SessionState {
                 last_seen,
                 first_seen: last_seen,
                 requests,
@@ -320,12 +320,12 @@ mod tests {
                 line,
                 known: known.into_iter().collect(),
                 notes: notes.into_iter().collect(),
-                ..State::default()
+                ..SessionState::default()
             }
         }
     }
 
-    fn merged(one: &State, other: &State) -> State {
+    fn merged(one: &SessionState, other: &SessionState) -> SessionState {
         let mut merged = one.clone();
         merged.merge(other.clone());
         merged
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn what_was_taken_back_does_not_come_again() {
-        let mut denied = State::default();
+        let mut denied = SessionState::default();
         denied.revise(7, 1).denied = Some("no".to_owned());
         let mut allowed = denied.clone();
         allowed.revise(7, 1).denied = None;
@@ -372,19 +372,19 @@ mod tests {
 
     #[test]
     fn what_is_too_much_is_asked_again() {
-        let most = MOST_KNOWN as u64;
-        let state = |known: std::ops::Range<u64>, last_seen| State {
+        let most = MAX_KNOWN_ITEMS as u64;
+        let state = |known: std::ops::Range<u64>, last_seen| SessionState {
             known: known.collect(),
             last_seen,
-            ..State::default()
+            ..SessionState::default()
         };
         let mut long = state(0..3, 0);
-        for (item, bytes) in [(0, 10), (1, MOST_TEXT), (2, 20)] {
+        for (item, bytes) in [(0, 10), (1, MAX_HOOK_TEXT_BYTES), (2, 20)] {
             long.revise(item, 1).replaced = Some("x".repeat(bytes));
         }
 
         let many = merged(&state(0..most, 0), &state(most..most + 5, 1));
-        let long = merged(&long, &State::default());
+        let long = merged(&long, &SessionState::default());
 
         assert_eq!(many.known.len(), 5);
         assert_eq!(long.known, HashSet::from_iter([0, 2]));

@@ -26,7 +26,7 @@ use tokio::time::Instant;
 
 use self::{
     file::{append, blocking, is_transcript, make, remove},
-    log::Record,
+    log::TranscriptLog,
 };
 use super::{Conversation, SessionKey};
 use crate::dialect::History;
@@ -42,12 +42,12 @@ pub struct Transcripts {
     idle: Duration,
     begun: AtomicBool,
     /// The one that was heard of last is first.
-    records: Mutex<LruCache<SessionKey, Record>>,
+    records: Mutex<LruCache<SessionKey, TranscriptLog>>,
 }
 
 /// What a request says of its session.
 #[derive(Debug, Clone, Copy)]
-pub struct Told<'a> {
+pub struct TranscriptRequest<'a> {
     /// What the model is shown.
     pub history: &'a History,
     /// The same, item by item.
@@ -60,7 +60,7 @@ pub struct Told<'a> {
 
 /// What the model answered.
 #[derive(Debug, Clone, Copy)]
-pub struct Answered<'a> {
+pub struct TranscriptResponse<'a> {
     /// All text, thoughts left out.
     pub text: &'a str,
     /// The calls, by name and arguments.
@@ -86,7 +86,7 @@ impl Transcripts {
     }
 
     /// Removes what an earlier process left, the first time that it is called.
-    pub fn begin(&self) {
+    pub fn remove_leftovers(&self) {
         if self.begun.swap(true, Ordering::Relaxed) {
             return;
         }
@@ -114,7 +114,7 @@ impl Transcripts {
             return String::new();
         };
         let shown = path.display().to_string();
-        let record = Record::new(path, bytes);
+        let record = TranscriptLog::new(path, bytes);
         let mut records = self.records();
         if let Some((_, replaced)) = records.push(key.clone(), record) {
             remove(&replaced.path);
@@ -128,7 +128,7 @@ impl Transcripts {
     }
 
     /// Adds what a request says that is not written yet.
-    pub async fn write(&self, key: &SessionKey, told: Told<'_>) {
+    pub async fn append_request(&self, key: &SessionKey, told: TranscriptRequest<'_>) {
         let lines = {
             let mut records = self.records();
             let Some(record) = records.get_mut(key) else {
@@ -141,7 +141,7 @@ impl Transcripts {
     }
 
     /// Adds what the model answered.
-    pub async fn answer(&self, key: &SessionKey, answered: Answered<'_>) {
+    pub async fn append_response(&self, key: &SessionKey, answered: TranscriptResponse<'_>) {
         let lines = {
             let mut records = self.records();
             let Some(record) = records.get_mut(key) else {
@@ -161,7 +161,7 @@ impl Transcripts {
     }
 
     /// Removes those of sessions that ended elsewhere.
-    pub fn tend(&self) {
+    pub fn expire(&self) {
         let mut records = self.records();
         let lasts = self.idle.saturating_add(GRACE);
         while records
@@ -174,7 +174,7 @@ impl Transcripts {
         }
     }
 
-    fn records(&self) -> MutexGuard<'_, LruCache<SessionKey, Record>> {
+    fn records(&self) -> MutexGuard<'_, LruCache<SessionKey, TranscriptLog>> {
         self.records.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -200,8 +200,8 @@ mod tests {
         }
     }
 
-    fn answered(text: &str) -> Answered<'_> {
-        Answered {
+    fn answered(text: &str) -> TranscriptResponse<'_> {
+        TranscriptResponse {
             text,
             calls: &[],
             model: "m",
@@ -218,7 +218,7 @@ mod tests {
         let long = "x".repeat(log::MOST / 2);
 
         for text in [&long, &long, "short"] {
-            transcripts.answer(&key("a"), answered(text)).await;
+            transcripts.append_response(&key("a"), answered(text)).await;
         }
 
         let text = fs::read_to_string(path).unwrap();
@@ -250,6 +250,8 @@ mod tests {
         let transcripts = Transcripts::new("missing".into(), 2, GRACE);
 
         assert_eq!(transcripts.path(&key("a"), "", NOW).await, "");
-        transcripts.answer(&key("a"), answered("text")).await;
+        transcripts
+            .append_response(&key("a"), answered("text"))
+            .await;
     }
 }

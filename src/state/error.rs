@@ -369,20 +369,20 @@ impl From<DialectError> for ApiError {
 impl From<UpstreamError> for ApiError {
     fn from(error: UpstreamError) -> Self {
         let reason = match &error {
-            UpstreamError::Build(_) | UpstreamError::Target => ErrorReason::Internal,
+            UpstreamError::Tls(_) | UpstreamError::InvalidTarget => ErrorReason::Internal,
             UpstreamError::Unreachable(_)
-            | UpstreamError::Broken(_)
-            | UpstreamError::Away { .. } => ErrorReason::UpstreamUnreachable,
-            UpstreamError::Exhausted => ErrorReason::Overloaded,
-            UpstreamError::Silent => ErrorReason::UpstreamTimeout,
+            | UpstreamError::Interrupted(_)
+            | UpstreamError::CircuitOpen { .. } => ErrorReason::UpstreamUnreachable,
+            UpstreamError::OutOfFileDescriptors => ErrorReason::Overloaded,
+            UpstreamError::Timeout => ErrorReason::UpstreamTimeout,
             UpstreamError::Redirect => ErrorReason::UpstreamRedirect,
-            UpstreamError::TooLarge { .. } | UpstreamError::Encoded | UpstreamError::Odd => {
-                ErrorReason::UpstreamUnreadable
-            }
+            UpstreamError::TooLarge { .. }
+            | UpstreamError::UnsupportedEncoding
+            | UpstreamError::InvalidStatus => ErrorReason::UpstreamUnreadable,
         };
         let told = Self::new(reason, error.to_string()).because(&error);
         match error {
-            UpstreamError::Away { retry_after } => told.after(retry_after),
+            UpstreamError::CircuitOpen { retry_after } => told.after(retry_after),
             _ => told,
         }
     }

@@ -12,7 +12,7 @@ use super::{App, Snapshot, now};
 use crate::{
     event::{Caller, Context, EventName, SessionEnd, Trace},
     hook::Origin,
-    session::{SessionKey, Source, State},
+    session::{SessionKey, SessionSource, SessionState},
 };
 
 /// How often the store of sessions is looked after.
@@ -25,7 +25,7 @@ const AT_ONCE: usize = 8;
 const WAITING: usize = 1024;
 
 /// A session that ended, and the snapshot of that moment.
-type Ended = (Arc<Snapshot>, SessionKey, State);
+type Ended = (Arc<Snapshot>, SessionKey, SessionState);
 
 impl App {
     /// Looks after sessions, and fires `SessionEnd` for those that end, until the
@@ -48,9 +48,9 @@ impl App {
                 _ = ticks.tick() => (),
             }
             let snapshot = self.snapshot();
-            let ended = snapshot.sessions.store().tend().await;
+            let ended = snapshot.sessions.store().expire().await;
             if let Some(transcripts) = &snapshot.transcripts {
-                transcripts.tend();
+                transcripts.expire();
             }
             let ended = ended.into_iter();
             for ended in ended.map(|(key, state)| (Arc::clone(&snapshot), key, state)) {
@@ -71,7 +71,7 @@ async fn tell((snapshot, key, state): Ended) {
     snapshot.remove_transcript(&key);
 }
 
-async fn fire(snapshot: &Snapshot, key: &SessionKey, state: State) {
+async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
     let (cwd, now) = (snapshot.config.hook_directory.display().to_string(), now());
     let transcript_path = match &snapshot.transcripts {
         Some(transcripts) => transcripts.path(key, &cwd, &now).await,
@@ -80,7 +80,7 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: State) {
     let context = Context {
         request_id: String::new(),
         session_id: key.id.clone(),
-        session_named: state.source != Source::History,
+        session_named: state.source != SessionSource::History,
         transcript_path,
         cwd,
         timestamp: now,

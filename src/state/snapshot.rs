@@ -16,9 +16,11 @@ use crate::{
     hook::{Engine, HookTable, Tracer},
     observe::Metrics,
     policy::SessionCounters,
-    session::{MemoryStore, RedisStore, SessionKey, Sessions, Store, StoreError, Transcripts},
+    session::{
+        MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, StoreError, Transcripts,
+    },
     transport::{ProcessSlots, TransportDeps, TransportError},
-    upstream::{Patience, Upstream, UpstreamError},
+    upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };
 
 /// Everything one request needs, fixed for that request's life.
@@ -74,7 +76,7 @@ impl Snapshot {
         let before = old.map(|it| it.engine.table());
         let table = HookTable::build(&config, &toolbox, before);
         let table = table.map_err(|problems| ConfigError { problems })?;
-        let patience = Patience {
+        let patience = UpstreamTimeouts {
             connect: config.timeouts.upstream_connect,
             first_byte: config.timeouts.first_byte,
             idle: config.timeouts.stream_idle,
@@ -173,7 +175,7 @@ impl Snapshot {
         }
         shared.places.resize(self.engine.table().places());
         if let Some(transcripts) = &self.transcripts {
-            transcripts.begin();
+            transcripts.remove_leftovers();
         }
         self.callers.begin(|tended| {
             let closing = shared.shutdown.clone();
@@ -199,7 +201,7 @@ fn sessions(
         return Ok((Arc::clone(&old.sessions), old.transcripts.clone()));
     }
     let (max, idle) = (settings.max, settings.idle);
-    let store: Arc<dyn Store> = match &settings.store {
+    let store: Arc<dyn SessionStore> = match &settings.store {
         StoreSettings::Memory => Arc::new(MemoryStore::new(max, idle)),
         StoreSettings::Redis(url) => {
             let failures = shared.metrics.store_failures.clone();

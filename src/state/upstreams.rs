@@ -6,7 +6,7 @@ use crate::{
     config::{UpstreamConfig, UpstreamsConfig},
     dialect::Api,
     observe::Metrics,
-    upstream::{Patience, Upstream, UpstreamError},
+    upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };
 
 /// A client for each model API that the config names.
@@ -21,7 +21,7 @@ impl Upstreams {
     /// The clients that the config asks for. What `old` has of them goes on.
     pub fn new(
         config: &UpstreamsConfig,
-        patience: Patience,
+        patience: UpstreamTimeouts,
         metrics: &Arc<Metrics>,
         old: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
@@ -40,10 +40,10 @@ impl Upstreams {
 
     /// The names of those that are left alone for a while, because they failed
     /// again and again.
-    pub fn left_alone(&self) -> impl Iterator<Item = &str> {
+    pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
         let all = [&self.gemini, &self.vertex, &self.code_assist];
         let all = all.into_iter().flatten();
-        all.flat_map(|it| it.left_alone())
+        all.flat_map(|it| it.open_circuits())
     }
 
     /// The client for one API, if the config names it.

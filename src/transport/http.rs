@@ -14,8 +14,8 @@ use url::Url;
 
 use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind};
 use crate::{
-    client::{Client, ClientError, NoTrust, Pool},
     event::Answer,
+    http_client::{HttpClient, HttpClientError, PoolConfig, TlsVerifierError},
 };
 
 pub(super) const KIND: TransportKind = TransportKind {
@@ -37,8 +37,8 @@ const CONNECT: Duration = Duration::from_mins(1);
 const SPARE: usize = 256;
 
 /// A pool of connections for all hooks.
-pub(super) fn client() -> Result<Client, NoTrust> {
-    Client::new(Pool {
+pub(super) fn client() -> Result<HttpClient, TlsVerifierError> {
+    HttpClient::new(PoolConfig {
         connect: CONNECT,
         spare: SPARE,
         spare_for: IDLE,
@@ -48,7 +48,7 @@ pub(super) fn client() -> Result<Client, NoTrust> {
 #[derive(Debug)]
 struct Http {
     settings: Settings,
-    client: Client,
+    client: HttpClient,
     output_limit: usize,
 }
 
@@ -125,7 +125,7 @@ async fn read(response: Response<Incoming>, limit: usize) -> Result<Vec<u8>, Tra
     let mut frames = response.into_body();
     let mut body = Vec::new();
     while let Some(frame) = frames.frame().await {
-        let frame = frame.map_err(ClientError::from)?;
+        let frame = frame.map_err(HttpClientError::from)?;
         let piece = frame.data_ref().map(AsRef::as_ref).unwrap_or_default();
         if body.len() + piece.len() > limit {
             return Err(TransportError::TooMuchOutput);

@@ -16,7 +16,7 @@ use crate::{
 
 /// What is known of an upstream's health.
 #[derive(Debug)]
-pub(super) struct Circuit {
+pub(super) struct CircuitBreaker {
     settings: CircuitSettings,
     /// The upstream's name, for operators.
     name: String,
@@ -37,8 +37,8 @@ enum State {
 
 /// What the outcome of a call is told to.
 #[derive(Debug)]
-pub(super) struct Pass {
-    circuit: Arc<Circuit>,
+pub(super) struct CallPermit {
+    circuit: Arc<CircuitBreaker>,
     kind: Kind,
 }
 
@@ -53,7 +53,7 @@ enum Kind {
     Told,
 }
 
-impl Circuit {
+impl CircuitBreaker {
     pub(super) fn new(settings: CircuitSettings, name: String, metrics: Arc<Metrics>) -> Arc<Self> {
         metrics.circuit(&name, false);
         Arc::new(Self {
@@ -73,7 +73,7 @@ impl Circuit {
     }
 
     /// A pass for one call; or how long it is not worth while to ask again.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<Pass, Duration> {
+    pub(super) fn enter(self: &Arc<Self>) -> Result<CallPermit, Duration> {
         let now = Instant::now();
         let mut state = self.state();
         let kind = match *state {
@@ -84,7 +84,7 @@ impl Circuit {
                 Kind::Trial
             }
         };
-        Ok(Pass {
+        Ok(CallPermit {
             circuit: Arc::clone(self),
             kind,
         })
@@ -144,7 +144,7 @@ impl Circuit {
     }
 }
 
-impl Pass {
+impl CallPermit {
     /// The upstream is well.
     pub(super) fn succeeded(mut self) {
         let kind = std::mem::replace(&mut self.kind, Kind::Told);
@@ -158,7 +158,7 @@ impl Pass {
     }
 }
 
-impl Drop for Pass {
+impl Drop for CallPermit {
     fn drop(&mut self) {
         if self.kind == Kind::Trial {
             self.circuit.gave_up();
@@ -174,16 +174,16 @@ mod tests {
 
     const OPEN: Duration = Duration::from_secs(10);
 
-    fn circuit() -> Arc<Circuit> {
+    fn circuit() -> Arc<CircuitBreaker> {
         let settings = CircuitSettings {
             failures: 3,
             within: Duration::from_secs(30),
             open: OPEN,
         };
-        Circuit::new(settings, "gemini".to_owned(), Arc::default())
+        CircuitBreaker::new(settings, "gemini".to_owned(), Arc::default())
     }
 
-    fn fail(circuit: &Arc<Circuit>, times: usize) {
+    fn fail(circuit: &Arc<CircuitBreaker>, times: usize) {
         for _ in 0..times {
             circuit.enter().unwrap().failed("connect");
         }

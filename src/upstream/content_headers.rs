@@ -14,7 +14,7 @@ pub enum MediaType {
     /// `application/json` in UTF-8.
     Json,
     /// `text/event-stream` in UTF-8.
-    Events,
+    EventStream,
     /// Anything else, or more than one.
     Other,
 }
@@ -22,14 +22,14 @@ pub enum MediaType {
 /// An answer is no JSON by its head's word.
 #[derive(Debug, PartialEq, Eq, Error)]
 #[error("its content type is {given}, where JSON is wanted")]
-pub struct NotJson {
+pub struct UnexpectedContentType {
     given: String,
 }
 
-impl NotJson {
+impl UnexpectedContentType {
     /// Says what the head has instead. It may hold anything, so only what looks
     /// like a media type is shown, without its parameters.
-    pub fn of(headers: &HeaderMap) -> Self {
+    pub fn from_headers(headers: &HeaderMap) -> Self {
         let is_plain = |it: char| it.is_ascii_lowercase() || "/.+-".contains(it);
         let name = only(headers, &header::CONTENT_TYPE).map(|it| {
             let name = it.split(';').next().unwrap_or_default();
@@ -49,7 +49,7 @@ impl NotJson {
 
 /// How a body is compressed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
+pub enum ContentEncoding {
     /// Not at all.
     Identity,
     /// `gzip`.
@@ -70,20 +70,20 @@ pub fn media_type(headers: &HeaderMap) -> MediaType {
     }
     match name.to_ascii_lowercase().as_str() {
         "application/json" => MediaType::Json,
-        "text/event-stream" => MediaType::Events,
+        "text/event-stream" => MediaType::EventStream,
         _ => MediaType::Other,
     }
 }
 
 /// The encoding by the head's word.
-pub fn encoding(headers: &HeaderMap) -> Encoding {
+pub fn encoding(headers: &HeaderMap) -> ContentEncoding {
     let Some(text) = only(headers, &header::CONTENT_ENCODING) else {
-        return Encoding::Identity;
+        return ContentEncoding::Identity;
     };
     match text.trim().to_ascii_lowercase().as_str() {
-        "identity" => Encoding::Identity,
-        "gzip" | "x-gzip" => Encoding::Gzip,
-        _ => Encoding::Other,
+        "identity" => ContentEncoding::Identity,
+        "gzip" | "x-gzip" => ContentEncoding::Gzip,
+        _ => ContentEncoding::Other,
     }
 }
 
@@ -118,7 +118,7 @@ mod tests {
             (&[][..], MediaType::Absent),
             (&["application/json"], MediaType::Json),
             (&["Application/JSON; Charset=\"UTF-8\""], MediaType::Json),
-            (&["text/event-stream;charset=utf8"], MediaType::Events),
+            (&["text/event-stream;charset=utf8"], MediaType::EventStream),
             (&["application/json; charset=utf-16"], MediaType::Other),
             (
                 &["application/json; charset=utf-8; charset=utf-7"],
@@ -149,7 +149,8 @@ mod tests {
             (&["SECRET-4711"], "none that is known"),
             (&["text/html", "application/json"], "none that is known"),
         ] {
-            let said = NotJson::of(&headers(&header::CONTENT_TYPE, values)).to_string();
+            let said = UnexpectedContentType::from_headers(&headers(&header::CONTENT_TYPE, values))
+                .to_string();
             let expected = format!("its content type is {expected}, where JSON is wanted");
             assert_eq!(said, expected);
         }
@@ -158,13 +159,13 @@ mod tests {
     #[test]
     fn only_gzip_can_be_decoded() {
         for (values, expected) in [
-            (&[][..], Encoding::Identity),
-            (&["identity"], Encoding::Identity),
-            (&["GZIP"], Encoding::Gzip),
-            (&["br"], Encoding::Other),
-            (&["gzip, gzip"], Encoding::Other),
-            (&["gzip", "identity"], Encoding::Other),
-            (&[""], Encoding::Other),
+            (&[][..], ContentEncoding::Identity),
+            (&["identity"], ContentEncoding::Identity),
+            (&["GZIP"], ContentEncoding::Gzip),
+            (&["br"], ContentEncoding::Other),
+            (&["gzip, gzip"], ContentEncoding::Other),
+            (&["gzip", "identity"], ContentEncoding::Other),
+            (&[""], ContentEncoding::Other),
         ] {
             let found = encoding(&headers(&header::CONTENT_ENCODING, values));
             assert_eq!(found, expected, "{values:?}");

@@ -5,8 +5,8 @@ use futures_util::{Stream, StreamExt, stream, stream::BoxStream};
 
 use super::{
     UpstreamError,
-    content_headers::Encoding,
-    gzip::{Gunzip, GunzipError},
+    content_headers::ContentEncoding,
+    decompress::{BoundedGunzip, DecompressError},
 };
 
 type Piece = Result<Bytes, UpstreamError>;
@@ -14,13 +14,13 @@ type Piece = Result<Bytes, UpstreamError>;
 /// The same pieces, decoded; from one of them come at most `limit` bytes.
 pub(super) fn decoded(
     pieces: impl Stream<Item = Piece> + Send + 'static,
-    encoding: Encoding,
+    encoding: ContentEncoding,
     limit: usize,
 ) -> BoxStream<'static, Piece> {
     match encoding {
-        Encoding::Identity => pieces.boxed(),
-        Encoding::Gzip => {
-            let start = (pieces.boxed(), Some(Gunzip::new(limit)));
+        ContentEncoding::Identity => pieces.boxed(),
+        ContentEncoding::Gzip => {
+            let start = (pieces.boxed(), Some(BoundedGunzip::new(limit)));
             stream::try_unfold(start, |(mut pieces, gunzip)| async move {
                 let Some(mut gunzip) = gunzip else {
                     return Ok(None);
@@ -34,13 +34,13 @@ pub(super) fn decoded(
             })
             .boxed()
         }
-        Encoding::Other => stream::iter([Err(UpstreamError::Encoded)]).boxed(),
+        ContentEncoding::Other => stream::iter([Err(UpstreamError::UnsupportedEncoding)]).boxed(),
     }
 }
 
-fn undecodable(error: GunzipError) -> UpstreamError {
+fn undecodable(error: DecompressError) -> UpstreamError {
     match error {
-        GunzipError::TooLarge(limit) => UpstreamError::TooLarge { limit },
-        GunzipError::Broken => UpstreamError::Encoded,
+        DecompressError::TooLarge(limit) => UpstreamError::TooLarge { limit },
+        DecompressError::Invalid => UpstreamError::UnsupportedEncoding,
     }
 }

@@ -12,12 +12,12 @@ use tokio::time::timeout;
 use url::Url;
 
 use super::{
-    Answer, Outgoing, Patience, UpstreamError,
-    circuit_breaker::{Circuit, Pass},
+    OutgoingRequest, UpstreamError, UpstreamResponse, UpstreamTimeouts,
+    circuit_breaker::{CallPermit, CircuitBreaker},
 };
 use crate::{
-    client::{Client, ClientError, Pool},
     config::CircuitSettings,
+    http_client::{HttpClient, HttpClientError, PoolConfig},
     observe::Metrics,
 };
 
@@ -30,7 +30,7 @@ const SPARE_FOR: Duration = Duration::from_secs(90);
 /// One address of a model API.
 #[derive(Debug)]
 pub(super) struct Endpoint {
-    client: Client,
+    client: HttpClient,
     /// Without a slash at its end.
     base: String,
     /// The same in parts: scheme and authority, and what stands before every path.
@@ -40,20 +40,20 @@ pub(super) struct Endpoint {
     host: HeaderValue,
     prefix: String,
     connect: Duration,
-    pub(super) circuit: Arc<Circuit>,
+    pub(super) circuit: Arc<CircuitBreaker>,
 }
 
 /// Why there is no answer.
 #[derive(Debug)]
-pub(super) struct Failed {
+pub(super) struct SendError {
     pub(super) error: UpstreamError,
     /// What may have come of the request.
-    pub(super) sent: Sent,
+    pub(super) sent: Delivery,
 }
 
 /// What may have come of a request that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Sent {
+pub(super) enum Delivery {
     /// Nobody has seen it.
     Never,
     /// Somebody may have taken it, and may be at work on it.
@@ -67,17 +67,17 @@ impl Endpoint {
         (circuit, name): (CircuitSettings, String),
         metrics: Arc<Metrics>,
     ) -> Result<Self, UpstreamError> {
-        let client = Client::new(Pool {
+        let client = HttpClient::new(PoolConfig {
             connect,
             spare: SPARE_CONNECTIONS,
             spare_for: SPARE_FOR,
         })?;
         let parts = Uri::try_from(bare(base)).map(Uri::into_parts);
-        let parts = parts.map_err(|_| UpstreamError::Target)?;
+        let parts = parts.map_err(|_| UpstreamError::InvalidTarget)?;
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
-            return Err(UpstreamError::Target);
+            return Err(UpstreamError::InvalidTarget);
         };
-        let host = host(&authority).map_err(|_| UpstreamError::Target)?;
+        let host = host(&authority).map_err(|_| UpstreamError::InvalidTarget)?;
         Ok(Self {
             client,
             scheme,
@@ -86,7 +86,7 @@ impl Endpoint {
             prefix: base.path().trim_end_matches('/').to_owned(),
             base: bare(base).to_owned(),
             connect,
-            circuit: Circuit::new(circuit, name, metrics),
+            circuit: CircuitBreaker::new(circuit, name, metrics),
         })
     }
 
@@ -99,16 +99,16 @@ impl Endpoint {
     /// call, so that the future has no room for it.
     pub(super) fn send(
         &self,
-        outgoing: Outgoing,
-        patience: Patience,
-    ) -> impl Future<Output = Result<Answer, Failed>> + use<> {
+        outgoing: OutgoingRequest,
+        patience: UpstreamTimeouts,
+    ) -> impl Future<Output = Result<UpstreamResponse, SendError>> + use<> {
         let is_whole = outgoing.body.is_whole();
         let begun = self.begin(outgoing);
         let begun = begun.map(|(pass, sent)| (pass, timeout(patience.first_byte, sent)));
         async move {
-            let (pass, sent) = begun.map_err(|error| Failed {
+            let (pass, sent) = begun.map_err(|error| SendError {
                 error,
-                sent: Sent::Never,
+                sent: Delivery::Never,
             })?;
             match sent.await {
                 Ok(sent) => heard(pass, sent, patience.idle),
@@ -120,15 +120,15 @@ impl Endpoint {
     /// Begins to send a request, if it may be sent.
     fn begin(
         &self,
-        outgoing: Outgoing,
+        outgoing: OutgoingRequest,
     ) -> Result<
         (
-            Pass,
-            impl Future<Output = Result<Response<Incoming>, ClientError>> + use<>,
+            CallPermit,
+            impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<>,
         ),
         UpstreamError,
     > {
-        let away = |retry_after| UpstreamError::Away { retry_after };
+        let away = |retry_after| UpstreamError::CircuitOpen { retry_after };
         let pass = self.circuit.enter().map_err(away)?;
         let mut request = Request::new(outgoing.body.give());
         *request.method_mut() = outgoing.method;
@@ -136,7 +136,7 @@ impl Endpoint {
         // Hyper would write it anew for each request.
         request.headers_mut().insert(HOST, self.host.clone());
         let uri = self.uri(&outgoing.target);
-        *request.uri_mut() = uri.map_err(|_| UpstreamError::Target)?;
+        *request.uri_mut() = uri.map_err(|_| UpstreamError::InvalidTarget)?;
         Ok((pass, self.client.send(request)))
     }
 
@@ -153,10 +153,10 @@ impl Endpoint {
 
 /// What came in time, and what it says of the address.
 fn heard(
-    pass: Pass,
-    sent: Result<Response<Incoming>, ClientError>,
+    pass: CallPermit,
+    sent: Result<Response<Incoming>, HttpClientError>,
     idle: Duration,
-) -> Result<Answer, Failed> {
+) -> Result<UpstreamResponse, SendError> {
     let response = match sent {
         Ok(response) => response,
         Err(error) => {
@@ -168,7 +168,7 @@ fn heard(
             return Err(failed);
         }
     };
-    let answer = Answer::new(response, idle);
+    let answer = UpstreamResponse::new(response, idle);
     if is_of_a_proxy(&answer) {
         pass.failed("gateway");
     } else {
@@ -178,13 +178,13 @@ fn heard(
 }
 
 /// Nothing came in time. Of a body that comes piece by piece, its sender may be slow.
-fn silent(pass: Pass, is_whole: bool) -> Failed {
+fn silent(pass: CallPermit, is_whole: bool) -> SendError {
     if is_whole {
         pass.failed("timeout");
     }
-    Failed {
-        error: UpstreamError::Silent,
-        sent: Sent::Perhaps,
+    SendError {
+        error: UpstreamError::Timeout,
+        sent: Delivery::Perhaps,
     }
 }
 
@@ -204,7 +204,7 @@ fn bare(base: &Url) -> &str {
 /// A model API says in the form in which it is asked, JSON or another, that a model
 /// is overloaded or took too long, and is well all the same; an agent can bring that
 /// about. What stands before it and finds nobody there has words for people.
-fn is_of_a_proxy(answer: &Answer) -> bool {
+fn is_of_a_proxy(answer: &UpstreamResponse) -> bool {
     let status = matches!(
         answer.status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
@@ -213,21 +213,21 @@ fn is_of_a_proxy(answer: &Answer) -> bool {
 }
 
 /// What an error means, and, if it is upstream's fault, what operators call it.
-fn failed(error: ClientError) -> (Failed, Option<&'static str>) {
+fn failed(error: HttpClientError) -> (SendError, Option<&'static str>) {
     let sent = if error.is_connect() {
-        Sent::Never
+        Delivery::Never
     } else {
-        Sent::Perhaps
+        Delivery::Perhaps
     };
-    if error.is_exhaustion() {
-        let error = UpstreamError::Exhausted;
-        return (Failed { error, sent }, None);
+    if error.is_out_of_file_descriptors() {
+        let error = UpstreamError::OutOfFileDescriptors;
+        return (SendError { error, sent }, None);
     }
     let why = match sent {
-        _ if error.is_of_body() || error.is_unwanted_body() => None,
-        Sent::Never => Some("connect"),
-        Sent::Perhaps => Some("broken"),
+        _ if error.is_request_body_error() || error.is_body_rejected() => None,
+        Delivery::Never => Some("connect"),
+        Delivery::Perhaps => Some("broken"),
     };
     let error = UpstreamError::Unreachable(error);
-    (Failed { error, sent }, why)
+    (SendError { error, sent }, why)
 }

@@ -22,22 +22,22 @@ const USER_PROJECT: &str = "x-goog-user-project";
 
 /// Whether somebody here must read the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum AnswerIs {
+pub enum ResponseUse {
     /// Read: it must not be compressed.
-    Read,
+    Parsed,
     /// Passed on: gzip if the agent takes it.
-    Passed,
+    PassedThrough,
 }
 
 /// The headers for upstream: those on the list, with one credential.
 ///
 /// `own` stands in for whatever credential the agent has; `query_key` is
 /// the agent's key if it came in the query. An empty key counts as none.
-pub fn to_upstream(
+pub fn request_headers(
     agent: &HeaderMap,
     own: Option<&Credential>,
     query_key: Option<&str>,
-    answer: AnswerIs,
+    answer: ResponseUse,
 ) -> HeaderMap {
     let mut out = HeaderMap::with_capacity(agent.len() + 1);
     for (name, value) in agent {
@@ -58,8 +58,8 @@ pub fn to_upstream(
     let mut texts = encodings.filter_map(|it| it.to_str().ok());
     let takes_gzip = texts.any(|it| it.contains("gzip"));
     let encoding = match answer {
-        AnswerIs::Passed if takes_gzip => "gzip",
-        AnswerIs::Passed | AnswerIs::Read => "identity",
+        ResponseUse::PassedThrough if takes_gzip => "gzip",
+        ResponseUse::PassedThrough | ResponseUse::Parsed => "identity",
     };
     out.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
     out
@@ -67,7 +67,7 @@ pub fn to_upstream(
 
 /// Upstream goes on from our span instead of the agent's. What others say of a
 /// trace goes with that trace alone.
-pub fn trace(headers: &mut HeaderMap, trace: Trace) {
+pub fn set_trace(headers: &mut HeaderMap, trace: Trace) {
     if trace.parent == 0 {
         headers.remove("tracestate");
     }
@@ -77,16 +77,16 @@ pub fn trace(headers: &mut HeaderMap, trace: Trace) {
 }
 
 /// What an agent says of an upload; other calls have none.
-pub fn of_uploads(agent: &HeaderMap) -> HeaderMap {
+pub fn upload_headers(agent: &HeaderMap) -> HeaderMap {
     let said = agent.iter();
-    let of_uploads = said.filter(|(name, _)| name.as_str().starts_with("x-goog-upload-"));
-    let pairs = of_uploads.map(|(name, value)| (name.clone(), value.clone()));
+    let upload_headers = said.filter(|(name, _)| name.as_str().starts_with("x-goog-upload-"));
+    let pairs = upload_headers.map(|(name, value)| (name.clone(), value.clone()));
     pairs.collect()
 }
 
 /// The headers for another address than they were made for: whatever says who
 /// calls, or for whom, is `credential`.
-pub(super) fn to_fallback(headers: &mut HeaderMap, credential: &Credential) {
+pub(super) fn replace_for_fallback(headers: &mut HeaderMap, credential: &Credential) {
     let names: Vec<HeaderName> = headers.keys().cloned().collect();
     let kept = |it: &HeaderName| *it == API_CLIENT || !it.as_str().starts_with("x-goog-");
     for name in names {
@@ -98,7 +98,7 @@ pub(super) fn to_fallback(headers: &mut HeaderMap, credential: &Credential) {
 }
 
 /// Upstream's headers for the agent, of an answer whose body goes on as it is.
-pub fn to_agent(mut upstream: HeaderMap) -> HeaderMap {
+pub fn response_headers(mut upstream: HeaderMap) -> HeaderMap {
     let names = upstream.keys().filter(|it| is_withheld(it.as_str()));
     let withheld: Vec<HeaderName> = names.cloned().collect();
     for name in withheld {
@@ -108,8 +108,8 @@ pub fn to_agent(mut upstream: HeaderMap) -> HeaderMap {
 }
 
 /// The same of an answer that was read and is written anew.
-pub fn of_judged(upstream: HeaderMap) -> HeaderMap {
-    let mut out = to_agent(upstream);
+pub fn rewritten_response_headers(upstream: HeaderMap) -> HeaderMap {
+    let mut out = response_headers(upstream);
     out.remove(header::CONTENT_ENCODING);
     out.remove(header::CONTENT_LENGTH);
     out
@@ -206,7 +206,7 @@ mod tests {
             ("x-goog-fieldmask", "candidates.finishReason"),
             ("x-goog-upload-protocol", "resumable"),
         ]);
-        let out = to_upstream(&agent, None, None, AnswerIs::Passed);
+        let out = request_headers(&agent, None, None, ResponseUse::PassedThrough);
         let mut names: Vec<&str> = out.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept-encoding", "user-agent", "x-goog-api-key"]);
@@ -220,12 +220,12 @@ mod tests {
             ("x-goog-user-project", "p"),
         ]);
         let own = Credential::ApiKey("OWN".into());
-        let out = to_upstream(&agent, Some(&own), Some("Q"), AnswerIs::Read);
+        let out = request_headers(&agent, Some(&own), Some("Q"), ResponseUse::Parsed);
         assert!(!out.contains_key("x-goog-user-project"));
         assert_eq!(out["x-goog-api-key"], "OWN");
         assert!(!out.contains_key("authorization"));
         let own = Credential::Bearer("OWN".into());
-        let out = to_upstream(&agent, Some(&own), Some("Q"), AnswerIs::Read);
+        let out = request_headers(&agent, Some(&own), Some("Q"), ResponseUse::Parsed);
         assert_eq!(out["authorization"], "Bearer OWN");
         assert!(!out.contains_key("x-goog-api-key"));
     }
@@ -240,7 +240,7 @@ mod tests {
             ("user-agent", "GeminiCLI"),
         ]);
 
-        to_fallback(&mut headers, &Credential::Bearer("OTHER".into()));
+        replace_for_fallback(&mut headers, &Credential::Bearer("OTHER".into()));
 
         let expected = agent(&[
             ("authorization", "Bearer OTHER"),
@@ -253,9 +253,9 @@ mod tests {
     #[test]
     fn an_empty_key_is_none_and_a_query_key_moves_to_a_header() {
         let agent = agent(&[("x-goog-api-key", "")]);
-        let out = to_upstream(&agent, None, Some("Q"), AnswerIs::Read);
+        let out = request_headers(&agent, None, Some("Q"), ResponseUse::Parsed);
         assert_eq!(out["x-goog-api-key"], "Q");
-        let out = to_upstream(&agent, None, None, AnswerIs::Read);
+        let out = request_headers(&agent, None, None, ResponseUse::Parsed);
         assert!(!out.contains_key("x-goog-api-key"));
     }
 }

@@ -16,7 +16,7 @@ pub enum SseError {
     /// A line is in no field that events have. The standard would have it skipped,
     /// but such lines are errors that some servers write between events.
     #[error("a line of the answer is of no event")]
-    Odd,
+    UnknownField,
 }
 
 /// Reads the `data` of events out of bytes that may be cut anywhere.
@@ -119,7 +119,7 @@ impl SseReader {
             }
             // The first is a comment.
             b"" | b"event" | b"id" | b"retry" => (),
-            _ => return Err(SseError::Odd),
+            _ => return Err(SseError::UnknownField),
         }
         Ok(None)
     }
@@ -185,10 +185,10 @@ mod tests {
     fn a_line_of_no_event_is_not_skipped() {
         for text in ["datax: a\n", "{\"error\":{}}\n", " data: a\n", "Data: a\n"] {
             let pushed = SseReader::new(100).push(text.as_bytes());
-            assert_eq!(pushed, Err(SseError::Odd), "{text}");
+            assert_eq!(pushed, Err(SseError::UnknownField), "{text}");
             let mut reader = SseReader::new(100);
             reader.push(text.trim_end().as_bytes()).unwrap();
-            assert_eq!(reader.finish(), Err(SseError::Odd), "{text}");
+            assert_eq!(reader.finish(), Err(SseError::UnknownField), "{text}");
         }
     }
 

@@ -15,8 +15,8 @@ use self::source::{all_sources, sources};
 
 /// The top-level modules, lowest layer first. A module imports from lower layers only.
 const LAYERS: &[&[&str]] = &[
-    &["deadline", "model"],
-    &["client", "event"],
+    &["model", "resettable_timer"],
+    &["event", "http_client"],
     &["condition", "config", "dialect", "protocol", "observe"],
     &[
         "audit_log",

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 use hookgate::{
     config::RedisUrl,
     observe::Metrics,
-    session::{MemoryStore, Note, Print, RedisStore, SessionKey, State, Store},
+    session::{
+        Fingerprint, ItemNote, MemoryStore, RedisStore, SessionKey, SessionState, SessionStore,
+    },
 };
 use tokio::time::sleep;
 
@@ -31,17 +33,17 @@ fn key(id: &str) -> SessionKey {
 }
 
 /// A state that denies an item.
-fn denying(item: u64) -> State {
-    let mut state = State::default();
-    *state.revise(item, 1) = Note {
+fn denying(item: u64) -> SessionState {
+    let mut state = SessionState::default();
+    *state.revise(item, 1) = ItemNote {
         denied: Some("no".to_owned()),
-        ..Note::default()
+        ..ItemNote::default()
     };
     state
 }
 
 /// The items that are denied in a session.
-async fn denied(store: &dyn Store, id: &str) -> Vec<u64> {
+async fn denied(store: &dyn SessionStore, id: &str) -> Vec<u64> {
     let state = store.load(&key(id)).await.unwrap_or_default();
     let mut items: Vec<u64> = state.notes.keys().copied().collect();
     items.sort_unstable();
@@ -54,7 +56,7 @@ async fn tended_until_it_is_back(store: &RedisStore, redis: &Redis, id: &str) {
     let command = format!("EXISTS hookgate:1:session:ab:{id}");
     while !redis.ask(&command).starts_with(":1") {
         assert!(Instant::now() < deadline, "`{id}` is not written");
-        store.tend().await;
+        store.expire().await;
         sleep(Duration::from_millis(20)).await;
     }
 }
@@ -64,12 +66,15 @@ async fn what_one_gateway_saves_the_other_finds() {
     let redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
 
-    one.save(&key("a"), denying(1), &[Print(1), Print(2)]).await;
+    one.save(&key("a"), denying(1), &[Fingerprint(1), Fingerprint(2)])
+        .await;
 
-    let found = other.find(&[Print(9), Print(2), Print(1)]).await;
+    let found = other
+        .find(&[Fingerprint(9), Fingerprint(2), Fingerprint(1)])
+        .await;
     assert_eq!(found, Some((1, "a".to_owned())));
     assert_eq!(denied(&other, "a").await, [1]);
-    assert_eq!(other.find(&[Print(8)]).await, None);
+    assert_eq!(other.find(&[Fingerprint(8)]).await, None);
 }
 
 #[tokio::test]
@@ -79,19 +84,19 @@ async fn what_both_save_at_once_is_merged() {
 
     let saves = (0..40).map(|item| {
         let store = &stores[item % stores.len()];
-        let (item, print) = (item as u64, Print(item as u128));
+        let (item, print) = (item as u64, Fingerprint(item as u128));
         async move { store.save(&key("a"), denying(item), &[print]).await }
     });
     futures_util::future::join_all(saves).await;
     for store in &stores {
-        store.tend().await;
+        store.expire().await;
     }
 
     let all: Vec<u64> = (0..40).collect();
     for store in &stores {
         assert_eq!(denied(store, "a").await, all);
     }
-    let found = stores[0].find(&[Print(39)]).await;
+    let found = stores[0].find(&[Fingerprint(39)]).await;
     assert_eq!(found, Some((0, "a".to_owned())));
 }
 
@@ -99,14 +104,14 @@ async fn what_both_save_at_once_is_merged() {
 async fn nobody_waits_for_a_redis_that_hangs() {
     let redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
-    one.save(&key("a"), denying(1), &[Print(1)]).await;
+    one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
 
     redis.hang();
     let started = Instant::now();
-    one.save(&key("a"), denying(2), &[Print(2)]).await;
+    one.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
     let first = started.elapsed();
     let started = Instant::now();
-    let found = one.find(&[Print(2)]).await;
+    let found = one.find(&[Fingerprint(2)]).await;
     let (second, items) = (started.elapsed(), denied(&one, "a").await);
     redis.go_on();
 
@@ -117,33 +122,36 @@ async fn nobody_waits_for_a_redis_that_hangs() {
     let deadline = Instant::now() + PATIENCE;
     while denied(&other, "a").await != [1, 2] {
         assert!(Instant::now() < deadline, "it is not written later");
-        one.tend().await;
+        one.expire().await;
         sleep(Duration::from_millis(20)).await;
     }
-    assert_eq!(other.find(&[Print(2)]).await, Some((0, "a".to_owned())));
+    assert_eq!(
+        other.find(&[Fingerprint(2)]).await,
+        Some((0, "a".to_owned()))
+    );
 }
 
 #[tokio::test]
 async fn a_redis_that_forgot_everything_is_told_again() {
     let mut redis = Redis::start();
     let (one, other) = (store(&redis), store(&redis));
-    one.save(&key("a"), denying(1), &[Print(1)]).await;
-    one.save(&key("b"), denying(5), &[Print(5)]).await;
+    one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
+    one.save(&key("b"), denying(5), &[Fingerprint(5)]).await;
 
     redis.kill();
-    one.save(&key("a"), denying(2), &[Print(2)]).await;
-    one.save(&key("c"), denying(3), &[Print(3)]).await;
+    one.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
+    one.save(&key("c"), denying(3), &[Fingerprint(3)]).await;
     redis.start_again();
     tended_until_it_is_back(&one, &redis, "a").await;
     tended_until_it_is_back(&one, &redis, "c").await;
     // Saved before Redis went, and again after it came back.
-    one.save(&key("b"), denying(6), &[Print(6)]).await;
+    one.save(&key("b"), denying(6), &[Fingerprint(6)]).await;
 
     assert_eq!(denied(&other, "a").await, [1, 2]);
     assert_eq!(denied(&other, "b").await, [5, 6]);
     assert_eq!(denied(&other, "c").await, [3]);
     for (print, id) in [(1, "a"), (2, "a"), (3, "c"), (5, "b"), (6, "b")] {
-        let found = other.find(&[Print(print)]).await;
+        let found = other.find(&[Fingerprint(print)]).await;
         assert_eq!(found, Some((0, id.to_owned())), "{print}");
     }
 }
@@ -153,15 +161,15 @@ async fn gateways_have_one_secret_even_if_redis_comes_later() {
     let mut redis = Redis::start();
     redis.kill();
     let early = store(&redis);
-    let alone = early.printer().await.print(&"x");
+    let alone = early.fingerprinter().await.print(&"x");
     redis.start_again();
     let late = store(&redis);
-    let shared = late.printer().await.print(&"x");
+    let shared = late.fingerprinter().await.print(&"x");
 
     let deadline = Instant::now() + PATIENCE;
-    while early.printer().await.print(&"x") != shared {
+    while early.fingerprinter().await.print(&"x") != shared {
         assert!(Instant::now() < deadline, "they never agree");
-        early.tend().await;
+        early.expire().await;
         sleep(Duration::from_millis(20)).await;
     }
 
@@ -173,14 +181,20 @@ async fn a_session_ends_once_and_not_while_another_gateway_sees_it() {
     const SHORT: Duration = Duration::from_millis(400);
     let redis = Redis::start();
     let stores = [limited(&redis, 9, SHORT), limited(&redis, 9, SHORT)];
-    stores[0].save(&key("quiet"), denying(1), &[Print(1)]).await;
-    stores[0].save(&key("busy"), denying(2), &[Print(2)]).await;
+    stores[0]
+        .save(&key("quiet"), denying(1), &[Fingerprint(1)])
+        .await;
+    stores[0]
+        .save(&key("busy"), denying(2), &[Fingerprint(2)])
+        .await;
 
     let started = Instant::now();
     let mut ended = Vec::new();
     while started.elapsed() < 3 * SHORT {
-        stores[1].save(&key("busy"), State::default(), &[]).await;
-        let told = futures_util::future::join_all(stores.iter().map(Store::tend)).await;
+        stores[1]
+            .save(&key("busy"), SessionState::default(), &[])
+            .await;
+        let told = futures_util::future::join_all(stores.iter().map(SessionStore::expire)).await;
         ended.extend(told.into_iter().flatten());
         sleep(Duration::from_millis(10)).await;
     }
@@ -189,7 +203,7 @@ async fn a_session_ends_once_and_not_while_another_gateway_sees_it() {
     assert_eq!(ids, ["quiet"]);
     assert_eq!(ended[0].1.notes.len(), 1);
     for store in &stores {
-        assert_eq!(store.find(&[Print(1)]).await, None);
+        assert_eq!(store.find(&[Fingerprint(1)]).await, None);
         assert_eq!(store.load(&key("quiet")).await, None);
         assert_eq!(denied(store, "busy").await, [2]);
     }
@@ -205,11 +219,11 @@ async fn of_too_many_sessions_the_oldest_end() {
         sleep(Duration::from_millis(3)).await;
     }
 
-    let ended = other.tend().await;
+    let ended = other.expire().await;
 
     let ids: Vec<&str> = ended.iter().map(|(key, _)| key.id.as_str()).collect();
     assert_eq!(ids, ["a"]);
-    assert!(one.tend().await.is_empty());
+    assert!(one.expire().await.is_empty());
 }
 
 #[tokio::test]
@@ -226,13 +240,18 @@ async fn sessions_are_listed_and_found_by_their_names() {
     }
 
     let newest: Vec<SessionKey> = other.newest(2).await.into_iter().map(|it| it.0).collect();
-    let mut called: Vec<SessionKey> = other.called("a").await.into_iter().map(|it| it.0).collect();
+    let mut called: Vec<SessionKey> = other
+        .find_by_id("a")
+        .await
+        .into_iter()
+        .map(|it| it.0)
+        .collect();
     called.sort();
 
     assert_eq!(newest, [elsewhere.clone(), key("ab")]);
     assert_eq!(called, [key("a"), elsewhere.clone()]);
-    assert!(other.forget(&elsewhere).await.is_some());
-    assert_eq!(one.called("a").await.len(), 1);
+    assert!(other.remove(&elsewhere).await.is_some());
+    assert_eq!(one.find_by_id("a").await.len(), 1);
     assert_eq!(redis.ask("ZCARD hookgate:1:names"), ":2\r\n+OK\r\n");
 }
 
@@ -241,15 +260,18 @@ async fn prints_last_as_long_as_their_session() {
     const SHORT: Duration = Duration::from_millis(600);
     let redis = Redis::start();
     let (one, other) = (limited(&redis, 9, SHORT), limited(&redis, 9, SHORT));
-    one.save(&key("a"), denying(1), &[Print(1)]).await;
+    one.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
     let before = lasts(&redis);
 
     sleep(SHORT).await;
-    one.save(&key("a"), denying(2), &[Print(2)]).await;
+    one.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
 
     // It was written anew with the other one.
     assert!(lasts(&redis) > before - 500, "{before}");
-    assert_eq!(other.find(&[Print(1)]).await, Some((0, "a".to_owned())));
+    assert_eq!(
+        other.find(&[Fingerprint(1)]).await,
+        Some((0, "a".to_owned()))
+    );
 }
 
 /// How many milliseconds the print 1 lasts.
@@ -279,18 +301,21 @@ async fn a_store_in_memory_says_the_same() {
     let redis = Redis::start();
     let memory = MemoryStore::new(9, IDLE);
     let redis = store(&redis);
-    for store in [&memory as &dyn Store, &redis] {
-        store.save(&key("a"), denying(1), &[Print(1)]).await;
-        store.save(&key("a"), denying(2), &[Print(2)]).await;
+    for store in [&memory as &dyn SessionStore, &redis] {
+        store.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
+        store.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
 
         assert_eq!(denied(store, "a").await, [1, 2]);
         assert_eq!(store.count(), 1);
         assert_eq!(store.newest(9).await.len(), 1);
-        assert_eq!(store.called("a").await.len(), 1);
-        assert_eq!(store.find(&[Print(1)]).await, Some((0, "a".to_owned())));
-        assert_eq!(store.forget(&key("a")).await.unwrap().notes.len(), 2);
-        assert_eq!(store.find(&[Print(1)]).await, None);
+        assert_eq!(store.find_by_id("a").await.len(), 1);
+        assert_eq!(
+            store.find(&[Fingerprint(1)]).await,
+            Some((0, "a".to_owned()))
+        );
+        assert_eq!(store.remove(&key("a")).await.unwrap().notes.len(), 2);
+        assert_eq!(store.find(&[Fingerprint(1)]).await, None);
         assert_eq!(store.load(&key("a")).await, None);
-        assert!(store.tend().await.is_empty());
+        assert!(store.expire().await.is_empty());
     }
 }

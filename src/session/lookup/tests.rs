@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::{
     dialect::{Document, ResponseDocument},
-    session::{MemoryStore, Source},
+    session::{MemoryStore, SessionSource},
 };
 
 /// The sessions, and what agents do with them.
@@ -42,7 +42,7 @@ impl House {
         let mut session = self.sessions.open(visit, Some(&history)).await.unwrap();
         for at in session.conversation.last_step() {
             let item = session.conversation.items[at].clone();
-            session.know(&item);
+            session.mark_evaluated(&item);
         }
         session.save().await;
         session
@@ -57,13 +57,13 @@ impl House {
 }
 
 async fn answered(session: &mut Session, chunks: &[Value]) {
-    let mut emission = session.emission();
+    let mut emission = session.response_fingerprinter();
     for part in chunks {
         let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]});
         let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
-        emission.chunk(&chunk).unwrap();
+        emission.push_chunk(&chunk).unwrap();
     }
-    session.said(emission, true).await;
+    session.record_response(emission, true).await;
 }
 
 fn history(contents: &[Value]) -> History {
@@ -102,7 +102,7 @@ async fn an_agent_that_goes_on_has_one_session() {
     let first = house
         .ask(&talk, &[text("I "), text("look"), call("c-1234567")])
         .await;
-    assert_eq!(first.arrival, Arrival::New);
+    assert_eq!(first.match_kind, MatchKind::New);
 
     talk.extend([
         model(&[text("I look"), call("c-1234567")]),
@@ -113,7 +113,7 @@ async fn an_agent_that_goes_on_has_one_session() {
     let third = house.ask(&talk, &[text("no")]).await;
 
     for session in [&second, &third] {
-        assert_eq!(session.arrival, Arrival::GoesOn);
+        assert_eq!(session.match_kind, MatchKind::GoesOn);
         assert_eq!(session.key, first.key);
     }
     assert_eq!((third.state.turns, third.state.requests), (2, 3));
@@ -129,7 +129,7 @@ async fn a_prompt_that_is_rolled_back_leaves_the_session() {
 
     let other = house.ask(&ask("c"), &[text("C")]).await;
 
-    assert_eq!(other.arrival, Arrival::RolledBack);
+    assert_eq!(other.match_kind, MatchKind::RolledBack);
     assert_eq!(other.key, first.key);
 }
 
@@ -138,16 +138,16 @@ const WELL: &str = "STOP";
 
 /// The end of an answer.
 async fn ended(session: &mut Session, said: &str, reason: &str) {
-    let mut emission = session.emission();
+    let mut emission = session.response_fingerprinter();
     let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [text(said)]}, "finishReason": reason}]});
     let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
-    emission.chunk(&chunk).unwrap();
-    session.said(emission, true).await;
+    emission.push_chunk(&chunk).unwrap();
+    session.record_response(emission, true).await;
 }
 
 #[tokio::test]
 async fn nobody_takes_back_what_was_answered_well() {
-    for (reason, arrival) in [(WELL, Arrival::Forked), ("SAFETY", Arrival::RolledBack)] {
+    for (reason, match_kind) in [(WELL, MatchKind::Forked), ("SAFETY", MatchKind::RolledBack)] {
         let house = House::new();
         let start = [user(&[text("a")]), model(&[text("A")])];
         let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
@@ -157,8 +157,8 @@ async fn nobody_takes_back_what_was_answered_well() {
         let other = house.visit(MAIN, &ask("c")).await;
         let again = house.visit(MAIN, &ask("b")).await;
 
-        assert_eq!(other.arrival, arrival, "{reason}");
-        assert_eq!(again.arrival == Arrival::RolledBack, reason == WELL);
+        assert_eq!(other.match_kind, match_kind, "{reason}");
+        assert_eq!(again.match_kind == MatchKind::RolledBack, reason == WELL);
     }
 }
 
@@ -169,15 +169,15 @@ async fn a_turn_that_is_cancelled_in_its_tools_is_taken_back() {
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
     ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
     let mut calling = house.visit(MAIN, &ask("b")).await;
-    let mut emission = calling.emission();
+    let mut emission = calling.response_fingerprinter();
     let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": WELL}]});
     let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
-    emission.chunk(&chunk).unwrap();
-    calling.said(emission, true).await;
+    emission.push_chunk(&chunk).unwrap();
+    calling.record_response(emission, true).await;
 
     let next = house.visit(MAIN, &ask("c")).await;
 
-    assert_eq!(next.arrival, Arrival::RolledBack);
+    assert_eq!(next.match_kind, MatchKind::RolledBack);
 }
 
 #[tokio::test]
@@ -194,7 +194,7 @@ async fn nobody_asks_two_things_at_once() {
     drop(cancelled);
     let next = house.visit(MAIN, &ask("e")).await;
 
-    assert_eq!(next.arrival, Arrival::RolledBack);
+    assert_eq!(next.match_kind, MatchKind::RolledBack);
     assert_eq!(house.sessions.store().count(), 2);
 }
 
@@ -212,8 +212,8 @@ async fn who_begins_as_another_ended_is_another_agent() {
     let goes_on = house.visit(MAIN, &talk).await;
 
     assert_eq!(
-        (other.arrival, goes_on.arrival),
-        (Arrival::New, Arrival::GoesOn)
+        (other.match_kind, goes_on.match_kind),
+        (MatchKind::New, MatchKind::GoesOn)
     );
     assert_ne!(other.key, first.key);
     assert_eq!(goes_on.key, other.key);
@@ -231,13 +231,13 @@ async fn the_same_first_prompt_much_later_begins_another_session() {
     drop(soon);
 
     let mut old = first.state.clone();
-    house.sessions.end(&first.key).await.unwrap();
+    house.sessions.remove(&first.key).await.unwrap();
     old.last_seen = 1;
     let prints = [first.conversation.items[0].state];
     house.sessions.store().save(&first.key, old, &prints).await;
     let later = house.visit(MAIN, &start).await;
 
-    assert_eq!(later.arrival, Arrival::New);
+    assert_eq!(later.match_kind, MatchKind::New);
     assert_ne!(later.key, first.key);
     assert_eq!(later.state.requests, 1);
 }
@@ -261,7 +261,7 @@ async fn two_agents_are_two_as_soon_as_anything_differs() {
     assert_ne!(one.key, other.key);
     let forked = [&one, &other]
         .into_iter()
-        .find(|it| it.arrival == Arrival::Forked);
+        .find(|it| it.match_kind == MatchKind::Forked);
     let forked = forked.unwrap();
     assert_eq!(forked.state.requests, 1);
     assert!(forked.note(&prompt).is_some());
@@ -269,7 +269,10 @@ async fn two_agents_are_two_as_soon_as_anything_differs() {
         let mut talk = said(answer, then).to_vec();
         talk.extend([model(&[text("x")]), user(&[text("more")])]);
         let later = house.ask(&talk, &[]).await;
-        assert_eq!((&later.key, later.arrival), (&session.key, Arrival::GoesOn));
+        assert_eq!(
+            (&later.key, later.match_kind),
+            (&session.key, MatchKind::GoesOn)
+        );
     }
 }
 
@@ -317,7 +320,10 @@ async fn a_resumed_session_says_results_twice_and_is_the_same() {
     ];
     let later = house.ask(&resumed, &[]).await;
 
-    assert_eq!((later.key, later.arrival), (first.key, Arrival::GoesOn));
+    assert_eq!(
+        (later.key, later.match_kind),
+        (first.key, MatchKind::GoesOn)
+    );
 }
 
 #[tokio::test]
@@ -333,7 +339,10 @@ async fn contents_of_one_chunk_each_are_one_answer() {
     talk.push(user(&[text("more")]));
     let later = house.ask(&talk, &[]).await;
 
-    assert_eq!((&later.key, later.arrival), (&first.key, Arrival::GoesOn));
+    assert_eq!(
+        (&later.key, later.match_kind),
+        (&first.key, MatchKind::GoesOn)
+    );
     let spoken = &later.conversation.items[1];
     assert_eq!((spoken.content, spoken.last_content), (2, 3));
     let whole = [
@@ -362,7 +371,10 @@ async fn a_compressed_session_goes_on() {
         "all of it ".repeat(9)
     );
     let mut helper = house.visit(HELPER, &talk).await;
-    assert_eq!((&helper.key, helper.arrival), (&first.key, Arrival::GoesOn));
+    assert_eq!(
+        (&helper.key, helper.match_kind),
+        (&first.key, MatchKind::GoesOn)
+    );
     let (one, two) = snapshot.split_at(70);
     answered(&mut helper, &[text("\n"), text(one), text(two), text("\n")]).await;
 
@@ -373,8 +385,8 @@ async fn a_compressed_session_goes_on() {
     ];
     let later = house.ask(&compressed, &[text("B")]).await;
     assert_eq!(
-        (&later.key, later.arrival),
-        (&first.key, Arrival::Rewritten)
+        (&later.key, later.match_kind),
+        (&first.key, MatchKind::Rewritten)
     );
     let more = [
         compressed.as_slice(),
@@ -382,7 +394,10 @@ async fn a_compressed_session_goes_on() {
     ]
     .concat();
     let later = house.ask(&more, &[]).await;
-    assert_eq!((&later.key, later.arrival), (&first.key, Arrival::GoesOn));
+    assert_eq!(
+        (&later.key, later.match_kind),
+        (&first.key, MatchKind::GoesOn)
+    );
 }
 
 #[tokio::test]
@@ -394,7 +409,7 @@ async fn a_session_begins_with_the_choice_of_a_model() {
 
     let main = house.ask(&[user(&[introduction(), text("go")])], &[]).await;
 
-    assert_eq!((main.key, main.arrival), (helper.key, Arrival::GoesOn));
+    assert_eq!((main.key, main.match_kind), (helper.key, MatchKind::GoesOn));
     assert_eq!((main.state.turns, main.state.started), (1, false));
 }
 
@@ -404,7 +419,7 @@ async fn a_helper_call_of_nobody_is_not_remembered() {
     let asked = [user(&[text("Summarize the user's primary intent")])];
     let one = house.visit(HELPER, &asked).await;
     let other = house.visit(HELPER, &asked).await;
-    assert_eq!((&one.key, one.arrival), (&other.key, Arrival::Unkept));
+    assert_eq!((&one.key, one.match_kind), (&other.key, MatchKind::Unkept));
     assert_eq!(house.sessions.store().count(), 0);
 }
 
@@ -435,7 +450,7 @@ async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
     let mut talk = vec![user(&[text("yes")])];
     let mut first = house.visit(MAIN, &talk).await;
     let prompt = first.conversation.items[0].clone();
-    assert!(first.is_known(&prompt, true));
+    assert!(first.is_evaluated(&prompt, true));
     first.note_mut(&prompt).denied = Some("no".to_owned());
     first.save().await;
 
@@ -444,8 +459,8 @@ async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
     let later = house.sessions.open(MAIN, Some(&history)).await.unwrap();
 
     let again = &later.conversation.items[2];
-    assert!(!later.is_known(again, true));
-    assert!(later.is_known(again, false));
+    assert!(!later.is_evaluated(again, true));
+    assert!(later.is_evaluated(again, false));
     assert!(later.note(&later.conversation.items[0]).is_some());
     assert!(later.note(again).is_none());
 }
@@ -454,14 +469,14 @@ async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
 async fn a_named_session_is_what_it_is_called() {
     let house = House::new();
     let named = SessionRequest {
-        named: Some(("mine", Source::Path)),
+        named: Some(("mine", SessionSource::Path)),
         ..MAIN
     };
     let one = house.visit(named, &[user(&[text("a")])]).await;
     let other = house.visit(named, &[user(&[text("b")])]).await;
     house
         .sessions
-        .report("caller", "mine", EventName::BeforeTool)
+        .record_reported_event("caller", "mine", EventName::BeforeTool)
         .await;
     let third = house.visit(named, &[user(&[text("c")])]).await;
 
@@ -483,7 +498,7 @@ async fn prompts_end_where_requests_ended() {
     let prompts = later.prompts();
     let texts = prompts
         .iter()
-        .map(|it| later.text_of(it, &history(&both)).unwrap());
+        .map(|it| later.prompt_text(it, &history(&both)).unwrap());
     assert_eq!(texts.collect::<Vec<_>>(), ["a", "b\n\nc"]);
     assert_eq!(prompts[0].contents, 0..1);
 

@@ -6,21 +6,21 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     dialect::{History, ItemKind},
-    session::{Conversation, Print},
+    session::{Conversation, Fingerprint},
 };
 
 /// Parts that follow each other and are one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Group {
-    pub(super) who: Who,
+pub(super) struct MessageGroup {
+    pub(super) who: Author,
     contents: Range<usize>,
     /// The print of all that was said up to its end.
-    pub(super) state: Print,
+    pub(super) state: Fingerprint,
 }
 
-/// Who says it.
+/// Author says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Who {
+pub(super) enum Author {
     User,
     Tools,
     Model,
@@ -28,28 +28,28 @@ pub(super) enum Who {
 
 /// What the model says in one message.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Words {
+pub(super) struct ModelText {
     pub(super) text: String,
     /// The calls, as `{"id", "name", "args"}`.
     pub(super) calls: Vec<Value>,
 }
 
 /// The messages of a conversation.
-pub(super) fn groups(conversation: &Conversation) -> Vec<Group> {
-    let mut groups: Vec<Group> = Vec::new();
+pub(super) fn groups(conversation: &Conversation) -> Vec<MessageGroup> {
+    let mut groups: Vec<MessageGroup> = Vec::new();
     for item in &conversation.items {
         let who = match item.kind {
-            _ if item.by_model => Who::Model,
-            ItemKind::Result => Who::Tools,
-            _ => Who::User,
+            _ if item.by_model => Author::Model,
+            ItemKind::Result => Author::Tools,
+            _ => Author::User,
         };
         let end = item.last_content + 1;
         match groups.last_mut().filter(|it| it.who == who) {
-            Some(group) if who != Who::User || group.contents.end > item.content => {
+            Some(group) if who != Author::User || group.contents.end > item.content => {
                 group.contents.end = group.contents.end.max(end);
                 group.state = item.state;
             }
-            Some(_) | None => groups.push(Group {
+            Some(_) | None => groups.push(MessageGroup {
                 who,
                 contents: item.content..end,
                 state: item.state,
@@ -59,7 +59,7 @@ pub(super) fn groups(conversation: &Conversation) -> Vec<Group> {
     groups
 }
 
-impl Group {
+impl MessageGroup {
     /// Its parts as they were sent; of what is said twice, one.
     pub(super) fn parts(&self, history: &History) -> Vec<Value> {
         let mut parts: Vec<Value> = Vec::new();
@@ -70,7 +70,7 @@ impl Group {
             let own = own.into_iter().flatten().map(in_camel_case);
             parts.extend(own.filter(|it| self.holds(it)));
         }
-        if self.who == Who::Tools {
+        if self.who == Author::Tools {
             let mut before: Vec<Value> = Vec::new();
             parts.retain(|it| {
                 let is_new = !before.contains(it);
@@ -84,20 +84,20 @@ impl Group {
     fn holds(&self, part: &Value) -> bool {
         let is_result = part.get("functionResponse").is_some();
         match self.who {
-            Who::Tools => is_result,
-            Who::User => !is_result,
-            Who::Model => true,
+            Author::Tools => is_result,
+            Author::User => !is_result,
+            Author::Model => true,
         }
     }
 
     /// What the model says in it.
-    pub(super) fn words(&self, history: &History) -> Words {
+    pub(super) fn words(&self, history: &History) -> ModelText {
         let parts = self.parts(history);
         let said = parts
             .iter()
             .filter(|it| it.get("thought") != Some(&Value::Bool(true)));
         let texts = said.clone().filter_map(|it| it.get("text")?.as_str());
-        Words {
+        ModelText {
             text: texts.collect::<String>().trim().to_owned(),
             calls: said
                 .filter_map(|it| it.get("functionCall").cloned())
@@ -106,7 +106,7 @@ impl Group {
     }
 }
 
-impl Words {
+impl ModelText {
     /// Whether these are the same, as far as agents send them again.
     pub(super) fn are(&self, others: &Self) -> bool {
         let named = |it: &Value| (it.get("name").cloned(), it.get("args").cloned());
@@ -132,7 +132,12 @@ pub(super) fn heard(id: &str, parts: &[Value], now: &str) -> Value {
 }
 
 /// What the model says. `usage` is as on the wire.
-pub(super) fn said(id: &str, words: &Words, (model, usage): (&str, &Value), now: &str) -> Value {
+pub(super) fn said(
+    id: &str,
+    words: &ModelText,
+    (model, usage): (&str, &Value),
+    now: &str,
+) -> Value {
     json!({
         "id": id,
         "timestamp": now,

@@ -7,42 +7,42 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    Answered, Told,
+    TranscriptRequest, TranscriptResponse,
     file::in_lines,
-    format::{self, Group, Who, Words, groups},
+    format::{self, Author, MessageGroup, ModelText, groups},
 };
-use crate::session::Print;
+use crate::session::Fingerprint;
 
 /// How many bytes one transcript has; then it says that it ends.
 pub(super) const MOST: usize = 16 << 20;
 
 /// One transcript, as far as it is written.
 #[derive(Debug)]
-pub(super) struct Record {
+pub(super) struct TranscriptLog {
     pub(super) path: PathBuf,
-    written: Vec<Message>,
+    written: Vec<LoggedMessage>,
     /// The last message, if the model said it and no request has confirmed it.
-    said: Option<Said>,
+    said: Option<ModelMessage>,
     /// The last message, if the model said it: tools may answer it.
-    last: Option<Said>,
+    last: Option<ModelMessage>,
     bytes: usize,
     pub(super) heard: Instant,
 }
 
 #[derive(Debug)]
-struct Message {
+struct LoggedMessage {
     id: String,
-    state: Print,
+    state: Fingerprint,
 }
 
 #[derive(Debug, Clone)]
-struct Said {
+struct ModelMessage {
     id: String,
-    words: Words,
+    words: ModelText,
     record: Value,
 }
 
-impl Record {
+impl TranscriptLog {
     /// One of which `bytes` are written.
     pub(super) fn new(path: PathBuf, bytes: usize) -> Self {
         Self {
@@ -56,7 +56,7 @@ impl Record {
     }
 
     /// The records that a request adds.
-    pub(super) fn take_down(&mut self, told: Told<'_>) -> Vec<Value> {
+    pub(super) fn take_down(&mut self, told: TranscriptRequest<'_>) -> Vec<Value> {
         let groups = groups(told.conversation);
         let mut same = self.same(&groups);
         let mut lines = Vec::new();
@@ -64,15 +64,15 @@ impl Record {
         match self.said.take() {
             Some(said)
                 if confirmed.is_some_and(|it| {
-                    it.who == Who::Model && it.words(told.history).are(&said.words)
+                    it.who == Author::Model && it.words(told.history).are(&said.words)
                 }) =>
             {
-                let state = confirmed.map_or(Print(0), |it| it.state);
-                let words = confirmed.map_or_else(Words::default, |it| it.words(told.history));
+                let state = confirmed.map_or(Fingerprint(0), |it| it.state);
+                let words = confirmed.map_or_else(ModelText::default, |it| it.words(told.history));
                 let id = said.id.clone();
-                self.written.push(Message { id, state });
+                self.written.push(LoggedMessage { id, state });
                 // The agent knows the ids of the calls.
-                self.last = Some(Said { words, ..said });
+                self.last = Some(ModelMessage { words, ..said });
                 same += 1;
             }
             Some(said) => lines.extend(self.rewind(same, Some(&said.id))),
@@ -92,13 +92,13 @@ impl Record {
 
     /// How many messages are written as they are now. Tools answer the message
     /// before them, which is written again with them.
-    fn same(&self, groups: &[Group]) -> usize {
+    fn same(&self, groups: &[MessageGroup]) -> usize {
         let pairs = self.written.iter().zip(groups);
         let same = pairs
             .take_while(|(it, group)| it.state == group.state)
             .count();
         let goes_on = same == self.written.len() && self.last.is_some();
-        let tools = groups.get(same).is_some_and(|it| it.who == Who::Tools);
+        let tools = groups.get(same).is_some_and(|it| it.who == Author::Tools);
         if tools && !goes_on {
             return same.saturating_sub(1);
         }
@@ -116,35 +116,35 @@ impl Record {
         first.map(|it| json!({ "$rewindTo": it }))
     }
 
-    fn add(&mut self, group: &Group, told: Told<'_>) -> Vec<Value> {
+    fn add(&mut self, group: &MessageGroup, told: TranscriptRequest<'_>) -> Vec<Value> {
         let id = Uuid::new_v4().to_string();
         let mut lines = Vec::new();
         let before = self.last.take();
         match group.who {
-            Who::User | Who::Tools => {
+            Author::User | Author::Tools => {
                 let parts = group.parts(told.history);
-                if let Some(said) = before.filter(|_| group.who == Who::Tools) {
+                if let Some(said) = before.filter(|_| group.who == Author::Tools) {
                     let calls = &said.words.calls;
                     lines.push(format::answered(&said.record, calls, &parts, told.now));
                 }
                 lines.push(format::heard(&id, &parts, told.now));
             }
-            Who::Model => {
+            Author::Model => {
                 let words = group.words(told.history);
                 let record = format::said(&id, &words, (told.model, &Value::Null), told.now);
                 lines.push(record.clone());
                 let id = id.clone();
-                self.last = Some(Said { id, words, record });
+                self.last = Some(ModelMessage { id, words, record });
             }
         }
         let state = group.state;
-        self.written.push(Message { id, state });
+        self.written.push(LoggedMessage { id, state });
         lines
     }
 
     /// The records that an answer adds. One that the agent never heard of is
     /// taken back.
-    pub(super) fn answer(&mut self, answered: Answered<'_>) -> Vec<Value> {
+    pub(super) fn answer(&mut self, answered: TranscriptResponse<'_>) -> Vec<Value> {
         let taken_back = self.said.take();
         let mut lines: Vec<Value> = taken_back
             .iter()
@@ -152,7 +152,7 @@ impl Record {
             .collect();
         let calls = answered.calls.iter();
         let calls = calls.map(|(name, args)| json!({ "name": name, "args": args }));
-        let words = Words {
+        let words = ModelText {
             text: answered.text.trim().to_owned(),
             calls: calls.collect(),
         };
@@ -162,7 +162,7 @@ impl Record {
         lines.push(record.clone());
         lines.push(json!({ "$set": { "lastUpdated": answered.now } }));
         self.last = None;
-        self.said = Some(Said { id, words, record });
+        self.said = Some(ModelMessage { id, words, record });
         lines
     }
 

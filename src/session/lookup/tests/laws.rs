@@ -126,9 +126,9 @@ impl Agent {
         assert_eq!(*id, session.key.id, "another session");
         for (place, at) in session.conversation.last_step().enumerate() {
             let item = session.conversation.items[at].clone();
-            let is_new = !session.is_known(&item, true);
+            let is_new = !session.is_evaluated(&item, true);
             assert_eq!(is_new, self.asked.insert((step, place)), "{item:?}");
-            session.know(&item);
+            session.mark_evaluated(&item);
             if is_new && item.kind == ItemKind::Result {
                 session.note_mut(&item).replaced = Some("hidden".to_owned());
             }

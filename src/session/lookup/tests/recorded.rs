@@ -9,7 +9,7 @@ use serde_json::Value;
 use super::{HELPER, House, MAIN, history};
 use crate::{
     dialect::ItemKind,
-    session::{Arrival, CallRole, Session, SessionRequest, Source},
+    session::{CallRole, MatchKind, Session, SessionRequest, SessionSource},
 };
 
 /// One recorded call of a model that holds a conversation.
@@ -46,7 +46,7 @@ async fn visited(house: &House, recorded: &Recorded, ids: &mut Vec<String>) -> S
     };
     let named = recorded.named.as_deref();
     let visit = SessionRequest {
-        named: named.map(|it| (it, Source::CodeAssist)),
+        named: named.map(|it| (it, SessionSource::CodeAssist)),
         ..role
     };
     let read = history(&recorded.contents);
@@ -55,13 +55,13 @@ async fn visited(house: &House, recorded: &Recorded, ids: &mut Vec<String>) -> S
         ids.push(session.key.id.clone());
     }
     let number = ids.iter().position(|it| *it == session.key.id).unwrap() + 1;
-    let arrival = match session.arrival {
-        Arrival::New => "new",
-        Arrival::GoesOn => "goes on",
-        Arrival::RolledBack => "rolled back",
-        Arrival::Forked => "forked",
-        Arrival::Rewritten => "rewritten",
-        Arrival::Unkept => "not kept",
+    let match_kind = match session.match_kind {
+        MatchKind::New => "new",
+        MatchKind::GoesOn => "goes on",
+        MatchKind::RolledBack => "rolled back",
+        MatchKind::Forked => "forked",
+        MatchKind::Rewritten => "rewritten",
+        MatchKind::Unkept => "not kept",
     };
     let news = match recorded.role {
         CallRole::Main => news(&mut session, &read),
@@ -69,7 +69,7 @@ async fn visited(house: &House, recorded: &Recorded, ids: &mut Vec<String>) -> S
     };
     session.save().await;
     let (turn, method) = (session.state.turns, &recorded.method);
-    format!("{method:<21}  s{number}  {arrival:<11}  turn {turn:<2}  {news}")
+    format!("{method:<21}  s{number}  {match_kind:<11}  turn {turn:<2}  {news}")
 }
 
 /// What hooks are asked about: the prompt, and results of tools.
@@ -77,10 +77,10 @@ fn news(session: &mut Session, read: &super::History) -> String {
     let mut news = Vec::new();
     for at in session.conversation.last_step() {
         let item = session.conversation.items[at].clone();
-        if session.is_known(&item, true) {
+        if session.is_evaluated(&item, true) {
             continue;
         }
-        session.know(&item);
+        session.mark_evaluated(&item);
         if item.kind == ItemKind::Result {
             let results = read.results(item.content).unwrap();
             let here = (item.content, item.part);
@@ -88,8 +88,8 @@ fn news(session: &mut Session, read: &super::History) -> String {
             let result = result.unwrap();
             news.push(format!("{} {} answered", result.name, result.args));
         }
-        let asked = session.asked().filter(|it| it.item == at);
-        let text = asked.map(|it| session.text_of(it, read).unwrap());
+        let asked = session.current_prompt().filter(|it| it.item == at);
+        let text = asked.map(|it| session.prompt_text(it, read).unwrap());
         news.extend(text.map(|it| format!("{it:?}")));
     }
     news.join(", ")

@@ -16,26 +16,26 @@ use hyper::body::Incoming;
 use tokio::time::Instant;
 
 use super::{UpstreamError, content_headers, decoded};
-use crate::deadline::Deadline;
+use crate::resettable_timer::ResettableTimer;
 
 /// What upstream answers.
-pub struct Answer {
+pub struct UpstreamResponse {
     /// Its status.
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    body: AnswerBody,
+    body: ResponseBody,
 }
 
 /// The body of an answer, as it is on the wire. It ends cleanly only if upstream
 /// ended it so.
-pub struct AnswerBody {
+pub struct ResponseBody {
     incoming: Incoming,
     /// How long the next piece may take.
     idle: Duration,
     /// Since when it is waited for.
     since: Option<Instant>,
-    deadline: Deadline,
+    deadline: ResettableTimer,
     /// Sees every piece before anybody else does.
     watcher: Option<Watcher>,
 }
@@ -43,17 +43,17 @@ pub struct AnswerBody {
 /// Somebody who sees an answer pass, and its clean end as no piece.
 type Watcher = Box<dyn FnMut(Option<&[u8]>) + Send>;
 
-impl Answer {
+impl UpstreamResponse {
     pub(super) fn new(response: Response<Incoming>, idle: Duration) -> Self {
         let (head, incoming) = response.into_parts();
         Self {
             status: head.status,
             headers: head.headers,
-            body: AnswerBody {
+            body: ResponseBody {
                 incoming,
                 idle,
                 since: None,
-                deadline: Deadline::default(),
+                deadline: ResettableTimer::default(),
                 watcher: None,
             },
         }
@@ -69,35 +69,38 @@ impl Answer {
     /// The same answer, of which `watcher` sees every piece before anybody else;
     /// and its end as no piece, if it is read so far and ends cleanly.
     #[must_use]
-    pub fn watched(mut self, watcher: impl FnMut(Option<&[u8]>) + Send + 'static) -> Self {
+    pub fn with_observer(mut self, watcher: impl FnMut(Option<&[u8]>) + Send + 'static) -> Self {
         self.body.watcher = Some(Box::new(watcher));
         self
     }
 
     /// The body as it is on the wire.
-    pub fn into_body(self) -> AnswerBody {
+    pub fn into_body(self) -> ResponseBody {
         self.body
     }
 
     /// The body piece by piece, decoded; at most `limit` bytes come of one piece.
-    pub fn decoded(self, limit: usize) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
+    pub fn into_decoded_stream(
+        self,
+        limit: usize,
+    ) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
         let encoding = content_headers::encoding(&self.headers);
         decoded::decoded(BodyDataStream::new(self.body), encoding, limit)
     }
 
     /// The whole body, decoded, of at most `limit` bytes.
-    pub async fn whole(self, limit: usize) -> Result<Bytes, UpstreamError> {
-        self.whole_if(limit, |_| Ok(())).await
+    pub async fn read_body(self, limit: usize) -> Result<Bytes, UpstreamError> {
+        self.read_body_with(limit, |_| Ok(())).await
     }
 
     /// The same, if `admit` lets in every piece: it is told how many bytes are about
     /// to be held.
-    pub async fn whole_if<E: From<UpstreamError>>(
+    pub async fn read_body_with<E: From<UpstreamError>>(
         self,
         limit: usize,
         admit: impl Fn(usize) -> Result<(), E>,
     ) -> Result<Bytes, E> {
-        let mut pieces = self.decoded(limit);
+        let mut pieces = self.into_decoded_stream(limit);
         let mut whole = BytesMut::new();
         while let Some(piece) = pieces.next().await {
             let piece = piece?;
@@ -111,15 +114,15 @@ impl Answer {
     }
 }
 
-impl fmt::Debug for Answer {
+impl fmt::Debug for UpstreamResponse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answer")
+        f.debug_struct("UpstreamResponse")
             .field("status", &self.status)
             .finish_non_exhaustive()
     }
 }
 
-impl AnswerBody {
+impl ResponseBody {
     fn show(&mut self, piece: Option<&[u8]>) {
         if let Some(watcher) = &mut self.watcher {
             watcher(piece);
@@ -133,7 +136,7 @@ impl AnswerBody {
     }
 }
 
-impl http_body::Body for AnswerBody {
+impl http_body::Body for ResponseBody {
     type Data = Bytes;
     type Error = UpstreamError;
 
@@ -144,7 +147,7 @@ impl http_body::Body for AnswerBody {
         let this = &mut *self;
         let Poll::Ready(polled) = Pin::new(&mut this.incoming).poll_frame(context) else {
             ready!(this.poll_idle(context));
-            return Poll::Ready(Some(Err(UpstreamError::Silent)));
+            return Poll::Ready(Some(Err(UpstreamError::Timeout)));
         };
         this.since = None;
         match &polled {
@@ -161,7 +164,7 @@ impl http_body::Body for AnswerBody {
             None => this.show(None),
             Some(Err(_)) => (),
         }
-        Poll::Ready(polled.map(|it| it.map_err(|error| UpstreamError::Broken(error.into()))))
+        Poll::Ready(polled.map(|it| it.map_err(|error| UpstreamError::Interrupted(error.into()))))
     }
 
     fn is_end_stream(&self) -> bool {

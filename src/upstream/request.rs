@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
 /// The body of a request.
-pub struct OutgoingBody(Kind);
+pub struct RequestBody(Kind);
 
 enum Kind {
     Whole(Bytes),
@@ -21,7 +21,7 @@ enum Kind {
     Lent(Arc<Mutex<Option<Body>>>),
 }
 
-impl OutgoingBody {
+impl RequestBody {
     /// No body.
     pub const fn empty() -> Self {
         Self(Kind::Whole(Bytes::new()))
@@ -73,15 +73,15 @@ impl OutgoingBody {
     }
 }
 
-impl<T: Into<Bytes>> From<T> for OutgoingBody {
+impl<T: Into<Bytes>> From<T> for RequestBody {
     fn from(bytes: T) -> Self {
         Self(Kind::Whole(bytes.into()))
     }
 }
 
-impl fmt::Debug for OutgoingBody {
+impl fmt::Debug for RequestBody {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("OutgoingBody")
+        f.write_str("RequestBody")
     }
 }
 

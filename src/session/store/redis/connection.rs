@@ -33,16 +33,16 @@ const REST: Duration = Duration::from_secs(1);
 pub struct StoreError(String);
 
 /// The way to Redis.
-pub(super) struct Link {
+pub(super) struct RedisConnection {
     client: Client,
-    state: Mutex<Way>,
+    state: Mutex<LinkState>,
     /// Held by whoever connects.
     connecting: tokio::sync::Mutex<()>,
     failures: Counter,
 }
 
 #[derive(Default)]
-struct Way {
+struct LinkState {
     connection: Option<MultiplexedConnection>,
     /// Until when Redis is left alone.
     rests_until: Option<Instant>,
@@ -50,7 +50,7 @@ struct Way {
     away: bool,
 }
 
-impl Link {
+impl RedisConnection {
     pub(super) fn new(url: &RedisUrl, failures: Counter) -> Result<Self, StoreError> {
         let client = Client::open(url.0.expose_secret());
         Ok(Self {
@@ -132,7 +132,7 @@ impl Link {
         None
     }
 
-    fn way(&self) -> MutexGuard<'_, Way> {
+    fn way(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -143,8 +143,8 @@ fn cause(error: &RedisError) -> String {
     format!("{} {code}", error.category()).trim_end().to_owned()
 }
 
-impl fmt::Debug for Link {
+impl fmt::Debug for RedisConnection {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Link").finish_non_exhaustive()
+        f.debug_struct("RedisConnection").finish_non_exhaustive()
     }
 }

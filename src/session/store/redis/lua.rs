@@ -10,18 +10,15 @@ use std::time::Duration;
 use redis::{Cmd, ToRedisArgs};
 use uuid::Uuid;
 
-use super::{
-    SessionKey,
-    codec::{Stamp, member, name},
-};
-use crate::session::Print;
+use super::codec::{Version, member, name};
+use crate::session::{fingerprint::Fingerprint, session_key::SessionKey};
 
 /// What all keys begin with. The number changes when what they hold does.
 pub(super) const PREFIX: &str = "hookgate:1:";
 
 /// How many sessions there are, and for how long.
 #[derive(Debug)]
-pub(super) struct Bounds {
+pub(super) struct RedisLimits {
     pub(super) max: usize,
     pub(super) idle: Duration,
 }
@@ -101,14 +98,14 @@ pub(super) fn secret(own: Uuid) -> Cmd {
 }
 
 /// The position and the member of the first print that leads to a session.
-pub(super) fn find(prints: &[Print]) -> Cmd {
+pub(super) fn find(prints: &[Fingerprint]) -> Cmd {
     let keys: Vec<String> = [key("seen")].into_iter().chain(led(prints)).collect();
     let nothing: [&str; 0] = [];
     eval(FIND, &keys, &nothing)
 }
 
 /// A session, unless this version is known.
-pub(super) fn load(session: &SessionKey, known: Stamp) -> Cmd {
+pub(super) fn load(session: &SessionKey, known: Version) -> Cmd {
     eval(LOAD, &[session_key(session)], (written(known),))
 }
 
@@ -129,15 +126,15 @@ pub(super) fn called(id: &str) -> Cmd {
     eval(CALLED, &[key("names")], (from, to))
 }
 
-impl Bounds {
+impl RedisLimits {
     /// Writes a session instead of the version that is expected, and what leads
     /// to it. The answer is nothing, or what is there instead.
     pub(super) fn save(
         &self,
         session: &SessionKey,
-        expected: Stamp,
+        expected: Version,
         blob: Vec<u8>,
-        prints: &[Print],
+        prints: &[Fingerprint],
     ) -> Cmd {
         let keys = [session_key(session), key("seen"), key("names")];
         let keys: Vec<String> = keys.into_iter().chain(led(prints)).collect();
@@ -177,12 +174,12 @@ fn session_key(session: &SessionKey) -> String {
     key(&format!("session:{}", member(session)))
 }
 
-fn led(prints: &[Print]) -> impl Iterator<Item = String> {
+fn led(prints: &[Fingerprint]) -> impl Iterator<Item = String> {
     prints.iter().map(|it| key(&format!("print:{:032x}", it.0)))
 }
 
 /// What `GETRANGE` says of a session with this stamp.
-fn written(stamp: Stamp) -> Vec<u8> {
+fn written(stamp: Version) -> Vec<u8> {
     if stamp.is_nil() {
         return Vec::new();
     }

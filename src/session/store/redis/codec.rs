@@ -2,24 +2,27 @@
 
 use uuid::Uuid;
 
-use super::{SessionKey, State};
+use crate::session::{session_key::SessionKey, state::SessionState};
 
 /// Tells one version of a session from all others; nil for none.
-pub(super) type Stamp = Uuid;
+pub(super) type Version = Uuid;
 
 const STAMP: usize = 16;
 
 /// A stamp and a state; `None` if it cannot be written.
-pub(super) fn encode(stamp: Stamp, state: &State) -> Option<Vec<u8>> {
+pub(super) fn encode(stamp: Version, state: &SessionState) -> Option<Vec<u8>> {
     postcard::to_extend(state, stamp.as_bytes().to_vec()).ok()
 }
 
 /// The stamp, and the state if it can be read.
-pub(super) fn decode(blob: &[u8]) -> (Stamp, Option<State>) {
+pub(super) fn decode(blob: &[u8]) -> (Version, Option<SessionState>) {
     let Some((stamp, state)) = blob.split_first_chunk::<STAMP>() else {
-        return (Stamp::nil(), None);
+        return (Version::nil(), None);
     };
-    (Stamp::from_bytes(*stamp), postcard::from_bytes(state).ok())
+    (
+        Version::from_bytes(*stamp),
+        postcard::from_bytes(state).ok(),
+    )
 }
 
 /// A session among those of all callers.
@@ -53,11 +56,11 @@ pub(super) fn unname(name: &[u8]) -> Option<SessionKey> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{event::EventName, session::Print};
+    use crate::{event::EventName, session::Fingerprint};
 
     /// One of everything.
-    fn state() -> State {
-        let mut state = State {
+    fn state() -> SessionState {
+        let mut state = SessionState {
             caller: "c".to_owned(),
             agent: "a".to_owned(),
             first_seen: 1,
@@ -66,33 +69,33 @@ mod tests {
             turns: 4,
             started: true,
             context: Some("x".to_owned()),
-            line: vec![Print(1 << 100), Print(7)],
+            line: vec![Fingerprint(1 << 100), Fingerprint(7)],
             known: [u64::MAX].into_iter().collect(),
             reported: [EventName::AfterTool].into(),
-            ..State::default()
+            ..SessionState::default()
         };
         let note = state.revise(5, 6);
         note.replaced = Some("r".to_owned());
-        note.hidden = vec!["h".to_owned()];
+        note.hidden_contents = vec!["h".to_owned()];
         note.denied_calls = [(8, 9)].into();
         state
     }
 
     #[test]
     fn what_is_written_is_read() {
-        let stamp = Stamp::from_bytes([1; 16]);
+        let stamp = Version::from_bytes([1; 16]);
         let blob = encode(stamp, &state()).unwrap();
 
         assert_eq!(decode(&blob), (stamp, Some(state())));
         assert_eq!(decode(&blob[..20]), (stamp, None));
-        assert_eq!(decode(b""), (Stamp::nil(), None));
+        assert_eq!(decode(b""), (Version::nil(), None));
     }
 
     /// Gateways of two releases may share a Redis: if this changes, so must the
     /// prefix of all keys.
     #[test]
     fn sessions_are_written_as_ever() {
-        let blob = encode(Stamp::nil(), &state()).unwrap();
+        let blob = encode(Version::nil(), &state()).unwrap();
         let hex = format!("{:02x?}", &blob[STAMP..]);
 
         insta::assert_snapshot!(hex, @r"

@@ -17,12 +17,22 @@ use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
 
 use self::{
-    codec::{Stamp, key_of, unname},
-    connection::Link,
-    lua::Bounds,
+    codec::{Version, key_of, unname},
+    connection::RedisConnection,
+    lua::RedisLimits,
 };
-use super::{Asked, Fingerprinter, MemoryStore, Print, SessionKey, State, Store, memory::Told};
-use crate::config::RedisUrl;
+use super::{
+    memory::{FingerprintSync, MemoryStore},
+    session_store::{SessionStore, StoreFuture},
+};
+use crate::{
+    config::RedisUrl,
+    session::{
+        fingerprint::{Fingerprint, Fingerprinter},
+        session_key::SessionKey,
+        state::SessionState,
+    },
+};
 
 pub use self::connection::StoreError;
 
@@ -36,23 +46,23 @@ const TRIES: usize = 5;
 #[derive(Debug)]
 pub struct RedisStore {
     copy: MemoryStore,
-    link: Link,
-    bounds: Bounds,
+    link: RedisConnection,
+    bounds: RedisLimits,
     /// The secret, and whether it is that of Redis.
-    printer: Mutex<(Uuid, Agreed)>,
+    fingerprinter: Mutex<(Uuid, SecretSource)>,
     /// What was saved while Redis was away.
-    unwritten: Mutex<Unwritten>,
+    unwritten: Mutex<PendingWrites>,
 }
 
 /// Sessions, each with the number of the save that Redis has not.
 #[derive(Debug, Default)]
-struct Unwritten {
+struct PendingWrites {
     saves: u64,
     sessions: HashMap<SessionKey, u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Agreed {
+enum SecretSource {
     Yes,
     NotYet,
 }
@@ -68,33 +78,33 @@ impl RedisStore {
     ) -> Result<Self, StoreError> {
         Ok(Self {
             copy: MemoryStore::new(max, idle),
-            link: Link::new(url, failures)?,
-            bounds: Bounds { max, idle },
-            printer: Mutex::new((Uuid::new_v4(), Agreed::NotYet)),
+            link: RedisConnection::new(url, failures)?,
+            bounds: RedisLimits { max, idle },
+            fingerprinter: Mutex::new((Uuid::new_v4(), SecretSource::NotYet)),
             unwritten: Mutex::default(),
         })
     }
 
     /// Makes prints with the secret of all gateways, if Redis can be asked for it.
     async fn agreed_printer(&self) -> Fingerprinter {
-        let (_, agreed) = *lock(&self.printer);
-        if agreed == Agreed::NotYet {
+        let (_, agreed) = *lock(&self.fingerprinter);
+        if agreed == SecretSource::NotYet {
             self.agree().await;
         }
-        let (secret, _) = *lock(&self.printer);
+        let (secret, _) = *lock(&self.fingerprinter);
         Fingerprinter::new(secret.into_bytes())
     }
 
     /// Takes over the secret of all gateways; the first one makes it.
     async fn agree(&self) {
-        let (own, _) = *lock(&self.printer);
+        let (own, _) = *lock(&self.fingerprinter);
         let secret: Option<Vec<u8>> = self.link.run(lua::secret(own)).await;
         if let Some(secret) = secret.and_then(|it| Uuid::from_slice(&it).ok()) {
-            *lock(&self.printer) = (secret, Agreed::Yes);
+            *lock(&self.fingerprinter) = (secret, SecretSource::Yes);
         }
     }
 
-    async fn find(&self, prints: &[Print]) -> Option<(usize, String)> {
+    async fn find(&self, prints: &[Fingerprint]) -> Option<(usize, String)> {
         let own = self.copy.find_now(prints);
         // Only what would be better than that, or as good, need be asked for.
         let until = own.as_ref().map_or(prints.len(), |(at, _)| at + 1);
@@ -105,7 +115,7 @@ impl RedisStore {
         found.or(own)
     }
 
-    async fn load(&self, key: &SessionKey) -> Option<State> {
+    async fn load(&self, key: &SessionKey) -> Option<SessionState> {
         let load = lua::load(key, self.copy.stamp(key));
         let changed: Option<Option<Vec<u8>>> = self.link.run(load).await;
         if let Some(blob) = changed.flatten() {
@@ -114,69 +124,69 @@ impl RedisStore {
         self.copy.load_now(key)
     }
 
-    async fn save(&self, key: &SessionKey, state: State, prints: &[Print]) {
+    async fn save(&self, key: &SessionKey, state: SessionState, prints: &[Fingerprint]) {
         let fresh = self.copy.save_now(key, state, prints);
         // If the agent leaves meanwhile, nobody waits for this any more.
         let save = lock(&self.unwritten).save(key);
-        if self.write(key, &fresh).await == Written::Yes {
+        if self.write(key, &fresh).await == WriteOutcome::Yes {
             lock(&self.unwritten).written(key, save);
         }
     }
 
     /// Writes what this process knows of a session, merged with what others
     /// wrote. `fresh` are prints that did not lead there before.
-    async fn write(&self, key: &SessionKey, fresh: &[Print]) -> Written {
+    async fn write(&self, key: &SessionKey, fresh: &[Fingerprint]) -> WriteOutcome {
         let mut expected = self.copy.stamp(key);
         let mut told = self.copy.prints_to_tell(key);
         for _ in 0..TRIES {
             let Some(state) = self.copy.load_now(key) else {
-                return Written::Yes; // It has ended meanwhile.
+                return WriteOutcome::Yes; // It has ended meanwhile.
             };
-            let stamp = Stamp::new_v4();
+            let stamp = Version::new_v4();
             let Some(blob) = codec::encode(stamp, &state) else {
-                return Written::Yes; // Nothing that could be written later either.
+                return WriteOutcome::Yes; // Nothing that could be written later either.
             };
             let prints = match told {
-                Told::AllPrints => self.copy.prints(key),
-                Told::NewPrints => fresh.to_vec(),
+                FingerprintSync::AllPrints => self.copy.prints(key),
+                FingerprintSync::NewPrints => fresh.to_vec(),
             };
             let save = self.bounds.save(key, expected, blob, &prints);
             let there: Option<Option<Vec<u8>>> = self.link.run(save).await;
             let Some(there) = there else {
-                return Written::NotYet;
+                return WriteOutcome::NotYet;
             };
             match there.as_deref() {
                 None => {
                     self.copy.stamped(key, stamp, told);
-                    return Written::Yes;
+                    return WriteOutcome::Yes;
                 }
                 // Redis has lost it.
-                Some([]) => (expected, told) = (Stamp::nil(), Told::AllPrints),
+                Some([]) => (expected, told) = (Version::nil(), FingerprintSync::AllPrints),
                 Some(blob) => expected = self.take_in(key, blob),
             }
         }
-        Written::NotYet
+        WriteOutcome::NotYet
     }
 
     /// Merges what others wrote; the stamp of that.
-    fn take_in(&self, key: &SessionKey, blob: &[u8]) -> Stamp {
+    fn take_in(&self, key: &SessionKey, blob: &[u8]) -> Version {
         let (stamp, state) = codec::decode(blob);
         if let Some(state) = state {
             self.copy.save_now(key, state, &[]);
-            self.copy.stamped(key, stamp, Told::NewPrints);
+            self.copy.stamped(key, stamp, FingerprintSync::NewPrints);
         }
         stamp
     }
 
-    async fn forget(&self, key: &SessionKey) -> Option<State> {
+    async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
-        self.copy.forget_now(key);
+        self.copy.remove_now(key);
         lock(&self.unwritten).sessions.remove(key);
         let _gone: Option<()> = self.link.run(lua::forget(key)).await;
         state
     }
 
-    async fn newest(&self, limit: usize) -> Vec<(SessionKey, State)> {
+    async fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
         let listed: Option<Vec<Listed>> = self.link.run(lua::newest(limit)).await;
         let Some(listed) = listed else {
             return self.copy.newest_now(limit);
@@ -185,51 +195,51 @@ impl RedisStore {
         listed.into_iter().filter_map(read).collect()
     }
 
-    async fn called(&self, id: &str) -> Vec<(SessionKey, State)> {
+    async fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
         let names: Option<Vec<Vec<u8>>> = self.link.run(lua::called(id)).await;
         let Some(names) = names else {
-            return self.copy.called_now(id);
+            return self.copy.find_by_id_now(id);
         };
-        let mut called = Vec::new();
+        let mut find_by_id = Vec::new();
         for key in names.iter().filter_map(|it| unname(it)) {
             let state = self.load(&key).await;
-            called.extend(state.map(|it| (key, it)));
+            find_by_id.extend(state.map(|it| (key, it)));
         }
-        called
+        find_by_id
     }
 
-    async fn tend(&self) -> Vec<(SessionKey, State)> {
+    async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
         // Whether one has ended for all gateways, only Redis can tell.
-        drop(self.copy.tend_now());
+        drop(self.copy.expire_now());
         self.link.reach().await;
         self.agree().await;
-        while self.write_some().await == More::Yes {}
+        while self.write_some().await == MoreWork::Yes {}
         let mut ended = Vec::new();
-        while self.claim_some(&mut ended).await == More::Yes {}
+        while self.claim_some(&mut ended).await == MoreWork::Yes {}
         ended
     }
 
     /// Writes some of what was saved while Redis was away.
-    async fn write_some(&self) -> More {
+    async fn write_some(&self) -> MoreWork {
         let some = lock(&self.unwritten).some();
         for (key, save) in &some {
             let prints = self.copy.prints(key);
-            if self.write(key, &prints).await == Written::NotYet {
-                return More::No;
+            if self.write(key, &prints).await == WriteOutcome::NotYet {
+                return MoreWork::No;
             }
             lock(&self.unwritten).written(key, *save);
         }
-        More::after(some.len())
+        MoreWork::after(some.len())
     }
 
     /// Takes some sessions that ended, and that no other gateway has claimed.
-    async fn claim_some(&self, ended: &mut Vec<(SessionKey, State)>) -> More {
+    async fn claim_some(&self, ended: &mut Vec<(SessionKey, SessionState)>) -> MoreWork {
         let claimed = self.link.run(self.bounds.claim(BATCH)).await;
         let claimed: Vec<Listed> = claimed.unwrap_or_default();
-        let more = More::after(claimed.len());
+        let more = MoreWork::after(claimed.len());
         ended.extend(claimed.into_iter().filter_map(|(member, blob)| {
             let key = key_of(&member)?;
-            let mut state = self.copy.forget_now(&key).unwrap_or_default();
+            let mut state = self.copy.remove_now(&key).unwrap_or_default();
             state.merge(codec::decode(&blob).1.unwrap_or_default());
             Some((key, state))
         }));
@@ -242,18 +252,18 @@ type Listed = (Vec<u8>, Vec<u8>);
 
 /// Whether there may be more to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum More {
+enum MoreWork {
     Yes,
     No,
 }
 
-impl More {
+impl MoreWork {
     fn after(done: usize) -> Self {
         if done < BATCH { Self::No } else { Self::Yes }
     }
 }
 
-impl Unwritten {
+impl PendingWrites {
     fn save(&mut self, key: &SessionKey) -> u64 {
         self.saves += 1;
         self.sessions.insert(key.clone(), self.saves);
@@ -275,42 +285,47 @@ impl Unwritten {
 
 /// Whether Redis has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Written {
+enum WriteOutcome {
     Yes,
     NotYet,
 }
 
-impl Store for RedisStore {
-    fn printer(&self) -> Asked<'_, Fingerprinter> {
+impl SessionStore for RedisStore {
+    fn fingerprinter(&self) -> StoreFuture<'_, Fingerprinter> {
         Box::pin(self.agreed_printer())
     }
 
-    fn find<'a>(&'a self, prints: &'a [Print]) -> Asked<'a, Option<(usize, String)>> {
+    fn find<'a>(&'a self, prints: &'a [Fingerprint]) -> StoreFuture<'a, Option<(usize, String)>> {
         Box::pin(self.find(prints))
     }
 
-    fn load<'a>(&'a self, key: &'a SessionKey) -> Asked<'a, Option<State>> {
+    fn load<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
         Box::pin(self.load(key))
     }
 
-    fn save<'a>(&'a self, key: &'a SessionKey, state: State, prints: &'a [Print]) -> Asked<'a, ()> {
+    fn save<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        state: SessionState,
+        prints: &'a [Fingerprint],
+    ) -> StoreFuture<'a, ()> {
         Box::pin(self.save(key, state, prints))
     }
 
-    fn forget<'a>(&'a self, key: &'a SessionKey) -> Asked<'a, Option<State>> {
-        Box::pin(self.forget(key))
+    fn remove<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
+        Box::pin(self.remove(key))
     }
 
-    fn newest(&self, limit: usize) -> Asked<'_, Vec<(SessionKey, State)>> {
+    fn newest(&self, limit: usize) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
         Box::pin(self.newest(limit))
     }
 
-    fn called<'a>(&'a self, id: &'a str) -> Asked<'a, Vec<(SessionKey, State)>> {
-        Box::pin(self.called(id))
+    fn find_by_id<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Vec<(SessionKey, SessionState)>> {
+        Box::pin(self.find_by_id(id))
     }
 
-    fn tend(&self) -> Asked<'_, Vec<(SessionKey, State)>> {
-        Box::pin(self.tend())
+    fn expire(&self) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
+        Box::pin(self.expire())
     }
 
     fn count(&self) -> usize {

@@ -8,20 +8,20 @@ use thiserror::Error;
 
 /// A body under way.
 #[derive(Debug)]
-pub struct Gunzip {
+pub struct BoundedGunzip {
     decoder: GzDecoder<Room>,
     limit: usize,
 }
 
 /// Why bytes are not decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum GunzipError {
+pub enum DecompressError {
     /// More comes out than there is room for.
     #[error("more than {0} bytes come out")]
     TooLarge(usize),
     /// The bytes are no gzip, or more than one.
     #[error("it is no gzip")]
-    Broken,
+    Invalid,
 }
 
 /// What was decoded and not yet taken.
@@ -47,7 +47,7 @@ impl Write for Room {
     }
 }
 
-impl Gunzip {
+impl BoundedGunzip {
     /// A decoder that holds at most `limit` bytes until they are taken.
     pub fn new(limit: usize) -> Self {
         let decoder = GzDecoder::new(Room {
@@ -59,7 +59,7 @@ impl Gunzip {
     }
 
     /// Takes the next piece in.
-    pub fn push(&mut self, piece: &[u8]) -> Result<(), GunzipError> {
+    pub fn push(&mut self, piece: &[u8]) -> Result<(), DecompressError> {
         // What follows the end is not taken: a second member could be read by
         // one reader and not by the next.
         let pushed = self.decoder.write_all(piece);
@@ -83,17 +83,17 @@ impl Gunzip {
     }
 
     /// The rest, once all pieces are in.
-    pub fn finish(mut self) -> Result<Bytes, GunzipError> {
+    pub fn finish(mut self) -> Result<Bytes, DecompressError> {
         let finished = self.decoder.try_finish();
         finished.map_err(|_| self.fault())?;
         Ok(self.take())
     }
 
-    fn fault(&self) -> GunzipError {
+    fn fault(&self) -> DecompressError {
         if self.decoder.get_ref().full {
-            GunzipError::TooLarge(self.limit)
+            DecompressError::TooLarge(self.limit)
         } else {
-            GunzipError::Broken
+            DecompressError::Invalid
         }
     }
 }
@@ -111,8 +111,8 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    fn gunzip(bytes: &[u8], cut: usize, limit: usize) -> Result<Bytes, GunzipError> {
-        let mut decoder = Gunzip::new(limit);
+    fn gunzip(bytes: &[u8], cut: usize, limit: usize) -> Result<Bytes, DecompressError> {
+        let mut decoder = BoundedGunzip::new(limit);
         for piece in bytes.chunks(cut) {
             decoder.push(piece)?;
         }
@@ -134,10 +134,17 @@ mod tests {
         wrong[good.len() - 1] ^= 1;
         let cut = &good[..good.len() - 1];
         for bytes in [b"".as_slice(), b"{}", &twice, &wrong, cut] {
-            assert_eq!(gunzip(bytes, 7, 100), Err(GunzipError::Broken), "{bytes:?}");
+            assert_eq!(
+                gunzip(bytes, 7, 100),
+                Err(DecompressError::Invalid),
+                "{bytes:?}"
+            );
         }
         let bomb = gzip(&vec![0; 10_000_000]);
         assert!(bomb.len() < 20_000);
-        assert_eq!(gunzip(&bomb, 1000, 4096), Err(GunzipError::TooLarge(4096)));
+        assert_eq!(
+            gunzip(&bomb, 1000, 4096),
+            Err(DecompressError::TooLarge(4096))
+        );
     }
 }

@@ -12,9 +12,9 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 /// A timer for a wait whose end moves. None is set before it is first asked.
 #[derive(Debug, Default)]
-pub struct Deadline(Option<Pin<Box<Sleep>>>);
+pub struct ResettableTimer(Option<Pin<Box<Sleep>>>);
 
-impl Deadline {
+impl ResettableTimer {
     /// Waits until `until`, which may be another one each time.
     pub fn poll(&mut self, context: &mut Context<'_>, until: Instant) -> Poll<()> {
         let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(until)));
@@ -40,7 +40,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_wait_ends_when_it_was_last_told_to() {
         for last in [1, 5, 9] {
-            let mut deadline = Deadline::default();
+            let mut deadline = ResettableTimer::default();
             let begun = Instant::now();
             let [early, until] = [5, last].map(|it| begun + Duration::from_secs(it));
 

@@ -11,7 +11,7 @@
 //! and costs every call a parsed URL, a copy of its headers and five layers; who
 //! calls rarely may use that.
 
-mod connect;
+mod connector;
 
 use std::{error::Error, fmt, io, sync::Arc, time::Duration};
 
@@ -27,11 +27,11 @@ use hyper_util::{
 use rustix::io::Errno;
 use tokio::runtime::{self, Handle};
 
-use self::connect::Connector;
+use self::connector::Connector;
 
 /// Pools of connections.
 #[derive(Clone)]
-pub struct Client(Arc<Pools>);
+pub struct HttpClient(Arc<Pools>);
 
 /// A pool for each event loop that has sent something.
 struct Pools {
@@ -44,7 +44,7 @@ type Sender = legacy::Client<Connector, Body>;
 
 /// What connections are kept, and for how long.
 #[derive(Debug, Clone, Copy)]
-pub struct Pool {
+pub struct PoolConfig {
     /// How long a new one may take, TLS included.
     pub connect: Duration,
     /// How many are kept for each address and event loop that no call needs.
@@ -56,12 +56,12 @@ pub struct Pool {
 /// No client can be built: there is nothing by which certificates are judged.
 #[derive(Debug, thiserror::Error)]
 #[error("certificates cannot be judged: {0}")]
-pub struct NoTrust(String);
+pub struct TlsVerifierError(String);
 
 /// Why there is no answer, or not all of it.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct ClientError(#[from] Kind);
+pub struct HttpClientError(#[from] Kind);
 
 #[derive(Debug, thiserror::Error)]
 enum Kind {
@@ -71,10 +71,11 @@ enum Kind {
     Body(#[from] hyper::Error),
 }
 
-impl Client {
+impl HttpClient {
     /// A client without connections.
-    pub fn new(pool: Pool) -> Result<Self, NoTrust> {
-        let connector = Connector::new(pool.connect).map_err(|it| NoTrust(it.to_string()))?;
+    pub fn new(pool: PoolConfig) -> Result<Self, TlsVerifierError> {
+        let connector =
+            Connector::new(pool.connect).map_err(|it| TlsVerifierError(it.to_string()))?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
@@ -93,9 +94,9 @@ impl Client {
     pub fn send(
         &self,
         request: Request<Body>,
-    ) -> impl Future<Output = Result<Response<Incoming>, ClientError>> + use<> {
+    ) -> impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<> {
         let sending = self.0.send(request);
-        sending.map_err(|error| ClientError(error.into()))
+        sending.map_err(|error| HttpClientError(error.into()))
     }
 }
 
@@ -116,40 +117,40 @@ impl Pools {
     }
 }
 
-impl fmt::Debug for Client {
+impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Client")
+        f.write_str("HttpClient")
     }
 }
 
-impl From<hyper::Error> for ClientError {
+impl From<hyper::Error> for HttpClientError {
     fn from(error: hyper::Error) -> Self {
         Self(error.into())
     }
 }
 
-impl ClientError {
+impl HttpClientError {
     /// Whether there was no connection, so that nobody has seen the request.
     pub fn is_connect(&self) -> bool {
         matches!(&self.0, Kind::Call(error) if error.is_connect())
     }
 
     /// Whether no file could be opened, which is no fault of the other side.
-    pub fn is_exhaustion(&self) -> bool {
+    pub fn is_out_of_file_descriptors(&self) -> bool {
         let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
         let code = |it: &io::Error| it.raw_os_error();
         self.any(|it: &io::Error| code(it).is_some_and(|it| full.contains(&it)))
     }
 
     /// Whether the request's own body broke off.
-    pub fn is_of_body(&self) -> bool {
+    pub fn is_request_body_error(&self) -> bool {
         self.any(hyper::Error::is_user)
     }
 
     /// Whether the other side hung up while it was sent a body. That may be what
     /// it does with this body, such as one that is too large, and then its answer
     /// may be lost. Hyper tells this by words alone.
-    pub fn is_unwanted_body(&self) -> bool {
+    pub fn is_body_rejected(&self) -> bool {
         let words = "error writing a body to connection";
         self.any(|it: &hyper::Error| it.to_string() == words)
     }

@@ -10,7 +10,12 @@ use lru::LruCache;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::{Asked, ByPrint, Fingerprinter, Print, SessionKey, State, Store};
+use super::session_store::{SessionStore, StoreFuture};
+use crate::session::{
+    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
+    session_key::SessionKey,
+    state::SessionState,
+};
 
 /// How many bytes a session has on average at most, all in all.
 const SHARE: usize = 16 << 10;
@@ -24,30 +29,30 @@ const MOST_PRINTS: usize = 16_384;
 /// Sessions in this process's memory: so many, so large, and for so long.
 #[derive(Debug)]
 pub struct MemoryStore {
-    printer: Fingerprinter,
+    fingerprinter: Fingerprinter,
     idle: Duration,
-    kept: Mutex<Kept>,
+    kept: Mutex<MemoryStoreInner>,
 }
 
 /// What the lock guards.
 #[derive(Debug)]
-struct Kept {
+struct MemoryStoreInner {
     /// The one that was heard of last is first.
-    sessions: LruCache<Arc<SessionKey>, Entry>,
+    sessions: LruCache<Arc<SessionKey>, MemoryEntry>,
     leads: Leads,
     max: usize,
     weight: usize,
-    ended: Vec<(SessionKey, State)>,
+    ended: Vec<(SessionKey, SessionState)>,
 }
 
 /// Which session a print leads to.
-type Leads = HashMap<Print, Arc<SessionKey>, ByPrint>;
+type Leads = HashMap<Fingerprint, Arc<SessionKey>, FingerprintBuildHasher>;
 
 #[derive(Debug)]
-struct Entry {
-    state: State,
+struct MemoryEntry {
+    state: SessionState,
     /// What leads here, from the oldest on; some may lead elsewhere by now.
-    prints: VecDeque<Print>,
+    prints: VecDeque<Fingerprint>,
     heard: Instant,
     weight: usize,
     stamp: Uuid,
@@ -56,7 +61,7 @@ struct Entry {
 
 /// What a shared store is told of what leads to a session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Told {
+pub(super) enum FingerprintSync {
     /// All that does.
     AllPrints,
     /// What did not before.
@@ -68,9 +73,9 @@ impl MemoryStore {
     /// them for `idle`.
     pub fn new(max: usize, idle: Duration) -> Self {
         Self {
-            printer: Fingerprinter::new(Uuid::new_v4().into_bytes()),
+            fingerprinter: Fingerprinter::new(Uuid::new_v4().into_bytes()),
             idle,
-            kept: Mutex::new(Kept {
+            kept: Mutex::new(MemoryStoreInner {
                 sessions: LruCache::unbounded(),
                 leads: HashMap::default(),
                 max,
@@ -80,33 +85,38 @@ impl MemoryStore {
         }
     }
 
-    /// See [`Store::find`].
-    pub(super) fn find_now(&self, prints: &[Print]) -> Option<(usize, String)> {
+    /// See [`SessionStore::find`].
+    pub(super) fn find_now(&self, prints: &[Fingerprint]) -> Option<(usize, String)> {
         let kept = self.kept();
         let mut led = prints.iter().map(|it| kept.leads.get(it)).enumerate();
         led.find_map(|(position, key)| Some((position, key?.id.clone())))
     }
 
-    /// See [`Store::load`].
-    pub(super) fn load_now(&self, key: &SessionKey) -> Option<State> {
+    /// See [`SessionStore::load`].
+    pub(super) fn load_now(&self, key: &SessionKey) -> Option<SessionState> {
         self.kept().sessions.peek(key).map(|it| it.state.clone())
     }
 
-    /// See [`Store::save`]; says which prints did not lead there before.
-    pub(super) fn save_now(&self, key: &SessionKey, state: State, prints: &[Print]) -> Vec<Print> {
+    /// See [`SessionStore::save`]; says which prints did not lead there before.
+    pub(super) fn save_now(
+        &self,
+        key: &SessionKey,
+        state: SessionState,
+        prints: &[Fingerprint],
+    ) -> Vec<Fingerprint> {
         let mut kept = self.kept();
         let fresh = kept.save(key, state, prints);
         kept.make_room();
         fresh
     }
 
-    /// See [`Store::forget`].
-    pub(super) fn forget_now(&self, key: &SessionKey) -> Option<State> {
+    /// See [`SessionStore::remove`].
+    pub(super) fn remove_now(&self, key: &SessionKey) -> Option<SessionState> {
         self.kept().remove(key)
     }
 
-    /// See [`Store::tend`].
-    pub(super) fn tend_now(&self) -> Vec<(SessionKey, State)> {
+    /// See [`SessionStore::expire`].
+    pub(super) fn expire_now(&self) -> Vec<(SessionKey, SessionState)> {
         let mut kept = self.kept();
         while kept.oldest().is_some_and(|it| it.elapsed() >= self.idle) {
             kept.end_the_oldest();
@@ -114,18 +124,18 @@ impl MemoryStore {
         std::mem::take(&mut kept.ended)
     }
 
-    /// See [`Store::newest`].
-    pub(super) fn newest_now(&self, limit: usize) -> Vec<(SessionKey, State)> {
+    /// See [`SessionStore::newest`].
+    pub(super) fn newest_now(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
         self.select(|_| true, limit)
     }
 
-    /// See [`Store::called`].
-    pub(super) fn called_now(&self, id: &str) -> Vec<(SessionKey, State)> {
+    /// See [`SessionStore::find_by_id`].
+    pub(super) fn find_by_id_now(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
         self.select(|it| it.id == id, usize::MAX)
     }
 
     /// What leads to a session.
-    pub(super) fn prints(&self, key: &SessionKey) -> Vec<Print> {
+    pub(super) fn prints(&self, key: &SessionKey) -> Vec<Fingerprint> {
         let kept = self.kept();
         let entry = kept.sessions.peek(key);
         entry.map_or_else(Vec::new, |it| it.prints.iter().copied().collect())
@@ -139,23 +149,23 @@ impl MemoryStore {
     }
 
     /// A shared store has this version of a session.
-    pub(super) fn stamped(&self, key: &SessionKey, stamp: Uuid, told: Told) {
+    pub(super) fn stamped(&self, key: &SessionKey, stamp: Uuid, told: FingerprintSync) {
         if let Some(entry) = self.kept().sessions.peek_mut(key) {
             entry.stamp = stamp;
-            if told == Told::AllPrints {
+            if told == FingerprintSync::AllPrints {
                 entry.told_prints = Some(Instant::now());
             }
         }
     }
 
     /// What a shared store should be told of a session, so that it does not
-    /// forget what leads there.
-    pub(super) fn prints_to_tell(&self, key: &SessionKey) -> Told {
+    /// remove what leads there.
+    pub(super) fn prints_to_tell(&self, key: &SessionKey) -> FingerprintSync {
         let kept = self.kept();
         let entry = kept.sessions.peek(key);
         match entry.and_then(|it| it.told_prints) {
-            Some(told) if told.elapsed() < self.idle => Told::NewPrints,
-            _ => Told::AllPrints,
+            Some(told) if told.elapsed() < self.idle => FingerprintSync::NewPrints,
+            _ => FingerprintSync::AllPrints,
         }
     }
 
@@ -163,24 +173,30 @@ impl MemoryStore {
         &self,
         wanted: impl Fn(&SessionKey) -> bool,
         most: usize,
-    ) -> Vec<(SessionKey, State)> {
+    ) -> Vec<(SessionKey, SessionState)> {
         let kept = self.kept();
         let wanted = kept.sessions.iter().filter(|(key, _)| wanted(key));
-        let pair = |(key, entry): (&Arc<SessionKey>, &Entry)| {
+        let pair = |(key, entry): (&Arc<SessionKey>, &MemoryEntry)| {
             (SessionKey::clone(key), entry.state.clone())
         };
         wanted.take(most).map(pair).collect()
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
+    fn kept(&self) -> MutexGuard<'_, MemoryStoreInner> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Kept {
-    fn save(&mut self, key: &SessionKey, state: State, prints: &[Print]) -> Vec<Print> {
+impl MemoryStoreInner {
+    fn save(
+        &mut self,
+        key: &SessionKey,
+        state: SessionState,
+        prints: &[Fingerprint],
+    ) -> Vec<Fingerprint> {
         if !self.sessions.contains(key) {
-            self.sessions.push(Arc::new(key.clone()), Entry::new());
+            self.sessions
+                .push(Arc::new(key.clone()), MemoryEntry::new());
         }
         // It becomes the one that was heard of last.
         let Some((key, entry)) = self.sessions.get_key_value_mut(key) else {
@@ -231,7 +247,7 @@ impl Kept {
         }
     }
 
-    fn remove(&mut self, key: &SessionKey) -> Option<State> {
+    fn remove(&mut self, key: &SessionKey) -> Option<SessionState> {
         let (key, entry) = self.sessions.pop_entry(key)?;
         mislead(&mut self.leads, &key, entry.prints);
         self.weight -= entry.weight;
@@ -239,8 +255,12 @@ impl Kept {
     }
 }
 
-/// Prints lead no longer to a session, if they did.
-fn mislead(leads: &mut Leads, key: &Arc<SessionKey>, prints: impl IntoIterator<Item = Print>) {
+/// Fingerprints lead no longer to a session, if they did.
+fn mislead(
+    leads: &mut Leads,
+    key: &Arc<SessionKey>,
+    prints: impl IntoIterator<Item = Fingerprint>,
+) {
     for print in prints {
         if leads.get(&print) == Some(key) {
             leads.remove(&print);
@@ -248,10 +268,10 @@ fn mislead(leads: &mut Leads, key: &Arc<SessionKey>, prints: impl IntoIterator<I
     }
 }
 
-impl Entry {
+impl MemoryEntry {
     fn new() -> Self {
         Self {
-            state: State::default(),
+            state: SessionState::default(),
             prints: VecDeque::new(),
             heard: Instant::now(),
             weight: 0,
@@ -269,38 +289,43 @@ impl Entry {
     }
 }
 
-impl Store for MemoryStore {
-    fn printer(&self) -> Asked<'_, Fingerprinter> {
-        ready(self.printer.clone())
+impl SessionStore for MemoryStore {
+    fn fingerprinter(&self) -> StoreFuture<'_, Fingerprinter> {
+        ready(self.fingerprinter.clone())
     }
 
-    fn find<'a>(&'a self, prints: &'a [Print]) -> Asked<'a, Option<(usize, String)>> {
+    fn find<'a>(&'a self, prints: &'a [Fingerprint]) -> StoreFuture<'a, Option<(usize, String)>> {
         ready(self.find_now(prints))
     }
 
-    fn load<'a>(&'a self, key: &'a SessionKey) -> Asked<'a, Option<State>> {
+    fn load<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
         ready(self.load_now(key))
     }
 
-    fn save<'a>(&'a self, key: &'a SessionKey, state: State, prints: &'a [Print]) -> Asked<'a, ()> {
+    fn save<'a>(
+        &'a self,
+        key: &'a SessionKey,
+        state: SessionState,
+        prints: &'a [Fingerprint],
+    ) -> StoreFuture<'a, ()> {
         self.save_now(key, state, prints);
         ready(())
     }
 
-    fn forget<'a>(&'a self, key: &'a SessionKey) -> Asked<'a, Option<State>> {
-        ready(self.forget_now(key))
+    fn remove<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
+        ready(self.remove_now(key))
     }
 
-    fn newest(&self, limit: usize) -> Asked<'_, Vec<(SessionKey, State)>> {
+    fn newest(&self, limit: usize) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
         ready(self.newest_now(limit))
     }
 
-    fn called<'a>(&'a self, id: &'a str) -> Asked<'a, Vec<(SessionKey, State)>> {
-        ready(self.called_now(id))
+    fn find_by_id<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Vec<(SessionKey, SessionState)>> {
+        ready(self.find_by_id_now(id))
     }
 
-    fn tend(&self) -> Asked<'_, Vec<(SessionKey, State)>> {
-        ready(self.tend_now())
+    fn expire(&self) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
+        ready(self.expire_now())
     }
 
     fn count(&self) -> usize {
@@ -308,7 +333,7 @@ impl Store for MemoryStore {
     }
 }
 
-fn ready<'a, T: Send + 'a>(value: T) -> Asked<'a, T> {
+fn ready<'a, T: Send + 'a>(value: T) -> StoreFuture<'a, T> {
     Box::pin(std::future::ready(value))
 }
 
@@ -325,20 +350,20 @@ mod tests {
         }
     }
 
-    fn state(requests: u64) -> State {
-        State {
+    fn state(requests: u64) -> SessionState {
+        SessionState {
             requests,
-            ..State::default()
+            ..SessionState::default()
         }
     }
 
     fn save(store: &MemoryStore, id: &str, prints: &[u128]) {
-        let prints: Vec<Print> = prints.iter().copied().map(Print).collect();
+        let prints: Vec<Fingerprint> = prints.iter().copied().map(Fingerprint).collect();
         store.save_now(&key(id), state(1), &prints);
     }
 
     fn ended(store: &MemoryStore) -> Vec<String> {
-        store.tend_now().into_iter().map(|it| it.0.id).collect()
+        store.expire_now().into_iter().map(|it| it.0.id).collect()
     }
 
     #[test]
@@ -348,15 +373,15 @@ mod tests {
         save(&store, "b", &[2]);
 
         let find = |prints: &[u128]| {
-            let prints: Vec<Print> = prints.iter().copied().map(Print).collect();
+            let prints: Vec<Fingerprint> = prints.iter().copied().map(Fingerprint).collect();
             store.find_now(&prints)
         };
         assert_eq!(find(&[9, 3, 2]), Some((1, "a".to_owned())));
         assert_eq!(find(&[2, 1]), Some((0, "b".to_owned())));
-        assert_eq!(store.forget_now(&key("a")), Some(state(1)));
+        assert_eq!(store.remove_now(&key("a")), Some(state(1)));
         assert_eq!(find(&[1, 3]), None);
         assert_eq!(find(&[2]), Some((0, "b".to_owned())));
-        assert_eq!(store.forget_now(&key("a")), None);
+        assert_eq!(store.remove_now(&key("a")), None);
         assert!(ended(&store).is_empty());
     }
 
@@ -379,11 +404,14 @@ mod tests {
     fn what_is_saved_is_merged_and_new_prints_are_said_once() {
         let store = MemoryStore::new(10, IDLE);
 
-        let prints = store.save_now(&key("a"), state(5), &[Print(1), Print(2)]);
-        let more = store.save_now(&key("a"), state(1), &[Print(2), Print(3)]);
+        let prints = store.save_now(&key("a"), state(5), &[Fingerprint(1), Fingerprint(2)]);
+        let more = store.save_now(&key("a"), state(1), &[Fingerprint(2), Fingerprint(3)]);
 
         assert_eq!(store.load_now(&key("a")), Some(state(5)));
-        assert_eq!((prints, more), (vec![Print(1), Print(2)], vec![Print(3)]));
+        assert_eq!(
+            (prints, more),
+            (vec![Fingerprint(1), Fingerprint(2)], vec![Fingerprint(3)])
+        );
     }
 
     #[tokio::test(start_paused = true)]
@@ -400,7 +428,7 @@ mod tests {
         assert!(store.load_now(&key("a")).is_some());
         tokio::time::advance(IDLE).await;
         assert_eq!(ended(&store), ["a"]);
-        assert_eq!(store.find_now(&[Print(1), Print(2)]), None);
+        assert_eq!(store.find_now(&[Fingerprint(1), Fingerprint(2)]), None);
     }
 
     #[test]
@@ -421,7 +449,7 @@ mod tests {
     fn of_too_large_sessions_the_oldest_end() {
         let store = MemoryStore::new(100, IDLE);
         for id in 0..50 {
-            let mut large = State::default();
+            let mut large = SessionState::default();
             large.revise(1, 1).context = Some("x".repeat(3 << 20));
             store.save_now(&key(&id.to_string()), large, &[]);
         }
@@ -434,10 +462,10 @@ mod tests {
     #[test]
     fn of_too_many_prints_the_oldest_lead_nowhere() {
         let store = MemoryStore::new(10, IDLE);
-        let prints: Vec<Print> = (0..=MOST_PRINTS as u128).map(Print).collect();
+        let prints: Vec<Fingerprint> = (0..=MOST_PRINTS as u128).map(Fingerprint).collect();
         store.save_now(&key("a"), state(1), &prints);
 
-        assert_eq!(store.find_now(&[Print(0)]), None);
-        assert!(store.find_now(&[Print(1)]).is_some());
+        assert_eq!(store.find_now(&[Fingerprint(0)]), None);
+        assert!(store.find_now(&[Fingerprint(1)]).is_some());
     }
 }
