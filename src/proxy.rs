@@ -1,75 +1,88 @@
-//! The data plane: one model call, from agent to upstream and back.
+//! The proxy: one model call, from the agent to the model API and back.
 //!
-//! Read in this order: [`handle`] here, then `exchange` (one call from end to
-//! end), `arrival` (its session), `before` (the steps before upstream), `gate` (one answer or chunk),
-//! `round` (one answer), `turn` (what its end comes to), `stream` and `unary` (how
-//! it goes on), `reply` (what the agent is told) and `early` (what it is told
-//! while hooks take their time).
+//! [`handle`] is the whole path, read from top to bottom:
+//!
+//! ```text
+//! route ─┬─ no hooks ──▶ passthrough
+//!        └─ hooks ─────▶ read request ▶ session events ▶ ┌ BeforeModel ▶ BeforeToolSelection
+//!                                                        │      ▶ upstream ▶ response filter ┐
+//!                                                        └────────── ask again ◀─────────────┤
+//!                                                                                            ▼
+//!                                                                                          reply
+//! ```
+//!
+//! Each step is one file of functions over three values: [`RequestContext`] does not change
+//! during a call, [`ModelRequest`] is what goes upstream, [`TurnState`] is what the call has
+//! learned so far. A step returns [`ControlFlow`](std::ops::ControlFlow)(std::ops::ControlFlow): it continues, or breaks with the reply for
+//! the agent.
 
-mod audit_recorder;
 mod before_model;
-mod body_digest;
+mod cache_owner;
 mod cached_content;
-mod chunk_source;
 mod early_response;
-mod exchange;
 mod exchange_recorder;
-mod keep_alive;
+mod model_request;
 mod outcome;
 mod passthrough;
 mod reply;
 mod request_body;
-mod response_buffer;
+mod request_context;
 mod response_filter;
+mod route;
 mod session_events;
-mod session_id;
-mod stream;
-mod tool_denial;
+mod session_name;
+mod stream_encoder;
+mod tool_selection;
 mod transcript;
-mod unary;
+mod turn_state;
+mod upstream_call;
 
-use std::sync::Arc;
+use std::{ops::ControlFlow::Break, sync::Arc};
 
 use axum::{
     body::Body,
     extract::Request,
     response::{IntoResponse, Response},
 };
-use http::request::Parts;
 
 use self::{
-    audit_recorder::Trail,
-    body_digest::Side,
-    exchange::{Exchange, World},
-    exchange_recorder::Facts,
+    exchange_recorder::{ExchangeRecorder, Side},
+    model_request::ModelRequest,
+    reply::{Reply, Responder},
+    request_context::RequestContext,
+    response_filter::{FilterPlan, Outcome, Output, channel::PipelineStream},
+    turn_state::TurnState,
 };
 use crate::{
-    audit_log::CallerRecord,
-    auth::Identity,
-    dialect::{self, Document, Operation, RequestLine, Row},
-    event::EventName,
-    state::{self, ApiError, App, Asking, Authenticated, Door, ErrorReason, Recorded, Snapshot},
+    dialect::{Call, Operation},
+    state::{ApiError, App, Authenticated, Recorded},
 };
 
-/// Handles every request that no other door claims, of a caller that was let in.
+/// Handles every authenticated request to the agents' listener that is not for hookgate's own
+/// API.
 ///
-/// All up to the first wait is in plain calls: a future within a future is copied
-/// once more for each, with all the room that it will ever need.
-pub async fn handle(app: &App, admitted: Authenticated, request: Box<Request>) -> Response {
-    let (facts, taken) = open(app, admitted, *request);
-    let answered = match taken {
-        Ok((exchange, body)) => match (exchange.call.operation, exchange.hooked()) {
-            (Operation::UseCache, _) => Box::pin(cached_content::forward(exchange, body)).await,
-            (_, Hooked::No) => passthrough::forward(exchange, body).await,
-            // Boxed, so that a call that nobody listens to has no room for it.
-            (_, Hooked::Yes) => Box::pin(hooked(exchange, body)).await,
+/// Synchronous steps stay outside of async functions: each nested future is copied into its
+/// parent, which makes all of them larger.
+pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Request>) -> Response {
+    let (head, body) = request.into_parts();
+    let recorder = ExchangeRecorder::new(app, &authenticated, &head);
+    let body = recorder.watch(body, Side::Request);
+    let routed = route::resolve(app, authenticated, head, &recorder);
+    let handled = match routed {
+        Ok((context, call)) => match call.operation {
+            Operation::UseCache => Box::pin(cached_content::forward(context, call, body)).await,
+            operation if route::is_hooked(&context, operation) => {
+                // Boxed, so that a call without hooks does not carry its size.
+                Box::pin(handle_hooked(context, call, body)).await
+            }
+            _ => passthrough::forward(context, call, body).await,
         },
         Err(error) => Err(error),
     };
-    match answered {
-        Ok(response) => response.map(|it| facts.watch(it, Side::Answer)),
+    match handled {
+        Ok(response) => response.map(|body| recorder.watch(body, Side::Response)),
         Err(error) => {
-            facts.failed(&error);
+            recorder.failed(&error);
             let mut response = error.into_response();
             response.extensions_mut().insert(Recorded);
             response
@@ -77,117 +90,77 @@ pub async fn handle(app: &App, admitted: Authenticated, request: Box<Request>) -
     }
 }
 
-/// What is known of a request, and what it asks for, if it is a call that may be
-/// made.
-fn open(
-    app: &App,
-    admitted: Authenticated,
-    request: Request,
-) -> (Facts, Result<(Box<Exchange>, Body), ApiError>) {
-    let (head, body) = request.into_parts();
-    let Authenticated { identity, snapshot } = admitted;
-    let trail = trail(&snapshot, &head, &identity);
-    let facts = Facts::new(&app.shared, &head, &identity.name, trail);
-    let body = facts.watch(body, Side::Request);
-    let world = World {
-        caches: Arc::clone(&app.shared.caches),
-        snapshot,
-        facts: facts.clone(),
-        identity,
-    };
-    let taken = take(world, head).map(|exchange| (exchange, body));
-    (facts, taken)
-}
-
-/// What the decision log is told of a request, if there is one.
-fn trail(snapshot: &Snapshot, head: &Parts, identity: &Identity) -> Option<Box<Trail>> {
-    let audit = snapshot.audit.as_ref()?;
-    let mut refused = state::refused(Door::Agents, Asking::of(head));
-    refused.caller = CallerRecord::from(&identity.caller());
-    let trail = Trail::new(Arc::clone(audit), refused);
-    // Boxed, so that a gateway without a decision log has no room for it.
-    Some(Box::new(trail))
-}
-
-/// What a request asks for, if it is a call that may be made.
-fn take(world: World, head: Parts) -> Result<Box<Exchange>, ApiError> {
-    let (snapshot, facts) = (&world.snapshot, &world.facts);
-    if let Some(audit) = &snapshot.audit {
-        audit.check()?;
-    }
-    let named = session_id::named(head.uri.path(), &head.headers)?;
-    let line = RequestLine {
-        method: &head.method,
-        path: named.path,
-        query: head.uri.query().unwrap_or_default(),
-    };
-    let Some(known) = dialect::recognise(line) else {
-        let message = "this path is not served here";
-        return Err(ApiError::new(ErrorReason::UnknownPath, message));
-    };
-    let known = known?;
-    facts.operation(known.row.label());
-    snapshot.covers(known.row)?;
-    check_held(known.row, &world.identity)?;
-    let call = known.call?;
-    facts.call(&call, named.session.as_ref().map(|it| it.id.as_str()));
-    let name = named.session;
-    Exchange::open(world, call, head, name)
-}
-
-/// What a caller may use must hold on every way to a model.
-fn check_held(row: &Row, identity: &Identity) -> Result<(), ApiError> {
-    if !row.is_unseen() || !identity.is_held_to_what_is_seen() {
-        return Ok(());
-    }
-    let message = format!(
-        "`{}` carries content that hookgate does not see, where it cannot hold this caller to \
-         its models, tools and tokens",
-        row.name
-    );
-    Err(ApiError::new(ErrorReason::MethodRefused, message))
-}
-
-/// Whether any hook has a say in an exchange.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Hooked {
-    /// Nobody listens: what comes in goes out.
-    No,
-    /// Somebody does.
-    Yes,
-}
-
-impl Hooked {
-    fn of(exchange: &Exchange) -> Self {
-        let operation = exchange.call.operation;
-        let listens = |event| exchange.snapshot.engine.listens(event);
-        let before = operation.sends_content() && listens(EventName::BeforeModel);
-        let around = operation.generates()
-            && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
-        let derived = operation.sends_content() && exchange.snapshot.derives_any();
-        // Whose it is must be known.
-        let is_kept = operation == Operation::CreateCache;
-        if before || around || derived || is_kept {
-            Self::Yes
-        } else {
-            Self::No
-        }
-    }
-}
-
-async fn hooked(mut exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
-    let limits = exchange.snapshot.config.limits;
-    let patience = exchange.snapshot.config.timeouts.body;
-    let bytes = request_body::read(body, &exchange.head, &limits, patience).await?;
-    let document = exchange.open_body(Document::parse(bytes)?)?;
-    let keep_alive = exchange.snapshot.config.timeouts.keep_alive;
-    let teller = exchange.teller(&document)?;
-    let operation = exchange.call.operation;
-    let outcome = Box::pin(exchange.settle(document, Arc::clone(&teller)));
-    match operation {
+/// Reads the request and runs the pipeline; a stream's status 200 goes out early if that takes
+/// long.
+async fn handle_hooked(
+    context: Box<RequestContext>,
+    call: Call,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let request = request_body::read_request(&context, call, body).await?;
+    let responder = Arc::new(Responder::new(&context, &request));
+    match request.call.operation {
         Operation::Stream(framing) => {
-            early_response::answer(outcome, teller, framing, keep_alive).await
+            let keep_alive = context.snapshot.config.timeouts.keep_alive;
+            let (output, chunks) = Output::stream(Arc::clone(&responder), framing);
+            let pipeline = Box::pin(run(context, request, output));
+            let pipeline = PipelineStream::new(pipeline, chunks);
+            early_response::respond(pipeline, responder, framing, keep_alive).await
         }
-        _ => Ok(teller.tell(outcome.await?)),
+        _ => {
+            let output = Output::whole(Arc::clone(&responder));
+            let reply = Box::pin(run(context, request, output)).await?;
+            Ok(responder.respond(reply))
+        }
+    }
+}
+
+/// Runs the pipeline of a hooked call. Returns the reply, or the rest of it if `output` has
+/// streamed a part.
+async fn run(
+    context: Box<RequestContext>,
+    mut request: ModelRequest,
+    mut output: Output,
+) -> Result<Reply, ApiError> {
+    let mut turn = TurnState::new(&context, &request);
+    let reply = run_steps(&context, &mut turn, &mut request, &mut output).await?;
+    output.finish(&context, &mut turn, reply).await
+}
+
+/// Runs the steps of the pipeline. Returns the reply that replaces the model's response, or
+/// `None` if that is complete.
+///
+/// Each step is boxed, so that none of them occupies memory while the response is streamed.
+async fn run_steps(
+    context: &RequestContext,
+    turn: &mut TurnState,
+    request: &mut ModelRequest,
+    output: &mut Output,
+) -> Result<Option<Reply>, ApiError> {
+    if let Break(reply) = Box::pin(session_events::run(context, turn, request)).await? {
+        return Ok(Some(reply));
+    }
+    loop {
+        turn.retry_base = Some(request.document.clone());
+        if let Break(reply) = Box::pin(before_model::run(context, turn, request)).await? {
+            return Ok(Some(reply));
+        }
+        Box::pin(tool_selection::run(context, turn, request)).await?;
+
+        let filter = FilterPlan::new(context, turn, request);
+        let sent = upstream_call::send_hooked(context, request, filter.is_some());
+        let answer = Box::pin(sent).await?;
+        let Some(filter) = filter.filter(|_| answer.status.is_success()) else {
+            let reply = upstream_call::reply_unfiltered(context, request, answer).await?;
+            return Ok(Some(reply));
+        };
+
+        let filter = filter.start(context, turn, request)?;
+        let filtered = response_filter::run(context, turn, filter, answer, output);
+        match Box::pin(filtered).await? {
+            Outcome::Complete => return Ok(None),
+            Outcome::Replaced(reply) => return Ok(Some(reply)),
+            Outcome::AskAgain(document) => request.document = document,
+        }
     }
 }

@@ -1,250 +1,175 @@
-//! The steps before upstream: `BeforeModel`, `BeforeToolSelection`.
+//! `BeforeModel`: policies and hooks may edit, answer or deny a request.
 
-use serde_json::value::RawValue;
+use std::ops::ControlFlow::{self, Break, Continue};
 
-use super::{exchange::Exchange, outcome::Did, reply::Reply};
+use super::{
+    model_request::ModelRequest, outcome::Did, reply::Reply, request_context::RequestContext,
+    turn_state::TurnState,
+};
 use crate::{
-    config::HookView,
-    dialect::{Allowed, Document, Selected},
-    event::{BeforeModel, BeforeModelVerdict, BeforeToolSelection, EventName},
+    event::{BeforeModel, BeforeModelVerdict, EventName},
     hook::{Plan, Run},
-    model::{RequestMutation, ToolConfig},
+    model::RequestMutation,
     policy::{Look, PolicyRequest},
-    session::{Item, Session},
     state::{ApiError, ErrorReason},
 };
 
-/// Whether to go on to upstream.
-pub(super) enum Step {
-    /// With this document.
-    Go(Document),
-    /// No: tell the agent this.
-    Tell(Reply),
+/// Fires `BeforeModel`. Breaks if hooks answer the request or deny it.
+pub(super) async fn run(
+    context: &RequestContext,
+    turn: &mut TurnState,
+    request: &mut ModelRequest,
+) -> Result<ControlFlow<Reply>, ApiError> {
+    let engine = &context.snapshot.engine;
+    let subject = request.subject(context);
+    let plan = engine.plan(EventName::BeforeModel, &turn.hook_context, subject);
+    if plan.is_empty() {
+        clear_denial(turn).await;
+        return Ok(Continue(()));
+    }
+    let mut runs = apply_policies(context, turn, request, &plan, Look::First)?;
+    runs.extend(run_hooks(context, turn, request, &plan).await?);
+    let outcome = engine.judge::<BeforeModel>(&turn.hook_context, runs);
+    context.recorder.note(&outcome);
+    let verdict = match outcome.verdict {
+        BeforeModelVerdict::Proceed(mutation) if !mutation.is_empty() => {
+            write_mutation(context, turn, request, &mutation)?;
+            // INVARIANT: policies inspect what hooks changed before it goes upstream.
+            let subject = request.subject(context);
+            let plan = engine.plan_again(EventName::BeforeModel, &turn.hook_context, subject);
+            let runs = apply_policies(context, turn, request, &plan, Look::Again)?;
+            let outcome = engine.judge::<BeforeModel>(&turn.hook_context, runs);
+            context.recorder.note(&outcome);
+            outcome.verdict
+        }
+        verdict => verdict,
+    };
+    apply_verdict(context, turn, request, verdict).await
 }
 
-impl Exchange {
-    /// `BeforeModel` and `BeforeToolSelection`, in this order.
-    pub(super) async fn before(&mut self, document: Document) -> Result<Step, ApiError> {
-        match self.before_model(document).await? {
-            Step::Go(document) => {
-                self.permit().await;
-                self.select_tools(document).await.map(Step::Go)
-            }
-            told @ Step::Tell(_) => Ok(told),
-        }
+/// Lets policies inspect and edit the request.
+fn apply_policies(
+    context: &RequestContext,
+    turn: &TurnState,
+    request: &mut ModelRequest,
+    plan: &Plan,
+    look: Look,
+) -> Result<Vec<Run>, ApiError> {
+    let mut edited = PolicyRequest {
+        dialect: context.dialect,
+        call: request.call.clone(),
+        document: request.document.clone(),
+        edited: false,
+    };
+    let engine = &context.snapshot.engine;
+    let runs = engine.look(plan, &turn.hook_context, &mut edited, look)?;
+    if edited.edited {
+        context.recorder.did(Did::Edit);
+        context.recorder.model(edited.call.model_name());
+        request.call = edited.call;
+        request.document = edited.document;
     }
+    Ok(runs)
+}
 
-    /// What the answer may call.
-    pub(super) fn allowed(&self) -> Allowed {
-        match &self.selected {
-            Selected::Written(allowed) => allowed.clone(),
-            Selected::Untouched => Allowed::All,
-        }
+async fn run_hooks(
+    context: &RequestContext,
+    turn: &TurnState,
+    request: &ModelRequest,
+    plan: &Plan,
+) -> Result<Vec<Run>, ApiError> {
+    if plan.hooks.is_empty() {
+        return Ok(Vec::new());
     }
+    let llm_request = request.stable_form(context, plan.detail())?;
+    let document = request.document_for(plan);
+    let mut event = BeforeModel { llm_request };
+    let engine = &context.snapshot.engine;
+    let runs = engine.run(plan, &turn.hook_context, &mut event, document.as_deref());
+    Ok(runs.await)
+}
 
-    /// What was denied once may be allowed later.
-    async fn permit(&mut self) {
-        if let Some((session, item)) = self.last_item()
-            && session.note(&item).is_some_and(|it| it.denied.is_some())
-        {
-            session.note_mut(&item).denied = None;
-            session.save().await;
-        }
+/// Writes what hooks changed into the request.
+fn write_mutation(
+    context: &RequestContext,
+    turn: &mut TurnState,
+    request: &mut ModelRequest,
+    mutation: &RequestMutation,
+) -> Result<(), ApiError> {
+    let document = request.document.clone();
+    let edited = context
+        .dialect
+        .write_request(&request.call, document, mutation)?;
+    context.recorder.note_diagnostics(&edited.diagnostics);
+    if edited.document.is_edited() || edited.model.is_some() {
+        context.recorder.did(Did::Edit);
     }
-
-    /// Remembers a denial and what the agent is told for it. Only an answer of
-    /// the model becomes part of a conversation.
-    async fn forbid(&mut self, did: Did, told: &str) {
-        if self.call.operation.generates()
-            && let Some((session, item)) = self.last_item()
-        {
-            session.note_mut(&item).denied = Some(told.to_owned());
-        }
-        if did == Did::Stop {
-            self.stop(told);
-        }
-        if let Some(session) = &mut self.session {
-            session.save().await;
-        }
+    if let Some(model) = edited.model {
+        context.recorder.model(model.as_str());
+        request.call.model = Some(model);
     }
+    turn.selected = edited.selected;
+    request.document = edited.document;
+    Ok(())
+}
 
-    pub(super) fn last_item(&mut self) -> Option<(&mut Session, Item)> {
-        let session = self.session.as_deref_mut()?;
-        let item = session.conversation.items.last().cloned()?;
-        Some((session, item))
+async fn apply_verdict(
+    context: &RequestContext,
+    turn: &mut TurnState,
+    request: &ModelRequest,
+    verdict: BeforeModelVerdict,
+) -> Result<ControlFlow<Reply>, ApiError> {
+    let generates = request.call.operation.generates();
+    let (did, reply) = match verdict {
+        BeforeModelVerdict::Proceed(_) => {
+            clear_denial(turn).await;
+            return Ok(Continue(()));
+        }
+        BeforeModelVerdict::Respond(answer) if generates => (Did::Respond, Reply::Answered(answer)),
+        BeforeModelVerdict::Respond(_) => {
+            let message = "a hook answered a call that cannot return text";
+            return Err(ApiError::new(ErrorReason::PolicyDenied, message));
+        }
+        BeforeModelVerdict::Deny {
+            answer: Some(answer),
+            ..
+        } if generates => (Did::Deny, Reply::Answered(answer)),
+        BeforeModelVerdict::Deny { reason, .. } => (Did::Deny, Reply::Denied(reason)),
+        BeforeModelVerdict::Stop(reason) => (Did::Stop, Reply::Denied(reason)),
+    };
+    context.recorder.did(did);
+    match &reply {
+        Reply::Denied(reason) => record_denial(turn, did, generates, reason.as_str()).await,
+        Reply::Answered(answer) if did == Did::Deny => {
+            record_denial(turn, did, generates, &answer.text()).await;
+        }
+        Reply::Answered(_) | Reply::Upstream(_) => clear_denial(turn).await,
     }
+    Ok(Break(reply))
+}
 
-    async fn before_model(&mut self, document: Document) -> Result<Step, ApiError> {
-        let engine = &self.snapshot.engine;
-        let plan = engine.plan(EventName::BeforeModel, &self.context, self.about(&document));
-        if plan.is_empty() {
-            return Ok(Step::Go(document));
-        }
-        let (document, mut runs) = self.look(&plan, document, Look::First)?;
-        runs.extend(self.run_before_model(&plan, &document).await?);
-        let fired = self
-            .snapshot
-            .engine
-            .judge::<BeforeModel>(&self.context, runs);
-        self.facts.note(&fired);
-        match fired.verdict {
-            BeforeModelVerdict::Proceed(mutation) if mutation.is_empty() => Ok(Step::Go(document)),
-            BeforeModelVerdict::Proceed(mutation) => {
-                let document = self.edit(document, &mutation)?;
-                let (engine, about) = (&self.snapshot.engine, self.about(&document));
-                let plan = engine.plan_again(EventName::BeforeModel, &self.context, about);
-                let (document, runs) = self.look(&plan, document, Look::Again)?;
-                let fired = self
-                    .snapshot
-                    .engine
-                    .judge::<BeforeModel>(&self.context, runs);
-                self.facts.note(&fired);
-                self.obey(fired.verdict, document).await
-            }
-            verdict => self.obey(verdict, document).await,
-        }
-    }
-
-    /// Lets policies look at the request, and change it.
-    fn look(
-        &mut self,
-        plan: &Plan,
-        document: Document,
-        look: Look,
-    ) -> Result<(Document, Vec<Run>), ApiError> {
-        let mut call = PolicyRequest {
-            dialect: self.dialect,
-            call: self.call.clone(),
-            document,
-            edited: false,
-        };
-        let engine = &self.snapshot.engine;
-        let runs = engine.look(plan, &self.context, &mut call, look)?;
-        if call.edited {
-            self.facts.did(Did::Edit);
-            self.facts.model(call.call.model_name());
-            self.call = call.call;
-        }
-        Ok((call.document, runs))
-    }
-
-    async fn run_before_model(
-        &self,
-        plan: &Plan,
-        document: &Document,
-    ) -> Result<Vec<Run>, ApiError> {
-        if plan.hooks.is_empty() {
-            return Ok(Vec::new());
-        }
-        let llm_request = self
-            .dialect
-            .read_request(&self.call, document, plan.detail())?;
-        let raw = shown(plan, document);
-        let mut event = BeforeModel { llm_request };
-        let engine = &self.snapshot.engine;
-        let runs = engine.run(plan, &self.context, &mut event, raw.as_deref());
-        Ok(runs.await)
-    }
-
-    /// What a verdict that leaves the request as it is means for the agent.
-    async fn obey(
-        &mut self,
-        verdict: BeforeModelVerdict,
-        document: Document,
-    ) -> Result<Step, ApiError> {
-        let answers = self.call.operation.generates();
-        let (did, reply) = match verdict {
-            BeforeModelVerdict::Proceed(_) => return Ok(Step::Go(document)),
-            BeforeModelVerdict::Respond(answer) if answers => {
-                (Did::Respond, Reply::Answered(answer))
-            }
-            BeforeModelVerdict::Respond(_) => {
-                let message = "a hook answered instead of the model, which this call cannot tell";
-                return Err(ApiError::new(ErrorReason::PolicyDenied, message));
-            }
-            BeforeModelVerdict::Deny {
-                answer: Some(answer),
-                ..
-            } if answers => (Did::Deny, Reply::Answered(answer)),
-            BeforeModelVerdict::Deny { reason, .. } => (Did::Deny, Reply::Denied(reason)),
-            BeforeModelVerdict::Stop(reason) => (Did::Stop, Reply::Denied(reason)),
-        };
-        self.facts.did(did);
-        match &reply {
-            Reply::Denied(reason) => self.forbid(did, reason.as_str()).await,
-            Reply::Answered(answer) if did == Did::Deny => {
-                self.forbid(did, &answer.text()).await;
-            }
-            Reply::Answered(_) | Reply::Upstream(_) => self.permit().await,
-        }
-        Ok(Step::Tell(reply))
-    }
-
-    fn edit(
-        &mut self,
-        document: Document,
-        mutation: &RequestMutation,
-    ) -> Result<Document, ApiError> {
-        if mutation.is_empty() {
-            return Ok(document);
-        }
-        let edited = self.dialect.write_request(&self.call, document, mutation)?;
-        self.facts.note_diagnostics(&edited.diagnostics);
-        if edited.document.is_edited() || edited.model.is_some() {
-            self.facts.did(Did::Edit);
-        }
-        if let Some(model) = edited.model {
-            self.facts.model(model.as_str());
-            self.call.model = Some(model);
-        }
-        self.selected = edited.selected;
-        Ok(edited.document)
-    }
-
-    /// What hooks select, written into the document. It binds the answer too.
-    async fn select_tools(&mut self, mut document: Document) -> Result<Document, ApiError> {
-        if !self.call.operation.generates() {
-            return Ok(document);
-        }
-        let engine = &self.snapshot.engine;
-        let plan = engine.plan(
-            EventName::BeforeToolSelection,
-            &self.context,
-            self.about(&document),
-        );
-        if !plan.is_empty() {
-            let llm_request = self
-                .dialect
-                .read_request(&self.call, &document, plan.detail())?;
-            let raw = shown(&plan, &document);
-            let mut event = BeforeToolSelection { llm_request };
-            let runs = engine.run(&plan, &self.context, &mut event, raw.as_deref());
-            let fired = engine.judge::<BeforeToolSelection>(&self.context, runs.await);
-            self.facts.note(&fired);
-            self.select(&mut document, fired.verdict.as_ref())?;
-        }
-        Ok(document)
-    }
-
-    fn select(
-        &mut self,
-        document: &mut Document,
-        selection: Option<&ToolConfig>,
-    ) -> Result<(), ApiError> {
-        let Some(selection) = selection else {
-            return Ok(());
-        };
-        let selected = self.dialect.write_selection(document, selection)?;
-        if selected != Selected::Untouched {
-            self.facts.did(Did::Edit);
-            self.selected = selected;
-        }
-        Ok(())
+/// Clears an earlier denial of the same request, so that it stays in later histories.
+async fn clear_denial(turn: &mut TurnState) {
+    if let Some((session, item)) = turn.last_item()
+        && session
+            .note(&item)
+            .is_some_and(|note| note.denied.is_some())
+    {
+        session.note_mut(&item).denied = None;
+        session.save().await;
     }
 }
 
-/// The document, if any hook of the plan wants to see it.
-fn shown(plan: &Plan, document: &Document) -> Option<Box<RawValue>> {
-    let wanted = plan.hooks.iter().any(|it| it.sees == HookView::Document);
-    wanted.then(|| document.to_raw()).flatten()
+/// Records a denial and the text the agent receives for it. Only calls that generate a response
+/// become part of a conversation.
+async fn record_denial(turn: &mut TurnState, did: Did, generates: bool, text: &str) {
+    if generates && let Some((session, item)) = turn.last_item() {
+        session.note_mut(&item).denied = Some(text.to_owned());
+    }
+    if did == Did::Stop {
+        turn.stop_session(text);
+    }
+    if let Some(session) = &mut turn.session {
+        session.save().await;
+    }
 }

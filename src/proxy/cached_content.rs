@@ -1,122 +1,61 @@
-//! Content that a model API keeps for later calls: a cache is its caller's, and
-//! nobody else builds upon it.
+//! Methods on cached content: get, update and delete.
 
-use std::time::Duration;
-
-use axum::{
-    body::{Body, Bytes},
-    response::Response,
-};
-use http::{HeaderMap, Method, StatusCode};
-use jiff::Timestamp;
+use axum::{body::Body, response::Response};
+use http::Method;
 
 use super::{
-    chunk_source,
-    exchange::Exchange,
-    passthrough,
-    reply::{self, DenialForm, Reply, ResponseBuilder},
-    request_body,
-    response_filter::unreadable,
+    cache_owner, passthrough, reply, request_body, request_context::RequestContext, upstream_call,
 };
 use crate::{
-    dialect::{DialectError, Document},
+    dialect::{Call, DialectError, Document},
     state::{ApiError, ErrorReason},
-    upstream::{
-        UpstreamResponse,
-        headers::{self, ResponseUse},
-    },
+    upstream::headers::ResponseUse,
 };
 
-/// What may be changed of a cache: how long it is kept, and nothing that a model
-/// reads.
-const CHANGEABLE: [&str; 5] = ["ttl", "expireTime", "expire_time", "name", "etag"];
+/// Fields of a cache that may be updated: its lifetime, and nothing that a model reads.
+const UPDATABLE_FIELDS: [&str; 5] = ["ttl", "expireTime", "expire_time", "name", "etag"];
 
-/// Shows, changes or deletes a cache of the caller's.
-pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
-    let name = exchange.call.resource();
-    exchange.check_cache(&name)?;
-    let (caches, method) = (exchange.caches.clone(), exchange.head.method.clone());
-    if method == Method::PATCH {
-        return change(exchange, body).await;
+/// Forwards a method on a cache of the caller's.
+pub(super) async fn forward(
+    context: Box<RequestContext>,
+    call: Call,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let name = call.resource();
+    cache_owner::check(&context, &name)?;
+    if context.head.method == Method::PATCH {
+        return update(&context, &call, body).await;
     }
-    let response = passthrough::forward(exchange, body).await?;
-    if method == Method::DELETE && response.status().is_success() {
-        caches.forget(&name);
+    let owners = context.cached_content.clone();
+    let is_delete = context.head.method == Method::DELETE;
+    let response = passthrough::forward(context, call, body).await?;
+    if is_delete && response.status().is_success() {
+        owners.forget(&name);
     }
     Ok(response)
 }
 
-async fn change(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
-    let config = &exchange.snapshot.config;
-    let bytes =
-        request_body::read(body, &exchange.head, &config.limits, config.timeouts.body).await?;
-    let document = Document::parse(bytes)?;
-    if let Some((field, _)) = document
-        .fields()
-        .find(|it| !CHANGEABLE.contains(&it.0.as_str()))
-    {
-        let message = format!("`{field}` of what is cached cannot be changed");
+async fn update(context: &RequestContext, call: &Call, body: Body) -> Result<Response, ApiError> {
+    let config = &context.snapshot.config;
+    let read = request_body::read(body, &context.head, &config.limits, config.timeouts.body);
+    let document = Document::parse(read.await?)?;
+    let mut fields = document.fields();
+    if let Some((field, _)) = fields.find(|field| !UPDATABLE_FIELDS.contains(&field.0.as_str())) {
+        let message = format!("`{field}` of cached content cannot be updated");
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }
-    let named = document.string(&["name"])?;
-    if named.is_some_and(|it| it != exchange.call.resource()) {
+    let name = document.string(&["name"])?;
+    if name.is_some_and(|name| name != call.resource()) {
         return Err(DialectError::Ambiguous("name".to_owned()).into());
     }
     let bytes = document.to_bytes();
-    let outgoing = exchange.outgoing(bytes.clone().into(), ResponseUse::Parsed);
-    let answer = exchange.send(outgoing, Some(&bytes)).await?;
-    let reply = if answer.status.is_success() {
-        exchange.keep_cache(answer).await?
+    let outgoing =
+        upstream_call::outgoing(context, call, bytes.clone().into(), ResponseUse::Parsed);
+    let answer = upstream_call::send(context, call, outgoing, Some(&bytes)).await?;
+    let response = if answer.status.is_success() {
+        cache_owner::record(context, answer).await?
     } else {
-        Reply::Upstream(reply::passed(answer, &exchange.facts))
+        reply::passed(answer, &context.recorder)
     };
-    let teller = ResponseBuilder {
-        dialect: exchange.dialect,
-        call: exchange.call.clone(),
-        form: DenialForm::Error,
-        facts: exchange.facts.clone(),
-    };
-    Ok(teller.tell(reply))
-}
-
-impl Exchange {
-    /// Refuses a cache that is not known to be the caller's.
-    pub(super) fn check_cache(&self, name: &str) -> Result<(), ApiError> {
-        if self.caches.belongs(name, &self.identity().caller().key) {
-            return Ok(());
-        }
-        let message = "what is cached there was not made through this gateway by this caller, \
-                       or has ended";
-        Err(ApiError::new(ErrorReason::UnknownCache, message))
-    }
-
-    /// Remembers whose the cache is that an answer tells of.
-    pub(super) async fn keep_cache(&self, answer: UpstreamResponse) -> Result<Reply, ApiError> {
-        let (status, head) = (
-            answer.status,
-            headers::rewritten_response_headers(answer.headers.clone()),
-        );
-        let body = chunk_source::json(answer, &self.head, &self.snapshot.config.limits).await?;
-        let told = Document::parse(body.clone()).map_err(|_| unreadable())?;
-        let text = |spellings: &[&str]| told.string(spellings).map_err(|_| unreadable());
-        let name = text(&["name"])?.ok_or_else(unreadable)?;
-        let ends = text(&["expireTime", "expire_time"])?;
-        let ends_in = ends.and_then(|it| ends_in(&it));
-        self.caches
-            .keep(&name, &self.identity().caller().key, ends_in);
-        Ok(Reply::Upstream(response(status, head, body)))
-    }
-}
-
-fn response(status: StatusCode, head: HeaderMap, body: Bytes) -> Response {
-    let mut response = Response::new(Body::from(body));
-    *response.status_mut() = status;
-    *response.headers_mut() = head;
-    response
-}
-
-/// How far off a time of RFC 3339 is.
-fn ends_in(time: &str) -> Option<Duration> {
-    let time: Timestamp = time.parse().ok()?;
-    Some(Duration::try_from(time.duration_since(Timestamp::now())).unwrap_or_default())
+    Ok(reply::finish(response, &context.recorder))
 }

@@ -1,5 +1,8 @@
 //! What is remembered of one exchange, for headers, log and metrics.
 
+mod audit_recorder;
+mod body_digest;
+
 use std::{
     collections::BTreeSet,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -11,19 +14,20 @@ use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, request::Parts};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
-use super::{
+pub(super) use self::body_digest::Side;
+use self::{
     audit_recorder::Trail,
-    body_digest::{Said, Side, watched},
-    outcome::Did,
+    body_digest::{Said, watched},
 };
+use super::outcome::Did;
 use crate::{
-    audit_log::{Audit, Sample},
+    audit_log::{Audit, CallerRecord, Sample},
     dialect::Call,
     event::{Context, Diagnostic, Verdict},
     hook::{EventOutcome, Run},
     observe::{Ended, ExchangeFinished, UpstreamFailed},
     session::Session,
-    state::{ApiError, ErrorReason, RequestId, Shared},
+    state::{self, ApiError, App, Asking, Authenticated, Door, ErrorReason, RequestId, Shared},
     upstream::UpstreamTarget,
 };
 
@@ -40,7 +44,7 @@ const LONGEST_HEADER: usize = 4096;
 /// A handle on what is remembered of one exchange. Log and metrics are told when
 /// the last handle goes, so one of them lives as long as the answer's body.
 #[derive(Debug, Clone)]
-pub(super) struct Facts {
+pub(super) struct ExchangeRecorder {
     request_id: Arc<str>,
     memory: Arc<Mutex<Memory>>,
 }
@@ -61,21 +65,23 @@ struct Memory {
     trail: Option<Box<Trail>>,
 }
 
-impl Facts {
-    /// `caller` is the name of who calls; `trail` is for the decision log.
-    pub(super) fn new(
-        shared: &Arc<Shared>,
-        head: &Parts,
-        caller: &str,
-        trail: Option<Box<Trail>>,
-    ) -> Self {
+impl ExchangeRecorder {
+    /// Starts to record a request.
+    pub(super) fn new(app: &App, authenticated: &Authenticated, head: &Parts) -> Self {
+        let Authenticated { identity, snapshot } = authenticated;
         let request_id = RequestId::of(&head.extensions);
         let record = ExchangeFinished {
             request_id: Arc::clone(&request_id),
-            caller: caller.to_owned(),
+            caller: identity.name.clone(),
             operation: "unknown",
             ..ExchangeFinished::default()
         };
+        let trail = snapshot.audit.as_ref().map(|audit| {
+            let mut refused = state::refused(Door::Agents, Asking::of(head));
+            refused.caller = CallerRecord::from(&identity.caller());
+            // Boxed, so that it costs nothing without a decision log.
+            Box::new(Trail::new(Arc::clone(audit), refused))
+        });
         Self {
             request_id,
             memory: Arc::new(Mutex::new(Memory {
@@ -86,7 +92,7 @@ impl Facts {
                 messages: Vec::new(),
                 told: false,
                 started: Instant::now(),
-                shared: Arc::clone(shared),
+                shared: Arc::clone(&app.shared),
                 trail,
             })),
         }
@@ -192,7 +198,7 @@ impl Facts {
     }
 
     /// A body has passed, or what was wanted of it.
-    pub(super) fn sampled(&self, side: Side, sample: Sample, said: &Said) {
+    fn sampled(&self, side: Side, sample: Sample, said: &Said) {
         if let Some(trail) = &mut self.memory().trail {
             trail.sampled(side, sample);
             if let Some(usage) = &said.usage {
@@ -315,7 +321,7 @@ impl Facts {
     }
 
     /// Adds what an agent may want to know to its headers.
-    pub(super) fn tell(&self, headers: &mut HeaderMap) {
+    pub(super) fn add_headers(&self, headers: &mut HeaderMap) {
         let mut memory = self.memory();
         memory.told = true;
         let message = match memory.messages.as_slice() {

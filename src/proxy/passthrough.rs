@@ -1,6 +1,7 @@
-//! A call that no hook listens to: nothing of it is read, only counted.
+//! Calls without hooks: request and response pass unparsed; only their sizes are checked.
 
 use std::{
+    io,
     pin::Pin,
     sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll, ready},
@@ -14,12 +15,13 @@ use http_body::Frame;
 use tokio::time::Instant;
 
 use super::{
-    exchange::Exchange,
     reply,
-    request_body::{self, declared_length, stalled, too_large},
+    request_body::{self, content_length, stalled, too_large},
+    request_context::RequestContext,
+    upstream_call,
 };
 use crate::{
-    dialect::Operation,
+    dialect::{Call, Operation},
     resettable_timer::ResettableTimer,
     state::ApiError,
     upstream::{
@@ -28,51 +30,51 @@ use crate::{
     },
 };
 
-/// Hands request and answer on, piece by piece.
-pub(super) async fn forward(exchange: Box<Exchange>, body: Body) -> Result<Response, ApiError> {
-    let limit = exchange.snapshot.config.limits.body;
-    let patience = exchange.snapshot.config.timeouts.body;
-    let length = declared_length(&exchange.head.headers);
-    if length.is_some_and(|it| it > limit) {
-        // Read to its end, so that the agent hears why.
-        request_body::drain(body, limit, patience).await;
+/// Forwards request and response piece by piece.
+pub(super) async fn forward(
+    context: Box<RequestContext>,
+    call: Call,
+    body: Body,
+) -> Result<Response, ApiError> {
+    let config = &context.snapshot.config;
+    let (limit, read_timeout) = (config.limits.body, config.timeouts.body);
+    let length = content_length(&context.head.headers);
+    if length.is_some_and(|length| length > limit) {
+        // Read to its end, so that the agent receives the error.
+        request_body::drain(body, limit, read_timeout).await;
         return Err(too_large(limit));
     }
-    let fault = Fault::default();
-    let outgoing = outgoing(&exchange, body, length, &fault);
-    let answer = match exchange.send(outgoing, None).await {
-        Ok(answer) => answer,
-        Err(error) => return Err(fault.take().unwrap_or(error)),
-    };
-    let facts = &exchange.facts;
-    Ok(reply::told(reply::passed(answer, facts), facts))
-}
-
-/// The request as it came, but for what stays on its hop.
-fn outgoing(
-    exchange: &Exchange,
-    body: Body,
-    length: Option<usize>,
-    fault: &Fault,
-) -> OutgoingRequest {
+    let body_error = SharedError::default();
     let outgoing_body = if http_body::Body::is_end_stream(&body) {
         RequestBody::empty()
     } else {
-        let limit = exchange.snapshot.config.limits.body;
-        let patience = exchange.snapshot.config.timeouts.body;
-        let bounded = Bounded::new(body, fault.clone(), limit, patience);
-        RequestBody::stream(Body::new(bounded))
+        let limited = LimitedBody::new(body, body_error.clone(), limit, read_timeout);
+        RequestBody::stream(Body::new(limited))
     };
-    let mut outgoing = exchange.outgoing(outgoing_body, ResponseUse::PassedThrough);
-    if let Some(encoding) = exchange.head.headers.get(header::CONTENT_ENCODING) {
-        // The body is what it was, so it is encoded as it was.
-        let headers = &mut outgoing.headers;
-        headers.insert(header::CONTENT_ENCODING, encoding.clone());
-    }
-    if exchange.call.operation == Operation::Other {
+    let outgoing = outgoing(&context, &call, outgoing_body, length);
+    let sent = upstream_call::send(&context, &call, outgoing, None).await;
+    let answer = sent.map_err(|error| body_error.take().unwrap_or(error))?;
+    let recorder = &context.recorder;
+    Ok(reply::finish(reply::passed(answer, recorder), recorder))
+}
+
+/// The request as it came, but for hop-by-hop headers.
+fn outgoing(
+    context: &RequestContext,
+    call: &Call,
+    body: RequestBody,
+    length: Option<usize>,
+) -> OutgoingRequest {
+    let mut outgoing = upstream_call::outgoing(context, call, body, ResponseUse::PassedThrough);
+    let received = &context.head.headers;
+    if let Some(encoding) = received.get(header::CONTENT_ENCODING) {
+        // The body is forwarded as it is encoded.
         outgoing
             .headers
-            .extend(headers::upload_headers(&exchange.head.headers));
+            .insert(header::CONTENT_ENCODING, encoding.clone());
+    }
+    if call.operation == Operation::Other {
+        outgoing.headers.extend(headers::upload_headers(received));
     }
     if let Some(length) = length {
         let value = HeaderValue::from(length);
@@ -81,14 +83,14 @@ fn outgoing(
     outgoing
 }
 
-/// Why a body was broken off before its end. Upstream's client, which reads the
-/// body, only tells that it was.
+/// Error that ended a request body early. The client that reads the body reports only that it
+/// ended.
 #[derive(Debug, Clone, Default)]
-struct Fault(Arc<Mutex<Option<ApiError>>>);
+struct SharedError(Arc<Mutex<Option<ApiError>>>);
 
-impl Fault {
+impl SharedError {
     fn set(&self, error: ApiError) -> axum::Error {
-        let broken = axum::Error::new(std::io::Error::other(error.reason().parts().2));
+        let broken = axum::Error::new(io::Error::other(error.reason().parts().2));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         broken
     }
@@ -98,50 +100,49 @@ impl Fault {
     }
 }
 
-/// A body that breaks off once it is over the limit or its next piece does not
-/// come.
-struct Bounded {
+/// Request body that fails once it exceeds the limit or its next piece is late.
+struct LimitedBody {
     body: Body,
-    fault: Fault,
+    error_slot: SharedError,
     limit: usize,
     seen: usize,
-    patience: Duration,
-    /// Since when the next piece is waited for.
-    since: Option<Instant>,
+    read_timeout: Duration,
+    /// Start of the wait for the next piece.
+    waiting_since: Option<Instant>,
     deadline: ResettableTimer,
 }
 
-impl Bounded {
-    fn new(body: Body, fault: Fault, limit: usize, patience: Duration) -> Self {
+impl LimitedBody {
+    fn new(body: Body, error_slot: SharedError, limit: usize, read_timeout: Duration) -> Self {
         Self {
             body,
-            fault,
+            error_slot,
             limit,
             seen: 0,
-            patience,
-            since: None,
+            read_timeout,
+            waiting_since: None,
             deadline: ResettableTimer::default(),
         }
     }
 
-    /// What is left of a piece. Trailers are not handed on.
-    fn take(
+    /// Checks a frame. Returns `None` for trailers, which are not forwarded.
+    fn check(
         &mut self,
         frame: Result<Frame<Bytes>, axum::Error>,
     ) -> Option<Result<Frame<Bytes>, axum::Error>> {
         let piece = match frame {
             Ok(frame) => frame.into_data().ok()?,
-            Err(error) => return Some(Err(self.fault.set(ApiError::broken_body(&error)))),
+            Err(error) => return Some(Err(self.error_slot.set(ApiError::broken_body(&error)))),
         };
         self.seen += piece.len();
         if self.seen > self.limit {
-            return Some(Err(self.fault.set(too_large(self.limit))));
+            return Some(Err(self.error_slot.set(too_large(self.limit))));
         }
         Some(Ok(Frame::data(piece)))
     }
 }
 
-impl http_body::Body for Bounded {
+impl http_body::Body for LimitedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -151,16 +152,19 @@ impl http_body::Body for Bounded {
     ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
         let this = &mut *self;
         while let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
-            this.since = None;
+            this.waiting_since = None;
             let Some(frame) = frame else {
                 return Poll::Ready(None);
             };
-            if let Some(taken) = this.take(frame) {
-                return Poll::Ready(Some(taken));
+            if let Some(checked) = this.check(frame) {
+                return Poll::Ready(Some(checked));
             }
         }
-        let since = *this.since.get_or_insert_with(Instant::now);
-        ready!(this.deadline.poll(context, since + this.patience));
-        Poll::Ready(Some(Err(this.fault.set(stalled()))))
+        let waiting_since = *this.waiting_since.get_or_insert_with(Instant::now);
+        ready!(
+            this.deadline
+                .poll(context, waiting_since + this.read_timeout)
+        );
+        Poll::Ready(Some(Err(this.error_slot.set(stalled()))))
     }
 }

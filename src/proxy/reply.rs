@@ -1,177 +1,149 @@
-//! What the agent is told: an answer of hooks, a denial, or upstream's answer.
+//! Replies to the agent: a hook's answer, a denial, or upstream's response.
 
-use std::mem;
+use std::{io, mem};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use futures_util::stream;
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderValue, header};
 use serde_json::Value;
 
-use super::{exchange_recorder::Facts, stream::Frames};
+use super::{
+    exchange_recorder::ExchangeRecorder,
+    model_request::ModelRequest,
+    request_context::RequestContext,
+    stream_encoder::{StreamEncoder, media_type},
+};
 use crate::{
     config::Denials,
-    dialect::{
-        AnswerFormat, Call, Dialect, Framing, Functions, Operation, ResponseDocument,
-        ResponseExpectation,
-    },
+    dialect::{AnswerFormat, Call, Dialect, DialectError, Framing, Operation, ResponseDocument},
     event::Reason,
     model::ResponseMutation,
     state::{ApiError, ErrorReason, OnBodyEnd},
     upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers},
 };
 
-/// What came of an exchange.
+/// The reply to one call.
 #[derive(Debug)]
 pub(super) enum Reply {
-    /// A hook answered.
+    /// A hook's answer in the place of the model's.
     Answered(ResponseMutation),
-    /// Hooks refused.
+    /// A denial by hooks.
     Denied(Reason),
-    /// Upstream's answer, edited or not.
+    /// Upstream's response, edited or not.
     Upstream(Response),
 }
 
-/// Upstream's answer as it is.
-pub(super) fn passed(mut answer: UpstreamResponse, facts: &Facts) -> Response {
-    if answer.media_type() == "text/html" {
-        return no_json(&answer, facts);
-    }
-    let mut response = Response::new(Body::empty());
-    *response.status_mut() = answer.status;
-    // The body is what it was, so its length is, too.
-    *response.headers_mut() = headers::response_headers(mem::take(&mut answer.headers));
-    *response.body_mut() = Body::new(answer.into_body());
-    response
-}
-
-/// A page for people is no answer for an agent. An error keeps its status.
-fn no_json(answer: &UpstreamResponse, facts: &Facts) -> Response {
-    let error = if answer.status.is_success() {
-        let message = "the model API answered with HTML";
-        ApiError::new(ErrorReason::UpstreamUnreadable, message)
-    } else {
-        ApiError::upstream_status(answer.status)
-    };
-    let error = error.because(&UnexpectedContentType::from_headers(&answer.headers));
-    facts.failed(&error);
-    let mut response = error.render(facts.request_id());
-    if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
-        let after: HeaderValue = after.clone();
-        response.headers_mut().insert(header::RETRY_AFTER, after);
-    }
-    response
-}
-
-/// The same response, with what an agent may want to know; how it ends is
-/// remembered.
-pub(super) fn told(mut response: Response, facts: &Facts) -> Response {
-    facts.status(response.status());
-    facts.tell(response.headers_mut());
-    response.map(|body| track(body, facts))
-}
-
-/// The same body; how it ends is remembered.
-fn track(body: Body, facts: &Facts) -> Body {
-    let facts = facts.clone();
-    Body::new(OnBodyEnd::new(body, move |ended| facts.ended(ended)))
-}
-
-/// How a denial is told.
+/// The form of a denial.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum DenialForm {
-    /// As the model's own words, with status 200.
+    /// A message of the model, with status 200.
     Message,
-    /// As an error, with status 403.
+    /// An error, with status 403.
     Error,
 }
 
-/// Whether gemini-cli makes this call for itself: to choose a model, to compress
-/// its history. Its agents stream, and declare functions.
-pub(super) fn is_helper(operation: Operation, wish: ResponseExpectation, agent: &str) -> bool {
-    let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
-    from_cli && operation == Operation::Generate && wish.functions == Functions::Absent
-}
-
-/// An agent retries for minutes when a call that wants JSON, or a helper call
-/// of gemini-cli, is answered with words; an embedding has no words at all.
-pub(super) fn denial_form(
-    denials: Denials,
-    operation: Operation,
-    wish: ResponseExpectation,
-    agent: &str,
-) -> DenialForm {
-    let helper = is_helper(operation, wish, agent);
-    let words = operation.generates() && wish.format == AnswerFormat::Text && !helper;
-    match denials {
-        Denials::Message if words => DenialForm::Message,
-        Denials::Message | Denials::Error => DenialForm::Error,
+impl DenialForm {
+    /// Agents retry for minutes if a call that expects JSON, or a helper call of gemini-cli, is
+    /// answered with text. Embeddings contain no text at all.
+    fn new(context: &RequestContext, request: &ModelRequest) -> Self {
+        let can_be_text = request.call.operation.generates()
+            && request.expectation.format == AnswerFormat::Text
+            && !request.is_helper(&context.hook_context.caller.agent);
+        match context.snapshot.config.denials {
+            Denials::Message if can_be_text => Self::Message,
+            Denials::Message | Denials::Error => Self::Error,
+        }
     }
 }
 
-/// Tells the agent of one exchange what came of it.
+/// Builds the HTTP response of one call.
 #[derive(Debug)]
-pub(super) struct ResponseBuilder {
-    pub(super) dialect: &'static dyn Dialect,
+pub(super) struct Responder {
+    dialect: &'static dyn Dialect,
     /// The call as the agent made it.
-    pub(super) call: Call,
-    pub(super) form: DenialForm,
-    pub(super) facts: Facts,
+    call: Call,
+    denial_form: DenialForm,
+    recorder: ExchangeRecorder,
 }
 
-impl ResponseBuilder {
-    /// The response, when none of it is out yet.
-    pub(super) fn tell(&self, reply: Reply) -> Response {
-        let response = match reply {
-            Reply::Upstream(response) => response,
-            Reply::Answered(answer) => self.compose(&self.answer(&answer)),
-            Reply::Denied(reason) => match self.form {
-                DenialForm::Message => self.compose(&self.message(&reason)),
-                DenialForm::Error => ApiError::denied(&reason).render(self.facts.request_id()),
-            },
-        };
-        told(response, &self.facts)
+impl Responder {
+    /// Builds the responses to a hooked call.
+    pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
+        Self {
+            dialect: context.dialect,
+            call: request.call.clone(),
+            denial_form: DenialForm::new(context, request),
+            recorder: context.recorder.clone(),
+        }
     }
 
-    /// The body, when status 200 is out already: a denial can only be told as a
-    /// message, and an error of upstream only by breaking off.
-    pub(super) fn tell_late(&self, reply: Result<Reply, ApiError>, framing: Framing) -> Body {
-        self.facts.status(StatusCode::OK);
-        let body = match reply {
-            Ok(Reply::Upstream(response)) if response.status().is_success() => response.into_body(),
-            Ok(Reply::Upstream(_)) => broken_body(),
-            Ok(Reply::Answered(answer)) => {
-                Frames::only(framing, &self.wire(&self.answer(&answer))).into()
+    /// Builds the response while nothing of it is sent.
+    pub(super) fn respond(&self, reply: Reply) -> Response {
+        let response = match (reply, self.denial_form) {
+            (Reply::Upstream(response), _) => response,
+            (Reply::Denied(reason), DenialForm::Error) => {
+                ApiError::denied(&reason).render(self.recorder.request_id())
             }
-            Ok(Reply::Denied(reason)) => {
-                Frames::only(framing, &self.wire(&self.message(&reason))).into()
-            }
-            Err(error) => {
-                let reason = error.reason().parts().2;
-                self.facts.report(&error);
-                let request_id = self.facts.request_id();
-                tracing::warn!(request.id = request_id, reason, "a stream breaks off");
-                broken_body()
+            (Reply::Answered(answer), _) => self.respond_with(&self.answer(&answer)),
+            (Reply::Denied(reason), DenialForm::Message) => {
+                self.respond_with(&self.message(&reason))
             }
         };
-        track(body, &self.facts)
+        self.finish(response)
     }
 
-    /// The last chunk of a refused stream.
-    pub(super) fn message(&self, reason: &Reason) -> Value {
-        let id = self.response_id();
-        self.dialect
-            .compose_message(&self.call, reason.as_str(), &id)
+    /// Builds the rest of the body once status 200 is sent: a denial can only be a message, and
+    /// an error of upstream can only break the stream.
+    pub(super) fn respond_in_stream(&self, reply: Reply, framing: Framing) -> Body {
+        let document = match reply {
+            Reply::Upstream(response) if response.status().is_success() => {
+                return response.into_body();
+            }
+            Reply::Upstream(response) => {
+                return self.break_stream(&ApiError::upstream_status(response.status()));
+            }
+            Reply::Answered(answer) => self.answer(&answer),
+            Reply::Denied(reason) => self.message(&reason),
+        };
+        StreamEncoder::encode_single(framing, &self.to_wire(&document)).into()
     }
 
-    /// What a reply says, if it is ours, as an answer of the model.
-    pub(super) fn words(&self, reply: &Reply) -> Result<Option<ResponseDocument>, ApiError> {
-        let words = match reply {
+    /// Records an error and builds the rest of a body that breaks off.
+    pub(super) fn break_stream(&self, error: &ApiError) -> Body {
+        let reason = error.reason().parts().2;
+        self.recorder.report(error);
+        let request_id = self.recorder.request_id();
+        tracing::warn!(request.id = request_id, reason, "stream aborted");
+        Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other(reason))]))
+    }
+
+    /// Adds hookgate's headers to a response, and records how its body ends.
+    pub(super) fn finish(&self, response: Response) -> Response {
+        finish(response, &self.recorder)
+    }
+
+    /// Records status and end of a response that is sent before the outcome is known.
+    pub(super) fn finish_early(&self, response: Response) -> Response {
+        self.recorder.status(response.status());
+        record_end(response, &self.recorder)
+    }
+
+    /// Builds the last chunk of a response that a reply of hooks ends. Returns `None` for
+    /// upstream's own response.
+    pub(super) fn chunk(&self, reply: &Reply) -> Result<Option<ResponseDocument>, DialectError> {
+        let document = match reply {
             Reply::Upstream(_) => return Ok(None),
             Reply::Answered(answer) => self.answer(answer),
             Reply::Denied(reason) => self.message(reason),
         };
-        Ok(Some(ResponseDocument::parse(words.to_string().into())?))
+        ResponseDocument::parse(document.to_string().into()).map(Some)
+    }
+
+    fn message(&self, reason: &Reason) -> Value {
+        let id = self.response_id();
+        self.dialect
+            .compose_message(&self.call, reason.as_str(), &id)
     }
 
     fn answer(&self, answer: &ResponseMutation) -> Value {
@@ -180,19 +152,21 @@ impl ResponseBuilder {
     }
 
     fn response_id(&self) -> String {
-        format!("hookgate-{}", self.facts.request_id())
+        format!("hookgate-{}", self.recorder.request_id())
     }
 
-    /// An answer of our own as the agent gets it.
-    fn wire(&self, document: &Value) -> Bytes {
+    fn to_wire(&self, document: &Value) -> Bytes {
         self.dialect.wrap_answer(document.to_string().into())
     }
 
-    fn compose(&self, document: &Value) -> Response {
-        let document = self.wire(document);
+    fn respond_with(&self, document: &Value) -> Response {
+        let json = self.to_wire(document);
         let (body, media_type) = match self.call.operation {
-            Operation::Stream(framing) => (Frames::only(framing, &document), media_type(framing)),
-            _ => (document, media_type(Framing::Array)),
+            Operation::Stream(framing) => (
+                StreamEncoder::encode_single(framing, &json),
+                media_type(framing),
+            ),
+            _ => (json, media_type(Framing::Array)),
         };
         let mut response = Response::new(Body::from(body));
         let value = HeaderValue::from_static(media_type);
@@ -201,16 +175,59 @@ impl ResponseBuilder {
     }
 }
 
-/// The media type of a stream.
-pub(super) const fn media_type(framing: Framing) -> &'static str {
-    match framing {
-        Framing::Sse => "text/event-stream",
-        Framing::Array => "application/json; charset=UTF-8",
-    }
+/// Adds hookgate's headers to a response, and records how its body ends.
+pub(super) fn finish(mut response: Response, recorder: &ExchangeRecorder) -> Response {
+    recorder.status(response.status());
+    recorder.add_headers(response.headers_mut());
+    record_end(response, recorder)
 }
 
-/// A body that breaks off at once.
-fn broken_body() -> Body {
-    let error = std::io::Error::from(std::io::ErrorKind::BrokenPipe);
-    Body::from_stream(stream::iter([Err::<Bytes, _>(error)]))
+/// Records how the body of a response ends.
+fn record_end(response: Response, recorder: &ExchangeRecorder) -> Response {
+    let recorder = recorder.clone();
+    response.map(|body| Body::new(OnBodyEnd::new(body, move |ended| recorder.ended(ended))))
+}
+
+/// Returns upstream's response as it is.
+pub(super) fn passed(mut answer: UpstreamResponse, recorder: &ExchangeRecorder) -> Response {
+    if answer.media_type() == "text/html" {
+        return not_json(&answer, recorder);
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status;
+    // The body is unchanged, so `content-length` holds.
+    *response.headers_mut() = headers::response_headers(mem::take(&mut answer.headers));
+    *response.body_mut() = Body::new(answer.into_body());
+    response
+}
+
+/// Returns an error in the place of an HTML page. An error of upstream keeps its status.
+fn not_json(answer: &UpstreamResponse, recorder: &ExchangeRecorder) -> Response {
+    let error = if answer.status.is_success() {
+        ApiError::new(
+            ErrorReason::UpstreamUnreadable,
+            "the model API answered with HTML",
+        )
+    } else {
+        ApiError::upstream_status(answer.status)
+    };
+    let error = error.because(&UnexpectedContentType::from_headers(&answer.headers));
+    recorder.failed(&error);
+    let mut response = error.render(recorder.request_id());
+    if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
+        let after: HeaderValue = after.clone();
+        response.headers_mut().insert(header::RETRY_AFTER, after);
+    }
+    response
+}
+
+/// Error for a response that cannot be parsed, and so cannot be inspected.
+pub(super) fn unreadable() -> ApiError {
+    let message = "the model API's response cannot be parsed";
+    ApiError::new(ErrorReason::UpstreamUnreadable, message)
+}
+
+/// Error for a response in which `error` was found.
+pub(super) fn unreadable_response(error: DialectError) -> ApiError {
+    unreadable().because(&error)
 }

@@ -1,5 +1,4 @@
-//! Reading a request's body: of a bounded size, each piece within a time, and
-//! decoded if it is compressed.
+//! Reads request bodies within limits of size and time, and decodes them.
 
 use std::{mem, time::Duration};
 
@@ -9,8 +8,13 @@ use http::{HeaderMap, header, request::Parts};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
 
+use super::{
+    cache_owner, model_request::ModelRequest, request_context::RequestContext,
+    session_name::SessionName,
+};
 use crate::{
     config::Limits,
+    dialect::{Call, Document},
     state::{ApiError, ErrorReason, hold},
     upstream::{
         content_headers::{self, ContentEncoding, MediaType},
@@ -18,34 +22,63 @@ use crate::{
     },
 };
 
-/// How much more than the limit is read and thrown away, so that an agent that
-/// sends before it listens still hears why its request is refused.
-const DRAINED: usize = 64 * 1024 * 1024;
+/// Bytes beyond the limit that are read and discarded, so that an agent that sends its whole
+/// request before it reads still receives the error.
+const MAX_DRAINED_BYTES: usize = 64 * 1024 * 1024;
 
-/// How much room is made at once for what is announced, and how many times of what
-/// has come if that is more. Room costs memory only once something is in it; what
-/// is there must be copied each time that it moves to a larger one.
-const AHEAD: usize = 1024 * 1024;
-const TIMES_AHEAD: usize = 8;
+/// Capacity that is reserved at once for a body of known length, or this multiple of what has
+/// arrived if that is more. Capacity costs memory only once it is used; growing copies.
+const RESERVED_BYTES: usize = 1024 * 1024;
+const RESERVED_FACTOR: usize = 8;
 
-/// A body of so many bytes that comes in one piece stays where it was read. A
-/// smaller one is copied, or it would keep all the room that is there for reading.
-const LARGE: usize = 16 * 1024;
+/// A body of at least this size that arrives in one piece is not copied. A smaller one is: it
+/// would keep the whole read buffer alive.
+const MIN_UNCOPIED_BYTES: usize = 16 * 1024;
 
-/// The whole body, decoded, within `limits`; `patience` is for each piece. A body
-/// that by its head's word is no JSON is refused.
+/// Reads the request of a hooked call.
+///
+/// # Errors
+///
+/// If the body is too large, late, not one unambiguous JSON object, or uses cached content of
+/// another caller.
+pub(super) async fn read_request(
+    context: &RequestContext,
+    mut call: Call,
+    body: Body,
+) -> Result<ModelRequest, ApiError> {
+    let config = &context.snapshot.config;
+    let bytes = read(body, &context.head, &config.limits, config.timeouts.body).await?;
+    let opened = context
+        .dialect
+        .open_request(&mut call, Document::parse(bytes)?)?;
+    let named = context.session_name.clone();
+    let session_name = named.or_else(|| opened.session.and_then(SessionName::from_body));
+    let session_id = session_name.as_ref().map(|name| name.id.as_str());
+    context.recorder.call(&call, session_id);
+    if let Some(cache) = context.dialect.cached_content(&opened.document)? {
+        cache_owner::check(context, &cache)?;
+    }
+    Ok(ModelRequest {
+        expectation: context.dialect.wish(&opened.document)?,
+        document: opened.document,
+        envelope: opened.around,
+        call,
+        session_name,
+    })
+}
+
+/// Reads the whole body and decodes it. `read_timeout` is for each piece.
 pub(super) async fn read(
     mut body: Body,
     head: &Parts,
     limits: &Limits,
-    patience: Duration,
+    read_timeout: Duration,
 ) -> Result<Bytes, ApiError> {
     let limit = limits.body;
-    let whole = Whole::begin(&head.headers, limit);
-    let (mut seen, mut counted) = (0, 0);
-    let mut whole = whole?;
+    let mut reader = BodyReader::new(&head.headers, limit)?;
+    let (mut received, mut counted) = (0, 0);
     loop {
-        let frame = timeout(patience, body.frame()).await;
+        let frame = timeout(read_timeout, body.frame()).await;
         let frame = match frame.map_err(|_elapsed| stalled())? {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => return Err(ApiError::broken_body(&error)),
@@ -54,73 +87,71 @@ pub(super) async fn read(
         let Ok(piece) = frame.into_data() else {
             continue;
         };
-        seen += piece.len();
-        if seen > limit.saturating_add(DRAINED) {
+        received += piece.len();
+        if received > limit.saturating_add(MAX_DRAINED_BYTES) {
             break;
         }
-        whole.take(piece, seen)?;
-        let new = whole.len() - counted;
+        reader.push(piece, received)?;
+        let new = reader.len() - counted;
         counted += new;
         hold(head, new, limits.memory)?;
     }
-    whole.finish()
+    reader.finish()
 }
 
-/// A body, as far as it was read.
-enum Whole {
-    /// Not compressed.
-    Plain(Pieces, usize),
-    /// Compressed.
+/// Body that is being read.
+enum BodyReader {
+    Plain(BodyBuffer, usize),
     Gzip(Box<BoundedGunzip>, usize),
-    /// Too large: the rest is thrown away.
+    /// The rest is discarded.
     TooLarge(usize),
 }
 
-impl Whole {
-    fn begin(headers: &HeaderMap, limit: usize) -> Result<Self, ApiError> {
+impl BodyReader {
+    fn new(headers: &HeaderMap, limit: usize) -> Result<Self, ApiError> {
         if content_headers::media_type(headers) != MediaType::Json {
-            let message = "a model call is `content-type: application/json`, in UTF-8";
+            let message = "expected `content-type: application/json` in UTF-8";
             return Err(ApiError::new(ErrorReason::BadContentType, message));
         }
         match content_headers::encoding(headers) {
             ContentEncoding::Identity => {
-                // What is announced need not come.
-                let expected = declared_length(headers).unwrap_or_default();
-                let pieces = Pieces {
+                // The body may be shorter than it announces.
+                let expected = content_length(headers).unwrap_or_default();
+                let buffer = BodyBuffer {
                     expected: expected.min(limit),
-                    ..Pieces::default()
+                    ..BodyBuffer::default()
                 };
-                Ok(Self::Plain(pieces, limit))
+                Ok(Self::Plain(buffer, limit))
             }
             ContentEncoding::Gzip => Ok(Self::Gzip(Box::new(BoundedGunzip::new(limit)), limit)),
             ContentEncoding::Other => {
-                let message = "the only `content-encoding` here is `gzip`";
+                let message = "unsupported `content-encoding`; supported: `gzip`";
                 Err(ApiError::new(ErrorReason::UnsupportedMediaType, message))
             }
         }
     }
 
-    /// Takes in a piece; with it, `seen` bytes have come.
-    fn take(&mut self, piece: Bytes, seen: usize) -> Result<(), ApiError> {
+    /// Adds a piece. `received` counts the bytes so far, this piece included.
+    fn push(&mut self, piece: Bytes, received: usize) -> Result<(), ApiError> {
         match self {
-            Self::Plain(_, limit) | Self::Gzip(_, limit) if seen > *limit => {
+            Self::Plain(_, limit) | Self::Gzip(_, limit) if received > *limit => {
                 *self = Self::TooLarge(*limit);
             }
-            Self::Plain(pieces, _) => pieces.push(piece),
+            Self::Plain(buffer, _) => buffer.push(piece),
             Self::Gzip(gunzip, limit) => match gunzip.push(&piece) {
                 Ok(()) => (),
                 Err(DecompressError::TooLarge(_)) => *self = Self::TooLarge(*limit),
-                Err(DecompressError::Invalid) => return Err(no_gzip()),
+                Err(DecompressError::Invalid) => return Err(invalid_gzip()),
             },
             Self::TooLarge(_) => (),
         }
         Ok(())
     }
 
-    /// How many bytes it holds; no fewer than before.
+    /// Number of bytes held. Never decreases.
     fn len(&self) -> usize {
         match self {
-            Self::Plain(pieces, _) => pieces.len(),
+            Self::Plain(buffer, _) => buffer.len(),
             Self::Gzip(gunzip, _) => gunzip.len(),
             Self::TooLarge(limit) => *limit,
         }
@@ -128,38 +159,38 @@ impl Whole {
 
     fn finish(self) -> Result<Bytes, ApiError> {
         match self {
-            Self::Plain(pieces, _) => Ok(pieces.join()),
+            Self::Plain(buffer, _) => Ok(buffer.into_bytes()),
             Self::Gzip(gunzip, _) => gunzip.finish().map_err(|error| match error {
                 DecompressError::TooLarge(limit) => too_large(limit),
-                DecompressError::Invalid => no_gzip(),
+                DecompressError::Invalid => invalid_gzip(),
             }),
             Self::TooLarge(limit) => Err(too_large(limit)),
         }
     }
 }
 
-/// Pieces of a body that become one.
+/// Joins the pieces of a body.
 #[derive(Default)]
-struct Pieces {
-    /// How many bytes are announced.
+struct BodyBuffer {
+    /// Announced number of bytes.
     expected: usize,
-    /// All of them, if they came at once.
+    /// The whole body, if it arrived in one piece.
     only: Bytes,
     joined: BytesMut,
 }
 
-impl Pieces {
+impl BodyBuffer {
     fn push(&mut self, piece: Bytes) {
-        if self.len() == 0 && piece.len() == self.expected && piece.len() >= LARGE {
+        if self.len() == 0 && piece.len() == self.expected && piece.len() >= MIN_UNCOPIED_BYTES {
             self.only = piece;
             return;
         }
         let only = mem::take(&mut self.only);
         let all = self.joined.len() + only.len() + piece.len();
         if all > self.joined.capacity() {
-            let ahead = all.saturating_mul(TIMES_AHEAD).max(AHEAD);
-            let room = ahead.min(self.expected).max(all);
-            self.joined.reserve(room - self.joined.len());
+            let ahead = all.saturating_mul(RESERVED_FACTOR).max(RESERVED_BYTES);
+            let capacity = ahead.min(self.expected).max(all);
+            self.joined.reserve(capacity - self.joined.len());
         }
         self.joined.extend_from_slice(&only);
         self.joined.extend_from_slice(&piece);
@@ -169,7 +200,7 @@ impl Pieces {
         self.only.len() + self.joined.len()
     }
 
-    fn join(self) -> Bytes {
+    fn into_bytes(self) -> Bytes {
         if self.only.is_empty() {
             self.joined.freeze()
         } else {
@@ -178,8 +209,8 @@ impl Pieces {
     }
 }
 
-/// The body's length by its own word.
-pub(super) fn declared_length(headers: &HeaderMap) -> Option<usize> {
+/// Returns the value of `content-length`.
+pub(super) fn content_length(headers: &HeaderMap) -> Option<usize> {
     headers
         .get(header::CONTENT_LENGTH)?
         .to_str()
@@ -188,32 +219,29 @@ pub(super) fn declared_length(headers: &HeaderMap) -> Option<usize> {
         .ok()
 }
 
-/// Reads a body to its end, so that the agent hears why it is refused.
-pub(super) async fn drain(mut body: Body, limit: usize, patience: Duration) {
-    let mut seen = 0;
-    while seen <= limit.saturating_add(DRAINED)
-        && let Ok(Some(Ok(frame))) = timeout(patience, body.frame()).await
+/// Reads a body to its end, so that the agent receives the error.
+pub(super) async fn drain(mut body: Body, limit: usize, read_timeout: Duration) {
+    let mut received = 0;
+    while received <= limit.saturating_add(MAX_DRAINED_BYTES)
+        && let Ok(Some(Ok(frame))) = timeout(read_timeout, body.frame()).await
     {
-        seen += frame.data_ref().map_or(0, Bytes::len);
+        received += frame.data_ref().map_or(0, Bytes::len);
     }
 }
 
-/// The error for a body over the limit.
+/// Error for a request body over the limit.
 pub(super) fn too_large(limit: usize) -> ApiError {
-    let message = format!("the request's body is larger than {limit} bytes");
+    let message = format!("request body exceeds {limit} bytes");
     ApiError::new(ErrorReason::BodyTooLarge, message)
 }
 
-/// The error for a body whose next piece does not come.
+/// Error for a request body whose next piece is late.
 pub(super) fn stalled() -> ApiError {
-    let message = "the request's body did not come in time";
+    let message = "timed out reading the request body";
     ApiError::new(ErrorReason::BodyTimeout, message)
 }
 
-fn no_gzip() -> ApiError {
-    broken("the request's body is not the one gzip that its head promises")
-}
-
-fn broken(message: &str) -> ApiError {
+fn invalid_gzip() -> ApiError {
+    let message = "request body is not a single valid gzip stream";
     ApiError::new(ErrorReason::BodyBroken, message)
 }

@@ -1,10 +1,13 @@
-//! What a call adds to the transcript of its session, if one is kept.
+//! Adds a call to the transcript of its session, if transcripts are kept.
 
 use serde_json::Value;
 
-use super::{exchange::Exchange, response_buffer::Round};
+use super::{
+    model_request::ModelRequest, request_context::RequestContext,
+    response_filter::response_buffer::ResponseBuffer, turn_state::TurnState,
+};
 use crate::{
-    dialect::{Document, History},
+    dialect::History,
     session::{
         CallRole, MatchKind, Session, SessionKey, TranscriptRequest, TranscriptResponse,
         Transcripts,
@@ -12,61 +15,69 @@ use crate::{
     state::{self, ApiError},
 };
 
-impl Exchange {
-    /// Tells hooks where the transcript is.
-    pub(super) async fn point_to_transcript(&mut self, session: &Session) {
-        let transcripts = self.snapshot.transcripts.as_ref();
-        if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Unkept) {
-            let (cwd, now) = (&self.context.cwd, &self.context.timestamp);
-            self.context.transcript_path = transcripts.path(&session.key, cwd, now).await;
-        }
+/// Adds the transcript's path to the fields that hooks receive.
+pub(super) async fn set_path(context: &RequestContext, turn: &mut TurnState, session: &Session) {
+    let transcripts = context.snapshot.transcripts.as_ref();
+    if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Unkept) {
+        let (cwd, now) = (&turn.hook_context.cwd, &turn.hook_context.timestamp);
+        turn.hook_context.transcript_path = transcripts.path(&session.key, cwd, now).await;
     }
+}
 
-    /// Writes down what the model is shown.
-    pub(super) async fn transcribe(
-        &self,
-        session: &Session,
-        document: &Document,
-    ) -> Result<(), ApiError> {
-        let Some((transcripts, key)) = self.transcript(session) else {
-            return Ok(());
+/// Records what the model receives.
+pub(super) async fn record_request(
+    context: &RequestContext,
+    turn: &TurnState,
+    session: &Session,
+    request: &ModelRequest,
+) -> Result<(), ApiError> {
+    let Some((transcripts, key)) = transcript(context, turn, session) else {
+        return Ok(());
+    };
+    if let Some(history) = History::read(&request.document)? {
+        let caller = &turn.hook_context.caller.key;
+        let conversation = context.snapshot.sessions.read(caller, &history).await?;
+        let told = TranscriptRequest {
+            history: &history,
+            conversation: &conversation,
+            model: request.call.model_name(),
+            now: &turn.hook_context.timestamp,
         };
-        if let Some(history) = History::read(document)? {
-            let caller = &self.context.caller.key;
-            let conversation = self.snapshot.sessions.read(caller, &history).await?;
-            let told = TranscriptRequest {
-                history: &history,
-                conversation: &conversation,
-                model: self.call.model_name(),
-                now: &self.context.timestamp,
-            };
-            transcripts.append_request(key, told).await;
-        }
-        Ok(())
+        transcripts.append_request(key, told).await;
     }
+    Ok(())
+}
 
-    /// Writes down what the model answered.
-    pub(super) async fn transcribe_answer(&self, round: &Round) {
-        let session = self.session.as_ref();
-        let Some((transcripts, key)) = session.and_then(|it| self.transcript(it)) else {
-            return;
-        };
-        let calls = round.calls.iter().filter(|it| it.refusal.is_none());
-        let calls = calls.map(|it| (it.name.clone(), it.arguments.clone()));
-        let calls: Vec<(String, Value)> = calls.collect();
-        let answered = TranscriptResponse {
-            text: &round.text,
-            calls: &calls,
-            model: self.call.model_name(),
-            usage: &round.usage.read(),
-            now: &state::now(),
-        };
-        transcripts.append_response(key, answered).await;
-    }
+/// Records the model's response.
+pub(super) async fn record_response(
+    context: &RequestContext,
+    turn: &TurnState,
+    buffer: &ResponseBuffer,
+) {
+    let session = turn.session.as_deref();
+    let Some((transcripts, key)) = session.and_then(|session| transcript(context, turn, session))
+    else {
+        return;
+    };
+    let allowed = buffer.calls.iter().filter(|call| call.refusal.is_none());
+    let calls = allowed.map(|call| (call.name.clone(), call.arguments.clone()));
+    let calls: Vec<(String, Value)> = calls.collect();
+    let answered = TranscriptResponse {
+        text: &buffer.text,
+        calls: &calls,
+        model: &buffer.filter.model,
+        usage: &buffer.usage.read(),
+        now: &state::now(),
+    };
+    transcripts.append_response(key, answered).await;
+}
 
-    /// Only an agent's own calls are its conversation.
-    fn transcript<'a>(&'a self, session: &'a Session) -> Option<(&'a Transcripts, &'a SessionKey)> {
-        let transcripts = self.snapshot.transcripts.as_deref()?;
-        (self.role == CallRole::Main).then_some((transcripts, &session.key))
-    }
+/// Only an agent's own calls are part of its conversation.
+fn transcript<'a>(
+    context: &'a RequestContext,
+    turn: &TurnState,
+    session: &'a Session,
+) -> Option<(&'a Transcripts, &'a SessionKey)> {
+    let transcripts = context.snapshot.transcripts.as_deref()?;
+    (turn.role == CallRole::Main).then_some((transcripts, &session.key))
 }

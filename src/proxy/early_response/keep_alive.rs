@@ -1,4 +1,4 @@
-//! Keeps a quiet stream open, so that no agent gives up on a slow hook.
+//! Keep-alives in silent streams, so that agents do not give up on a slow hook.
 
 use std::{
     task::{Poll, ready},
@@ -11,8 +11,8 @@ use tokio::time::Instant;
 
 use crate::{resettable_timer::ResettableTimer, upstream::sse::KEEP_ALIVE};
 
-/// The same stream, with a keep-alive wherever it is silent for `interval`.
-pub(super) fn keep_alive<E: Send + 'static>(
+/// Adds a keep-alive to a stream whenever it is silent for `interval`.
+pub fn keep_alive<E: Send + 'static>(
     inner: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     interval: Duration,
 ) -> impl Stream<Item = Result<Bytes, E>> + Send {

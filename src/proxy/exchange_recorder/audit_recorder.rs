@@ -88,7 +88,7 @@ impl Trail {
     pub(super) fn sampled(&mut self, side: Side, sample: Sample) {
         match side {
             Side::Request => self.received = Some(sample),
-            Side::Answer => self.told = Some(sample),
+            Side::Response => self.told = Some(sample),
         }
     }
 

@@ -6,7 +6,7 @@ use http_body_util::BodyExt;
 use memchr::memmem;
 use serde_json::{Deserializer, Value};
 
-use super::exchange_recorder::Facts;
+use super::ExchangeRecorder;
 use crate::audit_log::BodyDigester;
 
 /// How much of an answer's end is kept to find the count in.
@@ -29,16 +29,21 @@ pub(super) struct Said {
 
 /// Which body it is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Side {
+pub enum Side {
     /// The request as it came.
     Request,
     /// The answer as it is told.
-    Answer,
+    Response,
 }
 
 /// The same body, of which the print is taken. `facts` are told when the body is
 /// dropped.
-pub(super) fn watched(body: Body, side: Side, facts: Facts, sampler: BodyDigester) -> Body {
+pub(super) fn watched(
+    body: Body,
+    side: Side,
+    facts: ExchangeRecorder,
+    sampler: BodyDigester,
+) -> Body {
     let mut watcher = Watcher {
         facts,
         side,
@@ -56,7 +61,7 @@ pub(super) fn watched(body: Body, side: Side, facts: Facts, sampler: BodyDigeste
 /// Tells what it has seen when it is dropped.
 #[derive(Debug)]
 struct Watcher {
-    facts: Facts,
+    facts: ExchangeRecorder,
     side: Side,
     sampler: Option<BodyDigester>,
     tail: Vec<u8>,
@@ -67,7 +72,7 @@ impl Watcher {
         if let Some(sampler) = &mut self.sampler {
             sampler.take(piece);
         }
-        if self.side == Side::Answer {
+        if self.side == Side::Response {
             self.tail.extend_from_slice(piece);
             let over = self.tail.len().saturating_sub(TAIL);
             // Not for each piece anew.

@@ -1,0 +1,55 @@
+//! Ownership of cached content: only the caller that created a cache may use it.
+
+use std::time::Duration;
+
+use axum::{body::Body, response::Response};
+use jiff::Timestamp;
+
+use super::{
+    reply::unreadable, request_context::RequestContext, response_filter::chunk_source::read_json,
+};
+use crate::{
+    dialect::Document,
+    state::{ApiError, ErrorReason},
+    upstream::{UpstreamResponse, headers},
+};
+
+/// Refuses a cache that the caller is not known to own.
+pub(super) fn check(context: &RequestContext, name: &str) -> Result<(), ApiError> {
+    if context
+        .cached_content
+        .belongs(name, &context.identity.caller().key)
+    {
+        return Ok(());
+    }
+    let message = "this cached content was not created by this caller through this gateway, or \
+                   has expired";
+    Err(ApiError::new(ErrorReason::UnknownCache, message))
+}
+
+/// Records the caller as the owner of the cache that a response describes. Returns the response.
+pub(super) async fn record(
+    context: &RequestContext,
+    answer: UpstreamResponse,
+) -> Result<Response, ApiError> {
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
+    let limits = &context.snapshot.config.limits;
+    let body = read_json(answer, &context.head, limits).await?;
+    let document = Document::parse(body.clone()).map_err(|_| unreadable())?;
+    let text = |spellings: &[&str]| document.string(spellings).map_err(|_| unreadable());
+    let name = text(&["name"])?.ok_or_else(unreadable)?;
+    let expires = text(&["expireTime", "expire_time"])?;
+    let expires_in = expires.and_then(|time| duration_until(&time));
+    let owner = context.identity.caller().key;
+    context.cached_content.keep(&name, &owner, expires_in);
+    *response.body_mut() = Body::from(body);
+    Ok(response)
+}
+
+/// Returns the duration until an RFC 3339 time.
+fn duration_until(time: &str) -> Option<Duration> {
+    let time: Timestamp = time.parse().ok()?;
+    Some(Duration::try_from(time.duration_since(Timestamp::now())).unwrap_or_default())
+}

@@ -1,0 +1,75 @@
+//! The model call as it is about to go upstream.
+
+use serde_json::value::RawValue;
+
+use super::{request_context::RequestContext, session_name::SessionName};
+use crate::{
+    config::HookView,
+    dialect::{Call, Detail, DialectError, Document, Functions, Operation, ResponseExpectation},
+    hook::{About, Plan},
+    model::LlmRequest,
+    session::CallRole,
+};
+
+/// The model call as it is about to go upstream. Hooks and policies edit it.
+#[derive(Debug)]
+pub(super) struct ModelRequest {
+    pub(super) call: Call,
+    /// The request body, in the form of the Gemini API.
+    pub(super) document: Document,
+    /// The object around the request on the wire (Code Assist).
+    pub(super) envelope: Option<Document>,
+    pub(super) expectation: ResponseExpectation,
+    /// The session's name, if the agent gives one in path, header or body.
+    pub(super) session_name: Option<SessionName>,
+}
+
+impl ModelRequest {
+    /// What conditions of hooks and policies are evaluated on.
+    pub(super) const fn subject(&self, context: &RequestContext) -> About<'_> {
+        About::Call {
+            dialect: context.dialect,
+            call: &self.call,
+            document: &self.document,
+        }
+    }
+
+    /// Returns whether the request is an agent's own or a helper call.
+    pub(super) fn role(&self, agent: &str) -> CallRole {
+        let is_main = self.call.operation.generates() && !self.is_helper(agent);
+        if is_main {
+            CallRole::Main
+        } else {
+            CallRole::Helper
+        }
+    }
+
+    /// Whether gemini-cli makes this call for itself, to choose a model or to compress its
+    /// history. Calls of its agents stream and declare functions.
+    pub(super) fn is_helper(&self, agent: &str) -> bool {
+        let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
+        from_cli
+            && self.call.operation == Operation::Generate
+            && self.expectation.functions == Functions::Absent
+    }
+
+    /// The stable form that hooks receive.
+    pub(super) fn stable_form(
+        &self,
+        context: &RequestContext,
+        detail: Detail,
+    ) -> Result<LlmRequest, DialectError> {
+        context
+            .dialect
+            .read_request(&self.call, &self.document, detail)
+    }
+
+    /// The document, if a hook of the plan receives it.
+    pub(super) fn document_for(&self, plan: &Plan) -> Option<Box<RawValue>> {
+        let wanted = plan
+            .hooks
+            .iter()
+            .any(|hook| hook.sees == HookView::Document);
+        wanted.then(|| self.document.to_raw()).flatten()
+    }
+}

@@ -1,0 +1,33 @@
+//! What does not change during one call.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use super::{exchange_recorder::ExchangeRecorder, session_name::SessionName};
+use crate::{
+    auth::Identity,
+    dialect::Dialect,
+    event::Context,
+    state::{Caches, Snapshot},
+    upstream::Upstream,
+};
+
+/// What does not change during one call.
+#[derive(Debug)]
+pub(super) struct RequestContext {
+    /// Config and everything built from it, fixed for this call.
+    pub(super) snapshot: Arc<Snapshot>,
+    /// The authenticated caller.
+    pub(super) identity: Arc<Identity>,
+    pub(super) cached_content: Arc<Caches>,
+    pub(super) recorder: ExchangeRecorder,
+    /// The head of the agent's request.
+    pub(super) head: Parts,
+    pub(super) dialect: &'static dyn Dialect,
+    pub(super) upstream: Arc<Upstream>,
+    /// The session named in path or header.
+    pub(super) session_name: Option<SessionName>,
+    /// Fields of hook inputs that are known before the body is read.
+    pub(super) hook_context: Context,
+}

@@ -1,0 +1,87 @@
+//! `AfterAgent`: hooks accept the final text of a turn, ask for another one, or end the turn.
+
+use serde_json::Value;
+
+use super::{decision::AnswerDecision, response_buffer::ResponseBuffer};
+use crate::{
+    dialect,
+    event::{AfterAgent, EventName, Flow, HookStatus, Reason},
+    hook::Origin,
+    proxy::{request_context::RequestContext, turn_state::TurnState},
+    state::ApiError,
+};
+
+/// Fires `AfterAgent` for a final text.
+pub async fn decide(
+    context: &RequestContext,
+    turn: &mut TurnState,
+    buffer: &ResponseBuffer,
+) -> Result<AnswerDecision, ApiError> {
+    if !turn.derives(context, EventName::AfterAgent) {
+        return Ok(AnswerDecision::Accept);
+    }
+    let event = AfterAgent {
+        prompt: turn.prompt.clone(),
+        prompt_response: buffer.text.clone(),
+        stop_hook_active: turn.answer_retries > 0,
+    };
+    let engine = &context.snapshot.engine;
+    let outcome = engine
+        .fire(&turn.hook_context, event, Origin::Derived)
+        .await;
+    context.recorder.note(&outcome);
+    match outcome.verdict {
+        Flow::Proceed(()) => Ok(AnswerDecision::Accept),
+        Flow::Stop(reason) => {
+            turn.stop_session(reason.as_str());
+            Ok(AnswerDecision::End(reason))
+        }
+        // Another answer would not repair the hook.
+        Flow::Deny(reason)
+            if outcome
+                .runs
+                .iter()
+                .any(|run| run.status() == HookStatus::Failed) =>
+        {
+            Ok(AnswerDecision::End(reason))
+        }
+        // The last answer is accepted, denied or not: an agent without one would ask for ever.
+        Flow::Deny(_)
+            if turn.answer_retries >= context.snapshot.config.events.max_answer_retries =>
+        {
+            let request_id = context.recorder.request_id();
+            tracing::warn!(
+                request.id = request_id,
+                "answer retries exhausted, accepting a denied answer"
+            );
+            Ok(AnswerDecision::Accept)
+        }
+        Flow::Deny(reason) => {
+            turn.answer_retries += 1;
+            if outcome.folded.specific("clearContext") == Some(&Value::Bool(true)) {
+                return ask_without_history(turn, buffer, &reason);
+            }
+            let denied = dialect::saying(true, &buffer.text);
+            let prompt = dialect::saying(false, reason.as_str());
+            AnswerDecision::ask_again(turn, buffer, &[denied, prompt])
+        }
+    }
+}
+
+/// Asks again without the history, which a hook cleared.
+fn ask_without_history(
+    turn: &mut TurnState,
+    buffer: &ResponseBuffer,
+    reason: &Reason,
+) -> Result<AnswerDecision, ApiError> {
+    let session = turn.session.as_ref();
+    let session_context = session.and_then(|session| session.state.context.as_deref());
+    let texts: Vec<&str> = session_context
+        .into_iter()
+        .chain([reason.as_str()])
+        .collect();
+    if let Some(document) = &mut turn.retry_base {
+        dialect::start_over(document, &texts)?;
+    }
+    AnswerDecision::ask_again(turn, buffer, &[])
+}

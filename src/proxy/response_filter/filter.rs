@@ -1,0 +1,442 @@
+//! Policies, `AfterModel` hooks and `BeforeTool` hooks on one response, or one chunk of it.
+
+use std::{
+    ops::ControlFlow::{self, Break, Continue},
+    sync::Arc,
+};
+
+use serde_json::Value;
+
+use crate::{
+    config::{AskMode, HookView},
+    dialect::{
+        Allowed, CallDecision, DialectError, FunctionCall, PartialCalls, ResponseDocument, Words,
+    },
+    event::{
+        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, Flow,
+        HookOutput, Reason, mcp_context,
+    },
+    hook::{Held, Origin, Plan, Progress, ResponsePolicies, Run, Seen},
+    model::SentRequest,
+    policy::{ChunkPosition, Look},
+    proxy::{
+        exchange_recorder::ExchangeRecorder, model_request::ModelRequest, outcome::Did,
+        reply::unreadable_response, request_context::RequestContext, turn_state::TurnState,
+    },
+    session::CallRole,
+    state::{ApiError, Snapshot},
+};
+
+/// What must be done with a response, decided before upstream is called.
+#[derive(Debug)]
+pub struct FilterPlan {
+    /// Policies and hooks on `AfterModel`. Planned once, because the event has no subject.
+    plan: Plan,
+    allowed: Allowed,
+    fires_before_tool: bool,
+}
+
+impl FilterPlan {
+    /// Returns `None` if the response may pass as it is.
+    pub fn new(context: &RequestContext, turn: &TurnState, request: &ModelRequest) -> Option<Self> {
+        if !request.call.operation.generates() {
+            return None;
+        }
+        let engine = &context.snapshot.engine;
+        let subject = request.subject(context);
+        let plan = engine.plan(EventName::AfterModel, &turn.hook_context, subject);
+        let allowed = turn.allowed_functions();
+        let fires_before_tool = turn.derives(context, EventName::BeforeTool);
+        let is_hooked = !plan.is_empty()
+            || fires_before_tool
+            || turn.derives(context, EventName::AfterAgent)
+            || allowed != Allowed::All;
+        // A summary of the conversation replaces it in later requests, which are matched to the
+        // session by the summary.
+        let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any();
+        // The agent has received a filtered part, so the rest must be filtered, too.
+        (is_hooked || turn.is_retry() || is_summary).then_some(Self {
+            plan,
+            allowed,
+            fires_before_tool,
+        })
+    }
+
+    /// Builds the filter for the response to `request`.
+    pub fn start(
+        self,
+        context: &RequestContext,
+        turn: &TurnState,
+        request: &ModelRequest,
+    ) -> Result<ResponseFilter, ApiError> {
+        let Self {
+            plan,
+            allowed,
+            fires_before_tool,
+        } = self;
+        let has_hooks = !plan.hooks.is_empty();
+        let llm_request = if has_hooks {
+            // Streams may be long, so the form that hooks receive holds no media.
+            request.stable_form(context, plan.detail())?.into()
+        } else {
+            SentRequest::default()
+        };
+        let (engine, model) = (&context.snapshot.engine, request.call.model_name());
+        let policies = |look| engine.answer_look(&plan, &turn.hook_context, model, look);
+        Ok(ResponseFilter {
+            first_policies: policies(Look::First),
+            last_policies: if has_hooks {
+                policies(Look::Again)
+            } else {
+                ResponsePolicies::default()
+            },
+            snapshot: Arc::clone(&context.snapshot),
+            recorder: context.recorder.clone(),
+            hook_context: turn.hook_context.clone(),
+            model: model.to_owned(),
+            llm_request: Arc::new(llm_request),
+            partial_calls: PartialCalls::default(),
+            has_started: false,
+            passed_text_chunks: 0,
+            plan,
+            allowed,
+            fires_before_tool,
+        })
+    }
+}
+
+/// Filters one response between upstream and the agent.
+#[derive(Debug)]
+pub struct ResponseFilter {
+    snapshot: Arc<Snapshot>,
+    recorder: ExchangeRecorder,
+    hook_context: Context,
+    plan: Plan,
+    /// The model that was called.
+    pub model: String,
+    /// Policies that run before hooks.
+    first_policies: ResponsePolicies,
+    /// Policies that inspect what hooks changed.
+    last_policies: ResponsePolicies,
+    /// The request that was sent; empty without hooks.
+    llm_request: Arc<SentRequest>,
+    allowed: Allowed,
+    partial_calls: PartialCalls,
+    fires_before_tool: bool,
+    /// Whether policies have inspected a chunk as a document.
+    has_started: bool,
+    /// Text chunks that policies let pass and that are not recorded yet.
+    passed_text_chunks: u64,
+}
+
+/// Why a response is cut off.
+#[derive(Debug)]
+pub struct Refusal {
+    pub reason: Reason,
+    /// Whether the session stops, too.
+    pub stops_session: bool,
+}
+
+/// A filtered response or chunk, or the refusal of it and of all that follows.
+pub type Filtered = ControlFlow<Refusal, ResponseDocument>;
+
+impl ResponseFilter {
+    /// Returns whether any policy inspects the response.
+    pub fn has_policies(&self) -> bool {
+        !self.first_policies.is_empty() || !self.last_policies.is_empty()
+    }
+
+    /// Returns whether chunks of nothing but text can be filtered as such. The first chunk is
+    /// always a document, so that response headers name the policies that inspected it.
+    pub fn takes_words(&self) -> bool {
+        self.plan.hooks.is_empty() && self.has_started
+    }
+
+    /// Filters a chunk of nothing but text. Returns `None` if it passes, else how far policies
+    /// have come with it.
+    pub fn judge_words(&mut self, words: &mut Words) -> Option<Progress> {
+        let progress = self.first_policies.words(words);
+        if words.is_edited() {
+            self.recorder.did(Did::Edit);
+        }
+        if progress.is_none() {
+            self.passed_text_chunks += 1;
+        }
+        progress
+    }
+
+    /// Filters a response or chunk. `progress` is how far policies have come with it.
+    ///
+    /// INVARIANT: a response that cannot be parsed is never passed on.
+    pub async fn filter(
+        &mut self,
+        mut chunk: ResponseDocument,
+        progress: Progress,
+        extent: ChunkPosition,
+    ) -> Result<Filtered, ApiError> {
+        self.has_started = true;
+        self.withhold_unselected(&mut chunk)
+            .map_err(unreadable_response)?;
+        let runs = self.first_policies.go_on(progress, &mut chunk, extent);
+        let runs = self.record_policies(runs.map_err(unreadable_response)?);
+        if self.has_policies() {
+            self.recorder.shown(1);
+        }
+        match self.run_hooks(Seen { chunk, runs }, extent).await? {
+            Continue(chunk) => self.fire_before_tool(chunk).await,
+            refused @ Break(_) => Ok(refused),
+        }
+    }
+
+    /// Filters what policies still hold back after the last chunk.
+    pub async fn finish(&mut self) -> Result<Vec<Filtered>, ApiError> {
+        self.record_passed_text();
+        let held = self.first_policies.end().map_err(unreadable_response)?;
+        let mut filtered = Vec::new();
+        for seen in self.record_held(held) {
+            filtered.push(match self.run_hooks(seen, ChunkPosition::Chunk).await? {
+                Continue(chunk) => self.fire_before_tool(chunk).await?,
+                refused @ Break(_) => refused,
+            });
+        }
+        let held = self.last_policies.end().map_err(unreadable_response)?;
+        for seen in self.record_held(held) {
+            filtered.push(self.conclude(seen)?);
+        }
+        Ok(filtered)
+    }
+
+    /// Runs `AfterModel` hooks, then the policies that inspect what they changed.
+    async fn run_hooks(&mut self, seen: Seen, extent: ChunkPosition) -> Result<Filtered, ApiError> {
+        let Seen {
+            mut chunk,
+            mut runs,
+        } = seen;
+        if !self.plan.hooks.is_empty() && chunk.carries_content() {
+            runs.extend(self.call_hooks(&chunk).await?);
+            self.recorder.chunk();
+            if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
+                return Ok(Break(refusal));
+            }
+            runs = Vec::new();
+        }
+        let inspected = self.last_policies.chunk(&mut chunk, extent);
+        runs.extend(self.record_policies(inspected.map_err(unreadable_response)?));
+        self.conclude(Seen { chunk, runs })
+    }
+
+    async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<Run>, ApiError> {
+        let wants_document = self
+            .plan
+            .hooks
+            .iter()
+            .any(|hook| hook.sees == HookView::Document);
+        let document = wants_document.then(|| chunk.document().to_raw()).flatten();
+        let mut event = AfterModel {
+            llm_request: Arc::clone(&self.llm_request),
+            llm_response: chunk.read().map_err(unreadable_response)?,
+        };
+        let engine = &self.snapshot.engine;
+        let runs = engine.run(
+            &self.plan,
+            &self.hook_context,
+            &mut event,
+            document.as_deref(),
+        );
+        Ok(runs.await)
+    }
+
+    fn conclude(&self, seen: Seen) -> Result<Filtered, ApiError> {
+        let Seen { mut chunk, runs } = seen;
+        if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
+            return Ok(Break(refusal));
+        }
+        if chunk.document().is_edited() {
+            self.recorder.did(Did::Edit);
+        }
+        Ok(Continue(chunk))
+    }
+
+    /// Applies what policies and hooks decided about a chunk.
+    fn apply_outputs(
+        &self,
+        chunk: &mut ResponseDocument,
+        runs: Vec<Run>,
+    ) -> Result<ControlFlow<Refusal>, ApiError> {
+        if runs.is_empty() {
+            return Ok(Continue(()));
+        }
+        let outcome = self.snapshot.engine.judge_chunk(runs);
+        self.recorder.note_chunk(&outcome);
+        match outcome.verdict {
+            Flow::Proceed(None) => (),
+            Flow::Proceed(Some(mutation)) => {
+                let diagnostics = chunk.write(&mutation);
+                let diagnostics = diagnostics.map_err(unreadable_response)?;
+                self.recorder.note_diagnostics(&diagnostics);
+                self.recorder.did(Did::Edit);
+            }
+            Flow::Deny(reason) => return Ok(Break(self.refuse(reason, Did::Deny))),
+            Flow::Stop(reason) => return Ok(Break(self.refuse(reason, Did::Stop))),
+        }
+        Ok(Continue(()))
+    }
+
+    /// Fires `BeforeTool` for each function call, before the agent receives any of them.
+    async fn fire_before_tool(
+        &mut self,
+        mut chunk: ResponseDocument,
+    ) -> Result<Filtered, ApiError> {
+        if !self.fires_before_tool {
+            return Ok(Continue(chunk));
+        }
+        let calls = chunk.calls().map_err(unreadable_response)?;
+        let mut decisions = Vec::with_capacity(calls.len());
+        for (candidate, call) in calls {
+            match self.decide_call(candidate, call).await {
+                Continue(decision) => decisions.push(decision),
+                Break(reason) => return Ok(Break(self.refuse(reason, Did::Stop))),
+            }
+        }
+        if decisions
+            .iter()
+            .all(|decision| *decision == CallDecision::Keep)
+        {
+            return Ok(Continue(chunk));
+        }
+        self.recorder.did(Did::Edit);
+        let is_rewrite = |decision: &CallDecision| matches!(decision, CallDecision::Rewrite(_));
+        let has_rewrites = decisions.iter().any(is_rewrite);
+        chunk.decide(decisions).map_err(unreadable_response)?;
+        if has_rewrites {
+            self.inspect_rewritten(chunk)
+        } else {
+            Ok(Continue(chunk))
+        }
+    }
+
+    /// Decides one function call. Breaks with the reason if the session stops.
+    async fn decide_call(
+        &mut self,
+        candidate: u64,
+        call: FunctionCall,
+    ) -> ControlFlow<Reason, CallDecision> {
+        if call.in_pieces || call.name.is_empty() {
+            let reason = "its arguments are streamed in parts, which hooks cannot inspect";
+            let mut refuse = |_: &FunctionCall| Some(reason.to_owned());
+            return Continue(self.partial_calls.judge(candidate, &call, &mut refuse));
+        }
+        let tool_input = match call.arguments {
+            Value::Null => serde_json::Map::new(),
+            Value::Object(arguments) => arguments,
+            _ => {
+                return Continue(CallDecision::Refuse(
+                    "its arguments are not an object".to_owned(),
+                ));
+            }
+        };
+        let event = BeforeTool {
+            mcp_context: mcp_context(&call.name),
+            tool_name: call.name,
+            tool_input: tool_input.clone(),
+            original_request_name: None,
+        };
+        let engine = &self.snapshot.engine;
+        let outcome = engine
+            .fire(&self.hook_context, event, Origin::Derived)
+            .await;
+        self.recorder.note(&outcome);
+        let edit = match outcome.verdict {
+            BeforeToolVerdict::Proceed(edit) => edit,
+            BeforeToolVerdict::Ask(_) if self.snapshot.config.ask == AskMode::Allow => {
+                ArgumentsEdit::of(&outcome.folded)
+            }
+            BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
+                return Continue(CallDecision::Refuse(reason.as_str().to_owned()));
+            }
+            BeforeToolVerdict::Stop(reason) => return Break(reason),
+        };
+        let mut arguments = tool_input.clone();
+        edit.apply(&mut arguments);
+        Continue(if arguments == tool_input {
+            CallDecision::Keep
+        } else {
+            CallDecision::Rewrite(arguments)
+        })
+    }
+
+    /// Lets policies inspect calls that hooks rewrote. Each inspection stands alone, because a
+    /// call is complete.
+    fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, ApiError> {
+        let engine = &self.snapshot.engine;
+        let (plan, hook_context) = (&self.plan, &self.hook_context);
+        let mut policies = engine.answer_look(plan, hook_context, &self.model, Look::Again);
+        let runs = policies.chunk(&mut chunk, ChunkPosition::Last);
+        let runs = self.record_policies(runs.map_err(unreadable_response)?);
+        self.conclude(Seen { chunk, runs })
+    }
+
+    /// Withholds calls of functions that were not selected.
+    fn withhold_unselected(&mut self, chunk: &mut ResponseDocument) -> Result<(), DialectError> {
+        if self.allowed == Allowed::All {
+            return Ok(());
+        }
+        let mut refuse = |call: &FunctionCall| {
+            let reason = || format!("`{}` is not allowed for this call", call.name);
+            (!self.allowed.includes(&call.name)).then(reason)
+        };
+        chunk.withhold_calls(&mut self.partial_calls, &mut refuse)?;
+        Ok(())
+    }
+
+    /// Records text chunks that policies let pass since the last call.
+    fn record_passed_text(&mut self) {
+        let chunks = std::mem::take(&mut self.passed_text_chunks);
+        let silent = self.first_policies.silent();
+        if !silent.is_empty() {
+            self.snapshot.engine.silent(&silent);
+            self.recorder.shown(chunks);
+            self.recorder.silent(&silent);
+        }
+    }
+
+    /// Records runs of policies. Returns those with an output, which are still to be applied.
+    fn record_policies(&self, runs: Vec<Run>) -> Vec<Run> {
+        self.snapshot.engine.looked(&self.hook_context, &runs);
+        let has_output = |run: &Run| run.answer.output != HookOutput::default();
+        if !runs.iter().any(has_output) {
+            self.recorder.looked(&runs);
+            return Vec::new();
+        }
+        let (with_output, silent): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(has_output);
+        self.recorder.looked(&silent);
+        with_output
+    }
+
+    fn record_held(&self, held: Held) -> Vec<Seen> {
+        self.snapshot
+            .engine
+            .looked(&self.hook_context, &held.observed);
+        self.recorder.looked(&held.observed);
+        let record = |Seen { chunk, runs }| {
+            let runs = self.record_policies(runs);
+            Seen { chunk, runs }
+        };
+        held.seen.into_iter().map(record).collect()
+    }
+
+    fn refuse(&self, reason: Reason, did: Did) -> Refusal {
+        self.recorder.did(did);
+        Refusal {
+            reason,
+            stops_session: did == Did::Stop,
+        }
+    }
+}
+
+/// A response may be dropped before its end.
+impl Drop for ResponseFilter {
+    fn drop(&mut self) {
+        self.record_passed_text();
+    }
+}

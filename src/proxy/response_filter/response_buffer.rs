@@ -1,0 +1,175 @@
+//! Holds back parts of a response until they may go to the agent.
+//!
+//! Text passes at once. From the first function call on, everything waits until all calls of
+//! the response are decided: an agent runs every call of a step that it has received.
+
+use std::ops::ControlFlow::{self, Break, Continue};
+
+use bytes::Bytes;
+
+use super::filter::{Refusal, ResponseFilter};
+use crate::{
+    dialect::{Counted, ResponseDocument, StepCall, Words},
+    event::EventName,
+    hook::Progress,
+    policy::ChunkPosition,
+    proxy::{
+        exchange_recorder::ExchangeRecorder, request_context::RequestContext, turn_state::TurnState,
+    },
+    state::ApiError,
+};
+
+/// One response of the model: its filter, and what is held back of it.
+#[derive(Debug)]
+pub struct ResponseBuffer {
+    pub filter: ResponseFilter,
+    /// Function calls so far, in the model's order.
+    pub calls: Vec<StepCall>,
+    /// Text so far.
+    pub text: String,
+    /// Token usage, as upstream last counted it.
+    pub usage: Counted,
+    /// Whether there are further candidates, which cannot be asked for again.
+    pub has_alternatives: bool,
+    held: Vec<ResponseDocument>,
+    /// Whether the end of the response waits for `AfterAgent`.
+    holds_end: bool,
+    /// Whether the next text starts a paragraph, because the agent has received text before it.
+    starts_paragraph: bool,
+    /// For token usage, if there is a decision log.
+    recorder: Option<ExchangeRecorder>,
+}
+
+impl ResponseBuffer {
+    pub fn new(filter: ResponseFilter, context: &RequestContext, turn: &TurnState) -> Self {
+        let has_audit = context.snapshot.audit.is_some();
+        Self {
+            filter,
+            calls: Vec::new(),
+            text: String::new(),
+            usage: Counted::default(),
+            has_alternatives: false,
+            held: Vec::new(),
+            holds_end: turn.derives(context, EventName::AfterAgent),
+            starts_paragraph: turn.has_emitted_text,
+            recorder: has_audit.then(|| context.recorder.clone()),
+        }
+    }
+
+    /// Returns whether chunks of nothing but text pass as such: nothing is held back, and no
+    /// text of the response must be changed.
+    pub fn takes_words(&self) -> bool {
+        let holds = !self.calls.is_empty() || !self.held.is_empty();
+        self.filter.takes_words() && !holds && !self.starts_paragraph
+    }
+
+    /// Filters a chunk of nothing but text. Returns `None` if it passes, else how far it was
+    /// filtered.
+    pub fn take_words(&mut self, words: &mut Words) -> Option<Progress> {
+        let progress = self.filter.judge_words(words);
+        if progress.is_none() {
+            self.text.extend(words.plain_texts());
+            self.record_usage(words.usage());
+        }
+        progress
+    }
+
+    /// Filters a chunk, or the whole response. Returns what goes to the agent now.
+    pub async fn push(
+        &mut self,
+        chunk: ResponseDocument,
+        progress: Progress,
+        extent: ChunkPosition,
+    ) -> Result<ControlFlow<Refusal, Vec<ResponseDocument>>, ApiError> {
+        match self.filter.filter(chunk, progress, extent).await? {
+            Continue(chunk) => self.admit(chunk).map(Continue),
+            Break(refusal) => Ok(Break(refusal)),
+        }
+    }
+
+    /// Filters what policies still hold back, at the end of upstream's response.
+    pub async fn finish(
+        &mut self,
+    ) -> Result<ControlFlow<Refusal, Vec<ResponseDocument>>, ApiError> {
+        let mut admitted = Vec::new();
+        for filtered in self.filter.finish().await? {
+            match filtered {
+                Continue(chunk) => admitted.extend(self.admit(chunk)?),
+                Break(refusal) => return Ok(Break(refusal)),
+            }
+        }
+        Ok(Continue(admitted))
+    }
+
+    fn admit(&mut self, mut chunk: ResponseDocument) -> Result<Vec<ResponseDocument>, ApiError> {
+        self.calls.extend(chunk.step()?);
+        self.text.push_str(&chunk.plain_text());
+        self.record_usage(chunk.usage()?);
+        self.has_alternatives |= chunk.has_alternatives();
+        self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
+        if !self.calls.is_empty() || chunk.withholds() {
+            self.held.push(chunk);
+            return Ok(Vec::new());
+        }
+        // Some models set a finish reason in every chunk.
+        let mut admitted = if chunk.carries_content() {
+            std::mem::take(&mut self.held)
+        } else {
+            Vec::new()
+        };
+        if self.holds_end && (chunk.finishes() || !self.held.is_empty()) {
+            self.held.push(chunk);
+        } else {
+            admitted.push(chunk);
+        }
+        Ok(admitted)
+    }
+
+    fn record_usage(&mut self, usage: Option<Counted>) {
+        let Some(usage) = usage else {
+            return;
+        };
+        if let Some(recorder) = &self.recorder {
+            recorder.usage(&usage.read());
+        }
+        self.usage = usage;
+    }
+
+    /// Holds chunks back until the end.
+    pub fn hold(&mut self, chunks: Vec<ResponseDocument>) {
+        self.held.extend(chunks);
+    }
+
+    /// Returns whether exactly this response is held back.
+    pub fn holds_only(&self, response: &Bytes) -> bool {
+        match self.held.as_slice() {
+            [chunk] => !chunk.withholds() && chunk.to_bytes() == response,
+            _ => false,
+        }
+    }
+
+    /// Replaces what is held back by chunks of the same content.
+    pub fn hold_instead(&mut self, chunks: Vec<ResponseDocument>) {
+        self.held = chunks;
+    }
+
+    /// Releases what is held back, once the response is accepted.
+    pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
+        let mut held = std::mem::take(&mut self.held);
+        for chunk in held.iter_mut().filter(|chunk| chunk.withholds()) {
+            chunk.say_withheld()?;
+        }
+        Ok(held)
+    }
+
+    /// Releases what the agent may receive although the model is asked again.
+    pub fn release_open(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
+        let mut open = Vec::new();
+        for mut chunk in std::mem::take(&mut self.held) {
+            if chunk.open_end()? {
+                open.push(chunk);
+            }
+        }
+        Ok(open)
+    }
+}

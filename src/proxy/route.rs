@@ -1,0 +1,110 @@
+//! Resolves a request: its session name, its method, and whether the caller may use it.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use super::{exchange_recorder::ExchangeRecorder, request_context::RequestContext, session_name};
+use crate::{
+    auth::Identity,
+    dialect::{self, Call, Operation, RequestLine, Row},
+    event::{Context, EventName},
+    state::{self, ApiError, App, Authenticated, ErrorReason},
+};
+
+/// Resolves the method and model API that a request is for.
+///
+/// # Errors
+///
+/// If the path is not in the method table, the method is not allowed by the config or for the
+/// caller, or the decision log cannot be written.
+pub(super) fn resolve(
+    app: &App,
+    authenticated: Authenticated,
+    head: Parts,
+    recorder: &ExchangeRecorder,
+) -> Result<(Box<RequestContext>, Call), ApiError> {
+    let Authenticated { identity, snapshot } = authenticated;
+    if let Some(audit) = &snapshot.audit {
+        audit.check()?;
+    }
+    let (path, session_name) = session_name::split(head.uri.path(), &head.headers)?;
+    let line = RequestLine {
+        method: &head.method,
+        path,
+        query: head.uri.query().unwrap_or_default(),
+    };
+    let Some(recognised) = dialect::recognise(line) else {
+        return Err(ApiError::new(ErrorReason::UnknownPath, "unknown path"));
+    };
+    let recognised = recognised?;
+    recorder.operation(recognised.row.label());
+    snapshot.covers(recognised.row)?;
+    check_inspectable(recognised.row, &identity)?;
+    let call = recognised.call?;
+    let session_id = session_name.as_ref().map(|name| name.id.as_str());
+    recorder.call(&call, session_id);
+    let upstream = Arc::clone(snapshot.upstream(call.row.api)?);
+    let hook_context = Context {
+        trace: state::trace(snapshot.audit.as_deref(), &head.headers),
+        ..Context::default()
+    };
+    let mut context = Box::new(RequestContext {
+        dialect: dialect::of(call.row.api),
+        cached_content: Arc::clone(&app.shared.caches),
+        recorder: recorder.clone(),
+        snapshot,
+        identity,
+        head,
+        upstream,
+        session_name,
+        hook_context,
+    });
+    if context.snapshot.audit.is_some() || is_hooked(&context, call.operation) {
+        fill_hook_context(&mut context);
+        recorder.opened(call.row.api.as_str(), &context.hook_context);
+    }
+    Ok((context, call))
+}
+
+/// Returns whether hooks or policies take part in a call, so that its body must be read.
+pub(super) fn is_hooked(context: &RequestContext, operation: Operation) -> bool {
+    let snapshot = &context.snapshot;
+    let listens = |event| snapshot.engine.listens(event);
+    let before = operation.sends_content() && listens(EventName::BeforeModel);
+    let around = operation.generates()
+        && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
+    let derived = operation.sends_content() && snapshot.derives_any();
+    // Cache creation is always inspected, because ownership must be recorded.
+    before || around || derived || operation == Operation::CreateCache
+}
+
+/// Refuses a method whose content is not inspected to callers with limits on models, tools or
+/// tokens.
+fn check_inspectable(row: &Row, identity: &Identity) -> Result<(), ApiError> {
+    if !row.is_unseen() || !identity.is_held_to_what_is_seen() {
+        return Ok(());
+    }
+    let message = format!(
+        "`{}` carries content that hookgate does not inspect, so this caller's limits on models, \
+         tools and tokens cannot be enforced",
+        row.name
+    );
+    Err(ApiError::new(ErrorReason::MethodRefused, message))
+}
+
+/// Adds what only hooks and the decision log need.
+fn fill_hook_context(context: &mut RequestContext) {
+    let hook_context = &mut context.hook_context;
+    context
+        .recorder
+        .request_id()
+        .clone_into(&mut hook_context.request_id);
+    if let Some(name) = &context.session_name {
+        hook_context.session_named = true;
+        hook_context.session_id.clone_from(&name.id);
+    }
+    hook_context.caller = context.identity.caller();
+    hook_context.cwd = context.snapshot.config.hook_directory.display().to_string();
+    hook_context.timestamp = state::now();
+}

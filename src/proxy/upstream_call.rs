@@ -1,0 +1,121 @@
+//! Sends calls to the model API.
+
+use http::HeaderMap;
+use secrecy::ExposeSecret;
+
+use super::{
+    cache_owner,
+    model_request::ModelRequest,
+    reply::{self, Reply, unreadable},
+    request_body::{content_length, too_large},
+    request_context::RequestContext,
+};
+use crate::{
+    dialect::{Api, Call, Framing, Operation},
+    state::ApiError,
+    upstream::{
+        OutgoingRequest, RequestBody, UpstreamResponse,
+        content_headers::{self, ContentEncoding},
+        headers::{self, ResponseUse},
+    },
+};
+
+/// Sends the request of a hooked call, as hooks left it.
+pub(super) async fn send_hooked(
+    context: &RequestContext,
+    request: &mut ModelRequest,
+    is_filtered: bool,
+) -> Result<UpstreamResponse, ApiError> {
+    if let (true, Operation::Stream(framing)) = (is_filtered, &mut request.call.operation) {
+        // Events arrive one by one; an array would have to be read whole.
+        *framing = Framing::Sse;
+    }
+    let (call, envelope) = (&request.call, request.envelope.as_ref());
+    let body = context
+        .dialect
+        .close_request(call, envelope, &request.document)?;
+    let limit = context.snapshot.config.limits.body;
+    if body.len() > limit {
+        // Hooks may not exceed the limit that agents are held to.
+        return Err(too_large(limit));
+    }
+    let outgoing = outgoing(context, call, body.clone().into(), ResponseUse::Parsed);
+    send(context, call, outgoing, Some(&body)).await
+}
+
+/// Returns a response that no policy and no hook inspects, and every error of upstream.
+pub(super) async fn reply_unfiltered(
+    context: &RequestContext,
+    request: &ModelRequest,
+    answer: UpstreamResponse,
+) -> Result<Reply, ApiError> {
+    if request.call.operation == Operation::CreateCache && answer.status.is_success() {
+        return cache_owner::record(context, answer)
+            .await
+            .map(Reply::Upstream);
+    }
+    Ok(Reply::Upstream(reply::passed(answer, &context.recorder)))
+}
+
+/// Builds a request for the model API.
+pub(super) fn outgoing(
+    context: &RequestContext,
+    call: &Call,
+    body: RequestBody,
+    answer: ResponseUse,
+) -> OutgoingRequest {
+    let identity = &context.identity;
+    // Callers' own keys are for APIs that take API keys.
+    let takes_keys = context.dialect.api() != Api::CodeAssist;
+    let own = identity.upstream.as_ref().filter(|_| takes_keys);
+    let credential = own.or_else(|| context.upstream.credential());
+    let query_key = identity.query_key.as_ref().map(ExposeSecret::expose_secret);
+    // Token usage can be read from plain responses only.
+    let answer = identity.usage().map_or(answer, |_| ResponseUse::Parsed);
+    let mut headers: HeaderMap =
+        headers::request_headers(&context.head.headers, credential, query_key, answer);
+    let trace = context.hook_context.trace;
+    if trace.is_on() {
+        headers::set_trace(&mut headers, trace);
+    }
+    OutgoingRequest {
+        method: context.head.method.clone(),
+        target: call.target(),
+        headers,
+        body,
+    }
+}
+
+/// Sends a request once the decision log has stored it, and meters token usage for callers with
+/// a token quota. `body` is `None` if the body is passed through unread.
+pub(super) async fn send(
+    context: &RequestContext,
+    call: &Call,
+    outgoing: OutgoingRequest,
+    body: Option<&[u8]>,
+) -> Result<UpstreamResponse, ApiError> {
+    context.recorder.sends(body).await?;
+    let record_route = |route| context.recorder.goes(route);
+    let Some(mut usage) = context.identity.usage() else {
+        return Ok(context.upstream.send(outgoing, &record_route).await?);
+    };
+    if call.operation.generates() {
+        let length = body.map(<[u8]>::len);
+        let length = length.or_else(|| content_length(&context.head.headers));
+        usage.begin(length.unwrap_or_default());
+    }
+    let sent = context.upstream.send(outgoing, &record_route).await;
+    let answer = sent.inspect_err(|_| usage.end())?;
+    if !answer.status.is_success() {
+        usage.end();
+    } else if content_headers::encoding(&answer.headers) != ContentEncoding::Identity {
+        return Err(unreadable());
+    }
+    if let Some(length) = content_length(&answer.headers) {
+        usage.expect(length as u64);
+    }
+    Ok(answer.with_observer(move |piece| match piece {
+        Some(piece) => usage.read(piece),
+        None => usage.end(),
+    }))
+}
