@@ -111,7 +111,7 @@ cases:
   - name: an error that is expected
     path: /v1beta/models/gemini-2.5-flash:fly
     request: {}
-    expect: { verdict: error, reason: not served, status: 403 }
+    expect: { verdict: error, reason: unknown path, status: 403 }
 ",
     );
 
