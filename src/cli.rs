@@ -120,7 +120,7 @@ pub fn main() -> ExitCode {
 
 /// The JSON Schema of the config, for editors.
 fn schema() -> String {
-    let schema = Config::schema(&hook::known());
+    let schema = Config::schema(&hook::registry());
     // JSON made of JSON cannot fail.
     serde_json::to_string_pretty(&schema).unwrap_or_default()
 }
@@ -181,7 +181,7 @@ impl From<io::Error> for Failure {
 
 /// A config as commands are given it: a file, or nothing but options.
 fn read(file: Option<&PathBuf>, overrides: &Overrides) -> Result<Config, ConfigError> {
-    let known = hook::known();
+    let known = hook::registry();
     match file {
         Some(file) => Config::load(file, overrides, &known),
         None => Config::without_file(overrides, &known),

@@ -12,7 +12,7 @@ fuzz_target!(|text: &str| {
     if text.contains("dev") || text.contains("proc") {
         return;
     }
-    match Config::parse(text, Path::new("nowhere/hookgate.yaml"), &hook::known()) {
+    match Config::parse(text, Path::new("nowhere/hookgate.yaml"), &hook::registry()) {
         Ok(config) => assert!(config.limits.body > 0),
         Err(error) => assert!(!error.to_string().is_empty()),
     }

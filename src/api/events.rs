@@ -22,7 +22,7 @@ use crate::{
         Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Trace,
         Verdict,
     },
-    hook::{EventOutcome, Origin, Run},
+    hook::{EventOrigin, EventOutcome, HookRun},
     session::SessionKey,
     state::{self, ApiError, App, Authenticated, ErrorReason, RequestId, Snapshot, UnderWay, hold},
     upstream::content_headers::{self, ContentEncoding, MediaType},
@@ -188,7 +188,7 @@ impl EventVisitor for Report {
         Ok(Box::pin(async move {
             let fired = snapshot
                 .engine
-                .fire(&context, event, Origin::Reported)
+                .fire(&context, event, EventOrigin::Reported)
                 .await;
             if E::NAME == EventName::SessionEnd {
                 let key = session(&context);
@@ -226,7 +226,7 @@ struct Reported {
 
 /// The output as a hook prints it; explained if what was reported is given.
 fn answer<E: EventKind>(fired: EventOutcome<E::Verdict>, explained: Option<Reported>) -> Value {
-    let mut output = fired.folded;
+    let mut output = fired.output;
     let action = fired.verdict.action();
     let context = output.rendered_context();
     let arguments = explained
@@ -267,7 +267,7 @@ fn edited_arguments<E: EventKind>(reported: &Value, output: &HookOutput) -> Opti
 }
 
 impl HookReport {
-    fn of(run: Run) -> Self {
+    fn of(run: HookRun) -> Self {
         Self {
             status: run.status().as_str(),
             name: run.name,

@@ -82,14 +82,14 @@ pub(super) fn overrides() -> Overrides {
 
 /// Reads a config of which no upstream and no secret is needed.
 pub(super) fn load(file: &Path) -> Result<Config, Failure> {
-    Config::load(file, &overrides(), &hook::known()).map_err(Failure::BadConfig)
+    Config::load(file, &overrides(), &hook::registry()).map_err(Failure::BadConfig)
 }
 
 /// The same, or a config of defaults.
 pub(super) fn load_any(file: Option<&Path>) -> Result<Config, Failure> {
     match file {
         Some(file) => load(file),
-        None => Config::without_file(&overrides(), &hook::known()).map_err(Failure::BadConfig),
+        None => Config::without_file(&overrides(), &hook::registry()).map_err(Failure::BadConfig),
     }
 }
 

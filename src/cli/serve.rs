@@ -81,7 +81,7 @@ pub(super) fn warn(config: &Config) {
     for warning in &config.warnings {
         complain(&format!("warning: {warning}"));
     }
-    for remark in hook::remarks(config) {
+    for remark in hook::lints(config) {
         complain(&format!("warning: {remark}"));
     }
     let brought_about = |it: EventName| it.comes_of_model_calls() || config.events.derives(it);

@@ -53,7 +53,7 @@ impl Test {
 
 /// Every file, or what is wrong with all of them.
 fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
-    let (overrides, known) = (dry_run::overrides(), hook::known());
+    let (overrides, known) = (dry_run::overrides(), hook::registry());
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
         match CaseFile::load(path, &overrides, &known) {

@@ -1,81 +1,34 @@
-//! What it may cost to ask a condition once: a loop can read a long text again
-//! and again, and a large pattern takes long over each character of it.
+//! Cost bound of one evaluation: a comprehension can read a long string
+//! repeatedly, and a large pattern is slow on every character.
 
-use std::{
-    collections::BTreeMap,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
-};
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use cel::{
-    Value,
-    common::value::{CowVal, Val},
-    context::VariableResolver,
-};
+/// Cost that one evaluation may spend, in bytes read. The slowest condition needs a
+/// few seconds for it, a reasonable one a few milliseconds.
+const MAX_EVALUATION_COST: usize = 64 << 20;
 
-/// How much there is for one question. The slowest condition takes a few seconds
-/// for it, one that means something a few milliseconds.
-const MOST: usize = 64 << 20;
-
-/// What is left of it.
+/// Remaining cost of one evaluation.
 #[derive(Debug)]
-pub(super) struct Effort(AtomicUsize);
+pub(super) struct CostBudget(AtomicUsize);
 
-impl Effort {
-    pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(AtomicUsize::new(MOST)))
+impl Default for CostBudget {
+    fn default() -> Self {
+        Self(AtomicUsize::new(MAX_EVALUATION_COST))
     }
+}
 
-    /// Takes some; says whether there was enough. If not, there is none any more.
+impl CostBudget {
+    /// Spends `cost`, and returns whether the budget covered it. If it did not, the
+    /// budget is exhausted.
     pub(super) fn spend(&self, cost: usize) -> bool {
-        let less = |it: usize| Some(it.saturating_sub(cost));
+        let less = |left: usize| Some(left.saturating_sub(cost));
         let before = self
             .0
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, less);
-        before.is_ok_and(|it| it > cost)
+        before.is_ok_and(|left| left > cost)
     }
 
-    pub(super) fn is_spent(&self) -> bool {
+    pub(super) fn is_exhausted(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
-    }
-}
-
-/// A variable's value, and what it costs to read it once.
-#[derive(Debug)]
-pub(super) struct Fact {
-    pub(super) name: &'static str,
-    pub(super) value: Value,
-    pub(super) cost: usize,
-}
-
-/// The variables of one question. Each reading is paid for, and what cannot be
-/// paid for is not there.
-pub(super) struct Known {
-    effort: Arc<Effort>,
-    /// By name; each with what it costs.
-    values: BTreeMap<&'static str, (usize, Box<dyn Val>)>,
-}
-
-impl Known {
-    pub(super) fn new(facts: Vec<Fact>, effort: Arc<Effort>) -> Self {
-        let values = facts.into_iter().filter_map(|it| {
-            // Whatever JSON holds is a value.
-            let value = Box::<dyn Val>::try_from(it.value).ok()?;
-            Some((it.name, (it.cost, value)))
-        });
-        Self {
-            effort,
-            values: values.collect(),
-        }
-    }
-}
-
-impl VariableResolver for Known {
-    fn resolve<'b>(&'b self, variable: &str) -> Option<CowVal<'b, 'b>> {
-        let (cost, value) = self.values.get(variable)?;
-        let paid = self.effort.spend(*cost);
-        paid.then(|| CowVal::Borrowed(value.as_ref()))
     }
 }

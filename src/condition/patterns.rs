@@ -1,64 +1,64 @@
-//! `matches`: regular expressions, compiled once with their condition. The time
-//! they take is linear in the text, and at worst in their own size as well.
+//! The function `matches`: regular expressions, compiled once with their
+//! condition. Matching takes time linear in the text, times the size of the
+//! pattern in the worst case.
 
 use std::collections::BTreeMap;
 
 use cel::ExecutionError;
 use regex::{Error, Regex, RegexBuilder};
 
-use super::cost_budget::Effort;
+use super::cost_budget::CostBudget;
 
 /// The function's name.
 pub(super) const FUNCTION: &str = "matches";
 
-/// How large one may become when it is compiled, in KiB.
-const LARGEST: usize = 1024;
+/// Maximum size of a compiled pattern, in KiB.
+const MAX_PATTERN_KIB: usize = 1024;
 
-/// Every pattern of a condition, by its text.
+/// The patterns of a condition, by their text.
 #[derive(Debug, Default)]
-pub(super) struct Patterns(BTreeMap<String, Pattern>);
+pub(super) struct PatternSet(BTreeMap<String, SizedRegex>);
 
 #[derive(Debug)]
-struct Pattern {
+struct SizedRegex {
     regex: Regex,
-    /// The power of two that is enough for it when it is compiled.
+    /// Compiled size, rounded up to a power of two.
     kib: usize,
 }
 
-impl Patterns {
-    /// Compiles a pattern, or says what is wrong with it.
+impl PatternSet {
+    /// Compiles a pattern, or returns the reason why it cannot be compiled.
     pub(super) fn add(&mut self, pattern: &str) -> Result<(), String> {
         let mut kib = 1;
         let regex = loop {
             match RegexBuilder::new(pattern).size_limit(kib << 10).build() {
-                Err(Error::CompiledTooBig(_)) if kib < LARGEST => kib *= 2,
+                Err(Error::CompiledTooBig(_)) if kib < MAX_PATTERN_KIB => kib *= 2,
                 built => break built,
             }
         };
         let regex = regex.map_err(|error| {
             let text = error.to_string();
-            // The library draws the pattern first; the last line says it in words.
-            let words = text.lines().last().unwrap_or_default();
-            words.strip_prefix("error: ").unwrap_or(words).to_owned()
+            // The last line describes the error; those before it draw the pattern.
+            let reason = text.lines().last().unwrap_or_default();
+            reason.strip_prefix("error: ").unwrap_or(reason).to_owned()
         })?;
-        let pattern = pattern.to_owned();
-        self.0.insert(pattern, Pattern { regex, kib });
+        self.0.insert(pattern.to_owned(), SizedRegex { regex, kib });
         Ok(())
     }
 
-    /// Whether a text matches somewhere.
+    /// Returns whether a text matches somewhere.
     pub(super) fn matches(
         &self,
         pattern: &str,
         text: &str,
-        effort: &Effort,
+        budget: &CostBudget,
     ) -> Result<bool, ExecutionError> {
-        let failed = |why| ExecutionError::function_error(FUNCTION, why);
+        let failed = |reason| ExecutionError::function_error(FUNCTION, reason);
         let pattern = self.0.get(pattern).ok_or_else(|| failed("unknown"))?;
-        if effort.spend(text.len().saturating_mul(1 + pattern.kib)) {
+        if budget.spend(text.len().saturating_mul(1 + pattern.kib)) {
             Ok(pattern.regex.is_match(text))
         } else {
-            Err(failed("too much"))
+            Err(failed("cost budget exceeded"))
         }
     }
 }

@@ -1,103 +1,119 @@
-//! What a condition may speak about: variables, their fields, and the kind of
-//! each.
+//! The variables and functions that conditions may use, and the type of each.
 
 use std::{collections::BTreeSet, fmt};
 
+use super::facts::{FactValue, Facts};
 use crate::event::EventName;
 
-/// What sort of value something is.
+/// Static type of an expression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Kind {
-    /// Known only when the event is there.
-    Any,
+pub(super) enum ValueType {
+    /// Known at run time only.
+    Dyn,
     Bool,
-    /// A whole number.
-    Number,
-    /// One with a point; it can be compared with whole ones, not added to them.
-    Decimal,
-    Text,
+    Int,
+    /// Comparable with [`ValueType::Int`], but not to be added to it.
+    Double,
+    String,
     Null,
-    List(&'static Kind),
-    /// A variable with fields. It is no value, only its fields are.
-    Record(&'static Variable),
+    List(&'static ValueType),
+    /// A variable with fields. It is no value itself, only its fields are.
+    Object(&'static Variable),
 }
 
-impl Kind {
-    /// A list whose elements are of this kind.
+impl ValueType {
+    /// A list whose elements have this type.
     pub(super) const fn list(self) -> Self {
         match self {
             Self::Bool => Self::List(&Self::Bool),
-            Self::Number => Self::List(&Self::Number),
-            Self::Text => Self::List(&Self::Text),
-            Self::Decimal => Self::List(&Self::Decimal),
-            Self::Any | Self::Null | Self::List(_) | Self::Record(_) => Self::List(&Self::Any),
+            Self::Int => Self::List(&Self::Int),
+            Self::String => Self::List(&Self::String),
+            Self::Double => Self::List(&Self::Double),
+            Self::Dyn | Self::Null | Self::List(_) | Self::Object(_) => Self::List(&Self::Dyn),
         }
     }
 
-    /// Whether a value of the one kind can be one of the other.
+    /// Returns whether a value of one type can be a value of the other.
     pub(super) fn fits(self, other: Self) -> bool {
         match (self, other) {
-            (Self::Any, _) | (_, Self::Any) => true,
-            (Self::List(one), Self::List(other)) => one.fits(*other),
-            (one, other) => one == other,
+            (Self::Dyn, _) | (_, Self::Dyn) => true,
+            (Self::List(left), Self::List(right)) => left.fits(*right),
+            (left, right) => left == right,
         }
     }
 
-    /// Whether a value of the one kind can be equal to one of the other, or less.
+    /// Returns whether values of the two types can be equal or ordered.
     pub(super) fn compares(self, other: Self) -> bool {
         match (self, other) {
-            (Self::Number, Self::Decimal) | (Self::Decimal, Self::Number) => true,
-            (Self::List(one), Self::List(other)) => one.compares(*other),
-            (one, other) => one.fits(other),
+            (Self::Int, Self::Double) | (Self::Double, Self::Int) => true,
+            (Self::List(left), Self::List(right)) => left.compares(*right),
+            (left, right) => left.fits(right),
         }
     }
 }
 
-impl fmt::Display for Kind {
+impl fmt::Display for ValueType {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Any => "anything",
-            Self::Bool => "true or false",
-            Self::Number => "a number",
-            Self::Decimal => "a decimal number",
-            Self::Text => "text",
+            Self::Dyn => "dyn",
+            Self::Bool => "bool",
+            Self::Int => "int",
+            Self::Double => "double",
+            Self::String => "string",
             Self::Null => "null",
-            Self::List(_) => "a list",
-            Self::Record(_) => "several facts",
+            Self::List(_) => "list",
+            Self::Object(_) => "object",
         })
     }
 }
 
-/// A name that stands alone, or before a dot.
-#[derive(Debug, PartialEq, Eq)]
+/// Reads one fact, if the event has it.
+type Getter = for<'a> fn(&'a Facts<'a>) -> Option<FactValue<'a>>;
+
+/// A top-level name in conditions.
+#[derive(Debug)]
 pub(super) struct Variable {
     pub(super) name: &'static str,
-    /// What it is, if it has no fields.
-    kind: Kind,
-    pub(super) fields: &'static [Field],
-    /// The events that have it; all if this is empty.
+    pub(super) shape: Shape,
+    /// Events that have the variable; empty if all have it.
     events: &'static [EventName],
 }
 
-/// A name after a dot.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Field {
+/// A variable's value.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Shape {
+    String(Getter),
+    Object(&'static [VariableField]),
+}
+
+/// A field of a variable.
+#[derive(Debug)]
+pub(super) struct VariableField {
     pub(super) name: &'static str,
-    pub(super) kind: Kind,
-    /// Whether it is always there if its variable is.
-    pub(super) always: bool,
+    pub(super) value_type: ValueType,
+    /// Whether the field is present whenever its variable is.
+    pub(super) required: bool,
+    pub(super) get: Getter,
 }
 
 impl Variable {
-    pub(super) const fn kind(&'static self) -> Kind {
-        match self.fields {
-            [] => self.kind,
-            _ => Kind::Record(self),
+    pub(super) const fn value_type(&'static self) -> ValueType {
+        match self.shape {
+            Shape::String(_) => ValueType::String,
+            Shape::Object(_) => ValueType::Object(self),
         }
     }
 
-    pub(super) fn field(&self, name: &str) -> Option<&'static Field> {
-        self.fields.iter().find(|it| it.name == name)
+    /// The fields; none of a string.
+    pub(super) const fn fields(&self) -> &'static [VariableField] {
+        match self.shape {
+            Shape::String(_) => &[],
+            Shape::Object(fields) => fields,
+        }
+    }
+
+    pub(super) fn field(&self, name: &str) -> Option<&'static VariableField> {
+        self.fields().iter().find(|field| field.name == name)
     }
 
     pub(super) fn is_on(&self, event: EventName) -> bool {
@@ -105,77 +121,124 @@ impl Variable {
     }
 }
 
-/// Every variable.
+impl PartialEq for Variable {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Variable {}
+
+/// All variables.
 pub(super) const VARIABLES: &[Variable] = &[
-    plain("event", &[]),
-    record("request", REQUEST, MODEL_EVENTS),
-    record("tool", TOOL, &[EventName::BeforeTool, EventName::AfterTool]),
-    plain("prompt", &[EventName::BeforeAgent, EventName::AfterAgent]),
-    record("session", SESSION, &[]),
-    record("caller", CALLER, &[]),
-];
-
-const MODEL_EVENTS: &[EventName] = &[
-    EventName::BeforeModel,
-    EventName::BeforeToolSelection,
-    EventName::AfterModel,
-];
-
-const REQUEST: &[Field] = &[
-    always("model", Kind::Text),
-    always("operation", Kind::Text),
-    always("stream", Kind::Bool),
-    always("bytes", Kind::Number),
-    always("contents", Kind::Number),
-    always("tools", Kind::List(&Kind::Text)),
-    Field {
-        name: "max_output_tokens",
-        kind: Kind::Number,
-        always: false,
+    Variable {
+        name: "event",
+        shape: Shape::String(|facts| Some(FactValue::String(facts.event.as_str()))),
+        events: &[],
+    },
+    Variable {
+        name: "request",
+        shape: Shape::Object(REQUEST),
+        events: &[
+            EventName::BeforeModel,
+            EventName::BeforeToolSelection,
+            EventName::AfterModel,
+        ],
+    },
+    Variable {
+        name: "tool",
+        shape: Shape::Object(TOOL),
+        events: &[EventName::BeforeTool, EventName::AfterTool],
+    },
+    Variable {
+        name: "prompt",
+        shape: Shape::String(|facts| facts.prompt.map(FactValue::String)),
+        events: &[EventName::BeforeAgent, EventName::AfterAgent],
+    },
+    Variable {
+        name: "session",
+        shape: Shape::Object(SESSION),
+        events: &[],
+    },
+    Variable {
+        name: "caller",
+        shape: Shape::Object(CALLER),
+        events: &[],
     },
 ];
 
-const TOOL: &[Field] = &[always("name", Kind::Text), always("input", Kind::Any)];
-
-const SESSION: &[Field] = &[always("id", Kind::Text), always("named", Kind::Bool)];
-
-const CALLER: &[Field] = &[
-    always("key", Kind::Text),
-    always("name", Kind::Text),
-    always("agent", Kind::Text),
+const REQUEST: &[VariableField] = &[
+    field("model", ValueType::String, |facts| {
+        Some(FactValue::String(&facts.request.as_ref()?.model))
+    }),
+    field("operation", ValueType::String, |facts| {
+        Some(FactValue::String(facts.request.as_ref()?.operation))
+    }),
+    field("stream", ValueType::Bool, |facts| {
+        Some(FactValue::Bool(facts.request.as_ref()?.stream))
+    }),
+    field("bytes", ValueType::Int, |facts| {
+        Some(FactValue::Int(int(facts.request.as_ref()?.bytes)))
+    }),
+    field("contents", ValueType::Int, |facts| {
+        Some(FactValue::Int(int(facts.request.as_ref()?.contents)))
+    }),
+    field("tools", ValueType::List(&ValueType::String), |facts| {
+        Some(FactValue::Strings(&facts.request.as_ref()?.tools))
+    }),
+    VariableField {
+        name: "max_output_tokens",
+        value_type: ValueType::Int,
+        required: false,
+        get: |facts| Some(FactValue::Int(facts.request.as_ref()?.max_output_tokens?)),
+    },
 ];
 
-const fn plain(name: &'static str, events: &'static [EventName]) -> Variable {
-    Variable {
+const TOOL: &[VariableField] = &[
+    field("name", ValueType::String, |facts| {
+        Some(FactValue::String(facts.tool?.name))
+    }),
+    field("input", ValueType::Dyn, |facts| {
+        Some(FactValue::Object(facts.tool?.input))
+    }),
+];
+
+const SESSION: &[VariableField] = &[
+    field("id", ValueType::String, |facts| {
+        Some(FactValue::String(facts.session.id))
+    }),
+    field("named", ValueType::Bool, |facts| {
+        Some(FactValue::Bool(facts.session.named))
+    }),
+];
+
+const CALLER: &[VariableField] = &[
+    field("key", ValueType::String, |facts| {
+        Some(FactValue::String(facts.caller.key))
+    }),
+    field("name", ValueType::String, |facts| {
+        Some(FactValue::String(facts.caller.name))
+    }),
+    field("agent", ValueType::String, |facts| {
+        Some(FactValue::String(facts.caller.agent))
+    }),
+];
+
+/// A field that is present whenever its variable is.
+const fn field(name: &'static str, value_type: ValueType, get: Getter) -> VariableField {
+    VariableField {
         name,
-        kind: Kind::Text,
-        fields: &[],
-        events,
+        value_type,
+        required: true,
+        get,
     }
 }
 
-const fn record(
-    name: &'static str,
-    fields: &'static [Field],
-    events: &'static [EventName],
-) -> Variable {
-    Variable {
-        name,
-        kind: Kind::Any,
-        fields,
-        events,
-    }
+fn int(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
-const fn always(name: &'static str, kind: Kind) -> Field {
-    Field {
-        name,
-        kind,
-        always: true,
-    }
-}
-
-/// The functions that a condition may call.
+/// The functions that conditions may call.
 pub(super) const FUNCTIONS: &[&str] = &[
     "contains",
     "startsWith",
@@ -193,21 +256,20 @@ pub(super) const FUNCTIONS: &[&str] = &[
 ];
 
 pub(super) fn variable(name: &str) -> Option<&'static Variable> {
-    VARIABLES.iter().find(|it| it.name == name)
+    VARIABLES.iter().find(|variable| variable.name == name)
 }
 
-/// The variables and fields that a condition speaks about. A variable without
-/// fields has the empty field.
+/// The variables and fields that a condition reads. A variable without fields has
+/// the empty field.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Uses(BTreeSet<(&'static str, &'static str)>);
+pub(super) struct VariableUses(BTreeSet<(&'static str, &'static str)>);
 
-impl Uses {
-    pub(super) fn add(&mut self, variable: &'static str, field: &'static str) {
+impl VariableUses {
+    pub(super) fn insert(&mut self, variable: &'static str, field: &'static str) {
         self.0.insert((variable, field));
     }
 
-    pub(super) fn of<'a>(&'a self, variable: &'a str) -> impl Iterator<Item = &'static str> + 'a {
-        let used = self.0.iter().filter(move |it| it.0 == variable);
-        used.map(|it| it.1)
+    pub(super) fn contains(&self, variable: &'static str, field: &'static str) -> bool {
+        self.0.contains(&(variable, field))
     }
 }

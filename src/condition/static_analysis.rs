@@ -1,158 +1,173 @@
-//! What can be said of a condition for all events of one name, before any comes.
+//! Static evaluation of a condition for all events of one name.
 
 use cel::{
-    IdedExpr, Value,
+    Context, IdedExpr, Value,
     common::ast::{Expr, operators as op},
 };
 
-use super::{
-    Condition,
-    cost_budget::Effort,
-    schema::{Variable, variable},
-};
+use super::schema::{Variable, variable};
 use crate::event::EventName;
 
-/// Whether a condition can hold on events of one name.
+/// Result that a condition has on every event of one name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaticResult {
-    /// It depends on the event.
-    Depends,
-    /// On every one.
-    Always,
-    /// On none.
-    Never,
-    /// It asks for this, which no such event has.
+    /// Depends on the event.
+    Dynamic,
+    /// Always true.
+    True,
+    /// Always false.
+    False,
+    /// Fails, because the event never has this variable or field.
     Absent(String),
 }
 
-/// The prospect of a whole condition.
-pub(super) fn prospect(condition: &Condition, event: EventName) -> StaticResult {
-    Foresight { condition, event }.of(&condition.expression)
+impl StaticResult {
+    /// Returns the variable or field that the event never has.
+    pub fn absent(self) -> Option<String> {
+        match self {
+            Self::Absent(name) => Some(name),
+            Self::Dynamic | Self::True | Self::False => None,
+        }
+    }
+
+    fn negate(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            unchanged @ (Self::Dynamic | Self::Absent(_)) => unchanged,
+        }
+    }
+
+    /// An absent operand decides unless the other operand is false.
+    fn and(self, right: Self) -> Self {
+        match (self, right) {
+            (Self::False, _) | (_, Self::False) => Self::False,
+            (absent @ Self::Absent(_), _) | (_, absent @ Self::Absent(_)) => absent,
+            (Self::True, Self::True) => Self::True,
+            (Self::Dynamic, _) | (_, Self::Dynamic) => Self::Dynamic,
+        }
+    }
 }
 
-struct Foresight<'a> {
-    condition: &'a Condition,
+/// Evaluates an expression as far as the event's name determines it. `context`
+/// holds the functions and the variable `event`.
+pub(super) fn analyze(
+    expression: &IdedExpr,
     event: EventName,
+    context: &Context<'_, '_>,
+) -> StaticResult {
+    StaticEval { event, context }.expression(expression)
 }
 
-impl Foresight<'_> {
-    fn of(&self, it: &IdedExpr) -> StaticResult {
-        let Expr::Call(call) = &it.expr else {
-            return self.atom(it);
+struct StaticEval<'a, 'p, 'v> {
+    event: EventName,
+    context: &'a Context<'p, 'v>,
+}
+
+impl StaticEval<'_, '_, '_> {
+    fn expression(&self, expr: &IdedExpr) -> StaticResult {
+        let Expr::Call(call) = &expr.expr else {
+            return self.atom(expr);
         };
         match (call.func_name.as_str(), call.args.as_slice()) {
-            (op::LOGICAL_AND, [left, right]) => both(self.of(left), self.of(right)),
-            (op::LOGICAL_OR, [left, right]) => not(both(not(self.of(left)), not(self.of(right)))),
-            (op::LOGICAL_NOT, [it]) => not(self.of(it)),
-            (op::CONDITIONAL, [condition, yes, no]) => match self.of(condition) {
-                StaticResult::Always => self.of(yes),
-                StaticResult::Never => self.of(no),
+            (op::LOGICAL_AND, [left, right]) => self.expression(left).and(self.expression(right)),
+            (op::LOGICAL_OR, [left, right]) => {
+                let neither = self.expression(left).negate();
+                neither.and(self.expression(right).negate()).negate()
+            }
+            (op::LOGICAL_NOT, [operand]) => self.expression(operand).negate(),
+            (op::CONDITIONAL, [condition, yes, no]) => match self.expression(condition) {
+                StaticResult::True => self.expression(yes),
+                StaticResult::False => self.expression(no),
                 absent @ StaticResult::Absent(_) => absent,
-                StaticResult::Depends => match (self.of(yes), self.of(no)) {
+                StaticResult::Dynamic => match (self.expression(yes), self.expression(no)) {
                     (yes, no) if yes == no => yes,
-                    _ => StaticResult::Depends,
+                    _ => StaticResult::Dynamic,
                 },
             },
-            _ => self.atom(it),
+            _ => self.atom(expr),
         }
     }
 
-    /// Something without `&&`, `||` and their like.
-    fn atom(&self, it: &IdedExpr) -> StaticResult {
-        let mut mentioned = Mentioned::default();
-        mentioned.look(it);
-        if let (Expr::Select(select), [(variable, field)]) = (&it.expr, mentioned.names.as_slice())
+    /// Evaluates an expression without logical operators.
+    fn atom(&self, expr: &IdedExpr) -> StaticResult {
+        let mentions = VariableMentions::new(expr);
+        if let (Expr::Select(select), [(variable, field)]) = (&expr.expr, mentions.names.as_slice())
             && select.test
-            && variable
-                .field(field)
-                .is_some_and(|it| it.name == select.field)
+            && let Some(field) = variable.field(field)
+            && field.name == select.field
         {
-            let always = variable.field(field).is_some_and(|it| it.always);
-            return match (variable.is_on(self.event), always) {
-                (false, _) => StaticResult::Never,
-                (true, true) => StaticResult::Always,
-                (true, false) => StaticResult::Depends,
+            return match (variable.is_on(self.event), field.required) {
+                (false, _) => StaticResult::False,
+                (true, true) => StaticResult::True,
+                (true, false) => StaticResult::Dynamic,
             };
         }
-        let absent = mentioned.names.iter().find(|it| !it.0.is_on(self.event));
+        let mut names = mentions.names.iter();
+        let absent = names.find(|(variable, _)| !variable.is_on(self.event));
         match absent {
-            _ if mentioned.asks => StaticResult::Depends,
+            _ if mentions.tests_presence => StaticResult::Dynamic,
             Some((variable, "")) => StaticResult::Absent(variable.name.to_owned()),
             Some((variable, field)) => StaticResult::Absent(format!("{}.{field}", variable.name)),
-            None if mentioned.names.iter().all(|it| it.0.name == "event") => self.evaluate(it),
-            None => StaticResult::Depends,
+            None if mentions
+                .names
+                .iter()
+                .all(|(variable, _)| variable.name == "event") =>
+            {
+                match Value::resolve(expr, self.context) {
+                    Ok(Value::Bool(true)) => StaticResult::True,
+                    Ok(Value::Bool(false)) => StaticResult::False,
+                    _ => StaticResult::Dynamic,
+                }
+            }
+            None => StaticResult::Dynamic,
         }
     }
-
-    /// Something that depends on nothing but the event's name.
-    fn evaluate(&self, it: &IdedExpr) -> StaticResult {
-        let mut context = self.condition.context(&Effort::new());
-        context.add_variable_from_value("event", self.event.as_str());
-        match Value::resolve(it, &context) {
-            Ok(Value::Bool(true)) => StaticResult::Always,
-            Ok(Value::Bool(false)) => StaticResult::Never,
-            _ => StaticResult::Depends,
-        }
-    }
 }
 
-fn not(prospect: StaticResult) -> StaticResult {
-    match prospect {
-        StaticResult::Always => StaticResult::Never,
-        StaticResult::Never => StaticResult::Always,
-        depends @ (StaticResult::Depends | StaticResult::Absent(_)) => depends,
-    }
-}
-
-/// What is absent counts as long as nothing else decides.
-fn both(left: StaticResult, right: StaticResult) -> StaticResult {
-    match (left, right) {
-        (StaticResult::Never, _) | (_, StaticResult::Never) => StaticResult::Never,
-        (absent @ StaticResult::Absent(_), _) | (_, absent @ StaticResult::Absent(_)) => absent,
-        (StaticResult::Always, StaticResult::Always) => StaticResult::Always,
-        (StaticResult::Depends, _) | (_, StaticResult::Depends) => StaticResult::Depends,
-    }
-}
-
-/// The facts that an expression mentions.
+/// The variables that an expression mentions.
 #[derive(Debug, Default)]
-struct Mentioned<'a> {
+struct VariableMentions<'a> {
     /// Each with its field, which is empty if it has none.
     names: Vec<(&'static Variable, &'a str)>,
-    /// Whether it asks for anything with `has`, but is more than that question.
-    asks: bool,
+    /// Whether `has` is used below the top of the expression.
+    tests_presence: bool,
 }
 
-impl<'a> Mentioned<'a> {
-    fn look(&mut self, it: &'a IdedExpr) {
-        self.part(it);
-        let is_question = matches!(&it.expr, Expr::Select(select) if select.test);
-        self.asks &= !is_question;
+impl<'a> VariableMentions<'a> {
+    fn new(expr: &'a IdedExpr) -> Self {
+        let mut mentions = Self::default();
+        mentions.collect(expr);
+        let is_presence_test = matches!(&expr.expr, Expr::Select(select) if select.test);
+        mentions.tests_presence &= !is_presence_test;
+        mentions
     }
 
-    fn part(&mut self, it: &'a IdedExpr) {
-        match &it.expr {
-            Expr::Ident(name) => self.names.extend(variable(name).map(|it| (it, ""))),
+    fn collect(&mut self, expr: &'a IdedExpr) {
+        match &expr.expr {
+            Expr::Ident(name) => self
+                .names
+                .extend(variable(name).map(|variable| (variable, ""))),
             Expr::Select(select) => {
-                self.asks |= select.test;
-                let operand = &select.operand;
-                match &operand.expr {
+                self.tests_presence |= select.test;
+                match &select.operand.expr {
                     Expr::Ident(name) => {
-                        let field = variable(name).map(|it| (it, select.field.as_str()));
-                        self.names.extend(field);
+                        let variable = variable(name);
+                        let named = variable.map(|known| (known, select.field.as_str()));
+                        self.names.extend(named);
                     }
-                    _ => self.part(operand),
+                    _ => self.collect(&select.operand),
                 }
             }
             Expr::Call(call) => {
-                let parts = call.target.as_deref().into_iter().chain(&call.args);
-                parts.for_each(|it| self.part(it));
+                let operands = call.target.as_deref().into_iter().chain(&call.args);
+                operands.for_each(|operand| self.collect(operand));
             }
-            Expr::List(list) => list.elements.iter().for_each(|it| self.part(it)),
-            Expr::Comprehension(it) => {
-                for part in [&it.iter_range, &it.loop_step, &it.result] {
-                    self.part(part);
-                }
+            Expr::List(list) => list.elements.iter().for_each(|item| self.collect(item)),
+            Expr::Comprehension(comprehension) => {
+                self.collect(&comprehension.iter_range);
+                self.collect(&comprehension.loop_step);
+                self.collect(&comprehension.result);
             }
             Expr::Literal(_) | Expr::Map(_) | Expr::Struct(_) | Expr::Unspecified => (),
         }

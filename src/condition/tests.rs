@@ -1,10 +1,10 @@
-//! Conditions: what holds, what is refused, and what can be foreseen.
+//! Tests of conditions: evaluation, compile errors and static analysis.
 
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 use super::{
-    CallerFacts, Condition, Facts, RequestFacts, SessionFacts, StaticResult, ToolFacts, Unclear,
+    CallerFacts, Condition, EvalError, Facts, RequestFacts, SessionFacts, StaticResult, ToolFacts,
 };
 use crate::event::EventName;
 
@@ -13,7 +13,7 @@ fn compile(text: &str) -> Condition {
 }
 
 #[track_caller]
-fn refused(text: &str) -> String {
+fn compile_error(text: &str) -> String {
     Condition::compile(text).unwrap_err().to_string()
 }
 
@@ -21,8 +21,8 @@ fn tools() -> Vec<String> {
     vec!["read_file".to_owned(), "run_shell_command".to_owned()]
 }
 
-fn on_request(text: &str, max_output_tokens: Option<i64>) -> Result<bool, Unclear> {
-    compile(text).holds(&Facts {
+fn on_request(text: &str, max_output_tokens: Option<i64>) -> Result<bool, EvalError> {
+    compile(text).evaluate(&Facts {
         event: EventName::BeforeModel,
         request: Some(RequestFacts {
             model: "gemini-2.5-pro".to_owned(),
@@ -47,8 +47,8 @@ fn on_request(text: &str, max_output_tokens: Option<i64>) -> Result<bool, Unclea
     })
 }
 
-fn on_tool(text: &str, input: &Json) -> Result<bool, Unclear> {
-    compile(text).holds(&Facts {
+fn on_tool(text: &str, input: &Json) -> Result<bool, EvalError> {
+    compile(text).evaluate(&Facts {
         event: EventName::BeforeTool,
         request: None,
         tool: Some(ToolFacts {
@@ -62,7 +62,7 @@ fn on_tool(text: &str, input: &Json) -> Result<bool, Unclear> {
 }
 
 #[test]
-fn facts_of_a_model_call_can_be_asked_for() {
+fn a_condition_reads_the_facts_of_a_model_call() {
     for text in [
         r#"event == "BeforeModel""#,
         r#"request.model == "gemini-2.5-pro""#,
@@ -90,7 +90,7 @@ fn facts_of_a_model_call_can_be_asked_for() {
 }
 
 #[test]
-fn facts_of_a_tool_call_can_be_asked_for() {
+fn a_condition_reads_the_facts_of_a_tool_call() {
     let input = json!({
         "command": "rm -rf /", "n": 3, "f": 1.5, "nothing": null,
         "list": ["a", { "b": true }], "deep": { "er": "x" },
@@ -112,24 +112,27 @@ fn facts_of_a_tool_call_can_be_asked_for() {
 }
 
 #[test]
-fn what_cannot_be_said_is_no_no() {
+fn an_absent_or_mistyped_value_is_an_error_and_not_false() {
     let input = json!({ "n": 3 });
 
-    assert_eq!(on_tool("tool.input.x == 1", &input), Err(Unclear::Absent));
-    assert_eq!(on_tool("tool.input.n[0] == 1", &input), Err(Unclear::Kind));
+    assert_eq!(on_tool("tool.input.x == 1", &input), Err(EvalError::Absent));
+    assert_eq!(
+        on_tool("tool.input.n[0] == 1", &input),
+        Err(EvalError::Type)
+    );
     assert_eq!(
         on_tool("tool.input.n.contains('x')", &input),
-        Err(Unclear::Kind)
+        Err(EvalError::Type)
     );
     assert_eq!(
         on_tool("1 / (tool.input.n - 3) == 1", &input),
-        Err(Unclear::Range)
+        Err(EvalError::Range)
     );
     assert_eq!(
         on_request("request.max_output_tokens > 5", None),
-        Err(Unclear::Absent)
+        Err(EvalError::Absent)
     );
-    // Nobody needs to know what is absent if the rest decides.
+    // An absent value does not matter if the other operand decides.
     assert_eq!(
         on_tool("tool.name == 'x' && tool.input.x == 1", &input),
         Ok(false)
@@ -137,21 +140,21 @@ fn what_cannot_be_said_is_no_no() {
 }
 
 #[test]
-fn more_than_can_be_looked_through_is_too_large() {
+fn facts_beyond_the_size_bound_are_too_expensive() {
     let long = json!({ "text": "x".repeat((1 << 20) + 1) });
     let many = json!({ "list": vec![1; 1001] });
 
     for input in [&long, &many] {
-        let asked = on_tool("tool.input.size() == 1", input);
+        let about_input = on_tool("tool.input.size() == 1", input);
         let about_the_name = on_tool("tool.name.startsWith('run')", input);
 
-        assert_eq!(asked, Err(Unclear::TooLarge));
+        assert_eq!(about_input, Err(EvalError::TooExpensive));
         assert_eq!(about_the_name, Ok(true));
     }
 }
 
 #[test]
-fn what_would_take_too_long_is_too_large() {
+fn an_evaluation_beyond_the_cost_budget_is_too_expensive() {
     let input = json!({ "text": "a".repeat(1_000_000), "list": vec![1; 900] });
     let lists = ["tool.input.list"; 50].join(" + ");
 
@@ -161,7 +164,11 @@ fn what_would_take_too_long_is_too_large() {
         "tool.input.list.exists(it, tool.input.text.matches('b'))".to_owned(),
         format!("tool.input.list.exists(it, size({lists}) == it)"),
     ] {
-        assert_eq!(on_tool(&text, &input), Err(Unclear::TooLarge), "{text}");
+        assert_eq!(
+            on_tool(&text, &input),
+            Err(EvalError::TooExpensive),
+            "{text}"
+        );
     }
     for text in [
         "tool.input.text.matches('(?i)a{9}b|project aurora')",
@@ -173,7 +180,7 @@ fn what_would_take_too_long_is_too_large() {
 }
 
 #[test]
-fn a_question_that_breaks_off_is_no_no() {
+fn a_panic_in_the_evaluator_is_an_error_and_not_false() {
     let mut condition = compile("false");
     condition.expression = std::sync::Arc::new(cel::IdedExpr::default());
     let facts = Facts {
@@ -185,29 +192,29 @@ fn a_question_that_breaks_off_is_no_no() {
         caller: CallerFacts::default(),
     };
 
-    assert_eq!(condition.holds(&facts), Err(Unclear::Broken));
+    assert_eq!(condition.evaluate(&facts), Err(EvalError::Aborted));
 }
 
 #[test]
-fn mistakes_are_told_with_their_place() {
+fn a_mistake_is_reported_with_its_position() {
     for (text, expected) in MISTAKES {
-        assert_eq!(refused(text), *expected, "{text}");
+        assert_eq!(compile_error(text), *expected, "{text}");
     }
 }
 
 #[test]
-fn what_takes_too_long_to_read_is_no_condition() {
+fn a_long_or_deeply_nested_condition_is_rejected() {
     let long = format!("'{}' == event", "x".repeat(1000));
     let deep = format!("{}true", "(".repeat(500));
 
-    assert!(refused(&long).contains("at most 1000 bytes"));
-    assert!(refused(&deep).contains("nests too deep"));
+    assert!(compile_error(&long).contains("at most 1000 bytes"));
+    assert!(compile_error(&deep).contains("nested too deeply"));
 }
 
 const MISTAKES: &[(&str, &str)] = &[
     (
         "request.modle == 'x'",
-        "unknown field of `request` `modle`; did you mean `model`? (at character 8)",
+        "unknown field `modle` of `request`; did you mean `model`? (at character 8)",
     ),
     (
         "requst.model == 'x'",
@@ -219,19 +226,19 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "request.bytes > 'x'",
-        "`>` takes a number and a number, or text and text; here are a number and text (at character 15)",
+        "`>` takes two operands of type int, or two of type string, not int and string (at character 15)",
     ),
     (
         "request.stream && request.model > 5",
-        "`>` takes a number and a number, or text and text; here are text and a number (at character 33)",
+        "`>` takes two operands of type int, or two of type string, not string and int (at character 33)",
     ),
     (
         "request.model == 5",
-        "text is never equal to a number (at character 15)",
+        "values of types string and int are never equal (at character 15)",
     ),
     (
         "request.model",
-        "a condition must be true or false, not text (at character 8)",
+        "a condition must be of type bool, not string (at character 8)",
     ),
     (
         "request.model.startswith('x')",
@@ -239,55 +246,55 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "request.model.contains(5)",
-        "what `contains` is given must be text, not a number (at character 24)",
+        "the argument of `contains` must be of type string, not int (at character 24)",
     ),
     (
         "request.model.matches('(')",
-        "no regular expression: unclosed group (at character 23)",
+        "invalid regular expression: unclosed group (at character 23)",
     ),
     (
         "request.model.matches(session.id)",
-        "the pattern of `matches` must be written out (at character 30)",
+        "the pattern of `matches` must be a string literal (at character 30)",
     ),
     (
         "'x' in request.model",
-        "`in` looks into lists; of text ask `.contains(…)` (at character 5)",
+        "`in` requires a list; for a string use `.contains(…)` (at character 5)",
     ),
     (
         "5 in request.tools",
-        "a number is never in a list whose elements are text (at character 3)",
+        "a value of type int is never in a list of string (at character 3)",
     ),
     (
         "request == 5",
-        "`request` is several facts; name one, such as `request.model` (at character 1)",
+        "`request` is an object; use one of its fields, such as `request.model` (at character 1)",
     ),
     (
         "request['model'] == 'x'",
-        "`request` is several facts; name one, such as `request.model` (at character 1)",
+        "`request` is an object; use one of its fields, such as `request.model` (at character 1)",
     ),
     (
         "request.model.x == 1",
-        "`.x` asks for a field of text (at character 14)",
+        "a value of type string has no field `x` (at character 14)",
     ),
     (
         "request.tools.exists(it, it > 5)",
-        "`>` takes a number and a number, or text and text; here are text and a number (at character 29)",
+        "`>` takes two operands of type int, or two of type string, not string and int (at character 29)",
     ),
     (
         "request.tools.exists(a, request.tools.exists(b, a == b))",
-        "a loop inside a loop can only go over a list that is written out (at character 45)",
+        "a nested comprehension can only iterate over a list literal (at character 45)",
     ),
     (
         "request.tools.map(it, it + it) == []",
-        "there is no `map` here; `exists`, `all` and `filter` do (at character 18)",
+        "`map` is not supported; use `exists`, `all` or `filter` (at character 18)",
     ),
     (
         "request.tools.exists(event, event == 'x')",
-        "`event` is a variable already (at character 21)",
+        "`event` is already a variable (at character 21)",
     ),
     (
         "request.stream &&",
-        "it ends where more is expected (at character 18)",
+        "unexpected end of the expression (at character 18)",
     ),
     (
         "request.stream && (request.bytes > 5",
@@ -295,40 +302,37 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "request.stream and true",
-        "`and` is not expected here (at character 16)",
+        "unexpected `and` (at character 16)",
     ),
     (
         "not request.stream",
-        "`request` is not expected here (at character 5)",
+        "unexpected `request` (at character 5)",
     ),
     (
         "request.stream ? true",
-        "it ends where more is expected (at character 1)",
+        "unexpected end of the expression (at character 1)",
     ),
-    (
-        "request.model = 'x'",
-        "`=` is not expected here (at character 15)",
-    ),
+    ("request.model = 'x'", "unexpected `=` (at character 15)"),
     (
         "\n  request.model == ''' \n",
-        "`'` is not expected here (at character 23)",
+        "unexpected `'` (at character 23)",
     ),
-    ("", "it ends where more is expected (at character 1)"),
+    ("", "unexpected end of the expression (at character 1)"),
     (
         "Some{a: 1} == 5",
-        "a condition cannot write out a mapping (at character 5)",
+        "map and message literals are not supported (at character 5)",
     ),
     (
         "{'a': 1}.a == 5",
-        "a condition cannot write out a mapping (at character 1)",
+        "map and message literals are not supported (at character 1)",
     ),
     (
         "b'x' == 'x'",
-        "nothing here is bytes; write text (at character 1)",
+        "bytes literals are not supported; use a string (at character 1)",
     ),
     (
         "now() == 5",
-        "unknown function `now`; there are contains, startsWith, endsWith, matches, size, int, double, string, has, exists, exists_one, all, filter (at character 4)",
+        "unknown function `now`; expected one of contains, startsWith, endsWith, matches, size, int, double, string, has, exists, exists_one, all, filter (at character 4)",
     ),
     (
         "request.?model == 5",
@@ -336,76 +340,76 @@ const MISTAKES: &[(&str, &str)] = &[
     ),
     (
         "-request.model == 5",
-        "there is no `-` of text (at character 1)",
+        "`-` cannot be applied to string (at character 1)",
     ),
     (
         "request.stream ? 'a' : 'b'",
-        "a condition must be true or false, not text (at character 16)",
+        "a condition must be of type bool, not string (at character 16)",
     ),
     (
         "request.bytes + 2.5 > 3.0",
-        "`+` takes a number and a number, or a decimal number and a decimal number, or text and text, or a list and a list; here are a number and a decimal number (at character 15)",
+        "`+` takes two operands of type int, or two of type double, or two of type string, or two of type list, not int and double (at character 15)",
     ),
     (
         "request.tools[1.5] == 'a'",
-        "the place in a list must be a number, not a decimal number (at character 15)",
+        "the index of a list must be of type int, not double (at character 15)",
     ),
 ];
 
 #[track_caller]
-fn foresee(text: &str, event: EventName, expected: &StaticResult) {
-    let foreseen = compile(text).prospect(event);
-    assert_eq!(&foreseen, expected, "{text} on {event}");
+fn check_static(text: &str, event: EventName, expected: &StaticResult) {
+    let result = compile(text).analyze(event);
+    assert_eq!(&result, expected, "{text} on {event}");
 }
 
 #[test]
-fn what_an_event_has_not_is_foreseen() {
+fn an_absent_variable_is_found_statically() {
     use EventName::{AfterModel, BeforeModel, BeforeTool};
     let absent = |it: &str| StaticResult::Absent(it.to_owned());
     let model = absent("request.model");
     let guarded = "has(request.model) && request.model == 'x'";
     let inside = "(has(request.model) ? request.model : 'y') == 'x'";
 
-    foresee("request.model == 'x'", BeforeModel, &StaticResult::Depends);
-    foresee("request.model == 'x'", AfterModel, &StaticResult::Depends);
-    foresee("request.model == 'x'", BeforeTool, &model);
-    foresee("!(request.model == 'x')", BeforeTool, &model);
-    foresee(
+    check_static("request.model == 'x'", BeforeModel, &StaticResult::Dynamic);
+    check_static("request.model == 'x'", AfterModel, &StaticResult::Dynamic);
+    check_static("request.model == 'x'", BeforeTool, &model);
+    check_static("!(request.model == 'x')", BeforeTool, &model);
+    check_static(
         "session.named && prompt == 'x'",
         BeforeTool,
         &absent("prompt"),
     );
-    foresee(
+    check_static(
         "session.named || prompt == 'x'",
         BeforeTool,
         &absent("prompt"),
     );
-    foresee(guarded, BeforeTool, &StaticResult::Never);
-    foresee(guarded, BeforeModel, &StaticResult::Depends);
-    foresee(inside, BeforeTool, &StaticResult::Depends);
+    check_static(guarded, BeforeTool, &StaticResult::False);
+    check_static(guarded, BeforeModel, &StaticResult::Dynamic);
+    check_static(inside, BeforeTool, &StaticResult::Dynamic);
     let optional = "has(request.max_output_tokens)";
-    foresee(optional, BeforeModel, &StaticResult::Depends);
-    foresee("has(tool.input.x)", BeforeTool, &StaticResult::Depends);
+    check_static(optional, BeforeModel, &StaticResult::Dynamic);
+    check_static("has(tool.input.x)", BeforeTool, &StaticResult::Dynamic);
 }
 
 #[test]
-fn what_depends_on_nothing_but_the_event_is_foreseen() {
+fn a_condition_on_the_event_alone_is_evaluated_statically() {
     use EventName::{AfterModel, BeforeModel, BeforeTool};
-    let (always, never) = (StaticResult::Always, StaticResult::Never);
+    let (always, never) = (StaticResult::True, StaticResult::False);
     let scoped = "event == 'BeforeTool' && tool.name == 'x'";
     let either = "event in ['BeforeModel', 'AfterModel']";
 
-    foresee(scoped, BeforeTool, &StaticResult::Depends);
-    foresee(scoped, BeforeModel, &never);
-    foresee(either, AfterModel, &always);
-    foresee(either, BeforeTool, &never);
-    foresee("event.startsWith('Before')", AfterModel, &never);
-    foresee("event != 'x' || tool.name == 'x'", AfterModel, &always);
-    foresee("false", BeforeModel, &never);
-    foresee("['a'].exists(it, it == 'b')", BeforeModel, &never);
+    check_static(scoped, BeforeTool, &StaticResult::Dynamic);
+    check_static(scoped, BeforeModel, &never);
+    check_static(either, AfterModel, &always);
+    check_static(either, BeforeTool, &never);
+    check_static("event.startsWith('Before')", AfterModel, &never);
+    check_static("event != 'x' || tool.name == 'x'", AfterModel, &always);
+    check_static("false", BeforeModel, &never);
+    check_static("['a'].exists(it, it == 'b')", BeforeModel, &never);
 }
 
-/// Words that expressions are made of, and some that they are not.
+/// Random sequences of tokens, valid and invalid.
 fn words() -> impl Strategy<Value = String> {
     const WORDS: &[&str] = &[
         "request",
@@ -461,10 +465,10 @@ fn words() -> impl Strategy<Value = String> {
     ];
     let word = prop::sample::select(WORDS).prop_map(str::to_owned);
     let any = "\\PC{0,3}".prop_map(String::from);
-    prop::collection::vec(prop_oneof![9 => word, 1 => any], 0..24).prop_map(|it| it.join(" "))
+    prop::collection::vec(prop_oneof![9 => word, 1 => any], 0..24).prop_map(|words| words.join(" "))
 }
 
-/// Expressions that mostly make sense.
+/// Expressions most of which compile.
 fn expressions() -> impl Strategy<Value = String> {
     const NUMBERS: &[&str] = &[
         "request.bytes",
@@ -502,33 +506,33 @@ fn expressions() -> impl Strategy<Value = String> {
         )
             .prop_map(|(a, op, b)| format!("{a} {op} {b} > 3")),
         (part.clone(), text).prop_map(|(a, b)| format!("{a}.contains({b})")),
-        part.prop_map(|it| format!("request.tools.exists(x, x == {it})")),
+        part.prop_map(|part| format!("request.tools.exists(x, x == {part})")),
         Just("has(request.max_output_tokens)".to_owned()),
     ];
     atom.prop_recursive(3, 12, 2, |inner| {
         prop_oneof![
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} && {b})")),
             (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("({a} || {b})")),
-            inner.prop_map(|it| format!("!({it})")),
+            inner.prop_map(|inner| format!("!({inner})")),
         ]
     })
 }
 
 proptest! {
     #[test]
-    fn no_text_makes_it_panic(text in words()) {
+    fn no_text_causes_a_panic(text in words()) {
         if let Ok(condition) = Condition::compile(&text) {
-            let _said = on_tool(&condition.to_string(), &json!({ "it": [1, "a"] }));
+            let _result = on_tool(&condition.to_string(), &json!({ "it": [1, "a"] }));
             for event in EventName::ALL {
-                condition.prospect(*event);
+                condition.analyze(*event);
             }
         }
     }
 
     #[test]
-    fn what_compiles_never_mistakes_a_kind(text in expressions()) {
+    fn a_compiled_condition_has_no_type_error(text in expressions()) {
         if Condition::compile(&text).is_ok() {
-            prop_assert_ne!(on_request(&text, Some(5)), Err(Unclear::Kind), "{}", text);
+            prop_assert_ne!(on_request(&text, Some(5)), Err(EvalError::Type), "{}", text);
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Which kind each part of a condition is of: unknown names, values that cannot
-//! be compared and costly loops are found before anything runs.
+//! Type check of conditions: rejects unknown names, mismatched types and costly
+//! comprehensions before anything is evaluated.
 
 use cel::{
     IdedExpr,
@@ -9,381 +9,345 @@ use cel::{
 };
 
 use super::{
-    ConditionError,
-    patterns::{self, Patterns},
-    schema::{FUNCTIONS, Kind, Uses, VARIABLES, variable},
+    error::{ConditionError, suggestion},
+    map_macro::is_map,
+    patterns::{self, PatternSet},
+    schema::{FUNCTIONS, VARIABLES, ValueType, VariableUses, variable},
+    type_rules::{self, ADDABLE, NUMBERS, NUMERIC, PRINTABLE, SIZED},
 };
 
-/// What a checked condition speaks about.
+/// Result of a successful check.
 #[derive(Debug, Default)]
-pub(super) struct Checked {
-    pub(super) uses: Uses,
-    pub(super) patterns: Patterns,
+pub(super) struct CheckedCondition {
+    pub(super) uses: VariableUses,
+    pub(super) patterns: PatternSet,
 }
 
-/// Checks a whole condition.
-pub(super) fn check(expression: &IdedExpr, source: &SourceInfo) -> Result<Checked, ConditionError> {
-    let mut checker = Checker {
+/// Checks a whole condition, whose type must be `bool`.
+pub(super) fn check(
+    expression: &IdedExpr,
+    source: &SourceInfo,
+) -> Result<CheckedCondition, ConditionError> {
+    let mut checker = TypeChecker {
         source,
         scope: Vec::new(),
-        checked: Checked::default(),
+        checked: CheckedCondition::default(),
         depth: 0,
         loops: 0,
     };
-    checker.expect(expression, Kind::Bool, "a condition")?;
+    checker.expect(expression, ValueType::Bool, "a condition")?;
     Ok(checker.checked)
 }
 
-const COMPARED: &[Kind] = &[Kind::Number, Kind::Text];
+/// Maximum nesting of an expression after expansion of its comprehensions.
+const MAX_EXPRESSION_DEPTH: usize = 64;
 
-const ADDED: &[Kind] = &[
-    Kind::Number,
-    Kind::Decimal,
-    Kind::Text,
-    Kind::List(&Kind::Any),
-];
-
-/// How deep an expression may nest once its loops are written out.
-const DEEPEST: usize = 64;
-
-struct Checker<'a> {
+struct TypeChecker<'a> {
     source: &'a SourceInfo,
-    /// What loops have named, innermost last.
-    scope: Vec<(String, Kind)>,
-    checked: Checked,
+    /// Variables of enclosing comprehensions, innermost last.
+    scope: Vec<(String, ValueType)>,
+    checked: CheckedCondition,
     depth: usize,
     loops: usize,
 }
 
-type Checking = Result<Kind, ConditionError>;
+type TypeResult = Result<ValueType, ConditionError>;
 
-impl Checker<'_> {
-    fn kind(&mut self, it: &IdedExpr) -> Checking {
+impl TypeChecker<'_> {
+    fn type_of(&mut self, expr: &IdedExpr) -> TypeResult {
         self.depth += 1;
-        if self.depth > DEEPEST {
-            return Err(self.error(it, "it nests too deep"));
+        if self.depth > MAX_EXPRESSION_DEPTH {
+            return Err(self.error(expr, "the expression is nested too deeply"));
         }
-        let kind = match &it.expr {
-            Expr::Literal(literal) => self.literal(it, literal),
-            Expr::Ident(name) => self.ident(it, name),
-            Expr::Select(select) => self.select(it, select),
+        let value_type = match &expr.expr {
+            Expr::Literal(literal) => self.at(expr, type_rules::literal(literal)),
+            Expr::Ident(name) => self.ident(expr, name),
+            Expr::Select(select) => self.select(expr, select),
             Expr::List(list) => self.list(&list.elements),
-            Expr::Call(call) => self.call(it, call),
-            Expr::Comprehension(comprehension) => self.comprehension(it, comprehension),
+            Expr::Call(call) => self.call(expr, call),
+            Expr::Comprehension(comprehension) => self.comprehension(expr, comprehension),
             Expr::Map(_) | Expr::Struct(_) | Expr::Unspecified => {
-                Err(self.error(it, "a condition cannot write out a mapping"))
+                Err(self.error(expr, "map and message literals are not supported"))
             }
         }?;
         self.depth -= 1;
-        Ok(kind)
+        Ok(value_type)
     }
 
-    /// The kind of something that must be a value: a record is none.
-    fn value(&mut self, it: &IdedExpr) -> Checking {
-        match self.kind(it)? {
-            Kind::Record(record) => {
-                let fields = record.fields.iter().map(|it| it.name);
-                let first = fields.take(1).collect::<String>();
-                let name = record.name;
-                let message =
-                    format!("`{name}` is several facts; name one, such as `{name}.{first}`");
-                Err(self.error(it, message))
+    /// The type of an expression that must be a value, which a variable with fields
+    /// is not.
+    fn value_type(&mut self, expr: &IdedExpr) -> TypeResult {
+        match self.type_of(expr)? {
+            ValueType::Object(variable) => {
+                let name = variable.name;
+                let example = variable.fields().first().map_or("", |field| field.name);
+                let message = format!(
+                    "`{name}` is an object; use one of its fields, such as `{name}.{example}`"
+                );
+                Err(self.error(expr, message))
             }
-            kind => Ok(kind),
+            value_type => Ok(value_type),
         }
     }
 
-    fn expect(&mut self, it: &IdedExpr, wanted: Kind, what: &str) -> Result<(), ConditionError> {
-        let kind = self.value(it)?;
-        if kind.fits(wanted) {
+    fn expect(
+        &mut self,
+        expr: &IdedExpr,
+        expected: ValueType,
+        what: &str,
+    ) -> Result<(), ConditionError> {
+        let found = self.value_type(expr)?;
+        if found.fits(expected) {
             return Ok(());
         }
-        Err(self.error(it, format!("{what} must be {wanted}, not {kind}")))
+        let message = format!("{what} must be of type {expected}, not {found}");
+        Err(self.error(expr, message))
     }
 
-    fn literal(&self, it: &IdedExpr, literal: &LiteralValue) -> Checking {
-        match literal {
-            LiteralValue::Boolean(_) => Ok(Kind::Bool),
-            LiteralValue::Double(_) => Ok(Kind::Decimal),
-            LiteralValue::Int(_) => Ok(Kind::Number),
-            LiteralValue::UInt(_) => Err(self.error(it, "write numbers without `u`")),
-            LiteralValue::String(_) => Ok(Kind::Text),
-            LiteralValue::Null => Ok(Kind::Null),
-            LiteralValue::Bytes(_) => Err(self.error(it, "nothing here is bytes; write text")),
-        }
-    }
-
-    fn ident(&mut self, it: &IdedExpr, name: &str) -> Checking {
-        if let Some((_, kind)) = self.scope.iter().rev().find(|it| it.0 == name) {
-            return Ok(*kind);
+    fn ident(&mut self, expr: &IdedExpr, name: &str) -> TypeResult {
+        let mut scope = self.scope.iter().rev();
+        if let Some((_, value_type)) = scope.find(|(bound, _)| bound == name) {
+            return Ok(*value_type);
         }
         let Some(variable) = variable(name) else {
-            let known = VARIABLES.iter().map(|it| it.name);
-            return Err(self.unknown(it, "variable", name, known));
+            let known = VARIABLES.iter().map(|variable| variable.name);
+            return Err(self.unknown(expr, &format!("variable `{name}`"), name, known));
         };
-        if variable.fields.is_empty() {
-            self.checked.uses.add(variable.name, "");
+        if variable.fields().is_empty() {
+            self.checked.uses.insert(variable.name, "");
         }
-        Ok(variable.kind())
+        Ok(variable.value_type())
     }
 
-    fn select(&mut self, it: &IdedExpr, select: &SelectExpr) -> Checking {
-        let kind = match self.kind(&select.operand)? {
-            Kind::Record(record) => {
-                let Some(field) = record.field(&select.field) else {
-                    let known = record.fields.iter().map(|it| it.name);
-                    let what = format!("field of `{}`", record.name);
-                    return Err(self.unknown(it, &what, &select.field, known));
+    fn select(&mut self, expr: &IdedExpr, select: &SelectExpr) -> TypeResult {
+        let name = &select.field;
+        let value_type = match self.type_of(&select.operand)? {
+            ValueType::Object(variable) => {
+                let Some(field) = variable.field(name) else {
+                    let known = variable.fields().iter().map(|field| field.name);
+                    let what = format!("field `{name}` of `{}`", variable.name);
+                    return Err(self.unknown(expr, &what, name, known));
                 };
-                self.checked.uses.add(record.name, field.name);
-                field.kind
+                self.checked.uses.insert(variable.name, field.name);
+                field.value_type
             }
-            Kind::Any => Kind::Any,
-            kind => {
-                let message = format!("`.{}` asks for a field of {kind}", select.field);
-                return Err(self.error(it, message));
+            ValueType::Dyn => ValueType::Dyn,
+            operand => {
+                let message = format!("a value of type {operand} has no field `{name}`");
+                return Err(self.error(expr, message));
             }
         };
-        Ok(if select.test { Kind::Bool } else { kind })
+        Ok(if select.test {
+            ValueType::Bool
+        } else {
+            value_type
+        })
     }
 
-    fn list(&mut self, elements: &[IdedExpr]) -> Checking {
-        let mut all = None;
+    fn list(&mut self, elements: &[IdedExpr]) -> TypeResult {
+        let mut common = None;
         for element in elements {
-            let kind = self.value(element)?;
-            all = match all {
-                None => Some(kind),
-                Some(known) if known == kind => all,
-                Some(_) => Some(Kind::Any),
+            let value_type = self.value_type(element)?;
+            common = match common {
+                None => Some(value_type),
+                Some(known) if known == value_type => common,
+                Some(_) => Some(ValueType::Dyn),
             };
         }
-        Ok(all.unwrap_or(Kind::Any).list())
+        Ok(common.unwrap_or(ValueType::Dyn).list())
     }
 
-    fn call(&mut self, it: &IdedExpr, call: &CallExpr) -> Checking {
+    fn call(&mut self, expr: &IdedExpr, call: &CallExpr) -> TypeResult {
         let operator = call.func_name.trim_matches(['_', '@']);
         match (call.func_name.as_str(), call.args.as_slice()) {
-            (op::LOGICAL_AND | op::LOGICAL_OR | op::LOGICAL_NOT | op::NOT_STRICTLY_FALSE, args) => {
-                for arg in args {
-                    self.expect(arg, Kind::Bool, &format!("what `{operator}` is about"))?;
+            (
+                op::LOGICAL_AND | op::LOGICAL_OR | op::LOGICAL_NOT | op::NOT_STRICTLY_FALSE,
+                operands,
+            ) => {
+                for operand in operands {
+                    let what = format!("an operand of `{operator}`");
+                    self.expect(operand, ValueType::Bool, &what)?;
                 }
-                Ok(Kind::Bool)
+                Ok(ValueType::Bool)
             }
             (op::CONDITIONAL, [condition, yes, no]) => {
-                self.expect(condition, Kind::Bool, "what stands before `?`")?;
-                let (yes, no) = (self.value(yes)?, self.value(no)?);
-                Ok(if yes == no { yes } else { Kind::Any })
+                self.expect(condition, ValueType::Bool, "the condition of `?:`")?;
+                let (yes, no) = (self.value_type(yes)?, self.value_type(no)?);
+                Ok(if yes == no { yes } else { ValueType::Dyn })
             }
+            (op::NEGATE, [number]) => self.unary(expr, operator, number, NUMBERS),
             (op::EQUALS | op::NOT_EQUALS, [left, right]) => {
-                let (left, right) = (self.value(left)?, self.value(right)?);
-                let null = left == Kind::Null || right == Kind::Null;
-                if left.compares(right) || null {
-                    return Ok(Kind::Bool);
-                }
-                let message = format!("{left} is never equal to {right}");
-                Err(self.error(it, message))
+                let (left, right) = (self.value_type(left)?, self.value_type(right)?);
+                self.at(expr, type_rules::equality(left, right))
             }
             (op::GREATER | op::GREATER_EQUALS | op::LESS | op::LESS_EQUALS, [left, right]) => {
-                self.pair(it, (left, right), COMPARED)?;
-                Ok(Kind::Bool)
+                let (left, right) = (self.value_type(left)?, self.value_type(right)?);
+                self.at(expr, type_rules::ordering(operator, left, right))
             }
-            (op::ADD, [left, right]) => self.pair(it, (left, right), ADDED),
-            (op::SUBSTRACT | op::MULTIPLY | op::DIVIDE, [left, right]) => {
-                self.pair(it, (left, right), &[Kind::Number, Kind::Decimal])
+            (op::IN, [element, list]) => {
+                let (element, list) = (self.value_type(element)?, self.value_type(list)?);
+                self.at(expr, type_rules::membership(element, list))
             }
-            (op::MODULO, [left, right]) => self.pair(it, (left, right), &[Kind::Number]),
-            (op::NEGATE, [number]) => match self.value(number)? {
-                kind @ (Kind::Any | Kind::Number | Kind::Decimal) => Ok(kind),
-                kind => Err(self.error(it, format!("there is no `-` of {kind}"))),
-            },
-            (op::IN, [element, list]) => self.membership(it, element, list),
-            (op::INDEX, [whole, index]) => self.index(it, whole, index),
-            (name, args) => self.function(it, name, call.target.as_deref(), args),
-        }
-    }
-
-    /// Both sides of an operator must be of one kind among these.
-    fn pair(
-        &mut self,
-        it: &IdedExpr,
-        (left, right): (&IdedExpr, &IdedExpr),
-        all: &[Kind],
-    ) -> Checking {
-        let (left, right) = (self.value(left)?, self.value(right)?);
-        let both = all.iter().find(|it| it.fits(left) && it.fits(right));
-        let compared = all == COMPARED && left.compares(right);
-        match both {
-            Some(_) if left == Kind::Any && right == Kind::Any => Ok(Kind::Any),
-            Some(both) => Ok(*both),
-            None if compared && Kind::Number.compares(left) => Ok(Kind::Bool),
-            None => {
-                let operator = match &it.expr {
-                    Expr::Call(call) => call.func_name.trim_matches('_'),
-                    _ => "it",
+            (op::ADD | op::SUBSTRACT | op::MULTIPLY | op::DIVIDE | op::MODULO, [left, right]) => {
+                let accepted = match call.func_name.as_str() {
+                    op::ADD => ADDABLE,
+                    op::MODULO => &[ValueType::Int],
+                    _ => NUMBERS,
                 };
-                let all: Vec<String> = all.iter().map(|it| format!("{it} and {it}")).collect();
-                let all = all.join(", or ");
-                let message = format!("`{operator}` takes {all}; here are {left} and {right}");
-                Err(self.error(it, message))
+                let (left, right) = (self.value_type(left)?, self.value_type(right)?);
+                self.at(expr, type_rules::binary(operator, left, right, accepted))
             }
+            (op::INDEX, [operand, index]) => self.index(expr, operand, index),
+            (name, args) => self.function(expr, name, call.target.as_deref(), args),
         }
     }
 
-    fn membership(&mut self, it: &IdedExpr, element: &IdedExpr, list: &IdedExpr) -> Checking {
-        let (element, list) = (self.value(element)?, self.value(list)?);
-        match list {
-            Kind::List(each) if !each.compares(element) => {
-                let message = format!("{element} is never in a list whose elements are {each}");
-                Err(self.error(it, message))
+    fn index(&mut self, expr: &IdedExpr, operand: &IdedExpr, index: &IdedExpr) -> TypeResult {
+        match self.value_type(operand)? {
+            ValueType::List(items) => {
+                self.expect(index, ValueType::Int, "the index of a list")?;
+                Ok(*items)
             }
-            Kind::List(_) | Kind::Any => Ok(Kind::Bool),
-            Kind::Text => Err(self.error(it, "`in` looks into lists; of text ask `.contains(…)`")),
-            kind => Err(self.error(it, format!("`in` looks into lists, not into {kind}"))),
-        }
-    }
-
-    fn index(&mut self, it: &IdedExpr, whole: &IdedExpr, index: &IdedExpr) -> Checking {
-        match self.value(whole)? {
-            Kind::List(each) => {
-                self.expect(index, Kind::Number, "the place in a list")?;
-                Ok(*each)
+            ValueType::Dyn => {
+                self.value_type(index)?;
+                Ok(ValueType::Dyn)
             }
-            Kind::Any => {
-                self.value(index)?;
-                Ok(Kind::Any)
-            }
-            kind => Err(self.error(it, format!("`[…]` asks for a part of {kind}"))),
+            other => Err(self.error(expr, format!("`[…]` cannot be applied to {other}"))),
         }
     }
 
     fn function(
         &mut self,
-        it: &IdedExpr,
+        expr: &IdedExpr,
         name: &str,
         target: Option<&IdedExpr>,
         args: &[IdedExpr],
-    ) -> Checking {
+    ) -> TypeResult {
         if !FUNCTIONS.contains(&name) {
-            return Err(self.unknown(it, "function", name, FUNCTIONS.iter().copied()));
+            let known = FUNCTIONS.iter().copied();
+            return Err(self.unknown(expr, &format!("function `{name}`"), name, known));
         }
         match (name, target, args) {
             ("contains" | "startsWith" | "endsWith" | "matches", Some(target), [text]) => {
-                self.expect(target, Kind::Text, &format!("what `.{name}` is asked of"))?;
-                self.expect(text, Kind::Text, &format!("what `{name}` is given"))?;
+                self.expect(
+                    target,
+                    ValueType::String,
+                    &format!("the receiver of `.{name}`"),
+                )?;
+                self.expect(
+                    text,
+                    ValueType::String,
+                    &format!("the argument of `{name}`"),
+                )?;
                 if name == patterns::FUNCTION {
                     self.pattern(text)?;
                 }
-                Ok(Kind::Bool)
+                Ok(ValueType::Bool)
             }
-            ("size", Some(whole), []) | ("size", None, [whole]) => match self.value(whole)? {
-                Kind::Any | Kind::Text | Kind::List(_) => Ok(Kind::Number),
-                kind => Err(self.error(it, format!("{kind} has no size"))),
-            },
-            ("int" | "double" | "string", None, [value]) => match self.value(value)? {
-                kind @ (Kind::Null | Kind::List(_) | Kind::Record(_)) => {
-                    Err(self.error(it, format!("`{name}` makes nothing of {kind}")))
-                }
-                _ if name == "string" => Ok(Kind::Text),
-                Kind::Bool => Err(self.error(it, format!("`{name}` makes nothing of a yes or no"))),
-                _ if name == "double" => Ok(Kind::Decimal),
-                _ => Ok(Kind::Number),
-            },
-            _ => Err(self.error(it, format!("`{name}` is called another way"))),
+            ("size", Some(operand), []) | ("size", None, [operand]) => {
+                self.unary(expr, name, operand, SIZED)?;
+                Ok(ValueType::Int)
+            }
+            ("int", None, [value]) => {
+                self.unary(expr, name, value, NUMERIC)?;
+                Ok(ValueType::Int)
+            }
+            ("double", None, [value]) => {
+                self.unary(expr, name, value, NUMERIC)?;
+                Ok(ValueType::Double)
+            }
+            ("string", None, [value]) => {
+                self.unary(expr, name, value, PRINTABLE)?;
+                Ok(ValueType::String)
+            }
+            _ => {
+                let message = format!("`{name}` does not take these arguments");
+                Err(self.error(expr, message))
+            }
         }
     }
 
-    /// A pattern is written out, so that it is compiled once and bounded.
-    fn pattern(&mut self, it: &IdedExpr) -> Result<(), ConditionError> {
-        let Expr::Literal(LiteralValue::String(pattern)) = &it.expr else {
-            return Err(self.error(it, "the pattern of `matches` must be written out"));
+    fn unary(
+        &mut self,
+        expr: &IdedExpr,
+        name: &str,
+        operand: &IdedExpr,
+        accepted: &[ValueType],
+    ) -> TypeResult {
+        let operand = self.value_type(operand)?;
+        self.at(expr, type_rules::unary(name, operand, accepted))
+    }
+
+    /// A pattern must be a literal, so that it is compiled once and bounded.
+    fn pattern(&mut self, expr: &IdedExpr) -> Result<(), ConditionError> {
+        let Expr::Literal(LiteralValue::String(pattern)) = &expr.expr else {
+            return Err(self.error(expr, "the pattern of `matches` must be a string literal"));
         };
         let added = self.checked.patterns.add(pattern.inner());
-        added.map_err(|why| self.error(it, format!("no regular expression: {why}")))
+        added.map_err(|reason| self.error(expr, format!("invalid regular expression: {reason}")))
     }
 
-    fn comprehension(&mut self, it: &IdedExpr, comprehension: &ComprehensionExpr) -> Checking {
+    fn comprehension(&mut self, expr: &IdedExpr, comprehension: &ComprehensionExpr) -> TypeResult {
         let range = &comprehension.iter_range;
-        let each = match self.value(range)? {
-            Kind::List(each) => *each,
-            Kind::Any => Kind::Any,
-            kind => return Err(self.error(it, format!("a loop goes over a list, not over {kind}"))),
+        let item = match self.value_type(range)? {
+            ValueType::List(item) => *item,
+            ValueType::Dyn => ValueType::Dyn,
+            other => {
+                let message = format!("a comprehension requires a list, not {other}");
+                return Err(self.error(expr, message));
+            }
         };
-        let written_out = matches!(range.expr, Expr::List(_));
-        if self.loops > 1 || (self.loops == 1 && !written_out) {
-            let message = "a loop inside a loop can only go over a list that is written out";
-            return Err(self.error(it, message));
+        let is_literal = matches!(range.expr, Expr::List(_));
+        if self.loops > 1 || (self.loops == 1 && !is_literal) {
+            let message = "a nested comprehension can only iterate over a list literal";
+            return Err(self.error(expr, message));
         }
         if variable(&comprehension.iter_var).is_some() {
-            let message = format!("`{}` is a variable already", comprehension.iter_var);
-            return Err(self.error(it, message));
+            let message = format!("`{}` is already a variable", comprehension.iter_var);
+            return Err(self.error(expr, message));
         }
         if is_map(comprehension) {
-            return Err(self.error(
-                it,
-                "there is no `map` here; `exists`, `all` and `filter` do",
-            ));
+            let message = "`map` is not supported; use `exists`, `all` or `filter`";
+            return Err(self.error(expr, message));
         }
-        let accumulated = match self.kind(&comprehension.accu_init)? {
-            Kind::List(_) => each.list(),
-            kind => kind,
+        let accumulated = match self.type_of(&comprehension.accu_init)? {
+            ValueType::List(_) => item.list(),
+            other => other,
         };
-        let outside = self.scope.len();
-        self.scope.push((comprehension.iter_var.clone(), each));
+        let outer_scope = self.scope.len();
+        self.scope.push((comprehension.iter_var.clone(), item));
         self.scope
             .push((comprehension.accu_var.clone(), accumulated));
         self.loops += 1;
-        self.kind(&comprehension.loop_cond)?;
-        self.kind(&comprehension.loop_step)?;
+        self.type_of(&comprehension.loop_cond)?;
+        self.type_of(&comprehension.loop_step)?;
         self.loops -= 1;
-        let result = self.kind(&comprehension.result);
-        self.scope.truncate(outside);
+        let result = self.type_of(&comprehension.result);
+        self.scope.truncate(outer_scope);
         result
     }
 
     fn unknown<'a>(
         &self,
-        it: &IdedExpr,
+        expr: &IdedExpr,
         what: &str,
         name: &str,
         known: impl Iterator<Item = &'a str>,
     ) -> ConditionError {
-        const ALIKE: f64 = 0.8;
-        let known: Vec<&str> = known.collect();
-        let likeness = |it: &str| strsim::jaro_winkler(&name.to_lowercase(), &it.to_lowercase());
-        let best = known
-            .iter()
-            .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
-        let hint = match best.filter(|it| likeness(it) >= ALIKE) {
-            Some(best) => format!("did you mean `{best}`?"),
-            None => format!("there are {}", known.join(", ")),
-        };
-        self.error(it, format!("unknown {what} `{name}`; {hint}"))
+        let hint = suggestion(name, &known.collect::<Vec<_>>());
+        self.error(expr, format!("unknown {what}; {hint}"))
     }
 
-    fn error(&self, it: &IdedExpr, message: impl Into<String>) -> ConditionError {
-        let (start, _) = self.source.offset_for(it.id).unwrap_or_default();
+    /// Adds the position of an expression to a rule's error.
+    fn at(&self, expr: &IdedExpr, checked: Result<ValueType, String>) -> TypeResult {
+        checked.map_err(|message| self.error(expr, message))
+    }
+
+    fn error(&self, expr: &IdedExpr, message: impl Into<String>) -> ConditionError {
+        let (start, _) = self.source.offset_for(expr.id).unwrap_or_default();
         ConditionError {
             message: message.into(),
-            at: usize::try_from(start).unwrap_or_default() + 1,
+            position: usize::try_from(start).unwrap_or_default() + 1,
         }
-    }
-}
-
-/// Whether a loop makes a list of something else than what it goes over.
-fn is_map(comprehension: &ComprehensionExpr) -> bool {
-    let added = |it: &IdedExpr| match &it.expr {
-        Expr::Call(call) if call.func_name == op::ADD => call.args.last().map(|it| it.expr.clone()),
-        _ => None,
-    };
-    let appended = match &comprehension.loop_step.expr {
-        Expr::Call(call) if call.func_name == op::CONDITIONAL => call.args.get(1).and_then(added),
-        _ => added(&comprehension.loop_step),
-    };
-    match appended {
-        Some(Expr::List(list)) => {
-            let same = Expr::Ident(comprehension.iter_var.clone());
-            list.elements.iter().any(|it| it.expr != same)
-        }
-        _ => false,
     }
 }

@@ -13,12 +13,12 @@ use secrecy::ExposeSecret;
 use serde_json::json;
 
 use super::*;
-use crate::hook::known;
+use crate::hook::registry;
 
 const MINIMAL: &str = "upstreams: { gemini: { url: http://127.0.0.1:9 } }\n";
 
 fn parse(text: &str) -> Result<Config, ConfigError> {
-    Config::parse(text, Path::new("hookgate.yaml"), &known())
+    Config::parse(text, Path::new("hookgate.yaml"), &registry())
 }
 
 /// Parses `text` after the least that a config needs.
@@ -55,7 +55,7 @@ fn directory(files: &[(&str, &str)]) -> (tempfile::TempDir, PathBuf) {
 }
 
 fn load(path: &Path) -> Result<Config, ConfigError> {
-    Config::load(path, &Overrides::default(), &known())
+    Config::load(path, &Overrides::default(), &registry())
 }
 
 /// The message of `error` without the directory its files are in.
@@ -281,7 +281,7 @@ fn the_annotated_config_holds_the_defaults() {
         ..Overrides::default()
     };
 
-    let defaults = Config::without_file(&overrides, &known()).unwrap();
+    let defaults = Config::without_file(&overrides, &registry()).unwrap();
 
     let own_parts = |it: Config| Config {
         hook_directory: PathBuf::new(),
@@ -305,7 +305,7 @@ fn every_shipped_config_loads_without_warnings() {
                 missing_secrets: MissingSecrets::MadeUp,
                 ..Overrides::default()
             };
-            let config = Config::load(&path, &overrides, &known()).unwrap();
+            let config = Config::load(&path, &overrides, &registry()).unwrap();
             assert!(config.warnings.is_empty(), "{}", warnings(&config));
             seen.push(path);
         }
@@ -467,7 +467,7 @@ proptest! {
         key in "[a-zA-Z_][a-zA-Z0-9_.]{0,12}",
         mapping in proptest::sample::select(MAPPINGS),
     ) {
-        let schema = Config::schema(&known()).to_string();
+        let schema = Config::schema(&registry()).to_string();
         prop_assume!(!schema.contains(&format!("\"{key}\":")));
 
         let error = parse_more(&mapping.replace("KEY", &format!("\"{key}\""))).unwrap_err();
@@ -565,7 +565,7 @@ fn the_command_line_outranks_the_file() {
         ..Overrides::default()
     };
 
-    let config = Config::load(&path, &overrides, &known()).unwrap();
+    let config = Config::load(&path, &overrides, &registry()).unwrap();
 
     assert_eq!(config.listen.port(), 3);
     let gemini = config.upstreams.gemini.as_ref().unwrap();
@@ -605,19 +605,19 @@ fn an_upstream_is_needed_and_has_one_credential() {
 
 #[test]
 fn without_a_file_an_upstream_is_needed() {
-    let nothing = Config::without_file(&Overrides::default(), &known()).unwrap_err();
+    let nothing = Config::without_file(&Overrides::default(), &registry()).unwrap_err();
     let overrides = Overrides {
         upstream: Some("ftp://a".parse().unwrap()),
         hooks: vec!["missing.json".into()],
         ..Overrides::default()
     };
-    let wrong = Config::without_file(&overrides, &known()).unwrap_err();
+    let wrong = Config::without_file(&overrides, &registry()).unwrap_err();
     let upstream = Some("http://a".parse().unwrap());
     let overrides = Overrides {
         upstream,
         ..overrides
     };
-    let missing = Config::without_file(&overrides, &known()).unwrap_err();
+    let missing = Config::without_file(&overrides, &registry()).unwrap_err();
 
     assert_snapshot!(nothing, @"without a config file, `--upstream` is needed");
     assert_snapshot!(wrong, @"`--upstream` must be an http or https URL without user, query or fragment");
@@ -636,7 +636,7 @@ fn listeners_that_collide_are_refused_and_open_ones_ask_who_calls() {
         admin_listen,
         ..Overrides::default()
     };
-    let by_option = Config::without_file(&overrides, &known()).unwrap_err();
+    let by_option = Config::without_file(&overrides, &registry()).unwrap_err();
 
     assert_snapshot!(parse_more(same).unwrap_err(), @r#"hookgate.yaml:3:18: agents and operators cannot share the address `0.0.0.0:80`"#);
     assert_snapshot!(parse_more(open).unwrap_err(), @r#"
@@ -677,7 +677,7 @@ fn who_calls_is_said_in_one_way_only() {
     hookgate.yaml:2:128: `auth.keys[1].sha256` must be a SHA-256 in hex, 64 digits: never the key itself
     hookgate.yaml:2:141: unknown key `auth.keys[1].model`; did you mean `models`?
     hookgate.yaml:2:174: two callers have this key
-    hookgate.yaml:2:249: `auth.keys[2].models[0]` is no glob: unclosed character class; missing ']'
+    hookgate.yaml:2:249: `auth.keys[2].models[0]` is not a valid glob: unclosed character class; missing ']'
     "#);
     let both = format!(
         "{{ anonymous: true, keys: [{{ name: a, sha256: {zeros} }}], limits: {{ in_flight: 1 }} }}"
@@ -763,7 +763,7 @@ hooks:
 
 #[test]
 fn the_schema_file_is_up_to_date() {
-    let schema = format!("{:#}\n", Config::schema(&known()));
+    let schema = format!("{:#}\n", Config::schema(&registry()));
     if std::env::var_os("UPDATE").is_some() {
         fs::write("config/schema.json", &schema).unwrap();
     }
@@ -825,7 +825,7 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
 #[test]
 fn every_setting_has_its_line_in_the_documentation() {
     let page = fs::read_to_string("docs/config.md").unwrap();
-    let schema = Config::schema(&known());
+    let schema = Config::schema(&registry());
     let mut names = Vec::new();
     settings(&schema, &schema, "", &mut names);
 

@@ -2,7 +2,10 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{EventOutcome, Origin, Run, trace::reason};
+use super::{
+    outcome::{EventOrigin, EventOutcome, HookRun},
+    trace::reason,
+};
 use crate::{
     audit_log::{Audit, CallerRecord, EventRecord, HookRecord, Period, short},
     event::{
@@ -14,7 +17,7 @@ use crate::{
 /// The origin of an event that is a model call.
 pub(super) const CALL: &str = "call";
 
-impl Origin {
+impl EventOrigin {
     pub(super) const fn as_str(self) -> &'static str {
         match self {
             Self::Reported => "reported",
@@ -30,7 +33,7 @@ pub(super) fn event<V: Verdict>(
     origin: &'static str,
     fired: &EventOutcome<V>,
 ) -> EventRecord {
-    let mut tally = Tally::default();
+    let mut tally = RunStats::default();
     tally.add(fired);
     let mut record = tally.into_record(audit, context, event, origin);
     record.chunks = None;
@@ -41,7 +44,7 @@ pub(super) fn event<V: Verdict>(
 pub(super) fn refused_call(
     audit: &Audit,
     context: &Context,
-    run: &Run,
+    run: &HookRun,
     call: &RefusedCall,
 ) -> EventRecord {
     let output = HookOutput::denial(call.reason.as_str());
@@ -51,8 +54,8 @@ pub(super) fn refused_call(
     };
     let fired = EventOutcome {
         verdict,
-        folded: output.clone(),
-        runs: vec![Run {
+        output: output.clone(),
+        runs: vec![HookRun {
             name: run.name.clone(),
             answer: Answer {
                 status: HookStatus::Ok,
@@ -74,7 +77,7 @@ pub(super) fn refused_call(
 
 /// What hooks did on all chunks of an answer.
 #[derive(Debug, Default)]
-pub struct Tally {
+pub struct RunStats {
     /// Chunks that policies were shown.
     shown: u64,
     /// Chunks that hooks judged.
@@ -97,7 +100,7 @@ struct Runs {
     refused: usize,
 }
 
-impl Tally {
+impl RunStats {
     /// Whether nobody was asked.
     pub const fn is_empty(&self) -> bool {
         self.hooks.is_empty()
@@ -114,12 +117,12 @@ impl Tally {
     }
 
     /// Adds a run that changes no verdict.
-    pub fn ran(&mut self, run: &Run) {
+    pub fn ran(&mut self, run: &HookRun) {
         self.ran_often(run, 1);
     }
 
     /// The same of many runs that are alike.
-    pub fn ran_often(&mut self, run: &Run, times: u64) {
+    pub fn ran_often(&mut self, run: &HookRun, times: u64) {
         match self.hooks.iter_mut().find(|it| it.name == run.name) {
             Some(known) => known.add(run, times),
             None => self.hooks.push(Runs::new(run, times)),
@@ -134,7 +137,7 @@ impl Tally {
         let verdict = fired.verdict.action();
         if self.verdict < Some(verdict) {
             self.verdict = Some(verdict);
-            self.reason = reason(verdict, &fired.folded);
+            self.reason = reason(verdict, &fired.output);
         }
     }
 
@@ -164,7 +167,7 @@ impl Tally {
     }
 }
 
-impl Tally {
+impl RunStats {
     /// From its first run to its last.
     fn time(&self) -> Period {
         let times = self.hooks.iter().map(|it| it.time).reduce(Period::and);
@@ -173,7 +176,7 @@ impl Tally {
 }
 
 impl Runs {
-    fn new(run: &Run, times: u64) -> Self {
+    fn new(run: &HookRun, times: u64) -> Self {
         Self {
             name: run.name.clone(),
             status: run.status(),
@@ -186,7 +189,7 @@ impl Runs {
         }
     }
 
-    fn add(&mut self, run: &Run, times: u64) {
+    fn add(&mut self, run: &HookRun, times: u64) {
         if severity(run.status()) > severity(self.status) {
             self.status = run.status();
         }

@@ -1,8 +1,9 @@
-//! Conditions of hooks and policies: built, foreseen, and asked about an event.
+//! Conditions of hooks and policies: built with the config, evaluated on events.
 
 use crate::{
     condition::{
-        CallerFacts, Condition, Facts, RequestFacts, SessionFacts, StaticResult, ToolFacts, Unclear,
+        CallerFacts, Condition, EvalError, Facts, RequestFacts, SessionFacts, StaticResult,
+        ToolFacts,
     },
     config::{Format, Problem, When},
     dialect::{self, Call, Dialect, DialectError, Document, Operation},
@@ -10,118 +11,115 @@ use crate::{
     observe::ConditionUnclear,
 };
 
-/// How the config may check the text of a condition.
+/// Schema format of a condition.
 pub(super) const FORMAT: Format = Format {
     name: "condition",
     check: |text| match Condition::compile(text) {
         Ok(_) => Ok(()),
-        Err(error) => Err(format!("is no condition: {error}")),
+        Err(error) => Err(format!("is not a valid condition: {error}")),
     },
 };
 
-/// What is about to happen.
+/// What the facts of a condition are read from.
 #[derive(Debug, Clone, Copy)]
-pub enum About<'a> {
-    /// A model call, as it stands now.
+pub enum ConditionSubject<'a> {
+    /// A model call in its current form.
     Call {
-        /// How it is written.
+        /// The model API.
         dialect: &'static dyn Dialect,
-        /// What it asks for.
+        /// The method and model of the request.
         call: &'a Call,
-        /// Its body.
+        /// The body of the request.
         document: &'a Document,
     },
-    /// An event that says it all itself.
+    /// An event with its own fields.
     Event(Event<'a>),
 }
 
-/// Builds a condition for hooks on these events, of which it must be able to
-/// hold on one.
+/// Builds a condition for hooks on these events.
+///
+/// # Errors
+///
+/// Fails if the condition does not compile, or cannot be true on any of the events.
 pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Problem> {
     let problem = |message: String| Problem {
         place: Some(when.place.clone()),
         message: format!("`when` {message}"),
     };
     let condition = Condition::compile(&when.text)
-        .map_err(|error| problem(format!("is no condition: {error}")))?;
-    let prospects = || events.iter().map(|it| condition.prospect(*it));
-    let names: Vec<&str> = events.iter().map(|it| it.as_str()).collect();
+        .map_err(|error| problem(format!("is not a valid condition: {error}")))?;
+    let results = || events.iter().map(|event| condition.analyze(*event));
+    let names: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
     let names = names.join(" or ");
-    if prospects().all(|it| it == StaticResult::Never) {
-        return Err(problem(format!("never holds on {names}")));
+    if results().all(|result| result == StaticResult::False) {
+        return Err(problem(format!("is always false on {names}")));
     }
-    if !prospects().any(|it| matches!(it, StaticResult::Depends | StaticResult::Always))
-        && let Some(what) = prospects().find_map(absent)
+    if !results().any(|result| matches!(result, StaticResult::Dynamic | StaticResult::True))
+        && let Some(absent) = results().find_map(StaticResult::absent)
     {
-        let message = format!("asks for `{what}`, which no {names} has");
+        let message = format!("refers to `{absent}`, which {names} does not have");
         return Err(problem(message));
     }
     Ok(condition)
 }
 
-/// What it asks for and cannot have.
-pub(super) fn absent(prospect: StaticResult) -> Option<String> {
-    match prospect {
-        StaticResult::Absent(what) => Some(what),
-        StaticResult::Depends | StaticResult::Always | StaticResult::Never => None,
-    }
-}
-
-/// Asks conditions about one event. Its facts are gathered once, and only if
-/// there is a condition to ask.
-pub(super) struct Weighing<'a> {
+/// Evaluates conditions on one event. Its facts are collected once, for the first
+/// condition.
+pub(super) struct ConditionContext<'a> {
     pub(super) event: EventName,
-    pub(super) context: &'a Context,
-    pub(super) about: About<'a>,
-    facts: Option<Result<Facts<'a>, Unclear>>,
-    /// Of whom it could not be said whether they run, and why.
-    pub(super) unclear: Vec<(String, Unclear)>,
+    context: &'a Context,
+    subject: ConditionSubject<'a>,
+    facts: Option<Result<Facts<'a>, EvalError>>,
+    /// Names of hooks and policies whose condition failed.
+    pub(super) failed: Vec<(String, EvalError)>,
 }
 
-impl<'a> Weighing<'a> {
-    pub(super) const fn new(event: EventName, context: &'a Context, about: About<'a>) -> Self {
+impl<'a> ConditionContext<'a> {
+    pub(super) const fn new(
+        event: EventName,
+        context: &'a Context,
+        subject: ConditionSubject<'a>,
+    ) -> Self {
         Self {
             event,
             context,
-            about,
+            subject,
             facts: None,
-            unclear: Vec::new(),
+            failed: Vec::new(),
         }
     }
 
-    /// What matchers are compared with.
-    pub(super) fn subject(&self) -> Subject<'a> {
-        match self.about {
-            About::Call { .. } => Subject::None,
-            About::Event(event) => event.subject(),
+    /// The subject that matchers are compared with.
+    pub(super) fn matcher_subject(&self) -> Subject<'a> {
+        match self.subject {
+            ConditionSubject::Call { .. } => Subject::None,
+            ConditionSubject::Event(event) => event.subject(),
         }
     }
 
-    /// Whether somebody runs. INVARIANT: who cannot be told to stay away, runs.
-    pub(super) fn runs(&mut self, name: &str, when: Option<&Condition>) -> bool {
-        let Some(condition) = when else {
+    /// Returns whether a hook or policy runs. INVARIANT: it runs if its condition
+    /// cannot be evaluated.
+    pub(super) fn holds(&mut self, name: &str, condition: Option<&Condition>) -> bool {
+        let Some(condition) = condition else {
             return true;
         };
-        let (event, context, about) = (self.event, self.context, self.about);
-        let facts = self
-            .facts
-            .get_or_insert_with(|| facts(event, context, about).map_err(|_| Unclear::Unreadable));
-        let holds = match facts {
-            Ok(facts) => condition.holds(facts),
-            Err(unclear) => Err(*unclear),
+        let (event, context, subject) = (self.event, self.context, self.subject);
+        let facts = self.facts.get_or_insert_with(|| {
+            facts(event, context, subject).map_err(|_| EvalError::Unreadable)
+        });
+        let result = match facts {
+            Ok(facts) => condition.evaluate(facts),
+            Err(error) => Err(*error),
         };
-        holds.unwrap_or_else(|why| {
-            let cause = why.to_string();
-            let cause = cause.as_str();
-            let request_id = context.request_id.as_str();
+        result.unwrap_or_else(|error| {
             ConditionUnclear {
-                request_id,
+                request_id: &context.request_id,
                 name,
                 event,
-                cause,
+                cause: &error.to_string(),
             }
             .emit();
-            self.unclear.push((name.to_owned(), why));
+            self.failed.push((name.to_owned(), error));
             true
         })
     }
@@ -130,7 +128,7 @@ impl<'a> Weighing<'a> {
 fn facts<'a>(
     event: EventName,
     context: &'a Context,
-    about: About<'a>,
+    subject: ConditionSubject<'a>,
 ) -> Result<Facts<'a>, DialectError> {
     let mut facts = Facts {
         event,
@@ -147,21 +145,21 @@ fn facts<'a>(
             agent: &context.caller.agent,
         },
     };
-    match about {
-        About::Call {
+    match subject {
+        ConditionSubject::Call {
             dialect,
             call,
             document,
-        } => facts.request = Some(request(dialect, call, document)?),
-        About::Event(event) => {
-            facts.tool = tool(event);
+        } => facts.request = Some(request_facts(dialect, call, document)?),
+        ConditionSubject::Event(event) => {
+            facts.tool = tool_facts(event);
             facts.prompt = prompt(event);
             if let Some(llm_request) = event.llm_request() {
                 let (dialect, call, document) = dialect::made_request(llm_request)?;
                 facts.request = Some(RequestFacts {
-                    // As the agent wrote it, also if no call could name it so.
+                    // As reported, even if it is not a valid model name.
                     model: llm_request.model.clone(),
-                    ..request(dialect, &call, &document)?
+                    ..request_facts(dialect, &call, &document)?
                 });
             }
         }
@@ -169,7 +167,7 @@ fn facts<'a>(
     Ok(facts)
 }
 
-fn request(
+fn request_facts(
     dialect: &dyn Dialect,
     call: &Call,
     document: &Document,
@@ -186,10 +184,10 @@ fn request(
     })
 }
 
-fn tool(event: Event<'_>) -> Option<ToolFacts<'_>> {
+fn tool_facts(event: Event<'_>) -> Option<ToolFacts<'_>> {
     let (name, input) = match event {
-        Event::BeforeTool(it) => (&it.tool_name, &it.tool_input),
-        Event::AfterTool(it) => (&it.tool_name, &it.tool_input),
+        Event::BeforeTool(event) => (&event.tool_name, &event.tool_input),
+        Event::AfterTool(event) => (&event.tool_name, &event.tool_input),
         _ => return None,
     };
     Some(ToolFacts { name, input })
@@ -197,8 +195,8 @@ fn tool(event: Event<'_>) -> Option<ToolFacts<'_>> {
 
 fn prompt(event: Event<'_>) -> Option<&str> {
     match event {
-        Event::BeforeAgent(it) => Some(&it.prompt),
-        Event::AfterAgent(it) => Some(&it.prompt),
+        Event::BeforeAgent(event) => Some(&event.prompt),
+        Event::AfterAgent(event) => Some(&event.prompt),
         _ => None,
     }
 }

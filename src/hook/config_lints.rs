@@ -1,32 +1,36 @@
-//! What a config may say, but probably does not mean. Pure.
+//! Lints: valid settings that probably do not have the intended effect. Pure.
 
 use std::collections::BTreeMap;
 
-use super::condition_eval::{absent, build};
+use super::condition_eval::build;
 use crate::{
-    config::{Config, Problem},
+    condition::StaticResult,
+    config::{Config, PolicySpec, Problem},
     policy,
 };
 
-/// Everything of the kind.
-pub fn remarks(config: &Config) -> Vec<Problem> {
-    let mut remarks = unasked(config);
-    remarks.extend(crowded(config));
-    remarks
+/// Returns the warnings about hooks and policies of a config.
+pub fn lints(config: &Config) -> Vec<Problem> {
+    let policies = config.policies.iter().flat_map(absent_variables);
+    policies.chain(excess_processes(config)).collect()
 }
 
-/// The first hook whose waiting processes do not fit in.
-fn crowded(config: &Config) -> Option<Problem> {
-    let places = config.limits.hook_processes;
-    let mut taken = 0_usize;
-    let mut hooks = config.hooks.values().flatten().flat_map(|it| &it.hooks);
-    let first = hooks.find(|it| {
-        taken = taken.saturating_add(it.processes());
-        taken > places
+/// The first hook whose waiting processes exceed the limit.
+fn excess_processes(config: &Config) -> Option<Problem> {
+    let limit = config.limits.hook_processes;
+    let mut used = 0_usize;
+    let mut hooks = config
+        .hooks
+        .values()
+        .flatten()
+        .flat_map(|group| &group.hooks);
+    let first = hooks.find(|hook| {
+        used = used.saturating_add(hook.processes());
+        used > limit
     })?;
     let label = first.label();
     let message = format!(
-        "hook `{label}`: `limits.hook_processes` is {places}, so not all processes of workers and of `prewarm` can wait at once"
+        "hook `{label}`: `limits.hook_processes` is {limit}, so not all processes of workers and of `prewarm` can wait at once"
     );
     Some(Problem {
         place: Some(first.place.clone()),
@@ -34,33 +38,29 @@ fn crowded(config: &Config) -> Option<Problem> {
     })
 }
 
-/// Policies whose condition cannot be asked on some of their events.
-fn unasked(config: &Config) -> Vec<Problem> {
-    let mut remarks = Vec::new();
-    for spec in &config.policies {
-        let events = policy::find(&spec.policy).map_or(&[][..], |it| it.events);
-        let Some((when, condition)) = spec
-            .when
-            .as_ref()
-            .and_then(|it| Some((it, build(it, events).ok()?)))
-        else {
-            continue;
-        };
-        let mut unasked: BTreeMap<String, Vec<&str>> = BTreeMap::new();
-        for event in events {
-            if let Some(what) = absent(condition.prospect(*event)) {
-                unasked.entry(what).or_default().push(event.as_str());
-            }
+/// The variables of a policy's condition that some of its events do not have.
+fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
+    let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
+    let Some(when) = &spec.when else {
+        return Vec::new();
+    };
+    let Ok(condition) = build(when, events) else {
+        return Vec::new();
+    };
+    let mut absent: BTreeMap<String, Vec<&str>> = BTreeMap::new();
+    for event in events {
+        if let StaticResult::Absent(variable) = condition.analyze(*event) {
+            absent.entry(variable).or_default().push(event.as_str());
         }
-        remarks.extend(unasked.into_iter().map(|(what, events)| {
-            let (label, events) = (spec.label(), events.join(" and "));
-            Problem {
-                place: Some(when.place.clone()),
-                message: format!(
-                    "policy `{label}`: {events} has no `{what}`, so there it always runs; ask `event` or `has(…)` first"
-                ),
-            }
-        }));
     }
-    remarks
+    let problem = |(variable, events): (String, Vec<&str>)| {
+        let (label, events) = (spec.label(), events.join(" and "));
+        Problem {
+            place: Some(when.place.clone()),
+            message: format!(
+                "policy `{label}`: {events} has no `{variable}`, so the policy always runs there; test `event` or `has(…)` first"
+            ),
+        }
+    };
+    absent.into_iter().map(problem).collect()
 }

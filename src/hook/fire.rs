@@ -1,145 +1,155 @@
-//! An event that an agent reports, or that is read off its model calls: policies,
-//! hooks, policies again.
+//! Events of tools, agents and sessions, reported by the agent or derived from its
+//! model calls: policies, hooks, policies again.
 //!
-//! Of a model call only the stable form is reported. Policies know documents, so
-//! they are shown one made of it; what they change there, they say as a hook
-//! would.
+//! A reported model call is known in its stable form only. Policies work on
+//! documents, so they get one made from the stable form, and their edits are read
+//! back as the output of a hook.
 
 use serde_json::{Map, Value};
 
-use super::{About, Engine, EventOutcome, Origin, PlacedPolicy, Plan, Run, audit_record, folded};
+use super::{
+    audit_record,
+    condition_eval::ConditionSubject,
+    configured_policy::ConfiguredPolicy,
+    engine::Engine,
+    outcome::{EventOrigin, EventOutcome, HookRun, merge_outputs},
+    plan::Plan,
+};
 use crate::{
-    audit_log::{Audit, Record, Sample, short},
+    audit_log::{Record, Sample, short},
     dialect::{self, Detail, DialectError, ResponseDocument},
     event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus, Subject},
     model::{LlmRequest, ResponseMutation},
-    policy::{ChunkPosition, Look, Occasion, Policy, PolicyRequest},
+    policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
 };
 
-pub(super) async fn fire<E: EventKind>(
-    engine: &Engine,
-    context: &Context,
-    mut event: E,
-    origin: Origin,
-) -> EventOutcome<E::Verdict> {
-    let recording = Recording::of(engine, &event);
-    let mut plan = engine.plan(E::NAME, context, About::Event(event.as_event()));
-    plan.policies.retain(|it| origin.asks(it));
-    let asking = Asking {
-        engine,
-        context,
-        look: Look::First,
-    };
-    let mut runs = Vec::new();
-    asking.policies(&plan, &mut event, &mut runs);
-    let looked = runs.len();
-    runs.extend(engine.run(&plan, context, &mut event, None).await);
-    let said = |it: &Run| it.would.is_none() && it.answer.output != HookOutput::default();
-    if runs.iter().skip(looked).any(said) {
-        if !plan.sequential {
-            let (said, _) = folded::<E>(&runs);
-            event.absorb(&said);
+impl Engine {
+    /// Runs policies and hooks on an event, and policies again if hooks changed
+    /// anything.
+    pub async fn fire<E: EventKind>(
+        &self,
+        context: &Context,
+        mut event: E,
+        origin: EventOrigin,
+    ) -> EventOutcome<E::Verdict> {
+        let sample = self.sample(&event);
+        let mut plan = self.plan(E::NAME, context, ConditionSubject::Event(event.as_event()));
+        let is_selected = |policy: &ConfiguredPolicy| match origin {
+            EventOrigin::Reported => true,
+            EventOrigin::Derived => !policy.inspects_calls,
+        };
+        plan.policies.retain(|policy| is_selected(policy));
+        let mut runs = Vec::new();
+        let policy_context = self.policy_context(context, "", InspectionPass::First);
+        self.run_policies(&plan, policy_context, &mut event, &mut runs);
+        let policy_runs = runs.len();
+        runs.extend(self.run_hooks(&plan, context, &mut event, None).await);
+        let has_output =
+            |run: &HookRun| run.would.is_none() && run.answer.output != HookOutput::default();
+        if runs.iter().skip(policy_runs).any(has_output) {
+            if !plan.sequential {
+                let (output, _) = merge_outputs::<E>(&runs);
+                event.absorb(&output);
+            }
+            let subject = ConditionSubject::Event(event.as_event());
+            let mut plan = self.plan_second_pass(E::NAME, context, subject);
+            plan.policies.retain(|policy| is_selected(policy));
+            let policy_context = self.policy_context(context, "", InspectionPass::Second);
+            self.run_policies(&plan, policy_context, &mut event, &mut runs);
         }
-        let mut plan = engine.plan_again(E::NAME, context, About::Event(event.as_event()));
-        plan.policies.retain(|it| origin.asks(it));
-        let look = Look::Again;
-        Asking { look, ..asking }.policies(&plan, &mut event, &mut runs);
+        let outcome = self.merge::<E>(runs);
+        if let (Some(audit), Some(sample)) = (&self.audit, sample) {
+            let origin = origin.as_str();
+            let mut record = audit_record::event(audit, (context, E::NAME), origin, &outcome);
+            record.subject = sample.subject;
+            record.input = sample.input;
+            audit.tell(&Record::Event(Box::new(record)));
+        }
+        outcome
     }
-    let fired = engine.conclude::<E>(runs);
-    if let Some((audit, recording)) = recording {
-        let mut record = audit_record::event(audit, (context, E::NAME), origin.as_str(), &fired);
-        record.subject = recording.subject;
-        record.input = recording.input;
-        audit.tell(&Record::Event(Box::new(record)));
-    }
-    fired
-}
 
-/// What the decision log holds of the event itself.
-struct Recording {
-    subject: Option<String>,
-    input: Option<Sample>,
-}
-
-impl Recording {
-    /// As the event is before hooks see it; nothing without a decision log.
-    fn of<'a, E: EventKind>(engine: &'a Engine, event: &E) -> Option<(&'a Audit, Self)> {
-        let audit = engine.audit.as_deref()?;
+    /// Samples an event for the audit log, before hooks change it.
+    fn sample<E: EventKind>(&self, event: &E) -> Option<EventSample> {
+        let audit = self.audit.as_deref()?;
         let subject = match event.subject() {
             Subject::None => None,
-            Subject::Tool(it) | Subject::Word(it) => Some(short(it)),
+            Subject::Tool(name) | Subject::Word(name) => Some(short(name)),
         };
         let input = audit.holds_content().then(|| {
             let input = serde_json::to_vec(event).unwrap_or_default();
             audit.sampler().of(&input)
         });
-        Some((audit, Self { subject, input }))
+        Some(EventSample { subject, input })
     }
-}
 
-/// Who asks policies, and when.
-#[derive(Clone, Copy)]
-struct Asking<'a> {
-    engine: &'a Engine,
-    context: &'a Context,
-    look: Look,
-}
-
-impl Asking<'_> {
-    /// Asks policies one after the other; each sees what those before left.
-    fn policies<E: EventKind>(self, plan: &Plan, event: &mut E, runs: &mut Vec<Run>) {
-        for placed in &plan.policies {
-            let mut run = self.policy(placed, event, runs);
-            plan.remark(&mut run);
-            self.engine.finished(self.context, &run, E::NAME);
+    /// Runs policies in order. Each sees the edits of those before it.
+    fn run_policies<E: EventKind>(
+        &self,
+        plan: &Plan,
+        context: PolicyContext<'_>,
+        event: &mut E,
+        runs: &mut Vec<HookRun>,
+    ) {
+        for policy in &plan.policies {
+            let policy_context = PolicyContext {
+                policy: &policy.name,
+                ..context
+            };
+            let mut run = run_policy(policy, &policy_context, event, runs);
+            plan.annotate(&mut run);
+            self.record_run(context.context, &run, E::NAME);
             if run.would.is_none() && run.status() == HookStatus::Ok {
                 event.absorb(&run.answer.output);
             }
             runs.push(run);
         }
     }
-
-    fn policy<E: EventKind>(self, placed: &PlacedPolicy, event: &E, before: &[Run]) -> Run {
-        let occasion = self.engine.occasion(placed, self.context, "", self.look);
-        match event.as_event() {
-            Event::BeforeModel(it) => {
-                placed.reported::<E>(|policy| ask_request(policy, &occasion, &it.llm_request))
-            }
-            Event::AfterModel(it) => placed.reported::<E>(|policy| {
-                let model = &it.llm_request.model;
-                let occasion = Occasion { model, ..occasion };
-                let (so_far, _) = folded::<E>(before);
-                ask_answer(policy, &occasion, it, &so_far)
-            }),
-            other => placed.reported::<E>(|policy| Ok(policy.event(&occasion, other))),
-        }
-    }
 }
 
-fn ask_request(
+/// The part of an event that the audit log holds.
+struct EventSample {
+    subject: Option<String>,
+    input: Option<Sample>,
+}
+
+fn run_policy<E: EventKind>(
+    policy: &ConfiguredPolicy,
+    context: &PolicyContext<'_>,
+    event: &E,
+    earlier: &[HookRun],
+) -> HookRun {
+    policy.event::<E>(|policy| match event.as_event() {
+        Event::BeforeModel(event) => inspect_request(policy, context, &event.llm_request),
+        Event::AfterModel(event) => {
+            let (output, _) = merge_outputs::<E>(earlier);
+            inspect_response(policy, context, event, &output)
+        }
+        other => Ok(policy.event(context, other)),
+    })
+}
+
+fn inspect_request(
     policy: &dyn Policy,
-    occasion: &Occasion<'_>,
+    context: &PolicyContext<'_>,
     llm_request: &LlmRequest,
 ) -> Result<HookOutput, DialectError> {
     let (dialect, call, document) = dialect::made_request(llm_request)?;
     let before = dialect.read_request(&call, &document, Detail::Texts)?;
-    let mut call = PolicyRequest {
+    let mut request = PolicyRequest {
         dialect,
         call,
         document,
         edited: false,
     };
-    let model = call.call.model_name().to_owned();
-    let occasion = Occasion {
+    let model = request.call.model_name().to_owned();
+    let context = PolicyContext {
         model: &model,
-        ..*occasion
+        ..*context
     };
-    let mut output = policy.request(&occasion, &mut call)?;
-    if call.edited {
-        let after = call
-            .dialect
-            .read_request(&call.call, &call.document, Detail::Texts)?;
-        let edit = difference(&before, &after);
+    let mut output = policy.request(&context, &mut request)?;
+    if request.edited {
+        let after = dialect.read_request(&request.call, &request.document, Detail::Texts)?;
+        let edit = changed_fields(&before, &after);
         if !edit.is_empty() {
             let specific = &mut output.hook_specific_output;
             specific.insert("llm_request".to_owned(), Value::Object(edit));
@@ -148,25 +158,30 @@ fn ask_request(
     Ok(output)
 }
 
-/// `so_far` is what others made of the answer.
-fn ask_answer(
+/// Inspects a reported response, to which the output of earlier runs is applied
+/// first.
+fn inspect_response(
     policy: &dyn Policy,
-    occasion: &Occasion<'_>,
+    context: &PolicyContext<'_>,
     event: &AfterModel,
-    so_far: &HookOutput,
+    earlier: &HookOutput,
 ) -> Result<HookOutput, DialectError> {
-    let Some(mut looking) = policy.answer(occasion) else {
+    let context = PolicyContext {
+        model: &event.llm_request.model,
+        ..*context
+    };
+    let Some(mut policy) = policy.response(&context) else {
         return Ok(HookOutput::default());
     };
     let mut document = ResponseDocument::made(&event.llm_response)?;
-    let edit = so_far.specific("llm_response");
+    let edit = earlier.specific("llm_response");
     if let Some(edit) = edit.and_then(ResponseMutation::read) {
         document.write(&edit)?;
     }
     let before = document.to_bytes();
-    let mut output = looking.chunk(&mut document, ChunkPosition::Last)?;
+    let mut output = policy.chunk(&mut document, ChunkPosition::Last)?;
     if document.to_bytes() != before {
-        // A struct of texts and numbers always becomes JSON.
+        // A struct of strings and numbers always becomes JSON.
         let llm_response = serde_json::to_value(document.read()?).unwrap_or_default();
         let specific = &mut output.hook_specific_output;
         specific.insert("llm_response".to_owned(), llm_response);
@@ -174,9 +189,9 @@ fn ask_answer(
     Ok(output)
 }
 
-/// The fields of the stable form that are not the same.
-fn difference(before: &LlmRequest, after: &LlmRequest) -> Map<String, Value> {
-    let fields = |it: &LlmRequest| match serde_json::to_value(it) {
+/// The top-level fields of the stable form that differ.
+fn changed_fields(before: &LlmRequest, after: &LlmRequest) -> Map<String, Value> {
+    let fields = |request: &LlmRequest| match serde_json::to_value(request) {
         Ok(Value::Object(fields)) => fields,
         _ => Map::new(),
     };

@@ -1,93 +1,98 @@
-//! Which hooks run on an event, and in what order (hook protocol, section 4).
-//! Pure.
+//! Selection of the policies and hooks that run on an event, and their order (hook
+//! protocol, section 4). Pure.
 
 use std::sync::Arc;
 
 use super::{
-    Run,
-    condition_eval::Weighing,
-    configured_policy::PlacedPolicy,
+    condition_eval::ConditionContext,
+    configured_policy::ConfiguredPolicy,
+    outcome::HookRun,
     table::{Hook, HookTable},
 };
-use crate::{condition::Unclear, dialect::Detail, event::DiagnosticCode};
+use crate::{condition::EvalError, dialect::Detail, event::DiagnosticCode};
 
-/// The policies and hooks that will run.
+/// The policies and hooks that run on an event.
 #[derive(Debug, Default)]
 pub struct Plan {
-    /// Policies, in the order of the config. They come first.
-    pub policies: Vec<Arc<PlacedPolicy>>,
-    /// In the order of the config, each only once.
+    /// Policies, in the order of the config. They run before hooks.
+    pub policies: Vec<Arc<ConfiguredPolicy>>,
+    /// Hooks, in the order of the config, without duplicates.
     pub hooks: Vec<Arc<Hook>>,
-    /// Whether each waits for the one before it.
+    /// Whether hooks run one after the other.
     pub sequential: bool,
-    /// Who runs only because nobody can say whether its condition holds.
-    unclear: Vec<(String, Unclear)>,
+    /// Names of policies and hooks whose condition failed, which therefore run.
+    failed_conditions: Vec<(String, EvalError)>,
 }
 
 impl Plan {
-    /// Whether nobody listens.
+    /// Returns whether nothing runs.
     pub const fn is_empty(&self) -> bool {
         self.policies.is_empty() && self.hooks.is_empty()
     }
 
-    /// What its hooks are shown of messages.
+    /// Detail with which messages are shown to the hooks.
     pub fn detail(&self) -> Detail {
         let mut hooks = self.hooks.iter();
-        if hooks.any(|it| it.protocol.shows_whole_messages()) {
+        if hooks.any(|hook| hook.protocol.shows_whole_messages()) {
             Detail::Whole
         } else {
             Detail::Texts
         }
     }
 
-    /// Says in a run that nobody knows whether there should have been one.
-    pub(super) fn remark(&self, run: &mut Run) {
-        if let Some((_, why)) = self.unclear.iter().find(|it| it.0 == run.name) {
-            let diagnostic = DiagnosticCode::Condition.with(why.to_string());
+    /// Adds a diagnostic to a run whose condition failed.
+    pub(super) fn annotate(&self, run: &mut HookRun) {
+        let mut failed = self.failed_conditions.iter();
+        if let Some((_, error)) = failed.find(|(name, _)| *name == run.name) {
+            let diagnostic = DiagnosticCode::Condition.with(error.to_string());
             run.answer.diagnostics.insert(0, diagnostic);
         }
     }
 }
 
-/// Picks those whose matcher matches the subject and whose condition holds. The
-/// first of two equal hooks stays; one sequential group makes the whole plan
+/// Selects the policies and hooks whose matcher matches and whose condition holds.
+/// Of equal hooks the first is kept. One sequential group makes the whole plan
 /// sequential.
-pub(super) fn plan(table: &HookTable, mut weighing: Weighing<'_>) -> Plan {
+pub(super) fn plan(table: &HookTable, mut conditions: ConditionContext<'_>) -> Plan {
     let mut plan = Plan {
-        policies: picked(table, &mut weighing),
+        policies: select_policies(table, &mut conditions),
         ..Plan::default()
     };
-    let subject = weighing.subject();
-    for group in table.groups(weighing.event) {
+    let subject = conditions.matcher_subject();
+    for group in table.groups(conditions.event) {
         if !group.matcher.matches(subject) {
             continue;
         }
         plan.sequential |= group.sequential;
         for hook in &group.hooks {
-            let known = |it: &Arc<Hook>| it.identity == hook.identity;
-            let new = !plan.hooks.iter().any(known);
-            if new && weighing.runs(&hook.name, hook.when.as_ref()) {
+            let mut planned = plan.hooks.iter();
+            let is_duplicate = planned.any(|planned| planned.identity == hook.identity);
+            if !is_duplicate && conditions.holds(&hook.name, hook.when.as_ref()) {
                 plan.hooks.push(Arc::clone(hook));
             }
         }
     }
-    plan.unclear = weighing.unclear;
+    plan.failed_conditions = conditions.failed;
     plan
 }
 
-/// The same, without hooks.
-pub(super) fn policies(table: &HookTable, mut weighing: Weighing<'_>) -> Plan {
+/// Selects policies only.
+pub(super) fn policies(table: &HookTable, mut conditions: ConditionContext<'_>) -> Plan {
     Plan {
-        policies: picked(table, &mut weighing),
-        unclear: weighing.unclear,
+        policies: select_policies(table, &mut conditions),
+        failed_conditions: conditions.failed,
         ..Plan::default()
     }
 }
 
-fn picked(table: &HookTable, weighing: &mut Weighing<'_>) -> Vec<Arc<PlacedPolicy>> {
-    let subject = weighing.subject();
-    let all = table.policies(weighing.event).iter();
-    let picked =
-        all.filter(|it| it.matcher.matches(subject) && weighing.runs(&it.name, it.when.as_ref()));
-    picked.cloned().collect()
+fn select_policies(
+    table: &HookTable,
+    conditions: &mut ConditionContext<'_>,
+) -> Vec<Arc<ConfiguredPolicy>> {
+    let subject = conditions.matcher_subject();
+    let policies = table.policies(conditions.event).iter();
+    let selected = policies.filter(|policy| {
+        policy.matcher.matches(subject) && conditions.holds(&policy.name, policy.when.as_ref())
+    });
+    selected.cloned().collect()
 }

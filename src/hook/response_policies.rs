@@ -1,20 +1,21 @@
 //! The policies that look at one answer, in order.
 
-use super::{
-    Engine, Run,
-    configured_policy::{Looking, Shown},
-};
+use std::{sync::Arc, time::Duration};
+
+use tokio::time::Instant;
+
+use super::{configured_policy::ConfiguredPolicy, outcome::HookRun};
 use crate::{
+    config::HookMode,
     dialect::{DialectError, ResponseDocument, Words},
-    event::EventName,
-    observe::PolicySilent,
-    policy::ChunkPosition,
+    event::{AfterModel, HookOutput},
+    policy::{ChunkPosition, PolicyContext, PolicyEffects, ResponsePolicy, TextVerdict},
 };
 
 /// The policies that look at one answer, in order. They live as long as it does.
 #[derive(Debug, Default)]
 pub struct ResponsePolicies {
-    pub(super) policies: Vec<Looking>,
+    policies: Vec<ActiveResponsePolicy>,
 }
 
 /// A chunk that policies have seen.
@@ -23,7 +24,7 @@ pub struct Seen {
     /// What is left of it.
     pub chunk: ResponseDocument,
     /// One run for each policy that has.
-    pub runs: Vec<Run>,
+    pub runs: Vec<HookRun>,
 }
 
 /// How far policies have come with a chunk.
@@ -32,7 +33,7 @@ pub struct Progress {
     /// How many of them have seen it.
     seen: usize,
     /// The runs of those that had something to say.
-    runs: Vec<Run>,
+    runs: Vec<HookRun>,
 }
 
 /// What policies still held back after the last chunk.
@@ -41,10 +42,26 @@ pub struct Held {
     /// What must still be said.
     pub seen: Vec<Seen>,
     /// What those found who only observe, and so hold nothing back.
-    pub observed: Vec<Run>,
+    pub observed: Vec<HookRun>,
 }
 
 impl ResponsePolicies {
+    /// Starts those of the policies that inspect responses.
+    pub(super) fn new(policies: &[Arc<ConfiguredPolicy>], context: PolicyContext<'_>) -> Self {
+        let active = policies.iter().filter_map(|policy| {
+            ActiveResponsePolicy::new(
+                policy,
+                &PolicyContext {
+                    policy: &policy.name,
+                    ..context
+                },
+            )
+        });
+        Self {
+            policies: active.collect(),
+        }
+    }
+
     /// Whether nobody looks.
     pub const fn is_empty(&self) -> bool {
         self.policies.is_empty()
@@ -55,7 +72,7 @@ impl ResponsePolicies {
         &mut self,
         chunk: &mut ResponseDocument,
         extent: ChunkPosition,
-    ) -> Result<Vec<Run>, DialectError> {
+    ) -> Result<Vec<HookRun>, DialectError> {
         show(&mut self.policies, chunk, extent)
     }
 
@@ -89,7 +106,7 @@ impl ResponsePolicies {
         progress: Progress,
         chunk: &mut ResponseDocument,
         extent: ChunkPosition,
-    ) -> Result<Vec<Run>, DialectError> {
+    ) -> Result<Vec<HookRun>, DialectError> {
         let Progress { seen, mut runs } = progress;
         let rest = self.policies.get_mut(seen..).unwrap_or_default();
         runs.extend(show(rest, chunk, extent)?);
@@ -98,8 +115,11 @@ impl ResponsePolicies {
 
     /// The runs of each policy that had nothing to say of words, as one, and how
     /// many they are. They are told once.
-    pub fn silent(&mut self) -> Vec<(Run, u64)> {
-        let silent = self.policies.iter_mut().filter_map(Looking::silent);
+    pub fn silent(&mut self) -> Vec<(HookRun, u64)> {
+        let silent = self
+            .policies
+            .iter_mut()
+            .filter_map(ActiveResponsePolicy::silent);
         silent.collect()
     }
 
@@ -124,28 +144,111 @@ impl ResponsePolicies {
     }
 }
 
-impl Engine {
-    /// Counts runs of policies that had nothing to say, each as often as it is told.
-    pub fn silent(&self, runs: &[(Run, u64)]) {
-        for (run, times) in runs {
-            PolicySilent {
-                policy: &run.name,
-                event: EventName::AfterModel,
-                times: *times,
-            }
-            .emit(&self.metrics);
-        }
-    }
-}
-
 fn show(
-    policies: &mut [Looking],
+    policies: &mut [ActiveResponsePolicy],
     chunk: &mut ResponseDocument,
     extent: ChunkPosition,
-) -> Result<Vec<Run>, DialectError> {
+) -> Result<Vec<HookRun>, DialectError> {
     let mut runs = Vec::new();
     for policy in policies {
         runs.push(policy.chunk(chunk, extent)?);
     }
     Ok(runs)
+}
+
+/// A policy that looks at one answer.
+#[derive(Debug)]
+struct ActiveResponsePolicy {
+    configured: Arc<ConfiguredPolicy>,
+    policy: Box<dyn ResponsePolicy>,
+    /// Of how many chunks it had nothing to say, and nobody was told.
+    silent: u64,
+}
+
+/// What a policy comes to that is shown words.
+enum Shown {
+    /// It has nothing to say.
+    Silent,
+    /// Its run.
+    Ran(Box<HookRun>),
+    /// It must see the document.
+    WantsDocument,
+}
+
+impl ActiveResponsePolicy {
+    /// The policy's inspector of a response; `None` if it does not inspect responses.
+    fn new(configured: &Arc<ConfiguredPolicy>, context: &PolicyContext<'_>) -> Option<Self> {
+        Some(Self {
+            policy: configured.policy.response(context)?,
+            configured: Arc::clone(configured),
+            silent: 0,
+        })
+    }
+
+    /// Shows it a chunk. What it did, and what it has to say.
+    fn chunk(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        extent: ChunkPosition,
+    ) -> Result<HookRun, DialectError> {
+        let started = Instant::now();
+        let output = match self.configured.mode {
+            HookMode::Enforce => self.policy.chunk(chunk, extent)?,
+            HookMode::Observe => {
+                let seen = self.policy.chunk(&mut chunk.clone(), extent);
+                seen.unwrap_or_default()
+            }
+        };
+        Ok(self.ran(output, started))
+    }
+
+    /// Shows it a chunk that is nothing but words. No clock is asked: a stream has
+    /// thousands of them, and looking takes less than asking.
+    fn words(&mut self, words: &mut Words) -> Shown {
+        let said = match self.configured.mode {
+            HookMode::Enforce => self.policy.words(words),
+            HookMode::Observe => self.policy.words(&mut words.clone()),
+        };
+        match said {
+            TextVerdict::Silent => {
+                self.silent += 1;
+                Shown::Silent
+            }
+            TextVerdict::Said(output) => Shown::Ran(Box::new(self.ran(*output, Instant::now()))),
+            TextVerdict::WantsDocument => Shown::WantsDocument,
+        }
+    }
+
+    /// Its runs of which nobody was told, as one, and how many they are.
+    fn silent(&mut self) -> Option<(HookRun, u64)> {
+        let silent = std::mem::take(&mut self.silent);
+        let run = || {
+            let said = HookOutput::default();
+            self.configured.run::<AfterModel>(said, Duration::ZERO)
+        };
+        (silent > 0).then(|| (run(), silent))
+    }
+
+    /// Whether it may change anything.
+    fn enforces(&self) -> bool {
+        self.configured.mode == HookMode::Enforce
+    }
+
+    /// What it still holds back, and its run on that.
+    fn end(&mut self) -> Result<Option<(ResponseDocument, HookRun)>, DialectError> {
+        let started = Instant::now();
+        let Some((chunk, output)) = self.policy.end()? else {
+            return Ok(None);
+        };
+        Ok(Some((chunk, self.ran(output, started))))
+    }
+
+    fn ran(&mut self, output: HookOutput, started: Instant) -> HookRun {
+        let PolicyEffects { edited, refused } = self.policy.take_effects();
+        HookRun {
+            edited,
+            refused,
+            ..self.configured.run::<AfterModel>(output, started.elapsed())
+        }
+    }
 }

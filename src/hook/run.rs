@@ -1,13 +1,12 @@
-//! Runs a plan: in parallel, or one after the other (hook protocol, section 4).
-
-use std::time::SystemTime;
+//! Execution of a plan's hooks, in parallel or in sequence (hook protocol,
+//! section 4).
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::{Plan, Run, table::Hook, would};
+use super::{outcome::HookRun, plan::Plan, table::Hook};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
     event::{Answer, Context, DiagnosticCode, EventKind, HookOutput, HookStatus},
@@ -15,30 +14,32 @@ use crate::{
     transport::HookCall,
 };
 
-/// What all hooks of one event share.
+/// Data shared by all hooks of one event.
 #[derive(Debug)]
-pub(super) struct Occasion<'a> {
+pub(super) struct HookContext<'a> {
     pub(super) context: &'a Context,
-    /// What the event was read from.
+    /// The document that the event was read from.
     pub(super) document: Option<&'a RawValue>,
     pub(super) metrics: &'a Metrics,
 }
 
+/// Runs the hooks of a plan. In a sequential plan each hook sees the edits of
+/// successful hooks before it.
 pub(super) async fn run<E: EventKind>(
     plan: &Plan,
-    occasion: &Occasion<'_>,
+    hook_context: &HookContext<'_>,
     event: &mut E,
-) -> Vec<Run> {
+) -> Vec<HookRun> {
     if !plan.sequential {
         let event = &*event;
-        let inputs = encode_once(plan, occasion, event);
+        let inputs = encode_inputs(plan, hook_context, event);
         let calls = plan.hooks.iter().zip(inputs);
-        return join_all(calls.map(|(hook, input)| call(hook, occasion, event, input))).await;
+        return join_all(calls.map(|(hook, input)| call(hook, hook_context, event, input))).await;
     }
     let mut runs = Vec::new();
     for hook in &plan.hooks {
-        let input = encode(hook, occasion, event);
-        let run = call(hook, occasion, event, input).await;
+        let input = encode(hook, hook_context, event);
+        let run = call(hook, hook_context, event, input).await;
         if run.status() == HookStatus::Ok && run.would.is_none() {
             event.absorb(&run.answer.output);
         }
@@ -47,46 +48,57 @@ pub(super) async fn run<E: EventKind>(
     runs
 }
 
-/// The inputs of all hooks of a plan: equal ones are encoded once and shared.
-fn encode_once<E: EventKind>(plan: &Plan, occasion: &Occasion<'_>, event: &E) -> Vec<Bytes> {
-    let mut known: Vec<(&Hook, Bytes)> = Vec::new();
+/// Encodes the inputs of all hooks of a plan. Equal ones are encoded once and
+/// shared.
+fn encode_inputs<E: EventKind>(
+    plan: &Plan,
+    hook_context: &HookContext<'_>,
+    event: &E,
+) -> Vec<Bytes> {
+    let mut inputs: Vec<(&Hook, Bytes)> = Vec::new();
     for hook in &plan.hooks {
-        let same = known.iter().find(|(it, _)| {
-            it.protocol.name() == hook.protocol.name()
-                && (it.sees, it.system_messages) == (hook.sees, hook.system_messages)
+        let equal = inputs.iter().find(|(other, _)| {
+            other.protocol.name() == hook.protocol.name()
+                && (other.sees, other.system_messages) == (hook.sees, hook.system_messages)
         });
-        let input = match same {
+        let input = match equal {
             Some((_, input)) => input.clone(),
-            None => encode(hook, occasion, event),
+            None => encode(hook, hook_context, event),
         };
-        known.push((hook, input));
+        inputs.push((hook, input));
     }
-    known.into_iter().map(|(_, input)| input).collect()
+    inputs.into_iter().map(|(_, input)| input).collect()
 }
 
-fn encode<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E) -> Bytes {
+fn encode<E: EventKind>(hook: &Hook, hook_context: &HookContext<'_>, event: &E) -> Bytes {
     let document = match hook.sees {
-        HookView::Document => occasion.document,
+        HookView::Document => hook_context.document,
         HookView::StableForm => None,
     };
-    let with_system = with_system(hook, event);
+    let with_system = with_system_message(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
-    let context = occasion.context;
+    let context = hook_context.context;
     hook.protocol.write(context, event.as_event(), document)
 }
 
-/// The event with the system instruction, if the hook is shown that.
-fn with_system<E: EventKind>(hook: &Hook, event: &E) -> Option<E> {
+/// The event with the system instruction as a message, if the hook is configured to
+/// see it.
+fn with_system_message<E: EventKind>(hook: &Hook, event: &E) -> Option<E> {
     match hook.system_messages {
         SystemMessages::Shown => event.with_system_message(),
         SystemMessages::Hidden => None,
     }
 }
 
-async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, input: Bytes) -> Run {
+async fn call<E: EventKind>(
+    hook: &Hook,
+    hook_context: &HookContext<'_>,
+    event: &E,
+    input: Bytes,
+) -> HookRun {
     let started = Instant::now();
     let call = HookCall {
-        context: occasion.context,
+        context: hook_context.context,
         event: E::NAME,
         document: input,
         protocol: hook.protocol,
@@ -94,13 +106,13 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
     };
     let mut answer = match timeout(hook.timeout, hook.transport.call(call)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => failed(DiagnosticCode::Failed, &error),
-        Err(_elapsed) => failed(DiagnosticCode::Timeout, "no answer in time"),
+        Ok(Err(error)) => failed(DiagnosticCode::Failed, error.to_string()),
+        Err(_elapsed) => failed(DiagnosticCode::Timeout, "no answer in time".to_owned()),
     };
     if hook.on_failure == FailureMode::Closed {
         answer.fail_closed(&hook.name);
     }
-    let with_system = with_system(hook, event);
+    let with_system = with_system_message(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
     hook.protocol.interpret(&mut answer, event.as_event());
     if hook.system_messages == SystemMessages::Shown {
@@ -108,28 +120,20 @@ async fn call<E: EventKind>(hook: &Hook, occasion: &Occasion<'_>, event: &E, inp
     }
     let elapsed = started.elapsed();
     HookFinished {
-        request_id: &occasion.context.request_id,
+        request_id: &hook_context.context.request_id,
         hook: &hook.name,
         event: E::NAME,
         elapsed,
         answer: &answer,
     }
-    .emit(occasion.metrics);
-    Run {
-        name: hook.name.clone(),
-        would: would::<E>(hook.mode, &answer.output),
-        answer,
-        elapsed,
-        ended: SystemTime::now(),
-        edited: false,
-        refused: Vec::new(),
-    }
+    .emit(hook_context.metrics);
+    HookRun::new::<E>(&hook.name, hook.mode, answer, elapsed)
 }
 
-fn failed(code: DiagnosticCode, cause: &(impl ToString + ?Sized)) -> Answer {
+fn failed(code: DiagnosticCode, cause: String) -> Answer {
     Answer {
         status: HookStatus::Failed,
         output: HookOutput::default(),
-        diagnostics: vec![code.with(cause.to_string())],
+        diagnostics: vec![code.with(cause)],
     }
 }

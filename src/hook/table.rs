@@ -1,178 +1,183 @@
-//! All hooks of one config, built and grouped by event.
+//! The policies and hooks of one config, built and grouped by event.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use super::{
     condition_eval,
-    configured_policy::PlacedPolicy,
-    transport_reuse::{Before, Definition},
+    configured_policy::ConfiguredPolicy,
+    transport_reuse::{PreviousTransports, TransportDefinition},
 };
 use crate::{
     condition::Condition,
     config::{
-        BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, PolicySpec,
-        Problem, SystemMessages, When,
+        BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, Place,
+        PolicySpec, Problem, SystemMessages, When,
     },
     event::EventName,
     policy,
     protocol::{self, Protocol},
-    transport::{self, Setup, Transport, TransportDeps, TransportError},
+    transport::{self, Setup, Transport, TransportDeps},
 };
 
 /// One hook, ready to be called.
 #[derive(Debug)]
 pub struct Hook {
-    /// What to call it: its name, if it has one.
+    /// Name, or command or URL of a hook without a name.
     pub name: String,
-    /// Name, and command or URL: two hooks with the same are one (hook
+    /// Name, and command or URL. Hooks with equal identities run once (hook
     /// protocol, section 4).
     pub identity: (String, String),
-    /// How it is reached, such as `command`.
+    /// Name of the transport, such as `command`.
     pub kind: String,
-    /// How long it may take.
+    /// Time after which a call fails.
     pub timeout: Duration,
-    /// What its failure means.
+    /// Effect of a failure.
     pub on_failure: FailureMode,
-    /// Whether it may change anything.
+    /// Whether its decisions and edits take effect.
     pub mode: HookMode,
-    /// Whether it sees the document too.
+    /// Whether its input includes the document.
     pub sees: HookView,
-    /// Whether it sees the system instruction as a first message.
+    /// Whether its input includes the system instruction as a first message.
     pub system_messages: SystemMessages,
-    /// When it runs; always, if there is no condition.
+    /// Condition under which it runs; always if `None`.
     pub when: Option<Condition>,
-    /// How to talk with it.
+    /// Hook protocol of its input and output.
     pub protocol: &'static dyn Protocol,
-    /// How to reach it.
+    /// Transport that calls it.
     pub transport: Arc<dyn Transport>,
-    pub(super) definition: Definition,
+    pub(super) definition: TransportDefinition,
 }
 
 /// Hooks that share a matcher.
 #[derive(Debug)]
-pub(super) struct Group {
+pub(super) struct MatcherGroup {
     pub(super) matcher: Matcher,
     pub(super) sequential: bool,
     pub(super) hooks: Vec<Arc<Hook>>,
 }
 
-/// All hooks of one config.
+/// The policies and hooks of one config.
 #[derive(Debug, Default)]
 pub struct HookTable {
-    groups: BTreeMap<EventName, Vec<Group>>,
-    policies: BTreeMap<EventName, Vec<Arc<PlacedPolicy>>>,
-    places: usize,
+    groups: BTreeMap<EventName, Vec<MatcherGroup>>,
+    policies: BTreeMap<EventName, Vec<Arc<ConfiguredPolicy>>>,
+    free_slots: usize,
 }
 
 impl HookTable {
-    /// Builds every hook and policy of a config, or says what is wrong with each
-    /// that cannot be built. Hooks that are defined as in the table before go on
-    /// with their transport. Starts nothing.
+    /// Builds the policies and hooks of a config. Hooks whose transport is defined as
+    /// in the `previous` table reuse it. Starts nothing.
+    ///
+    /// # Errors
+    ///
+    /// Returns all problems of the policies and hooks that cannot be built.
     pub fn build(
         config: &Config,
-        toolbox: &TransportDeps,
-        before: Option<&Self>,
+        deps: &TransportDeps,
+        previous: Option<&Self>,
     ) -> Result<Self, Vec<Problem>> {
-        let mut building = Building {
-            toolbox,
-            before: Before::new(before),
+        let mut previous_transports = PreviousTransports::default();
+        for (_, hook) in previous.iter().flat_map(|table| table.hooks()) {
+            previous_transports.push(&hook.definition, &hook.transport);
+        }
+        let mut builder = TableBuilder {
+            deps,
+            previous_transports,
             table: Self {
-                places: config.limits.hook_processes,
+                free_slots: config.limits.hook_processes,
                 ..Self::default()
             },
             problems: Vec::new(),
         };
         for spec in &config.policies {
-            building.policy(spec);
+            builder.add_policy(spec);
         }
         for (event, groups) in &config.hooks {
             for group in groups {
-                building.group(*event, group);
+                builder.add_group(*event, group);
             }
         }
         for spec in &config.caller_policies {
-            building.policy(spec);
+            builder.add_policy(spec);
         }
-        if building.problems.is_empty() {
-            Ok(building.table)
+        if builder.problems.is_empty() {
+            Ok(builder.table)
         } else {
-            Err(building.problems)
+            Err(builder.problems)
         }
     }
 
-    /// How many processes may run at once besides those that its transports
-    /// keep for themselves.
-    pub const fn places(&self) -> usize {
-        self.places
+    /// Number of process slots beside those that transports hold permanently.
+    pub const fn free_slots(&self) -> usize {
+        self.free_slots
     }
 
-    pub(super) fn policies(&self, event: EventName) -> &[Arc<PlacedPolicy>] {
+    pub(super) fn policies(&self, event: EventName) -> &[Arc<ConfiguredPolicy>] {
         self.policies.get(&event).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn all_policies(&self) -> impl Iterator<Item = (EventName, &Arc<PlacedPolicy>)> {
-        let all = self.policies.iter();
-        all.flat_map(|(event, policies)| policies.iter().map(|it| (*event, it)))
+    pub(super) fn all_policies(&self) -> impl Iterator<Item = (EventName, &Arc<ConfiguredPolicy>)> {
+        let events = self.policies.iter();
+        events.flat_map(|(event, policies)| policies.iter().map(|policy| (*event, policy)))
     }
 
-    pub(super) fn groups(&self, event: EventName) -> &[Group] {
+    pub(super) fn groups(&self, event: EventName) -> &[MatcherGroup] {
         self.groups.get(&event).map_or(&[], Vec::as_slice)
     }
 
     pub(super) fn hooks(&self) -> impl Iterator<Item = (EventName, &Arc<Hook>)> {
-        let all = self.groups.iter();
-        all.flat_map(|(event, groups)| {
-            let hooks = groups.iter().flat_map(|it| &it.hooks);
-            hooks.map(|it| (*event, it))
+        let events = self.groups.iter();
+        events.flat_map(|(event, groups)| {
+            let hooks = groups.iter().flat_map(|group| &group.hooks);
+            hooks.map(|hook| (*event, hook))
         })
     }
 }
 
-/// A table under way, and what is wrong so far.
-struct Building<'a> {
-    toolbox: &'a TransportDeps,
-    before: Before<'a>,
+struct TableBuilder<'a> {
+    deps: &'a TransportDeps,
+    previous_transports: PreviousTransports<'a>,
     table: HookTable,
     problems: Vec<Problem>,
 }
 
-impl Building<'_> {
-    fn group(&mut self, event: EventName, group: &HookGroup) {
+impl TableBuilder<'_> {
+    fn add_group(&mut self, event: EventName, group: &HookGroup) {
         let mut hooks = Vec::new();
         for spec in &group.hooks {
             if spec.kind == BUILTIN {
-                self.builtin(event, &group.matcher, spec);
+                self.add_builtin(event, &group.matcher, spec);
                 continue;
             }
-            match self.hook(event, spec) {
+            match self.build_hook(event, spec) {
                 Ok(hook) => hooks.push(Arc::new(hook)),
-                Err(message) => self.problems.push(Problem {
-                    place: Some(spec.place.clone()),
-                    message: format!("hook `{}`: {message}", spec.label()),
-                }),
+                Err(error) => self.report(&spec.place, format!("hook `{}`: {error}", spec.label())),
             }
         }
         if !hooks.is_empty() {
-            self.table.groups.entry(event).or_default().push(Group {
-                matcher: group.matcher.clone(),
-                sequential: group.sequential,
-                hooks,
-            });
+            self.table
+                .groups
+                .entry(event)
+                .or_default()
+                .push(MatcherGroup {
+                    matcher: group.matcher.clone(),
+                    sequential: group.sequential,
+                    hooks,
+                });
         }
     }
 
-    fn hook(&mut self, event: EventName, spec: &HookSpec) -> Result<Hook, String> {
+    fn build_hook(&mut self, event: EventName, spec: &HookSpec) -> Result<Hook, String> {
         let protocol = protocol::find(&spec.protocol)
-            .ok_or_else(|| format!("no hook protocol is named `{}`", spec.protocol))?;
-        let definition = Definition::new(event, spec, self.toolbox);
-        let transport = match self.before.take_over(&definition) {
+            .ok_or_else(|| format!("unknown hook protocol `{}`", spec.protocol))?;
+        let definition = TransportDefinition::new(event, spec, self.deps);
+        let transport = match self.previous_transports.take(&definition) {
             Some(transport) => transport,
-            None => self.transport(spec).map_err(|error| error.to_string())?,
+            None => self.build_transport(spec)?,
         };
-        self.keep_places(&*transport)?;
-        let when = self.condition(spec.when.as_ref(), &[event], || {
-            format!("hook `{}` on {event}", spec.label())
-        });
+        self.reserve_slots(&*transport)?;
+        let label = format!("hook `{}` on {event}", spec.label());
+        let when = self.build_condition(spec.when.as_ref(), &[event], &label);
         let (name, address) = spec.identity();
         Ok(Hook {
             name: spec.label().to_owned(),
@@ -190,22 +195,23 @@ impl Building<'_> {
         })
     }
 
-    fn transport(&self, spec: &HookSpec) -> Result<Arc<dyn Transport>, TransportError> {
+    fn build_transport(&self, spec: &HookSpec) -> Result<Arc<dyn Transport>, String> {
         let setup = Setup {
             label: spec.label(),
             settings: spec.settings.0.clone(),
-            toolbox: self.toolbox,
+            toolbox: self.deps,
         };
-        transport::build(&spec.kind, setup)
+        transport::build(&spec.kind, setup).map_err(|error| error.to_string())
     }
 
-    /// One place must be left for hooks that start a process for each event: else
-    /// a call could wait for ever for workers that never end.
-    fn keep_places(&mut self, transport: &dyn Transport) -> Result<(), String> {
-        let kept = usize::try_from(transport.instances()).unwrap_or(usize::MAX);
-        match self.table.places.checked_sub(kept) {
-            Some(left @ 1..) => {
-                self.table.places = left;
+    /// Reserves the slots that a transport holds permanently. One slot must remain
+    /// for hooks that start a process per event: otherwise they would wait forever
+    /// for workers that never end.
+    fn reserve_slots(&mut self, transport: &dyn Transport) -> Result<(), String> {
+        let held = usize::try_from(transport.instances()).unwrap_or(usize::MAX);
+        match self.table.free_slots.checked_sub(held) {
+            Some(free @ 1..) => {
+                self.table.free_slots = free;
                 Ok(())
             }
             Some(0) | None => Err(
@@ -215,76 +221,71 @@ impl Building<'_> {
         }
     }
 
-    /// The condition of somebody, if there is one that can hold.
-    fn condition(
+    fn build_condition(
         &mut self,
         when: Option<&When>,
         events: &[EventName],
-        whose: impl FnOnce() -> String,
+        label: &str,
     ) -> Option<Condition> {
         match condition_eval::build(when?, events) {
             Ok(condition) => Some(condition),
             Err(mut problem) => {
-                problem.message = format!("{}: {}", whose(), problem.message);
+                problem.message = format!("{label}: {}", problem.message);
                 self.problems.push(problem);
                 None
             }
         }
     }
 
-    /// A policy on every event that it knows.
-    fn policy(&mut self, spec: &PolicySpec) {
-        let events = policy::find(&spec.policy).map_or(&[][..], |it| it.events);
-        self.place(events, &Matcher::all(), spec);
+    /// Adds a policy on all of its events.
+    fn add_policy(&mut self, spec: &PolicySpec) {
+        let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
+        self.add_policy_on(events, &Matcher::all(), spec);
     }
 
-    /// A policy on one event.
-    fn builtin(&mut self, event: EventName, matcher: &Matcher, hook: &HookSpec) {
+    /// Adds a policy on one event.
+    fn add_builtin(&mut self, event: EventName, matcher: &Matcher, hook: &HookSpec) {
         let Some(spec) = hook.as_policy() else {
             return;
         };
-        let known = policy::find(&spec.policy).map_or(&[][..], |it| it.events);
+        let known = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
         if !known.contains(&event) {
-            let known: Vec<&str> = known.iter().map(|it| it.as_str()).collect();
-            let message = format!(
-                "policy `{}`: {event} is none of its events: {}",
-                spec.label(),
-                known.join(", ")
-            );
-            let place = Some(spec.place);
-            self.problems.push(Problem { place, message });
+            let known: Vec<&str> = known.iter().map(|event| event.as_str()).collect();
+            let (label, known) = (spec.label(), known.join(", "));
+            let message = format!("policy `{label}` does not run on {event}, only on {known}");
+            self.report(&spec.place, message);
             return;
         }
-        self.place(&[event], matcher, &spec);
+        self.add_policy_on(&[event], matcher, &spec);
     }
 
-    fn place(&mut self, events: &[EventName], matcher: &Matcher, spec: &PolicySpec) {
-        let built = policy::build(&spec.policy, spec.settings.0.clone());
-        let (kind, policy) = match built {
+    fn add_policy_on(&mut self, events: &[EventName], matcher: &Matcher, spec: &PolicySpec) {
+        let label = format!("policy `{}`", spec.label());
+        let (kind, policy) = match policy::build(&spec.policy, spec.settings.0.clone()) {
             Ok(built) => built,
-            Err(error) => {
-                let message = format!("policy `{}`: {error}", spec.label());
-                let place = Some(spec.place.clone());
-                self.problems.push(Problem { place, message });
-                return;
-            }
+            Err(error) => return self.report(&spec.place, format!("{label}: {error}")),
         };
-        let when = self.condition(spec.when.as_ref(), events, || {
-            format!("policy `{}`", spec.label())
-        });
-        let placed = Arc::new(PlacedPolicy {
+        let when = self.build_condition(spec.when.as_ref(), events, &label);
+        let policy = Arc::new(ConfiguredPolicy {
             when,
             name: spec.label().to_owned(),
             kind: kind.name,
             mode: spec.mode,
             matcher: matcher.clone(),
-            sees_calls: events.iter().any(|it| it.comes_of_model_calls()),
+            inspects_calls: events.iter().any(|event| event.comes_of_model_calls()),
             policy,
         });
         for event in events {
-            let there = self.table.policies.entry(*event).or_default();
-            there.push(Arc::clone(&placed));
+            let policies = self.table.policies.entry(*event).or_default();
+            policies.push(Arc::clone(&policy));
         }
+    }
+
+    fn report(&mut self, place: &Place, message: String) {
+        self.problems.push(Problem {
+            place: Some(place.clone()),
+            message,
+        });
     }
 }
 

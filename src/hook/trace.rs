@@ -9,7 +9,10 @@ use std::{
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{EventOutcome, Plan, Run};
+use super::{
+    outcome::{EventOutcome, HookRun},
+    plan::Plan,
+};
 use crate::{
     config::BUILTIN,
     event::{Action, EventName, HookOutput, Verdict},
@@ -71,12 +74,12 @@ pub struct HookRecord {
     pub kind: String,
     /// What it did; `None` if it was left alone.
     #[serde(flatten)]
-    pub ran: Option<Ran>,
+    pub ran: Option<HookRunReport>,
 }
 
 /// What a hook did.
 #[derive(Debug, Clone, Serialize)]
-pub struct Ran {
+pub struct HookRunReport {
     /// `ok`, `block` or `failed`.
     pub status: &'static str,
     /// How long it took.
@@ -154,7 +157,7 @@ impl Tracer {
         let hooks = fired.runs.iter().map(|run| HookRecord {
             name: run.name.clone(),
             kind: kind(&run.name),
-            ran: Some(Ran::of(run)),
+            ran: Some(HookRunReport::of(run)),
         });
         let hooks = hooks.collect();
         seen.records.push(Record {
@@ -162,7 +165,7 @@ impl Tracer {
             sequential: planned.sequential,
             hooks,
             verdict,
-            reason: reason(verdict, &fired.folded),
+            reason: reason(verdict, &fired.output),
         });
     }
 
@@ -171,8 +174,8 @@ impl Tracer {
     }
 }
 
-impl Ran {
-    fn of(run: &Run) -> Self {
+impl HookRunReport {
+    fn of(run: &HookRun) -> Self {
         let diagnostics = run.answer.diagnostics.iter();
         Self {
             status: run.status().as_str(),

@@ -1,18 +1,17 @@
-//! What goes on over a reload: the transports of hooks that are defined as
-//! before, with the processes that they have.
+//! Reuse of transports at a reload. A hook whose transport is defined as before
+//! keeps it, with its processes.
 
 use std::{path::PathBuf, sync::Arc};
 
-use super::{Hook, HookTable};
 use crate::{
     config::{HookSettings, HookSpec},
     event::EventName,
     transport::{Transport, TransportDeps},
 };
 
-/// All that a transport was built from.
+/// Everything that a transport is built from.
 #[derive(Debug, PartialEq)]
-pub(super) struct Definition {
+pub(super) struct TransportDefinition {
     event: EventName,
     label: String,
     kind: String,
@@ -22,35 +21,38 @@ pub(super) struct Definition {
     output_limit: usize,
 }
 
-impl Definition {
-    pub(super) fn new(event: EventName, spec: &HookSpec, toolbox: &TransportDeps) -> Self {
+impl TransportDefinition {
+    pub(super) fn new(event: EventName, spec: &HookSpec, deps: &TransportDeps) -> Self {
         Self {
             event,
             label: spec.label().to_owned(),
             kind: spec.kind.clone(),
             protocol: spec.protocol.clone(),
             settings: spec.settings.clone(),
-            directory: toolbox.directory.clone(),
-            output_limit: toolbox.output_limit,
+            directory: deps.directory.clone(),
+            output_limit: deps.output_limit,
         }
     }
 }
 
-/// The hooks of the table before, as long as nobody has taken over their
-/// transport.
-pub(super) struct Before<'a>(Vec<&'a Arc<Hook>>);
+/// The transports of the previous table that are not reused yet.
+#[derive(Default)]
+pub(super) struct PreviousTransports<'a>(Vec<(&'a TransportDefinition, &'a Arc<dyn Transport>)>);
 
-impl<'a> Before<'a> {
-    pub(super) fn new(table: Option<&'a HookTable>) -> Self {
-        let hooks = table.iter().flat_map(|it| it.hooks());
-        Self(hooks.map(|(_, hook)| hook).collect())
+impl<'a> PreviousTransports<'a> {
+    pub(super) fn push(
+        &mut self,
+        definition: &'a TransportDefinition,
+        transport: &'a Arc<dyn Transport>,
+    ) {
+        self.0.push((definition, transport));
     }
 
-    /// The transport of a hook that was defined in the same way. It goes to one
-    /// hook only: what two hooks have apart stays apart.
-    pub(super) fn take_over(&mut self, definition: &Definition) -> Option<Arc<dyn Transport>> {
-        let same = |it: &&Arc<Hook>| it.definition == *definition;
-        let at = self.0.iter().position(same)?;
-        Some(Arc::clone(&self.0.remove(at).transport))
+    /// Returns a transport with the same definition, for one hook only: hooks never
+    /// share a transport.
+    pub(super) fn take(&mut self, definition: &TransportDefinition) -> Option<Arc<dyn Transport>> {
+        let same = |(previous, _): &(&TransportDefinition, _)| *previous == definition;
+        let index = self.0.iter().position(same)?;
+        Some(Arc::clone(self.0.remove(index).1))
     }
 }

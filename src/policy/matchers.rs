@@ -1,7 +1,5 @@
-//! Globs and regular expressions in the settings of policies.
-//!
-//! Both are checked with the config, at their place, by the formats that their
-//! schemas name.
+//! Globs and regular expressions in the settings of policies. The formats of their
+//! schemas check them when the config is loaded.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -15,33 +13,33 @@ use serde::Deserialize;
 
 use crate::config::Format;
 
-/// How a [`Glob`] is written.
+/// Schema format of a [`Glob`].
 pub(super) const GLOB: Format = Format {
     name: "glob",
     check: |text| glob(text).map(drop),
 };
 
-/// How a [`Pattern`] is written.
+/// Schema format of a [`Pattern`].
 pub(super) const PATTERN: Format = Format {
     name: "pattern",
     check: |text| pattern(text).map(drop),
 };
 
-/// How a [`Find`] is written.
+/// Schema format of a [`NonEmptyPattern`].
 pub(super) const FIND: Format = Format {
     name: "find",
-    check: |text| find(text).map(drop),
+    check: |text| non_empty_pattern(text).map(drop),
 };
 
-/// A name in which `*` stands for anything, `?` for one character, `[ab]` for
-/// one of these and `{a,b}` for one of these names.
+/// A name with wildcards: `*` matches any text, `?` one character, `[ab]` one of these
+/// characters and `{a,b}` one of these names.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "Glob", with = "String", extend("format" = "glob"))]
 pub(super) struct Glob(GlobMatcher);
 
 impl Glob {
-    /// Whether the whole of `name` is meant.
+    /// Returns whether the whole of `name` matches.
     pub(super) fn matches(&self, name: &str) -> bool {
         self.0.is_match(name)
     }
@@ -55,14 +53,14 @@ impl TryFrom<String> for Glob {
     }
 }
 
-/// Names, of which one must be meant. All are looked for at once: by what `globset`
-/// makes of each. Its own sets know paths, and do not find `..` where `*.` does.
+/// A list of globs, matched all at once. They are translated with `globset` and matched
+/// with `regex`: the sets of `globset` are for paths, where `*.` does not match `..`.
 #[derive(Debug, Clone, Default, Deserialize)]
 #[serde(try_from = "Vec<Glob>")]
 pub(super) struct Globs(Arc<RegexSet>);
 
 impl Globs {
-    /// Whether the whole of `name` is meant by any.
+    /// Returns whether the whole of `name` matches any glob.
     pub(super) fn matches(&self, name: &str) -> bool {
         self.0.is_match(name.as_bytes())
     }
@@ -76,13 +74,13 @@ impl TryFrom<Vec<Glob>> for Globs {
     type Error = String;
 
     fn try_from(globs: Vec<Glob>) -> Result<Self, String> {
-        let globs = globs.iter().map(|it| it.0.glob().regex());
+        let globs = globs.iter().map(|glob| glob.0.glob().regex());
         let set = RegexSetBuilder::new(globs)
             .dot_matches_new_line(true)
             .build();
         match set {
             Ok(set) => Ok(Self(Arc::new(set))),
-            Err(error) => Err(format!("are too many globs: {error}")),
+            Err(error) => Err(format!("are too large in total: {error}")),
         }
     }
 }
@@ -101,15 +99,14 @@ impl JsonSchema for Globs {
     }
 }
 
-/// A regular expression, found anywhere in a text.
+/// A regular expression, searched in a text.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "Pattern", with = "String", extend("format" = "pattern"))]
 pub(super) struct Pattern(Regex);
 
 impl Pattern {
-    /// Whether it is found in `text`.
-    pub(super) fn is_in(&self, text: &str) -> bool {
+    pub(super) fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }
@@ -122,54 +119,53 @@ impl TryFrom<String> for Pattern {
     }
 }
 
-/// A regular expression that is found in some texts only.
+/// A regular expression that does not match the empty text, and so every text.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "Find", with = "String", extend("format" = "find"))]
-pub(super) struct Find(Regex);
+pub(super) struct NonEmptyPattern(Regex);
 
-impl Find {
-    /// Whether it is found in `text`.
-    pub(super) fn is_in(&self, text: &str) -> bool {
+impl NonEmptyPattern {
+    pub(super) fn is_match(&self, text: &str) -> bool {
         self.0.is_match(text)
     }
 }
 
-impl TryFrom<String> for Find {
+impl TryFrom<String> for NonEmptyPattern {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        find(&text).map(Self)
+        non_empty_pattern(&text).map(Self)
     }
 }
 
-fn find(text: &str) -> Result<Regex, String> {
+fn non_empty_pattern(text: &str) -> Result<Regex, String> {
     let regex = pattern(text)?;
     if regex.is_match("") {
-        return Err("matches nothing at all, so it would match everywhere".to_owned());
+        return Err("matches the empty text, and so every text".to_owned());
     }
     Ok(regex)
 }
 
 fn glob(text: &str) -> Result<GlobMatcher, String> {
-    // Names of tools and models are no paths: `*` takes a `/`, too.
+    // Names of tools and models are not paths: `*` matches `/` as well.
     let glob = GlobBuilder::new(text)
         .literal_separator(false)
         .backslash_escape(true)
         .build();
     match glob {
         Ok(glob) => Ok(glob.compile_matcher()),
-        Err(error) => Err(format!("is no glob: {}", error.kind())),
+        Err(error) => Err(format!("is not a valid glob: {}", error.kind())),
     }
 }
 
 fn pattern(text: &str) -> Result<Regex, String> {
-    // The last line says what is wrong; those before draw it.
+    // The last line describes the error; those before it draw the pattern.
     Regex::new(text).map_err(|error| {
         let error = error.to_string();
         let cause = error.lines().last().unwrap_or_default().trim();
         let cause = cause.strip_prefix("error: ").unwrap_or(cause);
-        format!("is no regular expression: {cause}")
+        format!("is not a valid regular expression: {cause}")
     })
 }
 
@@ -181,27 +177,27 @@ mod tests {
 
     proptest! {
         #[test]
-        fn many_globs_mean_what_each_means(
+        fn a_list_matches_what_any_of_its_globs_matches(
             globs in vec(r"[ab.*?/é]{0,5}|\{a,[b.]\*?\}|[a-z]{1,3}_\*", 0..6),
             name in "[ab./_é\n]{0,5}|[.][.]",
         ) {
             let each = globs.into_iter().map(Glob::try_from);
             let each: Vec<Glob> = each.collect::<Result<_, _>>().unwrap();
-            let one = each.iter().any(|it| it.matches(&name));
-            prop_assert_eq!(Globs::try_from(each).unwrap().matches(&name), one);
+            let any = each.iter().any(|glob| glob.matches(&name));
+            prop_assert_eq!(Globs::try_from(each).unwrap().matches(&name), any);
         }
     }
 
     #[test]
-    fn a_name_is_no_path() {
-        let globs = ["*.", "*.b", "**/a"].map(|it| Glob::try_from(it.to_owned()).unwrap());
+    fn a_glob_does_not_treat_names_as_paths() {
+        let globs = ["*.", "*.b", "**/a"].map(|glob| Glob::try_from(glob.to_owned()).unwrap());
         let globs = Globs::try_from(globs.to_vec()).unwrap();
         assert!(globs.matches("..") && globs.matches("a/..b") && globs.matches("x/a"));
         assert!(!globs.matches("b") && !Globs::default().matches(""));
     }
 
     #[test]
-    fn a_glob_means_the_whole_name() {
+    fn a_glob_matches_the_whole_name() {
         let glob = Glob::try_from("gemini-2.5-*".to_owned()).unwrap();
         assert!(glob.matches("gemini-2.5-pro") && !glob.matches("x-gemini-2.5-pro"));
         let glob = Glob::try_from("mcp__*".to_owned()).unwrap();
@@ -210,21 +206,18 @@ mod tests {
     }
 
     #[test]
-    fn what_is_found_everywhere_is_refused() {
+    fn a_pattern_that_matches_the_empty_text_is_rejected() {
         for text in ["", "x*", "(?i)a|", "^"] {
-            let error = Find::try_from(text.to_owned()).unwrap_err();
-            assert_eq!(
-                error,
-                "matches nothing at all, so it would match everywhere"
-            );
+            let error = NonEmptyPattern::try_from(text.to_owned()).unwrap_err();
+            assert_eq!(error, "matches the empty text, and so every text");
         }
-        let find = Find::try_from("a+".to_owned()).unwrap();
-        assert!(find.is_in("ba") && !find.is_in("b"));
+        let pattern = NonEmptyPattern::try_from("a+".to_owned()).unwrap();
+        assert!(pattern.is_match("ba") && !pattern.is_match("b"));
     }
 
     #[test]
-    fn a_wrong_pattern_says_what_is_wrong() {
+    fn an_invalid_pattern_is_reported_with_its_cause() {
         let error = Pattern::try_from("(a".to_owned()).unwrap_err();
-        assert_eq!(error, "is no regular expression: unclosed group");
+        assert_eq!(error, "is not a valid regular expression: unclosed group");
     }
 }

@@ -1,4 +1,4 @@
-//! `model_allow`: only the listed models are asked, and only they answer.
+//! `model_allow`: allows only the listed models to be requested and to respond.
 
 use std::sync::Arc;
 
@@ -6,35 +6,32 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    ChunkPosition, Occasion, Policy, PolicyKind, PolicyRequest, ResponsePolicy, TextVerdict,
+    definition::{ChunkPosition, Policy, PolicyContext, PolicyKind, ResponsePolicy, TextVerdict},
     matchers::Globs,
+    policy_request::PolicyRequest,
 };
 use crate::{
     dialect::{DialectError, ResponseDocument, Words},
     event::{EventName, HookOutput},
 };
 
-pub(super) const KIND: PolicyKind = PolicyKind::of::<ModelAllow>(
+pub(super) const KIND: PolicyKind = PolicyKind::new::<ModelAllow>(
     "model_allow",
     &[EventName::BeforeModel, EventName::AfterModel],
 );
 
-/// Only these models are asked, and only they answer.
-#[derive(Debug, Deserialize, JsonSchema)]
+/// Allows only the listed models to be requested and to respond.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ModelAllow {
-    /// The models, as globs.
+    /// Allowed models, as globs.
     #[schemars(length(min = 1))]
     models: Globs,
-    /// What the agent is told; a sentence that names the model if absent.
+    /// Reason of a denial; a sentence that names the model if absent.
     reason: Option<Arc<str>>,
 }
 
 impl ModelAllow {
-    fn allows(&self, model: &str) -> bool {
-        self.models.matches(model)
-    }
-
     fn denial(&self, model: &str) -> HookOutput {
         match &self.reason {
             Some(reason) => HookOutput::denial(&**reason),
@@ -46,77 +43,73 @@ impl ModelAllow {
 impl Policy for ModelAllow {
     fn request(
         &self,
-        _occasion: &Occasion<'_>,
-        call: &mut PolicyRequest,
+        _context: &PolicyContext<'_>,
+        request: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
-        let model = call.model()?;
-        if self.allows(model) {
+        let model = request.model()?;
+        if self.models.matches(model) {
             return Ok(HookOutput::default());
         }
         Ok(self.denial(model))
     }
 
-    fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
-        Some(Box::new(Answering {
-            policy: Self {
-                models: self.models.clone(),
-                reason: self.reason.clone(),
-            },
-            asked: occasion.model.to_owned(),
-            answers: String::new(),
+    fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+        Some(Box::new(ResponseModelCheck {
+            policy: self.clone(),
+            requested: context.model.to_owned(),
+            allowed: String::new(),
         }))
     }
 }
 
-/// Looks at which model answers.
+/// Checks the model that responds.
 #[derive(Debug)]
-struct Answering {
+struct ResponseModelCheck {
     policy: ModelAllow,
-    asked: String,
-    /// The last model that answered and may.
-    answers: String,
+    requested: String,
+    /// The last model that was found allowed.
+    allowed: String,
 }
 
-impl Answering {
-    /// The model that was asked may answer under a name that says more, such as
-    /// its version.
-    fn expects(&self, model: &str) -> bool {
-        let more = model.strip_prefix(self.asked.as_str());
-        let is_asked = more.is_some_and(|it| it.is_empty() || it.starts_with('-'));
-        (is_asked && self.policy.allows(&self.asked)) || self.policy.allows(model)
+impl ResponseModelCheck {
+    /// Returns whether a model may respond. The requested model may respond under a
+    /// longer name, such as one with its version.
+    fn allows(&self, model: &str) -> bool {
+        let suffix = model.strip_prefix(self.requested.as_str());
+        let is_requested =
+            suffix.is_some_and(|suffix| suffix.is_empty() || suffix.starts_with('-'));
+        let models = &self.policy.models;
+        (is_requested && models.matches(&self.requested)) || models.matches(model)
     }
 
-    /// The name of a model that may not answer.
-    fn refused<'n>(&mut self, named: &'n str) -> Option<&'n str> {
-        // Every chunk of an answer names the same.
-        if named == self.answers {
+    /// Returns a denial if the named model may not respond.
+    fn check(&mut self, name: &str) -> Option<HookOutput> {
+        // Every chunk of a response has the same name.
+        if name == self.allowed {
             return None;
         }
-        let model = named.strip_prefix("models/").unwrap_or(named);
-        if !model.is_empty() && !self.expects(model) {
-            return Some(model);
+        let model = name.strip_prefix("models/").unwrap_or(name);
+        if !model.is_empty() && !self.allows(model) {
+            return Some(self.policy.denial(model));
         }
-        named.clone_into(&mut self.answers);
+        name.clone_into(&mut self.allowed);
         None
     }
 }
 
-impl ResponsePolicy for Answering {
+impl ResponsePolicy for ResponseModelCheck {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        _extent: ChunkPosition,
+        _position: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
         let model = chunk.model()?.unwrap_or_default();
-        Ok(match self.refused(&model) {
-            Some(model) => self.policy.denial(model),
-            None => HookOutput::default(),
-        })
+        Ok(self.check(&model).unwrap_or_default())
     }
 
     fn words(&mut self, words: &mut Words) -> TextVerdict {
-        match self.refused(words.model().unwrap_or_default()) {
-            Some(model) => TextVerdict::Said(Box::new(self.policy.denial(model))),
+        match self.check(words.model().unwrap_or_default()) {
+            Some(denial) => TextVerdict::Said(Box::new(denial)),
             None => TextVerdict::Silent,
         }
     }

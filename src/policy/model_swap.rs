@@ -1,12 +1,16 @@
-//! `model_swap`: another model is asked instead, by name, caller, session or
-//! size.
+//! `model_swap`: replaces the requested model, by its name, the caller, the session
+//! or the size of the request.
 
 use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Look, Occasion, Policy, PolicyKind, PolicyRequest, matchers::Glob};
+use super::{
+    definition::{InspectionPass, Policy, PolicyContext, PolicyKind},
+    matchers::Glob,
+    policy_request::PolicyRequest,
+};
 use crate::{
     config::Size,
     dialect::DialectError,
@@ -15,72 +19,74 @@ use crate::{
 };
 
 pub(super) const KIND: PolicyKind =
-    PolicyKind::of::<ModelSwap>("model_swap", &[EventName::BeforeModel]);
+    PolicyKind::new::<ModelSwap>("model_swap", &[EventName::BeforeModel]);
 
-/// Another model is asked instead. The first rule that fits counts; `swap` comes
+/// Replaces the requested model. The first rule that matches applies; `swap` comes
 /// after `rules`.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct ModelSwap {
-    /// Models by the names that agents ask for.
+    /// Replacements by the name of the requested model.
     #[serde(default)]
-    swap: BTreeMap<String, ModelField>,
-    /// Swaps that look at more than the name.
+    swap: BTreeMap<String, ReplacementModel>,
+    /// Replacements by more than the name.
     #[serde(default)]
-    rules: Vec<Rule>,
+    rules: Vec<SwapRule>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ModelSwapRule")]
-struct Rule {
-    /// Models asked for; all if absent.
+struct SwapRule {
+    /// Requested models; all if absent.
     model: Option<Glob>,
     /// Callers, by name or by `caller.key`; all if absent.
     caller: Option<Glob>,
-    /// Sessions; all if absent.
+    /// Session ids; all if absent.
     session: Option<Glob>,
-    /// Only requests with a larger body.
+    /// Matches only requests with a larger body.
     larger_than: Option<Size>,
-    /// Only requests with a smaller body.
+    /// Matches only requests with a smaller body.
     smaller_than: Option<Size>,
-    /// The model to ask instead.
-    to: ModelField,
+    /// The replacement model.
+    to: ReplacementModel,
 }
 
 /// The name of a model.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[schemars(rename = "ModelName", with = "String", extend("pattern" = "^(models/)?[A-Za-z0-9._@-]{1,128}$", "errorMessage" = "must be the name of a model"))]
-struct ModelField(ModelName);
+struct ReplacementModel(ModelName);
 
-impl Rule {
-    fn fits(&self, occasion: &Occasion<'_>, call: &PolicyRequest) -> bool {
-        let context = occasion.context;
-        let by_name = |glob: &Option<Glob>, name: &str| match glob {
-            Some(glob) => glob.matches(name),
-            None => true,
-        };
-        by_name(&self.model, call.call.model_name())
-            && (by_name(&self.caller, &context.caller.key)
-                || by_name(&self.caller, &context.caller.name))
-            && by_name(&self.session, &context.session_id)
-            && self.larger_than.is_none_or(|it| call.bytes() > it.0)
-            && self.smaller_than.is_none_or(|it| call.bytes() < it.0)
+impl SwapRule {
+    fn matches(&self, context: &PolicyContext<'_>, request: &PolicyRequest) -> bool {
+        let caller = &context.context.caller;
+        let accepts =
+            |glob: &Option<Glob>, name: &str| glob.as_ref().is_none_or(|glob| glob.matches(name));
+        accepts(&self.model, request.call.model_name())
+            && (accepts(&self.caller, &caller.key) || accepts(&self.caller, &caller.name))
+            && accepts(&self.session, &context.context.session_id)
+            && self.larger_than.is_none_or(|size| request.bytes() > size.0)
+            && self
+                .smaller_than
+                .is_none_or(|size| request.bytes() < size.0)
     }
 }
 
 impl Policy for ModelSwap {
     fn request(
         &self,
-        occasion: &Occasion<'_>,
-        call: &mut PolicyRequest,
+        context: &PolicyContext<'_>,
+        request: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
-        // Of two swaps in a row a hook's is the last one.
-        if occasion.look == Look::First {
-            let rule = self.rules.iter().find(|it| it.fits(occasion, call));
-            let named = self.swap.get(call.call.model_name());
-            if let Some(model) = rule.map(|it| &it.to).or(named) {
-                call.set_model(&model.0)?;
+        // In the second pass a model that a hook requested is kept.
+        if context.pass == InspectionPass::First {
+            let rule = self
+                .rules
+                .iter()
+                .find(|rule| rule.matches(context, request));
+            let named = self.swap.get(request.call.model_name());
+            if let Some(model) = rule.map(|rule| &rule.to).or(named) {
+                request.set_model(&model.0)?;
             }
         }
         Ok(HookOutput::default())

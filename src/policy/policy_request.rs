@@ -1,4 +1,4 @@
-//! One request as policies see and change it.
+//! A request as policies read and edit it.
 
 use crate::{
     dialect::{Call, Dialect, DialectError, Document, TextEditor},
@@ -8,47 +8,59 @@ use crate::{
 /// A request before it is sent.
 #[derive(Debug, Clone)]
 pub struct PolicyRequest {
-    /// How it is written.
+    /// The model API.
     pub dialect: &'static dyn Dialect,
-    /// What it asks for.
+    /// Method and model.
     pub call: Call,
-    /// Its body.
+    /// Body of the request.
     pub document: Document,
     /// Whether a policy changed anything.
     pub edited: bool,
 }
 
 impl PolicyRequest {
-    /// The name of the model asked for; an error if the body names another.
+    /// The name of the requested model.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body names another model than the path.
     pub fn model(&self) -> Result<&str, DialectError> {
         self.dialect.check_model(&self.call, &self.document)?;
         Ok(self.call.model_name())
     }
 
-    /// What the user says anew, text by text; nothing if only tools answered.
+    /// The texts of the new user prompt; empty if the request only has new tool
+    /// results.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be read.
     pub fn prompt(&self) -> Result<Vec<String>, DialectError> {
         self.dialect.prompt(&self.call, &self.document)
     }
 
-    /// The size of the body, in bytes.
+    /// Length of the body, in bytes.
     pub fn bytes(&self) -> usize {
         self.document.to_bytes().len()
     }
 
-    /// Asks another model.
+    /// Replaces the requested model.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be edited.
     pub fn set_model(&mut self, model: &ModelName) -> Result<(), DialectError> {
-        let name = model.as_str().into();
-        self.write([("model", name)])
+        self.set_field("model", model.as_str().into())
     }
 
-    /// Changes fields of the stable form.
-    pub fn write<const N: usize>(
-        &mut self,
-        fields: [(&str, serde_json::Value); N],
-    ) -> Result<(), DialectError> {
-        let fields = fields.map(|(key, value)| (key.to_owned(), value));
+    /// Replaces a field of the stable form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be edited.
+    pub fn set_field(&mut self, name: &str, value: serde_json::Value) -> Result<(), DialectError> {
         let mutation = RequestMutation {
-            fields: fields.into_iter().collect(),
+            fields: [(name.to_owned(), value)].into_iter().collect(),
             remark: None,
         };
         let edited = self
@@ -62,14 +74,22 @@ impl PolicyRequest {
         Ok(())
     }
 
-    /// Lets `editor` edit every text that a model reads. Whether it edited any,
-    /// only the editor knows.
+    /// Passes every text that a model reads to `editor`. Does not set `edited`,
+    /// because only the editor can tell.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be read or edited.
     pub fn edit_texts(&mut self, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
         let document = &mut self.document;
         self.dialect.edit_texts(&self.call, document, editor)
     }
 
-    /// Takes tools out that `keeps` does not keep.
+    /// Removes the declared tools for which `keeps` is false.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be read or edited.
     pub fn withhold_tools(&mut self, keeps: &dyn Fn(&str) -> bool) -> Result<(), DialectError> {
         let document = &mut self.document;
         let withheld = self.dialect.withhold_tools(&self.call, document, keeps)?;

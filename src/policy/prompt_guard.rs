@@ -1,28 +1,32 @@
-//! `prompt_guard`: what users must not send to a model.
+//! `prompt_guard`: denies prompts that match a pattern.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use super::{Occasion, Policy, PolicyKind, PolicyRequest, matchers::Find};
+use super::{
+    definition::{Policy, PolicyContext, PolicyKind},
+    matchers::NonEmptyPattern,
+    policy_request::PolicyRequest,
+};
 use crate::{
     dialect::DialectError,
     event::{Event, EventName, HookOutput},
 };
 
-pub(super) const KIND: PolicyKind = PolicyKind::of::<PromptGuard>(
+pub(super) const KIND: PolicyKind = PolicyKind::new::<PromptGuard>(
     "prompt_guard",
     &[EventName::BeforeModel, EventName::BeforeAgent],
 )
-.blind("images, sound and files in prompts are not looked into");
+.with_unseen("images, sound and files in prompts are not inspected");
 
-/// Refuses prompts in which a pattern is found.
+/// Denies prompts that match a pattern.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct PromptGuard {
-    /// Regular expressions, looked for in what the user says anew.
+    /// Regular expressions, searched in the new user prompt.
     #[schemars(length(min = 1))]
-    deny: Vec<Find>,
-    /// What the user is told.
+    deny: Vec<NonEmptyPattern>,
+    /// Reason of a denial.
     #[serde(default = "default_reason")]
     reason: String,
 }
@@ -32,31 +36,34 @@ fn default_reason() -> String {
 }
 
 impl PromptGuard {
-    fn judge(&self, prompt: &str) -> HookOutput {
-        if self.deny.iter().any(|it| it.is_in(prompt)) {
-            return HookOutput::denial(&*self.reason);
+    fn denies(&self, prompt: &str) -> bool {
+        self.deny.iter().any(|pattern| pattern.is_match(prompt))
+    }
+
+    fn output(&self, denied: bool) -> HookOutput {
+        if denied {
+            HookOutput::denial(&*self.reason)
+        } else {
+            HookOutput::default()
         }
-        HookOutput::default()
     }
 }
 
 impl Policy for PromptGuard {
     fn request(
         &self,
-        _occasion: &Occasion<'_>,
-        call: &mut PolicyRequest,
+        _context: &PolicyContext<'_>,
+        request: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
-        let texts = call.prompt()?;
-        // A model may read two texts as one.
-        Ok(match self.judge(&texts.join("\n")) {
-            allowed if allowed == HookOutput::default() => self.judge(&texts.concat()),
-            denial => denial,
-        })
+        let texts = request.prompt()?;
+        // A model may read adjacent texts as separate or as one.
+        let denied = self.denies(&texts.join("\n")) || self.denies(&texts.concat());
+        Ok(self.output(denied))
     }
 
-    fn event(&self, _occasion: &Occasion<'_>, event: Event<'_>) -> HookOutput {
+    fn event(&self, _context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {
         match event {
-            Event::BeforeAgent(it) => self.judge(&it.prompt),
+            Event::BeforeAgent(event) => self.output(self.denies(&event.prompt)),
             _ => HookOutput::default(),
         }
     }

@@ -1,29 +1,28 @@
-//! `redact`: secrets are masked, hashed or refused, wherever a model or an agent
-//! would read them; also where they come in pieces.
+//! `redact`: masks, hashes or denies secrets in requests, responses and tool events,
+//! including secrets that are split over chunks.
 
+mod redactor;
 mod response;
 mod settings;
 
-use std::{collections::BTreeSet, sync::Arc};
-
-use schemars::JsonSchema;
-use serde::Deserialize;
 use serde_json::Value;
 
+pub(super) use self::settings::FORMAT;
 use self::{
+    redactor::{Found, Redact},
     response::Answering,
-    settings::{Action, Settings, Side},
+    settings::{RedactionMode, RedactionScope},
 };
-use super::{Occasion, Policy, PolicyKind, PolicyRequest, ResponsePolicy};
+use super::{
+    definition::{Policy, PolicyContext, PolicyKind, ResponsePolicy},
+    policy_request::PolicyRequest,
+};
 use crate::{
     dialect::{self, DialectError, TextEditor, TextKind},
     event::{AfterTool, ArgumentsMean, BeforeTool, Event, EventName, HookOutput},
 };
-use stream_redact::Mask;
 
-pub(super) use self::settings::FORMAT;
-
-pub(super) const KIND: PolicyKind = PolicyKind::of::<Redact>(
+pub(super) const KIND: PolicyKind = PolicyKind::new::<Redact>(
     "redact",
     &[
         EventName::BeforeModel,
@@ -33,133 +32,84 @@ pub(super) const KIND: PolicyKind = PolicyKind::of::<Redact>(
         EventName::BeforeAgent,
     ],
 )
-.blind("images, sound and files in requests and answers are not looked into, nor are declarations of tools and content that upstream has cached");
-
-/// The names of detectors that found something.
-type Found = BTreeSet<Arc<str>>;
-
-#[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(try_from = "Settings")]
-#[schemars(with = "Settings")]
-struct Redact {
-    mask: Mask,
-    on: BTreeSet<Side>,
-    action: Action,
-    reason: Option<Arc<str>>,
-}
-
-impl TryFrom<Settings> for Redact {
-    type Error = String;
-
-    fn try_from(settings: Settings) -> Result<Self, String> {
-        if settings.is_idle() {
-            return Err(
-                "it looks for nothing: `detect` and `patterns`, or `on`, are empty".to_owned(),
-            );
-        }
-        Ok(Self {
-            mask: settings.mask().map_err(|error| error.to_string())?,
-            on: settings.on,
-            action: settings.action,
-            reason: settings.reason.map(Into::into),
-        })
-    }
-}
-
-impl Redact {
-    /// What to say of what was found.
-    fn judge(&self, found: &Found) -> HookOutput {
-        if self.action != Action::Deny || found.is_empty() {
-            return HookOutput::default();
-        }
-        if let Some(reason) = &self.reason {
-            return HookOutput::denial(&**reason);
-        }
-        let found: Vec<&str> = found.iter().map(AsRef::as_ref).collect();
-        HookOutput::denial(format!("Not allowed here: {}.", found.join(", ")))
-    }
-
-    /// A text that stands alone.
-    fn conceal(&self, side: Side, text: &str, found: &mut Found) -> Option<String> {
-        if !self.on.contains(&side) {
-            return None;
-        }
-        let concealed = self.mask.conceal(text)?;
-        found.extend(concealed.detectors);
-        Some(concealed.text)
-    }
-
-    fn before_tool(&self, event: &BeforeTool) -> HookOutput {
-        let mut found = Found::new();
-        let mut arguments = Value::Object(event.tool_input.clone());
-        let mut conceal = |text: &str| self.conceal(Side::ToolCalls, text, &mut found);
-        let edited = dialect::edit_leaves(&mut arguments, &mut conceal);
-        let mut output = self.judge(&found);
-        if edited {
-            let specific = &mut output.hook_specific_output;
-            specific.insert("tool_input".to_owned(), arguments);
-            output.meaning.arguments = ArgumentsMean::Instead;
-        }
-        output
-    }
-
-    /// Hooks cannot change a result, but what they say can stand in its place.
-    fn after_tool(&self, event: &AfterTool) -> HookOutput {
-        let mut found = Found::new();
-        let mut result = Value::Object(event.tool_response.clone());
-        let mut conceal = |text: &str| self.conceal(Side::ToolResults, text, &mut found);
-        if !dialect::edit_leaves(&mut result, &mut conceal) {
-            return HookOutput::default();
-        }
-        if self.action == Action::Deny {
-            return self.judge(&found);
-        }
-        let shown = result.get("llmContent").unwrap_or(&result);
-        let shown = shown
-            .as_str()
-            .map_or_else(|| shown.to_string(), str::to_owned);
-        HookOutput::denial(shown)
-    }
-}
+.with_unseen("images, sound and files in requests and responses are not inspected, nor are declarations of tools and content that upstream has cached");
 
 impl Policy for Redact {
     fn request(
         &self,
-        _occasion: &Occasion<'_>,
-        call: &mut PolicyRequest,
+        _context: &PolicyContext<'_>,
+        request: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         let mut editor = RequestEditor {
             redact: self,
             found: Found::new(),
         };
-        // Also what is refused is masked: hooks are shown it.
-        call.edit_texts(&mut editor)?;
-        call.edited |= !editor.found.is_empty();
-        Ok(self.judge(&editor.found))
+        // A denied request is redacted as well, because hooks see it.
+        request.edit_texts(&mut editor)?;
+        request.edited |= !editor.found.is_empty();
+        Ok(self.output(&editor.found))
     }
 
-    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
-        let sides = [Side::Answer, Side::ToolCalls, Side::ToolResults];
-        let looks = sides.iter().any(|it| self.on.contains(it));
-        looks.then(|| Box::new(Answering::new(self.clone())) as Box<dyn ResponsePolicy>)
+    fn response(&self, _context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+        let scopes = [
+            RedactionScope::Answer,
+            RedactionScope::ToolCalls,
+            RedactionScope::ToolResults,
+        ];
+        if !scopes.iter().any(|scope| self.on.contains(scope)) {
+            return None;
+        }
+        Some(Box::new(Answering::new(self.clone())))
     }
 
-    fn event(&self, _occasion: &Occasion<'_>, event: Event<'_>) -> HookOutput {
+    fn event(&self, _context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {
         match event {
-            Event::BeforeTool(it) => self.before_tool(it),
-            Event::AfterTool(it) => self.after_tool(it),
-            Event::BeforeAgent(it) => {
-                // A prompt cannot be masked here; the request that holds it is.
+            Event::BeforeTool(event) => before_tool(self, event),
+            Event::AfterTool(event) => after_tool(self, event),
+            Event::BeforeAgent(event) => {
+                // A prompt cannot be edited here; the request that carries it can.
                 let mut found = Found::new();
-                self.conceal(Side::Request, &it.prompt, &mut found);
-                self.judge(&found)
+                self.redact(RedactionScope::Request, &event.prompt, &mut found);
+                self.output(&found)
             }
             _ => HookOutput::default(),
         }
     }
 }
 
-/// Edits the texts of a request.
+fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
+    let mut found = Found::new();
+    let mut arguments = Value::Object(event.tool_input.clone());
+    let mut edit = |text: &str| redact.redact(RedactionScope::ToolCalls, text, &mut found);
+    let edited = dialect::edit_leaves(&mut arguments, &mut edit);
+    let mut output = redact.output(&found);
+    if edited {
+        let specific = &mut output.hook_specific_output;
+        specific.insert("tool_input".to_owned(), arguments);
+        output.meaning.arguments = ArgumentsMean::Instead;
+    }
+    output
+}
+
+/// Hooks cannot edit a result, but the reason of a denial replaces it.
+fn after_tool(redact: &Redact, event: &AfterTool) -> HookOutput {
+    let mut found = Found::new();
+    let mut result = Value::Object(event.tool_response.clone());
+    let mut edit = |text: &str| redact.redact(RedactionScope::ToolResults, text, &mut found);
+    if !dialect::edit_leaves(&mut result, &mut edit) {
+        return HookOutput::default();
+    }
+    if redact.mode == RedactionMode::Deny {
+        return redact.output(&found);
+    }
+    let content = result.get("llmContent").unwrap_or(&result);
+    let content = content
+        .as_str()
+        .map_or_else(|| content.to_string(), str::to_owned);
+    HookOutput::denial(content)
+}
+
+/// Redacts the texts of a request.
 struct RequestEditor<'a> {
     redact: &'a Redact,
     found: Found,
@@ -167,21 +117,19 @@ struct RequestEditor<'a> {
 
 impl TextEditor for RequestEditor<'_> {
     fn wants(&self, kind: TextKind, text: &str) -> bool {
-        let redact = self.redact;
-        redact.on.contains(&Side::of_request(kind)) && redact.mask.finds(text)
+        let scope = RedactionScope::from_request_text(kind);
+        self.redact.on.contains(&scope) && self.redact.mask.finds(text)
     }
 
     fn run(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
-        let side = Side::of_request(kind);
         if let [text] = texts {
-            let Some(concealed) = self.redact.conceal(side, text, &mut self.found) else {
+            let Some(redacted) = self.alone(kind, text) else {
                 return false;
             };
-            *text = concealed;
+            *text = redacted;
             return true;
         }
-        let whole = texts.concat();
-        if self.redact.conceal(side, &whole, &mut self.found).is_none() {
+        if self.alone(kind, &texts.concat()).is_none() {
             return false;
         }
         let mut masker = self.redact.mask.stream();
@@ -195,7 +143,7 @@ impl TextEditor for RequestEditor<'_> {
     }
 
     fn alone(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        let side = Side::of_request(kind);
-        self.redact.conceal(side, text, &mut self.found)
+        let scope = RedactionScope::from_request_text(kind);
+        self.redact.redact(scope, text, &mut self.found)
     }
 }

@@ -1,4 +1,4 @@
-//! `request_limits`: how much may be asked for, at once and per session.
+//! `request_limits`: limits on requests, and on the usage of a session.
 
 use std::sync::Arc;
 
@@ -7,8 +7,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 use super::{
-    ChunkPosition, Look, Occasion, Policy, PolicyKind, PolicyRequest, ResponsePolicy,
-    session_counters::Tally,
+    definition::{
+        ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyKind, ResponsePolicy,
+    },
+    policy_request::PolicyRequest,
+    session_counters::SessionUsage,
 };
 use crate::{
     config::Size,
@@ -16,122 +19,131 @@ use crate::{
     event::{EventName, HookOutput},
 };
 
-pub(super) const KIND: PolicyKind = PolicyKind::of::<RequestLimits>(
+pub(super) const KIND: PolicyKind = PolicyKind::new::<RequestLimits>(
     "request_limits",
     &[EventName::BeforeModel, EventName::AfterModel],
 )
-.blind("tokens are those that upstream counts; an answer without `usageMetadata` costs none");
+.with_unseen(
+    "tokens are those that upstream counts; a response without `usageMetadata` counts as none",
+);
 
-/// How much may be asked for, at once and per session.
+/// Limits on requests, and on the usage of a session.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[expect(
     clippy::struct_field_names,
-    reason = "in a config each key must say by itself that it is a maximum"
+    reason = "a key of the config must name the maximum by itself"
 )]
 struct RequestLimits {
-    /// The most that `maxOutputTokens` may be; set if the agent sets none.
+    /// Maximum of `maxOutputTokens`; set if the request has none.
     #[schemars(range(min = 1))]
     max_output_tokens: Option<u32>,
-    /// The most that `temperature` may be; set if the agent sets none.
+    /// Maximum of `temperature`; set if the request has none.
     #[schemars(range(min = 0.0, max = 2.0))]
     max_temperature: Option<f64>,
-    /// The largest body of a request.
+    /// Maximum size of the request's body.
     max_input: Option<Size>,
-    /// Model calls per session.
+    /// Maximum number of model calls per session.
     #[schemars(range(min = 1))]
     max_calls: Option<u64>,
-    /// Tokens per session, of requests and answers together. The call that goes
-    /// over it is the last one.
+    /// Maximum number of tokens per session, of requests and responses together.
+    /// The call that exceeds it is the last one.
     #[schemars(range(min = 1))]
     max_tokens: Option<u64>,
 }
 
 impl RequestLimits {
-    /// The parameters that are too high, or that mean nothing, as they may be.
-    fn clamped(&self, call: &PolicyRequest) -> Result<Map<String, Value>, DialectError> {
-        let given = call.dialect.parameters(&call.call, &call.document)?;
+    /// Returns corrected values for parameters that are absent or out of range.
+    fn clamped_parameters(
+        &self,
+        request: &PolicyRequest,
+    ) -> Result<Map<String, Value>, DialectError> {
+        let parameters = request
+            .dialect
+            .parameters(&request.call, &request.document)?;
         let mut clamped = Map::new();
-        let mut clamp = |name: &str, least: f64, most: f64, value: Value| {
-            let given = given.get(name).and_then(Value::as_f64);
-            if !given.is_some_and(|it| (least..=most).contains(&it)) {
+        let mut clamp = |name: &str, min: f64, max: f64, value: Value| {
+            let given = parameters.get(name).and_then(Value::as_f64);
+            if !given.is_some_and(|given| (min..=max).contains(&given)) {
                 clamped.insert(name.to_owned(), value);
             }
         };
-        if let Some(most) = self.max_output_tokens {
-            // To some, zero tokens are as many as they like.
-            clamp("maxOutputTokens", 1.0, most.into(), most.into());
+        if let Some(max) = self.max_output_tokens {
+            // Some APIs read zero as unlimited.
+            clamp("maxOutputTokens", 1.0, max.into(), max.into());
         }
-        if let Some(most) = self.max_temperature {
-            clamp("temperature", 0.0, most, most.into());
+        if let Some(max) = self.max_temperature {
+            clamp("temperature", 0.0, max, max.into());
         }
         Ok(clamped)
     }
 
-    /// Why the session may not go on, if it may not. Counts the call.
-    fn exceeded(&self, tally: &Tally) -> Option<String> {
-        if let Some(most) = self.max_tokens.filter(|it| tally.tokens() >= *it) {
-            return Some(format!("This session has used up its {most} tokens."));
+    /// Counts a call, or returns the reason why the session has reached a limit.
+    fn check_usage(&self, usage: &SessionUsage) -> Result<(), String> {
+        if let Some(max) = self.max_tokens.filter(|max| usage.tokens() >= *max) {
+            return Err(format!("This session has used up its {max} tokens."));
         }
-        let most = self.max_calls?;
-        let counted = tally.count_call(most);
-        (!counted).then(|| format!("This session has used up its {most} model calls."))
+        match self.max_calls {
+            Some(max) if !usage.try_count_call(max) => {
+                Err(format!("This session has used up its {max} model calls."))
+            }
+            _ => Ok(()),
+        }
     }
 }
 
 impl Policy for RequestLimits {
     fn request(
         &self,
-        occasion: &Occasion<'_>,
-        call: &mut PolicyRequest,
+        context: &PolicyContext<'_>,
+        request: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
-        if let Some(most) = self.max_input.filter(|it| call.bytes() > it.0) {
-            let most = most.0;
-            let reason = format!("The request is larger than {most} bytes.");
+        if let Some(Size(max)) = self.max_input.filter(|max| request.bytes() > max.0) {
+            let reason = format!("The request is larger than {max} bytes.");
             return Ok(HookOutput::denial(reason));
         }
-        if !call.call.operation.generates() {
+        if !request.call.operation.generates() {
             return Ok(HookOutput::default());
         }
-        if occasion.look == Look::First
-            && let Some(reason) = self.exceeded(&occasion.ledger.tally(occasion))
+        if context.pass == InspectionPass::First
+            && let Err(reason) = self.check_usage(&context.session_usage())
         {
             return Ok(HookOutput::denial(reason));
         }
-        let clamped = self.clamped(call)?;
+        let clamped = self.clamped_parameters(request)?;
         if !clamped.is_empty() {
-            call.write([("config", Value::Object(clamped))])?;
+            request.set_field("config", Value::Object(clamped))?;
         }
         Ok(HookOutput::default())
     }
 
-    fn answer(&self, occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
-        if self.max_tokens.is_none() || occasion.look == Look::Again {
+    fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+        if self.max_tokens.is_none() || context.pass == InspectionPass::Second {
             return None;
         }
-        Some(Box::new(Counting {
-            tally: occasion.ledger.tally(occasion),
+        Some(Box::new(TokenCounter {
+            usage: context.session_usage(),
             tokens: 0,
         }))
     }
 }
 
-/// Counts the tokens of one answer.
+/// Counts the tokens of one response.
 #[derive(Debug)]
-struct Counting {
-    tally: Arc<Tally>,
-    /// Those of this answer so far; every chunk tells all of them again.
+struct TokenCounter {
+    usage: Arc<SessionUsage>,
+    /// Tokens of this response so far. Each chunk carries the total.
     tokens: u64,
 }
 
-impl ResponsePolicy for Counting {
+impl ResponsePolicy for TokenCounter {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        _extent: ChunkPosition,
+        _position: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
         let tokens = chunk.total_tokens()?.unwrap_or_default().max(self.tokens);
-        self.tally.count_tokens(tokens - self.tokens);
+        self.usage.count_tokens(tokens - self.tokens);
         self.tokens = tokens;
         Ok(HookOutput::default())
     }

@@ -1,24 +1,29 @@
-//! `respond`: a fixed answer for a prompt that matches; no model is asked.
+//! `respond`: answers matching prompts with a fixed text, without a model call.
 
 use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::json;
 
-use super::{Look, Occasion, Policy, PolicyKind, PolicyRequest, matchers::Pattern};
+use super::{
+    definition::{InspectionPass, Policy, PolicyContext, PolicyKind},
+    matchers::Pattern,
+    policy_request::PolicyRequest,
+};
 use crate::{
     dialect::DialectError,
     event::{EventName, HookOutput},
 };
 
-pub(super) const KIND: PolicyKind = PolicyKind::of::<Respond>("respond", &[EventName::BeforeModel]);
+pub(super) const KIND: PolicyKind =
+    PolicyKind::new::<Respond>("respond", &[EventName::BeforeModel]);
 
-/// A fixed answer for a prompt that matches; no model is asked.
+/// Answers matching prompts with a fixed text, without a model call.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 struct Respond {
-    /// What is looked for in what the user says anew.
+    /// A regular expression, searched in the new user prompt.
     r#match: Pattern,
-    /// The answer.
+    /// Text of the response.
     #[schemars(length(min = 1))]
     text: String,
 }
@@ -26,15 +31,15 @@ struct Respond {
 impl Policy for Respond {
     fn request(
         &self,
-        occasion: &Occasion<'_>,
-        call: &mut PolicyRequest,
+        context: &PolicyContext<'_>,
+        request: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
         let mut output = HookOutput::default();
-        let answers = occasion.look == Look::First && call.call.operation.generates();
-        if answers && self.r#match.is_in(call.prompt()?.join("\n").trim()) {
-            let answer = json!({ "text": self.text });
+        let applies = context.pass == InspectionPass::First && request.call.operation.generates();
+        if applies && self.r#match.is_match(request.prompt()?.join("\n").trim()) {
+            let response = json!({ "text": self.text });
             let specific = &mut output.hook_specific_output;
-            specific.insert("llm_response".to_owned(), answer);
+            specific.insert("llm_response".to_owned(), response);
         }
         Ok(output)
     }

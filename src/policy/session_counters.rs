@@ -1,5 +1,5 @@
-//! What policies count, per session. Bounded; a session that was idle for long
-//! starts anew.
+//! Counters of policies per session. Bounded; the counters of an idle session
+//! expire.
 
 use std::{
     sync::{
@@ -11,70 +11,67 @@ use std::{
 
 use moka::sync::Cache;
 
-use super::Occasion;
+/// Maximum number of sessions with counters, over all policies.
+const MAX_COUNTED_SESSIONS: u64 = 100_000;
 
-/// How many tallies are kept.
-const MOST: u64 = 100_000;
+/// Time after which unused counters expire.
+const IDLE_TIMEOUT: Duration = Duration::from_hours(24);
 
-/// How long one is kept after it was last of use.
-const IDLE: Duration = Duration::from_hours(24);
-
-/// The counts of all policies. It outlives every config.
+/// The counters of all policies. They survive a reload of the config.
 #[derive(Debug)]
 pub struct SessionCounters {
-    tallies: Cache<Account, Arc<Tally>>,
+    usage: Cache<UsageKey, Arc<SessionUsage>>,
 }
 
-/// Whose count it is.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Account {
+struct UsageKey {
     policy: String,
     caller: String,
     session_id: String,
 }
 
-/// The counts of one policy for one session.
+/// Usage of one session, counted by one policy.
 #[derive(Debug, Default)]
-pub(super) struct Tally {
+pub(super) struct SessionUsage {
     calls: AtomicU64,
     tokens: AtomicU64,
 }
 
 impl Default for SessionCounters {
     fn default() -> Self {
-        let tallies = Cache::builder().max_capacity(MOST).time_to_idle(IDLE);
+        let usage = Cache::builder()
+            .max_capacity(MAX_COUNTED_SESSIONS)
+            .time_to_idle(IDLE_TIMEOUT);
         Self {
-            tallies: tallies.build(),
+            usage: usage.build(),
         }
     }
 }
 
 impl SessionCounters {
-    /// The counts for the policy and the session of `occasion`.
-    pub(super) fn tally(&self, occasion: &Occasion<'_>) -> Arc<Tally> {
-        let account = Account {
-            policy: occasion.policy.to_owned(),
-            caller: occasion.context.caller.key.clone(),
-            session_id: occasion.context.session_id.clone(),
+    /// The usage of a session, by the key of its caller and its id.
+    pub(super) fn usage(&self, policy: &str, caller: &str, session_id: &str) -> Arc<SessionUsage> {
+        let key = UsageKey {
+            policy: policy.to_owned(),
+            caller: caller.to_owned(),
+            session_id: session_id.to_owned(),
         };
-        self.tallies.get_with(account, Arc::default)
+        self.usage.get_with(key, Arc::default)
     }
 }
 
-impl Tally {
-    /// Counts a call, unless `most` were counted already. Whether it did.
-    pub(super) fn count_call(&self, most: u64) -> bool {
-        let one_more = |calls| (calls < most).then_some(calls + 1);
+impl SessionUsage {
+    /// Counts a call and returns true, unless `max` calls are counted already.
+    pub(super) fn try_count_call(&self, max: u64) -> bool {
+        let increment = |calls| (calls < max).then_some(calls + 1);
         let order = Ordering::Relaxed;
-        self.calls.fetch_update(order, order, one_more).is_ok()
+        self.calls.fetch_update(order, order, increment).is_ok()
     }
 
-    /// Counts tokens.
     pub(super) fn count_tokens(&self, tokens: u64) {
         self.tokens.fetch_add(tokens, Ordering::Relaxed);
     }
 
-    /// The tokens counted so far.
     pub(super) fn tokens(&self) -> u64 {
         self.tokens.load(Ordering::Relaxed)
     }

@@ -1,7 +1,8 @@
-//! `tool_guard`: which tools are offered and called, and with which arguments.
+//! `tool_guard`: restricts the tools that are offered and called, and their
+//! arguments.
 //!
-//! It acts on what a request declares, on calls in answers, and on `BeforeTool`
-//! events alike.
+//! Acts on the declarations of a request, on the calls of a response, and on
+//! `BeforeTool` events.
 
 mod command_line;
 mod path;
@@ -13,17 +14,21 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 use serde_json::Value;
 
-use self::rule::Rule;
+use self::rule::ToolRule;
 use super::{
-    ChunkPosition, Occasion, Policy, PolicyEffects, PolicyKind, PolicyRequest, RefusedCall,
-    ResponsePolicy, TextVerdict, matchers::Globs,
+    definition::{
+        ChunkPosition, Policy, PolicyContext, PolicyEffects, PolicyKind, RefusedCall,
+        ResponsePolicy, TextVerdict,
+    },
+    matchers::Globs,
+    policy_request::PolicyRequest,
 };
 use crate::{
     dialect::{DialectError, FunctionCall, PartialCalls, ResponseDocument, Words},
     event::{Event, EventName, HookOutput},
 };
 
-pub(super) const KIND: PolicyKind = PolicyKind::of::<ToolGuard>(
+pub(super) const KIND: PolicyKind = PolicyKind::new::<ToolGuard>(
     "tool_guard",
     &[
         EventName::BeforeModel,
@@ -32,82 +37,81 @@ pub(super) const KIND: PolicyKind = PolicyKind::of::<ToolGuard>(
     ],
 );
 
-/// Which tools are offered and called, and with which arguments.
+/// Restricts the tools that are offered and called, and their arguments.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
-#[serde(try_from = "Settings")]
-#[schemars(with = "Settings")]
-struct ToolGuard(Arc<Settings>);
+#[serde(try_from = "ToolGuardSettings")]
+#[schemars(with = "ToolGuardSettings")]
+struct ToolGuard(Arc<ToolGuardSettings>);
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ToolGuard")]
-struct Settings {
-    /// Only these tools, as globs; all that are not denied if absent.
+struct ToolGuardSettings {
+    /// Allowed tools, as globs; all that are not denied if absent.
     allow: Option<Globs>,
-    /// Never these tools, as globs. It outranks `allow`.
+    /// Denied tools, as globs. Takes precedence over `allow`.
     #[serde(default)]
     deny: Globs,
-    /// What arguments must be. Every rule for a tool must hold.
+    /// Rules for arguments. Every rule for a tool must hold.
     #[serde(default)]
-    rules: Vec<Rule>,
-    /// What the agent is told; a sentence that names the tool if absent.
+    rules: Vec<ToolRule>,
+    /// Reason of a denial; a sentence that names the tool if absent.
     reason: Option<String>,
 }
 
-impl TryFrom<Settings> for ToolGuard {
+impl TryFrom<ToolGuardSettings> for ToolGuard {
     type Error = &'static str;
 
-    /// An empty `allow` is a setting: it lets no tool pass.
-    fn try_from(settings: Settings) -> Result<Self, Self::Error> {
-        let says_nothing =
-            settings.allow.is_none() && settings.deny.is_empty() && settings.rules.is_empty();
-        if says_nothing {
-            return Err("it refuses nothing: it needs `allow`, `deny` or `rules`");
+    /// An empty `allow` is a valid setting: it denies every tool.
+    fn try_from(settings: ToolGuardSettings) -> Result<Self, Self::Error> {
+        if settings.allow.is_none() && settings.deny.is_empty() && settings.rules.is_empty() {
+            return Err("has no effect: one of `allow`, `deny` and `rules` is required");
         }
         Ok(Self(Arc::new(settings)))
     }
 }
 
 impl ToolGuard {
-    /// Whether a tool may be offered at all.
+    /// Returns whether a tool may be offered.
     fn offers(&self, name: &str) -> bool {
-        let allowed = self.0.allow.as_ref().is_none_or(|it| it.matches(name));
-        allowed && !self.0.deny.matches(name)
+        let allowed = self.0.allow.as_ref();
+        allowed.is_none_or(|globs| globs.matches(name)) && !self.0.deny.matches(name)
     }
 
-    /// Why a call may not run, if it may not. `directory` is the agent's.
-    fn refusal(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
+    /// Returns the reason why a call is denied, if it is. `directory` is the working
+    /// directory of the agent.
+    fn denial(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
         let name = &call.name;
-        let why = if self.offers(name) {
-            let mut rules = self.0.rules.iter().filter(|it| it.is_for(name));
-            rules.find_map(|it| it.broken_by(call, directory))?
+        let violation = if self.offers(name) {
+            let mut rules = self.0.rules.iter().filter(|rule| rule.applies_to(name));
+            rules.find_map(|rule| rule.violation(call, directory))?
         } else {
             "is not allowed here".to_owned()
         };
-        let said = self.0.reason.clone();
-        Some(said.unwrap_or_else(|| format!("The tool `{name}` {why}.")))
+        let reason = self.0.reason.clone();
+        Some(reason.unwrap_or_else(|| format!("The tool `{name}` {violation}.")))
     }
 }
 
 impl Policy for ToolGuard {
     fn request(
         &self,
-        _occasion: &Occasion<'_>,
-        call: &mut PolicyRequest,
+        _context: &PolicyContext<'_>,
+        request: &mut PolicyRequest,
     ) -> Result<HookOutput, DialectError> {
-        call.withhold_tools(&|it| self.offers(it))?;
+        request.withhold_tools(&|name| self.offers(name))?;
         Ok(HookOutput::default())
     }
 
-    fn answer(&self, _occasion: &Occasion<'_>) -> Option<Box<dyn ResponsePolicy>> {
-        Some(Box::new(Guarding {
+    fn response(&self, _context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+        Some(Box::new(CallGuard {
             guard: self.clone(),
-            pieces: PartialCalls::default(),
+            partial_calls: PartialCalls::default(),
             refused: Vec::new(),
         }))
     }
 
-    fn event(&self, occasion: &Occasion<'_>, event: Event<'_>) -> HookOutput {
+    fn event(&self, context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {
         let Event::BeforeTool(tool) = event else {
             return HookOutput::default();
         };
@@ -116,48 +120,48 @@ impl Policy for ToolGuard {
             arguments: Value::Object(tool.tool_input.clone()),
             in_pieces: false,
         };
-        match self.refusal(&call, Some(&occasion.context.cwd)) {
+        match self.denial(&call, Some(&context.context.cwd)) {
             Some(reason) => HookOutput::denial(reason),
             None => HookOutput::default(),
         }
     }
 }
 
-/// Looks at the calls of one answer.
+/// Removes denied calls from one response.
 #[derive(Debug)]
-struct Guarding {
+struct CallGuard {
     guard: ToolGuard,
-    pieces: PartialCalls,
-    /// What nobody has asked for yet.
+    partial_calls: PartialCalls,
+    /// Calls removed since the effects were last taken.
     refused: Vec<RefusedCall>,
 }
 
-impl ResponsePolicy for Guarding {
+impl ResponsePolicy for CallGuard {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        _extent: ChunkPosition,
+        _position: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
-        // Where the agent works, a model call does not tell.
+        // A model call does not carry the agent's working directory.
         let (guard, refused) = (&self.guard, &mut self.refused);
-        let mut refuse = |call: &FunctionCall| {
-            let reason = guard.refusal(call, None)?;
+        let mut deny = |call: &FunctionCall| {
+            let reason = guard.denial(call, None)?;
             refused.push(RefusedCall {
                 tool: call.name.clone(),
                 reason: reason.clone(),
             });
             Some(reason)
         };
-        chunk.withhold_calls(&mut self.pieces, &mut refuse)?;
+        chunk.withhold_calls(&mut self.partial_calls, &mut deny)?;
         Ok(HookOutput::default())
     }
 
-    /// Words call nothing.
+    /// Text contains no calls.
     fn words(&mut self, _words: &mut Words) -> TextVerdict {
         TextVerdict::Silent
     }
 
-    fn deeds(&mut self) -> PolicyEffects {
+    fn take_effects(&mut self) -> PolicyEffects {
         let refused = std::mem::take(&mut self.refused);
         PolicyEffects {
             edited: !refused.is_empty(),

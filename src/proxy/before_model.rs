@@ -8,9 +8,9 @@ use super::{
 };
 use crate::{
     event::{BeforeModel, BeforeModelVerdict, EventName},
-    hook::{Plan, Run},
+    hook::{HookRun, Plan},
     model::RequestMutation,
-    policy::{Look, PolicyRequest},
+    policy::{InspectionPass, PolicyRequest},
     state::{ApiError, ErrorReason},
 };
 
@@ -27,18 +27,18 @@ pub(super) async fn run(
         clear_denial(turn).await;
         return Ok(Continue(()));
     }
-    let mut runs = apply_policies(context, turn, request, &plan, Look::First)?;
+    let mut runs = apply_policies(context, turn, request, &plan, InspectionPass::First)?;
     runs.extend(run_hooks(context, turn, request, &plan).await?);
-    let outcome = engine.judge::<BeforeModel>(&turn.hook_context, runs);
+    let outcome = engine.conclude::<BeforeModel>(&turn.hook_context, runs);
     context.recorder.note(&outcome);
     let verdict = match outcome.verdict {
         BeforeModelVerdict::Proceed(mutation) if !mutation.is_empty() => {
             write_mutation(context, turn, request, &mutation)?;
             // INVARIANT: policies inspect what hooks changed before it goes upstream.
             let subject = request.subject(context);
-            let plan = engine.plan_again(EventName::BeforeModel, &turn.hook_context, subject);
-            let runs = apply_policies(context, turn, request, &plan, Look::Again)?;
-            let outcome = engine.judge::<BeforeModel>(&turn.hook_context, runs);
+            let plan = engine.plan_second_pass(EventName::BeforeModel, &turn.hook_context, subject);
+            let runs = apply_policies(context, turn, request, &plan, InspectionPass::Second)?;
+            let outcome = engine.conclude::<BeforeModel>(&turn.hook_context, runs);
             context.recorder.note(&outcome);
             outcome.verdict
         }
@@ -53,8 +53,8 @@ fn apply_policies(
     turn: &TurnState,
     request: &mut ModelRequest,
     plan: &Plan,
-    look: Look,
-) -> Result<Vec<Run>, ApiError> {
+    pass: InspectionPass,
+) -> Result<Vec<HookRun>, ApiError> {
     let mut edited = PolicyRequest {
         dialect: context.dialect,
         call: request.call.clone(),
@@ -62,7 +62,7 @@ fn apply_policies(
         edited: false,
     };
     let engine = &context.snapshot.engine;
-    let runs = engine.look(plan, &turn.hook_context, &mut edited, look)?;
+    let runs = engine.inspect_request(plan, &turn.hook_context, &mut edited, pass)?;
     if edited.edited {
         context.recorder.did(Did::Edit);
         context.recorder.model(edited.call.model_name());
@@ -77,7 +77,7 @@ async fn run_hooks(
     turn: &TurnState,
     request: &ModelRequest,
     plan: &Plan,
-) -> Result<Vec<Run>, ApiError> {
+) -> Result<Vec<HookRun>, ApiError> {
     if plan.hooks.is_empty() {
         return Ok(Vec::new());
     }
@@ -85,7 +85,7 @@ async fn run_hooks(
     let document = request.document_for(plan);
     let mut event = BeforeModel { llm_request };
     let engine = &context.snapshot.engine;
-    let runs = engine.run(plan, &turn.hook_context, &mut event, document.as_deref());
+    let runs = engine.run_hooks(plan, &turn.hook_context, &mut event, document.as_deref());
     Ok(runs.await)
 }
 

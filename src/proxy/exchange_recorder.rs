@@ -24,7 +24,7 @@ use crate::{
     audit_log::{Audit, CallerRecord, Sample},
     dialect::Call,
     event::{Context, Diagnostic, Verdict},
-    hook::{EventOutcome, Run},
+    hook::{EventOutcome, HookRun},
     observe::{Ended, ExchangeFinished, UpstreamFailed},
     session::Session,
     state::{self, ApiError, App, Asking, Authenticated, Door, ErrorReason, RequestId, Shared},
@@ -138,7 +138,7 @@ impl ExchangeRecorder {
         let mut memory = self.memory();
         if !memory.told {
             memory.runs.extend(fired.runs.iter().map(timed));
-            memory.messages.extend(fired.folded.system_message.clone());
+            memory.messages.extend(fired.output.system_message.clone());
         }
         log(&self.request_id, &fired.diagnostics);
     }
@@ -160,7 +160,7 @@ impl ExchangeRecorder {
     }
 
     /// Takes down that policies had nothing to say of chunks, each of so many.
-    pub(super) fn silent(&self, runs: &[(Run, u64)]) {
+    pub(super) fn silent(&self, runs: &[(HookRun, u64)]) {
         if let Some(trail) = &mut self.memory().trail {
             for (run, times) in runs {
                 trail.tally().ran_often(run, *times);
@@ -170,7 +170,7 @@ impl ExchangeRecorder {
 
     /// Takes down that policies looked at an answer. Of a stream, an agent is
     /// told of each of them once, and of what it changed.
-    pub(super) fn looked(&self, runs: &[Run]) {
+    pub(super) fn looked(&self, runs: &[HookRun]) {
         let mut memory = self.memory();
         for run in runs {
             if !memory.told && (memory.looked.insert(run.name.clone()) || run.edited) {
@@ -362,7 +362,7 @@ impl Drop for Memory {
 }
 
 /// `name;ms`.
-fn timed(run: &Run) -> String {
+fn timed(run: &HookRun) -> String {
     let name = utf8_percent_encode(&run.name, KEPT);
     format!("{name};{}", run.elapsed.as_millis())
 }

@@ -6,7 +6,7 @@ use super::{request_context::RequestContext, session_name::SessionName};
 use crate::{
     config::HookView,
     dialect::{Call, Detail, DialectError, Document, Functions, Operation, ResponseExpectation},
-    hook::{About, Plan},
+    hook::{ConditionSubject, Plan},
     model::LlmRequest,
     session::CallRole,
 };
@@ -26,8 +26,8 @@ pub(super) struct ModelRequest {
 
 impl ModelRequest {
     /// What conditions of hooks and policies are evaluated on.
-    pub(super) const fn subject(&self, context: &RequestContext) -> About<'_> {
-        About::Call {
+    pub(super) const fn subject(&self, context: &RequestContext) -> ConditionSubject<'_> {
+        ConditionSubject::Call {
             dialect: context.dialect,
             call: &self.call,
             document: &self.document,

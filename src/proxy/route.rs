@@ -70,7 +70,7 @@ pub(super) fn resolve(
 /// Returns whether hooks or policies take part in a call, so that its body must be read.
 pub(super) fn is_hooked(context: &RequestContext, operation: Operation) -> bool {
     let snapshot = &context.snapshot;
-    let listens = |event| snapshot.engine.listens(event);
+    let listens = |event| snapshot.engine.handles(event);
     let before = operation.sends_content() && listens(EventName::BeforeModel);
     let around = operation.generates()
         && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));

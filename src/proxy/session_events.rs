@@ -16,7 +16,7 @@ use super::{
 use crate::{
     dialect::{History, ItemKind},
     event::{BeforeAgent, EventKind, EventName, Flow, Reason, SessionStart},
-    hook::{EventOutcome, Origin},
+    hook::{EventOrigin, EventOutcome},
     session::{Item, Session, SessionRequest, YieldBudget},
     state::ApiError,
 };
@@ -255,7 +255,7 @@ async fn fire<E: EventKind>(
 ) -> EventOutcome<E::Verdict> {
     let engine = &context.snapshot.engine;
     let outcome = engine
-        .fire(&turn.hook_context, event, Origin::Derived)
+        .fire(&turn.hook_context, event, EventOrigin::Derived)
         .await;
     context.recorder.note(&outcome);
     outcome

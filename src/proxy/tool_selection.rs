@@ -29,8 +29,8 @@ pub(super) async fn run(
     let llm_request = request.stable_form(context, plan.detail())?;
     let document = request.document_for(&plan);
     let mut event = BeforeToolSelection { llm_request };
-    let runs = engine.run(&plan, &turn.hook_context, &mut event, document.as_deref());
-    let outcome = engine.judge::<BeforeToolSelection>(&turn.hook_context, runs.await);
+    let runs = engine.run_hooks(&plan, &turn.hook_context, &mut event, document.as_deref());
+    let outcome = engine.conclude::<BeforeToolSelection>(&turn.hook_context, runs.await);
     context.recorder.note(&outcome);
     if let Some(selection) = &outcome.verdict {
         let selected = context

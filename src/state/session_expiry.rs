@@ -11,7 +11,7 @@ use tokio::{
 use super::{App, Snapshot, now};
 use crate::{
     event::{Caller, Context, EventName, SessionEnd, Trace},
-    hook::Origin,
+    hook::EventOrigin,
     session::{SessionKey, SessionSource, SessionState},
 };
 
@@ -97,5 +97,8 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
     };
     let reason = "other".to_owned();
     let event = SessionEnd { reason };
-    snapshot.engine.fire(&context, event, Origin::Derived).await;
+    snapshot
+        .engine
+        .fire(&context, event, EventOrigin::Derived)
+        .await;
 }

@@ -96,7 +96,7 @@ impl Snapshot {
                 Arc::clone(&shared.metrics),
                 Arc::clone(&shared.ledger),
             )
-            .seen_by(shared.witness.clone()),
+            .with_tracer(shared.witness.clone()),
             upstreams,
             callers,
             sessions,
@@ -145,7 +145,7 @@ impl Snapshot {
             audit = Some(told.exported(collector, old, metrics)?);
         }
         let audit = audit.map(Arc::new);
-        self.engine = self.engine.recorded_by(audit.clone());
+        self.engine = self.engine.with_audit(audit.clone());
         self.audit = audit;
         Ok(self)
     }
@@ -153,7 +153,7 @@ impl Snapshot {
     /// Whether an event is read off model calls: somebody listens, and the
     /// operator wants it.
     pub fn derives(&self, event: EventName) -> bool {
-        self.config.events.derives(event) && self.engine.listens_beside_calls(event)
+        self.config.events.derives(event) && self.engine.handles_derived(event)
     }
 
     /// Whether any event is.
@@ -173,7 +173,7 @@ impl Snapshot {
         if let Some(audit) = &self.audit {
             audit.begin(&shared.tasks);
         }
-        shared.places.resize(self.engine.table().places());
+        shared.places.resize(self.engine.table().free_slots());
         if let Some(transcripts) = &self.transcripts {
             transcripts.remove_leftovers();
         }
@@ -183,7 +183,7 @@ impl Snapshot {
                 .tasks
                 .spawn(closing.run_until_cancelled_owned(tended));
         });
-        self.engine.begin();
+        self.engine.start();
     }
 }
 

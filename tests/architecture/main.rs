@@ -215,7 +215,7 @@ fn every_dialect_policy_protocol_and_transport_is_registered() {
 #[test]
 fn every_policy_has_its_page_its_example_and_its_test() {
     for file in sources() {
-        if file.module != "policy" || !file.code.contains("PolicyKind::of::<") {
+        if file.module != "policy" || !file.code.contains("PolicyKind::new::<") {
             continue;
         }
         let name = file.stem();

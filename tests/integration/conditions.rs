@@ -145,7 +145,7 @@ async fn a_hook_runs_for_some_tool_calls() {
     assert_eq!(odd["hookgate"]["verdict"], "deny");
     assert_eq!(
         odd["hookgate"]["hooks"][0]["diagnostics"][0],
-        json!({ "code": "condition", "detail": "it asks for something that is not there" })
+        json!({ "code": "condition", "detail": "a referenced value is absent" })
     );
 }
 
@@ -291,9 +291,9 @@ hooks:
     );
     assert_eq!(code, 78);
     insta::assert_snapshot!(broken, @r"
-    hookgate.yaml:3:47: policy `model_allow`: `when` is no condition: unknown field of `request` `modle`; did you mean `model`? (at character 8)
-    hookgate.yaml:7:40: hook `a` on BeforeModel: `when` is no condition: `>` takes a number and a number, or text and text; here are a number and text (at character 15)
-    hookgate.yaml:8:40: hook `b` on BeforeModel: `when` is no condition: it ends where more is expected (at character 17)
+    hookgate.yaml:3:47: policy `model_allow`: `when` is not a valid condition: unknown field `modle` of `request`; did you mean `model`? (at character 8)
+    hookgate.yaml:7:40: hook `a` on BeforeModel: `when` is not a valid condition: `>` takes two operands of type int, or two of type string, not int and string (at character 15)
+    hookgate.yaml:8:40: hook `b` on BeforeModel: `when` is not a valid condition: unexpected end of the expression (at character 17)
     hookgate.yaml:9:40: hook `c` on BeforeModel: `when` must be text, not a number
     ");
 
@@ -312,9 +312,9 @@ hooks:
     insta::assert_snapshot!(idle, @r"
     warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: if it fails, what it guards passes
     warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: if it fails, what it guards passes
-    hookgate.yaml:3:47: policy `model_allow`: `when` asks for `tool.name`, which no BeforeModel or AfterModel has
-    hookgate.yaml:7:40: hook `a` on BeforeTool: `when` asks for `request.model`, which no BeforeTool has
-    hookgate.yaml:8:40: hook `b` on BeforeTool: `when` never holds on BeforeTool
+    hookgate.yaml:3:47: policy `model_allow`: `when` refers to `tool.name`, which BeforeModel or AfterModel does not have
+    hookgate.yaml:7:40: hook `a` on BeforeTool: `when` refers to `request.model`, which BeforeTool does not have
+    hookgate.yaml:8:40: hook `b` on BeforeTool: `when` is always false on BeforeTool
     ");
 
     let (code, _, doubtful) = check(
@@ -325,5 +325,5 @@ policies:
 ",
     );
     assert_eq!(code, 0);
-    insta::assert_snapshot!(doubtful, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so there it always runs; ask `event` or `has(…)` first");
+    insta::assert_snapshot!(doubtful, @r"warning: hookgate.yaml:3:44: policy `tool_guard`: BeforeTool has no `request.model`, so the policy always runs there; test `event` or `has(…)` first");
 }

@@ -108,12 +108,12 @@ upstreams: { gemini: { url: https://example.org } }
 #[test]
 fn policies_that_can_do_nothing_are_refused() {
     for (policy, why) in [
-        ("redact, detect: []", "it looks for nothing"),
-        ("redact, on: []", "it looks for nothing"),
-        ("tool_guard", "it refuses nothing"),
-        ("tool_guard, deny: [], rules: []", "it refuses nothing"),
-        ("prompt_guard, deny: ['']", "would match everywhere"),
-        ("prompt_guard, deny: [a, 'x*']", "would match everywhere"),
+        ("redact, detect: []", "has no effect"),
+        ("redact, on: []", "has no effect"),
+        ("tool_guard", "has no effect"),
+        ("tool_guard, deny: [], rules: []", "has no effect"),
+        ("prompt_guard, deny: ['']", "matches the empty text"),
+        ("prompt_guard, deny: [a, 'x*']", "matches the empty text"),
     ] {
         let upstream = "upstreams: { gemini: { url: https://example.org } }\n";
         let (code, _, stderr) = check(&format!(

@@ -12,7 +12,7 @@ use crate::{
         Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides, SystemMessages,
     },
     event::{EventName, Subject},
-    hook::known,
+    hook::registry,
 };
 
 /// Loads a config of `text` beside which these settings files are; all of them
@@ -32,7 +32,7 @@ fn load(text: &str, settings: &[(&str, &str)]) -> (TempDir, Result<Config, Confi
     }
     let path = directory.path().join("hookgate.yaml");
     fs::write(&path, text).unwrap();
-    let config = Config::load(&path, &Overrides::default(), &known());
+    let config = Config::load(&path, &Overrides::default(), &registry());
     (directory, config)
 }
 

@@ -2,11 +2,11 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::{hook::known, transport::ProcessSlots};
+use crate::{hook::registry, transport::ProcessSlots};
 
 impl HookTable {
     /// A table with one group.
-    pub(in crate::hook) fn of(event: EventName, group: Group) -> Self {
+    pub(in crate::hook) fn with_group(event: EventName, group: MatcherGroup) -> Self {
         Self {
             groups: BTreeMap::from([(event, vec![group])]),
             ..Self::default()
@@ -16,7 +16,7 @@ impl HookTable {
 
 fn config(hooks: &str) -> Config {
     let text = format!("upstreams: {{ gemini: {{ url: http://a }} }}\n{hooks}");
-    Config::parse(&text, "hookgate.yaml".as_ref(), &known()).unwrap()
+    Config::parse(&text, "hookgate.yaml".as_ref(), &registry()).unwrap()
 }
 
 fn build(config: &Config, old: Option<&HookTable>) -> Result<HookTable, Vec<Problem>> {
@@ -37,12 +37,12 @@ hooks:
 ";
 
 #[test]
-fn workers_leave_a_place_for_other_hooks() {
+fn workers_must_leave_a_free_slot() {
     let good = config(WORKERS);
     let more = WORKERS.replace("instances: 2", "instances: 3");
     let most = config(&more.replace("./a }", "./a }\n        - { command: ./c }"));
 
-    assert_eq!(build(&good, None).unwrap().places(), 1);
+    assert_eq!(build(&good, None).unwrap().free_slots(), 1);
     let problems = build(&most, None).unwrap_err();
     let problems: Vec<String> = problems.iter().map(Problem::to_string).collect();
     assert_eq!(
@@ -51,27 +51,27 @@ fn workers_leave_a_place_for_other_hooks() {
             "hookgate.yaml:8:11: hook `b`: `instances` of all workers together must be fewer than `limits.hook_processes`"
         ]
     );
-    // What goes on keeps its places.
+    // A reused transport keeps its slots.
     let old = build(&good, None).unwrap();
-    assert_eq!(build(&good, Some(&old)).unwrap().places(), 1);
+    assert_eq!(build(&good, Some(&old)).unwrap().free_slots(), 1);
     assert!(build(&most, Some(&old)).is_err());
 }
 
-/// Whether the first hook of a table goes on in another one.
+/// Checks whether another table reuses the transport of the first hook.
 #[track_caller]
-fn check_goes_on(expected: bool, other: &str) {
+fn check_reuse(expected: bool, other: &str) {
     let old = build(&config(WORKERS), None).unwrap();
     let new = build(&config(other), Some(&old)).unwrap();
     let transport = &old.hooks().next().unwrap().1.transport;
-    let goes_on = new
+    let reused = new
         .hooks()
-        .any(|it| Arc::ptr_eq(&it.1.transport, transport));
-    assert_eq!(goes_on, expected, "{other}");
+        .any(|(_, hook)| Arc::ptr_eq(&hook.transport, transport));
+    assert_eq!(reused, expected, "{other}");
 }
 
 #[test]
-fn a_transport_goes_on_as_long_as_its_definition_is_the_same() {
-    check_goes_on(true, WORKERS);
+fn a_transport_is_reused_while_its_definition_is_unchanged() {
+    check_reuse(true, WORKERS);
     for (what, other) in [
         ("hook_processes: 4", "hook_processes: 5"),
         (
@@ -87,7 +87,7 @@ fn a_transport_goes_on_as_long_as_its_definition_is_the_same() {
             "",
         ),
     ] {
-        check_goes_on(true, &WORKERS.replace(what, other));
+        check_reuse(true, &WORKERS.replace(what, other));
     }
     for (what, other) in [
         ("./a }", "./aa }"),
@@ -99,18 +99,18 @@ fn a_transport_goes_on_as_long_as_its_definition_is_the_same() {
         ("hooks:\n  B", "hook_directory: src\nhooks:\n  B"),
         ("worker, name: a", "command, name: a"),
     ] {
-        check_goes_on(false, &WORKERS.replace(what, other));
+        check_reuse(false, &WORKERS.replace(what, other));
     }
 }
 
 #[test]
-fn two_hooks_never_share_what_one_had() {
+fn two_hooks_never_reuse_one_transport() {
     let one = "hooks: { BeforeModel: [{ hooks: [{ type: worker, name: a, command: ./a }] }] }";
     let two = one.replace("./a }", "./a }, { type: worker, name: a, command: ./a }");
     let old = build(&config(one), None).unwrap();
 
     let new = build(&config(&two), Some(&old)).unwrap();
 
-    let hooks: Vec<_> = new.hooks().map(|it| &it.1.transport).collect();
+    let hooks: Vec<_> = new.hooks().map(|(_, hook)| &hook.transport).collect();
     assert!(!Arc::ptr_eq(hooks[0], hooks[1]));
 }

@@ -2,13 +2,16 @@
 
 use std::collections::HashMap;
 
-use super::{Found, Redact, settings::Side};
+use super::{
+    redactor::{Found, Redact},
+    settings::RedactionScope,
+};
 use crate::{
     dialect::{
         AnswerEditor, Channel, DialectError, ResponseDocument, Rest, TextKind, TextStream, Words,
     },
     event::HookOutput,
-    policy::{ChunkPosition, PolicyEffects, ResponsePolicy, TextVerdict},
+    policy::definition::{ChunkPosition, PolicyEffects, ResponsePolicy, TextVerdict},
 };
 use stream_redact::Masker;
 
@@ -50,12 +53,12 @@ impl ResponsePolicy for Answering {
             ChunkPosition::Chunk => Rest::MayCome,
         };
         chunk.edit_texts(self, rest)?;
-        Ok(self.redact.judge(&self.found))
+        Ok(self.redact.output(&self.found))
     }
 
     fn words(&mut self, words: &mut Words) -> TextVerdict {
         words.edit_texts(self);
-        let output = self.redact.judge(&self.found);
+        let output = self.redact.output(&self.found);
         if self.found.len() == self.told && output == HookOutput::default() {
             return TextVerdict::Silent;
         }
@@ -63,7 +66,7 @@ impl ResponsePolicy for Answering {
     }
 
     /// A detector is told of when it first finds something in an answer.
-    fn deeds(&mut self) -> PolicyEffects {
+    fn take_effects(&mut self) -> PolicyEffects {
         let found = self.found.len();
         let told = std::mem::replace(&mut self.told, found);
         PolicyEffects {
@@ -74,15 +77,15 @@ impl ResponsePolicy for Answering {
 
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
         let held = ResponseDocument::of_held(self)?;
-        Ok(held.map(|it| (it, self.redact.judge(&self.found))))
+        Ok(held.map(|it| (it, self.redact.output(&self.found))))
     }
 }
 
 impl AnswerEditor for Answering {
     fn piece(&mut self, channel: &Channel, text: &str, rest: Rest) -> Option<String> {
         let side = match channel.stream {
-            TextStream::Speech | TextStream::Thought => Side::Answer,
-            TextStream::Argument(_) => Side::ToolCalls,
+            TextStream::Speech | TextStream::Thought => RedactionScope::Answer,
+            TextStream::Argument(_) => RedactionScope::ToolCalls,
         };
         if !self.redact.on.contains(&side) {
             return None;
@@ -107,8 +110,11 @@ impl AnswerEditor for Answering {
     }
 
     fn alone(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        self.redact
-            .conceal(Side::of_answer(kind), text, &mut self.found)
+        self.redact.redact(
+            RedactionScope::from_response_text(kind),
+            text,
+            &mut self.found,
+        )
     }
 
     fn holding(&self, candidate: Option<u64>) -> Vec<Channel> {

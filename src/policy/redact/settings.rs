@@ -7,65 +7,68 @@ use std::{
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
+use stream_redact::{DETECTORS, Mask, MaskError, Style};
 use uuid::Uuid;
 
 use crate::{
     config::{Format, SecretSetting},
     dialect::TextKind,
 };
-use stream_redact::{DETECTORS, Mask, MaskError, Style};
 
-/// How patterns of operators are written.
+/// Name under which a pattern is compiled to check it.
+const CHECKED_PATTERN: &str = "checked";
+
+/// Schema format of custom patterns.
 pub(in crate::policy) const FORMAT: Format = Format {
     name: "mask-pattern",
     check: |text| {
-        let mask = Mask::new(&[], &[("it", text)], &Style::Label);
-        mask.map(drop).map_err(|error| why(&error))
+        let mask = Mask::new(&[], &[(CHECKED_PATTERN, text)], &Style::Label);
+        mask.map(drop).map_err(|error| pattern_error(&error))
     },
 };
 
-/// Secrets are masked, hashed or refused.
+/// Masks, hashes or denies secrets.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Redact")]
-pub(super) struct Settings {
-    /// What is looked for; every detector if absent.
-    #[serde(default = "every_detector")]
+pub(super) struct RedactSettings {
+    /// Detectors to use; all if absent.
+    #[serde(default = "all_detectors")]
     detect: BTreeSet<DetectorName>,
-    /// Regular expressions by name, looked for beside.
+    /// Custom detectors: regular expressions by name.
     #[serde(default)]
     patterns: BTreeMap<String, MaskPattern>,
-    /// Where it is looked for; everywhere if absent.
-    #[serde(default = "every_side")]
-    pub(super) on: BTreeSet<Side>,
-    /// What becomes of what is found.
+    /// Content to search; all if absent.
+    #[serde(default = "all_scopes")]
+    pub(super) on: BTreeSet<RedactionScope>,
+    /// Action on a match.
     #[serde(default)]
-    pub(super) action: Action,
-    /// The key of hashes, so that they stay the same after a restart and on other
-    /// machines; made anew at each load if absent.
+    pub(super) action: RedactionMode,
+    /// Key of the hashes, which keeps them stable over restarts and equal on other
+    /// machines; a random key per load if absent.
     key: Option<SecretSetting>,
-    /// What the agent is told if something is refused; a sentence that names the
-    /// detectors if absent.
+    /// Reason of a denial; a sentence that names the detectors if absent.
     pub(super) reason: Option<String>,
 }
 
-/// Where something is looked for.
+/// Content in which secrets are searched.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Side {
-    /// What people and models say in requests.
+#[schemars(rename = "Side")]
+pub(super) enum RedactionScope {
+    /// Texts of users and models in requests.
     Request,
-    /// What models say and think in answers.
+    /// Texts and thoughts of models in responses.
     Answer,
-    /// Arguments of tools' calls, in answers, requests and `BeforeTool` events.
+    /// Arguments of tool calls, in responses, requests and `BeforeTool` events.
     ToolCalls,
     /// Results of tools, in requests and `AfterTool` events.
     ToolResults,
 }
 
-impl Side {
-    /// The side of a request's text.
-    pub(super) const fn of_request(kind: TextKind) -> Self {
+impl RedactionScope {
+    /// The scope of a text in a request.
+    pub(super) const fn from_request_text(kind: TextKind) -> Self {
         match kind {
             TextKind::Speech => Self::Request,
             TextKind::ToolCall => Self::ToolCalls,
@@ -73,8 +76,8 @@ impl Side {
         }
     }
 
-    /// The side of an answer's text.
-    pub(super) const fn of_answer(kind: TextKind) -> Self {
+    /// The scope of a text in a response.
+    pub(super) const fn from_response_text(kind: TextKind) -> Self {
         match kind {
             TextKind::Speech => Self::Answer,
             TextKind::ToolCall => Self::ToolCalls,
@@ -83,16 +86,18 @@ impl Side {
     }
 }
 
-/// What becomes of what is found.
+/// Action on a match.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
-pub(super) enum Action {
-    /// `[REDACTED:<detector>]` stands in its place.
+#[schemars(rename = "Action")]
+pub(super) enum RedactionMode {
+    /// Replaces the match by `[REDACTED:<detector>]`.
     #[default]
     Mask,
-    /// The same with a hash, so that equal secrets can be told to be equal.
+    /// Replaces the match by a label with a keyed hash, so that equal secrets stay
+    /// comparable.
     Hash,
-    /// The request, call or answer is refused.
+    /// Denies the request, call or response.
     Deny,
 }
 
@@ -106,7 +111,7 @@ impl JsonSchema for DetectorName {
     }
 
     fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
-        let names: Vec<&str> = DETECTORS.iter().map(|it| it.name).collect();
+        let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
         json_schema!({ "type": "string", "enum": names })
     }
 }
@@ -115,46 +120,49 @@ impl JsonSchema for DetectorName {
 #[schemars(rename = "MaskPattern", with = "String", extend("format" = "mask-pattern"))]
 struct MaskPattern(String);
 
-fn every_detector() -> BTreeSet<DetectorName> {
-    let names = DETECTORS.iter().map(|it| it.name.to_owned());
+fn all_detectors() -> BTreeSet<DetectorName> {
+    let names = DETECTORS.iter().map(|detector| detector.name.to_owned());
     names.map(DetectorName).collect()
 }
 
-fn every_side() -> BTreeSet<Side> {
+fn all_scopes() -> BTreeSet<RedactionScope> {
     [
-        Side::Request,
-        Side::Answer,
-        Side::ToolCalls,
-        Side::ToolResults,
+        RedactionScope::Request,
+        RedactionScope::Answer,
+        RedactionScope::ToolCalls,
+        RedactionScope::ToolResults,
     ]
     .into()
 }
 
-impl Settings {
-    /// Whether there is nothing to look for.
+impl RedactSettings {
+    /// Returns whether nothing is searched, or nowhere.
     pub(super) fn is_idle(&self) -> bool {
         self.detect.is_empty() && self.patterns.is_empty() || self.on.is_empty()
     }
 
-    /// What conceals.
+    /// Compiles the detectors.
     pub(super) fn mask(&self) -> Result<Mask, MaskError> {
-        let detectors: Vec<&str> = self.detect.iter().map(|it| it.0.as_str()).collect();
+        let detectors: Vec<&str> = self.detect.iter().map(|name| name.0.as_str()).collect();
         let patterns = self.patterns.iter();
-        let patterns = patterns.map(|(name, it)| (name.as_str(), it.0.as_str()));
+        let patterns = patterns.map(|(name, pattern)| (name.as_str(), pattern.0.as_str()));
         let patterns: Vec<(&str, &str)> = patterns.collect();
-        let key = self.key.as_ref().map(|it| it.0.clone());
+        let key = self.key.as_ref().map(|key| key.0.clone());
         let style = match self.action {
-            Action::Hash => Style::Hash(key.unwrap_or_else(|| Uuid::new_v4().to_string().into())),
-            Action::Mask | Action::Deny => Style::Label,
+            RedactionMode::Hash => {
+                Style::Hash(key.unwrap_or_else(|| Uuid::new_v4().to_string().into()))
+            }
+            RedactionMode::Mask | RedactionMode::Deny => Style::Label,
         };
         Mask::new(&detectors, &patterns, &style)
     }
 }
 
-/// An error without the name of the pattern, which its place tells.
-fn why(error: &MaskError) -> String {
-    let said = error.to_string();
-    let rest = said.strip_prefix("pattern `it`").unwrap_or(&said);
-    let rest = rest.trim_start_matches([',', ':', ' ']);
-    format!("cannot be used: {rest}")
+/// The error of a pattern without its name, which follows from its position.
+fn pattern_error(error: &MaskError) -> String {
+    let message = error.to_string();
+    let prefix = format!("pattern `{CHECKED_PATTERN}`");
+    let reason = message.strip_prefix(&prefix).unwrap_or(&message);
+    let reason = reason.trim_start_matches([',', ':', ' ']);
+    format!("cannot be used: {reason}")
 }

@@ -1,17 +1,16 @@
-//! What a command line of a shell runs, as far as it can be told without a
-//! shell. Pure.
+//! Recognition of the commands in a shell command line, without a shell. Pure.
 
-/// Whether every command of `line` begins with one of `allowed`, word by word.
-/// What hides a command, or writes to a file, is never allowed.
-pub(super) fn begins_with(line: &str, allowed: &[String]) -> bool {
+/// Returns whether every command of `line` has one of the `allowed` prefixes, compared
+/// word by word. Syntax that hides a command or redirects output is never allowed.
+pub(super) fn has_allowed_prefixes(line: &str, allowed: &[String]) -> bool {
     let Some(commands) = commands(line) else {
         return false;
     };
     let is_allowed = |command: &Vec<String>| {
-        let mut prefixes = allowed.iter().map(|it| it.split_whitespace());
-        prefixes.any(|mut it| {
+        let mut prefixes = allowed.iter().map(|prefix| prefix.split_whitespace());
+        prefixes.any(|mut prefix| {
             let mut words = command.iter();
-            it.all(|word| words.next().is_some_and(|have| have == word))
+            prefix.all(|expected| words.next().is_some_and(|word| word == expected))
         })
     };
     !commands.is_empty() && commands.iter().all(is_allowed)
@@ -24,7 +23,8 @@ enum Quote {
     Double,
 }
 
-/// The words of every command; none if something is hidden from us.
+/// Splits a line into the words of each command; `None` if it contains syntax that may
+/// hide a command.
 fn commands(line: &str) -> Option<Vec<Vec<String>>> {
     let mut commands = vec![Vec::new()];
     let mut word: Option<String> = None;
@@ -34,8 +34,8 @@ fn commands(line: &str) -> Option<Vec<Vec<String>>> {
         match (quote, letter) {
             (_, '\0') | (Quote::None | Quote::Double, '$' | '`') => return None,
             (Quote::None | Quote::Double, '\\') => {
-                // A line that goes on, or one letter that means itself. In quotes
-                // few letters do; before others the backslash stays.
+                // A line continuation, or an escaped letter. In double quotes only a
+                // few letters can be escaped; before others the backslash is literal.
                 let next = letters.next()?;
                 let word = word.get_or_insert_default();
                 if quote == Quote::Double && !matches!(next, '$' | '`' | '"' | '\\') {
@@ -54,14 +54,14 @@ fn commands(line: &str) -> Option<Vec<Vec<String>>> {
             (Quote::None, '\'') => (quote, word) = (Quote::Single, Some(word.unwrap_or_default())),
             (Quote::None, '"') => (quote, word) = (Quote::Double, Some(word.unwrap_or_default())),
             (Quote::Single, '\'') | (Quote::Double, '"') => quote = Quote::None,
-            (_, it) => word.get_or_insert_default().push(it),
+            (_, letter) => word.get_or_insert_default().push(letter),
         }
     }
     if quote != Quote::None {
         return None;
     }
     end_word(&mut commands, &mut word);
-    commands.retain(|it| !it.is_empty());
+    commands.retain(|command| !command.is_empty());
     Some(commands)
 }
 
@@ -82,11 +82,11 @@ mod tests {
             "ls".to_owned(),
             "git log".to_owned(),
         ];
-        assert_eq!(begins_with(line, &allowed), expected, "{line}");
+        assert_eq!(has_allowed_prefixes(line, &allowed), expected, "{line}");
     }
 
     #[test]
-    fn every_command_of_a_line_counts() {
+    fn every_command_of_a_line_is_checked() {
         check("ls", true);
         check("ls -la 'a b; c'", true);
         check("  git   status --short", true);
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_hides_a_command_is_not_allowed() {
+    fn syntax_that_may_hide_a_command_is_not_allowed() {
         check("ls $(sh)", false);
         check("ls \"$(sh)\"", false);
         check("ls `sh`", false);

@@ -1,13 +1,12 @@
-//! Whether a path lies in a folder, by its text alone: no file is looked at, so
+//! Lexical containment of paths in folders. The file system is not consulted, so
 //! symbolic links are not followed. Pure.
 
-/// What separates in paths.
 type Separators = &'static [char];
 
-/// Whether `path` lies in one of `folders`. A path that is not absolute starts
-/// from the agent's working directory: `directory` if it is known.
-pub(super) fn lies_in(path: &str, folders: &[String], directory: Option<&str>) -> bool {
-    // Windows knows `/repo\a`, too; elsewhere that is no file in `/repo`.
+/// Returns whether `path` lies in one of `folders`. A relative path starts from the
+/// agent's working directory: `directory`, if it is known.
+pub(super) fn is_within(path: &str, folders: &[String], directory: Option<&str>) -> bool {
+    // `\` separates on Windows only, so the path must lie inside under both readings.
     let readings: [Separators; 2] = [&['/', '\\'], &['/']];
     readings.into_iter().all(|separators| {
         let Some(path) = resolve(path, directory, separators) else {
@@ -15,7 +14,9 @@ pub(super) fn lies_in(path: &str, folders: &[String], directory: Option<&str>) -
         };
         let inside = |folder: &String| {
             let folder = resolve(folder, directory, separators);
-            folder.is_some_and(|it| it.root == path.root && path.segments.starts_with(&it.segments))
+            folder.is_some_and(|folder| {
+                folder.root == path.root && path.segments.starts_with(&folder.segments)
+            })
         };
         folders.iter().any(inside)
     })
@@ -28,21 +29,20 @@ struct Resolved {
     segments: Vec<String>,
 }
 
-/// What a path starts from.
+/// The start of a path.
 #[derive(Debug, PartialEq, Eq)]
 enum Root {
-    /// The root of the file system.
-    System,
-    /// A drive of Windows, or a share.
+    FileSystem,
+    /// A drive letter of Windows.
     Drive(String),
-    /// The home of somebody.
+    /// The home directory of a user; of the current one if empty.
     Home(String),
-    /// A working directory that is not known.
+    /// An unknown working directory.
     WorkingDirectory,
 }
 
-/// None if the path leads out of what it starts from, or could be read in two
-/// ways. `separators` are those below the root of a file system.
+/// Resolves `.` and `..`. Returns `None` if the path leaves its root or is ambiguous.
+/// `separators` apply to paths from the root of the file system.
 fn resolve(path: &str, directory: Option<&str>, separators: Separators) -> Option<Resolved> {
     if is_ambiguous(path) {
         return None;
@@ -58,24 +58,24 @@ fn resolve(path: &str, directory: Option<&str>, separators: Separators) -> Optio
         },
     };
     let separators = match resolved.root {
-        Root::System => separators,
+        Root::FileSystem => separators,
         Root::Drive(_) | Root::Home(_) | Root::WorkingDirectory => &['/', '\\'],
     };
     for segment in rest.split(separators) {
         match segment {
             "" | "." => (),
             ".." => drop(resolved.segments.pop()?),
-            // Windows takes the end of `.. ` and `...` away.
-            it if it.chars().all(|it| it == '.' || it == ' ') => return None,
+            // Windows ignores trailing spaces and dots, as in `.. ` and `...`.
+            dots if dots.chars().all(|letter| letter == '.' || letter == ' ') => return None,
             name => resolved.segments.push(name.to_owned()),
         }
     }
     Some(resolved)
 }
 
-/// What shells and agents may expand, or trim, means something else later.
+/// Returns whether a shell or agent may expand or trim the path to another one.
 fn is_ambiguous(path: &str) -> bool {
-    let is_special = |it: char| it.is_control() || matches!(it, '$' | '%');
+    let is_special = |letter: char| letter.is_control() || matches!(letter, '$' | '%');
     path.is_empty() || path.trim() != path || path.contains(is_special)
 }
 
@@ -85,20 +85,20 @@ fn is_absolute(path: &str) -> bool {
 
 fn split_root(path: &str) -> Option<(Root, &str)> {
     if let Some(home) = path.strip_prefix('~') {
-        let (whose, rest) = home.split_at(home.find(['/', '\\']).unwrap_or(home.len()));
-        return Some((Root::Home(whose.to_owned()), rest));
+        let (user, rest) = home.split_at(home.find(['/', '\\']).unwrap_or(home.len()));
+        return Some((Root::Home(user.to_owned()), rest));
     }
     if path.starts_with("\\\\") {
         return None;
     }
     if let Some((drive, rest)) = path.split_once(':') {
-        let letter = drive.len() == 1 && drive.chars().all(|it| it.is_ascii_alphabetic());
+        let letter = drive.len() == 1 && drive.chars().all(|letter| letter.is_ascii_alphabetic());
         let absolute = rest.starts_with(['/', '\\']);
-        // `file:///etc` and `C:x` are nothing that can be compared.
+        // `file:///etc` and `C:x` cannot be compared with a folder.
         return (letter && absolute).then(|| (Root::Drive(drive.to_ascii_lowercase()), rest));
     }
     if path.starts_with(['/', '\\']) {
-        return Some((Root::System, path));
+        return Some((Root::FileSystem, path));
     }
     Some((Root::WorkingDirectory, path))
 }
@@ -109,12 +109,12 @@ mod tests {
 
     #[track_caller]
     fn check(path: &str, folder: &str, expected: bool) {
-        let found = lies_in(path, &[folder.to_owned()], None);
+        let found = is_within(path, &[folder.to_owned()], None);
         assert_eq!(found, expected, "{path} in {folder}");
     }
 
     #[test]
-    fn what_lies_in_a_folder_does() {
+    fn a_path_below_a_folder_is_within_it() {
         check("/repo/a/b.rs", "/repo", true);
         check("/repo", "/repo/", true);
         check("//repo/./a/../b", "/repo", true);
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_leads_out_does_not() {
+    fn a_path_that_may_leave_the_folder_is_not_within_it() {
         check("/repo/../etc/passwd", "/repo", false);
         check("/repository", "/repo", false);
         check("/repo\\..\\etc", "/repo", false);
@@ -152,9 +152,9 @@ mod tests {
     }
 
     #[test]
-    fn a_known_working_directory_counts() {
+    fn a_relative_path_starts_from_a_known_working_directory() {
         let inside =
-            |path: &str, folder: &str| lies_in(path, &[folder.to_owned()], Some("/repo/app"));
+            |path: &str, folder: &str| is_within(path, &[folder.to_owned()], Some("/repo/app"));
 
         assert!(inside("src/a", "/repo"));
         assert!(inside("../lib", "/repo"));

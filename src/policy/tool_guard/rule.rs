@@ -1,4 +1,4 @@
-//! What one argument of a tool must be. Pure.
+//! Rules for one argument of a tool. Pure.
 
 use std::borrow::Cow;
 
@@ -12,39 +12,38 @@ use crate::{
     policy::matchers::{Glob, Pattern},
 };
 
-/// What one argument of a tool must be. All that is given must hold; a list
-/// holds if each of its elements does.
+/// Constraints on one argument of a tool. All that are given must hold; for a list,
+/// they must hold for each element.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "ToolRule")]
-pub(super) struct Rule {
-    /// The tools it is for.
+pub(super) struct ToolRule {
+    /// The tools to which the rule applies.
     tool: Glob,
     /// The argument, as a JSON pointer such as `/file_path`.
     #[schemars(regex(pattern = r"^(/([^/~]|~[01])*)+$"), extend("errorMessage" = "must be a JSON pointer such as `/file_path`"))]
     argument: String,
-    /// A regular expression that must be found in it.
+    /// A regular expression that the argument must match.
     matches: Option<Pattern>,
-    /// A regular expression that must not be found in it.
+    /// A regular expression that the argument must not match.
     not_matches: Option<Pattern>,
-    /// Folders that it must lie in; `.` is the agent's working directory.
+    /// Folders in which the path must lie; `.` is the agent's working directory.
     within: Option<Vec<String>>,
-    /// What each command of a command line must begin with, word by word.
+    /// Allowed prefixes of each command in a command line, compared word by word.
     #[schemars(inner(regex(pattern = r"\S")))]
     commands: Option<Vec<String>>,
-    /// Whether the call may go without the argument.
+    /// Whether the argument may be absent.
     #[serde(default)]
     optional: bool,
 }
 
-impl Rule {
-    /// Whether it is for this tool.
-    pub(super) fn is_for(&self, tool: &str) -> bool {
+impl ToolRule {
+    pub(super) fn applies_to(&self, tool: &str) -> bool {
         self.tool.matches(tool)
     }
 
-    /// What is wrong with a call's arguments, if anything.
-    pub(super) fn broken_by(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
+    /// Returns how a call violates the rule, as the end of a sentence about the tool.
+    pub(super) fn violation(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
         let name = &self.argument;
         let arguments = &call.arguments;
         if call.in_pieces {
@@ -56,14 +55,14 @@ impl Rule {
         match arguments.pointer(name) {
             None | Some(Value::Null) if self.optional => None,
             None | Some(Value::Null) => Some(format!("may not be called without `{name}`")),
-            Some(Value::Array(list)) => {
-                list.iter().find_map(|it| self.broken_by_one(it, directory))
-            }
-            Some(one) => self.broken_by_one(one, directory),
+            Some(Value::Array(list)) => list
+                .iter()
+                .find_map(|value| self.value_violation(value, directory)),
+            Some(value) => self.value_violation(value, directory),
         }
     }
 
-    fn broken_by_one(&self, value: &Value, directory: Option<&str>) -> Option<String> {
+    fn value_violation(&self, value: &Value, directory: Option<&str>) -> Option<String> {
         let name = &self.argument;
         let text: Cow<'_, str> = match value {
             Value::String(text) => text.into(),
@@ -72,17 +71,17 @@ impl Rule {
                 return Some(format!("may not be called with such a `{name}`"));
             }
         };
-        let found = |it: &Pattern| it.is_in(&text);
-        let inside = |folders: &[String]| path::lies_in(&text, folders, directory);
-        let begins = |allowed: &[String]| command_line::begins_with(&text, allowed);
-        if self.within.as_deref().is_some_and(|it| !inside(it)) {
+        let is_within = |folders: &[String]| path::is_within(&text, folders, directory);
+        if !self.within.as_deref().is_none_or(is_within) {
             return Some(format!("may not use the path in `{name}`"));
         }
-        if self.commands.as_deref().is_some_and(|it| !begins(it)) {
+        let has_prefix = |allowed: &[String]| command_line::has_allowed_prefixes(&text, allowed);
+        if !self.commands.as_deref().is_none_or(has_prefix) {
             return Some(format!("may not run the command in `{name}`"));
         }
-        let fits = self.matches.as_ref().is_none_or(found)
-            && !self.not_matches.as_ref().is_some_and(found);
-        (!fits).then(|| format!("may not be called with this `{name}`"))
+        let is_match = |pattern: &Pattern| pattern.is_match(&text);
+        let matches = self.matches.as_ref().is_none_or(is_match)
+            && !self.not_matches.as_ref().is_some_and(is_match);
+        (!matches).then(|| format!("may not be called with this `{name}`"))
     }
 }

@@ -13,7 +13,7 @@ use crate::{
     },
     dialect::Call,
     event::{Context, EventName},
-    hook::Tally,
+    hook::RunStats,
     observe::ExchangeFinished,
 };
 
@@ -34,7 +34,7 @@ pub(super) struct Trail {
     is_told: bool,
     received: Option<Sample>,
     told: Option<Sample>,
-    tally: Tally,
+    tally: RunStats,
     /// Of the answers before this one.
     spent: Option<Usage>,
     /// Of this one, so far.
@@ -57,7 +57,7 @@ impl Trail {
             is_told: false,
             received: None,
             told: None,
-            tally: Tally::default(),
+            tally: RunStats::default(),
             spent: None,
             usage: None,
             error: None,
@@ -109,7 +109,7 @@ impl Trail {
         self.answered = short(model);
     }
 
-    pub(super) fn tally(&mut self) -> &mut Tally {
+    pub(super) fn tally(&mut self) -> &mut RunStats {
         &mut self.tally
     }
 

@@ -6,7 +6,7 @@ use super::{decision::AnswerDecision, response_buffer::ResponseBuffer};
 use crate::{
     dialect,
     event::{AfterAgent, EventName, Flow, HookStatus, Reason},
-    hook::Origin,
+    hook::EventOrigin,
     proxy::{request_context::RequestContext, turn_state::TurnState},
     state::ApiError,
 };
@@ -27,7 +27,7 @@ pub async fn decide(
     };
     let engine = &context.snapshot.engine;
     let outcome = engine
-        .fire(&turn.hook_context, event, Origin::Derived)
+        .fire(&turn.hook_context, event, EventOrigin::Derived)
         .await;
     context.recorder.note(&outcome);
     match outcome.verdict {
@@ -58,7 +58,7 @@ pub async fn decide(
         }
         Flow::Deny(reason) => {
             turn.answer_retries += 1;
-            if outcome.folded.specific("clearContext") == Some(&Value::Bool(true)) {
+            if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
                 return ask_without_history(turn, buffer, &reason);
             }
             let denied = dialect::saying(true, &buffer.text);

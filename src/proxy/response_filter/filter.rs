@@ -16,9 +16,9 @@ use crate::{
         AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, Flow,
         HookOutput, Reason, mcp_context,
     },
-    hook::{Held, Origin, Plan, Progress, ResponsePolicies, Run, Seen},
+    hook::{EventOrigin, Held, HookRun, Plan, Progress, ResponsePolicies, Seen},
     model::SentRequest,
-    policy::{ChunkPosition, Look},
+    policy::{ChunkPosition, InspectionPass},
     proxy::{
         exchange_recorder::ExchangeRecorder, model_request::ModelRequest, outcome::Did,
         reply::unreadable_response, request_context::RequestContext, turn_state::TurnState,
@@ -82,11 +82,11 @@ impl FilterPlan {
             SentRequest::default()
         };
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
-        let policies = |look| engine.answer_look(&plan, &turn.hook_context, model, look);
+        let policies = |pass| engine.response_policies(&plan, &turn.hook_context, model, pass);
         Ok(ResponseFilter {
-            first_policies: policies(Look::First),
+            first_policies: policies(InspectionPass::First),
             last_policies: if has_hooks {
-                policies(Look::Again)
+                policies(InspectionPass::Second)
             } else {
                 ResponsePolicies::default()
             },
@@ -225,7 +225,7 @@ impl ResponseFilter {
         self.conclude(Seen { chunk, runs })
     }
 
-    async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<Run>, ApiError> {
+    async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<HookRun>, ApiError> {
         let wants_document = self
             .plan
             .hooks
@@ -237,7 +237,7 @@ impl ResponseFilter {
             llm_response: chunk.read().map_err(unreadable_response)?,
         };
         let engine = &self.snapshot.engine;
-        let runs = engine.run(
+        let runs = engine.run_hooks(
             &self.plan,
             &self.hook_context,
             &mut event,
@@ -261,12 +261,12 @@ impl ResponseFilter {
     fn apply_outputs(
         &self,
         chunk: &mut ResponseDocument,
-        runs: Vec<Run>,
+        runs: Vec<HookRun>,
     ) -> Result<ControlFlow<Refusal>, ApiError> {
         if runs.is_empty() {
             return Ok(Continue(()));
         }
-        let outcome = self.snapshot.engine.judge_chunk(runs);
+        let outcome = self.snapshot.engine.conclude_chunk(runs);
         self.recorder.note_chunk(&outcome);
         match outcome.verdict {
             Flow::Proceed(None) => (),
@@ -343,13 +343,13 @@ impl ResponseFilter {
         };
         let engine = &self.snapshot.engine;
         let outcome = engine
-            .fire(&self.hook_context, event, Origin::Derived)
+            .fire(&self.hook_context, event, EventOrigin::Derived)
             .await;
         self.recorder.note(&outcome);
         let edit = match outcome.verdict {
             BeforeToolVerdict::Proceed(edit) => edit,
             BeforeToolVerdict::Ask(_) if self.snapshot.config.ask == AskMode::Allow => {
-                ArgumentsEdit::of(&outcome.folded)
+                ArgumentsEdit::of(&outcome.output)
             }
             BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
                 return Continue(CallDecision::Refuse(reason.as_str().to_owned()));
@@ -370,7 +370,8 @@ impl ResponseFilter {
     fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, ApiError> {
         let engine = &self.snapshot.engine;
         let (plan, hook_context) = (&self.plan, &self.hook_context);
-        let mut policies = engine.answer_look(plan, hook_context, &self.model, Look::Again);
+        let mut policies =
+            engine.response_policies(plan, hook_context, &self.model, InspectionPass::Second);
         let runs = policies.chunk(&mut chunk, ChunkPosition::Last);
         let runs = self.record_policies(runs.map_err(unreadable_response)?);
         self.conclude(Seen { chunk, runs })
@@ -394,21 +395,24 @@ impl ResponseFilter {
         let chunks = std::mem::take(&mut self.passed_text_chunks);
         let silent = self.first_policies.silent();
         if !silent.is_empty() {
-            self.snapshot.engine.silent(&silent);
+            self.snapshot.engine.count_silent_runs(&silent);
             self.recorder.shown(chunks);
             self.recorder.silent(&silent);
         }
     }
 
     /// Records runs of policies. Returns those with an output, which are still to be applied.
-    fn record_policies(&self, runs: Vec<Run>) -> Vec<Run> {
-        self.snapshot.engine.looked(&self.hook_context, &runs);
-        let has_output = |run: &Run| run.answer.output != HookOutput::default();
+    fn record_policies(&self, runs: Vec<HookRun>) -> Vec<HookRun> {
+        self.snapshot
+            .engine
+            .record_policy_runs(&self.hook_context, &runs);
+        let has_output = |run: &HookRun| run.answer.output != HookOutput::default();
         if !runs.iter().any(has_output) {
             self.recorder.looked(&runs);
             return Vec::new();
         }
-        let (with_output, silent): (Vec<Run>, Vec<Run>) = runs.into_iter().partition(has_output);
+        let (with_output, silent): (Vec<HookRun>, Vec<HookRun>) =
+            runs.into_iter().partition(has_output);
         self.recorder.looked(&silent);
         with_output
     }
@@ -416,7 +420,7 @@ impl ResponseFilter {
     fn record_held(&self, held: Held) -> Vec<Seen> {
         self.snapshot
             .engine
-            .looked(&self.hook_context, &held.observed);
+            .record_policy_runs(&self.hook_context, &held.observed);
         self.recorder.looked(&held.observed);
         let record = |Seen { chunk, runs }| {
             let runs = self.record_policies(runs);

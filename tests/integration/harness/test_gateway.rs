@@ -35,7 +35,7 @@ impl TestGateway {
         }
         let config = complete(config, &format!("http://{}", upstream.addr));
         let file = folder.path().join("hookgate.yaml");
-        let config = Config::parse(&config, &file, &hook::known())
+        let config = Config::parse(&config, &file, &hook::registry())
             .unwrap_or_else(|error| panic!("{error}\n{config}"));
         let server = Server::bind(config).unwrap();
         let (agents, operators) = (

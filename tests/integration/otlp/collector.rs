@@ -199,7 +199,7 @@ fn a_config_that_cannot_be_meant_is_refused_with_its_place() {
         let text = format!(
             "upstreams: {{ gemini: {{ url: 'http://x' }} }}\ntelemetry: {{ otlp: {{ {text} }} }}\n"
         );
-        let parsed = Config::parse(&text, "hookgate.yaml".as_ref(), &hooks::known());
+        let parsed = Config::parse(&text, "hookgate.yaml".as_ref(), &hooks::registry());
         let problems = parsed.unwrap_err().to_string();
         assert!(problems.contains("hookgate.yaml:2:"), "{text}{problems}");
         let message = message.rsplit('/').next().unwrap();

@@ -157,9 +157,9 @@ hooks:
     hookgate.yaml:3:15: policy `model_alow`: `policy` must be `model_allow` or `model_swap` or `tool_guard` or `prompt_guard` or `redact` or `request_limits` or `respond`, not `model_alow`
     hookgate.yaml:4:5: policy `model_allow`: `models` is missing
     hookgate.yaml:4:28: policy `model_allow`: unknown key `model`; did you mean `models`?
-    hookgate.yaml:5:37: policy `model_allow`: `models[0]` is no glob: unclosed character class; missing ']'
+    hookgate.yaml:5:37: policy `model_allow`: `models[0]` is not a valid glob: unclosed character class; missing ']'
     hookgate.yaml:5:50: policy `model_allow`: `mode` must be `enforce` or `observe`, not `watch`
-    hookgate.yaml:6:36: policy `prompt_guard`: `deny[0]` is no regular expression: unclosed group
+    hookgate.yaml:6:36: policy `prompt_guard`: `deny[0]` is not a valid regular expression: unclosed group
     hookgate.yaml:7:56: policy `tool_guard`: `rules[0].argument` must be a JSON pointer such as `/file_path`, not `path`
     hookgate.yaml:8:50: policy `request_limits`: `max_output_tokens` must be a whole number, not text
     hookgate.yaml:9:38: policy `model_swap`: `swap.a` must be the name of a model, not `b c`
@@ -185,7 +185,7 @@ hooks:
     assert_eq!(code, 78);
     assert_eq!(
         said.lines().last().unwrap(),
-        "hookgate.yaml:4:15: policy `respond`: AfterTool is none of its events: BeforeModel"
+        "hookgate.yaml:4:15: policy `respond` does not run on AfterTool, only on BeforeModel"
     );
 }
 
@@ -209,7 +209,7 @@ hooks:
     assert_eq!(printed, "hookgate.yaml: good, 1 hook, 2 policies\n");
     assert_eq!(
         said,
-        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and answers are not looked into, nor are declarations of tools and content that upstream has cached\n\
-         note: hookgate.yaml:7:15: policy `prompt_guard`: images, sound and files in prompts are not looked into\n"
+        "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and responses are not inspected, nor are declarations of tools and content that upstream has cached\n\
+         note: hookgate.yaml:7:15: policy `prompt_guard`: images, sound and files in prompts are not inspected\n"
     );
 }

@@ -1,7 +1,7 @@
-//! What holds for all hooks, whatever they say: proven on the real engine, with
-//! hooks that are played in this process.
+//! Properties of verdicts that hold for all hook outputs, checked on the real engine
+//! with simulated hooks.
 
-use std::path::PathBuf;
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use prometheus_client::metrics::gauge::Gauge;
 use proptest::{prelude::*, sample::select, test_runner::TestRunner};
@@ -9,28 +9,32 @@ use serde_json::{Map, Value, json};
 use tokio::runtime::{Builder, Runtime};
 use tokio_util::task::TaskTracker;
 
-use super::{table::Group, transport_reuse::Definition, *};
 use crate::{
     config::{
         FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, Place, SystemMessages,
     },
-    event::EventVisitor,
+    event::{Action, Answer, Context, EventKind, EventName, EventVisitor, Verdict},
+    hook::{
+        Engine, EventOrigin, Hook, HookTable, table::MatcherGroup,
+        transport_reuse::TransportDefinition,
+    },
     model::ToolConfig,
-    protocol::{Ended, Exit},
+    observe::Metrics,
+    protocol::{self, Ended, Exit},
     transport::{BoxFuture, HookCall, ProcessSlots, Transport, TransportDeps, TransportError},
 };
 
-/// What a played hook does, and what the operator says of it.
+/// A simulated hook and its settings.
 #[derive(Debug, Clone)]
-struct Part {
+struct SimulatedHook {
     protocol: &'static str,
     on_failure: FailureMode,
     mode: HookMode,
-    /// How it ends; if at all.
+    /// Result of its process; `None` if the transport fails.
     ended: Option<Ended>,
 }
 
-impl Transport for Part {
+impl Transport for SimulatedHook {
     fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>> {
         Box::pin(async move {
             let ended = self.ended.as_ref().ok_or(TransportError::TooMuchOutput)?;
@@ -39,7 +43,7 @@ impl Transport for Part {
     }
 }
 
-/// Fields that hooks write, good and bad ones.
+/// Valid and invalid fields of hook outputs.
 fn fields() -> impl Strategy<Value = Map<String, Value>> {
     let specific = optional(&[
         ("permissionDecision", &["allow", "ask", "deny"]),
@@ -95,15 +99,15 @@ fn fields() -> impl Strategy<Value = Map<String, Value>> {
     })
 }
 
-/// Some of the keys, each with one of its values: JSON, or else text.
+/// Some of the keys, each with one of its values: JSON if it parses, else a string.
 fn optional(
     choices: &'static [(&'static str, &'static [&'static str])],
 ) -> impl Strategy<Value = Map<String, Value>> {
     let choices: Vec<_> = choices
         .iter()
         .map(|(key, values)| {
-            let value = |it: &str| serde_json::from_str(it).unwrap_or_else(|_| json!(it));
-            let entry = select(*values).prop_map(move |it| ((*key).to_owned(), value(it)));
+            let value = |text: &str| serde_json::from_str(text).unwrap_or_else(|_| json!(text));
+            let entry = select(*values).prop_map(move |text| ((*key).to_owned(), value(text)));
             prop::option::weighted(0.4, entry)
         })
         .collect();
@@ -118,7 +122,7 @@ fn ended() -> impl Strategy<Value = Ended> {
         1 => Just(Exit::Signal(9)),
     ];
     let stdout = prop_oneof![
-        8 => fields().prop_map(|it| Value::Object(it).to_string()),
+        8 => fields().prop_map(|fields| Value::Object(fields).to_string()),
         1 => select(vec!["", "deny", "[]", "\"{\\\"decision\\\":\\\"deny\\\"}\""]).prop_map(str::to_owned),
     ];
     let stderr = select(vec!["", "no", r#"{"reason":"no"}"#]);
@@ -129,28 +133,30 @@ fn ended() -> impl Strategy<Value = Ended> {
     })
 }
 
-fn part() -> impl Strategy<Value = Part> {
+fn simulated_hook() -> impl Strategy<Value = SimulatedHook> {
     let protocol = select(protocol::names());
     let on_failure = select(vec![FailureMode::Open, FailureMode::Closed]);
     let mode = prop_oneof![4 => Just(HookMode::Enforce), 1 => Just(HookMode::Observe)];
     let ended = prop::option::weighted(0.9, ended());
-    (protocol, on_failure, mode, ended).prop_map(|(protocol, on_failure, mode, ended)| Part {
-        protocol,
-        on_failure,
-        mode,
-        ended,
+    (protocol, on_failure, mode, ended).prop_map(|(protocol, on_failure, mode, ended)| {
+        SimulatedHook {
+            protocol,
+            on_failure,
+            mode,
+            ended,
+        }
     })
 }
 
-fn hook(number: usize, part: &Part, toolbox: &TransportDeps) -> Arc<Hook> {
+fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) -> Arc<Hook> {
     let name = format!("hook-{number}");
     let spec = HookSpec {
         name: Some(name.clone()),
-        kind: "played".to_owned(),
-        protocol: part.protocol.to_owned(),
+        kind: "simulated".to_owned(),
+        protocol: simulated.protocol.to_owned(),
         timeout: Duration::from_secs(1),
-        on_failure: part.on_failure,
-        mode: part.mode,
+        on_failure: simulated.on_failure,
+        mode: simulated.mode,
         when: None,
         sees: HookView::StableForm,
         system_messages: SystemMessages::Hidden,
@@ -164,9 +170,9 @@ fn hook(number: usize, part: &Part, toolbox: &TransportDeps) -> Arc<Hook> {
     Arc::new(Hook {
         identity: (name.clone(), name.clone()),
         name,
-        definition: Definition::new(EventName::BeforeModel, &spec, toolbox),
-        protocol: protocol::find(part.protocol).unwrap(),
-        transport: Arc::new(part.clone()),
+        definition: TransportDefinition::new(EventName::BeforeModel, &spec, deps),
+        protocol: protocol::find(simulated.protocol).unwrap(),
+        transport: Arc::new(simulated.clone()),
         kind: spec.kind,
         timeout: spec.timeout,
         on_failure: spec.on_failure,
@@ -177,69 +183,70 @@ fn hook(number: usize, part: &Part, toolbox: &TransportDeps) -> Arc<Hook> {
     })
 }
 
-/// Whether hooks run one after the other.
+/// Execution order of hooks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Order {
     Parallel,
     Sequential,
 }
 
-/// What hooks come to on one event.
+/// Result of all hooks on one event.
 #[derive(Debug, PartialEq)]
 struct Outcome {
     action: Action,
-    /// What tools the answer may call, if hooks say.
+    /// Tools that the response may call, if a hook restricts them.
     tools: Option<ToolConfig>,
 }
 
-/// Lets hooks play on every event.
-struct Stage {
+/// Runs simulated hooks on every event.
+struct Simulator {
     runtime: Runtime,
-    toolbox: TransportDeps,
+    deps: TransportDeps,
     metrics: Arc<Metrics>,
 }
 
-impl Stage {
+impl Simulator {
     fn new() -> Self {
         let places = Arc::new(ProcessSlots::default());
         let directory = PathBuf::from("/");
-        let toolbox =
-            TransportDeps::new(TaskTracker::new(), places, Gauge::default(), 1, directory);
+        let deps = TransportDeps::new(TaskTracker::new(), places, Gauge::default(), 1, directory);
         Self {
             runtime: Builder::new_current_thread().enable_time().build().unwrap(),
-            toolbox: toolbox.unwrap(),
+            deps: deps.unwrap(),
             metrics: Arc::default(),
         }
     }
 
-    /// The outcome on each event, in order.
-    fn play(&self, parts: &[Part], order: Order) -> Vec<Outcome> {
-        let hooks = parts.iter().enumerate();
+    /// Returns the outcome on each event, in order.
+    fn run(&self, hooks: &[SimulatedHook], order: Order) -> Vec<Outcome> {
+        let hooks = hooks.iter().enumerate();
         let hooks: Vec<_> = hooks
-            .map(|(number, part)| hook(number, part, &self.toolbox))
+            .map(|(number, hook)| build_hook(number, hook, &self.deps))
             .collect();
         let events = EventName::ALL.iter();
         let outcomes = events.map(|event| {
-            let group = Group {
+            let group = MatcherGroup {
                 matcher: Matcher::all(),
                 sequential: order == Order::Sequential,
                 hooks: hooks.clone(),
             };
-            let table = HookTable::of(*event, group);
+            let table = HookTable::with_group(*event, group);
             let engine = Engine::new(table, Arc::clone(&self.metrics), Arc::default());
-            let stage = self;
-            event.visit(Playing { stage, engine })
+            event.visit(EventRun {
+                runtime: &self.runtime,
+                engine,
+            })
         });
         outcomes.collect()
     }
 }
 
-struct Playing<'a> {
-    stage: &'a Stage,
+struct EventRun<'a> {
+    runtime: &'a Runtime,
     engine: Engine,
 }
 
-impl EventVisitor for Playing<'_> {
+impl EventVisitor for EventRun<'_> {
     type Output = Outcome;
 
     fn visit<E: EventKind>(self) -> Outcome {
@@ -253,43 +260,51 @@ impl EventVisitor for Playing<'_> {
         }))
         .unwrap();
         let context = Context::default();
-        let fired = self.engine.fire(&context, event, Origin::Reported);
-        let fired = self.stage.runtime.block_on(fired);
-        let tools = fired.folded.specific("toolConfig");
+        let outcome = self.engine.fire(&context, event, EventOrigin::Reported);
+        let outcome = self.runtime.block_on(outcome);
+        let tools = outcome.output.specific("toolConfig");
         Outcome {
-            action: fired.verdict.action(),
+            action: outcome.verdict.action(),
             tools: tools.and_then(ToolConfig::read),
         }
     }
 }
 
-fn parts() -> impl Strategy<Value = Vec<Part>> {
-    prop::collection::vec(part(), 0..5)
+fn simulated_hooks() -> impl Strategy<Value = Vec<SimulatedHook>> {
+    prop::collection::vec(simulated_hook(), 0..5)
 }
 
-fn prove<S: Strategy>(cases: &S, law: impl Fn(&Stage, S::Value) -> Result<(), TestCaseError>) {
-    let stage = Stage::new();
+fn check<S: Strategy>(
+    cases: &S,
+    property: impl Fn(&Simulator, S::Value) -> Result<(), TestCaseError>,
+) {
+    let simulator = Simulator::new();
     let config = ProptestConfig {
         failure_persistence: None,
         ..ProptestConfig::default()
     };
-    let outcome = TestRunner::new(config).run(cases, |case| law(&stage, case));
+    let outcome = TestRunner::new(config).run(cases, |case| property(&simulator, case));
     outcome.unwrap_or_else(|failure| panic!("{failure}"));
 }
 
 #[test]
 fn one_more_hook_never_loosens_a_verdict() {
     let order = select(vec![Order::Parallel, Order::Sequential]);
-    let case = (parts(), part(), any::<prop::sample::Index>(), order);
+    let case = (
+        simulated_hooks(),
+        simulated_hook(),
+        any::<prop::sample::Index>(),
+        order,
+    );
 
-    prove(&case, |stage, (mut parts, more, at, order)| {
-        let before = stage.play(&parts, order);
-        parts.insert(at.index(parts.len() + 1), more);
-        let after = stage.play(&parts, order);
+    check(&case, |simulator, (mut hooks, more, at, order)| {
+        let before = simulator.run(&hooks, order);
+        hooks.insert(at.index(hooks.len() + 1), more);
+        let after = simulator.run(&hooks, order);
 
         for (before, after) in before.iter().zip(&after) {
             prop_assert!(before.action <= after.action, "{before:?} {after:?}");
-            let mode = |it: &Outcome| it.tools.as_ref().and_then(|it| it.mode);
+            let mode = |outcome: &Outcome| outcome.tools.as_ref().and_then(|tools| tools.mode);
             prop_assert!(mode(before) <= mode(after), "{before:?} {after:?}");
         }
         Ok(())
@@ -297,46 +312,52 @@ fn one_more_hook_never_loosens_a_verdict() {
 }
 
 #[test]
-fn the_order_of_hooks_that_run_together_makes_no_difference() {
-    let shuffled = parts().prop_flat_map(|it| (Just(it.clone()), Just(it).prop_shuffle()));
+fn the_order_of_parallel_hooks_makes_no_difference() {
+    let shuffled =
+        simulated_hooks().prop_flat_map(|hooks| (Just(hooks.clone()), Just(hooks).prop_shuffle()));
 
-    prove(&shuffled, |stage, (parts, shuffled)| {
-        let one = stage.play(&parts, Order::Parallel);
-        prop_assert_eq!(one, stage.play(&shuffled, Order::Parallel));
+    check(&shuffled, |simulator, (hooks, shuffled)| {
+        let one = simulator.run(&hooks, Order::Parallel);
+        prop_assert_eq!(one, simulator.run(&shuffled, Order::Parallel));
         Ok(())
     });
 }
 
 #[test]
-fn a_hook_that_observes_makes_no_difference() {
+fn an_observing_hook_makes_no_difference() {
     let order = select(vec![Order::Parallel, Order::Sequential]);
-    let case = (parts(), part(), any::<prop::sample::Index>(), order);
+    let case = (
+        simulated_hooks(),
+        simulated_hook(),
+        any::<prop::sample::Index>(),
+        order,
+    );
 
-    prove(&case, |stage, (mut parts, mut more, at, order)| {
-        let before = stage.play(&parts, order);
+    check(&case, |simulator, (mut hooks, mut more, at, order)| {
+        let before = simulator.run(&hooks, order);
         more.mode = HookMode::Observe;
-        parts.insert(at.index(parts.len() + 1), more);
-        prop_assert_eq!(before, stage.play(&parts, order));
+        hooks.insert(at.index(hooks.len() + 1), more);
+        prop_assert_eq!(before, simulator.run(&hooks, order));
         Ok(())
     });
 }
 
 #[test]
-fn a_failed_hook_is_no_hook_or_a_no() {
-    let case = (parts(), select(protocol::names()), any::<bool>());
+fn a_failed_hook_has_no_effect_or_denies() {
+    let case = (simulated_hooks(), select(protocol::names()), any::<bool>());
 
-    prove(&case, |stage, (parts, protocol, says)| {
-        let failed = |on_failure| Part {
+    check(&case, |simulator, (hooks, protocol, exits)| {
+        let failed = |on_failure| SimulatedHook {
             protocol,
             on_failure,
             mode: HookMode::Enforce,
-            ended: says.then(|| Ended {
+            ended: exits.then(|| Ended {
                 exit: Exit::Code(1),
                 stdout: br#"{"continue":false,"decision":"deny"}"#.to_vec(),
                 stderr: Vec::new(),
             }),
         };
-        let refusing = Part {
+        let denying = SimulatedHook {
             ended: Some(Ended {
                 exit: Exit::Code(2),
                 stdout: Vec::new(),
@@ -344,14 +365,14 @@ fn a_failed_hook_is_no_hook_or_a_no() {
             }),
             ..failed(FailureMode::Open)
         };
-        let with = |part: Part| {
-            let all = [parts.clone(), vec![part]].concat();
-            stage.play(&all, Order::Parallel)
+        let with = |hook: SimulatedHook| {
+            let all = [hooks.clone(), vec![hook]].concat();
+            simulator.run(&all, Order::Parallel)
         };
 
         let open = with(failed(FailureMode::Open));
-        prop_assert_eq!(open, stage.play(&parts, Order::Parallel));
-        prop_assert_eq!(with(failed(FailureMode::Closed)), with(refusing));
+        prop_assert_eq!(open, simulator.run(&hooks, Order::Parallel));
+        prop_assert_eq!(with(failed(FailureMode::Closed)), with(denying));
         Ok(())
     });
 }

@@ -1,0 +1,184 @@
+//! The traits that policies implement, and the types that they share with the hook
+//! engine.
+
+use std::{fmt, sync::Arc};
+
+use schemars::{JsonSchema, SchemaGenerator};
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+
+use super::{
+    policy_request::PolicyRequest,
+    session_counters::{SessionCounters, SessionUsage},
+};
+use crate::{
+    dialect::{DialectError, ResponseDocument, Words},
+    event::{Context, Event, EventName, HookOutput},
+};
+
+/// A built-in rule whose output is merged with the output of hooks.
+pub trait Policy: fmt::Debug + Send + Sync {
+    /// Inspects a request before it is sent, and edits it in place.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the request cannot be read.
+    fn request(
+        &self,
+        _context: &PolicyContext<'_>,
+        _request: &mut PolicyRequest,
+    ) -> Result<HookOutput, DialectError> {
+        Ok(HookOutput::default())
+    }
+
+    /// Returns the inspector of the response to come; `None` if the policy does not
+    /// inspect responses.
+    fn response(&self, _context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
+        None
+    }
+
+    /// Inspects an event of a tool, agent or session.
+    fn event(&self, _context: &PolicyContext<'_>, _event: Event<'_>) -> HookOutput {
+        HookOutput::default()
+    }
+}
+
+/// Inspects one response, chunk by chunk.
+pub trait ResponsePolicy: fmt::Debug + Send + Sync {
+    /// Inspects the whole response or its next chunk, and edits it in place.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunk cannot be read.
+    fn chunk(
+        &mut self,
+        chunk: &mut ResponseDocument,
+        position: ChunkPosition,
+    ) -> Result<HookOutput, DialectError>;
+
+    /// Inspects a chunk that contains text only, for which no document has been made
+    /// yet.
+    fn words(&mut self, _words: &mut Words) -> TextVerdict {
+        TextVerdict::WantsDocument
+    }
+
+    /// Returns the effects on the response since the last call.
+    fn take_effects(&mut self) -> PolicyEffects {
+        PolicyEffects::default()
+    }
+
+    /// Returns text that was withheld and is due after the last chunk, with the
+    /// output for it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the withheld text cannot be written as a chunk.
+    fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
+        Ok(None)
+    }
+}
+
+/// Result of inspecting a chunk that contains text only.
+#[derive(Debug)]
+pub enum TextVerdict {
+    /// Inspected, without output. The text may be edited.
+    Silent,
+    /// Inspected, with this output.
+    Said(Box<HookOutput>),
+    /// Not inspected: the policy needs the document.
+    WantsDocument,
+}
+
+/// Effects of a policy on a response, beside its output.
+#[derive(Debug, Default)]
+pub struct PolicyEffects {
+    /// Whether content was changed.
+    pub edited: bool,
+    /// Calls that were removed, in the order of the response.
+    pub refused: Vec<RefusedCall>,
+}
+
+/// A call that a policy removed from a response.
+#[derive(Debug)]
+pub struct RefusedCall {
+    /// Name of the tool.
+    pub tool: String,
+    /// Reason for the model.
+    pub reason: String,
+}
+
+/// Facts for policies beside the document.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyContext<'a> {
+    /// Name of the policy in the config.
+    pub policy: &'a str,
+    /// Context of the event.
+    pub context: &'a Context,
+    /// Name of the requested model; empty if the event has none.
+    pub model: &'a str,
+    /// Pass of the inspection.
+    pub pass: InspectionPass,
+    /// Counters of all policies.
+    pub counters: &'a Arc<SessionCounters>,
+}
+
+impl PolicyContext<'_> {
+    /// Usage of the event's session, counted by this policy.
+    pub(super) fn session_usage(&self) -> Arc<SessionUsage> {
+        let caller = &self.context.caller.key;
+        let session_id = &self.context.session_id;
+        self.counters.usage(self.policy, caller, session_id)
+    }
+}
+
+/// Pass of an inspection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InspectionPass {
+    /// Before hooks run.
+    First,
+    /// After hooks have changed the content.
+    Second,
+}
+
+/// Position of a chunk in its response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChunkPosition {
+    /// More chunks may follow.
+    Chunk,
+    /// The last chunk, or the whole response.
+    Last,
+}
+
+/// A kind of policy.
+#[derive(Debug, Clone, Copy)]
+pub struct PolicyKind {
+    /// Name in the config.
+    pub name: &'static str,
+    /// Events on which it runs.
+    pub events: &'static [EventName],
+    /// Content that it cannot inspect, as a sentence; empty if there is none.
+    pub unseen: &'static str,
+    pub(super) build: fn(Value) -> Result<Arc<dyn Policy>, serde_json::Error>,
+    pub(super) schema: fn(&mut SchemaGenerator) -> Value,
+}
+
+impl PolicyKind {
+    /// A policy with settings of type `P`.
+    pub(super) const fn new<P: Policy + DeserializeOwned + JsonSchema + 'static>(
+        name: &'static str,
+        events: &'static [EventName],
+    ) -> Self {
+        Self {
+            name,
+            events,
+            unseen: "",
+            build: |settings| Ok(Arc::new(serde_json::from_value::<P>(settings)?)),
+            schema: |generator| P::json_schema(generator).to_value(),
+        }
+    }
+
+    /// Names the content that the policy cannot inspect.
+    pub(super) const fn with_unseen(self, unseen: &'static str) -> Self {
+        Self { unseen, ..self }
+    }
+}
