@@ -152,7 +152,7 @@ impl Audit {
     /// Its settings are in force from now on. Writing begins, if it has not.
     pub fn begin(&self, tasks: &TaskTracker) {
         if let Some(export) = &self.export {
-            export.exporter.begin(tasks);
+            export.exporter.start(tasks);
         }
         let Some(File { settings, log }) = &self.file else {
             return;
@@ -244,7 +244,7 @@ impl Audit {
     /// collector is told of spans.
     pub fn trace(&self, traceparent: Option<&str>) -> Trace {
         match &self.export {
-            Some(export) if export.exporter.traces() => otlp::begun(traceparent),
+            Some(export) if export.exporter.exports_traces() => otlp::begun(traceparent),
             _ => Trace::default(),
         }
     }

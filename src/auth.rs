@@ -217,7 +217,8 @@ impl Callers {
             (Err(stranger), Some(address)) => Err(counts.attempts.failed(address, stranger)),
             (known, _) => known,
         };
-        let member = known.inspect_err(|stranger| metrics.callers.stranger(stranger.as_str()))?;
+        let member =
+            known.inspect_err(|stranger| metrics.record_auth_failure(stranger.as_str()))?;
         let Some(member) = member else {
             return Ok(open(&found, agent));
         };
@@ -341,9 +342,9 @@ impl Identity {
         let stay = allowance.meter.enter(&allowance.grant, now);
         let outcome = stay
             .as_ref()
-            .map_or_else(QuotaExceeded::as_str, |_| "taken");
-        let callers = &allowance.metrics.callers;
-        callers.request(&allowance.label, outcome);
+            .map_or_else(QuotaExceeded::as_str, |_| "accepted");
+        let metrics = &allowance.metrics;
+        metrics.record_caller_request(&allowance.label, outcome);
         stay.map(Some)
     }
 
@@ -362,7 +363,7 @@ impl Identity {
         let label = Arc::clone(&allowance.label);
         Some(UsageReader::new(move |tokens| {
             meter.spend(tokens, SystemTime::now());
-            metrics.callers.tokens(&label, tokens);
+            metrics.record_caller_tokens(&label, tokens);
         }))
     }
 }
@@ -371,11 +372,11 @@ impl AuthError {
     /// In one word, for metrics.
     const fn as_str(self) -> &'static str {
         match self {
-            Self::Silent => "silent",
+            Self::Silent => "missing",
             Self::Unknown => "unknown",
-            Self::BadToken => "bad_token",
+            Self::BadToken => "invalid_token",
             Self::Ambiguous => "ambiguous",
-            Self::TooMany { .. } => "too_many",
+            Self::TooMany { .. } => "throttled",
         }
     }
 }

@@ -164,7 +164,7 @@ impl Server {
         };
         let hurried = async {
             hurry.await;
-            tracing::warn!("what is under way is cut off");
+            tracing::warn!("aborting in-flight requests");
             cut.cancel();
             shared.shutdown.cancel();
             std::future::pending::<()>().await;
@@ -180,7 +180,7 @@ impl Server {
             .await
             .is_err()
         {
-            tracing::warn!("some tasks did not end in time");
+            tracing::warn!("background tasks did not finish in time");
         }
     }
 }
@@ -193,7 +193,7 @@ fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listene
     tracing::info!(
         descriptors,
         connections = shares.agents,
-        "how much may be open at once"
+        "file descriptor limit"
     );
     if config
         .limits
@@ -202,7 +202,7 @@ fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listene
     {
         tracing::warn!(
             connections = shares.agents,
-            "fewer connections than `limits.connections`: half of the files that may be open"
+            "`limits.connections` lowered to half of the file descriptor limit"
         );
     }
     let agents = Listener::new(agents, Bounds::of(config, shares.agents), &app.shared);

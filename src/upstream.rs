@@ -252,7 +252,7 @@ impl Upstream {
         match sent {
             Err(failed) if failed.sent == Delivery::Never && spare.body.is_unread() => {
                 goes(UpstreamTarget::Fallback);
-                self.metrics.fell_back(self.first.circuit.name());
+                self.metrics.record_fallback(self.first.circuit.name());
                 headers::replace_for_fallback(&mut spare.headers, &fallback.credential);
                 fallback.endpoint.send(spare, self.patience).await
             }

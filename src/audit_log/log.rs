@@ -104,7 +104,7 @@ impl Log {
 
     pub(super) fn push(&self, line: Vec<u8>) {
         if !self.queue.push(line) {
-            self.metrics.audit_dropped.inc();
+            self.metrics.audit_dropped_lines.inc();
         }
     }
 

@@ -55,15 +55,15 @@ impl Export {
 
     /// Never waits.
     pub(super) fn tell(&self, record: &Record, config: &str) {
-        if self.exporter.traces() {
+        if self.exporter.exports_traces() {
             match record {
                 Record::Event(event) => self.event(event),
-                Record::Outcome(outcome) => self.exporter.span(&call(outcome)),
+                Record::Outcome(outcome) => self.exporter.record_span(&call(outcome)),
                 _ => (),
             }
         }
-        if self.exporter.logs() {
-            self.exporter.log(&line(record, config));
+        if self.exporter.exports_logs() {
+            self.exporter.record_log(&line(record, config));
         }
     }
 
@@ -74,7 +74,7 @@ impl Export {
             (true, "reported") => event.trace,
             (true, _) => event.trace.child(fresh_span()),
         };
-        self.exporter.span(&Span {
+        self.exporter.record_span(&Span {
             trace,
             name: event.event.as_str().to_owned(),
             kind: SpanKind::Internal,
@@ -92,7 +92,7 @@ impl Export {
             failed: false,
         });
         for hook in &event.hooks {
-            self.exporter.span(&of_hook(hook, trace));
+            self.exporter.record_span(&of_hook(hook, trace));
         }
     }
 }
@@ -132,7 +132,7 @@ fn call(outcome: &OutcomeRecord) -> Span {
     let status = outcome.status;
     let error = outcome.error.map(str::to_owned);
     let error = error.or_else(|| (status >= 400).then(|| status.to_string()));
-    let error = error.or_else(|| (outcome.ended == "broken").then(|| "broken".to_owned()));
+    let error = error.or_else(|| (outcome.ended == "truncated").then(|| "truncated".to_owned()));
     Span {
         trace: call.trace,
         name: format!("{operation} {}", call.asked).trim_end().to_owned(),

@@ -17,6 +17,7 @@ use super::Sample;
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
+    observe::ReloadOutcome,
 };
 
 /// The longest name that is told, in bytes; agents and models make them up.
@@ -42,8 +43,8 @@ pub enum Record {
     Stop,
     /// The config was read anew.
     Reload {
-        /// `swapped` or `refused`.
-        outcome: &'static str,
+        /// Whether the new config is in force.
+        outcome: ReloadOutcome,
     },
     /// The file did not end with a whole line. What was cut off lies beside it.
     Repaired {

@@ -252,7 +252,9 @@ async fn a_file_that_is_taken_away_is_missed() {
     audit.commit(audit.mark()).await.unwrap();
     fs::remove_file(place.path()).unwrap();
 
-    audit.tell(&Record::Reload { outcome: "swapped" });
+    audit.tell(&Record::Reload {
+        outcome: crate::observe::ReloadOutcome::Applied,
+    });
     audit.commit(audit.mark()).await.unwrap();
 
     assert_eq!(place.kinds(), ["lost", "reload"]);
@@ -332,7 +334,9 @@ async fn a_log_that_cannot_be_written_says_so_and_gets_over_it() {
     fs::rename(place.path(), &aside).unwrap();
     fs::create_dir(place.path()).unwrap();
 
-    audit.tell(&Record::Reload { outcome: "swapped" });
+    audit.tell(&Record::Reload {
+        outcome: crate::observe::ReloadOutcome::Applied,
+    });
 
     assert_eq!(audit.commit(audit.mark()).await, Err(Unavailable));
     assert_eq!(audit.check(), Err(Unavailable));

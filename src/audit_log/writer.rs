@@ -10,7 +10,7 @@ use super::{
     record::{Record, write},
     write_queue::{Batch, Queue},
 };
-use crate::observe::{AuditAway, AuditBack, AuditEnded, AuditRepaired, Metrics};
+use crate::observe::Metrics;
 
 /// How long to wait before the same lines are tried again.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -44,7 +44,10 @@ impl Writer {
     pub(super) fn run(mut self) {
         let mut first = Vec::new();
         if let Some(Torn { bytes, file }) = self.torn.take() {
-            AuditRepaired { bytes }.emit();
+            tracing::warn!(
+                audit.bytes = bytes,
+                "decision log: moved incomplete lines aside"
+            );
             first.push(write(&Record::Repaired { bytes, file }, ""));
         }
         loop {
@@ -82,8 +85,11 @@ impl Writer {
             }
             if tries >= LAST_TRIES {
                 let lines = batch.lines.len() as u64;
-                self.metrics.audit_dropped.inc_by(lines);
-                AuditEnded { lines }.emit();
+                self.metrics.audit_dropped_lines.inc_by(lines);
+                tracing::error!(
+                    audit.lines = lines,
+                    "decision log: records lost at shutdown"
+                );
                 return false;
             }
             pause = (pause * 2).min(AGAIN_AT_MOST);
@@ -111,7 +117,7 @@ impl Writer {
 
     fn done(&self, batch: &Batch) {
         if self.progress.borrow().failing {
-            AuditBack.emit();
+            tracing::info!("decision log: writing recovered");
         }
         self.metrics.audit_failing.set(0);
         self.progress.send_replace(Progress {
@@ -122,7 +128,7 @@ impl Writer {
 
     fn failed(&self, cause: &io::Error) {
         if !self.progress.borrow().failing {
-            AuditAway { cause }.emit();
+            tracing::error!(error = %cause, "decision log: writing failed");
         }
         self.metrics.audit_failing.set(1);
         self.progress.send_modify(|it| it.failing = true);

@@ -17,10 +17,7 @@ use super::{
     jwk::{JwksError, KeySet, PublicKey},
     jwt::Token,
 };
-use crate::{
-    config::{Grant, JwksOrigin, JwtSpec},
-    observe::{IssuerAway, IssuerBack},
-};
+use crate::config::{Grant, JwksOrigin, JwtSpec};
 
 /// How long a fetch may take.
 const PATIENCE: Duration = Duration::from_secs(5);
@@ -134,15 +131,12 @@ impl Issuer {
                 let at = Instant::now();
                 self.keys.store(Some(Arc::new(Fetched { keys, at })));
                 if std::mem::take(&mut fetching.away) {
-                    IssuerBack.emit();
+                    tracing::info!("JWKS fetch recovered");
                 }
             }
             Err(error) if !fetching.away => {
                 fetching.away = true;
-                IssuerAway {
-                    cause: &error.to_string(),
-                }
-                .emit();
+                tracing::warn!(%error, "JWKS fetch failed");
             }
             Err(_) => (),
         }

@@ -15,7 +15,6 @@ use governor::{
 use lru::LruCache;
 
 use super::AuthError;
-use crate::observe::AttemptsLimited;
 
 /// How many wrong keys an address may show at once, and then in a minute.
 const BURST: u32 = 20;
@@ -64,7 +63,10 @@ impl Address {
         };
         if !self.shut {
             self.shut = true;
-            AttemptsLimited { address }.emit();
+            tracing::warn!(
+                peer.addr = %address,
+                "authentication throttled: too many failed attempts"
+            );
         }
         Some(not_until.wait_time_from(DefaultClock::default().now()))
     }

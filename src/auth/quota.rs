@@ -91,9 +91,9 @@ impl QuotaExceeded {
     /// In one word, for metrics.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
-            Self::Rate { .. } => "rate",
-            Self::Tokens { .. } => "tokens",
-            Self::InFlight { .. } => "in_flight",
+            Self::Rate { .. } => "rate_limit",
+            Self::Tokens { .. } => "token_quota",
+            Self::InFlight { .. } => "concurrency_limit",
         }
     }
 

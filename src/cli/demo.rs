@@ -13,7 +13,7 @@ use uuid::Uuid;
 use super::{Failure, asked_to_stop, block_on, load, print, serve};
 use crate::{
     config::Overrides,
-    observe::Logging,
+    observe::LogGuard,
     server::{self, Server},
 };
 use mock_model_api::{self, MockConfig};
@@ -68,7 +68,7 @@ pub(super) fn run() -> Result<(), Failure> {
     })
 }
 
-async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, Logging), Failure> {
+async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Failure> {
     let free = TcpListener::bind(ADDR).await.is_ok();
     let overrides = Overrides {
         listen: Some(if free { ADDR } else { loopback() }),
@@ -80,7 +80,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, Logging), Fai
     let transcripts = folder.join("transcripts");
     fs::create_dir(&transcripts)?;
     config.sessions.transcripts = Some(transcripts);
-    let logging = serve::start_logging(&config)?;
+    let logging = serve::start_logging(&config);
     Ok((Server::bind(config)?, logging))
 }
 

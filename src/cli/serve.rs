@@ -10,7 +10,7 @@ use crate::{
     config::{Config, LogFormat, LogLevel, Overrides},
     event::EventName,
     hook,
-    observe::{self, Logging},
+    observe::{self, LogGuard},
     server::Server,
 };
 
@@ -50,7 +50,7 @@ impl Serve {
         let read = move || read(self.config.as_ref(), &overrides);
         let config = read().map_err(Failure::BadConfig)?;
         warn(&config);
-        let _logging = start_logging(&config)?;
+        let _logging = start_logging(&config);
         block_on(async {
             let (stop, hurry) = (asked_to_stop(1)?, asked_to_stop(2)?);
             let agents = scheme(config.tls.is_some());
@@ -105,7 +105,7 @@ pub(super) fn warn(config: &Config) {
 }
 
 /// Whoever is given it keeps it until nobody is left who logs.
-pub(super) fn start_logging(config: &Config) -> io::Result<Logging> {
+pub(super) fn start_logging(config: &Config) -> LogGuard {
     let format = match config.log.format {
         LogFormat::Text => observe::LogFormat::Text,
         LogFormat::Json => observe::LogFormat::Json,

@@ -8,7 +8,6 @@ use crate::{
     config::{Format, Problem, When},
     dialect::{self, Call, Dialect, DialectError, Document, Operation},
     event::{Context, Event, EventName, Subject},
-    observe::ConditionUnclear,
 };
 
 /// Schema format of a condition.
@@ -112,13 +111,13 @@ impl<'a> ConditionContext<'a> {
             Err(error) => Err(*error),
         };
         result.unwrap_or_else(|error| {
-            ConditionUnclear {
-                request_id: &context.request_id,
-                name,
-                event,
-                cause: &error.to_string(),
-            }
-            .emit();
+            tracing::warn!(
+                request.id = context.request_id,
+                hook.name = name,
+                event = event.as_str(),
+                %error,
+                "condition evaluation failed; the hook runs"
+            );
             self.failed.push((name.to_owned(), error));
             true
         })

@@ -215,7 +215,7 @@ impl Engine {
             diagnostics,
         };
         if outcome.verdict.action() >= Action::Deny {
-            self.metrics.denied(E::NAME);
+            self.metrics.record_denial(E::NAME);
         }
         if let Some(tracer) = &self.tracer {
             tracer.fired(E::NAME, &outcome);
@@ -230,7 +230,7 @@ impl Engine {
             self.record_run(context, run, EventName::AfterModel);
             if run.would.is_none() {
                 let refused = run.refused.iter();
-                refused.for_each(|_| self.metrics.denied(EventName::BeforeTool));
+                refused.for_each(|_| self.metrics.record_denial(EventName::BeforeTool));
             }
             let Some(audit) = &self.audit else {
                 continue;

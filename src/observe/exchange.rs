@@ -2,7 +2,7 @@
 
 use std::{sync::Arc, time::Duration};
 
-use super::Metrics;
+use super::metrics::Metrics;
 
 /// A model call is over: its answer is sent, refused or given up.
 #[derive(Debug, Default)]
@@ -50,10 +50,10 @@ impl Ended {
     /// The word in logs.
     pub const fn as_str(self) -> &'static str {
         match self {
-            Self::Left => "agent_left",
+            Self::Left => "client_disconnected",
             Self::Complete => "complete",
-            Self::Broken => "broken",
-            Self::CutOff => "cut_off",
+            Self::Broken => "truncated",
+            Self::CutOff => "aborted",
         }
     }
 }
@@ -61,7 +61,8 @@ impl Ended {
 impl ExchangeFinished {
     /// Logs and counts it.
     pub fn emit(&self, metrics: &Metrics) {
-        metrics.exchange_finished(self);
+        metrics.record_request(self.operation, self.status, self.action, self.elapsed);
+        metrics.record_chunks(self.chunks);
         let duration_ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
         tracing::info!(
             request.id = &*self.request_id,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::Metrics;
+use super::metrics::Metrics;
 use crate::event::{Answer, EventName, HookStatus};
 
 /// A hook has answered, or failed to.
@@ -34,7 +34,7 @@ pub struct PolicySilent<'a> {
 impl PolicySilent<'_> {
     /// Counts it.
     pub fn emit(&self, metrics: &Metrics) {
-        metrics.hook_ran(self.event, self.policy, HookStatus::Ok, self.times);
+        metrics.count_hook_runs(self.event, self.policy, HookStatus::Ok, self.times);
     }
 }
 
@@ -42,10 +42,10 @@ impl HookFinished<'_> {
     /// Logs and counts it.
     pub fn emit(&self, metrics: &Metrics) {
         let status = self.answer.status;
-        metrics.hook_finished(self.event, self.hook, status, self.elapsed);
+        metrics.record_hook_run(self.event, self.hook, status, self.elapsed);
         let duration_ms = u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX);
         let said = &self.answer.diagnostics;
-        let cause = said.last().map_or("", |it| it.detail.as_str());
+        let error = said.last().map_or("", |it| it.detail.as_str());
         let diagnostics: Vec<&str> = self
             .answer
             .diagnostics
@@ -61,7 +61,7 @@ impl HookFinished<'_> {
                 event,
                 status,
                 diagnostics,
-                cause,
+                error,
                 duration_ms,
                 "hook failed"
             );
@@ -76,22 +76,5 @@ impl HookFinished<'_> {
                 "hook finished"
             );
         }
-    }
-}
-
-/// A hook whose answer was complete before its end has not ended well.
-#[derive(Debug)]
-pub struct AnsweredHookFailed<'a> {
-    /// Its name, or its command if it has none.
-    pub hook: &'a str,
-    /// How it ended.
-    pub cause: &'a str,
-}
-
-impl AnsweredHookFailed<'_> {
-    /// Logs it.
-    pub fn emit(&self) {
-        let Self { hook, cause } = self;
-        tracing::warn!(hook.name = hook, cause, "hook failed after its answer");
     }
 }

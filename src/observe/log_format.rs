@@ -1,5 +1,7 @@
-//! The fields of a log line for people: `name=value`, as `tracing_subscriber`
-//! writes them, with fewer detours: every call writes such a line.
+//! Formats log lines as text: UTC timestamps, and fields as `name=value`.
+//!
+//! The output is that of `tracing_subscriber`'s default formatter, for about half of
+//! the instructions; one such line is written for every request.
 
 use std::{
     error::Error,
@@ -17,47 +19,46 @@ use tracing_subscriber::{
     },
 };
 
-/// Says when a line was written: UTC, with microseconds.
-#[derive(Debug)]
-pub(super) struct Clock;
+/// Usual length of a line's fields, in bytes.
+const FIELDS_CAPACITY: usize = 256;
 
-impl FormatTime for Clock {
+/// Name of the field that `tracing` uses for the message.
+const MESSAGE_FIELD: &str = "message";
+
+/// Writes UTC timestamps with microseconds.
+#[derive(Debug)]
+pub(super) struct UtcTime;
+
+/// Writes the message and the fields of an event.
+#[derive(Debug)]
+pub(super) struct TextFields;
+
+struct FieldVisitor {
+    text: String,
+}
+
+impl FormatTime for UtcTime {
     fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
         write!(writer, "{:.6}", Timestamp::now())
     }
 }
 
-/// Writes the fields of a line.
-#[derive(Debug)]
-pub(super) struct Fields;
-
-impl<'w> FormatFields<'w> for Fields {
+impl<'w> FormatFields<'w> for TextFields {
     fn format_fields<R: RecordFields>(&self, mut writer: Writer<'w>, fields: R) -> fmt::Result {
-        let mut line = Line {
-            text: String::with_capacity(USUAL),
+        let mut visitor = FieldVisitor {
+            text: String::with_capacity(FIELDS_CAPACITY),
         };
-        fields.record(&mut line);
-        writer.write_str(&line.text)
+        fields.record(&mut visitor);
+        writer.write_str(&visitor.text)
     }
 }
 
-/// About how long the fields of a line are.
-const USUAL: usize = 256;
-
-struct Line {
-    text: String,
-}
-
-/// The text of a line is a field, too.
-const MESSAGE: &str = "message";
-
-impl Line {
-    /// A field begins.
-    fn begin(&mut self, field: &Field) {
+impl FieldVisitor {
+    fn start_field(&mut self, field: &Field) {
         if !self.text.is_empty() {
             self.text.push(' ');
         }
-        if field.name() != MESSAGE {
+        if field.name() != MESSAGE_FIELD {
             self.text.push_str(field.name());
             self.text.push('=');
         }
@@ -65,11 +66,11 @@ impl Line {
 }
 
 // Writing into a `String` cannot fail.
-impl Visit for Line {
+impl Visit for FieldVisitor {
     fn record_str(&mut self, field: &Field, value: &str) {
-        let is_plain = |it: u8| matches!(it, b' '..=b'~') && it != b'"' && it != b'\\';
-        self.begin(field);
-        if field.name() == MESSAGE {
+        let is_plain = |byte: u8| matches!(byte, b' '..=b'~') && byte != b'"' && byte != b'\\';
+        self.start_field(field);
+        if field.name() == MESSAGE_FIELD {
             self.text.push_str(value);
         } else if value.bytes().all(is_plain) {
             self.text.push('"');
@@ -80,16 +81,16 @@ impl Visit for Line {
         }
     }
 
-    /// Errors are rare, and hold what others said.
     fn record_error(&mut self, field: &Field, value: &(dyn Error + 'static)) {
+        // The default visitor escapes control characters of foreign errors.
         let is_first = self.text.is_empty();
-        let mut theirs = DefaultVisitor::new(Writer::new(&mut self.text), is_first);
-        theirs.record_error(field, value);
-        let _infallible = theirs.finish();
+        let mut visitor = DefaultVisitor::new(Writer::new(&mut self.text), is_first);
+        visitor.record_error(field, value);
+        let _infallible = visitor.finish();
     }
 
     fn record_debug(&mut self, field: &Field, value: &dyn Debug) {
-        self.begin(field);
+        self.start_field(field);
         let _infallible = write!(self.text, "{value:?}");
     }
 }
@@ -104,9 +105,9 @@ mod tests {
     use super::*;
 
     #[derive(Clone, Default)]
-    struct Lines(Arc<Mutex<Vec<u8>>>);
+    struct Buffer(Arc<Mutex<Vec<u8>>>);
 
-    impl io::Write for Lines {
+    impl io::Write for Buffer {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
             self.0.lock().unwrap().extend_from_slice(bytes);
             Ok(bytes.len())
@@ -117,7 +118,7 @@ mod tests {
         }
     }
 
-    fn log() {
+    fn log_examples() {
         let error = io::Error::other("it\u{1b}[31m broke");
         tracing::info!(a.b = "x", n = 1, flag = true, "all is well");
         tracing::warn!(quoted = "a \"b\"\n\u{e9}\u{1b}", error = &error as &dyn Error, %error);
@@ -125,18 +126,20 @@ mod tests {
     }
 
     #[test]
-    fn lines_are_written_as_tracing_writes_them() {
-        let (ours, theirs) = (Lines::default(), Lines::default());
+    fn lines_equal_those_of_the_default_formatter() {
+        let (ours, theirs) = (Buffer::default(), Buffer::default());
         let builder = || tracing_subscriber::fmt().with_ansi(false).without_time();
-        let writer = |lines: &Lines| {
-            let lines = lines.clone();
-            move || lines.clone()
+        let writer = |buffer: &Buffer| {
+            let buffer = buffer.clone();
+            move || buffer.clone()
         };
-        let subscriber = builder().fmt_fields(Fields).with_writer(writer(&ours));
-        tracing::subscriber::with_default(subscriber.finish(), log);
+
+        let subscriber = builder().fmt_fields(TextFields).with_writer(writer(&ours));
+        tracing::subscriber::with_default(subscriber.finish(), log_examples);
         let subscriber = builder().with_writer(writer(&theirs));
-        tracing::subscriber::with_default(subscriber.finish(), log);
-        let text = |lines: Lines| String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+        tracing::subscriber::with_default(subscriber.finish(), log_examples);
+
+        let text = |buffer: Buffer| String::from_utf8(buffer.0.lock().unwrap().clone()).unwrap();
         assert_eq!(text(ours), text(theirs));
     }
 }

@@ -1,6 +1,4 @@
-//! Counters, gauges and histograms, and their text for Prometheus.
-
-mod callers;
+//! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
 use std::{fmt, time::Duration};
 
@@ -14,10 +12,113 @@ use prometheus_client::{
     },
     registry::Registry,
 };
+use serde::Serialize;
 
-use self::callers::CallerMetrics;
-use super::ExchangeFinished;
 use crate::event::{EventName, HookStatus};
+
+/// Declares [`Metrics`] and registers its fields: `help`, field, type and name; the
+/// registry puts `hookgate_` before the name. An expression after the name replaces
+/// the default value.
+macro_rules! metrics {
+    (@initial $kind:ty) => { <$kind>::default() };
+    (@initial $kind:ty, $initial:expr) => { $initial };
+    ($($(#[doc = $help:literal])+ $vis:vis $field:ident: $kind:ty = $name:literal $(, $initial:expr)?;)+) => {
+        /// All metrics of a process. Label values come from the config and from fixed
+        /// lists, never from requests, so the number of series is bounded.
+        pub struct Metrics {
+            registry: Registry,
+            $($(#[doc = $help])+ $vis $field: $kind,)+
+        }
+
+        impl Default for Metrics {
+            fn default() -> Self {
+                let mut registry = Registry::with_prefix("hookgate");
+                $(
+                    let $field: $kind = metrics!(@initial $kind $(, $initial)?);
+                    // The registry adds the full stop.
+                    let help = concat!($($help),+).trim().trim_end_matches('.');
+                    registry.register($name, help, $field.clone());
+                )+
+                Self { registry, $($field,)+ }
+            }
+        }
+    };
+}
+
+metrics! {
+    /// Requests answered, by operation, status and action.
+    requests: Family<RequestLabels, Counter> = "requests";
+    /// Time from a request's head to the end of its response.
+    request_duration: Family<OperationLabels, Histogram> = "request_duration_seconds", duration_histograms();
+    /// Hook runs, by event, hook and status.
+    hook_runs: Family<HookRunLabels, Counter> = "hook_runs";
+    /// Duration of hook runs, by event and hook.
+    hook_duration: Family<HookLabels, Histogram> = "hook_duration_seconds", duration_histograms();
+    /// Response chunks handed to hooks.
+    chunks: Counter = "chunks";
+    /// Events that hooks denied or stopped.
+    denials: Family<EventLabels, Counter> = "denials";
+    /// Config reloads, by outcome.
+    config_reloads: Family<ReloadLabels, Counter> = "config_reloads";
+    /// Whether the last config reload succeeded (1) or was rejected (0).
+    config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
+    /// Requests in flight.
+    pub in_flight: Gauge = "in_flight";
+    /// Bytes of requests and responses that are buffered.
+    pub buffered_bytes: Gauge = "buffered_bytes";
+    /// Open connections on all listeners.
+    pub connections: Gauge = "connections";
+    /// Connections rejected or closed early, by reason.
+    rejected_connections: Family<ReasonLabels, Counter> = "connections_rejected";
+    /// Hook processes that are running.
+    pub hook_processes: Gauge = "hook_processes";
+    /// Session lookups, by result and by how the session is identified.
+    session_lookups: Family<SessionLookupLabels, Counter> = "session_lookups";
+    /// Sessions held by this process.
+    pub sessions: Gauge = "sessions";
+    /// Failed requests to the shared session store.
+    pub session_store_failures: Counter = "session_store_failures";
+    /// Requests of authenticated callers, by caller and outcome.
+    caller_requests: Family<CallerRequestLabels, Counter> = "caller_requests";
+    /// Tokens used by callers with a daily quota.
+    caller_tokens: Family<CallerLabels, Counter> = "caller_tokens";
+    /// Requests rejected because authentication failed, by reason.
+    auth_failures: Family<ReasonLabels, Counter> = "auth_failures";
+    /// Records written to the decision log.
+    pub audit_lines: Counter = "audit_lines";
+    /// Records missing from the decision log because it could not be written.
+    pub audit_dropped_lines: Counter = "audit_dropped_lines";
+    /// Whether writing the decision log fails.
+    pub audit_failing: Gauge = "audit_failing";
+    /// Spans and log records for the OTLP collector, by signal and outcome.
+    otlp_items: Family<ExportLabels, Counter> = "otlp_items";
+    /// Whether the circuit breaker of an upstream is open.
+    circuit_breaker_open: Family<UpstreamLabels, Gauge> = "circuit_breaker_open";
+    /// Failures of upstreams, by reason.
+    upstream_failures: Family<UpstreamFailureLabels, Counter> = "upstream_failures";
+    /// Requests sent to the fallback of an upstream.
+    upstream_fallbacks: Family<UpstreamLabels, Counter> = "upstream_fallbacks";
+}
+
+/// Outcome of a config reload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ReloadOutcome {
+    /// The new config is in force.
+    Applied,
+    /// The new config has errors; the previous one stays in force.
+    Rejected,
+}
+
+impl ReloadOutcome {
+    /// Returns the label value.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Applied => "applied",
+            Self::Rejected => "rejected",
+        }
+    }
+}
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct RequestLabels {
@@ -32,16 +133,21 @@ struct OperationLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HookLabels {
+struct HookRunLabels {
     event: &'static str,
     hook: String,
     status: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HookTimeLabels {
+struct HookLabels {
     event: &'static str,
     hook: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct EventLabels {
+    event: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -50,19 +156,25 @@ struct ReloadLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CutLabels {
-    why: &'static str,
+struct ReasonLabels {
+    reason: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamLabels {
-    upstream: String,
+struct SessionLookupLabels {
+    result: &'static str,
+    source: &'static str,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct FailureLabels {
-    upstream: String,
-    why: &'static str,
+struct CallerRequestLabels {
+    caller: String,
+    outcome: &'static str,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct CallerLabels {
+    caller: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -72,93 +184,18 @@ struct ExportLabels {
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EventLabels {
-    event: &'static str,
+struct UpstreamLabels {
+    upstream: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ArrivalLabels {
-    arrival: &'static str,
-    source: &'static str,
-}
-
-/// Everything that is counted. Labels come from the config and from fixed
-/// lists, never from requests, so their number is bounded.
-pub struct Metrics {
-    registry: Registry,
-    requests: Family<RequestLabels, Counter>,
-    request_time: Family<OperationLabels, Histogram>,
-    hook_runs: Family<HookLabels, Counter>,
-    hook_time: Family<HookTimeLabels, Histogram>,
-    chunks: Counter,
-    denials: Family<EventLabels, Counter>,
-    reloads: Family<ReloadLabels, Counter>,
-    config_good: Gauge,
-    arrivals: Family<ArrivalLabels, Counter>,
-    /// Who calls.
-    pub callers: CallerMetrics,
-    cuts: Family<CutLabels, Counter>,
-    circuits: Family<UpstreamLabels, Gauge>,
-    upstream_failures: Family<FailureLabels, Counter>,
-    fallbacks: Family<UpstreamLabels, Counter>,
-    exports: Family<ExportLabels, Counter>,
-    /// Requests under way.
-    pub in_flight: Gauge,
-    /// Bytes that are held of requests and answers.
-    pub held_bytes: Gauge,
-    /// Open connections, of agents and operators.
-    pub connections: Gauge,
-    /// Hook processes alive.
-    pub hook_processes: Gauge,
-    /// Sessions that this process remembers.
-    pub sessions: Gauge,
-    /// Times that Redis did not answer.
-    pub store_failures: Counter,
-    /// Lines of the decision log.
-    pub audit_lines: Counter,
-    /// Lines that it lacks.
-    pub audit_dropped: Counter,
-    /// Whether it cannot be written.
-    pub audit_failing: Gauge,
-}
-
-impl Default for Metrics {
-    fn default() -> Self {
-        let mut metrics = Self {
-            registry: Registry::with_prefix("hookgate"),
-            requests: Family::default(),
-            request_time: Family::new_with_constructor(buckets),
-            hook_runs: Family::default(),
-            hook_time: Family::new_with_constructor(buckets),
-            chunks: Counter::default(),
-            denials: Family::default(),
-            reloads: Family::default(),
-            config_good: Gauge::default(),
-            arrivals: Family::default(),
-            callers: CallerMetrics::default(),
-            cuts: Family::default(),
-            circuits: Family::default(),
-            upstream_failures: Family::default(),
-            fallbacks: Family::default(),
-            exports: Family::default(),
-            in_flight: Gauge::default(),
-            held_bytes: Gauge::default(),
-            connections: Gauge::default(),
-            hook_processes: Gauge::default(),
-            sessions: Gauge::default(),
-            store_failures: Counter::default(),
-            audit_lines: Counter::default(),
-            audit_dropped: Counter::default(),
-            audit_failing: Gauge::default(),
-        };
-        metrics.register();
-        metrics.config_good.set(1);
-        metrics
-    }
+struct UpstreamFailureLabels {
+    upstream: String,
+    reason: &'static str,
 }
 
 impl Metrics {
-    /// All of it in the text format of Prometheus.
+    /// Returns all metrics in the `OpenMetrics` text format.
     pub fn to_text(&self) -> String {
         let mut out = String::new();
         // Writing into a `String` cannot fail.
@@ -166,235 +203,161 @@ impl Metrics {
         out
     }
 
-    /// Counts a refused or stopped event.
-    pub fn denied(&self, event: EventName) {
-        let event = event.as_str();
-        self.denials.get_or_create(&EventLabels { event }).inc();
-    }
-
-    /// Counts a reload; the gauge tells how the last one went.
-    pub fn reloaded(&self, good: bool) {
-        let outcome = if good { "swapped" } else { "refused" };
-        self.reloads.get_or_create(&ReloadLabels { outcome }).inc();
-        self.config_good.set(i64::from(good));
-    }
-
-    /// Counts a connection that was turned away or given up, and why.
-    pub fn cut(&self, why: &'static str) {
-        self.cuts.get_or_create(&CutLabels { why }).inc();
-    }
-
-    /// Whether an upstream is left alone.
-    pub fn circuit(&self, upstream: &str, open: bool) {
-        let upstream = upstream.to_owned();
-        let circuit = self.circuits.get_or_create(&UpstreamLabels { upstream });
-        circuit.set(i64::from(open));
-    }
-
-    /// Counts a failure of an upstream.
-    pub fn upstream_failed(&self, upstream: &str, why: &'static str) {
-        let upstream = upstream.to_owned();
-        let labels = FailureLabels { upstream, why };
-        self.upstream_failures.get_or_create(&labels).inc();
-    }
-
-    /// Counts a call that went to the fallback of an upstream.
-    pub fn fell_back(&self, upstream: &str) {
-        let upstream = upstream.to_owned();
-        self.fallbacks
-            .get_or_create(&UpstreamLabels { upstream })
-            .inc();
-    }
-
-    /// Counts spans or log records that a collector has, or does not get.
-    pub(super) fn exported(&self, signal: &'static str, outcome: &'static str, items: u64) {
-        let labels = ExportLabels { signal, outcome };
-        self.exports.get_or_create(&labels).inc_by(items);
-    }
-
-    /// Counts how a request came to its session, and how that is told apart.
-    pub fn arrived(&self, arrival: &'static str, source: &'static str) {
-        let labels = ArrivalLabels { arrival, source };
-        self.arrivals.get_or_create(&labels).inc();
-    }
-
-    pub(super) fn exchange_finished(&self, exchange: &ExchangeFinished) {
-        let operation = exchange.operation;
+    /// Counts an answered request, its duration and the chunks shown to hooks.
+    pub fn record_request(
+        &self,
+        operation: &'static str,
+        status: u16,
+        action: &'static str,
+        duration: Duration,
+    ) {
         let labels = RequestLabels {
             operation,
-            status: exchange.status,
-            action: exchange.action,
+            status,
+            action,
         };
         self.requests.get_or_create(&labels).inc();
-        self.request_time
+        self.request_duration
             .get_or_create(&OperationLabels { operation })
-            .observe(exchange.elapsed.as_secs_f64());
-        self.chunks.inc_by(exchange.chunks);
+            .observe(duration.as_secs_f64());
     }
 
-    pub(super) fn hook_finished(
+    /// Counts response chunks that hooks were given.
+    pub fn record_chunks(&self, chunks: u64) {
+        self.chunks.inc_by(chunks);
+    }
+
+    /// Counts a hook run and its duration.
+    pub fn record_hook_run(
         &self,
         event: EventName,
         hook: &str,
         status: HookStatus,
-        elapsed: Duration,
+        duration: Duration,
     ) {
-        self.hook_ran(event, hook, status, 1);
+        self.count_hook_runs(event, hook, status, 1);
         let (event, hook) = (event.as_str(), hook.to_owned());
-        self.hook_time
-            .get_or_create(&HookTimeLabels { event, hook })
-            .observe(elapsed.as_secs_f64());
+        self.hook_duration
+            .get_or_create(&HookLabels { event, hook })
+            .observe(duration.as_secs_f64());
     }
 
-    pub(super) fn hook_ran(&self, event: EventName, hook: &str, status: HookStatus, times: u64) {
-        let labels = HookLabels {
+    /// Counts hook runs whose duration was not measured.
+    pub fn count_hook_runs(&self, event: EventName, hook: &str, status: HookStatus, runs: u64) {
+        let labels = HookRunLabels {
             event: event.as_str(),
             hook: hook.to_owned(),
             status: status.as_str(),
         };
-        self.hook_runs.get_or_create(&labels).inc_by(times);
+        self.hook_runs.get_or_create(&labels).inc_by(runs);
     }
 
-    fn register(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "requests",
-            "Requests answered, by operation, status and what became of them",
-            self.requests.clone(),
-        );
-        registry.register(
-            "request_duration_seconds",
-            "From a request's head to the end of its answer",
-            self.request_time.clone(),
-        );
-        registry.register(
-            "hook_runs",
-            "Runs of hooks, by event, hook and how they ended",
-            self.hook_runs.clone(),
-        );
-        registry.register(
-            "hook_duration_seconds",
-            "Runs of hooks, by event and hook",
-            self.hook_time.clone(),
-        );
-        registry.register(
-            "chunks",
-            "Chunks of answers handed to hooks",
-            self.chunks.clone(),
-        );
-        registry.register(
-            "denials",
-            "Events that hooks refused or stopped",
-            self.denials.clone(),
-        );
-        registry.register(
-            "config_reloads",
-            "Reloads of the config, by outcome",
-            self.reloads.clone(),
-        );
-        registry.register(
-            "config_good",
-            "Whether the config that was read last is in force",
-            self.config_good.clone(),
-        );
-        self.register_bounds();
-        self.register_sessions();
-        self.callers.register(&mut self.registry);
-        self.register_audit();
-        self.register_upstreams();
+    /// Counts a denied or stopped event.
+    pub fn record_denial(&self, event: EventName) {
+        let event = event.as_str();
+        self.denials.get_or_create(&EventLabels { event }).inc();
     }
 
-    fn register_audit(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "audit_lines",
-            "Lines written into the decision log",
-            self.audit_lines.clone(),
-        );
-        registry.register(
-            "audit_dropped_lines",
-            "Lines that the decision log lacks, because it could not be written",
-            self.audit_dropped.clone(),
-        );
-        registry.register(
-            "audit_failing",
-            "Whether the decision log cannot be written",
-            self.audit_failing.clone(),
-        );
-        registry.register(
-            "otlp_items",
-            "Spans and log records for the collector, by what became of them",
-            self.exports.clone(),
-        );
+    /// Counts a config reload.
+    pub fn record_reload(&self, outcome: ReloadOutcome) {
+        let successful = i64::from(outcome == ReloadOutcome::Applied);
+        let outcome = outcome.as_str();
+        self.config_reloads
+            .get_or_create(&ReloadLabels { outcome })
+            .inc();
+        self.config_last_reload_successful.set(successful);
     }
 
-    fn register_upstreams(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "upstream_open",
-            "Whether an upstream is left alone, because it failed again and again",
-            self.circuits.clone(),
-        );
-        registry.register(
-            "upstream_failures",
-            "Failures of upstreams, by why",
-            self.upstream_failures.clone(),
-        );
-        registry.register(
-            "upstream_fallbacks",
-            "Calls that went to the fallback of an upstream",
-            self.fallbacks.clone(),
-        );
+    /// Counts a connection that was rejected or closed early.
+    pub fn record_rejected_connection(&self, reason: &'static str) {
+        self.rejected_connections
+            .get_or_create(&ReasonLabels { reason })
+            .inc();
     }
 
-    fn register_bounds(&mut self) {
-        let registry = &mut self.registry;
-        registry.register("in_flight", "Requests under way", self.in_flight.clone());
-        registry.register(
-            "held_bytes",
-            "Bytes that are held of requests and answers",
-            self.held_bytes.clone(),
-        );
-        registry.register("connections", "Open connections", self.connections.clone());
-        registry.register(
-            "connections_cut",
-            "Connections turned away or given up, by why",
-            self.cuts.clone(),
-        );
-        registry.register(
-            "hook_processes",
-            "Processes of hooks alive",
-            self.hook_processes.clone(),
-        );
+    /// Counts a session lookup.
+    pub fn record_session_lookup(&self, result: &'static str, source: &'static str) {
+        let labels = SessionLookupLabels { result, source };
+        self.session_lookups.get_or_create(&labels).inc();
     }
 
-    fn register_sessions(&mut self) {
-        let registry = &mut self.registry;
-        registry.register(
-            "session_arrivals",
-            "Requests, by how they came to their session and how that is told apart",
-            self.arrivals.clone(),
-        );
-        registry.register(
-            "sessions",
-            "Sessions that this process remembers",
-            self.sessions.clone(),
-        );
-        registry.register(
-            "session_store_failures",
-            "Times that Redis, where sessions are kept, did not answer",
-            self.store_failures.clone(),
-        );
+    /// Counts a request of an authenticated caller. `caller` is a name from the config,
+    /// or `other`: names from tokens and certificates must not become label values.
+    pub fn record_caller_request(&self, caller: &str, outcome: &'static str) {
+        let caller = caller.to_owned();
+        self.caller_requests
+            .get_or_create(&CallerRequestLabels { caller, outcome })
+            .inc();
+    }
+
+    /// Counts tokens used by a caller that has a daily quota.
+    pub fn record_caller_tokens(&self, caller: &str, tokens: u64) {
+        let caller = caller.to_owned();
+        self.caller_tokens
+            .get_or_create(&CallerLabels { caller })
+            .inc_by(tokens);
+    }
+
+    /// Counts a request whose authentication failed.
+    pub fn record_auth_failure(&self, reason: &'static str) {
+        self.auth_failures
+            .get_or_create(&ReasonLabels { reason })
+            .inc();
+    }
+
+    /// Sets the circuit breaker gauge of an upstream to open.
+    pub fn circuit_breaker_opened(&self, upstream: &str) {
+        self.circuit_breaker(upstream).set(1);
+    }
+
+    /// Sets the circuit breaker gauge of an upstream to closed.
+    pub fn circuit_breaker_closed(&self, upstream: &str) {
+        self.circuit_breaker(upstream).set(0);
+    }
+
+    fn circuit_breaker(&self, upstream: &str) -> Gauge {
+        let upstream = upstream.to_owned();
+        self.circuit_breaker_open
+            .get_or_create(&UpstreamLabels { upstream })
+            .clone()
+    }
+
+    /// Counts a failure of an upstream.
+    pub fn record_upstream_failure(&self, upstream: &str, reason: &'static str) {
+        let upstream = upstream.to_owned();
+        self.upstream_failures
+            .get_or_create(&UpstreamFailureLabels { upstream, reason })
+            .inc();
+    }
+
+    /// Counts a request sent to the fallback of an upstream.
+    pub fn record_fallback(&self, upstream: &str) {
+        let upstream = upstream.to_owned();
+        self.upstream_fallbacks
+            .get_or_create(&UpstreamLabels { upstream })
+            .inc();
+    }
+
+    /// Counts spans or log records that the collector accepted, or that were dropped.
+    pub(super) fn record_export(&self, signal: &'static str, outcome: &'static str, items: u64) {
+        let labels = ExportLabels { signal, outcome };
+        self.otlp_items.get_or_create(&labels).inc_by(items);
     }
 }
 
 impl fmt::Debug for Metrics {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Metrics")
+        f.debug_struct("Metrics").finish_non_exhaustive()
     }
 }
 
-/// From 1 ms to 4 minutes.
-fn buckets() -> Histogram {
-    Histogram::new(exponential_buckets(0.001, 4.0, 10))
+/// Histograms with buckets from 1 ms to about 4 minutes.
+fn duration_histograms<L: Clone + std::hash::Hash + Eq>() -> Family<L, Histogram> {
+    Family::new_with_constructor(|| Histogram::new(exponential_buckets(0.001, 4.0, 10)))
+}
+
+fn gauge_at(value: i64) -> Gauge {
+    let gauge = Gauge::default();
+    gauge.set(value);
+    gauge
 }

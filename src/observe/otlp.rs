@@ -1,109 +1,77 @@
-//! Spans and log records on their way to a collector, as OTLP over HTTP, in JSON.
+//! Export of spans and log records to a collector: OTLP over HTTP, encoded as JSON.
 //!
-//! Nobody waits for a collector. What it does not take waits within a bound, and
-//! what comes on top of that is dropped and counted.
+//! Recording never waits. Each signal has a queue that is bounded in bytes and a task
+//! that sends it; items that do not fit or are rejected are dropped and counted in
+//! `hookgate_otlp_items_total`.
 
 mod encode;
 mod exporter;
 
 use std::sync::Arc;
 
-use http::HeaderMap;
 use tokio_util::task::TaskTracker;
-use url::Url;
 
-use self::{
-    encode::Frame,
-    exporter::{Pipe, Worker},
-};
+use self::{encode::Signal, exporter::SignalQueue};
 pub use self::{
     encode::{Attributes, LogRecord, Span, SpanKind},
-    exporter::ClientError,
+    exporter::{ClientError, Collector},
 };
-use super::Metrics;
+use super::metrics::Metrics;
 
-/// What is sent to a collector.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Signal {
-    Traces,
-    Logs,
-}
-
-impl Signal {
-    /// Its name in paths and metrics.
-    pub(super) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Traces => "traces",
-            Self::Logs => "logs",
-        }
-    }
-}
-
-/// A collector, and what it is told.
-#[derive(Debug)]
-pub struct Collector<'a> {
-    /// Its base: `/v1/traces` and `/v1/logs` come behind it.
-    pub endpoint: &'a Url,
-    /// What is shown to it.
-    pub headers: HeaderMap,
-    /// What this gateway is called there.
-    pub service_name: &'a str,
-    /// Whether it is told of spans.
-    pub traces: bool,
-    /// Whether it is told of log records.
-    pub logs: bool,
-}
-
-/// Hands spans and log records to a collector. What waits when it is dropped is
-/// still sent, within a bound.
+/// Exports spans and log records to a collector. After it is dropped, queued items are
+/// still sent for two seconds.
 #[derive(Debug)]
 pub struct Exporter {
-    traces: Option<Pipe>,
-    logs: Option<Pipe>,
+    traces: Option<SignalQueue>,
+    logs: Option<SignalQueue>,
 }
 
 impl Exporter {
-    /// An exporter that sends nothing before [`Self::begin`].
+    /// Creates an exporter that sends nothing before [`Self::start`].
+    ///
+    /// # Errors
+    ///
+    /// Fails if the HTTP client cannot be built.
     pub fn new(collector: &Collector<'_>, metrics: &Arc<Metrics>) -> Result<Self, ClientError> {
-        let pipe = |signal| {
-            let frame = Frame::new(signal, collector.service_name);
-            Worker::new(collector, signal, frame, Arc::clone(metrics)).map(Pipe::new)
-        };
+        let queue = |signal| SignalQueue::new(collector, signal, Arc::clone(metrics));
         Ok(Self {
-            traces: collector.traces.then(|| pipe(Signal::Traces)).transpose()?,
-            logs: collector.logs.then(|| pipe(Signal::Logs)).transpose()?,
+            traces: collector
+                .traces
+                .then(|| queue(Signal::Traces))
+                .transpose()?,
+            logs: collector.logs.then(|| queue(Signal::Logs)).transpose()?,
         })
     }
 
-    /// Sends from now on.
-    pub fn begin(&self, tasks: &TaskTracker) {
-        let workers = [&self.traces, &self.logs].into_iter().flatten();
-        for worker in workers.filter_map(Pipe::worker) {
-            tasks.spawn(worker.run());
+    /// Starts sending, unless it was started before.
+    pub fn start(&self, tasks: &TaskTracker) {
+        let queues = [&self.traces, &self.logs].into_iter().flatten();
+        for task in queues.filter_map(SignalQueue::take_task) {
+            tasks.spawn(task.run());
         }
     }
 
-    /// Whether spans are told.
-    pub const fn traces(&self) -> bool {
+    /// Whether spans are exported.
+    pub const fn exports_traces(&self) -> bool {
         self.traces.is_some()
     }
 
-    /// Whether log records are told.
-    pub const fn logs(&self) -> bool {
+    /// Whether log records are exported.
+    pub const fn exports_logs(&self) -> bool {
         self.logs.is_some()
     }
 
-    /// Adds a span. Never waits.
-    pub fn span(&self, span: &Span) {
-        if let Some(pipe) = &self.traces {
-            pipe.push(span.to_json());
+    /// Queues a span, if spans are exported. Does not block.
+    pub fn record_span(&self, span: &Span) {
+        if let Some(queue) = &self.traces {
+            queue.push(span.to_json());
         }
     }
 
-    /// Adds a log record. Never waits.
-    pub fn log(&self, record: &LogRecord) {
-        if let Some(pipe) = &self.logs {
-            pipe.push(record.to_json());
+    /// Queues a log record, if log records are exported. Does not block.
+    pub fn record_log(&self, record: &LogRecord) {
+        if let Some(queue) = &self.logs {
+            queue.push(record.to_json());
         }
     }
 }

@@ -16,9 +16,13 @@ impl UpstreamFailed<'_> {
     pub fn emit(&self) {
         let (request_id, error) = (self.request_id, self.cause);
         if self.unreadable {
-            tracing::warn!(request.id = request_id, error, "the answer cannot be read");
+            tracing::warn!(
+                request.id = request_id,
+                error,
+                "upstream response unreadable"
+            );
         } else {
-            tracing::warn!(request.id = request_id, error, "upstream failed");
+            tracing::warn!(request.id = request_id, error, "upstream request failed");
         }
     }
 }

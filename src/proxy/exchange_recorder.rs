@@ -280,7 +280,7 @@ impl ExchangeRecorder {
         memory
             .shared
             .metrics
-            .arrived(session.match_kind.as_str(), source);
+            .record_session_lookup(session.match_kind.as_str(), source);
     }
 
     pub(super) fn model(&self, name: &str) {
@@ -373,7 +373,7 @@ fn log(request_id: &str, diagnostics: &[Diagnostic]) {
         tracing::warn!(
             request.id = request_id,
             code,
-            "part of a hook's output was left out"
+            "part of the hook output ignored"
         );
     }
 }

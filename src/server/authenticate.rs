@@ -10,7 +10,6 @@ use axum::{
 use crate::{
     auth::{Certificate, Shown, Stay},
     event::Caller,
-    observe::CallerRefused,
     state::{self, ApiError, App, Authenticated, Peer, RequestId, Snapshot},
 };
 
@@ -49,12 +48,12 @@ pub(super) async fn ask(
 /// The answer to a caller that may not go on now. Who it is goes with it, for the
 /// decision log.
 fn turn_away(caller: Caller, error: ApiError, request: &Request) -> Response {
-    CallerRefused {
-        request_id: &RequestId::of(request.extensions()),
-        caller: &caller.name,
-        reason: error.reason().parts().2,
-    }
-    .emit();
+    tracing::info!(
+        request.id = &*RequestId::of(request.extensions()),
+        caller.name = caller.name,
+        reason = error.reason().parts().2,
+        "caller limit exceeded"
+    );
     let mut response = error.into_response();
     response.extensions_mut().insert(caller);
     response

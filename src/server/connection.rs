@@ -61,7 +61,7 @@ impl Connection {
     pub(super) async fn serve(self, room: Arc<dyn Answers>, watcher: Watcher) {
         let stream = match undelayed(self.stream) {
             Ok(stream) => stream,
-            Err(error) => return tracing::debug!(%error, "no connection"),
+            Err(error) => return tracing::debug!(%error, "connection setup failed"),
         };
         let busy = Busy::default();
         let (mut peer, terms) = (self.peer, self.terms);
@@ -81,8 +81,11 @@ impl Connection {
                     requests.serve(stream, &terms, watcher).await;
                 }
                 Some(Err(error)) => {
-                    terms.shared.metrics.cut("handshake");
-                    tracing::debug!(%error, "no TLS");
+                    terms
+                        .shared
+                        .metrics
+                        .record_rejected_connection("tls_handshake");
+                    tracing::debug!(%error, "TLS handshake failed");
                 }
                 None => (),
             }
@@ -134,13 +137,19 @@ impl Requests {
         };
         let given_up = GivenUp::in_chain(&error);
         match given_up {
-            Some(GivenUp::Head) => terms.shared.metrics.cut("head"),
-            Some(GivenUp::Write) => terms.shared.metrics.cut("write"),
+            Some(GivenUp::Head) => terms
+                .shared
+                .metrics
+                .record_rejected_connection("header_timeout"),
+            Some(GivenUp::Write) => terms
+                .shared
+                .metrics
+                .record_rejected_connection("write_timeout"),
             // An agent that asks for nothing more, or leaves in the middle, is no
             // news.
             Some(GivenUp::Idle) | None => (),
         }
-        tracing::debug!(error = &error as &dyn Error, "connection ended");
+        tracing::debug!(error = &error as &dyn Error, "connection failed");
     }
 
     /// Answers one request; the connection is busy until its last byte.

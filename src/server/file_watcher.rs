@@ -40,7 +40,7 @@ impl Notices {
         let folders: BTreeSet<&Path> = files.iter().map(|it| folder_of(it)).collect();
         for folder in folders {
             if let Err(error) = inotify.watches().add(folder, FOLDER) {
-                tracing::warn!(%error, "a folder of the config is not watched");
+                tracing::warn!(%error, "failed to watch a config directory");
             }
         }
         for file in files {

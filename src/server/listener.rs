@@ -169,7 +169,7 @@ impl Listener {
         let drained = tokio::time::timeout(ending.drain, graceful.shutdown());
         let drained = ending.cut.run_until_cancelled(drained).await;
         if !matches!(drained, Some(Ok(()))) {
-            tracing::warn!("requests were cut off at the end of the drain time");
+            tracing::warn!("drain timeout exceeded; aborting in-flight requests");
             ending.cut.cancel();
         }
     }
@@ -209,7 +209,7 @@ impl Listener {
         if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
             return Some((place, Admitted::Served));
         }
-        self.shared.metrics.cut("full");
+        self.shared.metrics.record_rejected_connection("limit");
         let place = Arc::clone(&self.told).try_acquire_owned().ok()?;
         Some((place, Admitted::Told))
     }
@@ -287,7 +287,7 @@ async fn no_place() -> axum::response::Response {
 /// Says once that nobody can be accepted, and waits a little each time.
 async fn pause(error: &io::Error, failing: &mut bool) {
     if !std::mem::replace(failing, true) {
-        tracing::warn!(%error, "connections cannot be accepted");
+        tracing::warn!(%error, "failed to accept connections");
     }
     tokio::time::sleep(ACCEPT_PAUSE).await;
 }

@@ -211,6 +211,6 @@ async fn other_method() -> ApiError {
 fn panicked(panic: &(dyn Any + Send)) -> Response {
     let text = panic.downcast_ref::<&str>().copied();
     let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
-    tracing::error!(panic = text.unwrap_or_default(), "a request panicked");
+    tracing::error!(panic = text.unwrap_or_default(), "request handler panicked");
     ApiError::new(ErrorReason::Internal, "something here is broken").into_response()
 }

@@ -51,7 +51,7 @@ impl Watch {
             let reloaded = app.clone();
             let done = tokio::task::spawn_blocking(move || reloaded.reload()).await;
             if let Err(error) = done {
-                tracing::warn!(%error, "a reload did not end");
+                tracing::warn!(%error, "config reload task failed");
             }
             self.follow(&app);
         }
@@ -71,7 +71,7 @@ impl Watch {
     /// replaced is another one, so this is done anew after each change.
     fn look(&mut self) -> u64 {
         let notices = Notices::of(&self.files).inspect_err(|error| {
-            tracing::warn!(%error, "files are not watched; SIGHUP and POST /reload remain");
+            tracing::warn!(%error, "file watcher unavailable; reload with SIGHUP or POST /reload");
         });
         self.notices = notices.ok();
         fingerprint(&self.files)

@@ -64,11 +64,11 @@ impl MatchKind {
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::New => "new",
-            Self::GoesOn => "goes_on",
+            Self::GoesOn => "continued",
             Self::RolledBack => "rolled_back",
             Self::Forked => "forked",
             Self::Rewritten => "rewritten",
-            Self::Unkept => "unkept",
+            Self::Unkept => "untracked",
         }
     }
 }

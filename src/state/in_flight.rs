@@ -28,7 +28,7 @@ impl UnderWay {
     pub fn begin(metrics: &Metrics, limit: usize) -> Option<Self> {
         let counted = Counted {
             requests: metrics.in_flight.clone(),
-            memory: metrics.held_bytes.clone(),
+            memory: metrics.buffered_bytes.clone(),
             held: AtomicI64::new(0),
         };
         let before = counted.requests.inc();

@@ -13,6 +13,7 @@ use super::{App, BuildError, Snapshot};
 use crate::{
     audit_log::Record,
     config::{Config, ConfigError},
+    observe::ReloadOutcome,
 };
 
 /// Reads the config anew, from wherever it came.
@@ -56,7 +57,7 @@ impl App {
                 Reload::Swapped
             }
             Err(why) => {
-                tracing::warn!(problems = why, "a bad config was refused");
+                tracing::warn!(problems = why, "config reload rejected");
                 Reload::Refused(why)
             }
         };
@@ -64,13 +65,12 @@ impl App {
             Reload::Swapped => None,
             Reload::Refused(why) => Some(why.clone()),
         };
-        self.shared.metrics.reloaded(refused.is_none());
+        let outcome = match &reload {
+            Reload::Swapped => ReloadOutcome::Applied,
+            Reload::Refused(_) => ReloadOutcome::Rejected,
+        };
+        self.shared.metrics.record_reload(outcome);
         if let Some(audit) = &self.snapshot().audit {
-            let outcome = if refused.is_none() {
-                "swapped"
-            } else {
-                "refused"
-            };
             audit.tell(&Record::Reload { outcome });
         }
         let last = self.reloading.refused.lock();
@@ -91,7 +91,7 @@ impl App {
         let config = read().map_err(|error| error.to_string())?;
         let old = self.snapshot();
         if (config.listen, config.admin.listen) != (old.config.listen, old.config.admin.listen) {
-            tracing::warn!("listeners stay where they are until the next start");
+            tracing::warn!("listener addresses changed; restart to apply");
         }
         let built = Snapshot::build(config, &self.shared, Some(&*old));
         let opened = built.and_then(|it| Ok(it.recorded(&self.shared, Some(&*old))?));

@@ -204,7 +204,7 @@ fn sessions(
     let store: Arc<dyn SessionStore> = match &settings.store {
         StoreSettings::Memory => Arc::new(MemoryStore::new(max, idle)),
         StoreSettings::Redis(url) => {
-            let failures = shared.metrics.store_failures.clone();
+            let failures = shared.metrics.session_store_failures.clone();
             let store = RedisStore::new(url, (max, idle), failures);
             Arc::new(store.map_err(|it| unusable(&it))?)
         }

@@ -9,10 +9,7 @@ use std::{
 
 use tokio::time::Instant;
 
-use crate::{
-    config::CircuitSettings,
-    observe::{CircuitClosed, CircuitOpened, Metrics},
-};
+use crate::{config::CircuitSettings, observe::Metrics};
 
 /// What is known of an upstream's health.
 #[derive(Debug)]
@@ -55,7 +52,7 @@ enum Kind {
 
 impl CircuitBreaker {
     pub(super) fn new(settings: CircuitSettings, name: String, metrics: Arc<Metrics>) -> Arc<Self> {
-        metrics.circuit(&name, false);
+        metrics.circuit_breaker_closed(&name);
         Arc::new(Self {
             settings,
             name,
@@ -101,9 +98,8 @@ impl CircuitBreaker {
             State::Closed(failures) => failures.clear(),
             State::Open(_) | State::Trying(_) if kind == Kind::Trial => {
                 *state = State::Closed(VecDeque::new());
-                self.metrics.circuit(&self.name, false);
-                let upstream = &self.name;
-                CircuitClosed { upstream }.emit();
+                self.metrics.circuit_breaker_closed(&self.name);
+                tracing::info!(upstream = self.name, "circuit breaker closed");
             }
             // It was asked before the failures were.
             State::Open(_) | State::Trying(_) => (),
@@ -111,7 +107,7 @@ impl CircuitBreaker {
     }
 
     fn failed(&self, kind: Kind, why: &'static str) {
-        self.metrics.upstream_failed(&self.name, why);
+        self.metrics.record_upstream_failure(&self.name, why);
         let now = Instant::now();
         let mut state = self.state();
         match &mut *state {
@@ -121,9 +117,14 @@ impl CircuitBreaker {
                 if failures.len() < self.settings.failures {
                     return;
                 }
-                self.metrics.circuit(&self.name, true);
-                let upstream = &self.name;
-                CircuitOpened { upstream, why }.emit();
+                self.metrics.circuit_breaker_opened(&self.name);
+                let failures = failures.len();
+                tracing::warn!(
+                    upstream = self.name,
+                    failures,
+                    reason = why,
+                    "circuit breaker opened"
+                );
             }
             State::Open(_) | State::Trying(_) if kind == Kind::Trial => (),
             State::Open(_) | State::Trying(_) => return,

@@ -195,42 +195,42 @@ async fn metrics_have_these_names() {
     assert_eq!(answer.header("content-type"), kind);
     let names: Vec<&str> = text.lines().filter(|it| it.starts_with("# ")).collect();
     assert_snapshot!(names.join("\n"), @"
-    # HELP hookgate_requests Requests answered, by operation, status and what became of them.
+    # HELP hookgate_requests Requests answered, by operation, status and action.
     # TYPE hookgate_requests counter
-    # HELP hookgate_request_duration_seconds From a request's head to the end of its answer.
+    # HELP hookgate_request_duration_seconds Time from a request's head to the end of its response.
     # TYPE hookgate_request_duration_seconds histogram
-    # HELP hookgate_hook_runs Runs of hooks, by event, hook and how they ended.
+    # HELP hookgate_hook_runs Hook runs, by event, hook and status.
     # TYPE hookgate_hook_runs counter
-    # HELP hookgate_hook_duration_seconds Runs of hooks, by event and hook.
+    # HELP hookgate_hook_duration_seconds Duration of hook runs, by event and hook.
     # TYPE hookgate_hook_duration_seconds histogram
-    # HELP hookgate_chunks Chunks of answers handed to hooks.
+    # HELP hookgate_chunks Response chunks handed to hooks.
     # TYPE hookgate_chunks counter
-    # HELP hookgate_denials Events that hooks refused or stopped.
+    # HELP hookgate_denials Events that hooks denied or stopped.
     # TYPE hookgate_denials counter
-    # HELP hookgate_config_good Whether the config that was read last is in force.
-    # TYPE hookgate_config_good gauge
-    # HELP hookgate_in_flight Requests under way.
+    # HELP hookgate_config_last_reload_successful Whether the last config reload succeeded (1) or was rejected (0).
+    # TYPE hookgate_config_last_reload_successful gauge
+    # HELP hookgate_in_flight Requests in flight.
     # TYPE hookgate_in_flight gauge
-    # HELP hookgate_held_bytes Bytes that are held of requests and answers.
-    # TYPE hookgate_held_bytes gauge
-    # HELP hookgate_connections Open connections.
+    # HELP hookgate_buffered_bytes Bytes of requests and responses that are buffered.
+    # TYPE hookgate_buffered_bytes gauge
+    # HELP hookgate_connections Open connections on all listeners.
     # TYPE hookgate_connections gauge
-    # HELP hookgate_hook_processes Processes of hooks alive.
+    # HELP hookgate_hook_processes Hook processes that are running.
     # TYPE hookgate_hook_processes gauge
-    # HELP hookgate_session_arrivals Requests, by how they came to their session and how that is told apart.
-    # TYPE hookgate_session_arrivals counter
-    # HELP hookgate_sessions Sessions that this process remembers.
+    # HELP hookgate_session_lookups Session lookups, by result and by how the session is identified.
+    # TYPE hookgate_session_lookups counter
+    # HELP hookgate_sessions Sessions held by this process.
     # TYPE hookgate_sessions gauge
-    # HELP hookgate_session_store_failures Times that Redis, where sessions are kept, did not answer.
+    # HELP hookgate_session_store_failures Failed requests to the shared session store.
     # TYPE hookgate_session_store_failures counter
-    # HELP hookgate_audit_lines Lines written into the decision log.
+    # HELP hookgate_audit_lines Records written to the decision log.
     # TYPE hookgate_audit_lines counter
-    # HELP hookgate_audit_dropped_lines Lines that the decision log lacks, because it could not be written.
+    # HELP hookgate_audit_dropped_lines Records missing from the decision log because it could not be written.
     # TYPE hookgate_audit_dropped_lines counter
-    # HELP hookgate_audit_failing Whether the decision log cannot be written.
+    # HELP hookgate_audit_failing Whether writing the decision log fails.
     # TYPE hookgate_audit_failing gauge
-    # HELP hookgate_upstream_open Whether an upstream is left alone, because it failed again and again.
-    # TYPE hookgate_upstream_open gauge
+    # HELP hookgate_circuit_breaker_open Whether the circuit breaker of an upstream is open.
+    # TYPE hookgate_circuit_breaker_open gauge
     # EOF
     ");
 }

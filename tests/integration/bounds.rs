@@ -74,7 +74,11 @@ async fn a_connection_too_many_is_told_so_at_once() {
     assert!(answer.contains("\r\nretry-after: 1\r\n"), "{answer}");
     assert!(answer.contains("\r\nconnection: close\r\n"), "{answer}");
     assert!(answer.contains("\"OVERLOADED\""), "{answer}");
-    counted(&gate, r#"hookgate_connections_cut_total{why="full"} 1"#).await;
+    counted(
+        &gate,
+        r#"hookgate_connections_rejected_total{reason="limit"} 1"#,
+    )
+    .await;
     assert!(upstream.seen().is_empty());
     drop(first);
     counted(&gate, "hookgate_connections 2").await;
@@ -95,7 +99,11 @@ async fn a_thousand_too_many_hold_nothing() {
         flood.push(TcpStream::connect(gate.agents).await.unwrap());
     }
 
-    counted(&gate, r#"hookgate_connections_cut_total{why="full"} 1000"#).await;
+    counted(
+        &gate,
+        r#"hookgate_connections_rejected_total{reason="limit"} 1000"#,
+    )
+    .await;
     // Those who say nothing are not waited for; with the flood still there.
     counted(&gate, "hookgate_connections 2").await;
 }
@@ -122,7 +130,11 @@ async fn a_head_that_trickles_ends() {
     for socket in &mut sockets {
         timeout(PATIENCE, closed(socket)).await.unwrap();
     }
-    counted(&gate, r#"hookgate_connections_cut_total{why="head"} 100"#).await;
+    counted(
+        &gate,
+        r#"hookgate_connections_rejected_total{reason="header_timeout"} 100"#,
+    )
+    .await;
 }
 
 #[tokio::test]
@@ -189,7 +201,11 @@ async fn an_agent_that_does_not_read_is_cut_off() {
         socket.write_all(request.as_bytes()).await.unwrap();
 
         signalled(&mut signs, "the end of the call to upstream").await;
-        counted(&gate, r#"hookgate_connections_cut_total{why="write"} 1"#).await;
+        counted(
+            &gate,
+            r#"hookgate_connections_rejected_total{reason="write_timeout"} 1"#,
+        )
+        .await;
         counted(&gate, "hookgate_in_flight 0").await;
     }
 }

@@ -84,8 +84,14 @@ async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
         assert_refused(&answer, 503, "UPSTREAM_UNREACHABLE");
         assert_eq!(answer.header("retry-after"), "1");
         assert_eq!(upstream.seen().len() - before, 3, "nobody asked it");
-        assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 1"#).await);
-        let failures = r#"hookgate_upstream_failures_total{upstream="gemini",why="broken"} 3"#;
+        assert!(
+            metric(
+                &gate,
+                r#"hookgate_circuit_breaker_open{upstream="gemini"} 1"#
+            )
+            .await
+        );
+        let failures = r#"hookgate_upstream_failures_total{upstream="gemini",reason="broken"} 3"#;
         assert!(metric(&gate, failures).await);
         let ready = gate.operator().get("/readyz").await;
         assert_eq!(ready.status, 200);
@@ -101,7 +107,13 @@ async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
 
         assert_eq!(call(&gate).await.status, 200);
         assert_eq!(call(&gate).await.status, 200);
-        assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 0"#).await);
+        assert!(
+            metric(
+                &gate,
+                r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#
+            )
+            .await
+        );
     }
 }
 
@@ -144,7 +156,13 @@ async fn an_agent_cannot_make_an_upstream_fail() {
     }
 
     assert_eq!(call(&gate).await.status, 200);
-    assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 0"#).await);
+    assert!(
+        metric(
+            &gate,
+            r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#
+        )
+        .await
+    );
 }
 
 #[tokio::test]
@@ -329,6 +347,12 @@ async fn a_body_that_is_not_taken_is_no_failure_of_the_upstream() {
             assert_eq!(answer.header("retry-after"), "", "it is left alone");
         }
 
-        assert!(metric(&gate, r#"hookgate_upstream_open{upstream="gemini"} 0"#).await);
+        assert!(
+            metric(
+                &gate,
+                r#"hookgate_circuit_breaker_open{upstream="gemini"} 0"#
+            )
+            .await
+        );
     }
 }

@@ -124,7 +124,7 @@ async fn why_an_answer_cannot_be_read_is_logged() {
         let (_, log) = ended.await.unwrap();
         let lines = log
             .lines()
-            .filter(|it| it.contains("the answer cannot be read"));
+            .filter(|it| it.contains("upstream response unreadable"));
         let lines: Vec<&str> = lines.collect();
         assert_eq!(lines.len(), 1, "{log}");
         let cause = format!("its content type is `{media_type}`, where JSON is wanted");

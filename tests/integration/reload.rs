@@ -74,8 +74,8 @@ impl Reloadable {
     }
 }
 
-const SWAPPED: &str = "hookgate_config_reloads_total{outcome=\"swapped\"}";
-const REFUSED: &str = "hookgate_config_reloads_total{outcome=\"refused\"}";
+const SWAPPED: &str = "hookgate_config_reloads_total{outcome=\"applied\"}";
+const REFUSED: &str = "hookgate_config_reloads_total{outcome=\"rejected\"}";
 const DENY: &str =
     "hooks: { BeforeModel: [{ hooks: [{ command: \"echo not now >&2; exit 2\" }] }] }";
 
@@ -111,7 +111,8 @@ async fn a_bad_config_changes_nothing_and_says_so() {
     gate.write("hoks: {}");
     gate.counted(&format!("{REFUSED} 1")).await;
 
-    gate.counted("hookgate_config_good 0").await;
+    gate.counted("hookgate_config_last_reload_successful 0")
+        .await;
     let ready = gate.operator.get("/readyz").await;
     assert_eq!(ready.status, 200);
     assert!(ready.text().contains("refused"), "{}", ready.text());
@@ -127,7 +128,8 @@ async fn a_bad_config_changes_nothing_and_says_so() {
     assert!(asked.text().contains("BAD_CONFIG"));
 
     gate.write("");
-    gate.counted("hookgate_config_good 1").await;
+    gate.counted("hookgate_config_last_reload_successful 1")
+        .await;
     assert!(gate.generate().await.text().contains("You said"));
     assert_eq!(
         gate.operator.get("/readyz").await.text(),

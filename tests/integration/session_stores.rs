@@ -21,7 +21,7 @@ fn store(redis: &Redis) -> RedisStore {
 
 fn limited(redis: &Redis, max: usize, idle: Duration) -> RedisStore {
     let url = RedisUrl(redis.url().into());
-    let failures = Metrics::default().store_failures.clone();
+    let failures = Metrics::default().session_store_failures.clone();
     RedisStore::new(&url, (max, idle), failures).unwrap()
 }
 
@@ -285,7 +285,7 @@ fn lasts(redis: &Redis) -> i64 {
 async fn a_redis_may_want_a_password() {
     let redis = Redis::with(&["--save", "", "--requirepass", "s3cr3t"]);
     let url = redis.url().replace("redis://", "redis://:s3cr3t@");
-    let failures = Metrics::default().store_failures.clone();
+    let failures = Metrics::default().session_store_failures.clone();
     let with = RedisStore::new(&RedisUrl(url.into()), (9, IDLE), failures).unwrap();
     let without = store(&redis);
 

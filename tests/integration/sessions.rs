@@ -138,10 +138,10 @@ async fn sessions_are_counted() {
     let metrics = gate.operator().get("/metrics").await;
     for line in [
         "hookgate_sessions 2",
-        "hookgate_session_arrivals_total{arrival=\"new\",source=\"history\"} 1",
-        "hookgate_session_arrivals_total{arrival=\"goes_on\",source=\"history\"} 1",
-        "hookgate_session_arrivals_total{arrival=\"rolled_back\",source=\"history\"} 1",
-        "hookgate_session_arrivals_total{arrival=\"forked\",source=\"history\"} 1",
+        "hookgate_session_lookups_total{result=\"new\",source=\"history\"} 1",
+        "hookgate_session_lookups_total{result=\"continued\",source=\"history\"} 1",
+        "hookgate_session_lookups_total{result=\"rolled_back\",source=\"history\"} 1",
+        "hookgate_session_lookups_total{result=\"forked\",source=\"history\"} 1",
         "hookgate_session_store_failures_total 0",
     ] {
         assert!(metrics.text().contains(line), "{line}: {}", metrics.text());

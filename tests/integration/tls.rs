@@ -122,7 +122,7 @@ async fn plain_text_is_no_tls() {
     assert!(!answer.contains("HTTP/"), "{answer}");
     assert!(upstream.seen().is_empty());
     let metrics = gate.operator().get("/metrics").await;
-    let line = r#"hookgate_connections_cut_total{why="handshake"} 1"#;
+    let line = r#"hookgate_connections_rejected_total{reason="tls_handshake"} 1"#;
     assert!(metrics.text().contains(line), "{}", metrics.text());
 }
 
@@ -296,10 +296,14 @@ async fn certificates_change_under_load() {
     // A pair that does not fit changes nothing.
     let (certificate, _) = new.server();
     fs::write(gateway.folder.path().join("server.pem"), certificate).unwrap();
-    gateway.counts("hookgate_config_good 0").await;
+    gateway
+        .counts("hookgate_config_last_reload_successful 0")
+        .await;
     assert!(is_served(&gateway.agent(&old)).await);
     place(gateway.folder.path(), &new.server());
-    gateway.counts("hookgate_config_good 1").await;
+    gateway
+        .counts("hookgate_config_last_reload_successful 1")
+        .await;
 
     assert!(is_served(&gateway.agent(&new)).await);
     assert!(!is_served(&gateway.agent(&old)).await);

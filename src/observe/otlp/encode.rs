@@ -1,88 +1,108 @@
-//! Spans and log records as OTLP writes them in JSON: ids in hex, times and whole
-//! numbers as texts.
+//! OTLP's JSON encoding of spans and log records: ids in hex, times and 64-bit
+//! integers as strings.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::Signal;
 use crate::event::Trace;
 
-/// Names, each with what it stands for.
+const SEVERITY_NUMBER_INFO: u8 = 9;
+const STATUS_CODE_ERROR: u8 = 2;
+const FLAG_SAMPLED: u8 = 1;
+
+/// Kind of telemetry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Signal {
+    Traces,
+    Logs,
+}
+
+/// Attributes of a span, a log record or a resource.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Attributes(Vec<Value>);
 
-/// On which side of a call a span is.
+/// Relationship of a span to its parent, as OpenTelemetry defines it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
-    /// Neither.
+    /// An operation within the process.
     Internal,
-    /// It calls somebody.
+    /// A request to another process.
     Client,
 }
 
-/// Something that took a while.
+/// An operation with a duration.
 #[derive(Debug)]
 pub struct Span {
-    /// Its place in its trace.
+    /// Trace, span and parent ids.
     pub trace: Trace,
-    /// What it is called.
+    /// Name of the operation.
     pub name: String,
-    /// On which side of a call it is.
+    /// Relationship to the parent span.
     pub kind: SpanKind,
-    /// When it began.
+    /// Start time.
     pub started: SystemTime,
-    /// When it ended.
+    /// End time.
     pub ended: SystemTime,
-    /// What is known of it.
+    /// Attributes of the operation.
     pub attributes: Attributes,
-    /// Whether it came to an error.
+    /// Whether the operation failed.
     pub failed: bool,
 }
 
-/// Something that happened.
+/// A log record.
 #[derive(Debug)]
 pub struct LogRecord {
-    /// The span that it happened in, if anything is traced.
+    /// The span in which it was written, if traces are exported.
     pub trace: Trace,
-    /// What kind of thing it is.
+    /// Name of the event.
     pub name: String,
-    /// When it happened.
+    /// Time of the event.
     pub time: SystemTime,
-    /// All of it.
+    /// Complete record as text.
     pub body: String,
-    /// What it is looked for by.
+    /// Attributes for searching.
     pub attributes: Attributes,
 }
 
-/// What stands before and behind the spans or records of one request.
+/// The JSON around the items of a request: resource and scope.
 #[derive(Debug)]
-pub(super) struct Frame {
-    pub(super) before: String,
-    pub(super) behind: &'static str,
+pub(super) struct Envelope {
+    prefix: String,
+}
+
+impl Signal {
+    /// Returns the name in URLs, logs and metrics.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Traces => "traces",
+            Self::Logs => "logs",
+        }
+    }
 }
 
 impl Attributes {
-    /// The same, with a text; an empty one is left out.
+    /// Adds a text attribute, unless the text is empty.
     #[must_use]
     pub fn text(mut self, name: &str, text: &str) -> Self {
         if !text.is_empty() {
-            let value = json!({ "stringValue": text });
-            self.0.push(json!({ "key": name, "value": value }));
+            self.push(name, &json!({ "stringValue": text }));
         }
         self
     }
 
-    /// The same, with a number, if there is one.
+    /// Adds an integer attribute, if there is a number that OTLP's signed integers hold.
     #[must_use]
     pub fn number(mut self, name: &str, number: Option<u64>) -> Self {
-        // OTLP has signed numbers.
-        if let Some(number) = number.and_then(|it| i64::try_from(it).ok()) {
-            let value = json!({ "intValue": number.to_string() });
-            self.0.push(json!({ "key": name, "value": value }));
+        if let Some(number) = number.and_then(|number| i64::try_from(number).ok()) {
+            self.push(name, &json!({ "intValue": number.to_string() }));
         }
         self
+    }
+
+    fn push(&mut self, name: &str, value: &Value) {
+        self.0.push(json!({ "key": name, "value": value }));
     }
 }
 
@@ -98,17 +118,17 @@ impl Span {
             "spanId": format!("{span:016x}"),
             "name": self.name,
             "kind": kind,
-            "startTimeUnixNano": nanoseconds(self.started),
-            "endTimeUnixNano": nanoseconds(self.ended),
+            "startTimeUnixNano": unix_nanoseconds(self.started),
+            "endTimeUnixNano": unix_nanoseconds(self.ended),
             "attributes": self.attributes.0,
-            "flags": 1,
+            "flags": FLAG_SAMPLED,
         });
         if let Some(fields) = fields.as_object_mut() {
             if parent != 0 {
                 fields.insert("parentSpanId".into(), format!("{parent:016x}").into());
             }
             if self.failed {
-                fields.insert("status".into(), json!({ "code": 2 }));
+                fields.insert("status".into(), json!({ "code": STATUS_CODE_ERROR }));
             }
         }
         fields.to_string().into_bytes()
@@ -117,11 +137,11 @@ impl Span {
 
 impl LogRecord {
     pub(super) fn to_json(&self) -> Vec<u8> {
-        let time = nanoseconds(self.time);
+        let time = unix_nanoseconds(self.time);
         let mut fields = json!({
             "timeUnixNano": time,
             "observedTimeUnixNano": time,
-            "severityNumber": 9,
+            "severityNumber": SEVERITY_NUMBER_INFO,
             "severityText": "INFO",
             "eventName": self.name,
             "body": { "stringValue": self.body },
@@ -136,7 +156,11 @@ impl LogRecord {
     }
 }
 
-impl Frame {
+impl Envelope {
+    const SUFFIX: &[u8] = b"]}]}]}";
+
+    /// Creates the envelope of all requests of a signal, with a random
+    /// `service.instance.id`.
     pub(super) fn new(signal: Signal, service_name: &str) -> Self {
         let resource = Attributes::default()
             .text("service.name", service_name)
@@ -144,20 +168,25 @@ impl Frame {
             .text("service.instance.id", &Uuid::new_v4().to_string());
         let resource = json!({ "attributes": resource.0 });
         let scope = json!({ "name": "hookgate", "version": env!("CARGO_PKG_VERSION") });
-        let (of_resources, of_scopes, items) = match signal {
+        let (resources, scopes, items) = match signal {
             Signal::Traces => ("resourceSpans", "scopeSpans", "spans"),
             Signal::Logs => ("resourceLogs", "scopeLogs", "logRecords"),
         };
-        let scopes = format!(r#""{of_scopes}":[{{"scope":{scope},"{items}":["#);
+        let scopes = format!(r#""{scopes}":[{{"scope":{scope},"{items}":["#);
         Self {
-            before: format!(r#"{{"{of_resources}":[{{"resource":{resource},{scopes}"#),
-            behind: "]}]}]}",
+            prefix: format!(r#"{{"{resources}":[{{"resource":{resource},{scopes}"#),
         }
+    }
+
+    /// Returns the body of a request with these items.
+    pub(super) fn wrap(&self, items: &[&[u8]]) -> Vec<u8> {
+        let items = items.join(&b',');
+        [self.prefix.as_bytes(), &items, Self::SUFFIX].concat()
     }
 }
 
-/// Since 1970; what was before is then.
-fn nanoseconds(time: SystemTime) -> String {
-    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
-    since.as_nanos().to_string()
+/// Returns nanoseconds since the Unix epoch; 0 for earlier times.
+fn unix_nanoseconds(time: SystemTime) -> String {
+    let elapsed = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    elapsed.as_nanos().to_string()
 }

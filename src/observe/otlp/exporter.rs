@@ -1,348 +1,358 @@
-//! One queue towards a collector, and the task that empties it.
+//! The queue of one signal, and the task that sends it to the collector.
 
 use std::{
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     time::Duration,
 };
 
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use serde_json::Value;
 use thiserror::Error;
-use tokio::{sync::Notify, time::sleep};
-use tokio_util::sync::CancellationToken;
-
-use super::{Collector, Signal, encode::Frame};
-use crate::observe::{
-    Metrics,
-    collector::{CollectorAway, CollectorBack},
+use tokio::{
+    sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc},
+    time::sleep,
 };
+use tokio_util::sync::{CancellationToken, DropGuard};
+use url::Url;
 
-/// The most that waits, in bytes. What comes on top of it is dropped and counted.
-const MOST: usize = 8 * 1024 * 1024;
+use super::encode::{Envelope, Signal};
+use crate::observe::metrics::Metrics;
 
-/// The most that is sent at once, in bytes.
-const AT_ONCE: usize = 1024 * 1024;
+/// Bytes that may be queued. What exceeds them is dropped and counted.
+const MAX_QUEUED_BYTES: usize = 8 * 1024 * 1024;
 
-/// How many waiting bytes are sent without further waiting.
-const ENOUGH: usize = 256 * 1024;
+/// A request that has this many bytes takes no further item.
+const MAX_REQUEST_BYTES: usize = 1024 * 1024;
 
-/// How long what is told waits for more.
+/// Queued bytes that are sent without waiting for [`LINGER`].
+const FULL_BATCH_BYTES: usize = 256 * 1024;
+
+/// How long the first item of a batch waits for more.
 const LINGER: Duration = Duration::from_secs(1);
 
-/// How long a collector may take for one answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// Timeout of one request.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long a collector that is away is left alone, at first and at most.
-const PAUSES: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+const MIN_BACKOFF: Duration = Duration::from_secs(1);
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
 
-/// How long the last that is told may take. Less than the gateway's last grace.
-const FAREWELL: Duration = Duration::from_secs(2);
+/// Time to send what is queued once the exporter is dropped. Shorter than the last
+/// grace period of the server's shutdown.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The most that is read of an answer, in bytes.
-const MOST_ANSWER: usize = 64 * 1024;
+/// Bytes of a response that are read.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024;
 
-/// Why there can be no exporter.
+/// An OTLP collector, and what it is sent.
+#[derive(Debug)]
+pub struct Collector<'a> {
+    /// Base URL; `/v1/traces` and `/v1/logs` are appended.
+    pub endpoint: &'a Url,
+    /// Headers of every request.
+    pub headers: HeaderMap,
+    /// `service.name` of the resource.
+    pub service_name: &'a str,
+    /// Whether spans are exported.
+    pub traces: bool,
+    /// Whether log records are exported.
+    pub logs: bool,
+}
+
+/// The HTTP client of an exporter could not be built.
 #[derive(Debug, Error)]
-#[error("the client for the collector cannot be built: {0}")]
+#[error("failed to build the OTLP client: {0}")]
 pub struct ClientError(String);
 
-/// Where what is told goes in. Dropping it ends the task, which first sends what
-/// waits.
+/// Queue of one signal. Dropping it ends its task, which first sends what is queued.
 #[derive(Debug)]
-pub(super) struct Pipe {
-    queue: Arc<Queue>,
-    /// Until sending begins.
-    worker: Mutex<Option<Worker>>,
+pub(super) struct SignalQueue {
+    items: mpsc::UnboundedSender<Item>,
+    state: Arc<QueueState>,
+    /// Present until the exporter is started.
+    task: Mutex<Option<SendTask>>,
+    _close: DropGuard,
+}
+
+/// An encoded span or log record, and its share of the queue's bytes.
+#[derive(Debug)]
+struct Item {
+    json: Vec<u8>,
+    _queued_bytes: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]
-struct Queue {
+struct QueueState {
     signal: Signal,
     metrics: Arc<Metrics>,
-    waiting: Mutex<Waiting>,
-    /// Something waits, or enough of it.
-    filled: Notify,
-    /// Nothing follows.
+    free_bytes: Arc<Semaphore>,
+    /// Items that are neither sent nor dropped yet.
+    pending: AtomicUsize,
+    /// Notified when [`FULL_BATCH_BYTES`] are queued.
+    batch_is_full: Notify,
     closed: CancellationToken,
 }
 
-#[derive(Debug, Default)]
-struct Waiting {
-    items: Vec<Vec<u8>>,
-    bytes: usize,
-    /// How many are being sent.
-    in_hand: usize,
-}
-
-/// Sends what waits.
+/// Sends the items of a queue until it is closed and empty.
 #[derive(Debug)]
-pub(super) struct Worker {
-    queue: Arc<Queue>,
+pub(super) struct SendTask {
+    items: mpsc::UnboundedReceiver<Item>,
+    state: Arc<QueueState>,
     client: reqwest::Client,
     url: String,
     headers: HeaderMap,
-    frame: Frame,
-}
-
-/// How the collector does, as far as it was said.
-#[derive(Debug)]
-struct Standing {
-    signal: &'static str,
+    envelope: Envelope,
+    /// Whether the last request failed; logged when it changes.
     failing: bool,
 }
 
-/// Why a collector did not take something.
-enum Refusal {
-    /// It may, later.
-    Away(String),
-    /// It never will.
-    Final(String),
+/// Why a request failed. Holds no URL.
+#[derive(Debug, Error)]
+enum ExportError {
+    #[error("connection failed")]
+    Connection,
+    #[error("request timed out")]
+    Timeout,
+    #[error("status {}", .0.as_u16())]
+    Status(StatusCode),
 }
 
-impl Pipe {
-    pub(super) fn new(worker: Worker) -> Self {
-        Self {
-            queue: Arc::clone(&worker.queue),
-            worker: Mutex::new(Some(worker)),
-        }
-    }
-
-    /// Who sends, once.
-    pub(super) fn worker(&self) -> Option<Worker> {
-        let mut worker = self.worker.lock().unwrap_or_else(PoisonError::into_inner);
-        worker.take()
-    }
-
-    pub(super) fn push(&self, item: Vec<u8>) {
-        let mut waiting = self.queue.waiting();
-        let (first, before) = (waiting.items.is_empty(), waiting.bytes);
-        if before.saturating_add(item.len()) > MOST {
-            drop(waiting);
-            return self.queue.count("dropped", 1);
-        }
-        waiting.bytes += item.len();
-        waiting.items.push(item);
-        if first || (before < ENOUGH && waiting.bytes >= ENOUGH) {
-            self.queue.filled.notify_one();
-        }
-    }
-}
-
-impl Drop for Pipe {
-    fn drop(&mut self) {
-        self.queue.closed.cancel();
-    }
-}
-
-impl Queue {
-    /// What is sent next; `None` if nothing will be.
-    async fn take(&self) -> Option<Vec<Vec<u8>>> {
-        let mut lingered = false;
-        loop {
-            let bytes = self.waiting().bytes;
-            let closed = self.closed.is_cancelled();
-            if bytes > 0 && (closed || lingered || bytes >= ENOUGH) {
-                return Some(self.waiting().batch());
-            }
-            if bytes == 0 && closed {
-                return None;
-            }
-            tokio::select! {
-                () = self.filled.notified() => (),
-                () = self.closed.cancelled() => (),
-                () = sleep(LINGER), if bytes > 0 => lingered = true,
-            }
-        }
-    }
-
-    fn count(&self, outcome: &'static str, items: usize) {
-        let signal = self.signal.as_str();
-        self.metrics.exported(signal, outcome, items as u64);
-    }
-
-    fn waiting(&self) -> MutexGuard<'_, Waiting> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
-impl Waiting {
-    fn batch(&mut self) -> Vec<Vec<u8>> {
-        let mut bytes = 0;
-        let fits = |it: &&Vec<u8>| {
-            bytes += it.len();
-            bytes <= AT_ONCE
-        };
-        // At least one, however long.
-        let count = self.items.iter().take_while(fits).count().max(1);
-        let rest = self.items.split_off(count.min(self.items.len()));
-        let batch = std::mem::replace(&mut self.items, rest);
-        self.bytes = self.items.iter().map(Vec::len).sum();
-        self.in_hand = batch.len();
-        batch
-    }
-}
-
-impl Standing {
-    fn well(&mut self) {
-        let signal = self.signal;
-        if std::mem::take(&mut self.failing) {
-            CollectorBack { signal }.emit();
-        }
-    }
-
-    fn ill(&mut self, cause: String) {
-        let signal = self.signal;
-        if !std::mem::replace(&mut self.failing, true) {
-            CollectorAway { signal, cause }.emit();
-        }
-    }
-}
-
-impl Worker {
+impl SignalQueue {
     pub(super) fn new(
         collector: &Collector<'_>,
         signal: Signal,
-        frame: Frame,
         metrics: Arc<Metrics>,
     ) -> Result<Self, ClientError> {
-        // What it is shown is for it alone.
+        // A redirect or a proxy would hand the collector's credentials to another host.
         let client = reqwest::Client::builder()
             .redirect(reqwest::redirect::Policy::none())
             .no_proxy()
-            .timeout(PATIENCE)
+            .timeout(REQUEST_TIMEOUT)
             .http1_only()
             .build()
             .map_err(|error| ClientError(error.without_url().to_string()))?;
-        let mut headers = collector.headers.clone();
         let json = HeaderValue::from_static("application/json");
+        let mut headers = collector.headers.clone();
         headers.insert(header::CONTENT_TYPE, json);
-        let base = collector.endpoint.as_str().trim_end_matches('/');
-        Ok(Self {
-            queue: Arc::new(Queue {
-                signal,
-                metrics,
-                waiting: Mutex::default(),
-                filled: Notify::new(),
-                closed: CancellationToken::new(),
-            }),
+        let base_url = collector.endpoint.as_str().trim_end_matches('/');
+        let (sender, receiver) = mpsc::unbounded_channel();
+        let closed = CancellationToken::new();
+        let state = Arc::new(QueueState {
+            signal,
+            metrics,
+            free_bytes: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
+            pending: AtomicUsize::new(0),
+            batch_is_full: Notify::new(),
+            closed: closed.clone(),
+        });
+        let task = SendTask {
+            items: receiver,
+            state: Arc::clone(&state),
             client,
-            url: format!("{base}/v1/{}", signal.as_str()),
+            url: format!("{base_url}/v1/{}", signal.as_str()),
             headers,
-            frame,
+            envelope: Envelope::new(signal, collector.service_name),
+            failing: false,
+        };
+        Ok(Self {
+            items: sender,
+            state,
+            task: Mutex::new(Some(task)),
+            _close: closed.drop_guard(),
         })
     }
 
-    /// Sends until nothing follows and all is sent, or time is up.
-    pub(super) async fn run(self) {
-        let late = async {
-            self.queue.closed.cancelled().await;
-            sleep(FAREWELL).await;
+    /// Returns the task that sends; `None` if it was taken before.
+    pub(super) fn take_task(&self) -> Option<SendTask> {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        task.take()
+    }
+
+    /// Queues an item, or drops and counts it if the queue is full. Does not block.
+    pub(super) fn push(&self, json: Vec<u8>) {
+        let state = &self.state;
+        let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
+        let Ok(queued_bytes) = Arc::clone(&state.free_bytes).try_acquire_many_owned(length) else {
+            return state.count_dropped(1);
         };
-        tokio::select! {
-            () = self.send_all() => (),
-            () = late => (),
-        }
-        let waiting = std::mem::take(&mut *self.queue.waiting());
-        self.queue
-            .count("dropped", waiting.items.len() + waiting.in_hand);
-    }
-
-    async fn send_all(&self) {
-        let mut standing = Standing {
-            signal: self.queue.signal.as_str(),
-            failing: false,
+        state.pending.fetch_add(1, Ordering::Relaxed);
+        let item = Item {
+            json,
+            _queued_bytes: queued_bytes,
         };
-        while let Some(batch) = self.queue.take().await {
-            let Some(dropped) = self.deliver(&batch, &mut standing).await else {
-                return;
-            };
-            self.queue.waiting().in_hand = 0;
-            self.queue.count("dropped", dropped);
-            self.queue.count("sent", batch.len() - dropped);
+        // The receiver is gone only after shutdown.
+        let _after_shutdown = self.items.send(item);
+        if state.free_bytes.available_permits() <= MAX_QUEUED_BYTES - FULL_BATCH_BYTES {
+            state.batch_is_full.notify_one();
         }
-    }
-
-    /// Sends until the collector has taken or refused it. How much of it is
-    /// dropped; `None` if it cannot be sent and nothing follows.
-    async fn deliver(&self, batch: &[Vec<u8>], standing: &mut Standing) -> Option<usize> {
-        let mut pause = PAUSES.0;
-        loop {
-            let closed = self.queue.closed.is_cancelled();
-            match self.send(batch).await {
-                Ok(unwanted) => {
-                    standing.well();
-                    return Some(unwanted.min(batch.len()));
-                }
-                Err(Refusal::Final(cause)) => {
-                    standing.ill(cause);
-                    return Some(batch.len());
-                }
-                Err(Refusal::Away(cause)) => standing.ill(cause),
-            }
-            if closed {
-                return None;
-            }
-            tokio::select! {
-                () = sleep(pause) => (),
-                () = self.queue.closed.cancelled() => (),
-            }
-            pause = PAUSES.1.min(pause * 2);
-        }
-    }
-
-    /// How many the collector did not want of what it took.
-    async fn send(&self, batch: &[Vec<u8>]) -> Result<usize, Refusal> {
-        let items = batch.join(&b',');
-        let (before, behind) = (self.frame.before.as_bytes(), self.frame.behind.as_bytes());
-        let body = [before, items.as_slice(), behind].concat();
-        let request = self.client.post(&self.url).headers(self.headers.clone());
-        let mut answer = request.body(body).send().await.map_err(|error| {
-            let cause = if error.is_timeout() {
-                "no answer in time"
-            } else {
-                "no connection"
-            };
-            Refusal::Away(cause.to_owned())
-        })?;
-        let status = answer.status();
-        let cause = format!("status {}", status.as_u16());
-        match status {
-            StatusCode::TOO_MANY_REQUESTS
-            | StatusCode::BAD_GATEWAY
-            | StatusCode::SERVICE_UNAVAILABLE
-            | StatusCode::GATEWAY_TIMEOUT => return Err(Refusal::Away(cause)),
-            status if !status.is_success() => return Err(Refusal::Final(cause)),
-            _ => (),
-        }
-        let mut told = Vec::new();
-        while let Ok(Some(piece)) = answer.chunk().await {
-            told.extend_from_slice(&piece);
-            if told.len() > MOST_ANSWER {
-                return Ok(0);
-            }
-        }
-        Ok(unwanted(&told))
     }
 }
 
-/// The number of items that an answer says were not wanted.
-fn unwanted(answer: &[u8]) -> usize {
-    let Ok(answer) = serde_json::from_slice::<Value>(answer) else {
+impl QueueState {
+    fn count_sent(&self, items: usize) {
+        let signal = self.signal.as_str();
+        self.metrics.record_export(signal, "sent", items as u64);
+    }
+
+    fn count_dropped(&self, items: usize) {
+        let signal = self.signal.as_str();
+        self.metrics.record_export(signal, "dropped", items as u64);
+    }
+}
+
+impl SendTask {
+    /// Sends until the queue is closed and empty, or [`SHUTDOWN_TIMEOUT`] has passed
+    /// since it was closed.
+    pub(super) async fn run(mut self) {
+        let state = Arc::clone(&self.state);
+        let deadline = async {
+            state.closed.cancelled().await;
+            sleep(SHUTDOWN_TIMEOUT).await;
+        };
+        tokio::select! {
+            () = self.send_all() => (),
+            () = deadline => (),
+        }
+        state.count_dropped(state.pending.load(Ordering::Relaxed));
+    }
+
+    async fn send_all(&mut self) {
+        while let Some(batch) = self.next_batch().await {
+            let Some(rejected) = self.deliver(&batch).await else {
+                return;
+            };
+            self.state.pending.fetch_sub(batch.len(), Ordering::Relaxed);
+            self.state.count_dropped(rejected);
+            self.state.count_sent(batch.len() - rejected);
+        }
+    }
+
+    /// Returns the next batch; `None` if the queue is closed and empty.
+    async fn next_batch(&mut self) -> Option<Vec<Item>> {
+        let first = self.items.recv().await?;
+        tokio::select! {
+            () = sleep(LINGER) => (),
+            () = self.state.batch_is_full.notified() => (),
+            () = self.state.closed.cancelled() => (),
+        }
+        let mut bytes = first.json.len();
+        let mut batch = vec![first];
+        while bytes < MAX_REQUEST_BYTES
+            && let Ok(item) = self.items.try_recv()
+        {
+            bytes += item.json.len();
+            batch.push(item);
+        }
+        Some(batch)
+    }
+
+    /// Sends a batch until the collector answers it, with exponential backoff. Returns
+    /// the number of items that were rejected; `None` if the queue is closed and the
+    /// collector does not answer.
+    async fn deliver(&mut self, batch: &[Item]) -> Option<usize> {
+        let mut backoff = MIN_BACKOFF;
+        loop {
+            let is_last_attempt = self.state.closed.is_cancelled();
+            let result = self.post(batch).await;
+            self.log_health(result.as_ref().err());
+            match result {
+                Ok(rejected) => return Some(rejected.min(batch.len())),
+                Err(error) if !error.is_retryable() => return Some(batch.len()),
+                Err(_) if is_last_attempt => return None,
+                Err(_) => (),
+            }
+            tokio::select! {
+                () = sleep(backoff) => (),
+                () = self.state.closed.cancelled() => (),
+            }
+            backoff = MAX_BACKOFF.min(backoff * 2);
+        }
+    }
+
+    /// Sends a batch once. Returns the number of items that the collector rejected.
+    async fn post(&self, batch: &[Item]) -> Result<usize, ExportError> {
+        let items: Vec<&[u8]> = batch.iter().map(|item| item.json.as_slice()).collect();
+        let request = self.client.post(&self.url).headers(self.headers.clone());
+        let sent = request.body(self.envelope.wrap(&items)).send().await;
+        let mut response = sent.map_err(|error| {
+            if error.is_timeout() {
+                ExportError::Timeout
+            } else {
+                ExportError::Connection
+            }
+        })?;
+        if !response.status().is_success() {
+            return Err(ExportError::Status(response.status()));
+        }
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            body.extend_from_slice(&chunk);
+            if body.len() > MAX_RESPONSE_BYTES {
+                return Ok(0);
+            }
+        }
+        Ok(rejected_items(&body))
+    }
+
+    fn log_health(&mut self, error: Option<&ExportError>) {
+        let signal = self.state.signal.as_str();
+        let was_failing = std::mem::replace(&mut self.failing, error.is_some());
+        match error {
+            Some(error) if !was_failing => {
+                tracing::warn!(otlp.signal = signal, %error, "OTLP export failed");
+            }
+            None if was_failing => tracing::info!(otlp.signal = signal, "OTLP export recovered"),
+            Some(_) | None => (),
+        }
+    }
+}
+
+impl ExportError {
+    /// Whether the same request may succeed later (OTLP/HTTP, "Retryable response codes").
+    fn is_retryable(&self) -> bool {
+        match self {
+            Self::Connection | Self::Timeout => true,
+            Self::Status(status) => matches!(status.as_u16(), 429 | 502 | 503 | 504),
+        }
+    }
+}
+
+/// Returns the number of rejected items in the `partialSuccess` of a response.
+fn rejected_items(response: &[u8]) -> usize {
+    let Ok(response) = serde_json::from_slice::<Value>(response) else {
         return 0;
     };
-    let partial = answer.get("partialSuccess");
-    let names = ["rejectedSpans", "rejectedLogRecords"];
-    let number = names.iter().find_map(|it| partial?.get(it));
-    let text = number.map(|it| it.as_str().map_or_else(|| it.to_string(), str::to_owned));
-    text.and_then(|it| it.parse().ok()).unwrap_or(0)
+    let rejected = ["rejectedSpans", "rejectedLogRecords"]
+        .iter()
+        .find_map(|name| response.get("partialSuccess")?.get(name));
+    match rejected {
+        // 64-bit integers are strings in OTLP's JSON; some collectors send numbers.
+        Some(Value::String(digits)) => digits.parse().unwrap_or(0),
+        Some(number) => number.to_string().parse().unwrap_or(0),
+        None => 0,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn queue(metrics: &Arc<Metrics>) -> SignalQueue {
+        let endpoint = "http://127.0.0.1:9".parse().unwrap();
+        let collector = Collector {
+            endpoint: &endpoint,
+            headers: HeaderMap::new(),
+            service_name: "gateway",
+            traces: true,
+            logs: false,
+        };
+        SignalQueue::new(&collector, Signal::Traces, Arc::clone(metrics)).unwrap()
+    }
+
     #[test]
-    fn a_collector_says_what_it_did_not_want() {
+    fn the_number_of_rejected_items_is_read_from_a_partial_success() {
         let cases = [
             ("", 0),
             ("{}", 0),
@@ -351,46 +361,40 @@ mod tests {
             (r#"{"partialSuccess":{"rejectedSpans":-1}}"#, 0),
         ];
 
-        for (answer, number) in cases {
-            assert_eq!(unwanted(answer.as_bytes()), number, "{answer}");
+        for (response, rejected) in cases {
+            assert_eq!(rejected_items(response.as_bytes()), rejected, "{response}");
         }
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted() {
+    fn items_that_exceed_the_queue_are_counted_as_dropped() {
         let metrics = Arc::new(Metrics::default());
-        let endpoint = "http://127.0.0.1:9".parse().unwrap();
-        let collector = Collector {
-            endpoint: &endpoint,
-            headers: HeaderMap::new(),
-            service_name: "gate",
-            traces: true,
-            logs: false,
-        };
-        let frame = Frame::new(Signal::Traces, "gate");
-        let worker = Worker::new(&collector, Signal::Traces, frame, Arc::clone(&metrics));
-        let pipe = Pipe::new(worker.unwrap());
+        let queue = queue(&metrics);
 
-        for _ in 0..MOST / AT_ONCE + 3 {
-            pipe.push(vec![b'x'; AT_ONCE]);
+        for _ in 0..MAX_QUEUED_BYTES / MAX_REQUEST_BYTES + 3 {
+            queue.push(vec![b'x'; MAX_REQUEST_BYTES]);
         }
 
-        assert_eq!(pipe.queue.waiting().bytes, MOST);
+        assert_eq!(queue.state.free_bytes.available_permits(), 0);
         let line = r#"hookgate_otlp_items_total{signal="traces",outcome="dropped"} 3"#;
         assert!(metrics.to_text().contains(line), "{}", metrics.to_text());
     }
 
-    #[test]
-    fn a_batch_is_bounded_and_nothing_is_left_behind() {
-        let mut waiting = Waiting {
-            items: vec![vec![b'x'; AT_ONCE / 2 + 1]; 3],
-            bytes: 3 * (AT_ONCE / 2 + 1),
-            in_hand: 0,
-        };
+    #[tokio::test]
+    async fn a_batch_is_bounded_and_all_items_are_sent() {
+        let queue = queue(&Arc::default());
+        let mut task = queue.take_task().unwrap();
+        for _ in 0..3 {
+            queue.push(vec![b'x'; MAX_REQUEST_BYTES / 2 + 1]);
+        }
+        drop(queue);
 
-        let lengths: Vec<usize> = (0..3).map(|_| waiting.batch().len()).collect();
+        let mut lengths = Vec::new();
+        while let Some(batch) = task.next_batch().await {
+            lengths.push(batch.len());
+        }
 
-        assert_eq!(lengths, [1, 1, 1]);
-        assert_eq!((waiting.items.len(), waiting.bytes), (0, 0));
+        assert_eq!(lengths, [2, 1]);
+        assert_eq!(task.state.free_bytes.available_permits(), MAX_QUEUED_BYTES);
     }
 }

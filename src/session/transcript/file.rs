@@ -11,8 +11,6 @@ use std::{
 use serde_json::Value;
 use uuid::Uuid;
 
-use crate::observe::TranscriptFailed;
-
 /// Records as they stand in a file.
 pub(super) fn in_lines(records: &[Value]) -> String {
     let mut text = String::new();
@@ -85,7 +83,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     match done.unwrap_or_else(|error| Err(io::Error::other(error))) {
         Ok(done) => Some(done),
         Err(error) => {
-            TranscriptFailed { cause: &error }.emit();
+            tracing::warn!(%error, "transcript write failed");
             None
         }
     }
@@ -95,7 +93,7 @@ pub(super) async fn blocking<T: Send + 'static>(
 pub(super) fn remove(path: &Path) {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            TranscriptFailed { cause: &error }.emit();
+            tracing::warn!(%error, "transcript write failed");
         }
         Ok(()) | Err(_) => (),
     }

@@ -18,10 +18,7 @@ use tokio::{
 };
 
 use super::{Employer, Job};
-use crate::{
-    observe::SpareFailed,
-    transport::{backoff::Pause, process::Process, process_slots::Place},
-};
+use crate::transport::{backoff::Pause, process::Process, process_slots::Place};
 
 /// How long a spare may wait for a call: what it has read at its start, such as
 /// its own rules, should not be old.
@@ -204,10 +201,10 @@ impl Stock {
     }
 
     /// Says it once: a hook that cannot wait would fail for ever.
-    fn complain(&self, cause: &str) {
+    fn complain(&self, error: &str) {
         if !self.failing.swap(true, Ordering::Relaxed) {
             let hook = self.employer.shell.hook();
-            SpareFailed { hook, cause }.emit();
+            tracing::warn!(hook.name = hook, error, "prewarmed process failed");
         }
     }
 

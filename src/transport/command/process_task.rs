@@ -12,7 +12,6 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::AnswerBy,
-    observe::AnsweredHookFailed,
     protocol::{Ended, Exit},
     transport::{
         TransportError,
@@ -120,8 +119,11 @@ impl Employer {
         Left::Over
     }
 
-    fn complain(&self, cause: &str) {
-        let hook = self.shell.hook();
-        AnsweredHookFailed { hook, cause }.emit();
+    fn complain(&self, error: &str) {
+        tracing::warn!(
+            hook.name = self.shell.hook(),
+            error,
+            "hook failed after responding"
+        );
     }
 }

@@ -17,10 +17,7 @@ use super::{
     queue::{Job, Queue, Told},
     stderr,
 };
-use crate::{
-    observe::WorkerFailed,
-    transport::{TransportError, backoff::Pause, process::Process, shell::Shell},
-};
+use crate::transport::{TransportError, backoff::Pause, process::Process, shell::Shell};
 
 /// How long an answer may take that nobody waits for any more. An agent that
 /// leaves should not cost others a worker that is about to answer.
@@ -67,12 +64,8 @@ impl Instance {
             match end {
                 End::Closed => return,
                 End::Late => (),
-                End::Failed(cause) => {
-                    WorkerFailed {
-                        hook: self.shell.hook(),
-                        cause: &cause,
-                    }
-                    .emit();
+                End::Failed(error) => {
+                    tracing::warn!(hook.name = self.shell.hook(), error, "worker failed");
                     self.pause.rest(&self.queue.closed).await;
                 }
             }

@@ -8,8 +8,6 @@ use tokio::{
     time::Instant,
 };
 
-use crate::observe::WorkerLog;
-
 /// The longest piece of a line, in bytes.
 const LONGEST: u64 = 1024;
 
@@ -40,12 +38,12 @@ pub(super) async fn lines(stderr: ChildStderr, hook: &str) {
             left_out += 1;
             continue;
         }
-        WorkerLog {
-            hook,
+        tracing::warn!(
+            hook.name = hook,
             line,
-            left_out,
-        }
-        .emit();
+            suppressed = left_out,
+            "worker stderr"
+        );
         (logged, left_out) = (logged + 1, 0);
     }
 }

@@ -265,7 +265,7 @@ async fn a_config_that_changes_is_written_down_and_may_change_the_file() {
     let reloads = one.iter().filter(|it| it["kind"] == "reload");
     let outcomes: Vec<&str> = reloads.map(|it| it["outcome"].as_str().unwrap()).collect();
     assert!(
-        outcomes.contains(&"swapped") && outcomes.contains(&"refused"),
+        outcomes.contains(&"applied") && outcomes.contains(&"rejected"),
         "{outcomes:?}"
     );
     let configs: Vec<_> = one.iter().filter(|it| it["kind"] == "request").collect();

@@ -422,7 +422,9 @@ async fn an_agent_that_leaves_is_written_down() {
     drop(open);
 
     eventually("the outcome is there", Duration::from_secs(5), || {
-        log(&path).iter().any(|it| it["ended"] == "agent_left")
+        log(&path)
+            .iter()
+            .any(|it| it["ended"] == "client_disconnected")
     })
     .await;
 }

@@ -50,7 +50,7 @@ async fn a_caller_that_has_used_up_what_it_may_is_named() {
         (&line["caller"]["name"], &line["error"]),
         (&json!("team-a"), &json!("RATE_EXCEEDED"))
     );
-    let said = text.lines().find(|it| it.contains("a caller was refused"));
+    let said = text.lines().find(|it| it.contains("caller limit exceeded"));
     let said = said.unwrap_or_else(|| panic!("{text}"));
     for part in [
         "team-a",
@@ -82,9 +82,9 @@ async fn a_call_that_is_cut_off_is_said_to_be() {
     let (ended, _) = tokio::join!(end(served, &folder), rest(&mut answer));
 
     let (text, lines) = ended;
-    assert_eq!(only(&lines, "outcome")["ended"], "cut_off");
+    assert_eq!(only(&lines, "outcome")["ended"], "aborted");
     let said = text.lines().find(|it| it.contains("exchange finished"));
-    assert!(said.unwrap().contains("cut_off"), "{text}");
+    assert!(said.unwrap().contains("aborted"), "{text}");
 }
 
 #[tokio::test]
@@ -129,7 +129,7 @@ async fn a_hook_that_fails_is_logged_with_its_request() {
 
     let (text, _) = end(served, &folder).await;
     let id = answer.header("x-hookgate-request-id");
-    for message in ["hook failed", "a condition could not be asked"] {
+    for message in ["hook failed", "condition evaluation failed"] {
         let said = text.lines().find(|it| it.contains(message));
         let said = said.unwrap_or_else(|| panic!("{message}: {text}"));
         assert!(said.contains(id), "{said}");

@@ -132,7 +132,7 @@ async fn large_bodies_together_keep_to_the_memory_there_is() {
     for call in waiting {
         assert_eq!(call.await.unwrap().status, 200);
     }
-    counted(&gate, "hookgate_held_bytes 0").await;
+    counted(&gate, "hookgate_buffered_bytes 0").await;
 }
 
 async fn ask(agent: Agent, body: Value) -> Answer {

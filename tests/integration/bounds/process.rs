@@ -165,7 +165,7 @@ async fn agents_that_do_not_read_cost_little_and_nothing_stays() {
     let taken = process.memory() - memory;
     assert!(taken < 160, "{taken} MiB");
     process
-        .counts(r#"hookgate_connections_cut_total{why="write"} 200"#)
+        .counts(r#"hookgate_connections_rejected_total{reason="write_timeout"} 200"#)
         .await;
     process.counts("hookgate_in_flight 0").await;
     eventually("no file is left", PATIENCE, || {
@@ -237,7 +237,7 @@ async fn connections_keep_to_half_of_the_files() {
     }
 
     process
-        .counts(r#"hookgate_connections_cut_total{why="full"} 8"#)
+        .counts(r#"hookgate_connections_rejected_total{reason="limit"} 8"#)
         .await;
 
     assert_eq!(process.operator.get("/healthz").await.status, 200);

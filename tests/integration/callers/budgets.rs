@@ -94,7 +94,7 @@ async fn tokens_are_counted_on_every_way_and_end() {
         let metrics = gate.operator().get("/metrics").await;
         for line in [
             "hookgate_caller_tokens_total{caller=\"team-a\"} 160",
-            "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"tokens\"} 1",
+            "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"token_quota\"} 1",
         ] {
             assert!(metrics.text().contains(line), "{}", metrics.text());
         }
@@ -277,6 +277,6 @@ async fn what_is_used_up_stays_so_when_keys_change() {
     assert_refused(&ask("new").await, 429, "RATE_EXCEEDED");
     assert_refused(&ask("old").await, 401, "UNAUTHENTICATED");
     let reloads = Agent::at(operators).get("/metrics").await;
-    let line = "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"taken\"} 2";
+    let line = "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"accepted\"} 2";
     assert!(reloads.text().contains(line), "{}", reloads.text());
 }

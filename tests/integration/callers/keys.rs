@@ -197,9 +197,9 @@ async fn who_guesses_is_not_asked_any_more() {
     assert_eq!(elsewhere.generate("m", &prompt("hi")).await.status, 200);
     let metrics = gate.operator().get("/metrics").await;
     for line in [
-        "hookgate_strangers_total{why=\"unknown\"} 20",
-        "hookgate_strangers_total{why=\"too_many\"} 2",
-        "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"taken\"} 2",
+        "hookgate_auth_failures_total{reason=\"unknown\"} 20",
+        "hookgate_auth_failures_total{reason=\"throttled\"} 2",
+        "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"accepted\"} 2",
     ] {
         assert!(metrics.text().contains(line), "{}", metrics.text());
     }

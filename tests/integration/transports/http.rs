@@ -304,7 +304,7 @@ async fn the_log_says_why_a_hook_failed_and_not_where_it_is() {
     gateway.agent.generate("m", &prompt("hello")).await;
     let log = gateway.stop().await;
 
-    let cause = r#"cause="it answered with status 503""#;
+    let cause = r#"error="it answered with status 503""#;
     let failed = |it: &&str| it.contains("hook failed") && it.contains(cause);
     assert_eq!(log.lines().filter(failed).count(), 1, "{log}");
     assert!(!log.contains("of=org"), "{log}");

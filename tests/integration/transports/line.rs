@@ -418,7 +418,7 @@ async fn an_end_that_denies_the_answer_is_logged() {
 
         let log = gateway.stop().await;
 
-        let said = "hook failed after its answer hook.name=\"guard\" cause=";
+        let said = "hook failed after responding hook.name=\"guard\" error=";
         match cause {
             Some(cause) => assert!(log.contains(&format!("{said}\"{cause}\"")), "{log}"),
             None => assert!(!log.contains(said), "{log}"),

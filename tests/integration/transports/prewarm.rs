@@ -259,12 +259,12 @@ async fn a_hook_that_does_not_wait_is_started_ever_more_seldom() {
     let log = gateway.stop().await;
     let said: Vec<&str> = log
         .lines()
-        .filter(|it| it.contains("spare failed"))
+        .filter(|it| it.contains("prewarmed process failed"))
         .collect();
     // One that takes its time to die is taken for one that waits, and the next
     // failure is news again.
     assert!((1..=started / 3).contains(&said.len()), "{log}");
-    assert!(said[0].contains(r#"hook.name="guard" cause="exit code 1""#));
+    assert!(said[0].contains(r#"hook.name="guard" error="exit code 1""#));
 }
 
 #[tokio::test]

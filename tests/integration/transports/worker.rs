@@ -392,7 +392,7 @@ async fn what_a_worker_complains_of_is_logged_within_bounds() {
     assert!(processes(&mark).is_empty());
     let said: Vec<&str> = log
         .lines()
-        .filter(|it| it.contains("worker says"))
+        .filter(|it| it.contains("worker stderr"))
         .collect();
     assert!(said[0].contains("WARN") && said[0].contains(r#"hook.name="guard""#));
     assert!(

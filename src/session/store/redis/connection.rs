@@ -13,10 +13,7 @@ use secrecy::ExposeSecret;
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
-use crate::{
-    config::RedisUrl,
-    observe::{StoreAway, StoreBack},
-};
+use crate::config::RedisUrl;
 
 /// How long anybody waits for Redis.
 const WAIT: Duration = Duration::from_millis(250);
@@ -114,7 +111,7 @@ impl RedisConnection {
     fn is_back(&self) {
         let was_away = std::mem::take(&mut self.way().away);
         if was_away {
-            StoreBack.emit();
+            tracing::info!("session store recovered");
         }
     }
 
@@ -127,7 +124,10 @@ impl RedisConnection {
             std::mem::replace(&mut way.away, true)
         };
         if !was_away {
-            StoreAway { cause }.emit();
+            tracing::warn!(
+                error = cause,
+                "session store unavailable, falling back to memory"
+            );
         }
         None
     }
