@@ -76,7 +76,7 @@ pub use self::{
     units::Size,
     upstreams::{CircuitSettings, Credential, FallbackConfig, UpstreamConfig, UpstreamsConfig},
 };
-use crate::event::{EventKind, EventName, EventVisitor, Part};
+use crate::event::{EventKind, EventName, EventVisitor, OutputPart};
 
 /// Everything the operator decided.
 #[derive(Debug, Clone)]
@@ -352,7 +352,7 @@ fn can_refuse(event: EventName) -> bool {
         type Output = bool;
 
         fn visit<E: EventKind>(self) -> bool {
-            E::HONOURS.contains(&Part::Flow)
+            E::HONOURS.contains(&OutputPart::Flow)
         }
     }
 

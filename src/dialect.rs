@@ -61,7 +61,9 @@ pub use self::{
     tool_result_matching::ToolResult,
     tool_selection::{Allowed, Selected},
 };
-use crate::model::{LlmRequest, ModelName, Problem, RequestMutation, ResponseMutation, ToolConfig};
+use crate::model::{
+    ErrorInfo, LlmRequest, ModelName, RequestMutation, ResponseMutation, ToolConfig,
+};
 
 /// Every dialect, asked in this order.
 pub const ALL: &[&dyn Dialect] = &[&gemini::Gemini, &vertex::Vertex, &code_assist::CodeAssist];
@@ -210,7 +212,7 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     }
 
     /// An error.
-    fn compose_error(&self, problem: &Problem) -> Value {
+    fn compose_error(&self, problem: &ErrorInfo) -> Value {
         google_error(problem)
     }
 }
@@ -315,7 +317,7 @@ pub fn made_request(
 }
 
 /// A problem as Google's APIs write it.
-pub fn google_error(problem: &Problem) -> Value {
+pub fn google_error(problem: &ErrorInfo) -> Value {
     let mut info = serde_json::json!({
         "@type": "type.googleapis.com/google.rpc.ErrorInfo",
         "reason": problem.reason,

@@ -1,9 +1,9 @@
-//! A model call in neutral words: what hooks see, whatever the wire says.
-//!
-//! Nothing here knows a provider's JSON; dialects translate. Pure.
+//! Model requests and responses in the stable form that hooks see, independent of
+//! the API. Dialects convert to and from it. Pure.
 
 mod cached_request;
 mod error_info;
+mod message;
 mod message_diff;
 mod message_parts;
 mod name;
@@ -12,14 +12,16 @@ mod response;
 mod tools;
 
 pub use self::{
-    cached_request::SentRequest,
-    error_info::Problem,
-    message_diff::{Alignment, align},
-    message_parts::{Piece, WholeMessage},
+    cached_request::CachedRequest,
+    error_info::ErrorInfo,
+    message::{Message, Role, read_content},
+    message_diff::align,
+    message_parts::{MessagePart, MessageParts},
     name::ModelName,
-    request::{LlmRequest, Message, RequestMutation, Role, read_content},
+    request::{LlmRequest, RequestMutation},
     response::{
-        Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation, Usage,
+        Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation,
+        UsageMetadata,
     },
     tools::{FunctionCallingMode, ToolConfig},
 };

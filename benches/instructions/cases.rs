@@ -77,7 +77,7 @@ fn splice() -> Outcome {
     let config = json!({ "temperature": 0.5 });
     let mutation = RequestMutation {
         fields: Map::from_iter([("config".to_owned(), config)]),
-        remark: None,
+        appended_text: None,
     };
     done(measured(|| {
         let edited = dialect.write_request(&call, document, &mutation);

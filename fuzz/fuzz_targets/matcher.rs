@@ -3,7 +3,7 @@
 
 #![no_main]
 
-use hookgate::{config::Matcher, event::Subject};
+use hookgate::{config::Matcher, event::MatcherSubject};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|text: &str| {
@@ -12,9 +12,9 @@ fuzz_target!(|text: &str| {
         return;
     }
     let (matcher, warning) = Matcher::parse(written);
-    let found = matcher.matches(Subject::Tool(subject));
-    let is_word = matcher.matches(Subject::Word(subject));
-    assert!(matcher.matches(Subject::None));
+    let found = matcher.matches(MatcherSubject::Tool(subject));
+    let is_word = matcher.matches(MatcherSubject::Keyword(subject));
+    assert!(matcher.matches(MatcherSubject::None));
     let is_name = |it: &str| {
         !it.is_empty() && it.chars().all(|it| it.is_ascii_alphanumeric() || it == '_')
     };

@@ -261,7 +261,7 @@ fn answer<E: EventKind>(fired: EventOutcome<E::Verdict>, explained: Option<Repor
 fn edited_arguments<E: EventKind>(reported: &Value, output: &HookOutput) -> Option<Value> {
     output.specific("tool_input")?;
     let mut event: E = serde_json::from_value(reported.clone()).ok()?;
-    event.absorb(output);
+    event.apply(output);
     let mut edited = serde_json::to_value(event).ok()?;
     Some(edited.get_mut("tool_input")?.take())
 }

@@ -69,7 +69,7 @@ impl Export {
 
     /// An event of a call is a part of it; any other stands for itself.
     fn event(&self, event: &EventRecord) {
-        let trace = match (event.trace.is_on(), event.origin) {
+        let trace = match (event.trace.is_enabled(), event.origin) {
             (false, _) => begun(None),
             (true, "reported") => event.trace,
             (true, _) => event.trace.child(fresh_span()),
@@ -99,7 +99,7 @@ impl Export {
 
 /// A span within what an agent sends as `traceparent`, if it sends one.
 pub(super) fn begun(traceparent: Option<&str>) -> Trace {
-    Trace::of_agent(traceparent, Uuid::new_v4().as_u128(), fresh_span())
+    Trace::from_traceparent(traceparent, Uuid::new_v4().as_u128(), fresh_span())
 }
 
 /// Not zero: a UUID has bits that are always set.

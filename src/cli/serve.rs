@@ -84,9 +84,9 @@ pub(super) fn warn(config: &Config) {
     for remark in hook::lints(config) {
         complain(&format!("warning: {remark}"));
     }
-    let brought_about = |it: EventName| it.comes_of_model_calls() || config.events.derives(it);
+    let brought_about = |it: EventName| it.is_model_call() || config.events.derives(it);
     for event in config.hooks.keys().filter(|it| !brought_about(**it)) {
-        let why = if event.shows_in_model_calls() {
+        let why = if event.is_derivable() {
             "`events.derive` leaves it out"
         } else {
             "no model call shows it"

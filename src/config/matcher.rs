@@ -7,7 +7,7 @@ use std::fmt;
 use fancy_regex::{Regex, RegexBuilder};
 
 use self::javascript::{Fault, translate};
-use crate::event::Subject;
+use crate::event::MatcherSubject;
 
 /// A compiled matcher.
 #[derive(Debug, Clone)]
@@ -64,13 +64,17 @@ impl Matcher {
 
     /// Whether hooks run on `subject`. A match that takes too long counts: a
     /// guard must run rather than be skipped.
-    pub fn matches(&self, subject: Subject<'_>) -> bool {
+    pub fn matches(&self, subject: MatcherSubject<'_>) -> bool {
         match (subject, &self.rule) {
-            (Subject::None, _) | (_, Rule::All) => true,
-            (Subject::Tool(name), Rule::Pattern { anywhere, .. }) => finds(anywhere, name),
-            (Subject::Word(word), Rule::Pattern { whole, .. }) => finds(whole, word),
-            (Subject::Tool(text) | Subject::Word(text), Rule::Glob(glob)) => finds(glob, text),
-            (Subject::Tool(text) | Subject::Word(text), Rule::Exact) => text == self.text,
+            (MatcherSubject::None, _) | (_, Rule::All) => true,
+            (MatcherSubject::Tool(name), Rule::Pattern { anywhere, .. }) => finds(anywhere, name),
+            (MatcherSubject::Keyword(word), Rule::Pattern { whole, .. }) => finds(whole, word),
+            (MatcherSubject::Tool(text) | MatcherSubject::Keyword(text), Rule::Glob(glob)) => {
+                finds(glob, text)
+            }
+            (MatcherSubject::Tool(text) | MatcherSubject::Keyword(text), Rule::Exact) => {
+                text == self.text
+            }
         }
     }
 }

@@ -142,14 +142,14 @@ impl JsonSchema for RawStore {
 /// The events that model calls show, in the order of a turn.
 fn derivable() -> Vec<EventName> {
     let all = EventName::ALL.iter().copied();
-    all.filter(|it| it.shows_in_model_calls()).collect()
+    all.filter(|it| it.is_derivable()).collect()
 }
 
 /// What is wrong with `text` as the name of an event to derive.
 fn check_derived(text: &str) -> Result<(), String> {
     match EventName::parse(text) {
-        Some(event) if event.shows_in_model_calls() => Ok(()),
-        Some(event) if event.comes_of_model_calls() => Err(format!(
+        Some(event) if event.is_derivable() => Ok(()),
+        Some(event) if event.is_model_call() => Err(format!(
             "cannot be `{event}`: each model call is one, so there is nothing to derive"
         )),
         Some(event) => Err(format!(

@@ -373,7 +373,7 @@ fn the_tool_whitelist_names_its_tools_and_refuses_others() {
         .hooks[&EventName::BeforeTool][0]
         .matcher;
     for (tool, refused) in [("write_file", true), ("glob", false), ("read_file", false)] {
-        let subject = crate::event::Subject::Tool(tool);
+        let subject = crate::event::MatcherSubject::Tool(tool);
         assert_eq!(matcher.matches(subject), refused, "{tool}");
     }
 }

@@ -9,7 +9,7 @@ use super::{
     document::array,
     part::{FUNCTION_CALL, FUNCTION_RESPONSE, Part},
 };
-use crate::model::{Message, Piece, Role, WholeMessage, align};
+use crate::model::{Message, MessagePart, MessageParts, Role, align};
 
 pub(super) const PARTS: &[&str] = &["parts"];
 
@@ -56,9 +56,9 @@ impl Contents {
     }
 
     /// Every content with what is not text; thoughts are left out.
-    pub(super) fn whole(&self) -> Vec<WholeMessage> {
+    pub(super) fn whole(&self) -> Vec<MessageParts> {
         let all = self.items.iter().map(Content::whole);
-        all.filter(|it| !it.pieces.is_empty()).collect()
+        all.filter(|it| !it.parts.is_empty()).collect()
     }
 
     /// Adds a text to the end of the last content of the user; a new one if
@@ -89,7 +89,7 @@ impl Contents {
     /// Writes the messages a hook returned, `system` ones left out by the
     /// caller. False, and nothing changed, if no content would be left.
     pub(super) fn write(&mut self, returned: &[Message]) -> Result<bool, DialectError> {
-        let mut kept = align(&self.messages(), returned).kept.into_iter();
+        let mut kept = align(&self.messages(), returned).into_iter();
         let mut writer = Writer::new(returned);
         for content in &self.items {
             match content.message() {
@@ -208,18 +208,18 @@ impl Content {
         }
     }
 
-    fn whole(&self) -> WholeMessage {
+    fn whole(&self) -> MessageParts {
         let pieces = self
             .parts
             .iter()
             .filter(|it| it.text.is_none() || !it.thought);
         let piece = |it: &Part| match &it.text {
-            Some(text) => Piece::Text(text.clone()),
-            None => Piece::Json(it.document.to_bytes()),
+            Some(text) => MessagePart::Text(text.clone()),
+            None => MessagePart::Json(it.document.to_bytes()),
         };
-        WholeMessage {
+        MessageParts {
             role: self.role(),
-            pieces: pieces.map(piece).collect(),
+            parts: pieces.map(piece).collect(),
         }
     }
 

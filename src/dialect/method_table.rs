@@ -193,7 +193,7 @@ fn fits(name: &str, text: &str, versions: &[&str]) -> bool {
     match name {
         "version" => versions.contains(&text),
         // Its `models/` is a segment of its own.
-        "model" => ModelName::fits(text),
+        "model" => ModelName::is_valid(text),
         "project" => all(b".:-"),
         "location" => all(b"-"),
         _ => all(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._~=-"),

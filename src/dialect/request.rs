@@ -60,7 +60,7 @@ pub(super) fn read(
     Ok(LlmRequest {
         model: call.model_name().to_owned(),
         messages: contents.messages(),
-        whole: match detail {
+        message_parts: match detail {
             Detail::Texts => Vec::new(),
             Detail::Whole => contents.whole(),
         },
@@ -120,7 +120,7 @@ pub(super) fn made(call: &Call, llm_request: &LlmRequest) -> Result<Document, Di
     }
     let mutation = RequestMutation {
         fields,
-        remark: None,
+        appended_text: None,
     };
     Ok(request_patch::write(call, Document::empty()?, &mutation)?.document)
 }

@@ -89,7 +89,7 @@ impl Edit<'_> {
         if let Some(text) = mutation.system() {
             system_instruction::replace(document, &text)?;
         }
-        if let Some(text) = &mutation.remark {
+        if let Some(text) = &mutation.appended_text {
             self.remark(document, text)?;
         }
         self.parameters(document, mutation)?;

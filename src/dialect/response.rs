@@ -11,7 +11,8 @@ use super::{
 use crate::{
     event::{Diagnostic, DiagnosticCode},
     model::{
-        Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation, Role, Usage,
+        Candidate, CandidateContent, CandidateMutation, LlmResponse, ResponseMutation, Role,
+        UsageMetadata,
     },
 };
 
@@ -286,8 +287,8 @@ fn read_ratings(ratings: &[Document]) -> Result<Value, DialectError> {
     Ok(Value::Array(list))
 }
 
-fn read_usage(usage: &Document) -> Result<Usage, DialectError> {
-    Ok(Usage {
+fn read_usage(usage: &Document) -> Result<UsageMetadata, DialectError> {
+    Ok(UsageMetadata {
         prompt_token_count: usage.get(&["promptTokenCount", "prompt_token_count"])?,
         candidates_token_count: usage.get(&["candidatesTokenCount", "candidates_token_count"])?,
         total_token_count: usage.get(&["totalTokenCount", "total_token_count"])?,

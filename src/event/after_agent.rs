@@ -1,37 +1,36 @@
-//! `AfterAgent`: a turn has come to its final answer.
+//! `AfterAgent`: the final response of a turn.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, Flow, HookOutput, Part};
+use super::{
+    definition::EventDefinition,
+    output::{HookOutput, OutputPart},
+    verdict::FlowVerdict,
+};
 
-/// A prompt and its answer.
+/// Prompt and final response of a turn.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AfterAgent {
-    /// What started the turn.
+    /// Prompt that started the turn.
     pub prompt: String,
-    /// What it came to.
+    /// Final response of the turn.
     pub prompt_response: String,
-    /// Whether the turn goes on only because a hook refused an answer.
+    /// Whether the turn continues because a hook refused an earlier response.
     #[serde(default)]
     pub stop_hook_active: bool,
 }
 
-impl EventKind for AfterAgent {
-    const NAME: EventName = EventName::AfterAgent;
-    const HONOURS: &'static [Part] = &[
-        Part::Flow,
-        Part::SystemMessage,
-        Part::SuppressOutput,
-        Part::ClearContext,
+impl EventDefinition for AfterAgent {
+    const HONOURS: &'static [OutputPart] = &[
+        OutputPart::Flow,
+        OutputPart::SystemMessage,
+        OutputPart::SuppressOutput,
+        OutputPart::ClearContext,
     ];
-    /// A denial is a retry with the reason as new prompt.
-    type Verdict = Flow<()>;
+    /// A denial causes a retry with the reason as new prompt.
+    type Verdict = FlowVerdict<()>;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::AfterAgent(self)
-    }
-
-    fn judge(folded: &HookOutput) -> Self::Verdict {
-        Flow::judge(folded, || ())
+    fn evaluate(merged: &HookOutput) -> Self::Verdict {
+        FlowVerdict::evaluate(merged, || ())
     }
 }

@@ -1,35 +1,34 @@
-//! `AfterModel`: the model has answered, wholly or by one chunk.
+//! `AfterModel`: a model response, or one chunk of it.
 
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, Flow, HookOutput, Part};
-use crate::model::{LlmRequest, LlmResponse, ResponseMutation, SentRequest};
+use super::{
+    definition::EventDefinition,
+    output::{HookOutput, OutputPart},
+    verdict::FlowVerdict,
+};
+use crate::model::{CachedRequest, LlmRequest, LlmResponse, ResponseMutation};
 
-/// A request and what came of it.
+/// Request and response of a model call.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AfterModel {
-    /// The request as it was sent; every chunk shares it.
-    pub llm_request: Arc<SentRequest>,
-    /// The whole answer, or one chunk of it.
+    /// Request as sent upstream, shared by all chunks.
+    pub llm_request: Arc<CachedRequest>,
+    /// The complete response, or one chunk.
     pub llm_response: LlmResponse,
 }
 
-impl EventKind for AfterModel {
-    const NAME: EventName = EventName::AfterModel;
-    const HONOURS: &'static [Part] = &[
-        Part::Flow,
-        Part::SystemMessage,
-        Part::SuppressOutput,
-        Part::ResponseEdit,
+impl EventDefinition for AfterModel {
+    const HONOURS: &'static [OutputPart] = &[
+        OutputPart::Flow,
+        OutputPart::SystemMessage,
+        OutputPart::SuppressOutput,
+        OutputPart::ResponseEdit,
     ];
-    /// A change to the answer, if any.
-    type Verdict = Flow<Option<ResponseMutation>>;
-
-    fn as_event(&self) -> Event<'_> {
-        Event::AfterModel(self)
-    }
+    /// Edit of the response, if any.
+    type Verdict = FlowVerdict<Option<ResponseMutation>>;
 
     fn llm_request(&self) -> Option<&LlmRequest> {
         Some(&self.llm_request)
@@ -46,9 +45,9 @@ impl EventKind for AfterModel {
         })
     }
 
-    fn judge(folded: &HookOutput) -> Self::Verdict {
-        Flow::judge(folded, || {
-            ResponseMutation::read(folded.specific("llm_response")?)
+    fn evaluate(merged: &HookOutput) -> Self::Verdict {
+        FlowVerdict::evaluate(merged, || {
+            ResponseMutation::read(merged.specific("llm_response")?)
         })
     }
 }

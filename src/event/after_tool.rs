@@ -1,53 +1,52 @@
-//! `AfterTool`: a tool has run; its result is about to reach the model.
+//! `AfterTool`: a tool result, before the model sees it.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Event, EventKind, EventName, Flow, HookOutput, Part, Subject, Subjects};
+use super::{
+    definition::{EventDefinition, MatcherSubject, SubjectKind},
+    output::{HookOutput, OutputPart},
+    verdict::FlowVerdict,
+};
 
-/// A tool call and its result.
+/// Tool call and its result.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct AfterTool {
-    /// The tool's name as on the wire.
+    /// Tool name as on the wire.
     pub tool_name: String,
-    /// Its arguments.
+    /// Arguments of the call.
     pub tool_input: Map<String, Value>,
-    /// What it returned.
+    /// Result of the call.
     pub tool_response: ToolResponse,
-    /// Where the tool comes from, if from an MCP server.
+    /// MCP server of the tool, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_context: Option<Map<String, Value>>,
-    /// The tool first asked for, if this call follows another.
+    /// Tool of the original call, if this is a tail call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_request_name: Option<String>,
 }
 
-/// What a tool returned: `{llmContent, returnDisplay, error?}` and whatever
-/// else the agent says of it.
+/// Tool result: `{llmContent, returnDisplay, error?}` and further fields of the
+/// agent.
 pub type ToolResponse = Map<String, Value>;
 
-impl EventKind for AfterTool {
-    const NAME: EventName = EventName::AfterTool;
-    const HONOURS: &'static [Part] = &[
-        Part::Flow,
-        Part::SystemMessage,
-        Part::SuppressOutput,
-        Part::AdditionalContext,
-        Part::TailToolCall,
+impl EventDefinition for AfterTool {
+    const HONOURS: &'static [OutputPart] = &[
+        OutputPart::Flow,
+        OutputPart::SystemMessage,
+        OutputPart::SuppressOutput,
+        OutputPart::AdditionalContext,
+        OutputPart::TailToolCall,
     ];
-    const SUBJECTS: Subjects = Subjects::Tools;
-    /// Context to append to the result, as it stands there; a denial's reason replaces it.
-    type Verdict = Flow<Option<String>>;
+    const SUBJECTS: SubjectKind = SubjectKind::Tools;
+    /// Rendered context to append to the result; a denial's reason replaces it.
+    type Verdict = FlowVerdict<Option<String>>;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::AfterTool(self)
+    fn subject(&self) -> MatcherSubject<'_> {
+        MatcherSubject::Tool(&self.tool_name)
     }
 
-    fn subject(&self) -> Subject<'_> {
-        Subject::Tool(&self.tool_name)
-    }
-
-    fn judge(folded: &HookOutput) -> Self::Verdict {
-        Flow::judge(folded, || folded.rendered_context())
+    fn evaluate(merged: &HookOutput) -> Self::Verdict {
+        FlowVerdict::evaluate(merged, || merged.rendered_context())
     }
 }

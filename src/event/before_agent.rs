@@ -1,39 +1,38 @@
-//! `BeforeAgent`: a user's prompt is about to start a turn.
+//! `BeforeAgent`: a user prompt, before it starts a turn.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, Flow, HookOutput, Part};
+use super::{
+    definition::EventDefinition,
+    output::{HookOutput, OutputPart},
+    verdict::FlowVerdict,
+};
 
-/// The prompt.
+/// Prompt of a turn.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BeforeAgent {
-    /// As the user wrote it.
+    /// Text of the user.
     pub prompt: String,
 }
 
-impl EventKind for BeforeAgent {
-    const NAME: EventName = EventName::BeforeAgent;
-    const HONOURS: &'static [Part] = &[
-        Part::Flow,
-        Part::SystemMessage,
-        Part::SuppressOutput,
-        Part::AdditionalContext,
+impl EventDefinition for BeforeAgent {
+    const HONOURS: &'static [OutputPart] = &[
+        OutputPart::Flow,
+        OutputPart::SystemMessage,
+        OutputPart::SuppressOutput,
+        OutputPart::AdditionalContext,
     ];
-    /// Context for every model call of the turn, as it stands there.
-    type Verdict = Flow<Option<String>>;
+    /// Rendered context for every model call of the turn.
+    type Verdict = FlowVerdict<Option<String>>;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::BeforeAgent(self)
-    }
-
-    fn absorb(&mut self, output: &HookOutput) {
+    fn apply(&mut self, output: &HookOutput) {
         if let Some(context) = output.plain_context() {
             self.prompt.push_str("\n\n");
             self.prompt.push_str(&context);
         }
     }
 
-    fn judge(folded: &HookOutput) -> Self::Verdict {
-        Flow::judge(folded, || folded.rendered_context())
+    fn evaluate(merged: &HookOutput) -> Self::Verdict {
+        FlowVerdict::evaluate(merged, || merged.rendered_context())
     }
 }

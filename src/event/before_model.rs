@@ -1,50 +1,49 @@
-//! `BeforeModel`: the agent is about to call the model.
+//! `BeforeModel`: a model request, before it is sent.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Action, Event, EventKind, EventName, HookOutput, Part, Reason, Verdict};
+use super::{
+    definition::EventDefinition,
+    output::{HookOutput, OutputPart, Reason},
+    verdict::{Action, Verdict},
+};
 use crate::model::{LlmRequest, RequestMutation, ResponseMutation};
 
-/// The request about to be sent.
+/// Model request to be sent.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BeforeModel {
-    /// In the stable form.
+    /// Request in the stable form.
     pub llm_request: LlmRequest,
 }
 
-/// What the hooks' outputs come to.
+/// Verdict on a model request.
 #[derive(Debug, PartialEq)]
 pub enum BeforeModelVerdict {
-    /// Call upstream, with this change.
+    /// Send the request with these edits.
     Proceed(RequestMutation),
-    /// Do not call upstream; answer with this.
+    /// Respond without calling upstream.
     Respond(ResponseMutation),
-    /// Refuse the call.
+    /// Refuse the request, with a response for the agent.
     Deny {
-        /// Why.
+        /// Reason of the denial.
         reason: Reason,
-        /// What to say instead of the reason, if a hook gave an answer too.
-        answer: Option<ResponseMutation>,
+        /// Response that replaces the reason, if a denying hook gave one.
+        response: Option<ResponseMutation>,
     },
-    /// Refuse the call and end the agent's loop.
+    /// Refuse the request and end the agent's loop.
     Stop(Reason),
 }
 
-impl EventKind for BeforeModel {
-    const NAME: EventName = EventName::BeforeModel;
-    const HONOURS: &'static [Part] = &[
-        Part::Flow,
-        Part::SystemMessage,
-        Part::SuppressOutput,
-        Part::LlmRequest,
-        Part::Remark,
-        Part::SyntheticAnswer,
+impl EventDefinition for BeforeModel {
+    const HONOURS: &'static [OutputPart] = &[
+        OutputPart::Flow,
+        OutputPart::SystemMessage,
+        OutputPart::SuppressOutput,
+        OutputPart::LlmRequest,
+        OutputPart::AppendedText,
+        OutputPart::SyntheticResponse,
     ];
     type Verdict = BeforeModelVerdict;
-
-    fn as_event(&self) -> Event<'_> {
-        Event::BeforeModel(self)
-    }
 
     fn llm_request(&self) -> Option<&LlmRequest> {
         Some(&self.llm_request)
@@ -55,25 +54,25 @@ impl EventKind for BeforeModel {
         Some(Self { llm_request })
     }
 
-    fn absorb(&mut self, output: &HookOutput) {
-        self.llm_request.absorb(&output.request_edit());
+    fn apply(&mut self, output: &HookOutput) {
+        self.llm_request.apply(&output.request_edit());
     }
 
-    fn judge(folded: &HookOutput) -> BeforeModelVerdict {
-        if let Some(reason) = folded.stop() {
+    fn evaluate(merged: &HookOutput) -> BeforeModelVerdict {
+        if let Some(reason) = merged.stop() {
             return BeforeModelVerdict::Stop(reason);
         }
-        let answer = folded
+        let response = merged
             .specific("llm_response")
             .and_then(ResponseMutation::read);
-        if let Some(reason) = folded.deny() {
-            return BeforeModelVerdict::Deny { reason, answer };
+        if let Some(reason) = merged.deny() {
+            return BeforeModelVerdict::Deny { reason, response };
         }
-        match answer {
-            Some(answer) => BeforeModelVerdict::Respond(answer),
+        match response {
+            Some(response) => BeforeModelVerdict::Respond(response),
             None => BeforeModelVerdict::Proceed(RequestMutation {
-                remark: folded.plain_context(),
-                ..folded.request_edit()
+                appended_text: merged.plain_context(),
+                ..merged.request_edit()
             }),
         }
     }

@@ -1,103 +1,104 @@
-//! `BeforeTool`: a tool is about to run.
+//! `BeforeTool`: a tool call, before it runs.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::{
-    Action, ArgumentsMean, Decision, Event, EventKind, EventName, HookOutput, Part, Reason,
-    Subject, Subjects, Verdict,
+    definition::{EventDefinition, MatcherSubject, SubjectKind},
+    output::{ArgumentsMode, Decision, HookOutput, OutputPart, Reason},
+    verdict::{Action, Verdict},
 };
 
-/// A tool call.
+/// Tool call to be run.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BeforeTool {
-    /// The tool's name as on the wire.
+    /// Tool name as on the wire.
     pub tool_name: String,
-    /// Its arguments.
+    /// Arguments of the call.
     pub tool_input: Map<String, Value>,
-    /// Where the tool comes from, if from an MCP server.
+    /// MCP server of the tool, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mcp_context: Option<Map<String, Value>>,
-    /// The tool first asked for, if this call follows another.
+    /// Tool of the original call, if this is a tail call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub original_request_name: Option<String>,
 }
 
-/// What the hooks' outputs come to.
+/// Verdict on a tool call.
 #[derive(Debug, PartialEq)]
 pub enum BeforeToolVerdict {
-    /// Run it, with this change of its arguments.
+    /// Run the tool with edited arguments.
     Proceed(ArgumentsEdit),
-    /// Let the human decide.
+    /// Ask the human for permission.
     Ask(Reason),
-    /// Do not run it; the reason is the tool's error.
+    /// Refuse; the reason becomes the tool's error.
     Deny(Reason),
-    /// Do not run it and end the agent's loop.
+    /// Refuse and end the agent's loop.
     Stop(Reason),
 }
 
-/// A change of a tool call's arguments.
+/// Edit of a tool call's arguments.
 #[derive(Debug, Clone, PartialEq)]
-pub enum ArgumentsEdit {
-    /// These are laid over the call's own.
-    Over(Map<String, Value>),
-    /// These stand in the place of the call's own.
-    Instead(Map<String, Value>),
+pub struct ArgumentsEdit {
+    mode: ArgumentsMode,
+    arguments: Map<String, Value>,
 }
 
 impl ArgumentsEdit {
-    /// Changes the arguments.
-    pub fn apply(self, arguments: &mut Map<String, Value>) {
-        match self {
-            Self::Over(given) => arguments.extend(given),
-            Self::Instead(given) => *arguments = given,
+    /// Returns the edit of a hook's output.
+    pub fn from_output(output: &HookOutput) -> Self {
+        match output.specific("tool_input").and_then(Value::as_object) {
+            Some(arguments) => Self {
+                mode: output.interpretation.arguments,
+                arguments: arguments.clone(),
+            },
+            None => Self {
+                mode: ArgumentsMode::Merge,
+                arguments: Map::new(),
+            },
         }
     }
 
-    /// The change that an output asks for.
-    pub fn of(output: &HookOutput) -> Self {
-        let given = output.specific("tool_input").and_then(Value::as_object);
-        match (given.cloned(), output.meaning.arguments) {
-            (Some(given), ArgumentsMean::Instead) => Self::Instead(given),
-            (given, _) => Self::Over(given.unwrap_or_default()),
+    /// Applies the edit to `arguments`.
+    pub fn apply(self, arguments: &mut Map<String, Value>) {
+        match self.mode {
+            ArgumentsMode::Merge => arguments.extend(self.arguments),
+            ArgumentsMode::Replace => *arguments = self.arguments,
         }
     }
 }
 
-impl EventKind for BeforeTool {
-    const NAME: EventName = EventName::BeforeTool;
-    const HONOURS: &'static [Part] = &[
-        Part::Flow,
-        Part::Ask,
-        Part::SystemMessage,
-        Part::SuppressOutput,
-        Part::ToolInput,
-        Part::Remark,
+impl EventDefinition for BeforeTool {
+    const HONOURS: &'static [OutputPart] = &[
+        OutputPart::Flow,
+        OutputPart::Ask,
+        OutputPart::SystemMessage,
+        OutputPart::SuppressOutput,
+        OutputPart::ToolInput,
+        OutputPart::AppendedText,
     ];
-    const SUBJECTS: Subjects = Subjects::Tools;
+    const SUBJECTS: SubjectKind = SubjectKind::Tools;
     type Verdict = BeforeToolVerdict;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::BeforeTool(self)
+    fn subject(&self) -> MatcherSubject<'_> {
+        MatcherSubject::Tool(&self.tool_name)
     }
 
-    fn subject(&self) -> Subject<'_> {
-        Subject::Tool(&self.tool_name)
+    fn apply(&mut self, output: &HookOutput) {
+        ArgumentsEdit::from_output(output).apply(&mut self.tool_input);
     }
 
-    fn absorb(&mut self, output: &HookOutput) {
-        ArgumentsEdit::of(output).apply(&mut self.tool_input);
-    }
-
-    fn judge(folded: &HookOutput) -> BeforeToolVerdict {
-        if let Some(reason) = folded.stop() {
+    fn evaluate(merged: &HookOutput) -> BeforeToolVerdict {
+        if let Some(reason) = merged.stop() {
             return BeforeToolVerdict::Stop(reason);
         }
-        let reason = || Reason::new(folded.reason.as_deref());
-        match folded.decision {
+        let reason = || Reason::new(merged.reason.as_deref());
+        match merged.decision {
             Some(Decision::Deny) => BeforeToolVerdict::Deny(reason()),
             Some(Decision::Ask) => BeforeToolVerdict::Ask(reason()),
-            Some(Decision::Allow) | None => BeforeToolVerdict::Proceed(ArgumentsEdit::of(folded)),
+            Some(Decision::Allow) | None => {
+                BeforeToolVerdict::Proceed(ArgumentsEdit::from_output(merged))
+            }
         }
     }
 }

@@ -1,26 +1,24 @@
-//! `BeforeToolSelection`: the model is about to be offered tools.
+//! `BeforeToolSelection`: the tools of a model request.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, HookOutput, Part};
+use super::{
+    definition::EventDefinition,
+    output::{HookOutput, OutputPart},
+};
 use crate::model::{LlmRequest, ToolConfig};
 
-/// The request about to be sent, after `BeforeModel`'s edits.
+/// Model request to be sent, after the edits of `BeforeModel`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct BeforeToolSelection {
-    /// In the stable form.
+    /// Request in the stable form.
     pub llm_request: LlmRequest,
 }
 
-impl EventKind for BeforeToolSelection {
-    const NAME: EventName = EventName::BeforeToolSelection;
-    const HONOURS: &'static [Part] = &[Part::ToolSelection];
-    /// The selection; none leaves the request as it is.
+impl EventDefinition for BeforeToolSelection {
+    const HONOURS: &'static [OutputPart] = &[OutputPart::ToolSelection];
+    /// Selection of tools; `None` leaves the request unchanged.
     type Verdict = Option<ToolConfig>;
-
-    fn as_event(&self) -> Event<'_> {
-        Event::BeforeToolSelection(self)
-    }
 
     fn llm_request(&self) -> Option<&LlmRequest> {
         Some(&self.llm_request)
@@ -31,7 +29,7 @@ impl EventKind for BeforeToolSelection {
         Some(Self { llm_request })
     }
 
-    fn judge(folded: &HookOutput) -> Option<ToolConfig> {
-        folded.specific("toolConfig").and_then(ToolConfig::read)
+    fn evaluate(merged: &HookOutput) -> Option<ToolConfig> {
+        merged.specific("toolConfig").and_then(ToolConfig::read)
     }
 }

@@ -1,76 +1,62 @@
-//! The envelope every hook receives (hook protocol, section 1).
+//! Envelope of every hook input (hook protocol, section 1).
 
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use super::{EventName, Trace};
+use super::{name::EventName, trace::Trace};
 
-/// Where and when an event happened.
+/// Base fields of an event, and its origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct Context {
-    /// The id of the request that brought the event about; empty if none did.
-    /// Hooks are not told.
+    /// Id of the request that caused the event; empty if none did. Hidden from
+    /// hooks.
     #[serde(skip)]
     pub request_id: String,
-    /// The agent's session.
+    /// Session of the agent.
     pub session_id: String,
-    /// Whether the agent named it. Hooks are not told.
+    /// Whether the agent named the session. Hidden from hooks.
     #[serde(skip)]
     pub session_named: bool,
-    /// The conversation so far as a file; empty if none is kept.
+    /// File with the conversation so far; empty if none is written.
     pub transcript_path: String,
-    /// The working directory the event speaks of. Processes are started in the
-    /// directory of the config, never in this one.
+    /// Working directory of the agent. Processes are started in the directory of
+    /// the config, never in this one.
     pub cwd: String,
     /// RFC 3339 in UTC with milliseconds.
     pub timestamp: String,
-    /// Who called. Hooks are not told.
+    /// Caller of the request. Hidden from hooks.
     #[serde(skip)]
     pub caller: Caller,
-    /// The span of the request, if anything is traced. Hooks are not told.
+    /// Span of the request, if tracing is enabled. Hidden from hooks.
     #[serde(skip)]
     pub trace: Trace,
 }
 
-/// Who called, as far as it is known.
+/// Caller of a request, as far as it is known.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Caller {
-    /// What its sessions and counts are kept apart by, in lower-case hex: for a
-    /// caller that the gateway knows, made of its name; else the SHA-256 of its
-    /// credential, empty without one.
+    /// Key of the caller's sessions and counters, in lower-case hex: derived from
+    /// the name of an authenticated caller, else the SHA-256 of its credential;
+    /// empty without one.
     pub key: String,
-    /// Who it is by the config; empty if nobody is asked.
+    /// Name in the config; empty without authentication.
     pub name: String,
-    /// The `User-Agent`; empty without one.
+    /// `User-Agent` header; empty without one.
     pub agent: String,
 }
 
-/// The JSON document a hook reads.
+/// JSON document that a hook reads.
 #[derive(Debug, Serialize)]
 pub struct HookInput<'a, E> {
+    /// Base fields of all events.
     #[serde(flatten)]
-    context: &'a Context,
-    hook_event_name: EventName,
+    pub context: &'a Context,
+    /// Name of the event.
+    pub hook_event_name: EventName,
+    /// Fields of the event.
     #[serde(flatten)]
-    event: E,
+    pub event: E,
+    /// The request or chunk on the wire, for hooks with `document: true`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    document: Option<&'a RawValue>,
-}
-
-impl<'a, E: Serialize> HookInput<'a, E> {
-    /// Puts the fields of an event into their envelope, beside the document it
-    /// was read from if the hook asked for that.
-    pub const fn new(
-        context: &'a Context,
-        hook_event_name: EventName,
-        event: E,
-        document: Option<&'a RawValue>,
-    ) -> Self {
-        Self {
-            context,
-            hook_event_name,
-            event,
-            document,
-        }
-    }
+    pub document: Option<&'a RawValue>,
 }

@@ -1,9 +1,9 @@
-//! Where a tool comes from, as far as its name tells. Pure.
+//! MCP servers of tools, by naming conventions of agents. Pure.
 
 use serde_json::{Map, Value};
 
-/// The server and the tool that a name such as `mcp_github_search` or
-/// `github__search` stands for: `server_name` and `tool_name`.
+/// Returns `server_name` and `tool_name` of a tool such as `mcp_github_search`
+/// or `github__search`.
 pub fn mcp_context(name: &str) -> Option<Map<String, Value>> {
     let (server, tool) = match name.strip_prefix("mcp_") {
         Some(rest) => rest.split_once('_')?,
@@ -24,7 +24,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_of_mcp_tools_tell_where_they_come_from() {
+    fn only_names_of_mcp_tools_have_a_server() {
         let github = json!({ "server_name": "github", "tool_name": "search_issues" });
         for name in ["mcp_github_search_issues", "github__search_issues"] {
             assert_eq!(mcp_context(name).map(Value::Object).as_ref(), Some(&github));

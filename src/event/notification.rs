@@ -1,33 +1,31 @@
-//! `Notification`: an agent tells its user something.
+//! `Notification`: a message of an agent for its user.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::{Event, EventKind, EventName, HookOutput, Part};
+use super::{
+    definition::EventDefinition,
+    output::{HookOutput, OutputPart},
+};
 
-/// What the user is told.
+/// Message for the user.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct Notification {
-    /// Such as `ToolPermission`.
+    /// Kind of notification, such as `ToolPermission`.
     pub notification_type: String,
-    /// In words.
+    /// Text of the message.
     pub message: String,
-    /// What it is about.
+    /// Structured details of the message.
     #[serde(default)]
     pub details: Map<String, Value>,
 }
 
-impl EventKind for Notification {
-    const NAME: EventName = EventName::Notification;
-    const HONOURS: &'static [Part] = &[Part::SystemMessage, Part::SuppressOutput];
-    /// Nobody waits for it.
+impl EventDefinition for Notification {
+    const HONOURS: &'static [OutputPart] = &[OutputPart::SystemMessage, OutputPart::SuppressOutput];
+    /// Advisory event without effect.
     type Verdict = Option<()>;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::Notification(self)
-    }
-
-    fn judge(_folded: &HookOutput) -> Option<()> {
+    fn evaluate(_folded: &HookOutput) -> Option<()> {
         None
     }
 }

@@ -1,32 +1,30 @@
-//! `PreCompress`: an agent is about to shorten its history.
+//! `PreCompress`: the history of an agent, before it is compressed.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, HookOutput, Part, Subject, Subjects};
+use super::{
+    definition::{EventDefinition, MatcherSubject, SubjectKind},
+    output::{HookOutput, OutputPart},
+};
 
-/// Why the history is shortened.
+/// Cause of the compression.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PreCompress {
-    /// `manual` or `auto`.
+    /// Trigger: `manual` or `auto`.
     pub trigger: String,
 }
 
-impl EventKind for PreCompress {
-    const NAME: EventName = EventName::PreCompress;
-    const HONOURS: &'static [Part] = &[Part::SystemMessage, Part::SuppressOutput];
-    const SUBJECTS: Subjects = Subjects::Words(&["manual", "auto"]);
-    /// Nobody waits for it.
+impl EventDefinition for PreCompress {
+    const HONOURS: &'static [OutputPart] = &[OutputPart::SystemMessage, OutputPart::SuppressOutput];
+    const SUBJECTS: SubjectKind = SubjectKind::Keywords(&["manual", "auto"]);
+    /// Advisory event without effect.
     type Verdict = Option<()>;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::PreCompress(self)
+    fn subject(&self) -> MatcherSubject<'_> {
+        MatcherSubject::Keyword(&self.trigger)
     }
 
-    fn subject(&self) -> Subject<'_> {
-        Subject::Word(&self.trigger)
-    }
-
-    fn judge(_folded: &HookOutput) -> Option<()> {
+    fn evaluate(_folded: &HookOutput) -> Option<()> {
         None
     }
 }

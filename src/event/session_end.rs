@@ -1,33 +1,31 @@
-//! `SessionEnd`: a session is over.
+//! `SessionEnd`: the end of a session.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, HookOutput, Part, Subject, Subjects};
+use super::{
+    definition::{EventDefinition, MatcherSubject, SubjectKind},
+    output::{HookOutput, OutputPart},
+};
 
-/// How the session ended.
+/// Cause of the end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SessionEnd {
     /// `exit`, `clear`, `logout`, `prompt_input_exit` or `other`.
     pub reason: String,
 }
 
-impl EventKind for SessionEnd {
-    const NAME: EventName = EventName::SessionEnd;
-    const HONOURS: &'static [Part] = &[Part::SystemMessage, Part::SuppressOutput];
-    const SUBJECTS: Subjects =
-        Subjects::Words(&["exit", "clear", "logout", "prompt_input_exit", "other"]);
-    /// Nobody waits for it.
+impl EventDefinition for SessionEnd {
+    const HONOURS: &'static [OutputPart] = &[OutputPart::SystemMessage, OutputPart::SuppressOutput];
+    const SUBJECTS: SubjectKind =
+        SubjectKind::Keywords(&["exit", "clear", "logout", "prompt_input_exit", "other"]);
+    /// Advisory event without effect.
     type Verdict = Option<()>;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::SessionEnd(self)
+    fn subject(&self) -> MatcherSubject<'_> {
+        MatcherSubject::Keyword(&self.reason)
     }
 
-    fn subject(&self) -> Subject<'_> {
-        Subject::Word(&self.reason)
-    }
-
-    fn judge(_folded: &HookOutput) -> Option<()> {
+    fn evaluate(_folded: &HookOutput) -> Option<()> {
         None
     }
 }

@@ -1,36 +1,35 @@
-//! `SessionStart`: an agent begins, resumes or clears a session.
+//! `SessionStart`: the start of a session.
 
 use serde::{Deserialize, Serialize};
 
-use super::{Event, EventKind, EventName, HookOutput, Part, Subject, Subjects};
+use super::{
+    definition::{EventDefinition, MatcherSubject, SubjectKind},
+    output::{HookOutput, OutputPart},
+};
 
-/// How the session started.
+/// Cause of the start.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SessionStart {
     /// `startup`, `resume`, `clear`, or llxprt's `compress`.
     pub source: String,
 }
 
-impl EventKind for SessionStart {
-    const NAME: EventName = EventName::SessionStart;
-    const HONOURS: &'static [Part] = &[
-        Part::SystemMessage,
-        Part::SuppressOutput,
-        Part::AdditionalContext,
+impl EventDefinition for SessionStart {
+    const HONOURS: &'static [OutputPart] = &[
+        OutputPart::SystemMessage,
+        OutputPart::SuppressOutput,
+        OutputPart::AdditionalContext,
     ];
-    const SUBJECTS: Subjects = Subjects::Words(&["startup", "resume", "clear", "compress"]);
-    /// Context for every model call of the session, as it stands there.
+    const SUBJECTS: SubjectKind =
+        SubjectKind::Keywords(&["startup", "resume", "clear", "compress"]);
+    /// Rendered context for every model call of the session.
     type Verdict = Option<String>;
 
-    fn as_event(&self) -> Event<'_> {
-        Event::SessionStart(self)
+    fn subject(&self) -> MatcherSubject<'_> {
+        MatcherSubject::Keyword(&self.source)
     }
 
-    fn subject(&self) -> Subject<'_> {
-        Subject::Word(&self.source)
-    }
-
-    fn judge(folded: &HookOutput) -> Option<String> {
-        folded.rendered_context()
+    fn evaluate(merged: &HookOutput) -> Option<String> {
+        merged.rendered_context()
     }
 }

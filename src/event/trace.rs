@@ -1,31 +1,25 @@
-//! Which trace a request belongs to, by the ids of W3C Trace Context. Pure.
+//! Position in a distributed trace (W3C Trace Context). Pure.
 
-/// One span of a trace.
+/// Ids of one span.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Trace {
-    /// Of the whole trace; 0 if nothing is traced.
+    /// Trace id; 0 if tracing is disabled.
     pub id: u128,
-    /// Of this span.
+    /// Id of this span.
     pub span: u64,
-    /// Of the span that it belongs to; 0 if there is none.
+    /// Id of the parent span; 0 if there is none.
     pub parent: u64,
 }
 
 impl Trace {
-    /// A span within what an agent sends as `traceparent`; if that is none, the
-    /// first of a trace of its own. `id` and `span` are fresh ones.
-    pub fn of_agent(traceparent: Option<&str>, id: u128, span: u64) -> Self {
-        match traceparent.and_then(read) {
-            Some((id, parent)) => Self { id, span, parent },
-            None => Self {
-                id,
-                span,
-                parent: 0,
-            },
-        }
+    /// Returns a span within an agent's `traceparent`; if that is missing or
+    /// invalid, the first span of a new trace. `id` and `span` are fresh ids.
+    pub fn from_traceparent(traceparent: Option<&str>, id: u128, span: u64) -> Self {
+        let (id, parent) = traceparent.and_then(parse).unwrap_or((id, 0));
+        Self { id, span, parent }
     }
 
-    /// A span within this one.
+    /// Returns a child span.
     #[must_use]
     pub const fn child(self, span: u64) -> Self {
         Self {
@@ -35,25 +29,25 @@ impl Trace {
         }
     }
 
-    /// Whether anything is traced.
-    pub const fn is_on(self) -> bool {
+    /// Whether tracing is enabled.
+    pub const fn is_enabled(self) -> bool {
         self.id != 0
     }
 
-    /// What others are sent, who go on with it.
+    /// Returns the `traceparent` header for downstream services.
     pub fn traceparent(self) -> String {
         format!("00-{:032x}-{:016x}-01", self.id, self.span)
     }
 }
 
-/// The ids in a `traceparent` of the version that there is. Its flags are the
-/// agent's wish, and nobody here asks for them.
-fn read(text: &str) -> Option<(u128, u64)> {
+/// Returns the trace and span id of a version 00 `traceparent`. The sampling flag
+/// is ignored.
+fn parse(text: &str) -> Option<(u128, u64)> {
     let mut parts = text.split('-');
     let mut part = |length: usize| {
         let part = parts.next()?;
-        let hex = |it: u8| it.is_ascii_digit() || (b'a'..=b'f').contains(&it);
-        (part.len() == length && part.bytes().all(hex)).then_some(part)
+        let is_hex = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
+        (part.len() == length && part.bytes().all(is_hex)).then_some(part)
     };
     let (version, id, span, _flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
     if version != "00" || parts.next().is_some() {
@@ -68,11 +62,11 @@ fn read(text: &str) -> Option<(u128, u64)> {
 mod tests {
     use super::*;
 
-    const AGENTS: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
+    const TRACEPARENT: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-00";
 
     #[test]
-    fn what_an_agent_began_goes_on() {
-        let trace = Trace::of_agent(Some(AGENTS), 7, 8);
+    fn an_agents_trace_is_continued() {
+        let trace = Trace::from_traceparent(Some(TRACEPARENT), 7, 8);
 
         assert_eq!((trace.span, trace.parent), (8, 0xb7ad_6b71_6920_3331));
         assert_eq!(
@@ -82,28 +76,29 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_id_begins_a_trace() {
+    fn an_invalid_traceparent_starts_a_trace() {
         let fresh = Trace {
             id: 7,
             span: 8,
             parent: 0,
         };
-        let odd = [
-            AGENTS.replace("00-0", "01-0"),
-            AGENTS.replace("00-0", "ff-0"),
-            AGENTS.to_uppercase(),
-            format!("{AGENTS}-x"),
-            format!(" {AGENTS}"),
-            AGENTS.replace("b7ad", "b7a"),
-            AGENTS.replace("b7ad", "+7ad"),
+        let invalid = [
+            TRACEPARENT.replace("00-0", "01-0"),
+            TRACEPARENT.replace("00-0", "ff-0"),
+            TRACEPARENT.to_uppercase(),
+            format!("{TRACEPARENT}-x"),
+            format!(" {TRACEPARENT}"),
+            TRACEPARENT.replace("b7ad", "b7a"),
+            TRACEPARENT.replace("b7ad", "+7ad"),
             "00-00000000000000000000000000000000-b7ad6b7169203331-01".to_owned(),
             "00-0af7651916cd43dd8448eb211c80319c-0000000000000000-01".to_owned(),
             String::new(),
         ];
 
-        for odd in odd {
-            assert_eq!(Trace::of_agent(Some(&odd), 7, 8), fresh, "{odd}");
+        for text in invalid {
+            let trace = Trace::from_traceparent(Some(&text), 7, 8);
+            assert_eq!(trace, fresh, "{text}");
         }
-        assert_eq!(Trace::of_agent(None, 7, 8), fresh);
+        assert_eq!(Trace::from_traceparent(None, 7, 8), fresh);
     }
 }

@@ -1,27 +1,27 @@
-//! What all hooks together mean.
+//! Verdicts: the meaning of the merged outputs of all hooks.
 
 use serde::Serialize;
 
-use super::HookOutput;
+use super::output::{HookOutput, Reason};
 
-/// The outcome of an event in one word, strictest last.
+/// Outcome of an event in one word, strictest last.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
-    /// Go on.
+    /// Proceed with the event.
     Proceed,
-    /// Ask the human.
+    /// Ask the human for permission.
     Ask,
-    /// A hook answered instead of the model.
+    /// A hook responds instead of the model.
     Respond,
-    /// Do not go on.
+    /// Refuse the event.
     Deny,
-    /// Do not go on, and end the agent's loop.
+    /// Refuse and end the agent's loop.
     Stop,
 }
 
 impl Action {
-    /// The word in headers, metrics and explanations.
+    /// Returns the word in headers, metrics and explanations.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Proceed => "proceed",
@@ -33,57 +33,37 @@ impl Action {
     }
 }
 
-/// A verdict on one kind of event.
+/// Verdict on one kind of event.
 pub trait Verdict: Send {
-    /// It in one word.
+    /// Returns the outcome in one word.
     fn action(&self) -> Action;
 }
 
-/// Why hooks said no, or stop. Never empty.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Reason(String);
-
-/// What stands where a hook gave no reason (hook protocol, section 1).
-const NO_REASON: &str = "No reason provided";
-
-impl Reason {
-    /// A reason, or the words for none.
-    pub fn new(text: Option<&str>) -> Self {
-        let given = text.filter(|it| !it.trim().is_empty());
-        Self(given.unwrap_or(NO_REASON).to_owned())
-    }
-
-    /// The text.
-    pub fn as_str(&self) -> &str {
-        &self.0
-    }
-}
-
-/// The verdict on an event that can go on, be refused or end the loop.
+/// Verdict on an event that can proceed, be refused or end the agent's loop.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Flow<P> {
-    /// Go on, with this.
+pub enum FlowVerdict<P> {
+    /// Proceed, with the edits of the hooks.
     Proceed(P),
-    /// Refuse.
+    /// Refuse, with this reason.
     Deny(Reason),
     /// Refuse and end the agent's loop.
     Stop(Reason),
 }
 
-impl<P> Flow<P> {
-    /// Stop beats deny beats proceed.
-    pub fn judge(folded: &HookOutput, proceed: impl FnOnce() -> P) -> Self {
-        if let Some(reason) = folded.stop() {
+impl<P> FlowVerdict<P> {
+    /// Evaluates merged outputs: stop over deny over proceed.
+    pub fn evaluate(merged: &HookOutput, proceed: impl FnOnce() -> P) -> Self {
+        if let Some(reason) = merged.stop() {
             return Self::Stop(reason);
         }
-        match folded.deny() {
+        match merged.deny() {
             Some(reason) => Self::Deny(reason),
             None => Self::Proceed(proceed()),
         }
     }
 }
 
-impl<P: Send> Verdict for Flow<P> {
+impl<P: Send> Verdict for FlowVerdict<P> {
     fn action(&self) -> Action {
         match self {
             Self::Proceed(_) => Action::Proceed,
@@ -93,7 +73,7 @@ impl<P: Send> Verdict for Flow<P> {
     }
 }
 
-/// Of an event that nothing can stop: what it brings, if anything.
+/// Verdict on an event that cannot be refused: its effect, if any.
 impl<T: Send> Verdict for Option<T> {
     fn action(&self) -> Action {
         Action::Proceed

@@ -9,7 +9,8 @@ use super::{
 use crate::{
     audit_log::{Audit, CallerRecord, EventRecord, HookRecord, Period, short},
     event::{
-        Action, Answer, BeforeTool, Context, EventKind, EventName, HookOutput, HookStatus, Verdict,
+        Action, BeforeTool, Context, EventDefinition, EventName, HookOutput, HookResult,
+        HookStatus, Verdict,
     },
     policy::RefusedCall,
 };
@@ -49,15 +50,15 @@ pub(super) fn refused_call(
 ) -> EventRecord {
     let output = HookOutput::denial(call.reason.as_str());
     let verdict = match run.would {
-        None => BeforeTool::judge(&output),
-        Some(_) => BeforeTool::judge(&HookOutput::default()),
+        None => BeforeTool::evaluate(&output),
+        Some(_) => BeforeTool::evaluate(&HookOutput::default()),
     };
     let fired = EventOutcome {
         verdict,
         output: output.clone(),
         runs: vec![HookRun {
             name: run.name.clone(),
-            answer: Answer {
+            answer: HookResult {
                 status: HookStatus::Ok,
                 output,
                 diagnostics: Vec::new(),

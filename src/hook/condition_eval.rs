@@ -7,7 +7,7 @@ use crate::{
     },
     config::{Format, Problem, When},
     dialect::{self, Call, Dialect, DialectError, Document, Operation},
-    event::{Context, Event, EventName, Subject},
+    event::{Context, Event, EventName, MatcherSubject},
 };
 
 /// Schema format of a condition.
@@ -89,9 +89,9 @@ impl<'a> ConditionContext<'a> {
     }
 
     /// The subject that matchers are compared with.
-    pub(super) fn matcher_subject(&self) -> Subject<'a> {
+    pub(super) fn matcher_subject(&self) -> MatcherSubject<'a> {
         match self.subject {
-            ConditionSubject::Call { .. } => Subject::None,
+            ConditionSubject::Call { .. } => MatcherSubject::None,
             ConditionSubject::Event(event) => event.subject(),
         }
     }

@@ -9,7 +9,7 @@ use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
     dialect::DialectError,
-    event::{Answer, EventKind, HookOutput, HookStatus},
+    event::{EventKind, HookOutput, HookResult, HookStatus},
     policy::{Policy, PolicyContext, PolicyRequest},
 };
 
@@ -73,7 +73,7 @@ impl ConfiguredPolicy {
 
     /// A run with this output that ends now.
     pub(super) fn run<E: EventKind>(&self, output: HookOutput, elapsed: Duration) -> HookRun {
-        let answer = Answer {
+        let answer = HookResult {
             status: HookStatus::Ok,
             output,
             diagnostics: Vec::new(),

@@ -8,7 +8,7 @@ use super::{
     audit_record,
     condition_eval::{ConditionContext, ConditionSubject},
     configured_policy::ConfiguredPolicy,
-    outcome::{EventOutcome, HookRun, merge_outputs},
+    outcome::{EventOutcome, HookRun, merge_runs},
     plan::{self, Plan},
     response_policies::ResponsePolicies,
     run::{self, HookContext},
@@ -18,7 +18,7 @@ use super::{
 use crate::{
     audit_log::{Audit, Record},
     dialect::DialectError,
-    event::{Action, AfterModel, BeforeModel, Context, EventKind, EventName, Flow, Verdict},
+    event::{Action, AfterModel, BeforeModel, Context, EventKind, EventName, FlowVerdict, Verdict},
     model::ResponseMutation,
     observe::{HookFinished, Metrics, PolicySilent},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
@@ -67,7 +67,7 @@ impl Engine {
     /// Starts the processes that hooks keep ahead of their first event.
     pub fn start(&self) {
         for (_, hook) in self.hooks() {
-            hook.transport.begin();
+            hook.transport.start();
         }
     }
 
@@ -202,14 +202,14 @@ impl Engine {
     pub fn conclude_chunk(
         &self,
         runs: Vec<HookRun>,
-    ) -> EventOutcome<Flow<Option<ResponseMutation>>> {
+    ) -> EventOutcome<FlowVerdict<Option<ResponseMutation>>> {
         self.merge::<AfterModel>(runs)
     }
 
     pub(super) fn merge<E: EventKind>(&self, runs: Vec<HookRun>) -> EventOutcome<E::Verdict> {
-        let (output, diagnostics) = merge_outputs::<E>(&runs);
+        let (output, diagnostics) = merge_runs::<E>(&runs);
         let outcome = EventOutcome {
-            verdict: E::judge(&output),
+            verdict: E::evaluate(&output),
             output,
             runs,
             diagnostics,

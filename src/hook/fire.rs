@@ -12,13 +12,13 @@ use super::{
     condition_eval::ConditionSubject,
     configured_policy::ConfiguredPolicy,
     engine::Engine,
-    outcome::{EventOrigin, EventOutcome, HookRun, merge_outputs},
+    outcome::{EventOrigin, EventOutcome, HookRun, merge_runs},
     plan::Plan,
 };
 use crate::{
     audit_log::{Record, Sample, short},
     dialect::{self, Detail, DialectError, ResponseDocument},
-    event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus, Subject},
+    event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus, MatcherSubject},
     model::{LlmRequest, ResponseMutation},
     policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
 };
@@ -48,8 +48,8 @@ impl Engine {
             |run: &HookRun| run.would.is_none() && run.answer.output != HookOutput::default();
         if runs.iter().skip(policy_runs).any(has_output) {
             if !plan.sequential {
-                let (output, _) = merge_outputs::<E>(&runs);
-                event.absorb(&output);
+                let (output, _) = merge_runs::<E>(&runs);
+                event.apply(&output);
             }
             let subject = ConditionSubject::Event(event.as_event());
             let mut plan = self.plan_second_pass(E::NAME, context, subject);
@@ -72,8 +72,8 @@ impl Engine {
     fn sample<E: EventKind>(&self, event: &E) -> Option<EventSample> {
         let audit = self.audit.as_deref()?;
         let subject = match event.subject() {
-            Subject::None => None,
-            Subject::Tool(name) | Subject::Word(name) => Some(short(name)),
+            MatcherSubject::None => None,
+            MatcherSubject::Tool(name) | MatcherSubject::Keyword(name) => Some(short(name)),
         };
         let input = audit.holds_content().then(|| {
             let input = serde_json::to_vec(event).unwrap_or_default();
@@ -99,7 +99,7 @@ impl Engine {
             plan.annotate(&mut run);
             self.record_run(context.context, &run, E::NAME);
             if run.would.is_none() && run.status() == HookStatus::Ok {
-                event.absorb(&run.answer.output);
+                event.apply(&run.answer.output);
             }
             runs.push(run);
         }
@@ -121,7 +121,7 @@ fn run_policy<E: EventKind>(
     policy.event::<E>(|policy| match event.as_event() {
         Event::BeforeModel(event) => inspect_request(policy, context, &event.llm_request),
         Event::AfterModel(event) => {
-            let (output, _) = merge_outputs::<E>(earlier);
+            let (output, _) = merge_runs::<E>(earlier);
             inspect_response(policy, context, event, &output)
         }
         other => Ok(policy.event(context, other)),

@@ -4,7 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use crate::{
     config::HookMode,
-    event::{Action, Answer, Diagnostic, EventKind, HookOutput, HookStatus, Verdict, fold},
+    event::{
+        Action, Diagnostic, EventKind, HookOutput, HookResult, HookStatus, Verdict, merge_outputs,
+    },
     policy::RefusedCall,
 };
 
@@ -14,7 +16,7 @@ pub struct HookRun {
     /// Name of the policy or hook; the command of a hook without a name.
     pub name: String,
     /// Status, output and diagnostics.
-    pub answer: Answer,
+    pub answer: HookResult,
     /// Duration of the run.
     pub elapsed: Duration,
     /// Time at which the run ended.
@@ -32,14 +34,14 @@ impl HookRun {
     pub(super) fn new<E: EventKind>(
         name: &str,
         mode: HookMode,
-        answer: Answer,
+        answer: HookResult,
         elapsed: Duration,
     ) -> Self {
         let would = match mode {
             HookMode::Enforce => None,
             HookMode::Observe => {
-                let (output, _) = fold([&answer.output], E::HONOURS);
-                Some(E::judge(&output).action())
+                let (output, _) = merge_outputs([&answer.output], E::HONOURS);
+                Some(E::evaluate(&output).action())
             }
         };
         Self {
@@ -83,7 +85,7 @@ pub enum EventOrigin {
 }
 
 /// Merges the outputs of all enforcing runs.
-pub(super) fn merge_outputs<E: EventKind>(runs: &[HookRun]) -> (HookOutput, Vec<Diagnostic>) {
+pub(super) fn merge_runs<E: EventKind>(runs: &[HookRun]) -> (HookOutput, Vec<Diagnostic>) {
     let enforced = runs.iter().filter(|run| run.would.is_none());
-    fold(enforced.map(|run| &run.answer.output), E::HONOURS)
+    merge_outputs(enforced.map(|run| &run.answer.output), E::HONOURS)
 }

@@ -33,7 +33,7 @@ impl Plan {
     /// Detail with which messages are shown to the hooks.
     pub fn detail(&self) -> Detail {
         let mut hooks = self.hooks.iter();
-        if hooks.any(|hook| hook.protocol.shows_whole_messages()) {
+        if hooks.any(|hook| hook.protocol.shows_message_parts()) {
             Detail::Whole
         } else {
             Detail::Texts

@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::{outcome::HookRun, plan::Plan, table::Hook};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
-    event::{Answer, Context, DiagnosticCode, EventKind, HookOutput, HookStatus},
+    event::{Context, DiagnosticCode, EventKind, HookResult, HookStatus},
     observe::{HookFinished, Metrics},
     transport::HookCall,
 };
@@ -41,7 +41,7 @@ pub(super) async fn run<E: EventKind>(
         let input = encode(hook, hook_context, event);
         let run = call(hook, hook_context, event, input).await;
         if run.status() == HookStatus::Ok && run.would.is_none() {
-            event.absorb(&run.answer.output);
+            event.apply(&run.answer.output);
         }
         runs.push(run);
     }
@@ -100,14 +100,14 @@ async fn call<E: EventKind>(
     let call = HookCall {
         context: hook_context.context,
         event: E::NAME,
-        document: input,
+        input,
         protocol: hook.protocol,
         deadline: started + hook.timeout,
     };
     let mut answer = match timeout(hook.timeout, hook.transport.call(call)).await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => failed(DiagnosticCode::Failed, error.to_string()),
-        Err(_elapsed) => failed(DiagnosticCode::Timeout, "no answer in time".to_owned()),
+        Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
+        Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
     };
     if hook.on_failure == FailureMode::Closed {
         answer.fail_closed(&hook.name);
@@ -116,7 +116,7 @@ async fn call<E: EventKind>(
     let event = with_system.as_ref().unwrap_or(event);
     hook.protocol.interpret(&mut answer, event.as_event());
     if hook.system_messages == SystemMessages::Shown {
-        answer.output.take_system_message();
+        answer.output.extract_system_message();
     }
     let elapsed = started.elapsed();
     HookFinished {
@@ -128,12 +128,4 @@ async fn call<E: EventKind>(
     }
     .emit(hook_context.metrics);
     HookRun::new::<E>(&hook.name, hook.mode, answer, elapsed)
-}
-
-fn failed(code: DiagnosticCode, cause: String) -> Answer {
-    Answer {
-        status: HookStatus::Failed,
-        output: HookOutput::default(),
-        diagnostics: vec![code.with(cause)],
-    }
 }

@@ -16,7 +16,7 @@ use crate::{
     event::EventName,
     policy,
     protocol::{self, Protocol},
-    transport::{self, Setup, Transport, TransportDeps},
+    transport::{self, Transport, TransportConfig, TransportDeps},
 };
 
 /// One hook, ready to be called.
@@ -196,12 +196,12 @@ impl TableBuilder<'_> {
     }
 
     fn build_transport(&self, spec: &HookSpec) -> Result<Arc<dyn Transport>, String> {
-        let setup = Setup {
+        let config = TransportConfig {
             label: spec.label(),
             settings: spec.settings.0.clone(),
-            toolbox: self.deps,
+            deps: self.deps,
         };
-        transport::build(&spec.kind, setup).map_err(|error| error.to_string())
+        transport::build(&spec.kind, config).map_err(|error| error.to_string())
     }
 
     /// Reserves the slots that a transport holds permanently. One slot must remain
@@ -272,7 +272,7 @@ impl TableBuilder<'_> {
             kind: kind.name,
             mode: spec.mode,
             matcher: matcher.clone(),
-            inspects_calls: events.iter().any(|event| event.comes_of_model_calls()),
+            inspects_calls: events.iter().any(|event| event.is_model_call()),
             policy,
         });
         for event in events {

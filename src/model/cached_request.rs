@@ -1,30 +1,29 @@
-//! A request as it was sent: hooks are shown it with each chunk of its answer, so
-//! its JSON is written once.
+//! A request with its JSON serialized once. `AfterModel` hooks are shown the
+//! request with every chunk of the response.
 
 use std::ops::Deref;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::{RawValue, to_raw_value};
 
-use super::LlmRequest;
+use super::request::LlmRequest;
 
-/// A request in the stable form, and its JSON. The default is one that nobody is
-/// shown.
+/// A request in the stable form and its JSON. The default serializes as `null`.
 #[derive(Debug, Default)]
-pub struct SentRequest {
+pub struct CachedRequest {
     request: LlmRequest,
     json: Box<RawValue>,
 }
 
-impl From<LlmRequest> for SentRequest {
+impl From<LlmRequest> for CachedRequest {
     fn from(request: LlmRequest) -> Self {
-        // Texts, numbers and JSON values always become JSON.
+        // Serialization of strings, numbers and JSON values cannot fail.
         let json = to_raw_value(&request).unwrap_or_default();
         Self { request, json }
     }
 }
 
-impl Deref for SentRequest {
+impl Deref for CachedRequest {
     type Target = LlmRequest;
 
     fn deref(&self) -> &LlmRequest {
@@ -32,13 +31,13 @@ impl Deref for SentRequest {
     }
 }
 
-impl Serialize for SentRequest {
+impl Serialize for CachedRequest {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         self.json.serialize(serializer)
     }
 }
 
-impl<'de> Deserialize<'de> for SentRequest {
+impl<'de> Deserialize<'de> for CachedRequest {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         LlmRequest::deserialize(deserializer).map(Self::from)
     }

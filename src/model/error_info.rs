@@ -1,18 +1,18 @@
-//! An error in plain words, for dialects to spell.
+//! An error response independent of the API, rendered by dialects.
 
-/// What an agent is told when a call fails.
+/// Error response for an agent.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Problem {
-    /// The HTTP status.
+pub struct ErrorInfo {
+    /// HTTP status code of the response.
     pub code: u16,
-    /// The canonical code, such as `INVALID_ARGUMENT`.
+    /// Canonical status, such as `INVALID_ARGUMENT`.
     pub status: &'static str,
-    /// The error reason, such as `BAD_JSON`; `docs/errors.md` lists them.
+    /// Error reason, such as `BAD_JSON`; listed in `docs/errors.md`.
     pub reason: &'static str,
-    /// For people. No host, path or key.
+    /// Human-readable message without hosts, paths or keys.
     pub message: String,
-    /// The id under which the log knows this request; empty if there is none.
+    /// Request id for log correlation; empty if there is none.
     pub request_id: String,
-    /// After how many seconds to ask again, if that is told in the body.
+    /// Retry delay in seconds to put into the body.
     pub retry_after: Option<u64>,
 }

@@ -1,74 +1,69 @@
-//! Which of the messages a hook returned is which of those it was shown (hook
-//! protocol, section 6). Pure.
+//! Aligns the messages a hook returned with those it was given, by an
+//! edit-distance diff (hook protocol, section 6). Pure.
 
-use super::Message;
+use super::message::Message;
 
-/// What became of the messages, in the order of the returned list.
-#[derive(Debug, PartialEq, Eq)]
-pub struct Alignment {
-    /// For each shown message the returned one that is it; none if deleted.
-    pub kept: Vec<Option<usize>>,
-}
+/// Above this many comparisons no longest common subsequence is computed, and
+/// messages between the common ends are paired by role alone.
+const MAX_COMPARISONS: usize = 4_000_000;
 
-/// Above this many comparisons the longest common subsequence is not looked
-/// for, and what lies between the common ends is paired by role alone.
-const MOST_COMPARISONS: usize = 4_000_000;
-
-/// Pairs shown with returned messages: by position if there are as many, else
-/// by the longest common subsequence, and in its gaps by role.
-pub fn align(shown: &[Message], returned: &[Message]) -> Alignment {
+/// Returns for each shown message the index of its counterpart among the
+/// `returned` ones; `None` if it was deleted.
+///
+/// Lists of equal length are paired by position, others by the longest common
+/// subsequence, and in its gaps by role.
+pub fn align(shown: &[Message], returned: &[Message]) -> Vec<Option<usize>> {
     if shown.len() == returned.len() {
-        let kept = (0..shown.len()).map(Some).collect();
-        return Alignment { kept };
+        return (0..shown.len()).map(Some).collect();
     }
-    let mut kept = vec![None; shown.len()];
-    let same = pairs(shown, returned, |a, b| a == b);
+    let mut aligned = vec![None; shown.len()];
+    let equal = common_subsequence(shown, returned, |a, b| a == b);
     let mut start = (0, 0);
     let end = (shown.len(), returned.len());
-    for (old, new) in same.into_iter().chain([end]) {
-        let gap_old = shown.get(start.0..old).unwrap_or_default();
-        let gap_new = returned.get(start.1..new).unwrap_or_default();
-        for (a, b) in pairs(gap_old, gap_new, |a, b| a.role == b.role) {
-            set(&mut kept, start.0 + a, start.1 + b);
+    for (old, new) in equal.into_iter().chain([end]) {
+        let old_gap = shown.get(start.0..old).unwrap_or_default();
+        let new_gap = returned.get(start.1..new).unwrap_or_default();
+        for (a, b) in common_subsequence(old_gap, new_gap, |a, b| a.role == b.role) {
+            set(&mut aligned, start.0 + a, start.1 + b);
         }
-        set(&mut kept, old, new);
+        set(&mut aligned, old, new);
         start = (old + 1, new + 1);
     }
-    Alignment { kept }
+    aligned
 }
 
-/// Positions beyond the end, such as the end itself, are left out.
-fn set(kept: &mut [Option<usize>], old: usize, new: usize) {
-    if let Some(slot) = kept.get_mut(old) {
+/// Ignores indices beyond the end, such as the end itself.
+fn set(aligned: &mut [Option<usize>], old: usize, new: usize) {
+    if let Some(slot) = aligned.get_mut(old) {
         *slot = Some(new);
     }
 }
 
-/// The positions of a longest common subsequence under `same`.
-fn pairs(
+/// Returns the index pairs of a longest common subsequence under `same`.
+fn common_subsequence(
     old: &[Message],
     new: &[Message],
     same: impl Fn(&Message, &Message) -> bool,
 ) -> Vec<(usize, usize)> {
-    let head = common(old.iter(), new.iter(), &same);
+    let head = common_length(old.iter(), new.iter(), &same);
     let (old_rest, new_rest) = (rest(old, head), rest(new, head));
-    let tail = common(old_rest.iter().rev(), new_rest.iter().rev(), &same);
+    let tail = common_length(old_rest.iter().rev(), new_rest.iter().rev(), &same);
     let old_middle = old_rest.get(..old_rest.len() - tail).unwrap_or_default();
     let new_middle = new_rest.get(..new_rest.len() - tail).unwrap_or_default();
 
-    let mut found: Vec<(usize, usize)> = (0..head).map(|it| (it, it)).collect();
+    let mut pairs: Vec<(usize, usize)> = (0..head).map(|index| (index, index)).collect();
     let middle = longest(old_middle, new_middle, &same);
-    found.extend(middle.into_iter().map(|(a, b)| (head + a, head + b)));
+    pairs.extend(middle.into_iter().map(|(a, b)| (head + a, head + b)));
     let ends = (old.len() - tail, new.len() - tail);
-    found.extend((0..tail).map(|it| (ends.0 + it, ends.1 + it)));
-    found
+    pairs.extend((0..tail).map(|offset| (ends.0 + offset, ends.1 + offset)));
+    pairs
 }
 
 fn rest(list: &[Message], from: usize) -> &[Message] {
     list.get(from..).unwrap_or_default()
 }
 
-fn common<'a>(
+fn common_length<'a>(
     a: impl Iterator<Item = &'a Message>,
     b: impl Iterator<Item = &'a Message>,
     same: impl Fn(&Message, &Message) -> bool,
@@ -76,15 +71,16 @@ fn common<'a>(
     a.zip(b).take_while(|(a, b)| same(a, b)).count()
 }
 
-/// The textbook table of lengths, walked from the start.
+/// Longest common subsequence by dynamic programming: a table of lengths, walked
+/// from the start.
 fn longest(
     old: &[Message],
     new: &[Message],
     same: impl Fn(&Message, &Message) -> bool,
 ) -> Vec<(usize, usize)> {
-    let mut found = Vec::new();
-    if old.is_empty() || new.is_empty() || old.len() * new.len() > MOST_COMPARISONS {
-        return found;
+    let mut pairs = Vec::new();
+    if old.is_empty() || new.is_empty() || old.len() * new.len() > MAX_COMPARISONS {
+        return pairs;
     }
     let width = new.len() + 1;
     let mut lengths = vec![0_u32; (old.len() + 1) * width];
@@ -92,7 +88,7 @@ fn longest(
     for (a, left) in old.iter().enumerate().rev() {
         for (b, right) in new.iter().enumerate().rev() {
             let length = if same(left, right) {
-                at(&lengths, a + 1, b + 1).map(|it| it + 1)
+                at(&lengths, a + 1, b + 1).map(|length| length + 1)
             } else {
                 at(&lengths, a + 1, b).max(at(&lengths, a, b + 1))
             };
@@ -104,7 +100,7 @@ fn longest(
     let (mut a, mut b) = (0, 0);
     while let (Some(left), Some(right)) = (old.get(a), new.get(b)) {
         if same(left, right) {
-            found.push((a, b));
+            pairs.push((a, b));
             (a, b) = (a + 1, b + 1);
         } else if at(&lengths, a + 1, b) >= at(&lengths, a, b + 1) {
             a += 1;
@@ -112,7 +108,7 @@ fn longest(
             b += 1;
         }
     }
-    found
+    pairs
 }
 
 #[cfg(test)]
@@ -121,24 +117,24 @@ mod tests {
     use crate::model::Role;
 
     fn messages(texts: &str) -> Vec<Message> {
-        let message = |it: &str| Message {
-            role: if it.starts_with('m') {
+        let message = |text: &str| Message {
+            role: if text.starts_with('m') {
                 Role::Model
             } else {
                 Role::User
             },
-            content: it.to_owned(),
+            content: text.to_owned(),
         };
         texts.split_whitespace().map(message).collect()
     }
 
     #[track_caller]
     fn check(shown: &str, returned: &str, expected: &[Option<usize>]) {
-        assert_eq!(align(&messages(shown), &messages(returned)).kept, expected);
+        assert_eq!(align(&messages(shown), &messages(returned)), expected);
     }
 
     #[test]
-    fn as_many_are_paired_by_position() {
+    fn lists_of_equal_length_are_paired_by_position() {
         check("u1 m1 u2", "u9 m1 u2", &[Some(0), Some(1), Some(2)]);
     }
 
@@ -167,10 +163,10 @@ mod tests {
     #[test]
     fn a_huge_history_is_still_aligned() {
         let numbered = |numbers: std::ops::Range<u32>| -> Vec<Message> {
-            let texts: Vec<String> = numbers.map(|it| format!("u{it}")).collect();
+            let texts: Vec<String> = numbers.map(|number| format!("u{number}")).collect();
             messages(&texts.join(" "))
         };
         let aligned = align(&numbered(0..3000), &numbered(5000..8001));
-        assert_eq!(aligned.kept.len(), 3000);
+        assert_eq!(aligned.len(), 3000);
     }
 }

@@ -1,176 +1,180 @@
-//! A message with all that it carries: texts, and the JSON of everything else.
-//! For hooks that are shown more than text.
+//! A message with its texts and the JSON of its other parts, for hooks that are
+//! shown more than text (`terminai`).
 
 use bytes::Bytes;
 
-use super::{Message, Role, align};
+use super::{
+    message::{Message, Role},
+    message_diff::align,
+};
 
-/// One turn of the conversation, whole.
+/// One turn of the conversation with all of its parts.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct WholeMessage {
-    /// Who speaks.
+pub struct MessageParts {
+    /// Author of the message.
     pub role: Role,
-    /// What they say, in order. Never empty.
-    pub pieces: Vec<Piece>,
+    /// In order; never empty.
+    pub parts: Vec<MessagePart>,
 }
 
-/// A part of a message.
+/// A text, or the JSON of another part.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Piece {
-    /// A text.
+pub enum MessagePart {
+    /// Text that hooks may change.
     Text(String),
-    /// The JSON of a call, a result or a medium, as it is on the wire.
+    /// JSON of a function call, a function response or media, as on the wire.
     Json(Bytes),
 }
 
-impl From<&Message> for WholeMessage {
+impl From<&Message> for MessageParts {
     fn from(message: &Message) -> Self {
         Self {
             role: message.role,
-            pieces: vec![Piece::Text(message.content.clone())],
+            parts: vec![MessagePart::Text(message.content.clone())],
         }
     }
 }
 
-impl WholeMessage {
-    /// Its texts alone, joined.
+impl MessageParts {
+    /// Returns the text parts, joined.
     pub fn text(&self) -> String {
-        let texts = self.pieces.iter().filter_map(|it| match it {
-            Piece::Text(text) => Some(text.as_str()),
-            Piece::Json(_) => None,
+        let texts = self.parts.iter().filter_map(|part| match part {
+            MessagePart::Text(text) => Some(text.as_str()),
+            MessagePart::Json(_) => None,
         });
         texts.collect()
     }
 
-    /// All of it as one text.
-    pub fn shown(&self) -> Message {
+    /// Returns all parts as one text message.
+    pub fn to_message(&self) -> Message {
         let mut content = String::new();
-        for piece in &self.pieces {
-            match piece {
-                Piece::Text(text) => content.push_str(text),
-                Piece::Json(json) => content.push_str(&String::from_utf8_lossy(json)),
+        for part in &self.parts {
+            match part {
+                MessagePart::Text(text) => content.push_str(text),
+                MessagePart::Json(json) => content.push_str(&String::from_utf8_lossy(json)),
             }
         }
         let role = self.role;
         Message { role, content }
     }
 
-    /// The JSON texts, in order.
-    pub fn json(&self) -> impl Iterator<Item = &str> {
-        self.pieces.iter().filter_map(|it| match it {
-            Piece::Text(_) => None,
-            Piece::Json(json) => std::str::from_utf8(json).ok(),
+    /// Returns the JSON texts, in order.
+    pub fn json_parts(&self) -> impl Iterator<Item = &str> {
+        self.parts.iter().filter_map(|part| match part {
+            MessagePart::Text(_) => None,
+            MessagePart::Json(json) => std::str::from_utf8(json).ok(),
         })
     }
 
-    /// Another text where its first one stands; none if `text` is `None`. If
-    /// nothing is left, neither is the message.
-    fn saying(&self, text: Option<&str>) -> Option<Self> {
-        let mut text = text;
-        let mut pieces = Vec::with_capacity(self.pieces.len());
-        for piece in &self.pieces {
-            match piece {
-                Piece::Json(_) => pieces.push(piece.clone()),
-                Piece::Text(_) => pieces.extend(text.take().map(|it| Piece::Text(it.to_owned()))),
+    /// Replaces the first text part by `text` and drops the others; `None` if no
+    /// part is left.
+    fn with_text(&self, mut text: Option<&str>) -> Option<Self> {
+        let mut parts = Vec::with_capacity(self.parts.len());
+        for part in &self.parts {
+            match part {
+                MessagePart::Json(_) => parts.push(part.clone()),
+                MessagePart::Text(_) => {
+                    parts.extend(text.take().map(|text| MessagePart::Text(text.to_owned())));
+                }
             }
         }
         let role = self.role;
-        (!pieces.is_empty()).then_some(Self { role, pieces })
+        (!parts.is_empty()).then_some(Self { role, parts })
     }
 }
 
-/// The whole conversation after its messages changed from `old` to `new`; an
-/// empty one says nothing.
-pub(super) fn follow(
-    whole: &[WholeMessage],
+/// Applies a change of the text messages from `old` to `new` to the messages
+/// with all parts. An empty conversation stays empty.
+pub(super) fn update(
+    conversation: &[MessageParts],
     old: &[Message],
     new: &[Message],
-) -> Vec<WholeMessage> {
-    let mut kept = align(old, new).kept.into_iter();
-    let mut followed = Vec::new();
+) -> Vec<MessageParts> {
+    let mut aligned = align(old, new).into_iter();
+    let mut updated = Vec::new();
     let mut next = 0;
-    for message in whole {
+    for message in conversation {
         if message.text().is_empty() {
-            followed.push(message.clone());
+            updated.push(message.clone());
             continue;
         }
-        let Some(at) = kept.next().flatten() else {
-            followed.extend(message.saying(None));
+        let Some(index) = aligned.next().flatten() else {
+            updated.extend(message.with_text(None));
             continue;
         };
-        followed.extend(inserted(new.get(next..at)));
-        match new.get(at).map(|it| it.content.as_str()) {
+        updated.extend(inserted(new.get(next..index)));
+        match new.get(index).map(|message| message.content.as_str()) {
             Some(content) if content != message.text() => {
-                let text = Some(content).filter(|it| !it.is_empty());
-                followed.extend(message.saying(text));
+                let text = Some(content).filter(|text| !text.is_empty());
+                updated.extend(message.with_text(text));
             }
-            Some(_) | None => followed.push(message.clone()),
+            Some(_) | None => updated.push(message.clone()),
         }
-        next = at + 1;
+        next = index + 1;
     }
-    if !whole.is_empty() {
-        followed.extend(inserted(new.get(next..)));
+    if !conversation.is_empty() {
+        updated.extend(inserted(new.get(next..)));
     }
-    followed
+    updated
 }
 
-fn inserted(new: Option<&[Message]>) -> impl Iterator<Item = WholeMessage> {
+fn inserted(new: Option<&[Message]>) -> impl Iterator<Item = MessageParts> {
     let new = new.into_iter().flatten();
-    new.filter(|it| !it.content.is_empty())
-        .map(WholeMessage::from)
+    new.filter(|message| !message.content.is_empty())
+        .map(MessageParts::from)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Piece {
-        Piece::Text(text.to_owned())
+    fn text(text: &str) -> MessagePart {
+        MessagePart::Text(text.to_owned())
     }
 
-    fn call() -> Piece {
-        Piece::Json(Bytes::from_static(br#"{"functionCall":{}}"#))
+    fn call() -> MessagePart {
+        MessagePart::Json(Bytes::from_static(br#"{"functionCall":{}}"#))
     }
 
-    fn whole(role: Role, pieces: &[Piece]) -> WholeMessage {
-        let pieces = pieces.to_vec();
-        WholeMessage { role, pieces }
+    fn with_parts(role: Role, parts: &[MessagePart]) -> MessageParts {
+        let parts = parts.to_vec();
+        MessageParts { role, parts }
     }
 
-    fn said(role: Role, content: &str) -> Message {
+    fn message(role: Role, content: &str) -> Message {
         let content = content.to_owned();
         Message { role, content }
     }
 
     #[test]
-    fn what_is_not_text_stays_where_it_was() {
-        let talk = [
-            whole(Role::User, &[text("a"), text("b")]),
-            whole(Role::Model, &[text("c"), call(), text("d")]),
-            whole(Role::User, &[call()]),
+    fn parts_that_are_not_text_keep_their_position() {
+        let conversation = [
+            with_parts(Role::User, &[text("a"), text("b")]),
+            with_parts(Role::Model, &[text("c"), call(), text("d")]),
+            with_parts(Role::User, &[call()]),
         ];
-        let old = [said(Role::User, "ab"), said(Role::Model, "cd")];
+        let old = [message(Role::User, "ab"), message(Role::Model, "cd")];
         let new = [
-            said(Role::User, "new"),
-            said(Role::User, "ab"),
-            said(Role::Model, "x"),
+            message(Role::User, "new"),
+            message(Role::User, "ab"),
+            message(Role::Model, "x"),
         ];
 
-        let followed = follow(&talk, &old, &new);
+        let updated = update(&conversation, &old, &new);
 
         let expected = [
-            whole(Role::User, &[text("new")]),
-            talk[0].clone(),
-            whole(Role::Model, &[text("x"), call()]),
-            talk[2].clone(),
+            with_parts(Role::User, &[text("new")]),
+            conversation[0].clone(),
+            with_parts(Role::Model, &[text("x"), call()]),
+            conversation[2].clone(),
         ];
-        assert_eq!(followed, expected);
+        assert_eq!(updated, expected);
         assert_eq!(
-            follow(&talk, &old, &old[..1]),
+            update(&conversation, &old, &old[..1]),
             [
-                talk[0].clone(),
-                whole(Role::Model, &[call()]),
-                talk[2].clone()
+                conversation[0].clone(),
+                with_parts(Role::Model, &[call()]),
+                conversation[2].clone()
             ]
         );
     }

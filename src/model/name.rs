@@ -1,34 +1,33 @@
-//! The name of a model, checked once.
+//! Validated model names.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The name of a model, without the `models/` in front.
+/// Name of a model, without the prefix `models/`.
 ///
-/// INVARIANT: 1 to 128 characters of `A-Za-z0-9._@-`, and never only dots, so
-/// that a name can stand in a URL path as it is.
+/// INVARIANT: 1 to 128 characters of `A-Za-z0-9._@-`, and not only dots, so that a
+/// name is a valid segment of a URL path.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
 pub struct ModelName(String);
 
 impl ModelName {
-    /// Parses a name; a leading `models/` is dropped.
+    /// Parses a name; the prefix `models/` is dropped.
     pub fn parse(text: &str) -> Option<Self> {
         let name = text.strip_prefix("models/").unwrap_or(text);
-        Self::fits(name).then(|| Self(name.to_owned()))
+        Self::is_valid(name).then(|| Self(name.to_owned()))
     }
 
-    /// Whether a text without `models/` is a name.
-    pub fn fits(name: &str) -> bool {
-        let allowed =
-            |it| matches!(it, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'@' | b'-');
-        let fits = (1..=128).contains(&name.len());
-        let only_dots = name.bytes().all(|it| it == b'.');
-        fits && !only_dots && name.bytes().all(allowed)
+    /// Whether a text without the prefix `models/` is a valid name.
+    pub fn is_valid(name: &str) -> bool {
+        let allowed = |byte| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'@' | b'-');
+        let has_valid_length = (1..=128).contains(&name.len());
+        let only_dots = name.bytes().all(|byte| byte == b'.');
+        has_valid_length && !only_dots && name.bytes().all(allowed)
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -38,7 +37,7 @@ impl TryFrom<String> for ModelName {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        Self::parse(&text).ok_or_else(|| format!("`{text}` is no model name"))
+        Self::parse(&text).ok_or_else(|| format!("`{text}` is not a model name"))
     }
 }
 

@@ -1,47 +1,47 @@
-//! `LLMResponse`: what the model answers (hook protocol, section 8).
+//! `LLMResponse`: a model response in the stable form (hook protocol, section 8).
 
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
-use super::Role;
+use super::message::Role;
 
-/// What the model answers: a whole answer, or one chunk of a stream.
+/// A model response, or one chunk of a stream, in the stable form.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct LlmResponse {
-    /// The text of the first candidate, without thoughts.
+    /// Text of the first candidate, without thoughts.
     pub text: String,
-    /// Every candidate.
+    /// All candidates of the response.
     pub candidates: Vec<Candidate>,
-    /// Token counts, if the answer has them.
+    /// Token counts, if the response has them.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage_metadata: Option<Usage>,
+    pub usage_metadata: Option<UsageMetadata>,
 }
 
-/// One of the answers the model offers.
+/// One of the alternatives that the model offers.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
 pub struct Candidate {
-    /// What it says.
+    /// Text of the candidate.
     pub content: CandidateContent,
-    /// Why generation stopped, if it did.
+    /// Reason for the end of generation, if it ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<String>,
-    /// Its number.
+    /// Number of the candidate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub index: Option<Value>,
-    /// `[{category, probability, blocked?}]`, as upstream wrote them.
+    /// `[{category, probability, blocked?}]`, as received.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub safety_ratings: Option<Value>,
 }
 
-/// What a candidate says.
+/// Text parts of a candidate.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CandidateContent {
-    /// Always the model.
+    /// Author; always [`Role::Model`].
     pub role: Role,
-    /// Every text part, thoughts included.
+    /// All text parts, thoughts included.
     #[serde(deserialize_with = "read_parts")]
     pub parts: Vec<String>,
 }
@@ -60,40 +60,40 @@ fn read_parts<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>,
     Ok(parts.iter().filter_map(read_part).collect())
 }
 
-/// Token counts, as upstream wrote them.
+/// Token counts, as received.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Usage {
-    /// Tokens of the request.
+pub struct UsageMetadata {
+    /// Token count of the request.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_token_count: Option<Value>,
-    /// Tokens of the answer.
+    /// Token count of the response.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub candidates_token_count: Option<Value>,
-    /// All tokens.
+    /// Token count of both.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub total_token_count: Option<Value>,
 }
 
-/// What a hook wants an answer to be, read from its `llm_response`.
+/// Edit of a response, or a synthetic response, read from a hook's `llm_response`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct ResponseMutation {
-    /// By position.
+    /// Edits of the candidates, by position.
     pub candidates: Vec<CandidateMutation>,
-    /// Token counts to set.
+    /// Replacement of the token counts.
     pub usage_metadata: Option<Value>,
 }
 
-/// What a hook wants one candidate to be. `None` leaves a field as it is.
+/// Edit of one candidate. `None` leaves a field unchanged.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CandidateMutation {
-    /// The text parts; an empty list blanks the text.
+    /// Replacement text parts; an empty list blanks the text.
     pub parts: Option<Vec<String>>,
-    /// Why generation stopped.
+    /// Replacement of the finish reason.
     pub finish_reason: Option<String>,
-    /// Its number.
+    /// Replacement number of the candidate.
     pub index: Option<Value>,
-    /// Safety ratings.
+    /// Replacement of the safety ratings.
     pub safety_ratings: Option<Value>,
 }
 
@@ -101,7 +101,7 @@ impl ResponseMutation {
     /// Reads an `llm_response`; `None` if nothing in it is usable.
     ///
     /// `{text}` alone is one candidate with one part. Wrongly typed fields are
-    /// left out one by one.
+    /// ignored one by one.
     pub fn read(value: &Value) -> Option<Self> {
         let listed = value.get("candidates").and_then(Value::as_array);
         let mut candidates: Vec<CandidateMutation> =
@@ -114,44 +114,56 @@ impl ResponseMutation {
                 ..CandidateMutation::default()
             });
         }
-        let usage_metadata = value.get("usageMetadata").filter(|it| it.is_object());
+        let usage_metadata = value.get("usageMetadata").filter(|value| value.is_object());
         let mutation = Self {
             candidates,
             usage_metadata: usage_metadata.cloned(),
         };
         let empty = CandidateMutation::default();
-        let usable =
-            mutation.usage_metadata.is_some() || mutation.candidates.iter().any(|it| *it != empty);
+        let usable = mutation.usage_metadata.is_some()
+            || mutation
+                .candidates
+                .iter()
+                .any(|candidate| *candidate != empty);
         usable.then_some(mutation)
     }
 
-    /// The text of its first candidate.
+    /// Returns the text of the first candidate.
     pub fn text(&self) -> String {
-        let first = self.candidates.first().and_then(|it| it.parts.as_ref());
-        first.map(|it| it.concat()).unwrap_or_default()
+        let first = self
+            .candidates
+            .first()
+            .and_then(|candidate| candidate.parts.as_ref());
+        first.map(|parts| parts.concat()).unwrap_or_default()
     }
 
-    /// Whether it can stand as an answer of its own: some text to show.
-    pub fn is_answer(&self) -> bool {
-        let mut parts = self.candidates.iter().filter_map(|it| it.parts.as_ref());
-        parts.any(|it| it.iter().any(|text| !text.is_empty()))
+    /// Whether it has any text, so that it can serve as a synthetic response.
+    pub fn is_response(&self) -> bool {
+        let mut parts = self
+            .candidates
+            .iter()
+            .filter_map(|candidate| candidate.parts.as_ref());
+        parts.any(|texts| texts.iter().any(|text| !text.is_empty()))
     }
 }
 
 fn read_candidate(value: &Value) -> CandidateMutation {
     let content = value.get("content");
-    let listed = content.and_then(|it| it.get("parts")?.as_array());
-    let parts: Option<Vec<String>> = listed.map(|it| it.iter().filter_map(read_part).collect());
-    // Parts that are all wrongly typed are no wish to blank the text.
-    let parts = parts.filter(|it| !it.is_empty() || listed.is_some_and(Vec::is_empty));
+    let listed = content.and_then(|content| content.get("parts")?.as_array());
+    let parts: Option<Vec<String>> = listed.map(|list| list.iter().filter_map(read_part).collect());
+    // A list of only wrongly typed parts does not blank the text.
+    let parts = parts.filter(|parts| !parts.is_empty() || listed.is_some_and(Vec::is_empty));
     let text = |key: &str| value.get(key).and_then(Value::as_str).map(str::to_owned);
     CandidateMutation {
         parts,
         finish_reason: text("finishReason"),
-        index: value.get("index").filter(|it| it.is_number()).cloned(),
+        index: value
+            .get("index")
+            .filter(|value| value.is_number())
+            .cloned(),
         safety_ratings: value
             .get("safetyRatings")
-            .filter(|it| it.is_array())
+            .filter(|value| value.is_array())
             .cloned(),
     }
 }
@@ -168,7 +180,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_not_usable_is_none() {
+    fn an_unusable_response_is_none() {
         for value in [
             json!(5),
             json!({}),
@@ -183,12 +195,12 @@ mod tests {
     fn text_alone_is_one_part() {
         let read = ResponseMutation::read(&json!({"text": "x"})).unwrap();
         assert_eq!(read.candidates[0].parts, Some(vec!["x".to_owned()]));
-        assert!(read.is_answer());
+        assert!(read.is_response());
     }
 
     #[test]
-    fn an_answer_needs_text() {
+    fn a_synthetic_response_needs_text() {
         let blank = json!({"candidates": [{"content": {"parts": [""]}, "finishReason": "STOP"}]});
-        assert!(!ResponseMutation::read(&blank).unwrap().is_answer());
+        assert!(!ResponseMutation::read(&blank).unwrap().is_response());
     }
 }

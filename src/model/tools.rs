@@ -1,15 +1,15 @@
-//! Which tools a model may call, in neutral words (hook protocol, section 7).
+//! Tool selection in the stable form (hook protocol, section 7).
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-/// How freely a model may call tools.
+/// Function calling mode of a request.
 ///
 /// `Ord` is the precedence when hooks disagree: `None` beats `Any` beats `Auto`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "UPPERCASE")]
 pub enum FunctionCallingMode {
-    /// The model decides.
+    /// The model decides whether to call a tool.
     #[default]
     Auto,
     /// The model must call a tool.
@@ -19,7 +19,7 @@ pub enum FunctionCallingMode {
 }
 
 impl FunctionCallingMode {
-    /// The word on the wire; unknown words are no mode.
+    /// Parses the name on the wire.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "AUTO" => Some(Self::Auto),
@@ -29,7 +29,7 @@ impl FunctionCallingMode {
         }
     }
 
-    /// The word on the wire.
+    /// Returns the name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Auto => "AUTO",
@@ -39,24 +39,24 @@ impl FunctionCallingMode {
     }
 }
 
-/// A selection of tools, as a hook gives it and as hooks together come to it.
+/// Tool selection of one hook, or the merged selection of all hooks.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ToolConfig {
-    /// The mode; none given counts as `AUTO` where one is needed.
+    /// Mode; `None` counts as `AUTO` where one is needed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<FunctionCallingMode>,
-    /// The names allowed, sorted; empty restricts nothing.
+    /// Allowed names, sorted; an empty list restricts nothing.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_function_names: Vec<String>,
 }
 
 impl ToolConfig {
     /// Reads `{mode, allowedFunctionNames}` or `{functionCallingConfig: {…}}`,
-    /// in both spellings. Wrongly typed fields are left out; `None` if nothing
-    /// usable is left.
+    /// in camel case or snake case. Wrongly typed fields are ignored; `None` if
+    /// nothing usable is left.
     pub fn read(value: &Value) -> Option<Self> {
-        let fields = calling(value).as_object()?;
+        let fields = config_fields(value).as_object()?;
         let mode = fields
             .get("mode")
             .and_then(Value::as_str)
@@ -69,12 +69,12 @@ impl ToolConfig {
         Some(Self::new(mode, texts.map(str::to_owned).collect()))
     }
 
-    /// Whether a list of names is given, and empty.
-    pub fn names_nothing(value: &Value) -> bool {
+    /// Whether the list of names is present and empty.
+    pub fn has_empty_list(value: &Value) -> bool {
         names(value).is_some_and(Vec::is_empty)
     }
 
-    /// Both selections at once: the stricter mode and all names; `NONE` has no
+    /// Merges two selections: the stricter mode and all names; `NONE` has no
     /// names. Commutative and idempotent.
     #[must_use]
     pub fn merge(&self, other: &Self) -> Self {
@@ -98,8 +98,8 @@ impl ToolConfig {
     }
 }
 
-/// The object that holds the mode and the names.
-fn calling(value: &Value) -> &Value {
+/// Returns the object with the mode and the names.
+fn config_fields(value: &Value) -> &Value {
     let nested = value
         .get("functionCallingConfig")
         .or_else(|| value.get("function_calling_config"));
@@ -107,7 +107,7 @@ fn calling(value: &Value) -> &Value {
 }
 
 fn names(value: &Value) -> Option<&Vec<Value>> {
-    let fields = calling(value);
+    let fields = config_fields(value);
     let names = fields
         .get("allowedFunctionNames")
         .or_else(|| fields.get("allowed_function_names"));

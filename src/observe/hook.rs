@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::metrics::Metrics;
-use crate::event::{Answer, EventName, HookStatus};
+use crate::event::{EventName, HookResult, HookStatus};
 
 /// A hook has answered, or failed to.
 #[derive(Debug)]
@@ -17,7 +17,7 @@ pub struct HookFinished<'a> {
     /// How long it took.
     pub elapsed: Duration,
     /// How it ended and what was left out.
-    pub answer: &'a Answer,
+    pub answer: &'a HookResult,
 }
 
 /// A policy looked at chunks of an answer, and had nothing to say of them.

@@ -61,7 +61,7 @@ impl PolicyRequest {
     pub fn set_field(&mut self, name: &str, value: serde_json::Value) -> Result<(), DialectError> {
         let mutation = RequestMutation {
             fields: [(name.to_owned(), value)].into_iter().collect(),
-            remark: None,
+            appended_text: None,
         };
         let edited = self
             .dialect

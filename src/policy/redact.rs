@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     dialect::{self, DialectError, TextEditor, TextKind},
-    event::{AfterTool, ArgumentsMean, BeforeTool, Event, EventName, HookOutput},
+    event::{AfterTool, ArgumentsMode, BeforeTool, Event, EventName, HookOutput},
 };
 
 pub(super) const KIND: PolicyKind = PolicyKind::new::<Redact>(
@@ -86,7 +86,7 @@ fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
     if edited {
         let specific = &mut output.hook_specific_output;
         specific.insert("tool_input".to_owned(), arguments);
-        output.meaning.arguments = ArgumentsMean::Instead;
+        output.interpretation.arguments = ArgumentsMode::Replace;
     }
     output
 }

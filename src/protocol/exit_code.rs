@@ -4,33 +4,33 @@
 use serde_json::{Map, Value};
 
 use super::{
-    Ended, Exit,
     output_parser::{ParsedOutput, parse, trim},
+    process_output::{ProcessExit, ProcessOutput},
 };
-use crate::event::{Answer, Decision, DiagnosticCode, EventName, HookOutput, HookStatus};
+use crate::event::{Decision, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus};
 
-/// Exit code of a refusal.
+/// ProcessExit code of a refusal.
 const EXIT_BLOCK: i32 = 2;
 
 /// Reason of a refusal without any output.
 const NO_BLOCK_REASON: &str = "Hook exited with code 2 without an error message";
 
 /// Interprets an exited hook process.
-pub(super) fn read(ended: &Ended, event: EventName) -> Answer {
-    let stdout = String::from_utf8_lossy(&ended.stdout);
-    let stderr = String::from_utf8_lossy(&ended.stderr);
+pub(super) fn read(process: &ProcessOutput, event: EventName) -> HookResult {
+    let stdout = String::from_utf8_lossy(&process.stdout);
+    let stderr = String::from_utf8_lossy(&process.stderr);
     let (stdout, stderr) = (trim(&stdout), trim(&stderr));
-    match ended.exit {
-        Exit::Code(0) if std::str::from_utf8(&ended.stdout).is_err() => {
+    match process.exit {
+        ProcessExit::Code(0) if std::str::from_utf8(&process.stdout).is_err() => {
             malformed(readings(parse(stdout)), event, "output is not valid UTF-8")
         }
-        Exit::Code(0) => succeeded(stdout, event),
-        Exit::Code(EXIT_BLOCK) => blocked(stdout, stderr, event),
+        ProcessExit::Code(0) => succeeded(stdout, event),
+        ProcessExit::Code(EXIT_BLOCK) => blocked(stdout, stderr, event),
         exit => failed(exit, stderr),
     }
 }
 
-fn succeeded(stdout: &str, event: EventName) -> Answer {
+fn succeeded(stdout: &str, event: EventName) -> HookResult {
     let (output, diagnostics) = match parse(stdout) {
         ParsedOutput::Empty => (HookOutput::default(), vec![]),
         ParsedOutput::Object(fields) => HookOutput::read(fields, event),
@@ -50,7 +50,7 @@ fn succeeded(stdout: &str, event: EventName) -> Answer {
             return malformed(vec![], event, "output is malformed JSON");
         }
     };
-    Answer {
+    HookResult {
         status: HookStatus::Ok,
         output,
         diagnostics,
@@ -59,7 +59,7 @@ fn succeeded(stdout: &str, event: EventName) -> Answer {
 
 /// A refusal by exit code is final: a decision on standard output cannot revoke
 /// it, but the other fields count.
-fn blocked(stdout: &str, stderr: &str, event: EventName) -> Answer {
+fn blocked(stdout: &str, stderr: &str, event: EventName) -> HookResult {
     let (mut output, text, diagnostics) = match parse(stdout) {
         ParsedOutput::Object(fields) => {
             let (output, diagnostics) = HookOutput::read(fields, event);
@@ -76,7 +76,7 @@ fn blocked(stdout: &str, stderr: &str, event: EventName) -> Answer {
     let reason = reasons.into_iter().find(|reason| !trim(reason).is_empty());
     output.reason = Some(reason.unwrap_or(NO_BLOCK_REASON).to_owned());
     output.decision = Some(Decision::Deny);
-    Answer {
+    HookResult {
         status: HookStatus::Block,
         output,
         diagnostics,
@@ -95,11 +95,13 @@ fn readings(parsed: ParsedOutput) -> Vec<Map<String, Value>> {
 /// Malformed output is a failure, but a refusal in any reading of it counts:
 /// an author of prompts who can break a hook's output must not be able to revoke
 /// its refusal.
-fn malformed(readings: Vec<Map<String, Value>>, event: EventName, cause: &str) -> Answer {
-    let outputs = readings.into_iter().map(|it| HookOutput::read(it, event).0);
+fn malformed(readings: Vec<Map<String, Value>>, event: EventName, cause: &str) -> HookResult {
+    let mut outputs = readings
+        .into_iter()
+        .map(|fields| HookOutput::read(fields, event).0);
     let refuses = |output: &HookOutput| output.deny().is_some() || output.stop().is_some();
-    let refusal = outputs.into_iter().find(refuses).unwrap_or_default();
-    Answer {
+    let refusal = outputs.find(refuses).unwrap_or_default();
+    HookResult {
         status: HookStatus::Failed,
         output: HookOutput {
             decision: refusal.decision,
@@ -112,13 +114,13 @@ fn malformed(readings: Vec<Map<String, Value>>, event: EventName, cause: &str) -
     }
 }
 
-fn failed(exit: Exit, stderr: &str) -> Answer {
+fn failed(exit: ProcessExit, stderr: &str) -> HookResult {
     let output = if stderr.is_empty() {
         HookOutput::default()
     } else {
         HookOutput::message(format!("Warning: {stderr}"))
     };
-    Answer {
+    HookResult {
         status: HookStatus::Failed,
         output,
         diagnostics: vec![DiagnosticCode::Failed.with(exit.to_string())],

@@ -1,11 +1,11 @@
-//! `gemini`: the protocol of gemini-cli, which is what all families share.
+//! The `gemini` protocol of gemini-cli: the defaults of [`Protocol`].
 
-use super::Protocol;
+use super::hook_protocol::Protocol;
 
 #[derive(Debug)]
-pub(super) struct Gemini;
+pub(super) struct GeminiProtocol;
 
-impl Protocol for Gemini {
+impl Protocol for GeminiProtocol {
     fn name(&self) -> &'static str {
         "gemini"
     }
@@ -38,8 +38,8 @@ mod tests {
     }
 
     #[test]
-    fn the_base_fields_are_always_there() {
-        let written = Gemini.write(&context(), Event::BeforeTool(&call()), None);
+    fn the_base_fields_are_always_present() {
+        let written = GeminiProtocol.write(&context(), Event::BeforeTool(&call()), None);
 
         let expected = json!({
             "session_id": "s1",
@@ -60,7 +60,7 @@ mod tests {
         call.tool_input.insert("large".into(), large);
         let document = RawValue::from_string(r#"{ "b":1,"a":1.0 }"#.into()).unwrap();
 
-        let written = Gemini.write(&context(), Event::BeforeTool(&call), Some(&document));
+        let written = GeminiProtocol.write(&context(), Event::BeforeTool(&call), Some(&document));
 
         let text = String::from_utf8(written.into()).unwrap();
         assert!(

@@ -1,4 +1,4 @@
-//! The document a hook reads, in the form that all protocols start from.
+//! Encoding of hook inputs, common to all protocols.
 
 use bytes::Bytes;
 use serde::Serialize;
@@ -6,53 +6,63 @@ use serde_json::{Map, Value, value::RawValue};
 
 use crate::event::{Context, Event, HookInput};
 
-/// Writes an event as it is.
+/// Rough sizes in bytes, to allocate the buffer of an input once.
+const BASE_BYTES: usize = 1024;
+const MESSAGE_OVERHEAD_BYTES: usize = 40;
+
+/// Encodes an event unchanged.
 pub(super) fn write(context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
     encode(context, event, event, document)
 }
 
-/// Writes an event with some of its fields in other words.
+/// Encodes an event with some of its fields replaced.
 pub(super) fn write_with(
     context: &Context,
     event: Event<'_>,
     document: Option<&RawValue>,
-    other_words: impl IntoIterator<Item = (&'static str, Value)>,
+    replacements: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Bytes {
-    let fields = serde_json::to_value(event).ok();
-    let mut fields: Map<String, Value> = match fields {
-        Some(Value::Object(fields)) => fields,
-        _ => Map::new(),
+    let mut fields = match serde_json::to_value(event) {
+        Ok(Value::Object(fields)) => fields,
+        Ok(_) | Err(_) => Map::new(),
     };
-    for (key, value) in other_words {
+    for (key, value) in replacements {
         fields.insert(key.to_owned(), value);
     }
     encode(context, event, fields, document)
 }
 
-/// `fields` are those of the event, as they are written.
+/// `fields` are the encoded fields of the event.
 fn encode<E: Serialize>(
     context: &Context,
     event: Event<'_>,
     fields: E,
     document: Option<&RawValue>,
 ) -> Bytes {
-    let input = HookInput::new(context, event.name(), fields, document);
-    let mut written = Vec::with_capacity(room(event, document));
-    // Texts, numbers and JSON values always become JSON.
-    match serde_json::to_writer(&mut written, &input) {
-        Ok(()) => written.into(),
+    let input = HookInput {
+        context,
+        hook_event_name: event.name(),
+        event: fields,
+        document,
+    };
+    let mut encoded = Vec::with_capacity(estimated_bytes(event, document));
+    // Serialization of strings, numbers and JSON values cannot fail.
+    match serde_json::to_writer(&mut encoded, &input) {
+        Ok(()) => encoded.into(),
         Err(_) => Bytes::new(),
     }
 }
 
-/// About how many bytes an event takes: what was said so far makes it long.
-fn room(event: Event<'_>, document: Option<&RawValue>) -> usize {
-    const THE_REST: usize = 1024;
-    const A_MESSAGE: usize = 40;
-    let messages = event.llm_request().into_iter().flat_map(|it| &it.messages);
-    let said: usize = messages.map(|it| it.content.len() + A_MESSAGE).sum();
+fn estimated_bytes(event: Event<'_>, document: Option<&RawValue>) -> usize {
+    let messages = event
+        .llm_request()
+        .into_iter()
+        .flat_map(|request| &request.messages);
+    let texts: usize = messages
+        .map(|message| message.content.len() + MESSAGE_OVERHEAD_BYTES)
+        .sum();
     // A few escapes in a text are usual.
-    let escapes = said / 16;
-    let document = document.map_or(0, |it| it.get().len());
-    THE_REST + said + escapes + document
+    let escapes = texts / 16;
+    let document = document.map_or(0, |document| document.get().len());
+    BASE_BYTES + texts + escapes + document
 }

@@ -1,20 +1,22 @@
-//! `llxprt`: the protocol of `LLxprt` Code. Requests and answers have the shape of
-//! the Gemini API, arguments are replaced, an empty list of tools means none,
-//! and a message for the user is told to the model as well.
+//! The `llxprt` protocol of `LLxprt` Code: requests and responses have the shape of
+//! the Gemini API, `tool_input` replaces the arguments, an empty list of tools
+//! allows none, and `systemMessage` is added to the conversation as well.
 
 use bytes::Bytes;
 use serde_json::{Map, Value, json, value::RawValue};
 
-use super::{Protocol, input};
+use super::{hook_protocol::Protocol, input};
 use crate::{
-    event::{Added, Answer, ArgumentsMean, Context, Event, HookOutput, HookStatus, Part},
+    event::{
+        AddedContext, ArgumentsMode, Context, Event, HookOutput, HookResult, HookStatus, OutputPart,
+    },
     model::{LlmRequest, LlmResponse, Message, Role, ToolConfig},
 };
 
 #[derive(Debug)]
-pub(super) struct Llxprt;
+pub(super) struct LlxprtProtocol;
 
-impl Protocol for Llxprt {
+impl Protocol for LlxprtProtocol {
     fn name(&self) -> &'static str {
         "llxprt"
     }
@@ -22,27 +24,31 @@ impl Protocol for Llxprt {
     fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
         let request = event.llm_request().map(request);
         let response = event.llm_response().map(response);
-        let words = [("llm_request", request), ("llm_response", response)];
-        let words = words.into_iter().filter_map(|(key, it)| Some((key, it?)));
-        input::write_with(context, event, document, words)
+        let fields = [("llm_request", request), ("llm_response", response)];
+        let replacements = fields
+            .into_iter()
+            .filter_map(|(key, value)| Some((key, value?)));
+        input::write_with(context, event, document, replacements)
     }
 
-    fn interpret(&self, answer: &mut Answer, event: Event<'_>) {
-        let added = added(answer, event);
-        let output = &mut answer.output;
-        output.meaning.added = added;
-        output.meaning.arguments = ArgumentsMean::Instead;
-        forbid_all_if_empty(&mut output.hook_specific_output);
+    fn interpret(&self, result: &mut HookResult, event: Event<'_>) {
+        let added = added_context(result, event);
+        let output = &mut result.output;
+        output.interpretation.added = added;
+        output.interpretation.arguments = ArgumentsMode::Replace;
+        normalize_empty_selection(&mut output.hook_specific_output);
         if let Some(shown) = event.llm_request() {
-            output.meaning.llm_request = stable(output, shown);
+            output.interpretation.llm_request = stable_form(output, shown);
         }
     }
 }
 
 fn request(request: &LlmRequest) -> Value {
-    let talk = request.messages.iter().filter(|it| !is_system(it));
-    let contents: Vec<Value> = talk
-        .map(|it| json!({ "role": it.role, "parts": [{ "text": it.content }] }))
+    let contents: Vec<Value> = request
+        .messages
+        .iter()
+        .filter(|message| !is_system(message))
+        .map(|message| json!({ "role": message.role, "parts": [{ "text": message.content }] }))
         .collect();
     let mut shown = json!({ "model": request.model, "contents": contents });
     if let Some(fields) = shown.as_object_mut() {
@@ -64,7 +70,7 @@ fn response(response: &LlmResponse) -> Value {
         let parts: Vec<Value> = content
             .parts
             .iter()
-            .map(|it| json!({ "text": it }))
+            .map(|text| json!({ "text": text }))
             .collect();
         let mut shown = json!({ "content": { "role": content.role, "parts": parts } });
         if let (Some(reason), Some(fields)) = (&candidate.finish_reason, shown.as_object_mut()) {
@@ -75,29 +81,31 @@ fn response(response: &LlmResponse) -> Value {
     json!({ "candidates": candidates.collect::<Vec<_>>() })
 }
 
-/// What the model is told: context, and what the user is told. What a failed
-/// hook wrote is for people only.
-fn added(answer: &Answer, event: Event<'_>) -> Vec<Added> {
-    let output = &answer.output;
+/// Returns the context and the message for the user as texts for the model. The
+/// warning of a failed hook is for the user only.
+fn added_context(result: &HookResult, event: Event<'_>) -> Vec<AddedContext> {
+    let output = &result.output;
     let context = output.additional_context();
-    let context = context.filter(|_| event.honours(Part::AdditionalContext));
+    let context = context.filter(|_| event.honours(OutputPart::AdditionalContext));
     let message = output.system_message.as_deref();
-    let message = message.filter(|_| answer.status == HookStatus::Ok);
+    let message = message.filter(|_| result.status == HookStatus::Ok);
     let texts = [context, message].into_iter().flatten();
-    texts.map(|it| Added::Raw(it.to_owned())).collect()
+    texts
+        .map(|text| AddedContext::Raw(text.to_owned()))
+        .collect()
 }
 
-/// An explicit list without names allows no tool.
-fn forbid_all_if_empty(fields: &mut Map<String, Value>) {
+/// Replaces a selection with an explicit empty list by mode `NONE`.
+fn normalize_empty_selection(fields: &mut Map<String, Value>) {
     if let Some(selection) = fields.get_mut("toolConfig")
-        && ToolConfig::names_nothing(selection)
+        && ToolConfig::has_empty_list(selection)
     {
         *selection = json!({ "mode": "NONE" });
     }
 }
 
-/// A change of the request that was `shown`, in the stable form.
-fn stable(output: &HookOutput, shown: &LlmRequest) -> Option<Map<String, Value>> {
+/// Returns the edit of the `shown` request in the stable form.
+fn stable_form(output: &HookOutput, shown: &LlmRequest) -> Option<Map<String, Value>> {
     let written = output.specific("llm_request")?.as_object()?;
     let mut fields = written.clone();
     if let Some(contents) = fields.shift_remove("contents") {
@@ -111,12 +119,12 @@ fn stable(output: &HookOutput, shown: &LlmRequest) -> Option<Map<String, Value>>
             }
         }
     }
-    forbid_all_if_empty(&mut fields);
+    normalize_empty_selection(&mut fields);
     Some(fields)
 }
 
-/// Contents as messages. Those of the system were not shown, so they are still
-/// there.
+/// Converts contents to messages. System messages were hidden from the hook, so
+/// they are kept.
 fn messages(contents: Value, shown: &LlmRequest) -> Value {
     let Value::Array(contents) = contents else {
         return contents;
@@ -124,14 +132,19 @@ fn messages(contents: Value, shown: &LlmRequest) -> Value {
     if contents.is_empty() {
         return Value::Array(contents);
     }
-    let hidden = shown.messages.iter().filter(|it| is_system(it));
-    let hidden = hidden.filter(|it| Some(&it.content) != shown.system.as_ref());
-    let returned = contents.into_iter().map(|mut it| {
-        let mut take = |key: &str| it.get_mut(key).map(Value::take);
+    let hidden = shown
+        .messages
+        .iter()
+        .filter(|message| is_system(message) && Some(&message.content) != shown.system.as_ref());
+    let returned = contents.into_iter().map(|mut content| {
+        let mut take = |key: &str| content.get_mut(key).map(Value::take);
         let role = take("role").unwrap_or_else(|| json!(Role::User));
         json!({ "role": role, "content": take("parts") })
     });
-    hidden.map(|it| json!(it)).chain(returned).collect()
+    hidden
+        .map(|message| json!(message))
+        .chain(returned)
+        .collect()
 }
 
 fn is_system(message: &Message) -> bool {
@@ -157,21 +170,21 @@ mod tests {
         }
     }
 
-    fn interpreted(output: &Value) -> Answer {
+    fn interpreted(output: &Value) -> HookResult {
         let fields = output.as_object().unwrap().clone();
         let (output, diagnostics) = HookOutput::read(fields, EventName::BeforeModel);
-        let mut answer = Answer {
+        let mut result = HookResult {
             status: HookStatus::Ok,
             output,
             diagnostics,
         };
-        Llxprt.interpret(&mut answer, Event::BeforeModel(&shown()));
-        answer
+        LlxprtProtocol.interpret(&mut result, Event::BeforeModel(&shown()));
+        result
     }
 
     #[test]
-    fn a_request_is_shown_in_the_words_of_the_api() {
-        let written = Llxprt.write(&Context::default(), Event::BeforeModel(&shown()), None);
+    fn a_request_is_shown_in_the_shape_of_the_api() {
+        let written = LlxprtProtocol.write(&Context::default(), Event::BeforeModel(&shown()), None);
 
         let written: Value = serde_json::from_slice(&written).unwrap();
         let expected = json!({
@@ -184,8 +197,8 @@ mod tests {
     }
 
     #[test]
-    fn what_comes_back_is_read_in_the_stable_form() {
-        let answer = interpreted(&json!({ "hookSpecificOutput": { "llm_request": {
+    fn a_returned_request_is_read_in_the_stable_form() {
+        let result = interpreted(&json!({ "hookSpecificOutput": { "llm_request": {
             "contents": [{ "role": "user", "parts": ["c", { "text": "d" }] }, { "parts": ["e"] }],
             "generationConfig": { "topK": 1 },
             "config": { "topK": 2, "topP": 3 },
@@ -201,8 +214,8 @@ mod tests {
             "config": { "topK": 1, "topP": 3 },
             "toolConfig": { "mode": "NONE" },
         });
-        assert_eq!(Value::Object(answer.output.request_edit().fields), expected);
-        assert!(answer.output.specific("llm_request").unwrap()["contents"].is_array());
+        assert_eq!(Value::Object(result.output.request_edit().fields), expected);
+        assert!(result.output.specific("llm_request").unwrap()["contents"].is_array());
     }
 
     #[test]
@@ -212,9 +225,9 @@ mod tests {
             json!({ "functionCallingConfig": { "allowed_function_names": [] } }),
         ] {
             let output = json!({ "hookSpecificOutput": { "toolConfig": selection } });
-            let answer = interpreted(&output);
+            let result = interpreted(&output);
             let expected = json!({ "mode": "NONE" });
-            assert_eq!(answer.output.specific("toolConfig"), Some(&expected));
+            assert_eq!(result.output.specific("toolConfig"), Some(&expected));
         }
     }
 }

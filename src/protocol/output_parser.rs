@@ -12,9 +12,7 @@ use strict_json::Names;
 /// Kind and content of a hook's trimmed output.
 #[derive(Debug, PartialEq)]
 pub(super) enum ParsedOutput {
-    /// No output.
     Empty,
-    /// A JSON object.
     Object(Map<String, Value>),
     /// A JSON object with a duplicate key or nested too deeply: as parsers read it
     /// that keep the first value of a key, and as those that keep the last.
@@ -23,7 +21,7 @@ pub(super) enum ParsedOutput {
     NonObject,
     /// Text that begins as JSON and is not one valid document.
     Malformed,
-    /// Any other text.
+    /// Text that is not JSON.
     PlainText,
 }
 
@@ -48,7 +46,8 @@ fn classify(text: &str, decoded: serde_json::Result<(Value, Cow<'_, str>)>) -> P
             if strict_json::check(text.as_bytes(), Names::Free).is_ok() {
                 return ParsedOutput::Object(last);
             }
-            let first = serde_json::from_str(&text).map_or_else(|_| Map::new(), |it: First| it.0);
+            let first =
+                serde_json::from_str(&text).map_or_else(|_| Map::new(), |First(fields)| fields);
             ParsedOutput::Ambiguous([first, last])
         }
         Ok(_) => ParsedOutput::NonObject,
@@ -146,7 +145,7 @@ fn replace_lone_surrogates(text: &str) -> String {
     repaired + rest
 }
 
-/// Length of `\uXXXX`.
+/// Length of an escape `\uXXXX`.
 const ESCAPE_BYTES: usize = 6;
 
 /// Returns the UTF-16 code unit that `text` begins with as an escape.

@@ -1,18 +1,18 @@
-//! `tabnine`: the protocol of the Tabnine CLI. A hook that changes a tool's
-//! arguments gives all of them.
+//! The `tabnine` protocol of the Tabnine CLI: `tool_input` replaces the arguments
+//! of a call.
 
-use super::Protocol;
-use crate::event::{Answer, ArgumentsMean, Event};
+use super::hook_protocol::Protocol;
+use crate::event::{ArgumentsMode, Event, HookResult};
 
 #[derive(Debug)]
-pub(super) struct Tabnine;
+pub(super) struct TabnineProtocol;
 
-impl Protocol for Tabnine {
+impl Protocol for TabnineProtocol {
     fn name(&self) -> &'static str {
         "tabnine"
     }
 
-    fn interpret(&self, answer: &mut Answer, _event: Event<'_>) {
-        answer.output.meaning.arguments = ArgumentsMean::Instead;
+    fn interpret(&self, result: &mut HookResult, _event: Event<'_>) {
+        result.output.interpretation.arguments = ArgumentsMode::Replace;
     }
 }

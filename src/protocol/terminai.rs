@@ -1,24 +1,24 @@
-//! `terminai`: the protocol of `TerminaI`. Hooks see the JSON of what is not text
-//! inside of `content`, and context stands in the conversation as it is.
+//! The `terminai` protocol of `TerminaI`: hooks see the JSON of parts that are not
+//! text inside `content`, and context is added verbatim.
 
 use bytes::Bytes;
 use serde_json::{json, value::RawValue};
 
-use super::{Protocol, input};
+use super::{hook_protocol::Protocol, input};
 use crate::{
-    event::{Added, Answer, Context, Diagnostic, DiagnosticCode, Event},
-    model::{LlmRequest, Message, WholeMessage, align},
+    event::{AddedContext, Context, Diagnostic, DiagnosticCode, Event, HookResult},
+    model::{LlmRequest, Message, MessageParts, align},
 };
 
 #[derive(Debug)]
-pub(super) struct Terminai;
+pub(super) struct TerminaiProtocol;
 
-impl Protocol for Terminai {
+impl Protocol for TerminaiProtocol {
     fn name(&self) -> &'static str {
         "terminai"
     }
 
-    fn shows_whole_messages(&self) -> bool {
+    fn shows_message_parts(&self) -> bool {
         true
     }
 
@@ -26,55 +26,56 @@ impl Protocol for Terminai {
         let Some(request) = event.llm_request() else {
             return input::write(context, event, document);
         };
+        let parts = message_parts(request);
         let shown = LlmRequest {
-            messages: whole(request).iter().map(WholeMessage::shown).collect(),
+            messages: parts.iter().map(MessageParts::to_message).collect(),
             ..request.clone()
         };
         input::write_with(context, event, document, [("llm_request", json!(shown))])
     }
 
-    fn interpret(&self, answer: &mut Answer, event: Event<'_>) {
-        let output = &mut answer.output;
+    fn interpret(&self, result: &mut HookResult, event: Event<'_>) {
+        let output = &mut result.output;
         let context = output.additional_context();
-        let context = context.map(|it| Added::Raw(it.to_owned()));
-        output.meaning.added = context.into_iter().collect();
+        let context = context.map(|text| AddedContext::Raw(text.to_owned()));
+        output.interpretation.added = context.into_iter().collect();
 
         let mut edit = output.request_edit();
         if let (Some(request), Some(returned)) = (event.llm_request(), edit.messages()) {
-            let texts = Texts::of(&whole(request), &returned);
+            let texts = Texts::new(&message_parts(request), &returned);
             if texts.messages == request.messages {
                 edit.fields.shift_remove("messages");
             } else {
                 edit.fields
                     .insert("messages".to_owned(), json!(texts.messages));
             }
-            output.meaning.llm_request = Some(edit.fields);
-            answer.diagnostics.extend(texts.changed_json);
+            output.interpretation.llm_request = Some(edit.fields);
+            result.diagnostics.extend(texts.changed_json);
         }
     }
 }
 
-fn whole(request: &LlmRequest) -> Vec<WholeMessage> {
-    if request.whole.is_empty() {
-        return request.messages.iter().map(WholeMessage::from).collect();
+fn message_parts(request: &LlmRequest) -> Vec<MessageParts> {
+    if request.message_parts.is_empty() {
+        return request.messages.iter().map(MessageParts::from).collect();
     }
-    request.whole.clone()
+    request.message_parts.clone()
 }
 
-/// The texts of the messages that a hook returned.
+/// Texts of the messages that a hook returned, without the JSON of other parts.
 #[derive(Debug)]
 struct Texts {
     messages: Vec<Message>,
-    /// The hook tried to change what is not text.
+    /// Set if the hook changed the JSON of a part.
     changed_json: Option<Diagnostic>,
 }
 
 impl Texts {
-    fn of(shown: &[WholeMessage], returned: &[Message]) -> Self {
-        let contents: Vec<Message> = shown.iter().map(WholeMessage::shown).collect();
-        let mut sources: Vec<Option<&WholeMessage>> = vec![None; returned.len()];
-        for (source, kept) in shown.iter().zip(align(&contents, returned).kept) {
-            if let Some(slot) = kept.and_then(|it| sources.get_mut(it)) {
+    fn new(shown: &[MessageParts], returned: &[Message]) -> Self {
+        let contents: Vec<Message> = shown.iter().map(MessageParts::to_message).collect();
+        let mut sources: Vec<Option<&MessageParts>> = vec![None; returned.len()];
+        for (source, index) in shown.iter().zip(align(&contents, returned)) {
+            if let Some(slot) = index.and_then(|index| sources.get_mut(index)) {
                 *slot = Some(source);
             }
         }
@@ -84,7 +85,7 @@ impl Texts {
         };
         for (message, source) in returned.iter().zip(sources) {
             let content = match source {
-                Some(source) if source.shown().content == message.content => source.text(),
+                Some(source) if source.to_message().content == message.content => source.text(),
                 Some(source) => texts.without_json(source, &message.content),
                 None => message.content.clone(),
             };
@@ -96,13 +97,13 @@ impl Texts {
         texts
     }
 
-    /// Cuts each JSON text out, once, where it stands verbatim.
-    fn without_json(&mut self, source: &WholeMessage, content: &str) -> String {
+    /// Removes the first verbatim occurrence of each JSON text.
+    fn without_json(&mut self, source: &MessageParts, content: &str) -> String {
         let mut text = content.to_owned();
-        for json in source.json() {
+        for json in source.json_parts() {
             if !text.contains(json) {
-                let kept = "messages: only text can be changed; the rest stays as it is";
-                self.changed_json = Some(DiagnosticCode::EditDropped.with(kept));
+                let dropped = "messages: only text can be changed; other parts are kept";
+                self.changed_json = Some(DiagnosticCode::EditDropped.with(dropped));
             }
             text = text.replacen(json, "", 1);
         }
@@ -113,35 +114,35 @@ impl Texts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Piece, Role};
+    use crate::model::{MessagePart, Role};
 
     const CALL: &str = r#"{"functionCall":{"name":"f","args":{"n":1.0}}}"#;
     const RESULT: &str = r#"{"functionResponse":{"name":"f"}}"#;
 
-    fn text(text: &str) -> Piece {
-        Piece::Text(text.to_owned())
+    fn text(text: &str) -> MessagePart {
+        MessagePart::Text(text.to_owned())
     }
 
-    fn json(text: &'static str) -> Piece {
-        Piece::Json(Bytes::from_static(text.as_bytes()))
+    fn json(text: &'static str) -> MessagePart {
+        MessagePart::Json(Bytes::from_static(text.as_bytes()))
     }
 
-    fn talk() -> [WholeMessage; 3] {
+    fn conversation() -> [MessageParts; 3] {
         let (user, model) = (Role::User, Role::Model);
-        let whole = |role, pieces: &[Piece]| WholeMessage {
+        let with_parts = |role, parts: &[MessagePart]| MessageParts {
             role,
-            pieces: pieces.to_vec(),
+            parts: parts.to_vec(),
         };
         [
-            whole(user, &[text("quoting "), text(RESULT)]),
-            whole(model, &[text("calling "), json(CALL), text(" now")]),
-            whole(user, &[json(RESULT)]),
+            with_parts(user, &[text("quoting "), text(RESULT)]),
+            with_parts(model, &[text("calling "), json(CALL), text(" now")]),
+            with_parts(user, &[json(RESULT)]),
         ]
     }
 
-    /// What is left of `returned` by role and text.
+    /// Checks the texts that remain of `returned`.
     #[track_caller]
-    fn check(returned: &[(Role, String)], expected: &[&str], tried: bool) {
+    fn check(returned: &[(Role, String)], expected: &[&str], changes_json: bool) {
         let returned: Vec<Message> = returned
             .iter()
             .map(|(role, content)| Message {
@@ -150,19 +151,19 @@ mod tests {
             })
             .collect();
 
-        let texts = Texts::of(&talk(), &returned);
+        let texts = Texts::new(&conversation(), &returned);
 
-        let left: Vec<&str> = texts
+        let remaining: Vec<&str> = texts
             .messages
             .iter()
-            .map(|it| it.content.as_str())
+            .map(|message| message.content.as_str())
             .collect();
-        assert_eq!(left, expected);
-        assert_eq!(texts.changed_json.is_some(), tried);
+        assert_eq!(remaining, expected);
+        assert_eq!(texts.changed_json.is_some(), changes_json);
     }
 
     #[test]
-    fn json_is_cut_out_where_it_stands_verbatim() {
+    fn verbatim_json_is_removed() {
         let quote = format!("quoting {RESULT}");
         let call = format!("Calling {CALL} now");
         check(
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn json_may_be_moved_about_in_its_message() {
+    fn json_may_be_moved_within_its_message() {
         check(
             &[(Role::Model, format!("{CALL} was called"))],
             &[" was called"],
@@ -201,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn json_that_was_changed_is_told_and_stands_as_text() {
+    fn changed_json_is_reported_and_becomes_text() {
         let changed = CALL.replace("1.0", "2");
         check(
             &[(Role::Model, format!("calling {changed}"))],

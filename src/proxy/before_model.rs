@@ -131,7 +131,7 @@ async fn apply_verdict(
             return Err(ApiError::new(ErrorReason::PolicyDenied, message));
         }
         BeforeModelVerdict::Deny {
-            answer: Some(answer),
+            response: Some(answer),
             ..
         } if generates => (Did::Deny, Reply::Answered(answer)),
         BeforeModelVerdict::Deny { reason, .. } => (Did::Deny, Reply::Denied(reason)),

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     dialect::{History, ItemKind},
-    event::{BeforeAgent, EventKind, EventName, Flow, Reason, SessionStart},
+    event::{BeforeAgent, EventKind, EventName, FlowVerdict, Reason, SessionStart},
     hook::{EventOrigin, EventOutcome},
     session::{Item, Session, SessionRequest, YieldBudget},
     state::ApiError,
@@ -188,18 +188,18 @@ async fn fire_before_agent(
     Ok(Break(Reply::Denied(Reason::new(Some(reason)))))
 }
 
-fn record_prompt(session: &mut Session, item: &Item, verdict: Flow<Option<String>>) {
+fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option<String>>) {
     session.mark_evaluated(item);
     match verdict {
-        Flow::Proceed(None) => (),
-        Flow::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
-        Flow::Deny(reason) => {
+        FlowVerdict::Proceed(None) => (),
+        FlowVerdict::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
+        FlowVerdict::Deny(reason) => {
             let note = session.note_mut(item);
             note.response = Some(reason.as_str().to_owned());
             note.denied.clone_from(&note.response);
         }
         // The prompt stays in the history (hook protocol, section 1).
-        Flow::Stop(reason) => {
+        FlowVerdict::Stop(reason) => {
             let note = session.note_mut(item);
             note.response = Some(reason.as_str().to_owned());
             note.stopped.clone_from(&note.response);
@@ -231,13 +231,13 @@ async fn fire_after_tool(
     for ((in_last_step, item), outcome) in new.iter().zip(outcomes) {
         session.mark_evaluated(item);
         match outcome.verdict {
-            Flow::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
-            Flow::Deny(reason) => {
+            FlowVerdict::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
+            FlowVerdict::Deny(reason) => {
                 session.note_mut(item).replaced = Some(reason.as_str().to_owned());
             }
             // An earlier step cannot be stopped any more.
-            Flow::Stop(reason) if *in_last_step => stopped = Some(reason),
-            Flow::Proceed(None) | Flow::Stop(_) => (),
+            FlowVerdict::Stop(reason) if *in_last_step => stopped = Some(reason),
+            FlowVerdict::Proceed(None) | FlowVerdict::Stop(_) => (),
         }
     }
     let Some(reason) = stopped else {

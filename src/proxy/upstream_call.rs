@@ -75,7 +75,7 @@ pub(super) fn outgoing(
     let mut headers: HeaderMap =
         headers::request_headers(&context.head.headers, credential, query_key, answer);
     let trace = context.hook_context.trace;
-    if trace.is_on() {
+    if trace.is_enabled() {
         headers::set_trace(&mut headers, trace);
     }
     OutgoingRequest {

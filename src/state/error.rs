@@ -10,7 +10,7 @@ use crate::{
     auth::{AuthError, QuotaExceeded},
     dialect::{self, DialectError},
     event::Reason,
-    model::Problem,
+    model::ErrorInfo,
     upstream::UpstreamError,
 };
 
@@ -278,7 +278,7 @@ impl ApiError {
             let seconds = it.as_secs() + u64::from(it.subsec_nanos() > 0);
             seconds.max(1)
         });
-        let problem = Problem {
+        let problem = ErrorInfo {
             code: self.status().as_u16(),
             status,
             reason,

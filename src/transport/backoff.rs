@@ -1,31 +1,32 @@
-//! The pause before a process that failed is started again.
+//! Exponential backoff before a failed process is started again.
 
 use std::time::Duration;
 
 use tokio::{select, time::sleep};
 use tokio_util::sync::CancellationToken;
 
-const FIRST: Duration = Duration::from_millis(100);
-const LONGEST: Duration = Duration::from_secs(10);
+const INITIAL_DELAY: Duration = Duration::from_millis(100);
+const MAX_DELAY: Duration = Duration::from_secs(10);
 
-/// It doubles with every failure until there is a success.
+/// Delay that doubles with every failure.
 #[derive(Debug)]
-pub(super) struct Pause {
-    next: Duration,
+pub(super) struct Backoff {
+    delay: Duration,
 }
 
-impl Pause {
-    /// The first pause will be a short one.
+impl Backoff {
     pub(super) const fn new() -> Self {
-        Self { next: FIRST }
+        Self {
+            delay: INITIAL_DELAY,
+        }
     }
 
-    /// Lets the time pass, unless nobody needs the process any more.
-    pub(super) async fn rest(&mut self, closed: &CancellationToken) {
+    /// Waits for the current delay, or until `closed`.
+    pub(super) async fn wait(&mut self, closed: &CancellationToken) {
         select! {
-            () = sleep(self.next) => (),
+            () = sleep(self.delay) => (),
             () = closed.cancelled() => (),
         }
-        self.next = (self.next * 2).min(LONGEST);
+        self.delay = (self.delay * 2).min(MAX_DELAY);
     }
 }

@@ -1,4 +1,4 @@
-//! `command`: the hook is a process; JSON in on stdin, JSON out on stdout
+//! The `command` transport: a process for each call, with JSON on stdin and stdout
 //! (hook protocol, section 2).
 
 mod prewarm_pool;
@@ -6,111 +6,117 @@ mod process_task;
 
 use std::{collections::BTreeMap, num::NonZero, sync::Arc};
 
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use self::{
-    prewarm_pool::Spares,
-    process_task::{Employer, Job},
+    prewarm_pool::PrewarmPool,
+    process_task::{HookInvocation, ProcessTask},
 };
-use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind, shell::Shell};
-use crate::{config::AnswerBy, event::Answer, protocol::Ended};
+use super::{
+    deps::{TransportConfig, TransportKind},
+    error::TransportError,
+    hook_call::{HookCall, Transport},
+    shell::ShellCommand,
+};
+use crate::{config::AnswerBy, event::HookResult, protocol::ProcessOutput};
 
 pub(super) const KIND: TransportKind = TransportKind {
     name: "command",
-    build: |setup| Ok(Arc::new(Command::build(setup)?)),
+    build: |config| Ok(Arc::new(CommandTransport::new(config)?)),
 };
 
 #[derive(Debug)]
-struct Command {
-    employer: Arc<Employer>,
-    spares: Option<Spares>,
-    /// Tells the processes that no call waits for to end.
+struct CommandTransport {
+    task: Arc<ProcessTask>,
+    pool: Option<PrewarmPool>,
+    /// Ends idle processes, and those that continue after their output.
     _closing: DropGuard,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct CommandSettings {
     command: String,
     #[serde(default)]
     env: BTreeMap<String, String>,
-    /// How many processes wait ahead of time.
+    /// Number of processes that are started ahead of calls.
     #[serde(default)]
     prewarm: Option<NonZero<u32>>,
     #[serde(default)]
     answer: AnswerBy,
-    /// For people only.
+    /// Ignored; for readers of the config.
     #[serde(default, rename = "description")]
     _description: Option<String>,
 }
 
-impl Command {
-    fn build(setup: Setup<'_>) -> Result<Self, TransportError> {
-        let (toolbox, hook) = (setup.toolbox, setup.label);
-        let settings: Settings = setup.parse()?;
-        let shell = Shell::new(settings.command, settings.env, hook, toolbox)?;
+impl CommandTransport {
+    fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
+        let (deps, hook) = (config.deps, config.label);
+        let settings: CommandSettings = config.parse()?;
+        let shell = ShellCommand::new(settings.command, settings.env, hook, deps)?;
         let closed = CancellationToken::new();
-        let employer = Arc::new(Employer {
+        let task = Arc::new(ProcessTask {
             shell,
             answer_by: settings.answer,
             closed: closed.clone(),
         });
-        let spares = settings.prewarm.map(|it| Spares::new(&employer, it));
+        let pool = settings.prewarm.map(|count| PrewarmPool::new(&task, count));
         Ok(Self {
-            employer,
-            spares,
+            task,
+            pool,
             _closing: closed.drop_guard(),
         })
     }
 
-    async fn run(&self, call: &HookCall<'_>) -> Result<Ended, TransportError> {
+    async fn run(&self, call: &HookCall<'_>) -> Result<ProcessOutput, TransportError> {
         loop {
-            let (told, ended) = oneshot::channel();
-            let job = Job {
-                input: call.document.clone(),
+            let (sender, output) = oneshot::channel();
+            let invocation = HookInvocation {
+                input: call.input.clone(),
                 deadline: call.deadline,
-                told,
+                output: sender,
             };
-            let Err(job) = self.hand(job) else {
-                match ended.await {
-                    Ok(ended) => return ended,
-                    // The spare ended just before it was given the job.
+            let Err(invocation) = self.dispatch(invocation) else {
+                match output.await {
+                    Ok(output) => return output,
+                    // The idle process exited just before it got the invocation.
                     Err(_) => continue,
                 }
             };
-            let shell = &self.employer.shell;
-            let place = shell.toolbox().places.take().await?;
-            // Whether a process is a spare is no difference that a hook could see.
+            let shell = &self.task.shell;
+            let slot = shell.deps().slots.acquire().await?;
+            // Hooks cannot distinguish a prewarmed process from any other.
             let session = &call.context.session_id;
-            let session = self.spares.is_none().then_some(session.as_ref());
+            let session = self.pool.is_none().then_some(session.as_ref());
             let process = shell.start(session)?;
-            drop(self.employer.employ((process, place), job));
-            return ended.await.map_err(|_| TransportError::ShuttingDown)?;
+            drop(self.task.spawn(process, slot, invocation));
+            return output.await.map_err(|_| TransportError::ShuttingDown)?;
         }
     }
 
-    /// Hands a job to a spare; gives it back if there is none.
-    fn hand(&self, job: Job) -> Result<(), Job> {
-        match &self.spares {
-            Some(spares) => spares.hand(job),
-            None => Err(job),
+    /// Dispatches an invocation to an idle process; returns it if there is none.
+    fn dispatch(&self, invocation: HookInvocation) -> Result<(), HookInvocation> {
+        match &self.pool {
+            Some(pool) => pool.dispatch(invocation),
+            None => Err(invocation),
         }
     }
 }
 
-impl Transport for Command {
-    fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>> {
+impl Transport for CommandTransport {
+    fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<HookResult, TransportError>> {
         Box::pin(async move {
-            let ended = self.run(&call).await?;
-            Ok(call.protocol.read(&ended, call.event))
+            let output = self.run(&call).await?;
+            Ok(call.protocol.read(&output, call.event))
         })
     }
 
-    fn begin(&self) {
-        if let Some(spares) = &self.spares {
-            spares.begin();
+    fn start(&self) {
+        if let Some(pool) = &self.pool {
+            pool.start();
         }
     }
 }

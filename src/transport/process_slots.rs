@@ -1,5 +1,5 @@
-//! Places for hook processes: how many may run at once. Calls go first; a
-//! process that no call needs yet takes what is left, and gives way.
+//! Limit on concurrent hook processes, shared by all configs. Calls have priority;
+//! idle prewarmed processes use free slots and yield them to waiting calls.
 
 use std::sync::Arc;
 
@@ -8,34 +8,33 @@ use tokio::{
     task::yield_now,
 };
 
-use super::TransportError;
+use super::error::TransportError;
 
-/// The places of all hooks, whichever config they are of. There are none until
-/// [`Self::resize`] says how many.
+/// Slots for hook processes. There are none until [`Self::resize`].
 #[derive(Debug)]
 pub struct ProcessSlots {
     free: Semaphore,
-    demand: watch::Sender<Demand>,
+    demand: watch::Sender<SlotDemand>,
 }
 
-/// Who wants places that are taken, and who is about to free some.
+/// Demand for slots that are in use.
 #[derive(Debug, Default)]
-struct Demand {
-    /// How many places there are to be.
+struct SlotDemand {
+    /// Configured number of slots.
     total: usize,
-    /// Taken places that will not be there any more once they are free.
+    /// Slots in use beyond `total`, to be removed when they are released.
     excess: usize,
-    /// Calls that wait.
+    /// Number of waiting calls.
     waiting: usize,
-    /// Places whose process is being ended for the sake of others.
-    giving_way: usize,
+    /// Slots whose idle process is being ended to release them.
+    yielding: usize,
 }
 
-/// A place that is taken, until this is dropped.
+/// A slot in use; released when dropped.
 #[derive(Debug)]
-pub(super) struct Place {
-    places: Arc<ProcessSlots>,
-    gives_way: bool,
+pub(super) struct SlotPermit {
+    slots: Arc<ProcessSlots>,
+    is_yielding: bool,
 }
 
 impl Default for ProcessSlots {
@@ -48,109 +47,103 @@ impl Default for ProcessSlots {
 }
 
 impl ProcessSlots {
-    /// From now on there are `total` places. If more are taken, the next ones
-    /// to be left are nobody's.
+    /// Changes the number of slots to `total`. If more are in use, the next released
+    /// ones are removed.
     pub fn resize(&self, total: usize) {
-        self.change(|demand| {
+        self.demand.send_modify(|demand| {
             let more = total.saturating_sub(demand.total);
             let fewer = demand.total.saturating_sub(total);
             let kept = more.min(demand.excess);
             self.free.add_permits(more - kept);
-            let gone = self.free.forget_permits(fewer);
-            demand.excess = demand.excess - kept + fewer - gone;
+            let removed = self.free.forget_permits(fewer);
+            demand.excess = demand.excess - kept + fewer - removed;
             demand.total = total;
         });
     }
 
-    /// A place for a call, in the order of asking.
-    pub(super) async fn take(self: &Arc<Self>) -> Result<Place, TransportError> {
+    /// Waits for a slot for a call, first in, first out.
+    pub(super) async fn acquire(self: &Arc<Self>) -> Result<SlotPermit, TransportError> {
         if let Ok(permit) = self.free.try_acquire() {
             permit.forget();
-            return Ok(self.place());
+            return Ok(self.occupy());
         }
-        let _waiting = Waiting::new(self);
+        let _waiting = WaitingCall::new(self);
         self.next().await
     }
 
-    /// A place for a process that no call needs yet: one that no call waits
-    /// for.
-    pub(super) async fn take_spare(self: &Arc<Self>) -> Result<Place, TransportError> {
+    /// Waits for a slot for an idle process that no call waits for.
+    pub(super) async fn acquire_idle(self: &Arc<Self>) -> Result<SlotPermit, TransportError> {
         loop {
-            let place = self.next().await?;
+            let permit = self.next().await?;
             if self.demand.borrow().waiting == 0 {
-                return Ok(place);
+                return Ok(permit);
             }
-            // Calls stand behind it in the line.
-            drop(place);
+            // Calls are queued behind it.
+            drop(permit);
             yield_now().await;
         }
     }
 
-    async fn next(self: &Arc<Self>) -> Result<Place, TransportError> {
+    async fn next(self: &Arc<Self>) -> Result<SlotPermit, TransportError> {
         let permit = self.free.acquire().await;
         permit.map_err(|_| TransportError::ShuttingDown)?.forget();
-        Ok(self.place())
+        Ok(self.occupy())
     }
 
-    fn place(self: &Arc<Self>) -> Place {
-        Place {
-            places: Arc::clone(self),
-            gives_way: false,
+    fn occupy(self: &Arc<Self>) -> SlotPermit {
+        SlotPermit {
+            slots: Arc::clone(self),
+            is_yielding: false,
         }
-    }
-
-    /// Changes the demand, and tells those who may give way.
-    fn change(&self, change: impl FnOnce(&mut Demand)) {
-        self.demand.send_modify(change);
     }
 }
 
-impl Place {
-    /// Waits until somebody needs this place, who is then promised it.
-    pub(super) async fn wanted(&mut self) {
-        let mut demands = self.places.demand.subscribe();
-        let is_wanted = |it: &Demand| it.waiting + it.excess > it.giving_way;
-        while !self.gives_way {
-            // The sender lives as long as the place.
-            demands.wait_for(is_wanted).await.ok();
-            self.places.demand.send_if_modified(|demand| {
-                // Another may have been quicker.
-                self.gives_way = is_wanted(demand);
-                demand.giving_way += usize::from(self.gives_way);
+impl SlotPermit {
+    /// Waits until a call needs this slot. The slot then counts as yielding.
+    pub(super) async fn reclaimed(&mut self) {
+        let mut demands = self.slots.demand.subscribe();
+        let is_needed = |demand: &SlotDemand| demand.waiting + demand.excess > demand.yielding;
+        while !self.is_yielding {
+            // The sender lives as long as the slot.
+            demands.wait_for(is_needed).await.ok();
+            self.slots.demand.send_if_modified(|demand| {
+                // Another process may have yielded first.
+                self.is_yielding = is_needed(demand);
+                demand.yielding += usize::from(self.is_yielding);
                 false
             });
         }
     }
 }
 
-impl Drop for Place {
+impl Drop for SlotPermit {
     fn drop(&mut self) {
-        self.places.demand.send_if_modified(|demand| {
-            demand.giving_way -= usize::from(self.gives_way);
+        self.slots.demand.send_if_modified(|demand| {
+            demand.yielding -= usize::from(self.is_yielding);
             if demand.excess > 0 {
                 demand.excess -= 1;
             } else {
-                self.places.free.add_permits(1);
+                self.slots.free.add_permits(1);
             }
             false
         });
     }
 }
 
-/// A call that waits for a place.
-struct Waiting<'a>(&'a ProcessSlots);
+/// Counts a waiting call.
+struct WaitingCall<'a>(&'a ProcessSlots);
 
-impl<'a> Waiting<'a> {
-    fn new(places: &'a ProcessSlots) -> Self {
-        places.change(|it| it.waiting += 1);
-        Self(places)
+impl<'a> WaitingCall<'a> {
+    fn new(slots: &'a ProcessSlots) -> Self {
+        slots.demand.send_modify(|demand| demand.waiting += 1);
+        Self(slots)
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {
-        self.0.demand.send_if_modified(|it| {
-            it.waiting -= 1;
+        self.0.demand.send_if_modified(|demand| {
+            demand.waiting -= 1;
             false
         });
     }
@@ -162,90 +155,93 @@ mod tests {
 
     use super::*;
 
-    fn places(total: usize) -> Arc<ProcessSlots> {
-        let places = Arc::new(ProcessSlots::default());
-        places.resize(total);
-        places
+    fn slots(total: usize) -> Arc<ProcessSlots> {
+        let slots = Arc::new(ProcessSlots::default());
+        slots.resize(total);
+        slots
     }
 
     #[tokio::test]
-    async fn a_call_goes_before_a_spare_that_asked_earlier() {
-        let places = places(1);
-        let taken = places.take().await.unwrap();
-        let mut spare = Box::pin(places.take_spare());
-        assert!(spare.as_mut().now_or_never().is_none());
-        let mut call = Box::pin(places.take());
+    async fn a_call_has_priority_over_an_earlier_idle_process() {
+        let slots = slots(1);
+        let held = slots.acquire().await.unwrap();
+        let mut idle = Box::pin(slots.acquire_idle());
+        assert!(idle.as_mut().now_or_never().is_none());
+        let mut call = Box::pin(slots.acquire());
         assert!(call.as_mut().now_or_never().is_none());
 
-        drop(taken);
-        assert!(spare.as_mut().now_or_never().is_none());
+        drop(held);
+        assert!(idle.as_mut().now_or_never().is_none());
         let served = call.await.unwrap();
         drop(served);
 
-        assert!(spare.await.is_ok());
+        assert!(idle.await.is_ok());
     }
 
     #[tokio::test]
-    async fn one_spare_gives_way_for_each_call_that_waits() {
-        let places = places(2);
-        let mut one = places.take_spare().await.unwrap();
-        let mut other = places.take_spare().await.unwrap();
-        assert!(one.wanted().now_or_never().is_none());
+    async fn one_idle_process_yields_for_each_waiting_call() {
+        let slots = slots(2);
+        let mut one = slots.acquire_idle().await.unwrap();
+        let mut other = slots.acquire_idle().await.unwrap();
+        assert!(one.reclaimed().now_or_never().is_none());
 
-        let mut call = Box::pin(places.take());
+        let mut call = Box::pin(slots.acquire());
         assert!(call.as_mut().now_or_never().is_none());
 
-        assert!(one.wanted().now_or_never().is_some());
-        assert!(other.wanted().now_or_never().is_none());
+        assert!(one.reclaimed().now_or_never().is_some());
+        assert!(other.reclaimed().now_or_never().is_none());
         drop(one);
         drop(call.await);
-        assert!(other.wanted().now_or_never().is_none());
+        assert!(other.reclaimed().now_or_never().is_none());
     }
 
     #[tokio::test]
-    async fn a_call_given_up_wants_nothing() {
-        let places = places(1);
-        let mut spare = places.take_spare().await.unwrap();
-        let mut call = Box::pin(places.take());
+    async fn a_dropped_call_needs_no_slot() {
+        let slots = slots(1);
+        let mut idle = slots.acquire_idle().await.unwrap();
+        let mut call = Box::pin(slots.acquire());
         assert!(call.as_mut().now_or_never().is_none());
 
         drop(call);
 
-        assert!(spare.wanted().now_or_never().is_none());
+        assert!(idle.reclaimed().now_or_never().is_none());
     }
 
     #[tokio::test]
-    async fn fewer_places_are_fewer_as_soon_as_they_are_left() {
-        let places = places(3);
-        let mut taken = Vec::new();
+    async fn removed_slots_disappear_when_they_are_released() {
+        let slots = slots(3);
+        let mut held = Vec::new();
         for _ in 0..2 {
-            taken.push(places.take().await.unwrap());
+            held.push(slots.acquire().await.unwrap());
         }
 
-        places.resize(1);
-        let mut call = Box::pin(places.take());
+        slots.resize(1);
+        let mut call = Box::pin(slots.acquire());
         assert!(call.as_mut().now_or_never().is_none());
-        assert!(taken[0].wanted().now_or_never().is_some());
-        drop(taken.pop());
-        assert!(call.as_mut().now_or_never().is_none(), "one is gone");
-        drop(taken.pop());
+        assert!(held[0].reclaimed().now_or_never().is_some());
+        drop(held.pop());
+        assert!(call.as_mut().now_or_never().is_none(), "one is removed");
+        drop(held.pop());
 
         let _one = call.await.unwrap();
-        assert!(places.take().now_or_never().is_none());
-        places.resize(2);
-        assert!(places.take().now_or_never().is_some());
+        assert!(slots.acquire().now_or_never().is_none());
+        slots.resize(2);
+        assert!(slots.acquire().now_or_never().is_some());
     }
 
     #[tokio::test]
-    async fn places_that_come_back_are_not_given_up() {
-        let places = places(2);
-        let taken = [places.take().await.unwrap(), places.take().await.unwrap()];
-        places.resize(1);
+    async fn slots_that_are_restored_are_not_removed() {
+        let slots = slots(2);
+        let held = [
+            slots.acquire().await.unwrap(),
+            slots.acquire().await.unwrap(),
+        ];
+        slots.resize(1);
 
-        places.resize(2);
-        drop(taken);
+        slots.resize(2);
+        drop(held);
 
-        let _one = places.take().await.unwrap();
-        assert!(places.take().now_or_never().is_some());
+        let _one = slots.acquire().await.unwrap();
+        assert!(slots.acquire().now_or_never().is_some());
     }
 }

@@ -1,23 +1,16 @@
-//! A shell command and its variables: what the `command` and the `worker`
-//! transport start.
+//! Shell commands with their environment, for the `command` and the `worker`
+//! transport.
 
-use std::{
-    collections::BTreeMap,
-    env,
-    ffi::{OsStr, OsString},
-    fmt, fs,
-    os::unix::fs::PermissionsExt,
-    path::{Path, PathBuf},
-};
+use std::{collections::BTreeMap, ffi::OsString, fmt};
 
 use tokio::process;
 
-use super::{TransportDeps, TransportError, process::Process};
+use super::{deps::TransportDeps, error::TransportError, process::Process};
 
-/// Variables that hold the folder of the hooks, by the names that hooks written
-/// for several agents look for. It is the operator's folder, never one that a
-/// request names: commands such as `$GEMINI_PROJECT_DIR/guard.sh` rely on it.
-const FOLDER: &[&str] = &[
+/// Variables with the directory of the hooks, by the names that hooks of several
+/// agents read. It is the operator's directory, never one of a request: commands
+/// such as `$GEMINI_PROJECT_DIR/guard.sh` rely on it.
+const DIRECTORY_VARIABLES: &[&str] = &[
     "GEMINI_PROJECT_DIR",
     "TERMINAI_PROJECT_DIR",
     "TABNINE_PROJECT_DIR",
@@ -26,80 +19,85 @@ const FOLDER: &[&str] = &[
     "GEMINI_CWD",
 ];
 
-/// Variables that hold the agent's session.
-const SESSION: &[&str] = &["GEMINI_SESSION_ID", "TERMINAI_SESSION_ID"];
+/// Variables with the session of the agent.
+const SESSION_VARIABLES: &[&str] = &["GEMINI_SESSION_ID", "TERMINAI_SESSION_ID"];
 
-/// The longest value from a request that becomes a variable, in bytes. The
-/// kernel starts no process with a variable beyond 128 KiB.
-const LONGEST_VALUE: usize = 4096;
+/// Limit on a value from a request that becomes a variable. The kernel starts no
+/// process with a variable of more than 128 KiB.
+const MAX_SESSION_BYTES: usize = 4096;
 
-/// What `bash -c` runs.
-pub(super) struct Shell {
+/// A validated command for `bash -c`.
+pub(super) struct ShellCommand {
     command: String,
     env: BTreeMap<String, String>,
     hook: String,
-    toolbox: TransportDeps,
+    deps: TransportDeps,
 }
 
-impl Shell {
-    /// Refuses at load what could never run. `hook` is what the hook is called
-    /// in logs.
+impl ShellCommand {
+    /// Validates a command that can run. `hook` is the hook's name in logs.
     pub(super) fn new(
         command: String,
         env: BTreeMap<String, String>,
         hook: &str,
-        toolbox: &TransportDeps,
+        deps: &TransportDeps,
     ) -> Result<Self, TransportError> {
-        let wrong = |message: &str| Err(TransportError::Settings(message.to_owned()));
+        let invalid = |message: &str| Err(TransportError::Settings(message.to_owned()));
         if command.trim().is_empty() {
-            return wrong("`command` is empty");
+            return invalid("`command` is empty");
         }
-        let is_name = |it: &String| !it.is_empty() && !it.contains(['=', '\0']);
+        let is_name = |name: &String| !name.is_empty() && !name.contains(['=', '\0']);
         if !env.keys().all(is_name) {
-            return wrong("`env` has a name that no variable can have");
+            return invalid("`env` has an invalid variable name");
         }
-        if command.contains('\0') || env.values().any(|it| it.contains('\0')) {
-            return wrong("`command` and `env` cannot hold NUL characters");
+        if command.contains('\0') || env.values().any(|value| value.contains('\0')) {
+            return invalid("`command` and `env` cannot contain NUL characters");
         }
         Ok(Self {
             command,
             env,
             hook: hook.to_owned(),
-            toolbox: toolbox.clone(),
+            deps: deps.clone(),
         })
     }
 
-    /// What its hook is called in logs.
+    /// Returns the hook's name in logs.
     pub(super) fn hook(&self) -> &str {
         &self.hook
     }
 
-    /// What it was built with.
-    pub(super) const fn toolbox(&self) -> &TransportDeps {
-        &self.toolbox
+    pub(super) const fn deps(&self) -> &TransportDeps {
+        &self.deps
     }
 
-    /// Starts it. A process that serves one call is told the call's session.
+    /// Starts a process. A process for a single call gets the call's session.
     pub(super) fn start(&self, session: Option<&str>) -> Result<Process, TransportError> {
-        let mut command = process::Command::new(&self.toolbox.bash);
-        // Nothing is asked for that `posix_spawn` cannot do, so nothing is forked.
+        let mut command = process::Command::new(&self.deps.bash);
+        // Everything here is supported by `posix_spawn`, so nothing is forked.
         command
             .arg0("bash")
             .args(["-c", &self.command])
-            .current_dir(&self.toolbox.directory)
+            .current_dir(&self.deps.directory)
             .env_clear()
             .envs(self.environment(session));
-        let started = Process::start(command, &self.toolbox.alive);
-        started.map_err(TransportError::Start)
+        Process::start(command, &self.deps.running).map_err(TransportError::Start)
     }
 
-    /// Later ones win: the operator has the last word.
+    /// Later variables win: the hook's own `env` has precedence.
     fn environment(&self, session: Option<&str>) -> Vec<(OsString, OsString)> {
-        let folder = self.toolbox.directory.as_os_str();
-        let mut variables = self.toolbox.environment.clone();
-        variables.extend(FOLDER.iter().map(|it| (it.into(), folder.to_owned())));
-        if let Some(session) = session.filter(|it| can_be_variable(it)) {
-            variables.extend(SESSION.iter().map(|it| (it.into(), session.into())));
+        let directory = self.deps.directory.as_os_str();
+        let mut variables = self.deps.environment.clone();
+        variables.extend(
+            DIRECTORY_VARIABLES
+                .iter()
+                .map(|name| (name.into(), directory.to_owned())),
+        );
+        if let Some(session) = session.filter(|session| is_variable_value(session)) {
+            variables.extend(
+                SESSION_VARIABLES
+                    .iter()
+                    .map(|name| (name.into(), session.into())),
+            );
         }
         let own = self.env.iter();
         variables.extend(own.map(|(name, value)| (name.into(), value.into())));
@@ -107,62 +105,15 @@ impl Shell {
     }
 }
 
-impl fmt::Debug for Shell {
+impl fmt::Debug for ShellCommand {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Its variables may hold keys.
-        f.debug_tuple("Shell").field(&self.command).finish()
+        // The variables may hold keys.
+        f.debug_tuple("ShellCommand").field(&self.command).finish()
     }
 }
 
-/// Where bash is, by the folders of a `PATH`. A folder that depends on where a
-/// process is started is none of them. If it is nowhere, its name is all there is,
-/// and each hook looks by its own `PATH`.
-pub(super) fn bash(path: &OsStr) -> PathBuf {
-    let folders = env::split_paths(path).filter(|it| it.is_absolute());
-    let mut places = folders.map(|it| it.join("bash"));
-    places
-        .find(|it| is_program(it))
-        .unwrap_or_else(|| "bash".into())
-}
-
-fn is_program(place: &Path) -> bool {
-    let runs = |it: fs::Metadata| it.is_file() && it.permissions().mode() & 0o111 != 0;
-    fs::metadata(place).is_ok_and(runs)
-}
-
-/// Whether a process can be started with this value. What a request says must
-/// not decide whether a guard starts.
-fn can_be_variable(value: &str) -> bool {
-    value.len() <= LONGEST_VALUE && !value.contains('\0')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bash_is_the_first_that_runs_in_a_folder_that_stands_still() {
-        let folder = tempfile::tempdir().unwrap();
-        let place = |name: &str| folder.path().join(name);
-        let file = |name: &str, mode: u32| {
-            fs::create_dir(place(name)).unwrap();
-            let file = place(name).join("bash");
-            fs::write(&file, "").unwrap();
-            fs::set_permissions(file, fs::Permissions::from_mode(mode)).unwrap();
-        };
-        file("text", 0o644);
-        file("first", 0o755);
-        file("second", 0o755);
-        fs::create_dir_all(place("folder/bash")).unwrap();
-        let names = ["none", "text", "folder", "first", "second"];
-        let folders = names.map(place);
-        let path = env::join_paths(
-            [Path::new(""), Path::new(".")]
-                .into_iter()
-                .chain(folders.iter().map(AsRef::as_ref)),
-        );
-
-        assert_eq!(bash(&path.unwrap()), place("first/bash"));
-        assert_eq!(bash(OsStr::new(".:")), Path::new("bash"));
-    }
+/// Whether a process can be started with this value. A request must not be able to
+/// prevent the start of a guard.
+fn is_variable_value(value: &str) -> bool {
+    value.len() <= MAX_SESSION_BYTES && !value.contains('\0')
 }

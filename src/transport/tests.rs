@@ -1,29 +1,33 @@
-use serde_json::json;
+use std::{ffi::OsStr, path::PathBuf};
 
-use super::*;
+use prometheus_client::metrics::gauge::Gauge;
+use serde_json::{Value, json};
+use tokio_util::task::TaskTracker;
 
-fn toolbox() -> TransportDeps {
-    let places = Arc::new(ProcessSlots::default());
-    let (tasks, alive) = (TaskTracker::new(), Gauge::default());
-    TransportDeps::new(tasks, places, alive, 1024, PathBuf::from(".")).unwrap()
+use super::{deps::is_inherited, *};
+
+fn deps() -> TransportDeps {
+    let slots = Arc::new(ProcessSlots::default());
+    let (tasks, running) = (TaskTracker::new(), Gauge::default());
+    TransportDeps::new(tasks, slots, running, 1024, PathBuf::from(".")).unwrap()
 }
 
 #[track_caller]
 fn check_refused(kind: &str, settings: &Value, expected: &str) {
     let settings = settings.as_object().unwrap().clone();
-    let toolbox = toolbox();
-    let setup = Setup {
+    let deps = deps();
+    let config = TransportConfig {
         label: "hook",
         settings,
-        toolbox: &toolbox,
+        deps: &deps,
     };
-    let refused = build(kind, setup).unwrap_err();
+    let refused = build(kind, config).unwrap_err();
     assert_eq!(refused.to_string(), expected);
 }
 
 #[test]
-fn what_cannot_run_is_refused_when_it_is_built() {
-    check_refused("pigeon", &json!({}), "no transport is named `pigeon`");
+fn commands_that_cannot_run_are_refused() {
+    check_refused("pigeon", &json!({}), "unknown transport `pigeon`");
     check_refused("command", &json!({}), "settings: missing field `command`");
     check_refused(
         "command",
@@ -38,17 +42,17 @@ fn what_cannot_run_is_refused_when_it_is_built() {
     check_refused(
         "command",
         &json!({"command": "true", "env": {"A=B": ""}}),
-        "settings: `env` has a name that no variable can have",
+        "settings: `env` has an invalid variable name",
     );
     check_refused(
         "command",
         &json!({"command": "true", "env": {"A": "\0"}}),
-        "settings: `command` and `env` cannot hold NUL characters",
+        "settings: `command` and `env` cannot contain NUL characters",
     );
 }
 
 #[test]
-fn servers_and_workers_that_cannot_be_called_are_refused_too() {
+fn servers_and_workers_that_cannot_run_are_refused() {
     check_refused("http", &json!({}), "settings: missing field `url`");
     check_refused(
         "http",
@@ -58,7 +62,7 @@ fn servers_and_workers_that_cannot_be_called_are_refused_too() {
     check_refused(
         "http",
         &json!({"url": "http://a", "bearer": "TOP\nSECRET"}),
-        "settings: `bearer` cannot stand in a header",
+        "settings: `bearer` is not a valid header value",
     );
     check_refused(
         "worker",
@@ -68,11 +72,11 @@ fn servers_and_workers_that_cannot_be_called_are_refused_too() {
 }
 
 #[test]
-fn hooks_see_what_processes_need_and_no_key() {
-    for shown in [
+fn hooks_inherit_no_key() {
+    for inherited in [
         "PATH", "HOME", "LANG", "LC_ALL", "LC_TIME", "TZ", "TMPDIR", "USER", "SHELL",
     ] {
-        assert!(is_shown(OsStr::new(shown)), "{shown}");
+        assert!(is_inherited(OsStr::new(inherited)), "{inherited}");
     }
     for hidden in [
         "GEMINI_API_KEY",
@@ -82,16 +86,16 @@ fn hooks_see_what_processes_need_and_no_key() {
         "LANGUAGE",
         "",
     ] {
-        assert!(!is_shown(OsStr::new(hidden)), "{hidden}");
+        assert!(!is_inherited(OsStr::new(hidden)), "{hidden}");
     }
 
-    let inherited = toolbox().environment;
+    let inherited = deps().environment;
 
     assert!(inherited.iter().any(|(name, _)| name == "PATH"));
-    assert!(inherited.iter().all(|(name, _)| is_shown(name)));
+    assert!(inherited.iter().all(|(name, _)| is_inherited(name)));
 }
 
 #[test]
-fn the_folder_of_the_hooks_is_absolute() {
-    assert!(toolbox().directory.is_absolute());
+fn the_directory_of_the_hooks_is_absolute() {
+    assert!(deps().directory.is_absolute());
 }

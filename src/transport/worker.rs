@@ -1,9 +1,9 @@
-//! `worker`: the hook is a process that stays; one JSON object per line in on
-//! stdin, and one out on stdout.
+//! The `worker` transport: the hook is a long-lived process that reads one JSON
+//! object per line on stdin and writes one per line on stdout.
 //!
 //! Processes are started by the calls that need them, so that checking a config
-//! starts none and a worker that cannot run is not started over and over. They
-//! end when the hook is dropped.
+//! starts none, and a worker that cannot run is not restarted in a loop. They end
+//! when the hook is dropped.
 
 mod framing;
 mod process;
@@ -19,36 +19,41 @@ use std::{
     },
 };
 
+use futures_util::future::BoxFuture;
 use serde::Deserialize;
 use tokio::sync::oneshot;
 use tokio_util::sync::DropGuard;
 
 use self::{
-    process::Instance,
-    queue::{Job, Queue},
+    process::WorkerProcess,
+    queue::{CallQueue, QueuedCall},
 };
-use super::{BoxFuture, HookCall, Setup, Transport, TransportError, TransportKind, shell::Shell};
-use crate::event::Answer;
+use super::{
+    deps::{TransportConfig, TransportKind},
+    error::TransportError,
+    hook_call::{HookCall, Transport},
+    shell::ShellCommand,
+};
+use crate::event::HookResult;
 
 pub(super) const KIND: TransportKind = TransportKind {
     name: "worker",
-    build: |setup| Ok(Arc::new(Worker::build(setup)?)),
+    build: |config| Ok(Arc::new(WorkerTransport::new(config)?)),
 };
 
 #[derive(Debug)]
-struct Worker {
-    queue: Arc<Queue>,
-    shell: Arc<Shell>,
+struct WorkerTransport {
+    queue: Arc<CallQueue>,
+    shell: Arc<ShellCommand>,
     instances: NonZero<u32>,
-    /// Whether the instances wait for calls.
-    awake: AtomicBool,
-    /// Tells the instances to end.
+    is_started: AtomicBool,
+    /// Ends the processes when dropped.
     _closing: DropGuard,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Settings {
+struct WorkerSettings {
     command: String,
     #[serde(default)]
     env: BTreeMap<String, String>,
@@ -60,40 +65,42 @@ const fn one() -> NonZero<u32> {
     NonZero::<u32>::MIN
 }
 
-impl Worker {
-    fn build(setup: Setup<'_>) -> Result<Self, TransportError> {
-        let (toolbox, hook) = (setup.toolbox, setup.label);
-        let settings: Settings = setup.parse()?;
-        let shell = Shell::new(settings.command, settings.env, hook, toolbox)?;
-        let queue = Arc::new(Queue::new());
+impl WorkerTransport {
+    fn new(config: TransportConfig<'_>) -> Result<Self, TransportError> {
+        let (deps, hook) = (config.deps, config.label);
+        let settings: WorkerSettings = config.parse()?;
+        let shell = ShellCommand::new(settings.command, settings.env, hook, deps)?;
+        let queue = Arc::new(CallQueue::new());
         Ok(Self {
             _closing: queue.closed.clone().drop_guard(),
             queue,
             shell: Arc::new(shell),
             instances: settings.instances,
-            awake: AtomicBool::new(false),
+            is_started: AtomicBool::new(false),
         })
     }
 
-    fn wake(&self) {
-        if self.awake.swap(true, Ordering::Relaxed) {
+    fn start_once(&self) {
+        if self.is_started.swap(true, Ordering::Relaxed) {
             return;
         }
-        let tasks = &self.shell.toolbox().tasks;
+        let tasks = &self.shell.deps().tasks;
         for _ in 0..self.instances.get() {
-            let instance = Instance::new(Arc::clone(&self.shell), Arc::clone(&self.queue));
-            tasks.spawn(instance.run());
+            let process = WorkerProcess::new(Arc::clone(&self.shell), Arc::clone(&self.queue));
+            tasks.spawn(process.run());
         }
     }
 }
 
-impl Transport for Worker {
-    fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>> {
+impl Transport for WorkerTransport {
+    fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<HookResult, TransportError>> {
         Box::pin(async move {
-            self.wake();
-            let (told, output) = oneshot::channel();
-            let input = call.document.clone();
-            self.queue.push(Job { input, told })?;
+            self.start_once();
+            let (sender, output) = oneshot::channel();
+            self.queue.push(QueuedCall {
+                input: call.input.clone(),
+                output: sender,
+            })?;
             let output = output.await.map_err(|_| TransportError::ShuttingDown)??;
             call.read_object(output)
         })

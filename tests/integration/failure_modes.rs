@@ -259,10 +259,10 @@ async fn a_hook_that_fails_does_what_its_failure_mode_says() {
     for (command, cause) in [
         ("no-such-program-here", "exit code 127"),
         ("exit 3", "exit code 3"),
-        ("kill -9 $$", "ended by signal 9"),
-        ("sleep 600", "no answer in time"),
-        ("head -c 2097152 /dev/zero", "too much output"),
-        ("head -c 2097152 /dev/zero >&2", "too much output"),
+        ("kill -9 $$", "terminated by signal 9"),
+        ("sleep 600", "timed out"),
+        ("head -c 2097152 /dev/zero", "output limit exceeded"),
+        ("head -c 2097152 /dev/zero >&2", "output limit exceeded"),
     ] {
         let upstream = Upstream::mock().await;
 

@@ -3,7 +3,7 @@
 use super::{HookBlock, HookGroup, RawGroup, RawHook};
 use crate::{
     config::{FailureMode, HookMode, HookSpec, Matcher, Problem, can_refuse},
-    event::{EventKind, EventName, EventVisitor, Subject, Subjects},
+    event::{EventKind, EventName, EventVisitor, MatcherSubject, SubjectKind},
 };
 
 /// What is idle in one group of a block.
@@ -44,25 +44,27 @@ fn idle_matcher(raw: &RawGroup, event: EventName) -> Option<String> {
         return None;
     }
     match subjects(event) {
-        Subjects::Tools => None,
-        Subjects::None => Some(format!(
+        SubjectKind::Tools => None,
+        SubjectKind::None => Some(format!(
             "{event} has nothing to match, so the matcher is ignored and the hooks always run"
         )),
-        Subjects::Words(words) => {
-            let none = !words.iter().any(|it| matcher.matches(Subject::Word(it)));
+        SubjectKind::Keywords(words) => {
+            let none = !words
+                .iter()
+                .any(|it| matcher.matches(MatcherSubject::Keyword(it)));
             let words = words.join(", ");
             none.then(|| format!("the matcher matches none of {words}, so its hooks never run"))
         }
     }
 }
 
-fn subjects(event: EventName) -> Subjects {
+fn subjects(event: EventName) -> SubjectKind {
     struct Asking;
 
     impl EventVisitor for Asking {
-        type Output = Subjects;
+        type Output = SubjectKind;
 
-        fn visit<E: EventKind>(self) -> Subjects {
+        fn visit<E: EventKind>(self) -> SubjectKind {
             E::SUBJECTS
         }
     }

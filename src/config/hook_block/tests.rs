@@ -11,7 +11,7 @@ use crate::{
     config::{
         Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides, SystemMessages,
     },
-    event::{EventName, Subject},
+    event::{EventName, MatcherSubject},
     hook::registry,
 };
 
@@ -109,7 +109,7 @@ fn a_settings_file_is_read_with_its_comments() {
     assert_eq!(second.timeout, Duration::from_mins(1));
     let group = &config.hooks[&EventName::BeforeTool][0];
     assert!(group.sequential);
-    assert!(group.matcher.matches(Subject::Tool("write_file")));
+    assert!(group.matcher.matches(MatcherSubject::Tool("write_file")));
     assert!(config.files.contains(&path));
     assert!(config.warnings.is_empty());
 }

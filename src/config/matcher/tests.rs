@@ -3,7 +3,7 @@
 use super::*;
 
 #[track_caller]
-fn check(matcher: &str, subject: Subject<'_>, expected: bool) {
+fn check(matcher: &str, subject: MatcherSubject<'_>, expected: bool) {
     let runs = Matcher::parse(matcher).0.matches(subject);
     assert_eq!(runs, expected, "{matcher:?} on {subject:?}");
 }
@@ -16,33 +16,33 @@ fn check_warning(matcher: &str, expected: &str) {
 
 #[test]
 fn the_vectors_of_the_hook_protocol_hold() {
-    check("write_*", Subject::Tool("write_file"), true); // G01
-    check("read", Subject::Tool("read_file"), true); // G02
-    check("write_file|replace", Subject::Tool("replace"), true); // G04
-    check("*_file", Subject::Tool("read_file"), true); // G06
-    check("write_*", Subject::Tool("overwrite"), true); // G08
-    check(" * ", Subject::Tool("x"), true); // G09
-    check("startup", Subject::Word("startup"), true); // G11
-    check("start", Subject::Word("startup"), false); // G12
-    check("Startup", Subject::Word("startup"), false); // G15
-    check("anything", Subject::None, true); // G16, G17
+    check("write_*", MatcherSubject::Tool("write_file"), true); // G01
+    check("read", MatcherSubject::Tool("read_file"), true); // G02
+    check("write_file|replace", MatcherSubject::Tool("replace"), true); // G04
+    check("*_file", MatcherSubject::Tool("read_file"), true); // G06
+    check("write_*", MatcherSubject::Tool("overwrite"), true); // G08
+    check(" * ", MatcherSubject::Tool("x"), true); // G09
+    check("startup", MatcherSubject::Keyword("startup"), true); // G11
+    check("start", MatcherSubject::Keyword("startup"), false); // G12
+    check("Startup", MatcherSubject::Keyword("startup"), false); // G15
+    check("anything", MatcherSubject::None, true); // G16, G17
 }
 
 #[test]
 fn absent_empty_and_star_match_everything() {
     for matcher in ["", " ", "*", "\u{feff}*\t"] {
-        check(matcher, Subject::Tool("x"), true);
-        check(matcher, Subject::Word("x"), true);
+        check(matcher, MatcherSubject::Tool("x"), true);
+        check(matcher, MatcherSubject::Keyword("x"), true);
         assert_eq!(Matcher::parse(matcher).1, None);
     }
 }
 
 #[test]
 fn words_are_matched_as_a_whole() {
-    check("startup|resume", Subject::Word("resume"), true);
-    check("startup|resume", Subject::Word("resumed"), false);
-    check("a|ab", Subject::Word("ab"), true);
-    check("exit$", Subject::Word("exit"), true);
+    check("startup|resume", MatcherSubject::Keyword("resume"), true);
+    check("startup|resume", MatcherSubject::Keyword("resumed"), false);
+    check("a|ab", MatcherSubject::Keyword("ab"), true);
+    check("exit$", MatcherSubject::Keyword("exit"), true);
 }
 
 #[test]
@@ -85,27 +85,27 @@ fn constructs_mean_what_they_mean_in_javascript() {
         ("#x y", "#x y", true),
     ];
     for (matcher, name, expected) in cases {
-        check(matcher, Subject::Tool(name), expected);
+        check(matcher, MatcherSubject::Tool(name), expected);
         assert_eq!(Matcher::parse(matcher).1, None, "{matcher:?}");
     }
 }
 
 #[test]
 fn flags_of_a_group_are_understood() {
-    check("(?i:write)_file", Subject::Tool("WRITE_file"), true);
-    check("(?i:write)_file", Subject::Tool("WRITE_FILE"), false);
-    check("(?i:a(?-i:b))", Subject::Tool("AB"), false);
-    check("(?s:a.b)", Subject::Tool("a\nb"), true);
-    check("(?m:^b$)", Subject::Tool("a\nb\nc"), true);
+    check("(?i:write)_file", MatcherSubject::Tool("WRITE_file"), true);
+    check("(?i:write)_file", MatcherSubject::Tool("WRITE_FILE"), false);
+    check("(?i:a(?-i:b))", MatcherSubject::Tool("AB"), false);
+    check("(?s:a.b)", MatcherSubject::Tool("a\nb"), true);
+    check("(?m:^b$)", MatcherSubject::Tool("a\nb\nc"), true);
 }
 
 #[test]
 fn what_is_no_expression_is_a_glob_or_a_literal() {
-    check("*_file", Subject::Tool("read_files"), false);
-    check("r?ad(*", Subject::Tool("road(x)"), true);
-    check("read(", Subject::Tool("read("), true);
-    check("read(", Subject::Tool("read(x"), false);
-    check("*", Subject::Word("x"), true);
+    check("*_file", MatcherSubject::Tool("read_files"), false);
+    check("r?ad(*", MatcherSubject::Tool("road(x)"), true);
+    check("read(", MatcherSubject::Tool("read("), true);
+    check("read(", MatcherSubject::Tool("read(x"), false);
+    check("*", MatcherSubject::Keyword("x"), true);
     check_warning(
         "*_file",
         "matcher `*_file` is no JavaScript regular expression (nothing to repeat), so it is a glob",
@@ -154,7 +154,7 @@ fn what_cannot_be_compiled_matches_everything_and_says_so() {
         deep.as_str(),
     ];
     for matcher in matchers {
-        check(matcher, Subject::Tool("other"), true);
+        check(matcher, MatcherSubject::Tool("other"), true);
         let warning = Matcher::parse(matcher).1.unwrap_or_default();
         assert!(warning.ends_with("so it matches everything"), "{warning}");
     }
@@ -163,5 +163,5 @@ fn what_cannot_be_compiled_matches_everything_and_says_so() {
 #[test]
 fn an_expression_that_blows_up_ends_soon_and_counts_as_a_match() {
     let name = format!("{}!", "a".repeat(100));
-    check("^(?:a(?!b)|a(?!c))+$", Subject::Tool(&name), true);
+    check("^(?:a(?!b)|a(?!c))+$", MatcherSubject::Tool(&name), true);
 }

@@ -3,6 +3,7 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use futures_util::future::BoxFuture;
 use prometheus_client::metrics::gauge::Gauge;
 use proptest::{prelude::*, sample::select, test_runner::TestRunner};
 use serde_json::{Map, Value, json};
@@ -13,15 +14,15 @@ use crate::{
     config::{
         FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, Place, SystemMessages,
     },
-    event::{Action, Answer, Context, EventKind, EventName, EventVisitor, Verdict},
+    event::{Action, Context, EventKind, EventName, EventVisitor, HookResult, Verdict},
     hook::{
         Engine, EventOrigin, Hook, HookTable, table::MatcherGroup,
         transport_reuse::TransportDefinition,
     },
     model::ToolConfig,
     observe::Metrics,
-    protocol::{self, Ended, Exit},
-    transport::{BoxFuture, HookCall, ProcessSlots, Transport, TransportDeps, TransportError},
+    protocol::{self, ProcessExit, ProcessOutput},
+    transport::{HookCall, ProcessSlots, Transport, TransportDeps, TransportError},
 };
 
 /// A simulated hook and its settings.
@@ -31,13 +32,13 @@ struct SimulatedHook {
     on_failure: FailureMode,
     mode: HookMode,
     /// Result of its process; `None` if the transport fails.
-    ended: Option<Ended>,
+    ended: Option<ProcessOutput>,
 }
 
 impl Transport for SimulatedHook {
-    fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<Answer, TransportError>> {
+    fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<HookResult, TransportError>> {
         Box::pin(async move {
-            let ended = self.ended.as_ref().ok_or(TransportError::TooMuchOutput)?;
+            let ended = self.ended.as_ref().ok_or(TransportError::OutputLimit)?;
             Ok(call.protocol.read(ended, call.event))
         })
     }
@@ -114,19 +115,19 @@ fn optional(
     choices.prop_map(|entries| entries.into_iter().flatten().collect())
 }
 
-fn ended() -> impl Strategy<Value = Ended> {
+fn ended() -> impl Strategy<Value = ProcessOutput> {
     let exit = prop_oneof![
-        6 => Just(Exit::Code(0)),
-        2 => Just(Exit::Code(2)),
-        1 => Just(Exit::Code(1)),
-        1 => Just(Exit::Signal(9)),
+        6 => Just(ProcessExit::Code(0)),
+        2 => Just(ProcessExit::Code(2)),
+        1 => Just(ProcessExit::Code(1)),
+        1 => Just(ProcessExit::Signal(9)),
     ];
     let stdout = prop_oneof![
         8 => fields().prop_map(|fields| Value::Object(fields).to_string()),
         1 => select(vec!["", "deny", "[]", "\"{\\\"decision\\\":\\\"deny\\\"}\""]).prop_map(str::to_owned),
     ];
     let stderr = select(vec!["", "no", r#"{"reason":"no"}"#]);
-    (exit, stdout, stderr).prop_map(|(exit, stdout, stderr)| Ended {
+    (exit, stdout, stderr).prop_map(|(exit, stdout, stderr)| ProcessOutput {
         exit,
         stdout: stdout.into_bytes(),
         stderr: stderr.into(),
@@ -351,15 +352,15 @@ fn a_failed_hook_has_no_effect_or_denies() {
             protocol,
             on_failure,
             mode: HookMode::Enforce,
-            ended: exits.then(|| Ended {
-                exit: Exit::Code(1),
+            ended: exits.then(|| ProcessOutput {
+                exit: ProcessExit::Code(1),
                 stdout: br#"{"continue":false,"decision":"deny"}"#.to_vec(),
                 stderr: Vec::new(),
             }),
         };
         let denying = SimulatedHook {
-            ended: Some(Ended {
-                exit: Exit::Code(2),
+            ended: Some(ProcessOutput {
+                exit: ProcessExit::Code(2),
                 stdout: Vec::new(),
                 stderr: Vec::new(),
             }),

@@ -147,7 +147,7 @@ impl LogRecord {
             "body": { "stringValue": self.body },
             "attributes": self.attributes.0,
         });
-        if let (true, Some(fields)) = (self.trace.is_on(), fields.as_object_mut()) {
+        if let (true, Some(fields)) = (self.trace.is_enabled(), fields.as_object_mut()) {
             let Trace { id, span, .. } = self.trace;
             fields.insert("traceId".into(), format!("{id:032x}").into());
             fields.insert("spanId".into(), format!("{span:016x}").into());

@@ -4,56 +4,60 @@ use serde_json::json;
 
 use super::*;
 
-const NO_WORDS: &str = "Hook exited with code 2 without an error message";
+const NO_REASON: &str = "Hook exited with code 2 without an error message";
 
-fn ended(exit: Exit, stdout: &str, stderr: &str) -> Answer {
-    let ended = Ended {
+fn exited(exit: ProcessExit, stdout: &str, stderr: &str) -> HookResult {
+    let output = ProcessOutput {
         exit,
         stdout: stdout.into(),
         stderr: stderr.into(),
     };
-    read(&ended, EventName::BeforeTool)
+    read(&output, EventName::BeforeTool)
 }
 
 #[track_caller]
 fn check_ok(stdout: &str, expected: &HookOutput, diagnostics: &[DiagnosticCode]) {
-    let answer = ended(Exit::Code(0), stdout, r#"{"decision":"deny"}"#);
-    let codes: Vec<_> = answer.diagnostics.iter().map(|it| it.code).collect();
-    assert_eq!(answer.status, HookStatus::Ok);
-    assert_eq!(&answer.output, expected);
+    let result = exited(ProcessExit::Code(0), stdout, r#"{"decision":"deny"}"#);
+    let codes: Vec<_> = result
+        .diagnostics
+        .iter()
+        .map(|diagnostic| diagnostic.code)
+        .collect();
+    assert_eq!(result.status, HookStatus::Ok);
+    assert_eq!(&result.output, expected);
     assert_eq!(codes, diagnostics);
 }
 
 #[track_caller]
 fn check_refusal(stdout: &str, stderr: &str, reason: &str) {
-    let answer = ended(Exit::Code(2), stdout, stderr);
-    assert_eq!(answer.status, HookStatus::Block);
-    assert_eq!(answer.output, HookOutput::denial(reason));
+    let result = exited(ProcessExit::Code(2), stdout, stderr);
+    assert_eq!(result.status, HookStatus::Block);
+    assert_eq!(result.output, HookOutput::denial(reason));
 }
 
 #[track_caller]
-fn check_failure(exit: Exit, stderr: &str, message: Option<&str>, cause: &str) {
-    let answer = ended(exit, r#"{"decision":"deny","reason":"R"}"#, stderr);
-    assert_eq!(answer.status, HookStatus::Failed);
+fn check_failure(exit: ProcessExit, stderr: &str, message: Option<&str>, cause: &str) {
+    let result = exited(exit, r#"{"decision":"deny","reason":"R"}"#, stderr);
+    assert_eq!(result.status, HookStatus::Failed);
     assert_eq!(
-        answer.output,
+        result.output,
         message.map(HookOutput::message).unwrap_or_default()
     );
     assert_eq!(
-        answer.diagnostics,
+        result.diagnostics,
         [DiagnosticCode::Failed.with(cause)],
-        "the cause is what a closed failure tells"
+        "the cause is part of the denial"
     );
 }
 
 #[test]
-fn silence_is_consent_whatever_stderr_says() {
+fn empty_stdout_is_no_decision_whatever_stderr_says() {
     check_ok("", &HookOutput::default(), &[]);
     check_ok(" \r\n\u{feff}", &HookOutput::default(), &[]);
 }
 
 #[test]
-fn an_object_is_the_answer() {
+fn an_object_is_the_output() {
     let denial = HookOutput::denial("R");
 
     check_ok(r#"{"decision":"deny","reason":"R"}"#, &denial, &[]);
@@ -77,7 +81,7 @@ fn text_is_a_message_without_a_decision() {
 }
 
 #[test]
-fn other_json_says_nothing() {
+fn json_other_than_an_object_is_ignored() {
     for stdout in ["[1,2]", "42", "true", "null", r#""42""#] {
         check_ok(
             stdout,
@@ -90,27 +94,27 @@ fn other_json_says_nothing() {
 #[test]
 fn malformed_json_is_a_failure_without_output() {
     for stdout in ["{", "{}{}", "[1,", "{'decision': 'deny'}"] {
-        let answer = ended(Exit::Code(0), stdout, "");
+        let result = exited(ProcessExit::Code(0), stdout, "");
 
-        assert_eq!(answer.status, HookStatus::Failed);
-        assert_eq!(answer.output, HookOutput::default());
+        assert_eq!(result.status, HookStatus::Failed);
+        assert_eq!(result.output, HookOutput::default());
         let malformed = DiagnosticCode::MalformedOutput.with("output is malformed JSON");
-        assert_eq!(answer.diagnostics, [malformed]);
+        assert_eq!(result.diagnostics, [malformed]);
     }
 }
 
 #[test]
 fn an_unknown_decision_counts_only_for_a_hook_that_fails_closed() {
-    let mut answer = ended(
-        Exit::Code(0),
+    let mut result = exited(
+        ProcessExit::Code(0),
         r#"{"decision":"dney","systemMessage":"S"}"#,
         "",
     );
-    assert_eq!(answer.status, HookStatus::Ok);
-    assert_eq!(answer.output, HookOutput::message("S"));
-    assert_eq!(answer.diagnostics[0].code, DiagnosticCode::UnknownDecision);
+    assert_eq!(result.status, HookStatus::Ok);
+    assert_eq!(result.output, HookOutput::message("S"));
+    assert_eq!(result.diagnostics[0].code, DiagnosticCode::UnknownDecision);
 
-    answer.fail_closed("guard");
+    result.fail_closed("guard");
 
     let reason = "Hook guard failed: unknown decision; \
                   expected `allow`, `approve`, `deny`, `block` or `ask`";
@@ -118,23 +122,23 @@ fn an_unknown_decision_counts_only_for_a_hook_that_fails_closed() {
         system_message: Some("S".to_owned()),
         ..HookOutput::denial(reason)
     };
-    assert_eq!((answer.status, answer.output), (HookStatus::Failed, denial));
+    assert_eq!((result.status, result.output), (HookStatus::Failed, denial));
 }
 
 #[test]
 fn exit_two_is_no_failure_whatever_the_output() {
     for stdout in ["[1]", "{", r#"{"decision":"dney"}"#] {
-        let mut answer = ended(Exit::Code(2), stdout, "E");
+        let mut result = exited(ProcessExit::Code(2), stdout, "E");
 
-        answer.fail_closed("guard");
+        result.fail_closed("guard");
 
-        assert_eq!(answer.status, HookStatus::Block);
-        assert_eq!(answer.output, HookOutput::denial("E"));
+        assert_eq!(result.status, HookStatus::Block);
+        assert_eq!(result.output, HookOutput::denial("E"));
     }
 }
 
 #[test]
-fn a_wrongly_typed_field_is_left_out_alone() {
+fn a_wrongly_typed_field_is_ignored_alone() {
     check_ok(
         r#"{"decision":"deny","reason":7,"continue":"false","systemMessage":"S"}"#,
         &HookOutput {
@@ -163,15 +167,15 @@ fn exit_two_without_stderr_takes_its_reason_from_stdout() {
 }
 
 #[test]
-fn exit_two_without_words_has_some() {
-    check_refusal("", "", NO_WORDS);
-    check_refusal("{}", "", NO_WORDS);
-    check_refusal(r#"{"reason":" "}"#, "\n", NO_WORDS);
-    check_refusal("", r#"{"reason":""}"#, NO_WORDS);
+fn exit_two_without_output_has_a_default_reason() {
+    check_refusal("", "", NO_REASON);
+    check_refusal("{}", "", NO_REASON);
+    check_refusal(r#"{"reason":" "}"#, "\n", NO_REASON);
+    check_refusal("", r#"{"reason":""}"#, NO_REASON);
 }
 
 #[test]
-fn nothing_on_stdout_turns_exit_two_into_consent_but_other_fields_count() {
+fn nothing_on_stdout_revokes_exit_two_but_other_fields_count() {
     let stdout = json!({
         "decision": "allow",
         "continue": false,
@@ -180,36 +184,41 @@ fn nothing_on_stdout_turns_exit_two_into_consent_but_other_fields_count() {
         "hookSpecificOutput": {"permissionDecision": "allow", "tool_input": {"a": 1}},
     });
 
-    let answer = ended(Exit::Code(2), &stdout.to_string(), "E");
+    let result = exited(ProcessExit::Code(2), &stdout.to_string(), "E");
 
-    assert_eq!(answer.output.decision, Some(Decision::Deny));
-    assert_eq!(answer.output.reason.as_deref(), Some("E"));
-    assert_eq!(answer.output.r#continue, Some(false));
-    assert_eq!(answer.output.stop_reason.as_deref(), Some("T"));
-    assert_eq!(answer.output.system_message.as_deref(), Some("S"));
-    assert_eq!(answer.output.specific("tool_input"), Some(&json!({"a": 1})));
+    assert_eq!(result.output.decision, Some(Decision::Deny));
+    assert_eq!(result.output.reason.as_deref(), Some("E"));
+    assert_eq!(result.output.r#continue, Some(false));
+    assert_eq!(result.output.stop_reason.as_deref(), Some("T"));
+    assert_eq!(result.output.system_message.as_deref(), Some("S"));
+    assert_eq!(result.output.specific("tool_input"), Some(&json!({"a": 1})));
 }
 
 #[test]
-fn every_other_end_is_a_failure_that_may_warn() {
+fn every_other_exit_is_a_failure_that_may_warn() {
     let warning = Some("Warning: careful");
 
-    check_failure(Exit::Code(1), "careful\n", warning, "exit code 1");
-    check_failure(Exit::Code(3), "", None, "exit code 3");
-    check_failure(Exit::Code(127), "careful", warning, "exit code 127");
-    check_failure(Exit::Signal(9), "", None, "ended by signal 9");
-    check_failure(Exit::Signal(15), "careful", warning, "ended by signal 15");
+    check_failure(ProcessExit::Code(1), "careful\n", warning, "exit code 1");
+    check_failure(ProcessExit::Code(3), "", None, "exit code 3");
+    check_failure(ProcessExit::Code(127), "careful", warning, "exit code 127");
+    check_failure(ProcessExit::Signal(9), "", None, "terminated by signal 9");
+    check_failure(
+        ProcessExit::Signal(15),
+        "careful",
+        warning,
+        "terminated by signal 15",
+    );
 }
 
 #[test]
 fn output_that_is_not_utf8_is_a_failure_that_keeps_a_refusal() {
     let read_bytes = |stdout: &[u8]| {
-        let ended = Ended {
-            exit: Exit::Code(0),
+        let output = ProcessOutput {
+            exit: ProcessExit::Code(0),
             stdout: stdout.to_vec(),
             stderr: vec![],
         };
-        read(&ended, EventName::BeforeTool)
+        read(&output, EventName::BeforeTool)
     };
 
     let refusal = read_bytes(b"{\"decision\":\"deny\",\"reason\":\"a\xffb\"}");

@@ -5,7 +5,7 @@ use serde_json::Value;
 use super::{decision::AnswerDecision, response_buffer::ResponseBuffer};
 use crate::{
     dialect,
-    event::{AfterAgent, EventName, Flow, HookStatus, Reason},
+    event::{AfterAgent, EventName, FlowVerdict, HookStatus, Reason},
     hook::EventOrigin,
     proxy::{request_context::RequestContext, turn_state::TurnState},
     state::ApiError,
@@ -31,13 +31,13 @@ pub async fn decide(
         .await;
     context.recorder.note(&outcome);
     match outcome.verdict {
-        Flow::Proceed(()) => Ok(AnswerDecision::Accept),
-        Flow::Stop(reason) => {
+        FlowVerdict::Proceed(()) => Ok(AnswerDecision::Accept),
+        FlowVerdict::Stop(reason) => {
             turn.stop_session(reason.as_str());
             Ok(AnswerDecision::End(reason))
         }
         // Another answer would not repair the hook.
-        Flow::Deny(reason)
+        FlowVerdict::Deny(reason)
             if outcome
                 .runs
                 .iter()
@@ -46,7 +46,7 @@ pub async fn decide(
             Ok(AnswerDecision::End(reason))
         }
         // The last answer is accepted, denied or not: an agent without one would ask for ever.
-        Flow::Deny(_)
+        FlowVerdict::Deny(_)
             if turn.answer_retries >= context.snapshot.config.events.max_answer_retries =>
         {
             let request_id = context.recorder.request_id();
@@ -56,7 +56,7 @@ pub async fn decide(
             );
             Ok(AnswerDecision::Accept)
         }
-        Flow::Deny(reason) => {
+        FlowVerdict::Deny(reason) => {
             turn.answer_retries += 1;
             if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
                 return ask_without_history(turn, buffer, &reason);

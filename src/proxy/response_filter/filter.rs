@@ -13,11 +13,11 @@ use crate::{
         Allowed, CallDecision, DialectError, FunctionCall, PartialCalls, ResponseDocument, Words,
     },
     event::{
-        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, Flow,
+        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, FlowVerdict,
         HookOutput, Reason, mcp_context,
     },
     hook::{EventOrigin, Held, HookRun, Plan, Progress, ResponsePolicies, Seen},
-    model::SentRequest,
+    model::CachedRequest,
     policy::{ChunkPosition, InspectionPass},
     proxy::{
         exchange_recorder::ExchangeRecorder, model_request::ModelRequest, outcome::Did,
@@ -79,7 +79,7 @@ impl FilterPlan {
             // Streams may be long, so the form that hooks receive holds no media.
             request.stable_form(context, plan.detail())?.into()
         } else {
-            SentRequest::default()
+            CachedRequest::default()
         };
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
         let policies = |pass| engine.response_policies(&plan, &turn.hook_context, model, pass);
@@ -119,7 +119,7 @@ pub struct ResponseFilter {
     /// Policies that inspect what hooks changed.
     last_policies: ResponsePolicies,
     /// The request that was sent; empty without hooks.
-    llm_request: Arc<SentRequest>,
+    llm_request: Arc<CachedRequest>,
     allowed: Allowed,
     partial_calls: PartialCalls,
     fires_before_tool: bool,
@@ -269,15 +269,15 @@ impl ResponseFilter {
         let outcome = self.snapshot.engine.conclude_chunk(runs);
         self.recorder.note_chunk(&outcome);
         match outcome.verdict {
-            Flow::Proceed(None) => (),
-            Flow::Proceed(Some(mutation)) => {
+            FlowVerdict::Proceed(None) => (),
+            FlowVerdict::Proceed(Some(mutation)) => {
                 let diagnostics = chunk.write(&mutation);
                 let diagnostics = diagnostics.map_err(unreadable_response)?;
                 self.recorder.note_diagnostics(&diagnostics);
                 self.recorder.did(Did::Edit);
             }
-            Flow::Deny(reason) => return Ok(Break(self.refuse(reason, Did::Deny))),
-            Flow::Stop(reason) => return Ok(Break(self.refuse(reason, Did::Stop))),
+            FlowVerdict::Deny(reason) => return Ok(Break(self.refuse(reason, Did::Deny))),
+            FlowVerdict::Stop(reason) => return Ok(Break(self.refuse(reason, Did::Stop))),
         }
         Ok(Continue(()))
     }
@@ -349,7 +349,7 @@ impl ResponseFilter {
         let edit = match outcome.verdict {
             BeforeToolVerdict::Proceed(edit) => edit,
             BeforeToolVerdict::Ask(_) if self.snapshot.config.ask == AskMode::Allow => {
-                ArgumentsEdit::of(&outcome.output)
+                ArgumentsEdit::from_output(&outcome.output)
             }
             BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
                 return Continue(CallDecision::Refuse(reason.as_str().to_owned()));

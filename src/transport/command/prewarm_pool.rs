@@ -1,5 +1,5 @@
-//! Spares: processes of a hook that are started before there is a call for
-//! them, and wait on stdin. A call that finds none starts a process as usual.
+//! Prewarmed processes of a hook: started ahead of calls, they wait on stdin. A
+//! call that finds none starts a process of its own.
 
 use std::{
     collections::VecDeque,
@@ -17,200 +17,196 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{Employer, Job};
-use crate::transport::{backoff::Pause, process::Process, process_slots::Place};
+use super::process_task::{HookInvocation, ProcessTask};
+use crate::transport::{backoff::Backoff, process::Process, process_slots::SlotPermit};
 
-/// How long a spare may wait for a call: what it has read at its start, such as
-/// its own rules, should not be old.
-const LONGEST_WAIT: Duration = Duration::from_mins(1);
+/// Age at which an idle process is replaced, because files that it read at its start
+/// may have changed.
+const MAX_IDLE_TIME: Duration = Duration::from_mins(1);
 
-/// How long a spare that is not needed may take to end when asked.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Time between SIGTERM and SIGKILL for an idle process.
+const IDLE_TERMINATION_GRACE: Duration = Duration::from_secs(1);
 
-/// How long the next spare is not started while one that was hired is about to
-/// answer and to end. To start an interpreter keeps a core busy, which the answer needs; and
-/// a spare that starts now is of no use to whoever asks within this time.
-const NOT_NOW: Duration = Duration::from_millis(50);
+/// Delay of the next start while a dispatched process responds and exits. Starting
+/// an interpreter occupies a core that the response needs, and a process started now
+/// is of no use to calls within this time.
+const BUSY_START_DELAY: Duration = Duration::from_millis(50);
 
-/// How long it is not started after that, so that the rest of the call has the core.
-const A_MOMENT: Duration = Duration::from_millis(5);
+/// Further delay of the next start, so that the rest of the call has the core.
+const START_DELAY: Duration = Duration::from_millis(5);
 
-/// The spares of one hook. They end when that is closed.
+/// Idle processes of one hook. They end when the hook is closed.
 #[derive(Debug)]
-pub(super) struct Spares {
-    stock: Arc<Stock>,
+pub(super) struct PrewarmPool {
+    inner: Arc<PoolInner>,
     count: NonZero<u32>,
-    /// Whether there is somebody to keep them.
-    kept: AtomicBool,
+    is_started: AtomicBool,
 }
 
-/// What the keepers of one hook's spares share.
+/// State shared by the tasks of a pool.
 #[derive(Debug)]
-struct Stock {
-    employer: Arc<Employer>,
-    longest_wait: Duration,
-    /// Those that wait for a job, the oldest first, and some that do no more.
-    ready: Mutex<VecDeque<oneshot::Sender<Job>>>,
-    /// Whether the last one failed, which is said once.
-    failing: AtomicBool,
+struct PoolInner {
+    task: Arc<ProcessTask>,
+    max_idle_time: Duration,
+    /// Idle processes, oldest first; some may have ended.
+    idle: Mutex<VecDeque<oneshot::Sender<HookInvocation>>>,
+    /// Whether the last process failed, which is logged once.
+    is_failing: AtomicBool,
 }
 
-/// Why a spare waits no longer.
-enum End {
-    /// There is a call for it.
-    Hired(Job),
-    /// It has waited too long.
-    Old,
-    /// Its place is needed.
-    Wanted,
-    /// It has ended.
+/// Reason for the end of a process's idle time.
+enum IdleEnd {
+    Dispatched(HookInvocation),
+    Expired,
+    /// A call needs the slot.
+    Reclaimed,
     Failed(String),
-    /// No call will come.
+    /// The hook was dropped.
     Closed,
 }
 
-impl Spares {
-    /// Starts nothing.
-    pub(super) fn new(employer: &Arc<Employer>, count: NonZero<u32>) -> Self {
-        Self::waiting(employer, count, LONGEST_WAIT)
+impl PrewarmPool {
+    /// Returns a pool of `count` processes. Starts nothing.
+    pub(super) fn new(task: &Arc<ProcessTask>, count: NonZero<u32>) -> Self {
+        Self::with_max_idle_time(task, count, MAX_IDLE_TIME)
     }
 
-    fn waiting(employer: &Arc<Employer>, count: NonZero<u32>, longest_wait: Duration) -> Self {
+    fn with_max_idle_time(
+        task: &Arc<ProcessTask>,
+        count: NonZero<u32>,
+        max_idle_time: Duration,
+    ) -> Self {
         Self {
             count,
-            kept: AtomicBool::new(false),
-            stock: Arc::new(Stock {
-                employer: Arc::clone(employer),
-                longest_wait,
-                ready: Mutex::default(),
-                failing: AtomicBool::new(false),
+            is_started: AtomicBool::new(false),
+            inner: Arc::new(PoolInner {
+                task: Arc::clone(task),
+                max_idle_time,
+                idle: Mutex::default(),
+                is_failing: AtomicBool::new(false),
             }),
         }
     }
 
-    /// From now on there are spares.
-    pub(super) fn begin(&self) {
-        if self.kept.swap(true, Ordering::Relaxed) {
+    /// Starts the processes, once.
+    pub(super) fn start(&self) {
+        if self.is_started.swap(true, Ordering::Relaxed) {
             return;
         }
-        let tasks = &self.stock.employer.shell.toolbox().tasks;
+        let tasks = &self.inner.task.shell.deps().tasks;
         for _ in 0..self.count.get() {
-            tasks.spawn(Arc::clone(&self.stock).keep());
+            tasks.spawn(Arc::clone(&self.inner).maintain());
         }
     }
 
-    /// Hands a job to the spare that waits longest; gives it back if none does.
-    /// A spare that ends at this moment drops it.
-    pub(super) fn hand(&self, mut job: Job) -> Result<(), Job> {
+    /// Dispatches an invocation to the oldest idle process; returns it if there is
+    /// none. A process that ends at this moment drops the invocation.
+    pub(super) fn dispatch(&self, mut invocation: HookInvocation) -> Result<(), HookInvocation> {
         loop {
-            let Some(spare) = self.stock.ready().pop_front() else {
-                return Err(job);
+            let Some(process) = self.inner.idle().pop_front() else {
+                return Err(invocation);
             };
-            match spare.send(job) {
+            match process.send(invocation) {
                 Ok(()) => return Ok(()),
-                Err(back) => job = back,
+                Err(returned) => invocation = returned,
             }
         }
     }
 }
 
-impl Stock {
-    /// Keeps one spare after the other, until no call will come.
-    async fn keep(self: Arc<Self>) {
-        let mut pause = Pause::new();
+impl PoolInner {
+    /// Maintains one idle process after the other, until the hook is closed.
+    async fn maintain(self: Arc<Self>) {
+        let mut backoff = Backoff::new();
         loop {
-            let place = select! {
+            let slot = select! {
                 biased;
-                () = self.employer.closed.cancelled() => return,
-                place = self.employer.shell.toolbox().places.take_spare() => place,
+                () = self.task.closed.cancelled() => return,
+                slot = self.task.shell.deps().slots.acquire_idle() => slot,
             };
-            let is_well = match place {
-                Ok(place) => self.keep_one(place).await,
-                Err(_) => return,
-            };
-            if is_well {
-                self.failing.store(false, Ordering::Relaxed);
-                pause = Pause::new();
+            let Ok(slot) = slot else { return };
+            if self.run_one(slot).await {
+                self.is_failing.store(false, Ordering::Relaxed);
+                backoff = Backoff::new();
             } else {
-                pause.rest(&self.employer.closed).await;
+                backoff.wait(&self.task.closed).await;
             }
         }
     }
 
-    /// Keeps a spare for as long as it waits. Says whether the next one should
-    /// be started at once.
-    async fn keep_one(&self, mut place: Place) -> bool {
-        let mut process = match self.employer.shell.start(None) {
+    /// Runs one process until it is not idle any more. Returns whether the next one
+    /// is to be started at once.
+    async fn run_one(&self, mut slot: SlotPermit) -> bool {
+        let mut process = match self.task.shell.start(None) {
             Ok(process) => process,
             Err(error) => {
-                self.complain(&error.to_string());
+                self.log_failure(&error.to_string());
                 return false;
             }
         };
-        match self.wait(&mut process, &mut place).await {
-            End::Hired(job) => {
-                let answered = self.employer.employ((process, place), job);
-                timeout(NOT_NOW, answered).await.ok();
-                sleep(A_MOMENT).await;
+        match self.idle_end(&mut process, &mut slot).await {
+            IdleEnd::Dispatched(invocation) => {
+                let complete = self.task.spawn(process, slot, invocation);
+                timeout(BUSY_START_DELAY, complete).await.ok();
+                sleep(START_DELAY).await;
             }
-            End::Old => self.dismiss(process, place),
-            End::Wanted => {
-                self.dismiss(process, place);
+            IdleEnd::Expired => self.stop(process, slot),
+            IdleEnd::Reclaimed => {
+                self.stop(process, slot);
                 return false;
             }
-            End::Failed(cause) => {
-                self.complain(&cause);
+            IdleEnd::Failed(error) => {
+                self.log_failure(&error);
                 process.kill();
-                process.gone().await;
+                process.reap().await;
                 return false;
             }
-            End::Closed => process.terminate(PATIENCE).await,
+            IdleEnd::Closed => process.terminate(IDLE_TERMINATION_GRACE).await,
         }
         true
     }
 
-    /// Waits until something becomes of a spare.
-    async fn wait(&self, process: &mut Process, place: &mut Place) -> End {
-        let (ready, hired) = oneshot::channel();
-        self.wait_in_line(ready);
+    /// Waits for the end of a process's idle time.
+    async fn idle_end(&self, process: &mut Process, slot: &mut SlotPermit) -> IdleEnd {
+        let (sender, invocation) = oneshot::channel();
+        {
+            let mut idle = self.idle();
+            idle.retain(|process| !process.is_closed());
+            idle.push_back(sender);
+        }
         select! {
             biased;
-            () = self.employer.closed.cancelled() => End::Closed,
-            cause = process.ended() => End::Failed(cause),
-            () = sleep(self.longest_wait) => End::Old,
-            job = hired => match job {
-                Ok(job) if process.is_alive() => End::Hired(job),
-                Ok(_) | Err(_) => End::Failed(process.ended().await),
+            () = self.task.closed.cancelled() => IdleEnd::Closed,
+            error = process.exited() => IdleEnd::Failed(error),
+            () = sleep(self.max_idle_time) => IdleEnd::Expired,
+            invocation = invocation => match invocation {
+                Ok(invocation) if process.is_running() => IdleEnd::Dispatched(invocation),
+                Ok(_) | Err(_) => IdleEnd::Failed(process.exited().await),
             },
-            () = place.wanted() => End::Wanted,
+            () = slot.reclaimed() => IdleEnd::Reclaimed,
         }
     }
 
-    fn wait_in_line(&self, ready: oneshot::Sender<Job>) {
-        let mut line = self.ready();
-        line.retain(|it| !it.is_closed());
-        line.push_back(ready);
-    }
-
-    /// Ends a spare without waiting for its end.
-    fn dismiss(&self, process: Process, place: Place) {
-        self.employer.shell.toolbox().tasks.spawn(async move {
-            process.terminate(PATIENCE).await;
-            drop(place);
+    /// Terminates an idle process in the background.
+    fn stop(&self, process: Process, slot: SlotPermit) {
+        self.task.shell.deps().tasks.spawn(async move {
+            process.terminate(IDLE_TERMINATION_GRACE).await;
+            drop(slot);
         });
     }
 
-    /// Says it once: a hook that cannot wait would fail for ever.
-    fn complain(&self, error: &str) {
-        if !self.failing.swap(true, Ordering::Relaxed) {
-            let hook = self.employer.shell.hook();
+    /// Logs the first of consecutive failures: a hook that cannot wait on stdin would
+    /// fail forever.
+    fn log_failure(&self, error: &str) {
+        if !self.is_failing.swap(true, Ordering::Relaxed) {
+            let hook = self.task.shell.hook();
             tracing::warn!(hook.name = hook, error, "prewarmed process failed");
         }
     }
 
-    fn ready(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<Job>>> {
-        // Nothing that holds it can leave it half changed.
-        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    fn idle(&self) -> MutexGuard<'_, VecDeque<oneshot::Sender<HookInvocation>>> {
+        // No panic can leave the queue inconsistent.
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Gives a process of a hook its job, and sees it end.
+//! Task that runs one invocation in a process and waits for the process to end.
 
 use std::{convert::Infallible, sync::Arc};
 
@@ -12,114 +12,120 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     config::AnswerBy,
-    protocol::{Ended, Exit},
+    protocol::{ProcessExit, ProcessOutput},
     transport::{
-        TransportError,
-        process::{self, Process, Said},
-        process_slots::Place,
-        shell::Shell,
+        error::TransportError,
+        process::{Completion, Process, TERMINATION_GRACE},
+        process_slots::SlotPermit,
+        shell::ShellCommand,
     },
 };
 
-/// What the processes of one hook have in common.
+/// Shared settings of the processes of one hook.
 #[derive(Debug)]
-pub(super) struct Employer {
-    pub(super) shell: Shell,
-    /// When an answer is complete.
+pub(super) struct ProcessTask {
+    pub(super) shell: ShellCommand,
+    /// End of a complete output.
     pub(super) answer_by: AnswerBy,
-    /// No call will come, and what no call waits for ends.
+    /// Cancelled when the hook is dropped: processes without a waiting call end.
     pub(super) closed: CancellationToken,
 }
 
-/// What a process is started for.
+/// One call of a hook.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct HookInvocation {
     pub(super) input: Bytes,
-    /// When a process that has answered must have ended.
+    /// Time limit of a process that continues after its output.
     pub(super) deadline: Instant,
-    /// Takes what came of it; closed when nobody waits.
-    pub(super) told: oneshot::Sender<Result<Ended, TransportError>>,
+    /// Closed when the call is dropped.
+    pub(super) output: oneshot::Sender<Result<ProcessOutput, TransportError>>,
 }
 
-/// What is left of a process that has no job any more.
-enum Left {
-    /// It has ended, or must at once.
-    Over,
-    /// It may clean up.
-    Unwanted,
+/// Termination of a process after its invocation.
+enum Termination {
+    /// The process exited or was killed.
+    Exited,
+    /// The process is not needed any more and may clean up.
+    Graceful,
 }
 
-impl Employer {
-    /// Lets a process do a job, in a task that outlives a dropped call: it sees the
-    /// processes end. What is returned is closed when the job is done.
-    pub(super) fn employ(
+impl ProcessTask {
+    /// Runs an invocation in a task that outlives a dropped call, until the process
+    /// has ended. The returned channel is closed when the invocation is complete.
+    pub(super) fn spawn(
         self: &Arc<Self>,
-        (mut process, place): (Process, Place),
-        job: Job,
+        mut process: Process,
+        slot: SlotPermit,
+        invocation: HookInvocation,
     ) -> oneshot::Receiver<Infallible> {
-        let (busy, idle) = oneshot::channel();
-        let employer = Arc::clone(self);
-        self.shell.toolbox().tasks.spawn(async move {
-            let left = employer.work(&mut process, job).await;
+        let (busy, complete) = oneshot::channel();
+        let task = Arc::clone(self);
+        self.shell.deps().tasks.spawn(async move {
+            let termination = task.run(&mut process, invocation).await;
             drop(busy);
-            match left {
-                Left::Over => process.gone().await,
-                Left::Unwanted => process.terminate(process::PATIENCE).await,
+            match termination {
+                Termination::Exited => process.reap().await,
+                Termination::Graceful => process.terminate(TERMINATION_GRACE).await,
             }
-            drop(place);
+            drop(slot);
         });
-        idle
+        complete
     }
 
-    /// Runs a hook to its answer, and further if that is complete before its end.
-    async fn work(&self, process: &mut Process, mut job: Job) -> Left {
-        let limit = self.shell.toolbox().output_limit;
-        let said = select! {
-            said = process.exchange(&mut job.input, limit, self.answer_by) => said,
-            () = job.told.closed() => return Left::Unwanted,
+    /// Runs a process to its complete output, and on to its exit if it continues.
+    async fn run(&self, process: &mut Process, mut invocation: HookInvocation) -> Termination {
+        let limit = self.shell.deps().output_limit;
+        let completion = select! {
+            completion = process.exchange(&mut invocation.input, limit, self.answer_by) => completion,
+            () = invocation.output.closed() => return Termination::Graceful,
         };
-        let ended = match said {
-            Ok(Said::Line(line)) => {
-                // From here on its exit code and its stderr have no say.
-                let answer = Ended {
-                    exit: Exit::Code(0),
-                    stdout: line,
-                    stderr: Vec::new(),
-                };
-                if job.told.send(Ok(answer)).is_err() {
-                    return Left::Unwanted;
+        let output = match completion {
+            Ok(Completion::FirstLine(line)) => {
+                // The exit code and stderr do not count any more.
+                let output = ProcessOutput::success(line);
+                let HookInvocation {
+                    input,
+                    deadline,
+                    output: sender,
+                } = invocation;
+                if sender.send(Ok(output)).is_err() {
+                    return Termination::Graceful;
                 }
-                return self.run_out(process, job.input, job.deadline).await;
+                return self.drain_until_exit(process, input, deadline).await;
             }
-            Ok(Said::All(ended)) => Ok(ended),
+            Ok(Completion::Exit(output)) => Ok(output),
             Err(error) => Err(error),
         };
         process.kill();
-        job.told.send(ended).ok();
-        Left::Over
+        invocation.output.send(output).ok();
+        Termination::Exited
     }
 
-    /// Lets a process that has answered come to its end.
-    async fn run_out(&self, process: &mut Process, mut input: Bytes, deadline: Instant) -> Left {
-        let limit = self.shell.toolbox().output_limit;
-        let end = select! {
-            end = process.run_out(&mut input, limit) => end,
+    async fn drain_until_exit(
+        &self,
+        process: &mut Process,
+        mut input: Bytes,
+        deadline: Instant,
+    ) -> Termination {
+        let limit = self.shell.deps().output_limit;
+        let exit = select! {
+            exit = process.drain_until_exit(&mut input, limit) => exit,
             () = sleep_until(deadline) => {
-                self.complain("no end in time");
-                return Left::Unwanted;
+                self.log_failure("timed out");
+                return Termination::Graceful;
             }
-            () = self.closed.cancelled() => return Left::Unwanted,
+            () = self.closed.cancelled() => return Termination::Graceful,
         };
         process.kill();
-        match end {
-            Ok(Exit::Code(0)) => (),
-            Ok(exit) => self.complain(&exit.to_string()),
-            Err(error) => self.complain(&error.to_string()),
+        match exit {
+            Ok(ProcessExit::Code(0)) => (),
+            Ok(exit) => self.log_failure(&exit.to_string()),
+            Err(error) => self.log_failure(&error.to_string()),
         }
-        Left::Over
+        Termination::Exited
     }
 
-    fn complain(&self, error: &str) {
+    fn log_failure(&self, error: &str) {
         tracing::warn!(
             hook.name = self.shell.hook(),
             error,

@@ -1,4 +1,4 @@
-//! Real processes: what they are given, what they may do, and how they end.
+//! Real processes: their input, environment, output and termination.
 
 use std::{
     fs,
@@ -23,21 +23,21 @@ use crate::{
 
 const MIB: usize = 1024 * 1024;
 
-/// A folder with hooks that run in it.
-struct Bench {
+/// A working directory for hooks, and their resources.
+struct Fixture {
     folder: TempDir,
-    toolbox: TransportDeps,
+    deps: TransportDeps,
     context: Context,
 }
 
-impl Bench {
+impl Fixture {
     fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
         let (tasks, directory) = (TaskTracker::new(), folder.path().to_owned());
-        let toolbox = TransportDeps::new(tasks, places(64), Gauge::default(), MIB, directory);
+        let deps = TransportDeps::new(tasks, slots(64), Gauge::default(), MIB, directory);
         Self {
             folder,
-            toolbox: toolbox.unwrap(),
+            deps: deps.unwrap(),
             context: Context::default(),
         }
     }
@@ -50,40 +50,44 @@ impl Bench {
         let Value::Object(settings) = settings else {
             panic!("settings are an object");
         };
-        super::super::build(
+        crate::transport::build(
             "command",
-            Setup {
+            TransportConfig {
                 label: "hook",
                 settings,
-                toolbox: &self.toolbox,
+                deps: &self.deps,
             },
         )
         .unwrap()
     }
 
-    async fn call(&self, hook: &dyn Transport, input: Vec<u8>) -> Result<Answer, TransportError> {
+    async fn call(
+        &self,
+        hook: &dyn Transport,
+        input: Vec<u8>,
+    ) -> Result<HookResult, TransportError> {
         hook.call(HookCall {
             context: &self.context,
             event: EventName::BeforeTool,
-            document: input.into(),
+            input: input.into(),
             protocol: protocol::find("gemini").unwrap(),
             deadline: tokio::time::Instant::now() + Duration::from_mins(1),
         })
         .await
     }
 
-    async fn run(&self, command: &str) -> Result<Answer, TransportError> {
+    async fn run(&self, command: &str) -> Result<HookResult, TransportError> {
         self.call(&*self.hook(command), b"{}".to_vec()).await
     }
 
-    /// What a hook printed as plain text.
+    /// Returns what a hook printed as plain text.
     async fn print(&self, command: &str) -> String {
         let answer = self.run(command).await.unwrap();
         answer.output.system_message.unwrap_or_default()
     }
 
     /// Calls a hook, and drops the call when the hook has written its `pids`.
-    async fn run_and_leave(&self, command: &str) -> Vec<Pid> {
+    async fn run_and_drop(&self, command: &str) -> Vec<Pid> {
         let hook = self.hook(command);
         let call = self.call(&*hook, b"{}".to_vec());
         tokio::select! {
@@ -96,11 +100,11 @@ impl Bench {
         until(|| read_pids(&self.file("pids"))).await
     }
 
-    /// Waits until no hook's process is left.
-    async fn quiet(&self) {
-        self.toolbox.tasks.close();
-        self.toolbox.tasks.wait().await;
-        assert_eq!(self.toolbox.alive.get(), 0);
+    /// Waits until all processes have ended.
+    async fn wait_until_idle(&self) {
+        self.deps.tasks.close();
+        self.deps.tasks.wait().await;
+        assert_eq!(self.deps.running.get(), 0);
     }
 
     fn file(&self, name: &str) -> PathBuf {
@@ -108,26 +112,26 @@ impl Bench {
     }
 }
 
-fn places(total: usize) -> Arc<ProcessSlots> {
-    let places = Arc::new(ProcessSlots::default());
-    places.resize(total);
-    places
+fn slots(total: usize) -> Arc<ProcessSlots> {
+    let slots = Arc::new(ProcessSlots::default());
+    slots.resize(total);
+    slots
 }
 
-/// Looks again and again, because files and strangers' processes tell nobody.
-async fn until<T>(mut look: impl FnMut() -> Option<T>) -> T {
-    let looking = async {
+/// Polls, because files and processes of others cannot be awaited.
+async fn until<T>(mut poll: impl FnMut() -> Option<T>) -> T {
+    let polling = async {
         loop {
-            match look() {
+            match poll() {
                 Some(found) => return found,
                 None => tokio::time::sleep(Duration::from_millis(5)).await,
             }
         }
     };
-    timeout(Duration::from_secs(20), looking).await.unwrap()
+    timeout(Duration::from_secs(20), polling).await.unwrap()
 }
 
-/// The numbers in a file that ends with a full stop.
+/// Reads the process ids in a file that ends with a full stop.
 fn read_pids(file: &Path) -> Option<Vec<Pid>> {
     let text = fs::read_to_string(file).ok()?;
     let numbers = text.trim().strip_suffix('.')?.split_whitespace();
@@ -138,31 +142,33 @@ fn pid(text: &str) -> Pid {
     Pid::from_raw(text.parse().unwrap()).unwrap()
 }
 
-/// Whether a process is gone, or waits as a zombie for a parent that is not
-/// ours.
+/// Whether a process is gone, or is a zombie of a parent that is not this process.
 fn is_dead(pid: Pid) -> bool {
     let stat = fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero()));
-    test_kill_process(pid).is_err() || stat.is_ok_and(|it| it.contains(") Z"))
+    test_kill_process(pid).is_err() || stat.is_ok_and(|text| text.contains(") Z"))
 }
 
 #[tokio::test]
-async fn a_hook_reads_the_event_and_says_no() {
-    let bench = Bench::new();
-    let hook = bench.hook(r#"read -r event; echo "{\"decision\":\"deny\",\"reason\":$event}""#);
+async fn a_hook_reads_the_event_and_refuses() {
+    let fixture = Fixture::new();
+    let hook = fixture.hook(r#"read -r event; echo "{\"decision\":\"deny\",\"reason\":$event}""#);
 
-    let answer = bench.call(&*hook, b"\"seen\"".to_vec()).await.unwrap();
+    let answer = fixture.call(&*hook, b"\"seen\"".to_vec()).await.unwrap();
 
     assert_eq!(answer.output, HookOutput::denial("seen"));
-    bench.quiet().await;
+    fixture.wait_until_idle().await;
 }
 
 #[tokio::test]
 async fn five_mebibytes_go_in_and_come_out() {
-    let mut bench = Bench::new();
-    bench.toolbox.output_limit = 6 * MIB;
+    let mut fixture = Fixture::new();
+    fixture.deps.output_limit = 6 * MIB;
     let input = json!({"systemMessage": "x".repeat(5 * MIB)}).to_string();
 
-    let answer = bench.call(&*bench.hook("cat"), input.into()).await.unwrap();
+    let answer = fixture
+        .call(&*fixture.hook("cat"), input.into())
+        .await
+        .unwrap();
 
     let message = answer.output.system_message.unwrap();
     assert_eq!(message.len(), 5 * MIB);
@@ -170,10 +176,10 @@ async fn five_mebibytes_go_in_and_come_out() {
 
 #[tokio::test]
 async fn a_hook_may_write_much_before_it_reads() {
-    let bench = Bench::new();
-    let hook = bench.hook("head -c 500000 /dev/zero | tr '\\0' x; wc -c >&2; exit 1");
+    let fixture = Fixture::new();
+    let hook = fixture.hook("head -c 500000 /dev/zero | tr '\\0' x; wc -c >&2; exit 1");
 
-    let answer = bench.call(&*hook, vec![b'y'; 5 * MIB]).await.unwrap();
+    let answer = fixture.call(&*hook, vec![b'y'; 5 * MIB]).await.unwrap();
 
     let message = answer.output.system_message.unwrap();
     assert_eq!(message, format!("Warning: {}", 5 * MIB));
@@ -181,20 +187,20 @@ async fn a_hook_may_write_much_before_it_reads() {
 
 #[tokio::test]
 async fn a_hook_need_not_read_the_event() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
 
     for command in ["echo no >&2; exit 2", "exec <&-; echo no >&2; exit 2"] {
-        let hook = bench.hook(command);
-        let answer = bench.call(&*hook, vec![b'x'; 5 * MIB]).await.unwrap();
+        let hook = fixture.hook(command);
+        let answer = fixture.call(&*hook, vec![b'x'; 5 * MIB]).await.unwrap();
         assert_eq!(answer.output, HookOutput::denial("no"), "{command}");
     }
 }
 
 #[tokio::test]
 async fn a_hook_that_closes_its_pipes_is_waited_for() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
 
-    let answer = bench
+    let answer = fixture
         .run("echo no >&2; exec <&- >&- 2>&-; sleep 0.2; exit 2")
         .await;
 
@@ -203,23 +209,23 @@ async fn a_hook_that_closes_its_pipes_is_waited_for() {
 
 #[tokio::test]
 async fn a_hook_killed_by_a_signal_has_failed() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
 
-    let answer = bench
+    let answer = fixture
         .run(r#"echo '{"decision":"deny"}'; kill -9 $$"#)
         .await
         .unwrap();
 
     assert_eq!(answer.status, HookStatus::Failed);
     assert_eq!(answer.output, HookOutput::default());
-    assert_eq!(answer.diagnostics[0].detail, "ended by signal 9");
+    assert_eq!(answer.diagnostics[0].detail, "terminated by signal 9");
 }
 
 #[tokio::test]
-async fn a_command_nobody_knows_has_failed() {
-    let bench = Bench::new();
+async fn an_unknown_command_has_failed() {
+    let fixture = Fixture::new();
 
-    let answer = bench.run("no-such-command-here").await.unwrap();
+    let answer = fixture.run("no-such-command-here").await.unwrap();
 
     let message = answer.output.system_message.unwrap();
     assert_eq!(answer.status, HookStatus::Failed);
@@ -228,65 +234,65 @@ async fn a_command_nobody_knows_has_failed() {
 }
 
 #[tokio::test]
-async fn a_hook_that_cannot_start_tells_no_path() {
-    let mut bench = Bench::new();
-    bench.toolbox.directory = bench.file("missing");
+async fn the_error_of_a_hook_that_cannot_start_has_no_path() {
+    let mut fixture = Fixture::new();
+    fixture.deps.directory = fixture.file("missing");
 
-    let error = bench.run("true").await.unwrap_err();
+    let error = fixture.run("true").await.unwrap_err();
 
     assert!(matches!(error, TransportError::Start(_)), "{error:?}");
-    assert_eq!(error.to_string(), "could not be started");
-    bench.quiet().await;
+    assert_eq!(error.to_string(), "failed to start the process");
+    fixture.wait_until_idle().await;
 }
 
 #[tokio::test]
 async fn output_is_limited_on_each_stream() {
-    let mut bench = Bench::new();
-    bench.toolbox.output_limit = 100;
+    let mut fixture = Fixture::new();
+    fixture.deps.output_limit = 100;
 
     for stream in ["", " >&2"] {
-        let most = bench.run(&format!("printf '%100s' x{stream}")).await;
-        let more = bench.run(&format!("printf '%101s' x{stream}")).await;
+        let most = fixture.run(&format!("printf '%100s' x{stream}")).await;
+        let more = fixture.run(&format!("printf '%101s' x{stream}")).await;
         assert!(most.is_ok(), "{most:?}");
         let error = more.unwrap_err();
-        assert!(matches!(error, TransportError::TooMuchOutput), "{error:?}");
+        assert!(matches!(error, TransportError::OutputLimit), "{error:?}");
     }
 }
 
 #[tokio::test]
-async fn endless_output_is_cut_and_its_writers_killed() {
-    let bench = Bench::new();
+async fn a_process_with_endless_output_is_killed() {
+    let fixture = Fixture::new();
 
-    let error = bench
+    let error = fixture
         .run("trap '' TERM PIPE; sleep 1000 & echo $$ $!. > pids; yes & yes >&2")
         .await
         .unwrap_err();
 
-    assert_eq!(error.to_string(), "too much output");
-    bench.quiet().await;
-    assert!(bench.pids().await.into_iter().all(is_dead));
+    assert_eq!(error.to_string(), "output limit exceeded");
+    fixture.wait_until_idle().await;
+    assert!(fixture.pids().await.into_iter().all(is_dead));
 }
 
 #[tokio::test]
-async fn a_hook_runs_in_its_folder_with_its_variables_and_no_others() {
-    let mut bench = Bench::new();
+async fn a_hook_runs_in_its_directory_with_its_variables_and_no_others() {
+    let mut fixture = Fixture::new();
     let path = std::env::var_os("PATH").unwrap();
-    bench.toolbox.environment = vec![("PATH".into(), path.clone())];
-    bench.context.session_id = "s1".into();
-    bench.context.cwd = "/somewhere/a/request/says".into();
-    let hook = bench.hook_with(json!({
+    fixture.deps.environment = vec![("PATH".into(), path.clone())];
+    fixture.context.session_id = "s1".into();
+    fixture.context.cwd = "/somewhere/of/the/request".into();
+    let hook = fixture.hook_with(json!({
         "command": "env",
         "env": {"MINE": "a b", "CLAUDE_PROJECT_DIR": "mine"},
     }));
 
-    let answer = bench.call(&*hook, vec![]).await.unwrap();
+    let answer = fixture.call(&*hook, vec![]).await.unwrap();
 
-    let folder = bench.folder.path().to_str().unwrap();
+    let folder = fixture.folder.path().to_str().unwrap();
     let printed = answer.output.system_message.unwrap();
     // Bash adds three of its own.
     let mut seen: Vec<&str> = printed
         .lines()
-        .filter(|it| !["SHLVL=0", "_="].iter().any(|own| it.starts_with(own)))
+        .filter(|line| !["SHLVL=0", "_="].iter().any(|own| line.starts_with(own)))
         .collect();
     seen.sort_unstable();
     let expected = [
@@ -306,56 +312,57 @@ async fn a_hook_runs_in_its_folder_with_its_variables_and_no_others() {
 }
 
 #[tokio::test]
-async fn what_a_request_says_is_never_run_and_never_keeps_a_hook_from_running() {
-    let mut bench = Bench::new();
+async fn a_session_id_is_never_executed_and_never_prevents_a_start() {
+    let mut fixture = Fixture::new();
     let command = "echo \"[${GEMINI_SESSION_ID-none}]\"";
 
-    bench.context.session_id = "$(touch here); `touch here`".into();
-    assert_eq!(bench.print(command).await, "[$(touch here); `touch here`]");
-    bench.context.session_id = "a\0b".into();
-    assert_eq!(bench.print(command).await, "[none]");
-    bench.context.session_id = "x".repeat(MIB);
-    assert_eq!(bench.print(command).await, "[none]");
+    fixture.context.session_id = "$(touch here); `touch here`".into();
+    assert_eq!(
+        fixture.print(command).await,
+        "[$(touch here); `touch here`]"
+    );
+    fixture.context.session_id = "a\0b".into();
+    assert_eq!(fixture.print(command).await, "[none]");
+    fixture.context.session_id = "x".repeat(MIB);
+    assert_eq!(fixture.print(command).await, "[none]");
 
-    assert!(!bench.file("here").exists());
+    assert!(!fixture.file("here").exists());
 }
 
 #[tokio::test]
 async fn a_dropped_call_ends_the_hook_and_its_children() {
-    let bench = Bench::new();
-    let pids = bench
-        .run_and_leave("sleep 1000 & echo $$ $!. > pids; sleep 1000")
+    let fixture = Fixture::new();
+    let pids = fixture
+        .run_and_drop("sleep 1000 & echo $$ $!. > pids; sleep 1000")
         .await;
 
-    bench.quiet().await;
+    fixture.wait_until_idle().await;
 
     assert_eq!(pids.len(), 2);
     assert!(pids.into_iter().all(is_dead));
 }
 
 #[tokio::test]
-async fn a_hook_asked_to_end_may_clean_up() {
-    let bench = Bench::new();
-    bench
-        .run_and_leave(
-            "trap 'echo bye; touch clean; exit' TERM; echo $$. > pids; sleep 1000 & wait",
-        )
+async fn a_terminated_hook_may_clean_up() {
+    let fixture = Fixture::new();
+    fixture
+        .run_and_drop("trap 'echo bye; touch clean; exit' TERM; echo $$. > pids; sleep 1000 & wait")
         .await;
 
-    bench.quiet().await;
+    fixture.wait_until_idle().await;
 
-    assert!(bench.file("clean").exists());
+    assert!(fixture.file("clean").exists());
 }
 
 #[tokio::test]
-async fn a_hook_that_does_not_listen_is_killed_two_seconds_later() {
-    let bench = Bench::new();
-    let pids = bench
-        .run_and_leave("trap '' TERM; sleep 1000 & echo $$ $!. > pids; sleep 1000")
+async fn a_hook_that_ignores_sigterm_is_killed_two_seconds_later() {
+    let fixture = Fixture::new();
+    let pids = fixture
+        .run_and_drop("trap '' TERM; sleep 1000 & echo $$ $!. > pids; sleep 1000")
         .await;
 
     let left = Instant::now();
-    bench.quiet().await;
+    fixture.wait_until_idle().await;
 
     assert!(left.elapsed() >= Duration::from_secs(2));
     assert_eq!(pids.len(), 2);
@@ -363,47 +370,49 @@ async fn a_hook_that_does_not_listen_is_killed_two_seconds_later() {
 }
 
 #[tokio::test]
-async fn a_child_that_does_not_listen_outlives_its_parent_by_two_seconds_only() {
-    let bench = Bench::new();
-    let pids = bench
-        .run_and_leave("(trap '' TERM; exec sleep 1000) & echo $!. > pids; sleep 1000")
+async fn a_child_that_ignores_sigterm_outlives_its_parent_by_two_seconds_only() {
+    let fixture = Fixture::new();
+    let pids = fixture
+        .run_and_drop("(trap '' TERM; exec sleep 1000) & echo $!. > pids; sleep 1000")
         .await;
 
-    bench.quiet().await;
+    fixture.wait_until_idle().await;
 
     assert!(pids.into_iter().all(is_dead));
 }
 
 #[tokio::test]
-async fn nothing_stays_behind_an_answer() {
-    let bench = Bench::new();
+async fn no_child_outlives_a_call() {
+    let fixture = Fixture::new();
 
-    let child = bench.print("sleep 1000 <&- >&- 2>&- & echo child $!").await;
+    let child = fixture
+        .print("sleep 1000 <&- >&- 2>&- & echo child $!")
+        .await;
 
-    bench.quiet().await;
+    fixture.wait_until_idle().await;
     assert!(is_dead(pid(child.strip_prefix("child ").unwrap())));
 }
 
 #[tokio::test]
-async fn a_child_that_holds_the_pipes_is_waited_for_a_little() {
-    let bench = Bench::new();
+async fn a_child_that_holds_the_pipes_delays_the_output_briefly() {
+    let fixture = Fixture::new();
 
     let started = Instant::now();
-    let child = bench.print("sleep 1000 & echo child $!").await;
+    let child = fixture.print("sleep 1000 & echo child $!").await;
 
     assert!(started.elapsed() >= Duration::from_millis(250));
-    bench.quiet().await;
+    fixture.wait_until_idle().await;
     assert!(is_dead(pid(child.strip_prefix("child ").unwrap())));
 }
 
 #[tokio::test]
 async fn processes_are_killed_even_when_the_runtime_is_gone() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     let pids = std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
             let runtime = Runtime::new().unwrap();
             runtime.block_on(
-                bench.run_and_leave("trap '' TERM; sleep 1000 & echo $$ $!. > pids; sleep 1000"),
+                fixture.run_and_drop("trap '' TERM; sleep 1000 & echo $$ $!. > pids; sleep 1000"),
             )
         });
         thread.join().unwrap()
@@ -415,13 +424,13 @@ async fn processes_are_killed_even_when_the_runtime_is_gone() {
 }
 
 #[tokio::test]
-async fn no_more_hooks_run_at_once_than_permitted() {
-    let mut bench = Bench::new();
+async fn concurrent_hooks_are_limited_by_the_slots() {
+    let mut fixture = Fixture::new();
     let most = 8;
-    bench.toolbox.places = places(most);
+    fixture.deps.slots = slots(most);
     let count = "touch run.$$; echo $(ls run.* | wc -l) at once; rm run.$$";
 
-    let counts = join_all((0..64).map(|_| bench.print(count))).await;
+    let counts = join_all((0..64).map(|_| fixture.print(count))).await;
 
     assert_eq!(counts.len(), 64);
     for running in counts {
@@ -432,67 +441,70 @@ async fn no_more_hooks_run_at_once_than_permitted() {
 
 #[tokio::test]
 async fn sixty_four_hooks_run_at_once() {
-    let bench = Bench::new();
+    let fixture = Fixture::new();
     // Each waits for all others.
     let meet = "touch here.$$; until [ $(ls here.* | wc -l) = 64 ]; do sleep 0.1; done; echo met";
 
-    let said = join_all((0..64).map(|_| bench.print(meet))).await;
+    let printed = join_all((0..64).map(|_| fixture.print(meet))).await;
 
-    assert_eq!(said, vec!["met"; 64]);
-    bench.quiet().await;
+    assert_eq!(printed, vec!["met"; 64]);
+    fixture.wait_until_idle().await;
 }
 
 #[tokio::test]
 async fn hooks_are_counted_while_they_run() {
-    let bench = Bench::new();
-    let hook = bench.hook("touch here; until [ -e enough ]; do sleep 0.1; done");
+    let fixture = Fixture::new();
+    let hook = fixture.hook("touch here; until [ -e enough ]; do sleep 0.1; done");
 
-    let call = bench.call(&*hook, b"{}".to_vec());
-    let look = async {
-        until(|| bench.file("here").exists().then_some(())).await;
-        let alive = bench.toolbox.alive.get();
-        fs::write(bench.file("enough"), "").unwrap();
-        alive
+    let call = fixture.call(&*hook, b"{}".to_vec());
+    let observe = async {
+        until(|| fixture.file("here").exists().then_some(())).await;
+        let running = fixture.deps.running.get();
+        fs::write(fixture.file("enough"), "").unwrap();
+        running
     };
-    let (answer, alive) = tokio::join!(call, look);
+    let (answer, running) = tokio::join!(call, observe);
 
-    assert_eq!((answer.unwrap().status, alive), (HookStatus::Ok, 1));
-    bench.quiet().await;
+    assert_eq!((answer.unwrap().status, running), (HookStatus::Ok, 1));
+    fixture.wait_until_idle().await;
 }
 
 #[tokio::test]
-async fn a_call_dropped_before_its_turn_starts_nothing() {
-    let mut bench = Bench::new();
-    bench.toolbox.places = places(0);
+async fn a_call_dropped_while_it_waits_starts_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.deps.slots = slots(0);
 
-    let waited = timeout(Duration::from_millis(50), bench.run("touch here")).await;
-    bench.toolbox.places.resize(1);
+    let waited = timeout(Duration::from_millis(50), fixture.run("touch here")).await;
+    fixture.deps.slots.resize(1);
 
     assert!(waited.is_err());
-    assert_eq!(bench.print("ls").await, "");
-    assert!(!bench.file("here").exists());
+    assert_eq!(fixture.print("ls").await, "");
+    assert!(!fixture.file("here").exists());
 }
 
 #[test]
-fn a_hooks_variables_are_not_shown() {
-    let bench = Bench::new();
-    let hook = bench.hook_with(json!({"command": "true", "env": {"KEY": "hush"}}));
+fn a_hooks_variables_are_not_in_its_debug_output() {
+    let fixture = Fixture::new();
+    let hook = fixture.hook_with(json!({"command": "true", "env": {"KEY": "hush"}}));
 
     let shown = format!("{hook:?}");
-    assert!(shown.contains(r#"shell: Shell("true"),"#), "{shown}");
+    assert!(shown.contains(r#"shell: ShellCommand("true"),"#), "{shown}");
     assert!(!shown.contains("hush"), "{shown}");
 }
 
-/// Runs the manual's example in `language` on an event.
-async fn run_example(language: &str, interpreter: &str, event: Value) -> Answer {
-    let bench = Bench::new();
+/// Runs the example in `language` of docs/hooks.md on an event.
+async fn run_example(language: &str, interpreter: &str, event: Value) -> HookResult {
+    let fixture = Fixture::new();
     let manual = fs::read_to_string("docs/hooks.md").unwrap();
     let (_, example) = manual.split_once(&format!("```{language}\n#!")).unwrap();
     let (example, _) = example.split_once("```").unwrap();
-    fs::write(bench.file("example"), format!("#!{example}")).unwrap();
-    let hook = bench.hook(&format!("{interpreter} example"));
+    fs::write(fixture.file("example"), format!("#!{example}")).unwrap();
+    let hook = fixture.hook(&format!("{interpreter} example"));
 
-    bench.call(&*hook, event.to_string().into()).await.unwrap()
+    fixture
+        .call(&*hook, event.to_string().into())
+        .await
+        .unwrap()
 }
 
 fn prompt(text: &str) -> Value {
@@ -502,16 +514,16 @@ fn prompt(text: &str) -> Value {
     ]}})
 }
 
-/// The other examples run where their interpreter is.
+/// Whether the interpreter of an example is installed.
 fn is_installed(interpreter: &str) -> bool {
     let run = std::process::Command::new(interpreter)
         .arg("--version")
         .output();
-    run.is_ok_and(|it| it.status.success())
+    run.is_ok_and(|output| output.status.success())
 }
 
 #[tokio::test]
-async fn the_manuals_bash_example_works() {
+async fn the_bash_example_works() {
     let write = |file| json!({"tool_name": "write_file", "tool_input": {"file_path": file}});
 
     let refused = run_example("bash", "bash", write("a/.env")).await;
@@ -523,7 +535,7 @@ async fn the_manuals_bash_example_works() {
 }
 
 #[tokio::test]
-async fn the_manuals_python_example_works() {
+async fn the_python_example_works() {
     if !is_installed("python3") {
         return;
     }
@@ -538,7 +550,7 @@ async fn the_manuals_python_example_works() {
 }
 
 #[tokio::test]
-async fn the_manuals_javascript_example_works() {
+async fn the_javascript_example_works() {
     if !is_installed("node") {
         return;
     }
@@ -554,7 +566,7 @@ async fn the_manuals_javascript_example_works() {
     assert_eq!(other.output, HookOutput::default());
 }
 
-/// How often this thread has met memory that it had to be given first, or anew.
+/// Number of page faults of this thread.
 fn page_faults() -> u64 {
     let stat = fs::read_to_string("/proc/thread-self/stat").unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();
@@ -562,20 +574,19 @@ fn page_faults() -> u64 {
 }
 
 #[test]
-fn a_start_copies_no_table_of_memory() {
-    // A fork marks all memory as shared, so that whoever writes into it next is
-    // given a copy of each page.
-    let bench = Bench::new();
+fn a_start_copies_no_page_tables() {
+    // A fork marks all pages as copy-on-write, so that the next write to each faults.
+    let fixture = Fixture::new();
     let runtime = Runtime::new().unwrap();
-    let hook = bench.hook("echo '{}'");
+    let hook = fixture.hook("echo '{}'");
     let mut held = vec![1_u8; 64 * MIB];
     let mut fewest = u64::MAX;
 
     // Other tests may fork meanwhile, but hardly each time.
     for round in 0..5 {
-        runtime.block_on(bench.call(&*hook, Vec::new())).unwrap();
+        runtime.block_on(fixture.call(&*hook, Vec::new())).unwrap();
         let before = page_faults();
-        held.iter_mut().step_by(4096).for_each(|it| *it = round);
+        held.iter_mut().step_by(4096).for_each(|byte| *byte = round);
         fewest = fewest.min(page_faults() - before);
     }
 

@@ -1,4 +1,4 @@
-//! What goes over a worker's pipes: one JSON object per line. Pure.
+//! Line framing of a worker's calls and outputs: one JSON object per line. Pure.
 
 use std::fmt::Write;
 
@@ -6,20 +6,20 @@ use memchr::memmem;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::transport::TransportError;
+use crate::transport::error::TransportError;
 
-/// What some reader or other takes for the end of a line. A hook's input has
-/// the first two between its parts at most, and the others inside texts.
-const BREAKS: &[char] = &['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
+/// Characters that readers may take for line breaks. In a hook's input, the first
+/// two occur only between tokens, and the others only inside strings.
+const LINE_BREAKS: &[char] = &['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'];
 
-/// `{"id":…,"input":…}` and the end of the line. `input` is a JSON document.
+/// Writes `{"id":…,"input":…}` and a line feed. `input` is a JSON document.
 pub(super) fn write(id: &str, input: &[u8]) -> Vec<u8> {
     let mut line = Vec::with_capacity(input.len() + 64);
     line.extend_from_slice(br#"{"id":""#);
     line.extend_from_slice(id.as_bytes());
     line.extend_from_slice(br#"","input":"#);
-    if has_breaks(input) {
-        let one_line = as_one_line(&String::from_utf8_lossy(input));
+    if has_line_breaks(input) {
+        let one_line = escape_line_breaks(&String::from_utf8_lossy(input));
         line.extend_from_slice(one_line.as_bytes());
     } else {
         line.extend_from_slice(input);
@@ -28,11 +28,11 @@ pub(super) fn write(id: &str, input: &[u8]) -> Vec<u8> {
     line
 }
 
-fn as_one_line(input: &str) -> String {
+fn escape_line_breaks(input: &str) -> String {
     let mut line = String::with_capacity(input.len());
     let mut rest = input;
-    while let Some(at) = rest.find(BREAKS) {
-        let (before, after) = rest.split_at(at);
+    while let Some(index) = rest.find(LINE_BREAKS) {
+        let (before, after) = rest.split_at(index);
         let mut after = after.chars();
         line.push_str(before);
         match after.next() {
@@ -48,29 +48,30 @@ fn as_one_line(input: &str) -> String {
     line
 }
 
-/// Whether there is any at all. Inputs are long and hardly ever have one, and to
-/// look for each by itself is many times faster than character by character.
-fn has_breaks(input: &[u8]) -> bool {
-    // What the others begin with, which hardly any text has.
+/// Whether the input has any line break. Inputs are long and rarely have one, and a
+/// search for each is many times faster than one by character.
+fn has_line_breaks(input: &[u8]) -> bool {
+    // First bytes of the others, which most texts do not have.
     let may_have_others = memchr::memchr2(0xC2, 0xE2, input).is_some();
-    let contains = |it: &str| memmem::find(input, it.as_bytes()).is_some();
+    let contains = |text: &str| memmem::find(input, text.as_bytes()).is_some();
     memchr::memchr2(b'\n', b'\r', input).is_some()
         || (may_have_others && ["\u{85}", "\u{2028}", "\u{2029}"].into_iter().any(contains))
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct OutputLine<'a> {
     id: String,
     #[serde(borrow, default)]
     output: Option<&'a RawValue>,
 }
 
-/// The output as the worker wrote it, if the line answers the call of this id;
-/// empty if it has none.
+/// Returns the output as the worker wrote it, if the line has this id; empty if it
+/// has no output.
 pub(super) fn read(id: &str, line: &[u8]) -> Result<Vec<u8>, TransportError> {
-    let line: Line<'_> = serde_json::from_slice(line).map_err(|_| TransportError::Unasked)?;
+    let line: OutputLine<'_> =
+        serde_json::from_slice(line).map_err(|_| TransportError::UnexpectedLine)?;
     if line.id != id {
-        return Err(TransportError::Unasked);
+        return Err(TransportError::UnexpectedLine);
     }
     let output = line.output.map_or("", RawValue::get);
     Ok(output.as_bytes().to_vec())
@@ -87,10 +88,10 @@ mod tests {
     }
 
     #[test]
-    fn whatever_ends_a_line_somewhere_is_escaped() {
-        for end in BREAKS {
+    fn all_line_breaks_are_escaped() {
+        for end in LINE_BREAKS {
             let line = written("7", &format!("{{\"a\":\"é{end}\"}}"));
-            assert_eq!(line.find(BREAKS), Some(line.len() - 1), "{end:?}");
+            assert_eq!(line.find(LINE_BREAKS), Some(line.len() - 1), "{end:?}");
         }
     }
 
@@ -110,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_read_as_it_is_written() {
+    fn output_is_returned_as_written() {
         let output = |line: &str| String::from_utf8(read("7", line.as_bytes()).unwrap()).unwrap();
 
         assert_eq!(
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_does_not_fit_is_no_answer() {
+    fn an_unexpected_line_is_an_error() {
         for line in [
             "",
             "listening",
@@ -138,7 +139,10 @@ mod tests {
             "{\"id\":\"7\",\"output\":{}} {}",
         ] {
             let refused = read("7", line.as_bytes());
-            assert!(matches!(refused, Err(TransportError::Unasked)), "{line}");
+            assert!(
+                matches!(refused, Err(TransportError::UnexpectedLine)),
+                "{line}"
+            );
         }
     }
 }

@@ -1,5 +1,4 @@
-//! One place of a worker: starts a process, hands it one call at a time, and
-//! ends it when it fails or is not needed any more.
+//! One process of a worker: started by the first call, restarted after failures.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -14,187 +13,191 @@ use uuid::Uuid;
 
 use super::{
     framing,
-    queue::{Job, Queue, Told},
+    queue::{CallQueue, OutputSender, QueuedCall},
     stderr,
 };
-use crate::transport::{TransportError, backoff::Pause, process::Process, shell::Shell};
+use crate::transport::{
+    backoff::Backoff, error::TransportError, process::Process, shell::ShellCommand,
+};
 
-/// How long an answer may take that nobody waits for any more. An agent that
-/// leaves should not cost others a worker that is about to answer.
-const LATE: Duration = Duration::from_secs(2);
+/// Time that the output of a dropped call may take. An agent that disconnects should
+/// not cost others a worker that is about to respond.
+const LATE_OUTPUT_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How long the last words of an ended process are waited for: its children may
-/// hold its stderr open.
-const LAST_WORDS: Duration = Duration::from_millis(500);
+/// Time that stderr of an ended process is read: its children may hold it open.
+const STDERR_DRAIN_TIME: Duration = Duration::from_millis(500);
 
-/// One place of a worker.
+/// One process of a worker.
 #[derive(Debug)]
-pub(super) struct Instance {
-    shell: Arc<Shell>,
-    queue: Arc<Queue>,
-    pause: Pause,
+pub(super) struct WorkerProcess {
+    shell: Arc<ShellCommand>,
+    queue: Arc<CallQueue>,
+    backoff: Backoff,
 }
 
-/// Why a process is not spoken with any more.
-enum End {
-    /// No call will come.
+/// Reason for the end of a process.
+enum WorkerEnd {
+    /// The hook was dropped.
     Closed,
-    /// It takes too long over a call that was given up.
+    /// The output of a dropped call took too long.
     Late,
-    /// It ended, or wrote what it should not.
+    /// The process exited or wrote unexpected output.
     Failed(String),
 }
 
-impl Instance {
-    pub(super) const fn new(shell: Arc<Shell>, queue: Arc<Queue>) -> Self {
+impl WorkerProcess {
+    pub(super) const fn new(shell: Arc<ShellCommand>, queue: Arc<CallQueue>) -> Self {
         Self {
             shell,
             queue,
-            pause: Pause::new(),
+            backoff: Backoff::new(),
         }
     }
 
-    /// Answers calls until no further one will come.
+    /// Handles calls until the queue is closed.
     pub(super) async fn run(mut self) {
-        while let Some(job) = self.queue.next().await {
+        while let Some(call) = self.queue.next().await {
             let end = match self.shell.start(None) {
-                Ok(process) => self.attend(process, job).await,
-                Err(error) => fail(job.told, error),
+                Ok(process) => self.supervise(process, call).await,
+                Err(error) => fail(call.output, error),
             };
             match end {
-                End::Closed => return,
-                End::Late => (),
-                End::Failed(error) => {
+                WorkerEnd::Closed => return,
+                WorkerEnd::Late => (),
+                WorkerEnd::Failed(error) => {
                     tracing::warn!(hook.name = self.shell.hook(), error, "worker failed");
-                    self.pause.rest(&self.queue.closed).await;
+                    self.backoff.wait(&self.queue.closed).await;
                 }
             }
         }
     }
 
-    /// Lets a process answer calls, logs what it complains of, and sees its
-    /// end.
-    async fn attend(&mut self, mut process: Process, job: Job) -> End {
+    /// Runs a process to its end, and logs its stderr.
+    async fn supervise(&mut self, mut process: Process, first: QueuedCall) -> WorkerEnd {
         let shell = Arc::clone(&self.shell);
-        let Some((stdin, stdout, stderr)) = process.pipes() else {
-            return fail(job.told, lost());
+        let Some((stdin, stdout, stderr)) = process.take_pipes() else {
+            return fail(first.output, lost());
         };
-        let pipes = Pipes {
+        let pipes = WorkerPipes {
             stdin,
             stdout: BufReader::new(stdout),
-            limit: shell.toolbox().output_limit,
+            output_limit: shell.deps().output_limit,
         };
-        let over = CancellationToken::new();
-        let life = async {
-            let end = self.converse(pipes, job).await;
+        let ended = CancellationToken::new();
+        let calls = async {
+            let end = self.handle_calls(pipes, first).await;
             match end {
-                End::Closed => process.finish().await,
-                End::Late | End::Failed(_) => {
+                WorkerEnd::Closed => process.wait_or_terminate().await,
+                WorkerEnd::Late | WorkerEnd::Failed(_) => {
                     process.kill();
-                    process.gone().await;
+                    process.reap().await;
                 }
             }
-            over.cancel();
+            ended.cancel();
             end
         };
-        let complaints = async {
+        let log = async {
             select! {
-                () = stderr::lines(stderr, shell.hook()) => (),
-                () = async { over.cancelled().await; sleep(LAST_WORDS).await } => (),
+                () = stderr::log_lines(stderr, shell.hook()) => (),
+                () = async { ended.cancelled().await; sleep(STDERR_DRAIN_TIME).await } => (),
             }
         };
-        let (end, ()) = tokio::join!(life, complaints);
+        let (end, ()) = tokio::join!(calls, log);
         end
     }
 
-    async fn converse(&mut self, mut pipes: Pipes, first: Job) -> End {
-        let mut job = first;
+    async fn handle_calls(&mut self, mut pipes: WorkerPipes, first: QueuedCall) -> WorkerEnd {
+        let mut call = first;
         loop {
-            if let Err(end) = self.answer(&mut pipes, job).await {
+            if let Err(end) = self.handle(&mut pipes, call).await {
                 return end;
             }
-            self.pause = Pause::new();
-            job = select! {
+            self.backoff = Backoff::new();
+            call = select! {
                 biased;
-                // Between two calls it has nothing to say.
-                said = pipes.stdout.fill_buf() => {
-                    let is_alive = said.is_ok_and(|it| !it.is_empty());
-                    let error = if is_alive { TransportError::Unasked } else { lost() };
-                    return End::Failed(error.to_string());
+                // There must be no output between two calls.
+                read = pipes.stdout.fill_buf() => {
+                    let has_output = read.is_ok_and(|bytes| !bytes.is_empty());
+                    let error = if has_output { TransportError::UnexpectedLine } else { lost() };
+                    return WorkerEnd::Failed(error.to_string());
                 }
                 next = self.queue.next() => match next {
-                    Some(job) => job,
-                    None => return End::Closed,
+                    Some(call) => call,
+                    None => return WorkerEnd::Closed,
                 },
             };
         }
     }
 
-    async fn answer(&self, pipes: &mut Pipes, job: Job) -> Result<(), End> {
-        let Job { input, mut told } = job;
+    async fn handle(&self, pipes: &mut WorkerPipes, call: QueuedCall) -> Result<(), WorkerEnd> {
+        let QueuedCall {
+            input,
+            output: mut sender,
+        } = call;
         let exchange = pipes.exchange(&input);
         tokio::pin!(exchange);
         let output = select! {
             output = &mut exchange => output,
-            () = told.closed() => select! {
-                output = timeout(LATE, exchange) => output.map_err(|_elapsed| End::Late)?,
-                () = self.queue.closed.cancelled() => return Err(End::Closed),
+            () = sender.closed() => select! {
+                output = timeout(LATE_OUTPUT_TIMEOUT, exchange) => {
+                    output.map_err(|_elapsed| WorkerEnd::Late)?
+                }
+                () = self.queue.closed.cancelled() => return Err(WorkerEnd::Closed),
             },
         };
         match output {
             Ok(output) => {
-                told.send(Ok(output)).ok();
+                sender.send(Ok(output)).ok();
                 Ok(())
             }
-            Err(error) => Err(fail(told, error)),
+            Err(error) => Err(fail(sender, error)),
         }
     }
 }
 
-/// What a process is spoken with.
-struct Pipes {
+struct WorkerPipes {
     stdin: ChildStdin,
     stdout: BufReader<ChildStdout>,
-    /// The longest answer, in bytes.
-    limit: usize,
+    /// Limit in bytes on a line.
+    output_limit: usize,
 }
 
-impl Pipes {
-    /// Asks, and listens at the same time: what does not answer the question
-    /// fails it before the process has read all of it.
+impl WorkerPipes {
+    /// Writes a call and reads its output at the same time: an unexpected line fails
+    /// the call before the process has read all of it.
     async fn exchange(&mut self, input: &[u8]) -> Result<Vec<u8>, TransportError> {
         let id = Uuid::new_v4().simple().to_string();
-        let question = framing::write(&id, input);
-        let (stdin, stdout, limit) = (&mut self.stdin, &mut self.stdout, self.limit);
-        let ask = async {
-            let written = stdin.write_all(&question).await;
-            written.map_err(TransportError::Process)
+        let request = framing::write(&id, input);
+        let (stdin, stdout, limit) = (&mut self.stdin, &mut self.stdout, self.output_limit);
+        let write = async {
+            let written = stdin.write_all(&request).await;
+            written.map_err(TransportError::ProcessLost)
         };
-        let listen = async {
-            let mut answer = Vec::new();
-            let most = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
-            let read = stdout.take(most).read_until(b'\n', &mut answer).await;
-            read.map_err(TransportError::Process)?;
-            if answer.len() > limit {
-                return Err(TransportError::TooMuchOutput);
+        let read = async {
+            let mut line = Vec::new();
+            let max_bytes = u64::try_from(limit).unwrap_or(u64::MAX).saturating_add(1);
+            let read = stdout.take(max_bytes).read_until(b'\n', &mut line).await;
+            read.map_err(TransportError::ProcessLost)?;
+            if line.len() > limit {
+                return Err(TransportError::OutputLimit);
             }
-            if !answer.ends_with(b"\n") {
+            if !line.ends_with(b"\n") {
                 return Err(lost());
             }
-            framing::read(&id, &answer)
+            framing::read(&id, &line)
         };
-        let ((), output) = tokio::try_join!(ask, listen)?;
+        let ((), output) = tokio::try_join!(write, read)?;
         Ok(output)
     }
 }
 
 fn lost() -> TransportError {
-    TransportError::Process(io::ErrorKind::UnexpectedEof.into())
+    TransportError::ProcessLost(io::ErrorKind::UnexpectedEof.into())
 }
 
-/// Tells the caller, and why the process must end.
-fn fail(told: Told, error: TransportError) -> End {
+/// Fails the call, and with it the process.
+fn fail(sender: OutputSender, error: TransportError) -> WorkerEnd {
     let cause = error.to_string();
-    told.send(Err(error)).ok();
-    End::Failed(cause)
+    sender.send(Err(error)).ok();
+    WorkerEnd::Failed(cause)
 }

@@ -1,4 +1,4 @@
-//! Calls that wait for a free instance of a worker.
+//! Calls that wait for an idle process of a worker.
 
 use std::{
     collections::VecDeque,
@@ -9,56 +9,56 @@ use bytes::Bytes;
 use tokio::sync::{Semaphore, oneshot};
 use tokio_util::sync::CancellationToken;
 
-use crate::transport::TransportError;
+use crate::transport::error::TransportError;
 
-/// How many calls may wait.
-const LONGEST: usize = 1024;
+const MAX_QUEUED_CALLS: usize = 1024;
 
-/// One call.
+/// A call with a channel for its output.
 #[derive(Debug)]
-pub(super) struct Job {
+pub(super) struct QueuedCall {
     pub(super) input: Bytes,
-    /// Takes the output as the worker wrote it; closed when nobody waits.
-    pub(super) told: Told,
+    /// Closed when the call is dropped.
+    pub(super) output: OutputSender,
 }
 
-pub(super) type Told = oneshot::Sender<Result<Vec<u8>, TransportError>>;
+/// Sender of a worker's output as written.
+pub(super) type OutputSender = oneshot::Sender<Result<Vec<u8>, TransportError>>;
 
-/// First in, first out, to whichever instance is free.
+/// Bounded first-in-first-out queue for the processes of a worker.
 #[derive(Debug)]
-pub(super) struct Queue {
-    jobs: Mutex<VecDeque<Job>>,
-    /// A permit for each job, and perhaps for some that are gone.
+pub(super) struct CallQueue {
+    calls: Mutex<VecDeque<QueuedCall>>,
+    /// Counts the queued calls, and perhaps some that were dropped.
     ready: Semaphore,
-    /// Cancelled when no further call will come.
+    /// Cancelled when the hook is dropped.
     pub(super) closed: CancellationToken,
 }
 
-impl Queue {
+impl CallQueue {
     pub(super) fn new() -> Self {
         Self {
-            jobs: Mutex::default(),
+            calls: Mutex::default(),
             ready: Semaphore::new(0),
             closed: CancellationToken::new(),
         }
     }
 
-    pub(super) fn push(&self, job: Job) -> Result<(), TransportError> {
-        let mut jobs = self.jobs();
-        if jobs.len() >= LONGEST {
-            jobs.retain(|it| !it.told.is_closed());
+    pub(super) fn push(&self, call: QueuedCall) -> Result<(), TransportError> {
+        let mut calls = self.calls();
+        if calls.len() >= MAX_QUEUED_CALLS {
+            calls.retain(|call| !call.output.is_closed());
         }
-        if jobs.len() >= LONGEST {
-            return Err(TransportError::Busy);
+        if calls.len() >= MAX_QUEUED_CALLS {
+            return Err(TransportError::QueueFull);
         }
-        jobs.push_back(job);
+        calls.push_back(call);
         self.ready.add_permits(1);
         Ok(())
     }
 
-    /// The next call that somebody still waits for; nothing if the queue is
-    /// closed. Dropping the future loses no call.
-    pub(super) async fn next(&self) -> Option<Job> {
+    /// Returns the next call that was not dropped; `None` if the queue is closed.
+    /// Cancel-safe.
+    pub(super) async fn next(&self) -> Option<QueuedCall> {
         loop {
             let permit = tokio::select! {
                 biased;
@@ -66,16 +66,16 @@ impl Queue {
                 permit = self.ready.acquire() => permit.ok()?,
             };
             permit.forget();
-            let job = self.jobs().pop_front();
-            if let Some(job) = job.filter(|it| !it.told.is_closed()) {
-                return Some(job);
+            let call = self.calls().pop_front();
+            if let Some(call) = call.filter(|call| !call.output.is_closed()) {
+                return Some(call);
             }
         }
     }
 
-    fn jobs(&self) -> MutexGuard<'_, VecDeque<Job>> {
-        // Nothing that holds it can leave it half changed.
-        self.jobs.lock().unwrap_or_else(PoisonError::into_inner)
+    fn calls(&self) -> MutexGuard<'_, VecDeque<QueuedCall>> {
+        // No panic can leave the queue inconsistent.
+        self.calls.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -83,24 +83,24 @@ impl Queue {
 mod tests {
     use super::*;
 
-    type Waiting = oneshot::Receiver<Result<Vec<u8>, TransportError>>;
+    type OutputReceiver = oneshot::Receiver<Result<Vec<u8>, TransportError>>;
 
-    fn job(input: &'static str) -> (Job, Waiting) {
-        let (told, waiting) = oneshot::channel();
+    fn call(input: &'static str) -> (QueuedCall, OutputReceiver) {
+        let (output, receiver) = oneshot::channel();
         let input = Bytes::from_static(input.as_bytes());
-        (Job { input, told }, waiting)
+        (QueuedCall { input, output }, receiver)
     }
 
     #[tokio::test]
-    async fn calls_keep_their_order_and_those_given_up_are_skipped() {
-        let queue = Queue::new();
-        let (first, _first) = job("first");
-        let (left, given_up) = job("given up");
-        let (last, _last) = job("last");
-        for job in [first, left, last] {
-            queue.push(job).unwrap();
+    async fn calls_keep_their_order_and_dropped_ones_are_skipped() {
+        let queue = CallQueue::new();
+        let (first, _first) = call("first");
+        let (second, dropped) = call("dropped");
+        let (last, _last) = call("last");
+        for call in [first, second, last] {
+            queue.push(call).unwrap();
         }
-        drop(given_up);
+        drop(dropped);
 
         assert_eq!(queue.next().await.unwrap().input, "first");
         assert_eq!(queue.next().await.unwrap().input, "last");
@@ -109,21 +109,21 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_refuses_until_a_call_is_given_up() {
-        let queue = Queue::new();
-        let mut waiting = Vec::new();
-        for _ in 0..LONGEST {
-            let (job, caller) = job("");
-            queue.push(job).unwrap();
-            waiting.push(caller);
+    fn a_full_queue_refuses_until_a_call_is_dropped() {
+        let queue = CallQueue::new();
+        let mut receivers = Vec::new();
+        for _ in 0..MAX_QUEUED_CALLS {
+            let (call, receiver) = call("");
+            queue.push(call).unwrap();
+            receivers.push(receiver);
         }
-        let refused = queue.push(job("").0);
+        let refused = queue.push(call("").0);
 
-        waiting.pop();
-        let (next, _next) = job("");
-        let taken = queue.push(next);
+        receivers.pop();
+        let (next, _next) = call("");
+        let accepted = queue.push(next);
 
-        assert!(matches!(refused, Err(TransportError::Busy)));
-        assert!(taken.is_ok());
+        assert!(matches!(refused, Err(TransportError::QueueFull)));
+        assert!(accepted.is_ok());
     }
 }

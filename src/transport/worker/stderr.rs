@@ -1,4 +1,4 @@
-//! What a worker writes to stderr: into the log, as long as it is not too much.
+//! Logs the standard error of a worker, within a rate limit.
 
 use std::time::Duration;
 
@@ -8,25 +8,25 @@ use tokio::{
     time::Instant,
 };
 
-/// The longest piece of a line, in bytes.
-const LONGEST: u64 = 1024;
+/// Length at which a line is split.
+const MAX_LINE_BYTES: u64 = 1024;
 
-/// How many lines are logged in one span; others are left out.
-const MOST: u32 = 20;
-const SPAN: Duration = Duration::from_secs(1);
+/// Number of lines that are logged in each interval; others are suppressed.
+const MAX_LINES_PER_INTERVAL: u32 = 20;
+const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Logs lines until stderr is closed.
-pub(super) async fn lines(stderr: ChildStderr, hook: &str) {
+pub(super) async fn log_lines(stderr: ChildStderr, hook: &str) {
     let mut stderr = BufReader::new(stderr);
     let mut bytes = Vec::new();
-    let (mut started, mut logged, mut left_out) = (Instant::now(), 0, 0);
+    let (mut started, mut logged, mut suppressed) = (Instant::now(), 0, 0_u64);
     loop {
         bytes.clear();
-        let mut piece = (&mut stderr).take(LONGEST);
-        if !matches!(piece.read_until(b'\n', &mut bytes).await, Ok(1..)) {
+        let mut part = (&mut stderr).take(MAX_LINE_BYTES);
+        if !matches!(part.read_until(b'\n', &mut bytes).await, Ok(1..)) {
             return;
         }
-        if started.elapsed() >= SPAN {
+        if started.elapsed() >= INTERVAL {
             (started, logged) = (Instant::now(), 0);
         }
         let text = String::from_utf8_lossy(&bytes);
@@ -34,16 +34,11 @@ pub(super) async fn lines(stderr: ChildStderr, hook: &str) {
         if line.is_empty() {
             continue;
         }
-        if logged == MOST {
-            left_out += 1;
+        if logged == MAX_LINES_PER_INTERVAL {
+            suppressed += 1;
             continue;
         }
-        tracing::warn!(
-            hook.name = hook,
-            line,
-            suppressed = left_out,
-            "worker stderr"
-        );
-        (logged, left_out) = (logged + 1, 0);
+        tracing::warn!(hook.name = hook, line, suppressed, "worker stderr");
+        (logged, suppressed) = (logged + 1, 0);
     }
 }

@@ -25,7 +25,7 @@ fn failing() -> [(Value, &'static str); 3] {
         (hook("kill -9 $$"), "Hook broken failed: "),
         (
             with(hook("exec sleep 60"), "timeout", json!(100)),
-            "Hook broken failed: no answer in time",
+            "Hook broken failed: timed out",
         ),
     ]
 }

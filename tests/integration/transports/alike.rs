@@ -126,8 +126,8 @@ impl Bench {
 /// How a failure is told.
 fn cause(way: &str) -> &str {
     match way {
-        "http" => "it answered with status 500",
-        "worker" => "its process was lost",
+        "http" => "unexpected status 500",
+        "worker" => "process exited unexpectedly",
         _ => "exit code 1",
     }
 }
@@ -205,7 +205,7 @@ async fn a_timeout_means_the_same() {
             let settings = json!({ "timeout": timeout, "on_failure": "closed" });
             let bench = Bench::call(way, Act::Hangs, &settings, "").await;
 
-            bench.assert_denied("Hook guard failed: no answer in time");
+            bench.assert_denied("Hook guard failed: timed out");
             let expected = Duration::from_millis(200)..Duration::from_secs(2);
             assert!(expected.contains(&bench.took), "{way}: {:?}", bench.took);
             bench.gate.stop().await;

@@ -134,7 +134,7 @@ async fn a_hook_that_ignores_its_end_is_gone_soon_with_all_it_started() {
         let end = Duration::from_millis(2500).saturating_sub(started.elapsed());
         eventually("all are gone", end, || ids.iter().all(|it| is_gone(*it))).await;
 
-        assert_denied(&answer, "Hook guard failed: no answer in time");
+        assert_denied(&answer, "Hook guard failed: timed out");
         assert!(answered < Duration::from_millis(500), "{answered:?}");
         assert_eq!(ids.len(), 3);
         bench.gateway.stop().await;
@@ -178,7 +178,7 @@ async fn cost_of_a_gibibyte(stream: &str, prewarm: Option<u32>) -> u64 {
 
     let answer = bench.call().await;
 
-    assert_denied(&answer, "Hook guard failed: too much output");
+    assert_denied(&answer, "Hook guard failed: output limit exceeded");
     let cost = bench.memory("VmHWM").saturating_sub(before);
     bench.gateway.stop().await;
     cost
@@ -277,7 +277,7 @@ async fn a_worker_killed_in_mid_call_fails_that_call_only() {
 
     let (answers, killed) = tokio::join!(calls, kill);
 
-    let lost = "Hook guard failed: its process was lost";
+    let lost = "Hook guard failed: process exited unexpectedly";
     let told = |it: &Answer| it.json()["error"]["message"].as_str().unwrap().to_owned();
     let (failed, answered): (Vec<_>, Vec<_>) = answers.iter().map(told).partition(|it| it == lost);
     assert_eq!((failed.len(), answered.len()), (1, 7), "{answered:?}");

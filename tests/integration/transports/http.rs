@@ -122,18 +122,18 @@ async fn two_hooks_with_one_url_are_one() {
 
 /// Answers by a server, and why each makes its hook fail.
 fn failures() -> Vec<(Response, &'static str)> {
-    let no_object = "its answer is no JSON object";
+    let no_object = "output is not a JSON object";
     let malformed = "output is malformed JSON";
-    let media_type = "its answer is not of type `application/json`";
+    let media_type = "content type is not `application/json`";
     let deny = r#"{"decision":"deny","reason":"not today"}"#;
     let mut untyped = respond(200, JSON, deny);
     untyped.headers_mut().remove(header::CONTENT_TYPE);
     let nested = format!("{}{}", r#"{"a":"#.repeat(200), "}".repeat(200));
     vec![
-        (respond(500, JSON, deny), "it answered with status 500"),
-        (respond(404, JSON, deny), "it answered with status 404"),
-        (respond(201, JSON, deny), "it answered with status 201"),
-        (respond(204, JSON, ""), "it answered with status 204"),
+        (respond(500, JSON, deny), "unexpected status 500"),
+        (respond(404, JSON, deny), "unexpected status 404"),
+        (respond(201, JSON, deny), "unexpected status 201"),
+        (respond(204, JSON, ""), "unexpected status 204"),
         (respond(200, "text/plain", deny), media_type),
         (respond(200, "application/jsonp", deny), media_type),
         (untyped, media_type),
@@ -144,7 +144,10 @@ fn failures() -> Vec<(Response, &'static str)> {
         (respond(200, JSON, "null"), no_object),
         (respond(200, JSON, "{}{}"), malformed),
         (respond(200, JSON, nested), malformed),
-        (respond(200, JSON, " ".repeat(4097)), "too much output"),
+        (
+            respond(200, JSON, " ".repeat(4097)),
+            "output limit exceeded",
+        ),
     ]
 }
 
@@ -200,7 +203,7 @@ async fn a_redirect_is_not_followed() {
 
         let answer = gate.agent().generate("m", &prompt("hello")).await;
 
-        let reason = format!("Hook guard failed: it answered with status {status}");
+        let reason = format!("Hook guard failed: unexpected status {status}");
         assert_denied(&answer, &reason);
     }
     assert!(elsewhere.seen().is_empty());
@@ -225,7 +228,7 @@ async fn a_server_that_is_not_there_or_breaks_off_fails_the_hook() {
 
         let answer = gate.agent().generate("m", &prompt("hello")).await;
 
-        assert_denied(&answer, "Hook guard failed: it could not be reached");
+        assert_denied(&answer, "Hook guard failed: connection failed");
     }
 }
 
@@ -259,7 +262,7 @@ async fn a_server_that_is_too_slow_fails_the_hook() {
 
     let answer = gate.agent().generate("m", &prompt("hello")).await;
 
-    assert_denied(&answer, "Hook guard failed: no answer in time");
+    assert_denied(&answer, "Hook guard failed: timed out");
     signalled(&mut left, "the call is given up").await;
 }
 
@@ -304,7 +307,7 @@ async fn the_log_says_why_a_hook_failed_and_not_where_it_is() {
     gateway.agent.generate("m", &prompt("hello")).await;
     let log = gateway.stop().await;
 
-    let cause = r#"error="it answered with status 503""#;
+    let cause = r#"error="unexpected status 503""#;
     let failed = |it: &&str| it.contains("hook failed") && it.contains(cause);
     assert_eq!(log.lines().filter(failed).count(), 1, "{log}");
     assert!(!log.contains("of=org"), "{log}");

@@ -157,7 +157,7 @@ async fn a_line_is_an_answer_before_the_end() {
         waits["timeout"] = json!(300);
         let bench = Bench::with(waits, "").await;
         let answer = bench.call().await;
-        assert_denied(&answer, "Hook guard failed: no answer in time");
+        assert_denied(&answer, "Hook guard failed: timed out");
     }
 }
 
@@ -187,7 +187,7 @@ async fn what_comes_after_the_line_does_not_count() {
 #[tokio::test]
 async fn what_is_no_line_of_json_is_waited_for() {
     let failed = |cause: &str| format!("Hook guard failed: {cause}");
-    let late = failed("no answer in time");
+    let late = failed("timed out");
     let unclear = "{\"decision\":\"allow\",\"decision\":\"deny\",\"reason\":\"no\"}";
     let pretty = "{\\n\"decision\": \"deny\",\\n\"reason\": \"no\"\\n}\\n";
     check(&[
@@ -232,11 +232,11 @@ async fn what_is_no_line_of_json_is_waited_for() {
         // It is too long.
         (
             "printf '{\"a\":\"%1100s\"}\\n' x".to_owned(),
-            Some(&failed("too much output")),
+            Some(&failed("output limit exceeded")),
         ),
         (
             "head -c 2000 /dev/zero >&2; sleep 0.2; echo '{}'".to_owned(),
-            Some(&failed("too much output")),
+            Some(&failed("output limit exceeded")),
         ),
     ])
     .await;
@@ -402,9 +402,9 @@ async fn an_end_that_denies_the_answer_is_logged() {
     let upstream = Upstream::mock().await;
     for (end, cause) in [
         ("exit 2", Some("exit code 2")),
-        ("kill -9 $$", Some("ended by signal 9")),
-        ("sleep 600", Some("no end in time")),
-        ("cat /dev/zero", Some("too much output")),
+        ("kill -9 $$", Some("terminated by signal 9")),
+        ("sleep 600", Some("timed out")),
+        ("cat /dev/zero", Some("output limit exceeded")),
         ("exit 0", None),
     ] {
         let mut hook = line(&format!("read -r _; echo '{{}}'; {end}"), None);

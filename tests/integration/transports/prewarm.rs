@@ -181,9 +181,9 @@ async fn a_spare_may_be_slow_to_read_or_never_do() {
 async fn a_spare_fails_as_any_hook_does() {
     for (command, reason) in [
         ("read -r _; exit 3", "exit code 3"),
-        ("read -r _; kill -9 $$", "ended by signal 9"),
-        ("read -r _; cat /dev/zero", "too much output"),
-        ("read -r _; sleep 600 & wait", "no answer in time"),
+        ("read -r _; kill -9 $$", "terminated by signal 9"),
+        ("read -r _; cat /dev/zero", "output limit exceeded"),
+        ("read -r _; sleep 600 & wait", "timed out"),
     ] {
         let hook = json!({ "command": command, "prewarm": 1, "timeout": 500 });
         let bench = Bench::with(hook, "").await;

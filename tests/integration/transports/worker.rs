@@ -134,7 +134,7 @@ async fn an_output_that_is_no_object_fails_the_call_alone() {
         let bench = Bench::new(&format!("answer '{output}'")).await;
 
         for _ in 0..2 {
-            let reason = "Hook guard failed: its answer is no JSON object";
+            let reason = "Hook guard failed: output is not a JSON object";
             assert_denied(&bench.call().await, reason);
         }
 
@@ -144,21 +144,18 @@ async fn an_output_that_is_no_object_fails_the_call_alone() {
 
 /// What workers do instead of answering, and how that is told.
 const FAULTS: &[(&str, &str)] = &[
-    ("exit 0", "its process was lost"),
-    ("kill -9 $$", "its process was lost"),
-    ("printf '{\"id\":'; exit", "its process was lost"),
-    ("echo ready", "it wrote a line that answers no call"),
-    ("echo", "it wrote a line that answers no call"),
+    ("exit 0", "process exited unexpectedly"),
+    ("kill -9 $$", "process exited unexpectedly"),
+    ("printf '{\"id\":'; exit", "process exited unexpectedly"),
+    ("echo ready", "unexpected output line"),
+    ("echo", "unexpected output line"),
+    ("id=other; answer '{}'", "unexpected output line"),
+    ("answer '{\"unfinished\":'", "unexpected output line"),
     (
-        "id=other; answer '{}'",
-        "it wrote a line that answers no call",
+        "answer \"\\\"$(printf '%5000s')\\\"\"",
+        "output limit exceeded",
     ),
-    (
-        "answer '{\"unfinished\":'",
-        "it wrote a line that answers no call",
-    ),
-    ("answer \"\\\"$(printf '%5000s')\\\"\"", "too much output"),
-    ("cat /dev/zero", "too much output"),
+    ("cat /dev/zero", "output limit exceeded"),
 ];
 
 #[tokio::test]
@@ -202,7 +199,7 @@ async fn a_worker_killed_in_mid_call_fails_it_at_once() {
 
     let (answer, ()) = tokio::join!(bench.call(), kill);
 
-    assert_denied(&answer, "Hook guard failed: its process was lost");
+    assert_denied(&answer, "Hook guard failed: process exited unexpectedly");
     assert_eq!(bench.call().await.status, 200);
     bench.assert_starts(2);
 }
@@ -245,7 +242,7 @@ async fn a_late_answer_is_nobodys() {
     let answer = bench.call().await;
     std::fs::write(bench.gate.path("go"), "").unwrap();
 
-    assert_denied(&answer, "Hook guard failed: no answer in time");
+    assert_denied(&answer, "Hook guard failed: timed out");
     // It is worth waiting for.
     assert_eq!(bench.call().await.status, 200);
     bench.assert_starts(1);
@@ -259,7 +256,7 @@ async fn a_worker_that_hangs_is_ended_with_its_children() {
 
     let answer = bench.call().await;
 
-    assert_denied(&answer, "Hook guard failed: no answer in time");
+    assert_denied(&answer, "Hook guard failed: timed out");
     bench.gone().await;
     assert_eq!(bench.call().await.status, 200);
     bench.assert_starts(2);
@@ -402,7 +399,8 @@ async fn what_a_worker_complains_of_is_logged_within_bounds() {
     );
     assert!((2..=60).contains(&said.len()), "{}", said.len());
     assert!(said.iter().all(|it| it.len() < 1200), "{said:#?}");
-    let failed = |it: &&str| it.contains("worker failed") && it.contains("its process was lost");
+    let failed =
+        |it: &&str| it.contains("worker failed") && it.contains("process exited unexpectedly");
     assert!(log.lines().any(|it| failed(&it)), "{log}");
 }
 

@@ -7,86 +7,89 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use super::*;
 use crate::{
     config::AnswerBy,
-    protocol::Ended,
-    transport::{ProcessSlots, TransportDeps, TransportError, shell::Shell},
+    protocol::ProcessOutput,
+    transport::{
+        deps::TransportDeps, error::TransportError, process_slots::ProcessSlots,
+        shell::ShellCommand,
+    },
 };
 
-/// One spare of a hook that prints its process's number, which waits for so
-/// long; and where it runs.
-fn spares(folder: &Path, longest_wait: Duration) -> (Spares, TransportDeps) {
-    let places = Arc::new(ProcessSlots::default());
-    places.resize(2);
+/// A pool of one process that prints its id, and the resources it uses.
+fn pool(folder: &Path, max_idle_time: Duration) -> (PrewarmPool, TransportDeps) {
+    let slots = Arc::new(ProcessSlots::default());
+    slots.resize(2);
     let directory = folder.to_owned();
-    let toolbox = TransportDeps::new(TaskTracker::new(), places, Gauge::default(), 100, directory);
-    let toolbox = toolbox.unwrap();
+    let deps = TransportDeps::new(TaskTracker::new(), slots, Gauge::default(), 100, directory);
+    let deps = deps.unwrap();
     let command = "echo $$ >> starts; read -r _; echo $$".to_owned();
-    let shell = Shell::new(command, BTreeMap::new(), "hook", &toolbox).unwrap();
-    let employer = Employer {
+    let shell = ShellCommand::new(command, BTreeMap::new(), "hook", &deps).unwrap();
+    let task = ProcessTask {
         shell,
         answer_by: AnswerBy::default(),
         closed: CancellationToken::new(),
     };
-    let spares = Spares::waiting(&Arc::new(employer), NonZero::<u32>::MIN, longest_wait);
-    (spares, toolbox)
+    let count = NonZero::<u32>::MIN;
+    let pool = PrewarmPool::with_max_idle_time(&Arc::new(task), count, max_idle_time);
+    (pool, deps)
 }
 
-fn job(told: oneshot::Sender<Result<Ended, TransportError>>) -> Job {
-    Job {
+fn invocation(output: oneshot::Sender<Result<ProcessOutput, TransportError>>) -> HookInvocation {
+    HookInvocation {
         input: "{}\n".into(),
-        deadline: Instant::now() + LONGEST_WAIT,
-        told,
+        deadline: Instant::now() + MAX_IDLE_TIME,
+        output,
     }
 }
 
-/// Hands it a job until a spare takes it; what that printed.
-async fn ask(spares: &Spares) -> String {
+/// Dispatches invocations until a process takes one; returns its output.
+async fn call(pool: &PrewarmPool) -> String {
     loop {
-        let (told, ended) = oneshot::channel();
-        let is_handed = spares.hand(job(told)).is_ok();
-        match ended.await {
-            Ok(ended) => return String::from_utf8(ended.unwrap().stdout).unwrap(),
-            Err(_) if is_handed => (),
+        let (sender, output) = oneshot::channel();
+        let is_dispatched = pool.dispatch(invocation(sender)).is_ok();
+        match output.await {
+            Ok(output) => return String::from_utf8(output.unwrap().stdout).unwrap(),
+            Err(_) if is_dispatched => (),
             Err(_) => sleep(Duration::from_millis(1)).await,
         }
     }
 }
 
 #[tokio::test]
-async fn spares_that_have_waited_long_are_replaced() {
+async fn processes_that_were_idle_for_long_are_replaced() {
     let folder = tempfile::tempdir().unwrap();
-    let longest_wait = Duration::from_millis(200);
-    let (spares, toolbox) = spares(folder.path(), longest_wait);
+    let max_idle_time = Duration::from_millis(200);
+    let (pool, deps) = pool(folder.path(), max_idle_time);
     let starts = || std::fs::read_to_string(folder.path().join("starts")).unwrap_or_default();
-    spares.begin();
-    let begun = Instant::now();
+    pool.start();
+    let started = Instant::now();
 
     while starts().lines().count() < 4 {
         sleep(Duration::from_millis(5)).await;
     }
-    let waited = begun.elapsed();
-    let printed = ask(&spares).await;
+    let elapsed = started.elapsed();
+    let printed = call(&pool).await;
 
-    assert!(waited >= 3 * longest_wait, "{waited:?}");
+    assert!(elapsed >= 3 * max_idle_time, "{elapsed:?}");
     let starts = starts();
     let old: Vec<&str> = starts.lines().take(3).collect();
     assert!(!old.contains(&printed.trim()), "{printed} of {starts}");
-    spares.stock.employer.closed.cancel();
-    toolbox.tasks.close();
-    toolbox.tasks.wait().await;
-    assert_eq!(toolbox.alive.get(), 0);
+    pool.inner.task.closed.cancel();
+    deps.tasks.close();
+    deps.tasks.wait().await;
+    assert_eq!(deps.running.get(), 0);
 }
 
 #[tokio::test]
-async fn nothing_starts_before_it_is_wanted() {
+async fn nothing_starts_before_the_pool_is_started() {
     let folder = tempfile::tempdir().unwrap();
-    let (spares, toolbox) = spares(folder.path(), LONGEST_WAIT);
-    let (told, _ended) = oneshot::channel();
+    let (pool, deps) = pool(folder.path(), MAX_IDLE_TIME);
+    let (sender, _output) = oneshot::channel();
 
-    assert!(spares.hand(job(told)).is_err());
+    assert!(pool.dispatch(invocation(sender)).is_err());
 
-    // Once begun is begun.
-    spares.begin();
-    spares.begin();
-    assert_eq!(toolbox.tasks.len(), 1);
-    assert!(!ask(&spares).await.is_empty());
+    // Starting twice starts once.
+    pool.start();
+    pool.start();
+    assert_eq!(deps.tasks.len(), 1);
+    assert!(!call(&pool).await.is_empty());
 }

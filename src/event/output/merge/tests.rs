@@ -2,7 +2,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
-use crate::event::{BeforeTool, EventKind, EventName, Verdict};
+use crate::event::{BeforeTool, EventDefinition, EventName, Verdict};
 
 fn any_output() -> impl Strategy<Value = HookOutput> {
     let decision = prop::sample::select(vec!["allow", "ask", "deny", "nonsense"]);
@@ -13,7 +13,7 @@ fn any_output() -> impl Strategy<Value = HookOutput> {
 }
 
 fn action(outputs: &[HookOutput]) -> crate::event::Action {
-    BeforeTool::judge(&fold(outputs, BeforeTool::HONOURS).0).action()
+    BeforeTool::evaluate(&merge_outputs(outputs, BeforeTool::HONOURS).0).action()
 }
 
 proptest! {
@@ -25,7 +25,7 @@ proptest! {
     }
 
     #[test]
-    fn one_more_hook_never_loosens(outputs in prop::collection::vec(any_output(), 0..6), extra in any_output()) {
+    fn another_hook_never_loosens_a_verdict(outputs in prop::collection::vec(any_output(), 0..6), extra in any_output()) {
         let before = action(&outputs);
         let mut more = outputs;
         more.push(extra);
@@ -34,51 +34,53 @@ proptest! {
 }
 
 #[test]
-fn a_malformed_answer_is_left_out_and_said() {
+fn a_malformed_response_is_dropped_with_a_diagnostic() {
     let fields = json!({"hookSpecificOutput": {"llm_response": {"candidates": 5}}});
     let (output, _) = HookOutput::read(fields.as_object().unwrap().clone(), EventName::BeforeModel);
 
-    let (folded, diagnostics) = fold(&[output], &[Part::SyntheticAnswer]);
+    let (merged, diagnostics) = merge_outputs(&[output], &[OutputPart::SyntheticResponse]);
 
-    assert_eq!(folded, HookOutput::default());
+    assert_eq!(merged, HookOutput::default());
     assert_eq!(diagnostics[0].code, DiagnosticCode::MalformedResponse);
 }
 
 #[test]
-fn a_selection_without_a_mode_is_one_with_mode_auto() {
+fn a_selection_without_a_mode_has_mode_auto() {
     let fields = json!({"hookSpecificOutput": {"toolConfig": {"allowedFunctionNames": ["a"]}}});
     let event = EventName::BeforeToolSelection;
     let (output, _) = HookOutput::read(fields.as_object().unwrap().clone(), event);
 
-    let (folded, _) = fold(&[output], &[Part::ToolSelection]);
+    let (merged, _) = merge_outputs(&[output], &[OutputPart::ToolSelection]);
 
     let expected = json!({"mode": "AUTO", "allowedFunctionNames": ["a"]});
-    assert_eq!(folded.specific("toolConfig"), Some(&expected));
+    assert_eq!(merged.specific("toolConfig"), Some(&expected));
 }
 
 #[test]
-fn a_denial_is_told_by_its_own_words() {
-    let answering = |text: &str, decision: Option<Decision>| {
+fn a_denial_keeps_only_a_response_of_a_hook_that_denies() {
+    let responding = |text: &str, decision: Option<Decision>| {
         let mut output = HookOutput::default();
-        let answer = serde_json::json!({ "text": text });
+        let response = serde_json::json!({ "text": text });
         output.decision = decision;
         output
             .hook_specific_output
-            .insert("llm_response".to_owned(), answer);
+            .insert("llm_response".to_owned(), response);
         output
     };
-    let folded = |outputs: &[HookOutput]| {
-        let (folded, _) = fold(outputs, &[Part::Flow, Part::SyntheticAnswer]);
-        let answer = folded.specific("llm_response").cloned();
-        answer.map(|it| it["text"].as_str().unwrap().to_owned())
+    let merged_text = |outputs: &[HookOutput]| {
+        let honours = [OutputPart::Flow, OutputPart::SyntheticResponse];
+        let (merged, _) = merge_outputs(outputs, &honours);
+        let response = merged.specific("llm_response").cloned();
+        response.map(|response| response["text"].as_str().unwrap().to_owned())
     };
     let (pong, own) = (
-        answering("pong", None),
-        answering("own", Some(Decision::Deny)),
+        responding("pong", None),
+        responding("own", Some(Decision::Deny)),
     );
     let plain = HookOutput::denial("no");
 
-    assert_eq!(folded(&[pong.clone(), plain.clone()]), None);
-    assert_eq!(folded(&[own.clone(), pong.clone()]).as_deref(), Some("own"));
-    assert_eq!(folded(&[pong, plain, own]).as_deref(), Some("own"));
+    assert_eq!(merged_text(&[pong.clone(), plain.clone()]), None);
+    let own_first = merged_text(&[own.clone(), pong.clone()]);
+    assert_eq!(own_first.as_deref(), Some("own"));
+    assert_eq!(merged_text(&[pong, plain, own]).as_deref(), Some("own"));
 }

@@ -1,0 +1,68 @@
+//! The interface that each event's file implements.
+
+use serde::{Serialize, de::DeserializeOwned};
+
+use super::{
+    output::{HookOutput, OutputPart},
+    verdict::Verdict,
+};
+use crate::model::{LlmRequest, LlmResponse};
+
+/// Input, matcher subject, honoured output and verdict of one event.
+pub trait EventDefinition: Serialize + DeserializeOwned + Send + Sync + Sized + 'static {
+    /// Parts of a hook's output that count; all others are ignored.
+    const HONOURS: &'static [OutputPart];
+    /// Possible subjects, for checks of matchers at load.
+    const SUBJECTS: SubjectKind = SubjectKind::None;
+    /// Meaning of the merged outputs.
+    type Verdict: Verdict;
+
+    /// Returns the text that matchers are compared with.
+    fn subject(&self) -> MatcherSubject<'_> {
+        MatcherSubject::None
+    }
+
+    /// Returns the model request of the event, if it has one.
+    fn llm_request(&self) -> Option<&LlmRequest> {
+        None
+    }
+
+    /// Returns the model response of the event, if it has one.
+    fn llm_response(&self) -> Option<&LlmResponse> {
+        None
+    }
+
+    /// Returns the event with the system instruction as first message; `None` if
+    /// it has no messages.
+    fn with_system_message(&self) -> Option<Self> {
+        None
+    }
+
+    /// Applies the edits of one sequential hook, so that the next hook sees them.
+    fn apply(&mut self, _output: &HookOutput) {}
+
+    /// Returns the verdict of the merged outputs. Pure.
+    fn evaluate(merged: &HookOutput) -> Self::Verdict;
+}
+
+/// Text of an event that a matcher is compared with (hook protocol, section 5).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatcherSubject<'a> {
+    /// No subject: matchers are ignored.
+    None,
+    /// Tool name; matchers are unanchored.
+    Tool(&'a str),
+    /// Keyword such as a session's source; matchers are anchored at both ends.
+    Keyword(&'a str),
+}
+
+/// Possible [`MatcherSubject`]s of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum SubjectKind {
+    /// Events without a subject.
+    None,
+    /// Names of any tools.
+    Tools,
+    /// One of these keywords.
+    Keywords(&'static [&'static str]),
+}

@@ -1,0 +1,74 @@
+//! Diagnostics of hook runs.
+
+/// Problem with a hook's run, for the hook's author.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Diagnostic {
+    /// Machine-readable kind of problem.
+    pub code: DiagnosticCode,
+    /// Explanation; empty if the code suffices.
+    pub detail: String,
+}
+
+/// Machine-readable kind of a [`Diagnostic`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DiagnosticCode {
+    /// Standard output was text, not JSON; it became a `systemMessage`.
+    PlainText,
+    /// Standard output was JSON, but not an object.
+    NonObjectJson,
+    /// Output that begins as JSON and is not one valid, unambiguous document, or
+    /// is not UTF-8.
+    MalformedOutput,
+    /// A `decision` or `permissionDecision` that is not one of the known values.
+    UnknownDecision,
+    /// A field of the wrong type was ignored.
+    WrongType,
+    /// An unusable `llm_response` was ignored.
+    MalformedResponse,
+    /// An edit that cannot be applied was dropped.
+    EditDropped,
+    /// An unknown key was ignored.
+    UnknownKey,
+    /// A tail tool call, which a gateway cannot run.
+    TailToolCall,
+    /// No output within the timeout.
+    Timeout,
+    /// The hook failed to start or ended in failure.
+    Failed,
+    /// The hook's condition could not be evaluated, so the hook ran.
+    Condition,
+}
+
+impl DiagnosticCode {
+    /// Returns the code in logs and explanations.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::PlainText => "plain_text",
+            Self::NonObjectJson => "non_object_json",
+            Self::MalformedOutput => "malformed_output",
+            Self::UnknownDecision => "unknown_decision",
+            Self::WrongType => "wrong_type",
+            Self::MalformedResponse => "malformed_response",
+            Self::EditDropped => "edit_dropped",
+            Self::UnknownKey => "unknown_key",
+            Self::TailToolCall => "tail_tool_call",
+            Self::Timeout => "timeout",
+            Self::Failed => "failed",
+            Self::Condition => "condition",
+        }
+    }
+
+    /// Returns a diagnostic of this kind.
+    pub fn with(self, detail: impl Into<String>) -> Diagnostic {
+        Diagnostic {
+            code: self,
+            detail: detail.into(),
+        }
+    }
+
+    /// Whether a decision may be lost in the output, so that a hook that fails
+    /// closed must refuse.
+    pub(super) const fn is_unreliable_output(self) -> bool {
+        matches!(self, Self::NonObjectJson | Self::UnknownDecision)
+    }
+}

@@ -1,0 +1,258 @@
+//! Output of a hook (hook protocol, sections 1 and 3).
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+use utoipa::ToSchema;
+
+use super::{
+    added_context::{AddedContext, render_context},
+    diagnostic::{Diagnostic, DiagnosticCode},
+    reason::Reason,
+};
+use crate::{event::name::EventName, model::RequestMutation};
+
+/// Output of one hook, or the merged output of all hooks.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HookOutput {
+    /// Decision on the event.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decision: Option<Decision>,
+    /// Reason of the decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// `Some(false)` ends the agent's loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub r#continue: Option<bool>,
+    /// Reason for the end of the loop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<String>,
+    /// Message for the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub system_message: Option<String>,
+    /// Whether the agent hides the run from the user.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suppress_output: Option<bool>,
+    /// Fields of one event.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    #[schema(value_type = Option<Object>)]
+    pub hook_specific_output: Map<String, Value>,
+    /// Fields as the hook's protocol defines them, where protocols differ.
+    #[serde(skip)]
+    pub interpretation: Interpretation,
+}
+
+/// Meaning of output fields that protocols define differently (hook protocol,
+/// section 11). The default is the `gemini` protocol's.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Interpretation {
+    /// Effect of `tool_input` on the arguments.
+    pub arguments: ArgumentsMode,
+    /// `llm_request` in the stable form, if it is written in another.
+    pub llm_request: Option<Map<String, Value>>,
+    /// Texts added to the conversation; if empty, the `additionalContext`.
+    pub added: Vec<AddedContext>,
+}
+
+/// Effect of a hook's `tool_input` on the arguments of a tool call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ArgumentsMode {
+    /// Its keys are merged over the arguments.
+    #[default]
+    Merge,
+    /// It replaces the arguments.
+    Replace,
+}
+
+/// Decision of a hook; `Ord` is the precedence.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Decision {
+    /// Proceed with the event.
+    #[serde(alias = "approve")]
+    Allow,
+    /// Ask the human for permission.
+    Ask,
+    /// Refuse the event.
+    #[serde(alias = "block")]
+    Deny,
+}
+
+impl HookOutput {
+    /// Reads a hook's output on `event`. Wrongly typed fields are ignored one by
+    /// one, with a diagnostic each.
+    pub fn read(mut fields: Map<String, Value>, event: EventName) -> (Self, Vec<Diagnostic>) {
+        let mut reader = FieldReader::default();
+        let specific = fields.shift_remove("hookSpecificOutput");
+        let mut output = Self {
+            decision: reader.decision(fields.get("decision")),
+            reason: reader.text(&fields, "reason"),
+            r#continue: reader.flag(&fields, "continue"),
+            stop_reason: reader.text(&fields, "stopReason"),
+            system_message: reader.text(&fields, "systemMessage"),
+            suppress_output: reader.flag(&fields, "suppressOutput"),
+            hook_specific_output: match specific {
+                Some(Value::Object(specific)) => specific,
+                None | Some(Value::Null) => Map::new(),
+                Some(_) => reader.wrong_type("hookSpecificOutput"),
+            },
+            interpretation: Interpretation::default(),
+        };
+        if let Some(clear) = fields.get("clearContext") {
+            let specific = &mut output.hook_specific_output;
+            specific.entry("clearContext").or_insert(clear.clone());
+        }
+        if event == EventName::BeforeTool {
+            output.read_permission(&mut reader);
+        }
+        (output, reader.diagnostics)
+    }
+
+    /// Returns a denial with this reason.
+    pub fn denial(reason: impl Into<String>) -> Self {
+        Self {
+            decision: Some(Decision::Deny),
+            reason: Some(reason.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Returns a message for the user, without a decision.
+    pub fn message(text: impl Into<String>) -> Self {
+        Self {
+            system_message: Some(text.into()),
+            ..Self::default()
+        }
+    }
+
+    /// Returns the reason for the end of the agent's loop, if it ends:
+    /// `stopReason`, else `reason`.
+    pub fn stop(&self) -> Option<Reason> {
+        let reason = self.stop_reason.as_deref().or(self.reason.as_deref());
+        (self.r#continue == Some(false)).then(|| Reason::new(reason))
+    }
+
+    /// Returns the reason of a denial, if it is one.
+    pub fn deny(&self) -> Option<Reason> {
+        let denied = self.decision == Some(Decision::Deny);
+        denied.then(|| Reason::new(self.reason.as_deref()))
+    }
+
+    /// Returns a field of `hookSpecificOutput`.
+    pub fn specific(&self, key: &str) -> Option<&Value> {
+        self.hook_specific_output.get(key)
+    }
+
+    /// Returns `additionalContext` as the hook wrote it.
+    pub fn additional_context(&self) -> Option<&str> {
+        self.specific("additionalContext")?.as_str()
+    }
+
+    /// Returns the texts that it adds to the conversation.
+    pub fn added(&self) -> Vec<AddedContext> {
+        if self.interpretation.added.is_empty() {
+            let context = self.additional_context();
+            return context.map(AddedContext::tagged).into_iter().collect();
+        }
+        self.interpretation.added.clone()
+    }
+
+    /// Returns the added texts in the form that the model reads.
+    pub fn rendered_context(&self) -> Option<String> {
+        let added = self.added();
+        (!added.is_empty()).then(|| render_context(&added))
+    }
+
+    /// Returns the added texts as hooks wrote them, one per line.
+    pub fn plain_context(&self) -> Option<String> {
+        let added = self.added();
+        let texts: Vec<&str> = added.iter().map(AddedContext::text).collect();
+        (!added.is_empty()).then(|| texts.join("\n"))
+    }
+
+    /// Returns `llm_request` in the stable form.
+    pub fn request_edit(&self) -> RequestMutation {
+        let written = || self.specific("llm_request").and_then(Value::as_object);
+        let fields = self.interpretation.llm_request.as_ref().or_else(written);
+        RequestMutation {
+            fields: fields.cloned().unwrap_or_default(),
+            appended_text: None,
+        }
+    }
+
+    /// Applies [`RequestMutation::extract_system_message`] to `llm_request`.
+    pub fn extract_system_message(&mut self) {
+        if self.specific("llm_request").is_some_and(Value::is_object) {
+            let mut edit = self.request_edit();
+            edit.extract_system_message();
+            self.interpretation.llm_request = Some(edit.fields);
+        }
+    }
+
+    /// Reads `permissionDecision` and its reason, an older spelling of the
+    /// decision on `BeforeTool` (hook protocol, section 11). The stricter of both
+    /// counts.
+    fn read_permission(&mut self, reader: &mut FieldReader) {
+        let specific = &mut self.hook_specific_output;
+        let decision = specific.shift_remove("permissionDecision");
+        let reason = specific.shift_remove("permissionDecisionReason");
+        self.decision = self.decision.max(reader.decision(decision.as_ref()));
+        if let (None, Some(Value::String(reason))) = (&self.reason, reason) {
+            self.reason = Some(reason);
+        }
+    }
+}
+
+/// Reads typed fields and collects diagnostics.
+#[derive(Debug, Default)]
+struct FieldReader {
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl FieldReader {
+    fn decision(&mut self, value: Option<&Value>) -> Option<Decision> {
+        let value = value.filter(|value| !value.is_null())?;
+        let decision = value.as_str().and_then(Decision::parse);
+        if decision.is_none() {
+            let unknown = DiagnosticCode::UnknownDecision.with(Decision::EXPECTED);
+            self.diagnostics.push(unknown);
+        }
+        decision
+    }
+
+    fn text(&mut self, fields: &Map<String, Value>, key: &str) -> Option<String> {
+        match fields.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::String(text)) => Some(text.clone()),
+            Some(_) => self.wrong_type(key),
+        }
+    }
+
+    fn flag(&mut self, fields: &Map<String, Value>, key: &str) -> Option<bool> {
+        match fields.get(key) {
+            None | Some(Value::Null) => None,
+            Some(Value::Bool(flag)) => Some(*flag),
+            Some(_) => self.wrong_type(key),
+        }
+    }
+
+    fn wrong_type<T: Default>(&mut self, key: &str) -> T {
+        self.diagnostics.push(DiagnosticCode::WrongType.with(key));
+        T::default()
+    }
+}
+
+impl Decision {
+    const EXPECTED: &str =
+        "unknown decision; expected `allow`, `approve`, `deny`, `block` or `ask`";
+
+    /// Parses a decision: exact and case-sensitive.
+    fn parse(word: &str) -> Option<Self> {
+        match word {
+            "allow" | "approve" => Some(Self::Allow),
+            "ask" => Some(Self::Ask),
+            "deny" | "block" => Some(Self::Deny),
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! The result of one hook's run: status, output and diagnostics.
+
+use super::{
+    diagnostic::{Diagnostic, DiagnosticCode},
+    hook_output::HookOutput,
+};
+
+/// Result of one hook's run.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HookResult {
+    /// End of the run.
+    pub status: HookStatus,
+    /// Output of the hook, as far as it counts.
+    pub output: HookOutput,
+    /// Ignored parts of the output and the causes of failures.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// End of a hook's run (hook protocol, section 3).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum HookStatus {
+    /// Success, with or without output.
+    Ok,
+    /// Refusal by exit code.
+    Block,
+    /// Failure of the hook itself.
+    Failed,
+}
+
+impl HookStatus {
+    /// Returns the label in metrics and explanations.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::Block => "block",
+            Self::Failed => "failed",
+        }
+    }
+}
+
+impl HookResult {
+    /// Returns the result of a hook without usable output.
+    pub fn failed(code: DiagnosticCode, cause: impl Into<String>) -> Self {
+        Self {
+            status: HookStatus::Failed,
+            output: HookOutput::default(),
+            diagnostics: vec![code.with(cause)],
+        }
+    }
+
+    /// Turns a failure of `hook`, or unreliable output, into a denial
+    /// (`on_failure: closed`). A stop and a message for the user are kept.
+    pub fn fail_closed(&mut self, hook: &str) {
+        let failure = match self.status {
+            HookStatus::Block => None,
+            HookStatus::Failed => self.diagnostics.last(),
+            HookStatus::Ok => {
+                let mut diagnostics = self.diagnostics.iter();
+                diagnostics.find(|diagnostic| diagnostic.code.is_unreliable_output())
+            }
+        };
+        let Some(failure) = failure else { return };
+        let reason = format!("Hook {hook} failed: {}", failure.detail);
+        let output = std::mem::take(&mut self.output);
+        self.output = HookOutput {
+            r#continue: output.r#continue,
+            stop_reason: output.stop_reason,
+            system_message: output.system_message,
+            ..HookOutput::denial(reason)
+        };
+        self.status = HookStatus::Failed;
+    }
+}

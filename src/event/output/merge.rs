@@ -1,0 +1,257 @@
+//! Merges the outputs of several hooks into one (hook protocol, section 4). Pure.
+
+use serde_json::{Map, Value};
+
+use super::{
+    diagnostic::{Diagnostic, DiagnosticCode},
+    hook_output::{ArgumentsMode, Decision, HookOutput},
+};
+use crate::model::{ResponseMutation, ToolConfig};
+
+/// Part of a hook's output, with its own merge rule.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputPart {
+    /// `decision`, `reason`, `continue`, `stopReason`.
+    Flow,
+    /// `decision: ask`; a stricter decision wins.
+    Ask,
+    /// `systemMessage`, joined by line feeds.
+    SystemMessage,
+    /// `suppressOutput`, if any hook sets it.
+    SuppressOutput,
+    /// `additionalContext` and other texts added to the conversation, joined.
+    AdditionalContext,
+    /// Texts that some protocols add to the conversation on events where others
+    /// add none.
+    AppendedText,
+    /// `clearContext`, if any hook sets it.
+    ClearContext,
+    /// `llm_request`, merged by key.
+    LlmRequest,
+    /// `llm_response` as a synthetic response; the last one.
+    SyntheticResponse,
+    /// `llm_response` as an edit; the last one.
+    ResponseEdit,
+    /// `tool_input`, merged by key.
+    ToolInput,
+    /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names.
+    ToolSelection,
+    /// `tailToolCallRequest`, which a gateway refuses.
+    TailToolCall,
+}
+
+/// Merges outputs, given in plan order. Parts that the event does not honour are
+/// dropped.
+pub fn merge_outputs<'a>(
+    outputs: impl IntoIterator<Item = &'a HookOutput>,
+    honours: &[OutputPart],
+) -> (HookOutput, Vec<Diagnostic>) {
+    let mut merger = OutputMerger::default();
+    for output in outputs {
+        for part in honours {
+            merger.merge(*part, output);
+        }
+    }
+    if honours.contains(&OutputPart::SyntheticResponse) {
+        merger.drop_foreign_response();
+    }
+    (merger.merged, merger.diagnostics)
+}
+
+#[derive(Debug, Default)]
+struct OutputMerger {
+    merged: HookOutput,
+    diagnostics: Vec<Diagnostic>,
+    /// Whether the synthetic response is that of an output that denies.
+    response_denies: bool,
+}
+
+impl OutputMerger {
+    fn merge(&mut self, part: OutputPart, output: &HookOutput) {
+        let merged = &mut self.merged;
+        match part {
+            OutputPart::Flow => merge_flow(merged, output),
+            OutputPart::Ask => {
+                let ask = output
+                    .decision
+                    .filter(|decision| *decision == Decision::Ask);
+                merged.decision = merged.decision.max(ask);
+            }
+            OutputPart::SystemMessage => {
+                join(&mut merged.system_message, output.system_message.as_deref());
+            }
+            OutputPart::SuppressOutput => {
+                let suppress = output.suppress_output.filter(|suppress| *suppress);
+                merged.suppress_output = merged.suppress_output.or(suppress);
+            }
+            OutputPart::AdditionalContext => self.merge_context(output),
+            OutputPart::AppendedText => {
+                let added = &output.interpretation.added;
+                merged.interpretation.added.extend(added.iter().cloned());
+            }
+            OutputPart::ClearContext => {
+                if output.specific("clearContext") == Some(&Value::Bool(true)) {
+                    self.set("clearContext", Value::Bool(true));
+                }
+            }
+            OutputPart::LlmRequest => self.merge_request(output),
+            OutputPart::SyntheticResponse => self.merge_synthetic_response(output),
+            OutputPart::ResponseEdit => {
+                self.set_response(output, |_| true);
+            }
+            OutputPart::ToolInput => self.merge_tool_input(output),
+            OutputPart::ToolSelection => self.merge_selection(output),
+            OutputPart::TailToolCall => {
+                if output.specific("tailToolCallRequest").is_some() {
+                    let refused = DiagnosticCode::TailToolCall
+                        .with("a gateway cannot run tools; the request was dropped");
+                    self.diagnostics.push(refused);
+                }
+            }
+        }
+    }
+
+    fn merge_context(&mut self, output: &HookOutput) {
+        let value = output.specific("additionalContext");
+        if value.is_some_and(|value| !value.is_string()) {
+            self.wrong_type("additionalContext");
+        }
+        self.merged.interpretation.added.extend(output.added());
+        if let Some(context) = self.merged.plain_context() {
+            self.set("additionalContext", Value::String(context));
+        }
+    }
+
+    fn merge_request(&mut self, output: &HookOutput) {
+        let Some(value) = output.specific("llm_request") else {
+            return;
+        };
+        if !value.is_object() {
+            return self.wrong_type("llm_request");
+        }
+        let later = output.request_edit();
+        if self.merged.specific("llm_request").is_none() {
+            // The edit of a single hook is reported as the hook wrote it.
+            self.set("llm_request", value.clone());
+            self.merged.interpretation.llm_request = Some(later.fields);
+            return;
+        }
+        let mut edit = self.merged.request_edit();
+        edit.merge(&later.fields);
+        self.set("llm_request", Value::Object(edit.fields));
+        self.merged.interpretation.llm_request = None;
+    }
+
+    /// A hook that denies may give the response that the agent gets for it.
+    fn merge_synthetic_response(&mut self, output: &HookOutput) {
+        let denies = output.decision == Some(Decision::Deny);
+        if denies || !self.response_denies {
+            let set = self.set_response(output, ResponseMutation::is_response);
+            self.response_denies |= denies && set;
+        }
+    }
+
+    /// Drops the response of a hook that does not deny if another hook denies: the
+    /// agent gets the reason of the denial.
+    fn drop_foreign_response(&mut self) {
+        let denied = self.merged.decision == Some(Decision::Deny);
+        if denied && !self.response_denies {
+            let specific = &mut self.merged.hook_specific_output;
+            specific.shift_remove("llm_response");
+        }
+    }
+
+    /// Returns whether the output has a usable response.
+    fn set_response(
+        &mut self,
+        output: &HookOutput,
+        is_usable: fn(&ResponseMutation) -> bool,
+    ) -> bool {
+        let Some(value) = output.specific("llm_response") else {
+            return false;
+        };
+        let usable = ResponseMutation::read(value).is_some_and(|mutation| is_usable(&mutation));
+        if usable {
+            self.set("llm_response", value.clone());
+        } else {
+            let malformed = DiagnosticCode::MalformedResponse.with("llm_response");
+            self.diagnostics.push(malformed);
+        }
+        usable
+    }
+
+    fn merge_tool_input(&mut self, output: &HookOutput) {
+        let Some(value) = output.specific("tool_input") else {
+            return;
+        };
+        let Some(later) = value.as_object() else {
+            return self.wrong_type("tool_input");
+        };
+        let earlier = self.merged.hook_specific_output.shift_remove("tool_input");
+        let mut arguments = match earlier {
+            Some(Value::Object(fields)) => fields,
+            _ => Map::new(),
+        };
+        if output.interpretation.arguments == ArgumentsMode::Replace {
+            // A replacement stays one, whatever is merged over it later.
+            self.merged.interpretation.arguments = ArgumentsMode::Replace;
+            arguments.clear();
+        }
+        arguments.extend(later.clone());
+        self.set("tool_input", Value::Object(arguments));
+    }
+
+    fn merge_selection(&mut self, output: &HookOutput) {
+        let Some(value) = output.specific("toolConfig") else {
+            return;
+        };
+        let Some(later) = ToolConfig::read(value) else {
+            return self.wrong_type("toolConfig");
+        };
+        let earlier = self.merged.specific("toolConfig");
+        let mut merged = match earlier.and_then(ToolConfig::read) {
+            Some(earlier) => earlier.merge(&later),
+            None => later,
+        };
+        merged.mode.get_or_insert_default();
+        // Serialization of strings cannot fail.
+        let value = serde_json::to_value(merged).unwrap_or_default();
+        self.set("toolConfig", value);
+    }
+
+    fn set(&mut self, key: &str, value: Value) {
+        let specific = &mut self.merged.hook_specific_output;
+        specific.insert(key.to_owned(), value);
+    }
+
+    fn wrong_type(&mut self, key: &str) {
+        self.diagnostics.push(DiagnosticCode::WrongType.with(key));
+    }
+}
+
+/// INVARIANT: a verdict is never loosened by a later hook.
+fn merge_flow(merged: &mut HookOutput, output: &HookOutput) {
+    let decision = output
+        .decision
+        .filter(|decision| *decision != Decision::Ask);
+    merged.decision = merged.decision.max(decision);
+    join(&mut merged.reason, output.reason.as_deref());
+    if let Some(reason) = output.stop() {
+        merged.r#continue = Some(false);
+        join(&mut merged.stop_reason, Some(reason.as_str()));
+    }
+}
+
+fn join(joined: &mut Option<String>, text: Option<&str>) {
+    let Some(text) = text else { return };
+    match joined {
+        None => *joined = Some(text.to_owned()),
+        Some(joined) => {
+            joined.push('\n');
+            joined.push_str(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

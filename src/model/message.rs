@@ -1,0 +1,75 @@
+//! One message of the conversation that hooks see (hook protocol, section 6).
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// One turn of the conversation, text only.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+pub struct Message {
+    /// Author of the message.
+    pub role: Role,
+    /// Text parts, joined without separator.
+    pub content: String,
+}
+
+/// Author of a [`Message`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// The human, or the agent on their behalf.
+    User,
+    /// The model that responds.
+    Model,
+    /// The system instruction of the request.
+    System,
+}
+
+impl Message {
+    /// Reads `{role, content}` or `{role, parts}`; `None` without a known role
+    /// or usable content.
+    pub(super) fn read(value: &Value) -> Option<Self> {
+        let role = match value.get("role")?.as_str()? {
+            "user" => Role::User,
+            "model" | "assistant" => Role::Model,
+            "system" => Role::System,
+            _ => return None,
+        };
+        let content = value.get("content").or_else(|| value.get("parts"))?;
+        let content = read_content(content)?;
+        Some(Self { role, content })
+    }
+}
+
+/// Returns the text of a `content` as hooks write it: a string; an array, of
+/// which strings and `.text` are joined and anything else becomes its JSON; an
+/// object's `.text`. `None` for anything else.
+pub fn read_content(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(items) => Some(items.iter().map(read_item).collect()),
+        Value::Object(fields) => fields.get("text")?.as_str().map(str::to_owned),
+        Value::Null | Value::Bool(_) | Value::Number(_) => None,
+    }
+}
+
+fn read_item(item: &Value) -> String {
+    let text = item
+        .as_str()
+        .or_else(|| item.get("text").and_then(Value::as_str));
+    text.map_or_else(|| item.to_string(), str::to_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn content_comes_in_three_shapes() {
+        let array = json!(["a", {"text": "b"}, {"x": 1}]);
+        assert_eq!(read_content(&array).unwrap(), "ab{\"x\":1}");
+        assert_eq!(read_content(&json!({"text": "c"})).unwrap(), "c");
+        assert_eq!(read_content(&json!(5)), None);
+    }
+}

@@ -1,0 +1,35 @@
+//! The interface of a hook protocol.
+
+use std::fmt;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::{exit_code, input, process_output::ProcessOutput};
+use crate::event::{Context, Event, EventName, HookResult};
+
+/// Encoding of hook inputs and interpretation of hook outputs.
+pub trait Protocol: fmt::Debug + Send + Sync {
+    /// Returns the name in the config.
+    fn name(&self) -> &'static str;
+
+    /// Whether hooks see all parts of a request's messages, not only texts.
+    fn shows_message_parts(&self) -> bool {
+        false
+    }
+
+    /// Encodes the hook input as one JSON object. `document` is the request or chunk
+    /// on the wire, for hooks with `document: true`.
+    fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
+        input::write(context, event, document)
+    }
+
+    /// Reads the output of an exited hook on `event`.
+    fn read(&self, output: &ProcessOutput, event: EventName) -> HookResult {
+        exit_code::read(output, event)
+    }
+
+    /// Sets the output's [`Interpretation`](crate::event::Interpretation) where the
+    /// protocol differs from `gemini`. `event` is as the hook saw it.
+    fn interpret(&self, _result: &mut HookResult, _event: Event<'_>) {}
+}

@@ -1,0 +1,71 @@
+//! The interface of a transport.
+
+use std::fmt;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use tokio::time::Instant;
+
+use super::error::TransportError;
+use crate::{
+    event::{Context, DiagnosticCode, EventName, HookResult},
+    protocol::{ProcessOutput, Protocol},
+};
+
+/// One event for one hook.
+#[derive(Debug, Clone)]
+pub struct HookCall<'a> {
+    /// Base fields of the event.
+    pub context: &'a Context,
+    /// Name of the event.
+    pub event: EventName,
+    /// Hook input, encoded by the protocol.
+    pub input: Bytes,
+    /// Protocol of the hook.
+    pub protocol: &'static dyn Protocol,
+    /// End of the hook's timeout. The caller enforces it for the call; the transport
+    /// for a process that continues after its output.
+    pub deadline: Instant,
+}
+
+impl HookCall<'_> {
+    /// Reads the output of a hook without an exit code: as of a process that exited
+    /// with code 0, but it must be a JSON object.
+    pub(super) fn read_object(&self, output: Vec<u8>) -> Result<HookResult, TransportError> {
+        // Empty output counts only with an exit code.
+        if !output.contains(&b'{') {
+            return Err(TransportError::NotAnObject);
+        }
+        let process = ProcessOutput::success(output);
+        let result = self.protocol.read(&process, self.event);
+        let is_object = result.diagnostics.iter().all(|diagnostic| {
+            !matches!(
+                diagnostic.code,
+                DiagnosticCode::PlainText | DiagnosticCode::NonObjectJson
+            )
+        });
+        is_object
+            .then_some(result)
+            .ok_or(TransportError::NotAnObject)
+    }
+}
+
+/// Connection to one hook.
+pub trait Transport: fmt::Debug + Send + Sync {
+    /// Sends one event to the hook and waits for its output without a time limit:
+    /// the caller enforces the deadline.
+    ///
+    /// Dropping the future cancels the call and ends its process. A process that
+    /// continues after its output ends at the call's deadline, or when the transport
+    /// is dropped.
+    fn call<'a>(&'a self, call: HookCall<'a>) -> BoxFuture<'a, Result<HookResult, TransportError>>;
+
+    /// Starts processes ahead of the first call. Called whenever a config with the
+    /// hook becomes active.
+    fn start(&self) {}
+
+    /// Returns the number of processes it reserves.
+    fn instances(&self) -> u32 {
+        0
+    }
+}
