@@ -46,7 +46,7 @@ use crate::{
     config::{
         Auth, CERTIFICATE_PREFIX, Credential as UpstreamCredential, Grant, MtlsSpec, TOKEN_PREFIX,
     },
-    event::Caller,
+    event::{Caller, SessionScope},
     observe::Metrics,
 };
 
@@ -90,6 +90,7 @@ pub struct Identity {
     pub upstream: Option<UpstreamCredential>,
     /// What it is counted by; nothing, if nobody is asked.
     allowance: Option<Allowance>,
+    session_scope: SessionScope,
 }
 
 /// What a caller's sessions and counts are kept apart by.
@@ -188,6 +189,15 @@ impl Callers {
         }
     }
 
+    /// Scope of the session ids that hooks see.
+    pub const fn session_scope(&self) -> SessionScope {
+        if self.asks {
+            SessionScope::PerCaller
+        } else {
+            SessionScope::Shared
+        }
+    }
+
     /// The name of the caller with this key of `event::Caller`, if the config
     /// names it.
     pub fn name_of(&self, key: &str) -> Option<&str> {
@@ -204,7 +214,7 @@ impl Callers {
         let found = Found::read(shown.headers, shown.query);
         let agent = credential::agent(shown.headers);
         if !self.asks {
-            return Ok(open(&found, agent));
+            return Ok(open(&found, agent, SessionScope::Shared));
         }
         shown.headers.remove(KEY_HEADER);
         // Boxed: it may have to ask for the keys of an issuer.
@@ -220,7 +230,7 @@ impl Callers {
         let member =
             known.inspect_err(|stranger| metrics.record_auth_failure(stranger.as_str()))?;
         let Some(member) = member else {
-            return Ok(open(&found, agent));
+            return Ok(open(&found, agent, SessionScope::PerCaller));
         };
         let key = caller_key(&member.name);
         Ok(Identity {
@@ -233,6 +243,7 @@ impl Callers {
                 metrics: Arc::clone(metrics),
             }),
             key: Key::Known(key),
+            session_scope: SessionScope::PerCaller,
             name: member.name.to_string(),
             agent,
         })
@@ -330,6 +341,7 @@ impl Identity {
             },
             name: self.name.clone(),
             agent: self.agent.clone(),
+            session_scope: self.session_scope,
         }
     }
 
@@ -383,7 +395,7 @@ impl AuthError {
 
 /// A caller where nobody is asked: conversations are kept apart by what it shows
 /// to the model API.
-fn open(found: &Found, agent: String) -> Identity {
+fn open(found: &Found, agent: String, session_scope: SessionScope) -> Identity {
     Identity {
         key: Key::Shown(found.shown()),
         name: String::new(),
@@ -391,6 +403,7 @@ fn open(found: &Found, agent: String) -> Identity {
         query_key: found.query().and_then(|it| it.to_secret()),
         upstream: None,
         allowance: None,
+        session_scope,
     }
 }
 

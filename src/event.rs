@@ -38,7 +38,7 @@ pub use self::{
     before_tool::{ArgumentsEdit, BeforeTool, BeforeToolVerdict},
     before_tool_selection::BeforeToolSelection,
     definition::{EventDefinition, MatcherSubject, SubjectKind},
-    input::{Caller, Context, HookInput},
+    input::{Caller, Context, HookInput, SessionScope},
     mcp::mcp_context,
     name::EventName,
     notification::Notification,

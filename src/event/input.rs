@@ -1,21 +1,21 @@
 //! Envelope of every hook input (hook protocol, section 1).
 
+use std::borrow::Cow;
+
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::{name::EventName, trace::Trace};
 
 /// Base fields of an event, and its origin.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Context {
     /// Id of the request that caused the event; empty if none did. Hidden from
     /// hooks.
-    #[serde(skip)]
     pub request_id: String,
     /// Session of the agent.
     pub session_id: String,
     /// Whether the agent named the session. Hidden from hooks.
-    #[serde(skip)]
     pub session_named: bool,
     /// File with the conversation so far; empty if none is written.
     pub transcript_path: String,
@@ -25,10 +25,8 @@ pub struct Context {
     /// RFC 3339 in UTC with milliseconds.
     pub timestamp: String,
     /// Caller of the request. Hidden from hooks.
-    #[serde(skip)]
     pub caller: Caller,
     /// Span of the request, if tracing is enabled. Hidden from hooks.
-    #[serde(skip)]
     pub trace: Trace,
 }
 
@@ -43,14 +41,52 @@ pub struct Caller {
     pub name: String,
     /// `User-Agent` header; empty without one.
     pub agent: String,
+    /// Scope of the session ids that hooks see.
+    pub session_scope: SessionScope,
+}
+
+/// Scope of session ids.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SessionScope {
+    /// Callers are not identified, so they share all ids.
+    #[default]
+    Shared,
+    /// Each caller has ids of its own.
+    PerCaller,
+}
+
+/// Length of the caller's key in the session ids that hooks see, in characters.
+const SCOPE_CHARS: usize = 16;
+
+/// Scope of callers without a credential, which have no key.
+const ANONYMOUS_SCOPE: &str = "anonymous";
+
+impl Context {
+    /// Returns the session id for hooks. Agents choose ids, so two callers may choose
+    /// the same one: with [`SessionScope::PerCaller`] the caller's key is appended.
+    pub fn hook_session_id(&self) -> Cow<'_, str> {
+        match self.caller.session_scope {
+            SessionScope::Shared => Cow::Borrowed(&self.session_id),
+            SessionScope::PerCaller => {
+                let scope = self.caller.key.get(..SCOPE_CHARS);
+                let scope = scope.unwrap_or(ANONYMOUS_SCOPE);
+                Cow::Owned(format!("{}-{scope}", self.session_id))
+            }
+        }
+    }
 }
 
 /// JSON document that a hook reads.
 #[derive(Debug, Serialize)]
 pub struct HookInput<'a, E> {
-    /// Base fields of all events.
-    #[serde(flatten)]
-    pub context: &'a Context,
+    /// Session id for hooks.
+    pub session_id: Cow<'a, str>,
+    /// File with the conversation so far.
+    pub transcript_path: &'a str,
+    /// Working directory of the agent.
+    pub cwd: &'a str,
+    /// RFC 3339 in UTC with milliseconds.
+    pub timestamp: &'a str,
     /// Name of the event.
     pub hook_event_name: EventName,
     /// Fields of the event.

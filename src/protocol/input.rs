@@ -40,7 +40,10 @@ fn encode<E: Serialize>(
     document: Option<&RawValue>,
 ) -> Bytes {
     let input = HookInput {
-        context,
+        session_id: context.hook_session_id(),
+        transcript_path: &context.transcript_path,
+        cwd: &context.cwd,
+        timestamp: &context.timestamp,
         hook_event_name: event.name(),
         event: fields,
         document,

@@ -74,8 +74,8 @@ async fn find_session(
     };
     let sessions = &context.snapshot.sessions;
     let session = sessions.open(session_request, history.as_ref()).await?;
-    transcript::set_path(context, turn, &session).await;
     turn.hook_context.session_id.clone_from(&session.key.id);
+    transcript::set_path(context, turn, &session).await;
     context.recorder.session(&session);
     Ok((history, session))
 }

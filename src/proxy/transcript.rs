@@ -20,7 +20,8 @@ pub(super) async fn set_path(context: &RequestContext, turn: &mut TurnState, ses
     let transcripts = context.snapshot.transcripts.as_ref();
     if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Unkept) {
         let (cwd, now) = (&turn.hook_context.cwd, &turn.hook_context.timestamp);
-        turn.hook_context.transcript_path = transcripts.path(&session.key, cwd, now).await;
+        let id = turn.hook_context.hook_session_id();
+        turn.hook_context.transcript_path = transcripts.path(&session.key, &id, cwd, now).await;
     }
 }
 

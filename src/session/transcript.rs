@@ -100,14 +100,15 @@ impl Transcripts {
     }
 
     /// Where the transcript of a session is, which is made if there is none;
-    /// empty if it cannot be. `project` is the folder that the session is about.
-    pub async fn path(&self, key: &SessionKey, project: &str, now: &str) -> String {
+    /// empty if it cannot be. `id` is the session's id for hooks, and `project` the
+    /// folder that the session is about.
+    pub async fn path(&self, key: &SessionKey, id: &str, project: &str, now: &str) -> String {
         if let Some(record) = self.records().get_mut(key) {
             record.heard = Instant::now();
             return record.path.display().to_string();
         }
         let project = HEXLOWER.encode(&Sha256::digest(project));
-        let head = format::head(&key.id, &project, now);
+        let head = format::head(id, &project, now);
         let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
         let made = move || make(&directory, &id, &now, &head);
         let Some((path, bytes)) = blocking(made).await else {
@@ -214,7 +215,7 @@ mod tests {
     async fn a_transcript_that_is_full_says_so_and_ends() {
         let folder = tempfile::tempdir().unwrap();
         let transcripts = Transcripts::new(folder.path().to_owned(), 9, GRACE);
-        let path = transcripts.path(&key("a"), "", NOW).await;
+        let path = transcripts.path(&key("a"), "a", "", NOW).await;
         let long = "x".repeat(log::MOST / 2);
 
         for text in [&long, &long, "short"] {
@@ -231,10 +232,16 @@ mod tests {
     async fn each_session_has_a_file_of_its_own_and_the_oldest_goes_for_a_new_one() {
         let folder = tempfile::tempdir().unwrap();
         let transcripts = Transcripts::new(folder.path().to_owned(), 2, GRACE);
-        let first = transcripts.path(&key("same-begin-1"), "", NOW).await;
-        let second = transcripts.path(&key("same-begin-2"), "", NOW).await;
-        let again = transcripts.path(&key("same-begin-1"), "", NOW).await;
-        let third = transcripts.path(&key("third"), "", NOW).await;
+        let first = transcripts
+            .path(&key("same-begin-1"), "same-begin-1", "", NOW)
+            .await;
+        let second = transcripts
+            .path(&key("same-begin-2"), "same-begin-2", "", NOW)
+            .await;
+        let again = transcripts
+            .path(&key("same-begin-1"), "same-begin-1", "", NOW)
+            .await;
+        let third = transcripts.path(&key("third"), "third", "", NOW).await;
 
         assert!(first.ends_with("/session-2026-11-22T06-11-same-beg.jsonl"));
         assert_eq!(first, again);
@@ -249,7 +256,7 @@ mod tests {
     async fn without_a_folder_there_is_no_path() {
         let transcripts = Transcripts::new("missing".into(), 2, GRACE);
 
-        assert_eq!(transcripts.path(&key("a"), "", NOW).await, "");
+        assert_eq!(transcripts.path(&key("a"), "a", "", NOW).await, "");
         transcripts
             .append_response(&key("a"), answered("text"))
             .await;

@@ -10,7 +10,7 @@ use tokio::{
 
 use super::{App, Snapshot, now};
 use crate::{
-    event::{Caller, Context, EventName, SessionEnd, Trace},
+    event::{Caller, Context, EventName, SessionEnd},
     hook::EventOrigin,
     session::{SessionKey, SessionSource, SessionState},
 };
@@ -72,29 +72,25 @@ async fn tell((snapshot, key, state): Ended) {
 }
 
 async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
-    let (cwd, now) = (snapshot.config.hook_directory.display().to_string(), now());
-    let transcript_path = match &snapshot.transcripts {
-        Some(transcripts) => transcripts.path(key, &cwd, &now).await,
-        None => String::new(),
-    };
-    let context = Context {
-        request_id: String::new(),
+    let name = snapshot.callers.name_of(&key.caller).unwrap_or_default();
+    let mut context = Context {
         session_id: key.id.clone(),
         session_named: state.source != SessionSource::History,
-        transcript_path,
-        cwd,
-        timestamp: now,
+        cwd: snapshot.config.hook_directory.display().to_string(),
+        timestamp: now(),
         caller: Caller {
-            name: snapshot
-                .callers
-                .name_of(&key.caller)
-                .unwrap_or_default()
-                .to_owned(),
+            name: name.to_owned(),
             key: key.caller.clone(),
             agent: state.agent,
+            session_scope: snapshot.callers.session_scope(),
         },
-        trace: Trace::default(),
+        ..Context::default()
     };
+    if let Some(transcripts) = &snapshot.transcripts {
+        let id = context.hook_session_id();
+        let path = transcripts.path(key, &id, &context.cwd, &context.timestamp);
+        context.transcript_path = path.await;
+    }
     let reason = "other".to_owned();
     let event = SessionEnd { reason };
     snapshot

@@ -69,3 +69,85 @@ async fn a_session_goes_on_however_its_caller_shows_its_key() {
 
     assert_eq!(gate.file("started").lines().count(), 1);
 }
+
+/// The session ids in the inputs that a hook has appended to a file.
+fn session_ids(gate: &TestGateway, file: &str) -> Vec<String> {
+    let inputs = gate.file(file);
+    let inputs = inputs.lines().map(|line| {
+        let input: serde_json::Value = serde_json::from_str(line).unwrap();
+        input["session_id"].as_str().unwrap().to_owned()
+    });
+    inputs.collect()
+}
+
+fn appending(file: &str) -> serde_json::Value {
+    hook::running(file, &format!("cat >> {file}; echo >> {file}"))
+}
+
+fn report(session: &str) -> serde_json::Value {
+    json!({
+        "hook_event_name": "BeforeTool", "session_id": session,
+        "tool_name": "ls", "tool_input": {},
+    })
+}
+
+#[tokio::test]
+async fn hooks_never_see_one_session_id_for_two_callers() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[
+        ("BeforeModel", appending("models")),
+        ("BeforeTool", appending("tools")),
+        (
+            "AfterModel",
+            hook::running("env", "echo $GEMINI_SESSION_ID >> ids"),
+        ),
+    ]);
+    let config = auth(&[("team-a", ""), ("team-b", "")]) + &hooks;
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    for name in ["team-a", "team-b", "team-a"] {
+        let answer = agent(&gate, name).generate("m", &prompt("hi")).await;
+        assert_eq!(answer.header("x-hookgate-session"), "shared");
+        agent(&gate, name).report(&report("shared"), "").await;
+    }
+
+    let ids = session_ids(&gate, "models");
+    assert_eq!(ids[0], ids[2]);
+    assert_ne!(ids[0], ids[1]);
+    assert_eq!(ids, session_ids(&gate, "tools"), "events share the session");
+    let environment = gate.file("ids");
+    assert_eq!(ids, environment.lines().collect::<Vec<_>>());
+    // A caller that names its session like the other one's id gets another one.
+    agent(&gate, "team-b").report(&report(&ids[0]), "").await;
+    assert_ne!(session_ids(&gate, "tools")[3], ids[0]);
+    let session = gate.operator().get("/sessions/shared").await;
+    assert_eq!(session.status, 200);
+}
+
+#[tokio::test]
+async fn hooks_see_one_id_of_a_session_that_has_no_name() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[
+        ("BeforeModel", appending("models")),
+        ("BeforeTool", appending("tools")),
+    ]);
+    let gate = TestGateway::start(&upstream, &(auth(&[("team-a", "")]) + &hooks)).await;
+    let agent = gate.agent().sending("x-hookgate-key", "team-a-key");
+
+    let answer = agent.generate("m", &prompt("hi")).await;
+    let id = answer.header("x-hookgate-session");
+    agent.report(&report(id), "").await;
+
+    assert_eq!(session_ids(&gate, "models"), session_ids(&gate, "tools"));
+}
+
+#[tokio::test]
+async fn without_auth_hooks_see_the_session_id_that_the_agent_names() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeModel", appending("models"))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+
+    agent(&gate, "team-a").generate("m", &prompt("hi")).await;
+
+    assert_eq!(session_ids(&gate, "models"), ["shared"]);
+}
