@@ -1,15 +1,13 @@
-//! HTTP/1.1 towards others: model APIs, and hooks that are servers.
+//! HTTP/1.1 client for model APIs and HTTP hooks, with a connection pool per runtime.
 //!
-//! Each event loop has connections of its own: one that another loop looks after
-//! would have to be woken for every call.
+//! Each event loop has connections of its own, since a connection driven by another
+//! loop would cost a wake-up across threads for every call.
 //!
-//! It follows no redirect and no proxy variable, and its errors hold no URL: each
-//! of these would carry a key or a prompt to a third party. It retries nothing
-//! that anybody may have seen. It must not know what is sent, or why.
+//! Follows no redirect and no proxy variable, and its errors hold no URL: each would
+//! carry a key or a prompt to a third party. Retries nothing that may have been sent.
 //!
-//! It stands on hyper and its pool of connections. `reqwest` stands there, too,
-//! and costs every call a parsed URL, a copy of its headers and five layers; who
-//! calls rarely may use that.
+//! Built on hyper's pooled client. `reqwest` adds a parsed URL, a copy of the headers
+//! and five layers to each call; calls that are rare may use it.
 
 mod connector;
 
@@ -29,91 +27,90 @@ use tokio::runtime::{self, Handle};
 
 use self::connector::Connector;
 
-/// Pools of connections.
+/// HTTP client. Clones share their connection pools.
 #[derive(Clone)]
-pub struct HttpClient(Arc<Pools>);
+pub struct HttpClient(Arc<RuntimePools>);
 
-/// A pool for each event loop that has sent something.
-struct Pools {
+/// One pool for each runtime that has sent a request.
+struct RuntimePools {
     builder: legacy::Builder,
     connector: Connector,
-    open: ArcSwap<Vec<(runtime::Id, Sender)>>,
+    pools: ArcSwap<Vec<(runtime::Id, PooledClient)>>,
 }
 
-type Sender = legacy::Client<Connector, Body>;
+type PooledClient = legacy::Client<Connector, Body>;
 
-/// What connections are kept, and for how long.
+/// Configuration of a connection pool.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolConfig {
-    /// How long a new one may take, TLS included.
-    pub connect: Duration,
-    /// How many are kept for each address and event loop that no call needs.
-    pub spare: usize,
-    /// How long such a connection is kept.
-    pub spare_for: Duration,
+    /// Time for a new connection, TLS included.
+    pub connect_timeout: Duration,
+    /// Most idle connections per address and event loop.
+    pub max_idle_per_host: usize,
+    /// Time until an idle connection is closed.
+    pub idle_timeout: Duration,
 }
 
-/// No client can be built: there is nothing by which certificates are judged.
+/// The system's certificate verifier is not available.
 #[derive(Debug, thiserror::Error)]
-#[error("certificates cannot be judged: {0}")]
-pub struct TlsVerifierError(String);
+#[error("no certificate verifier: {0}")]
+pub struct TlsVerifierError(io::Error);
 
-/// Why there is no answer, or not all of it.
+/// Failed request, or failed response body.
 #[derive(Debug, thiserror::Error)]
 #[error(transparent)]
-pub struct HttpClientError(#[from] Kind);
+pub struct HttpClientError(#[from] ErrorSource);
 
 #[derive(Debug, thiserror::Error)]
-enum Kind {
+enum ErrorSource {
     #[error(transparent)]
-    Call(#[from] legacy::Error),
+    Request(#[from] legacy::Error),
     #[error(transparent)]
     Body(#[from] hyper::Error),
 }
 
 impl HttpClient {
-    /// A client without connections.
-    pub fn new(pool: PoolConfig) -> Result<Self, TlsVerifierError> {
-        let connector =
-            Connector::new(pool.connect).map_err(|it| TlsVerifierError(it.to_string()))?;
+    /// Returns a client without connections.
+    pub fn new(config: PoolConfig) -> Result<Self, TlsVerifierError> {
+        let connector = Connector::new(config.connect_timeout).map_err(TlsVerifierError)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
-            .pool_idle_timeout(pool.spare_for)
-            .pool_max_idle_per_host(pool.spare);
-        Ok(Self(Arc::new(Pools {
+            .pool_idle_timeout(config.idle_timeout)
+            .pool_max_idle_per_host(config.max_idle_per_host);
+        Ok(Self(Arc::new(RuntimePools {
             builder,
             connector,
-            open: ArcSwap::default(),
+            pools: ArcSwap::default(),
         })))
     }
 
-    /// Sends a request, whose URI is whole, and waits for the head of its answer.
-    /// Dropping the future, or the answer, ends the call. Needs a runtime.
+    /// Sends a request with an absolute URI and waits for the head of its response.
+    /// Dropping the future, or the response, ends the call. Needs a runtime.
     pub fn send(
         &self,
         request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<> {
-        let sending = self.0.send(request);
-        sending.map_err(|error| HttpClientError(error.into()))
+        let response = self.0.client().request(request);
+        response.map_err(|error| HttpClientError(error.into()))
     }
 }
 
-impl Pools {
-    /// Sends it by the pool of the event loop that this runs in.
-    fn send(&self, request: Request<Body>) -> legacy::ResponseFuture {
-        let here = Handle::current().id();
-        let open = self.open.load();
-        if let Some((_, sender)) = open.iter().find(|it| it.0 == here) {
-            return sender.request(request);
+impl RuntimePools {
+    /// Returns the client of the current runtime.
+    fn client(&self) -> PooledClient {
+        let runtime = Handle::current().id();
+        let pools = self.pools.load();
+        if let Some((_, client)) = pools.iter().find(|(id, _)| *id == runtime) {
+            return client.clone();
         }
-        let sender: Sender = self.builder.build(self.connector.clone());
-        self.open.rcu(|open| {
-            let open = open.iter().cloned();
-            open.chain([(here, sender.clone())]).collect::<Vec<_>>()
+        let client: PooledClient = self.builder.build(self.connector.clone());
+        self.pools.rcu(|pools| {
+            let pools = pools.iter().cloned();
+            pools.chain([(runtime, client.clone())]).collect::<Vec<_>>()
         });
-        sender.request(request)
+        client
     }
 }
 
@@ -130,42 +127,42 @@ impl From<hyper::Error> for HttpClientError {
 }
 
 impl HttpClientError {
-    /// Whether there was no connection, so that nobody has seen the request.
+    /// Whether there was no connection, so that the request was not sent.
     pub fn is_connect(&self) -> bool {
-        matches!(&self.0, Kind::Call(error) if error.is_connect())
+        matches!(&self.0, ErrorSource::Request(error) if error.is_connect())
     }
 
-    /// Whether no file could be opened, which is no fault of the other side.
+    /// Whether the limit of open file descriptors is reached on this side.
     pub fn is_out_of_file_descriptors(&self) -> bool {
-        let full = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
-        let code = |it: &io::Error| it.raw_os_error();
-        self.any(|it: &io::Error| code(it).is_some_and(|it| full.contains(&it)))
+        let codes = [Errno::MFILE, Errno::NFILE].map(Errno::raw_os_error);
+        let code = |error: &io::Error| error.raw_os_error();
+        self.any(|error: &io::Error| code(error).is_some_and(|code| codes.contains(&code)))
     }
 
-    /// Whether the request's own body broke off.
+    /// Whether the body of the request failed.
     pub fn is_request_body_error(&self) -> bool {
         self.any(hyper::Error::is_user)
     }
 
-    /// Whether the other side hung up while it was sent a body. That may be what
-    /// it does with this body, such as one that is too large, and then its answer
-    /// may be lost. Hyper tells this by words alone.
+    /// Whether the other side closed the connection while a body was being sent, as it
+    /// may do with a body that is too large. Hyper exposes this in its message only.
     pub fn is_body_rejected(&self) -> bool {
-        let words = "error writing a body to connection";
-        self.any(|it: &hyper::Error| it.to_string() == words)
+        let message = "error writing a body to connection";
+        self.any(|error: &hyper::Error| error.to_string() == message)
     }
 
-    /// Whether this error, or one behind it, is of type `E` and such a one.
-    fn any<E: Error + 'static>(&self, is: impl Fn(&E) -> bool) -> bool {
+    /// Whether an error of type `E` in the chain of sources matches.
+    fn any<E: Error + 'static>(&self, matches: impl Fn(&E) -> bool) -> bool {
         let mut next = Some(match &self.0 {
-            Kind::Call(error) => error as &(dyn Error + 'static),
-            Kind::Body(error) => error,
+            ErrorSource::Request(error) => error as &(dyn Error + 'static),
+            ErrorSource::Body(error) => error,
         });
-        let mut all = std::iter::from_fn(|| {
-            let error = next?;
+        while let Some(error) = next {
+            if error.downcast_ref().is_some_and(&matches) {
+                return true;
+            }
             next = error.source();
-            Some(error)
-        });
-        all.any(|it| it.downcast_ref().is_some_and(&is))
+        }
+        false
     }
 }

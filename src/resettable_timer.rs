@@ -1,7 +1,7 @@
-//! The end of a wait, where that moves on with every piece that comes.
+//! Timer with a deadline that is postponed often.
 //!
-//! A timer is set anew only once it has come, for setting one takes the runtime's
-//! lock, and most never come. It must not know what is waited for.
+//! The runtime's timer is reset only once it has fired, since a reset takes the
+//! runtime's lock and most deadlines are postponed before they are reached.
 
 use std::{
     pin::Pin,
@@ -10,23 +10,25 @@ use std::{
 
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A timer for a wait whose end moves. None is set before it is first asked.
+/// Timer whose deadline may differ at each poll. Starts at the first poll.
 #[derive(Debug, Default)]
 pub struct ResettableTimer(Option<Pin<Box<Sleep>>>);
 
 impl ResettableTimer {
-    /// Waits until `until`, which may be another one each time.
-    pub fn poll(&mut self, context: &mut Context<'_>, until: Instant) -> Poll<()> {
-        let timer = self.0.get_or_insert_with(|| Box::pin(sleep_until(until)));
-        if until < timer.deadline() {
-            timer.as_mut().reset(until);
+    /// Completes at `deadline`, which may be another one at each call.
+    pub fn poll(&mut self, context: &mut Context<'_>, deadline: Instant) -> Poll<()> {
+        let timer = self
+            .0
+            .get_or_insert_with(|| Box::pin(sleep_until(deadline)));
+        if deadline < timer.deadline() {
+            timer.as_mut().reset(deadline);
         }
         loop {
             ready!(timer.as_mut().poll(context));
-            if timer.deadline() >= until {
+            if timer.deadline() >= deadline {
                 return Poll::Ready(());
             }
-            timer.as_mut().reset(until);
+            timer.as_mut().reset(deadline);
         }
     }
 }
@@ -38,17 +40,17 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_wait_ends_when_it_was_last_told_to() {
+    async fn the_timer_fires_at_the_last_deadline() {
         for last in [1, 5, 9] {
-            let mut deadline = ResettableTimer::default();
-            let begun = Instant::now();
-            let [early, until] = [5, last].map(|it| begun + Duration::from_secs(it));
+            let mut timer = ResettableTimer::default();
+            let start = Instant::now();
+            let [early, late] = [5, last].map(|seconds| start + Duration::from_secs(seconds));
 
-            let first = poll_fn(|it| Poll::Ready(deadline.poll(it, early))).await;
-            poll_fn(|it| deadline.poll(it, until)).await;
+            let first = poll_fn(|context| Poll::Ready(timer.poll(context, early))).await;
+            poll_fn(|context| timer.poll(context, late)).await;
 
             assert!(first.is_pending());
-            assert_eq!(begun.elapsed().as_secs(), last);
+            assert_eq!(start.elapsed().as_secs(), last);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Connections, with TLS or without, within a time.
+//! Connector for TCP and TLS, with a timeout.
 
 use std::{
     io,
@@ -15,21 +15,21 @@ use tokio::{net::TcpStream, time::timeout};
 use tokio_rustls::rustls::crypto::aws_lc_rs;
 use tower::{BoxError, Service};
 
-/// Connects, with TLS if the URI wants it.
+/// Connects with TLS if the scheme of the URI is `https`.
 #[derive(Debug, Clone)]
 pub(super) struct Connector {
     inner: HttpsConnector<HttpConnector>,
-    /// For all of it: the name, the connection, TLS.
-    patience: Duration,
+    /// For DNS, TCP and TLS together.
+    connect_timeout: Duration,
 }
 
-type Connecting = Pin<Box<dyn Future<Output = Result<Connected, BoxError>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<Connection, BoxError>> + Send>>;
 
-type Connected = MaybeHttpsStream<TokioIo<TcpStream>>;
+type Connection = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 impl Connector {
-    /// Certificates are judged as the system does.
-    pub(super) fn new(patience: Duration) -> io::Result<Self> {
+    /// Returns a connector that verifies certificates as the system does.
+    pub(super) fn new(connect_timeout: Duration) -> io::Result<Self> {
         let mut plain = HttpConnector::new();
         plain.set_nodelay(true);
         plain.enforce_http(false);
@@ -39,21 +39,24 @@ impl Connector {
             .https_or_http()
             .enable_http1()
             .wrap_connector(plain);
-        Ok(Self { inner, patience })
+        Ok(Self {
+            inner,
+            connect_timeout,
+        })
     }
 }
 
 impl Service<Uri> for Connector {
-    type Response = Connected;
+    type Response = Connection;
     type Error = BoxError;
-    type Future = Connecting;
+    type Future = ConnectFuture;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(context)
     }
 
-    fn call(&mut self, uri: Uri) -> Connecting {
-        let connecting = timeout(self.patience, self.inner.call(uri));
+    fn call(&mut self, uri: Uri) -> ConnectFuture {
+        let connecting = timeout(self.connect_timeout, self.inner.call(uri));
         Box::pin(async move {
             let elapsed = |_| io::Error::from(io::ErrorKind::TimedOut);
             connecting.await.map_err(elapsed)?

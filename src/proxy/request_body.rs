@@ -160,7 +160,7 @@ impl BodyReader {
     fn finish(self) -> Result<Bytes, ApiError> {
         match self {
             Self::Plain(buffer, _) => Ok(buffer.into_bytes()),
-            Self::Gzip(gunzip, _) => gunzip.finish().map_err(|error| match error {
+            Self::Gzip(mut gunzip, _) => gunzip.finish().map_err(|error| match error {
                 DecompressError::TooLarge(limit) => too_large(limit),
                 DecompressError::Invalid => invalid_gzip(),
             }),

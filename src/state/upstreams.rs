@@ -27,7 +27,7 @@ impl Upstreams {
     ) -> Result<Self, UpstreamError> {
         let client = |api: Api, config: &Option<UpstreamConfig>| {
             let old = old.and_then(|it| it.get(api)).map(|it| &**it);
-            let build = |it| Upstream::build(it, api.as_str(), patience, (metrics, old));
+            let build = |it| Upstream::from_config(it, api.as_str(), patience, metrics, old);
             let client = config.as_ref().map(|it| build(it).map(Arc::new));
             client.transpose()
         };

@@ -99,9 +99,9 @@ impl TransportDeps {
         directory: PathBuf,
     ) -> Result<Self, TransportError> {
         let client = HttpClient::new(PoolConfig {
-            connect: CONNECT_TIMEOUT,
-            spare: MAX_IDLE_CONNECTIONS,
-            spare_for: IDLE_TIMEOUT,
+            connect_timeout: CONNECT_TIMEOUT,
+            max_idle_per_host: MAX_IDLE_CONNECTIONS,
+            idle_timeout: IDLE_TIMEOUT,
         })?;
         Ok(Self {
             tasks,

@@ -1,53 +1,51 @@
-//! Whether an upstream is asked at all: after some failures in a row it is left
-//! alone for a while, and then tried with one call.
+//! Circuit breaker of an upstream address.
 
 use std::{
     collections::VecDeque,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    time::Duration,
 };
 
 use tokio::time::Instant;
 
+use super::error::UpstreamError;
 use crate::{config::CircuitSettings, observe::Metrics};
 
-/// What is known of an upstream's health.
+/// Counts failures of one address and rejects calls after too many in a row.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
     settings: CircuitSettings,
-    /// The upstream's name, for operators.
+    /// Name of the upstream in logs and metrics.
     name: String,
     metrics: Arc<Metrics>,
-    state: Mutex<State>,
+    state: Mutex<CircuitState>,
 }
 
 #[derive(Debug)]
-enum State {
-    /// It is asked. The last failures in a row, at most as many as are borne.
+enum CircuitState {
+    /// Calls pass. Times of the last failures in a row.
     Closed(VecDeque<Instant>),
-    /// It is left alone until then.
+    /// Calls are rejected until then.
     Open(Instant),
-    /// A call tries it. If that is not answered by then, another one does, too:
-    /// a model may take its time.
-    Trying(Instant),
+    /// A trial call is under way. If it has no outcome by then, another one is let
+    /// through: a model may take its time.
+    HalfOpen(Instant),
 }
 
-/// What the outcome of a call is told to.
+/// Permission for one call, which records the outcome.
 #[derive(Debug)]
-pub(super) struct CallPermit {
-    circuit: Arc<CircuitBreaker>,
-    kind: Kind,
+pub(super) struct CallGuard {
+    circuit_breaker: Arc<CircuitBreaker>,
+    kind: CallKind,
 }
 
-/// What a call means for a circuit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    /// One of many.
-    Usual,
-    /// It tries whether the upstream is back.
+enum CallKind {
+    /// The circuit was closed.
+    Regular,
+    /// Tests whether the upstream has recovered.
     Trial,
-    /// Its outcome is told.
-    Told,
+    /// The outcome is recorded.
+    Finished,
 }
 
 impl CircuitBreaker {
@@ -57,7 +55,7 @@ impl CircuitBreaker {
             settings,
             name,
             metrics,
-            state: Mutex::new(State::Closed(VecDeque::new())),
+            state: Mutex::new(CircuitState::Closed(VecDeque::new())),
         })
     }
 
@@ -69,106 +67,108 @@ impl CircuitBreaker {
         &self.name
     }
 
-    /// A pass for one call; or how long it is not worth while to ask again.
-    pub(super) fn enter(self: &Arc<Self>) -> Result<CallPermit, Duration> {
+    /// Lets a call through.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError::CircuitOpen`] with the time until the next trial.
+    pub(super) fn start_call(self: &Arc<Self>) -> Result<CallGuard, UpstreamError> {
         let now = Instant::now();
         let mut state = self.state();
         let kind = match *state {
-            State::Closed(_) => Kind::Usual,
-            State::Open(until) | State::Trying(until) if until > now => return Err(until - now),
-            State::Open(_) | State::Trying(_) => {
-                *state = State::Trying(now + self.settings.open);
-                Kind::Trial
+            CircuitState::Closed(_) => CallKind::Regular,
+            CircuitState::Open(until) | CircuitState::HalfOpen(until) if until > now => {
+                let retry_after = until - now;
+                return Err(UpstreamError::CircuitOpen { retry_after });
+            }
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) => {
+                *state = CircuitState::HalfOpen(now + self.settings.open);
+                CallKind::Trial
             }
         };
-        Ok(CallPermit {
-            circuit: Arc::clone(self),
+        Ok(CallGuard {
+            circuit_breaker: Arc::clone(self),
             kind,
         })
     }
 
-    /// Whether the upstream is left alone.
+    /// Whether the circuit is open or half-open.
     pub(super) fn is_open(&self) -> bool {
-        !matches!(*self.state(), State::Closed(_))
+        !matches!(*self.state(), CircuitState::Closed(_))
     }
 
-    fn succeeded(&self, kind: Kind) {
+    fn record_success(&self, kind: CallKind) {
         let mut state = self.state();
         match &mut *state {
-            State::Closed(failures) => failures.clear(),
-            State::Open(_) | State::Trying(_) if kind == Kind::Trial => {
-                *state = State::Closed(VecDeque::new());
+            CircuitState::Closed(failures) => failures.clear(),
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => {
+                *state = CircuitState::Closed(VecDeque::new());
                 self.metrics.circuit_breaker_closed(&self.name);
                 tracing::info!(upstream = self.name, "circuit breaker closed");
             }
-            // It was asked before the failures were.
-            State::Open(_) | State::Trying(_) => (),
+            // The call started before the failures.
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) => (),
         }
     }
 
-    fn failed(&self, kind: Kind, why: &'static str) {
-        self.metrics.record_upstream_failure(&self.name, why);
+    fn record_failure(&self, kind: CallKind, reason: &'static str) {
+        self.metrics.record_upstream_failure(&self.name, reason);
         let now = Instant::now();
         let mut state = self.state();
         match &mut *state {
-            State::Closed(failures) => {
+            CircuitState::Closed(failures) => {
                 failures.push_back(now);
-                failures.retain(|it| now - *it <= self.settings.within);
+                failures.retain(|failure| now - *failure <= self.settings.within);
                 if failures.len() < self.settings.failures {
                     return;
                 }
                 self.metrics.circuit_breaker_opened(&self.name);
-                let failures = failures.len();
-                tracing::warn!(
-                    upstream = self.name,
-                    failures,
-                    reason = why,
-                    "circuit breaker opened"
-                );
+                let (upstream, failures) = (&self.name, failures.len());
+                tracing::warn!(upstream, reason, failures, "circuit breaker opened");
             }
-            State::Open(_) | State::Trying(_) if kind == Kind::Trial => (),
-            State::Open(_) | State::Trying(_) => return,
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => (),
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) => return,
         }
-        *state = State::Open(now + self.settings.open);
+        *state = CircuitState::Open(now + self.settings.open);
     }
 
-    /// Nobody knows what would have come of a trial: the next call is one.
-    fn gave_up(&self) {
+    /// Makes the next call a trial, since this one was dropped without an outcome.
+    fn abandon_trial(&self) {
         let mut state = self.state();
-        if matches!(*state, State::Trying(_)) {
-            *state = State::Open(Instant::now());
+        if matches!(*state, CircuitState::HalfOpen(_)) {
+            *state = CircuitState::Open(Instant::now());
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, CircuitState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl CallPermit {
-    /// The upstream is well.
-    pub(super) fn succeeded(mut self) {
-        let kind = std::mem::replace(&mut self.kind, Kind::Told);
-        self.circuit.succeeded(kind);
+impl CallGuard {
+    pub(super) fn record_success(mut self) {
+        let kind = std::mem::replace(&mut self.kind, CallKind::Finished);
+        self.circuit_breaker.record_success(kind);
     }
 
-    /// The upstream is not.
-    pub(super) fn failed(mut self, why: &'static str) {
-        let kind = std::mem::replace(&mut self.kind, Kind::Told);
-        self.circuit.failed(kind, why);
+    pub(super) fn record_failure(mut self, reason: &'static str) {
+        let kind = std::mem::replace(&mut self.kind, CallKind::Finished);
+        self.circuit_breaker.record_failure(kind, reason);
     }
 }
 
-impl Drop for CallPermit {
+impl Drop for CallGuard {
     fn drop(&mut self) {
-        if self.kind == Kind::Trial {
-            self.circuit.gave_up();
+        if self.kind == CallKind::Trial {
+            self.circuit_breaker.abandon_trial();
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use tokio::time::{advance, pause};
 
     use super::*;
@@ -184,36 +184,43 @@ mod tests {
         CircuitBreaker::new(settings, "gemini".to_owned(), Arc::default())
     }
 
+    fn retry_after(circuit: &Arc<CircuitBreaker>) -> Duration {
+        match circuit.start_call() {
+            Err(UpstreamError::CircuitOpen { retry_after }) => retry_after,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn fail(circuit: &Arc<CircuitBreaker>, times: usize) {
         for _ in 0..times {
-            circuit.enter().unwrap().failed("connect");
+            circuit.start_call().unwrap().record_failure("connect");
         }
     }
 
     #[tokio::test]
-    async fn failures_in_a_row_open_it_for_a_while() {
+    async fn failures_in_a_row_open_the_circuit_for_a_while() {
         pause();
         let circuit = circuit();
 
         fail(&circuit, 3);
 
-        assert_eq!(circuit.enter().unwrap_err(), OPEN);
+        assert_eq!(retry_after(&circuit), OPEN);
         advance(OPEN / 2).await;
-        assert_eq!(circuit.enter().unwrap_err(), OPEN / 2);
+        assert_eq!(retry_after(&circuit), OPEN / 2);
         advance(OPEN / 2).await;
-        circuit.enter().unwrap().succeeded();
+        circuit.start_call().unwrap().record_success();
         assert!(!circuit.is_open());
         fail(&circuit, 2);
         assert!(!circuit.is_open(), "old failures are forgotten");
     }
 
     #[tokio::test]
-    async fn failures_far_apart_or_with_a_success_between_do_not() {
+    async fn failures_far_apart_or_with_a_success_between_leave_the_circuit_closed() {
         pause();
         let circuit = circuit();
 
         fail(&circuit, 2);
-        circuit.enter().unwrap().succeeded();
+        circuit.start_call().unwrap().record_success();
         fail(&circuit, 2);
         advance(Duration::from_secs(31)).await;
         fail(&circuit, 2);
@@ -222,32 +229,32 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_call_tries_it_and_decides() {
+    async fn one_trial_call_decides_whether_the_circuit_closes() {
         pause();
         let circuit = circuit();
         fail(&circuit, 3);
         advance(OPEN).await;
 
-        let trial = circuit.enter().unwrap();
-        assert!(circuit.enter().is_err(), "one at a time");
-        trial.failed("connect");
+        let trial = circuit.start_call().unwrap();
+        assert!(circuit.start_call().is_err(), "one at a time");
+        trial.record_failure("connect");
 
-        assert_eq!(circuit.enter().unwrap_err(), OPEN);
+        assert_eq!(retry_after(&circuit), OPEN);
     }
 
     #[tokio::test]
-    async fn a_trial_that_takes_long_or_is_given_up_is_followed_by_another() {
+    async fn a_slow_or_dropped_trial_is_followed_by_another() {
         pause();
         let circuit = circuit();
         fail(&circuit, 3);
         advance(OPEN).await;
 
-        let slow = circuit.enter().unwrap();
+        let slow = circuit.start_call().unwrap();
         advance(OPEN).await;
-        let given_up = circuit.enter().unwrap();
+        let given_up = circuit.start_call().unwrap();
         drop(given_up);
-        let next = circuit.enter().unwrap();
-        slow.succeeded();
+        let next = circuit.start_call().unwrap();
+        slow.record_success();
 
         assert!(!circuit.is_open());
         drop(next);
@@ -255,17 +262,17 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn calls_from_before_decide_nothing() {
+    async fn calls_from_before_the_failures_change_nothing() {
         pause();
         let circuit = circuit();
-        let (well, ill) = (circuit.enter().unwrap(), circuit.enter().unwrap());
+        let (well, ill) = (circuit.start_call().unwrap(), circuit.start_call().unwrap());
         fail(&circuit, 3);
 
-        well.succeeded();
+        well.record_success();
         assert!(circuit.is_open());
         advance(OPEN / 2).await;
-        ill.failed("timeout");
+        ill.record_failure("timeout");
 
-        assert_eq!(circuit.enter().unwrap_err(), OPEN / 2);
+        assert_eq!(retry_after(&circuit), OPEN / 2);
     }
 }

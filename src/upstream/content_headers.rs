@@ -1,71 +1,71 @@
-//! What a head says of the body behind it. Pure.
+//! Content headers: media type and encoding of a body. Pure.
 
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use thiserror::Error;
 
-/// How much of a media type a message shows.
-const SHOWN: usize = 40;
+/// Longest media type that a message shows, in bytes.
+const MAX_SHOWN_BYTES: usize = 40;
 
-/// The media type of a body.
+/// Media type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaType {
-    /// None is given.
+    /// No `content-type` header.
     Absent,
     /// `application/json` in UTF-8.
     Json,
     /// `text/event-stream` in UTF-8.
     EventStream,
-    /// Anything else, or more than one.
+    /// Another type, or more than one header.
     Other,
 }
 
-/// An answer is no JSON by its head's word.
+/// Response without the content type of JSON.
 #[derive(Debug, PartialEq, Eq, Error)]
-#[error("its content type is {given}, where JSON is wanted")]
+#[error("content type is {given}, expected JSON")]
 pub struct UnexpectedContentType {
     given: String,
 }
 
 impl UnexpectedContentType {
-    /// Says what the head has instead. It may hold anything, so only what looks
-    /// like a media type is shown, without its parameters.
+    /// Describes the content type of `headers`. Only a plausible media type is shown,
+    /// without parameters, since a header may hold anything.
     pub fn from_headers(headers: &HeaderMap) -> Self {
-        let is_plain = |it: char| it.is_ascii_lowercase() || "/.+-".contains(it);
-        let name = only(headers, &header::CONTENT_TYPE).map(|it| {
-            let name = it.split(';').next().unwrap_or_default();
-            name.trim().to_owned()
-        });
+        let is_plain = |char: char| char.is_ascii_lowercase() || "/.+-".contains(char);
+        let name = single_value(headers, &header::CONTENT_TYPE)
+            .map(|value| value.split(';').next().unwrap_or_default().trim());
         let given = match name {
             None => "missing".to_owned(),
-            Some(name) if name == "application/json" => "JSON in another charset".to_owned(),
-            Some(name) if (1..=SHOWN).contains(&name.len()) && name.chars().all(is_plain) => {
+            Some("application/json") => "JSON in another charset".to_owned(),
+            Some(name)
+                if (1..=MAX_SHOWN_BYTES).contains(&name.len()) && name.chars().all(is_plain) =>
+            {
                 format!("`{name}`")
             }
-            Some(_) => "none that is known".to_owned(),
+            Some(_) => "unknown".to_owned(),
         };
         Self { given }
     }
 }
 
-/// How a body is compressed.
+/// Content encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentEncoding {
-    /// Not at all.
+    /// Not compressed.
     Identity,
     /// `gzip`.
     Gzip,
-    /// Otherwise, or more than once.
+    /// Another encoding, or more than one.
     Other,
 }
 
-/// The media type by the head's word.
+/// Returns the media type given by `content-type`.
 pub fn media_type(headers: &HeaderMap) -> MediaType {
-    let Some(text) = only(headers, &header::CONTENT_TYPE) else {
+    let Some(text) = single_value(headers, &header::CONTENT_TYPE) else {
         return MediaType::Absent;
     };
-    let mut words = text.split(';').map(str::trim);
-    let name = words.next().unwrap_or_default();
-    if !words.all(is_utf8) {
+    let mut parts = text.split(';').map(str::trim);
+    let name = parts.next().unwrap_or_default();
+    if !parts.all(is_utf8_charset) {
         return MediaType::Other;
     }
     match name.to_ascii_lowercase().as_str() {
@@ -75,9 +75,9 @@ pub fn media_type(headers: &HeaderMap) -> MediaType {
     }
 }
 
-/// The encoding by the head's word.
+/// Returns the encoding given by `content-encoding`.
 pub fn encoding(headers: &HeaderMap) -> ContentEncoding {
-    let Some(text) = only(headers, &header::CONTENT_ENCODING) else {
+    let Some(text) = single_value(headers, &header::CONTENT_ENCODING) else {
         return ContentEncoding::Identity;
     };
     match text.trim().to_ascii_lowercase().as_str() {
@@ -87,16 +87,14 @@ pub fn encoding(headers: &HeaderMap) -> ContentEncoding {
     }
 }
 
-/// A parameter that does not change what the bytes mean.
-fn is_utf8(parameter: &str) -> bool {
+fn is_utf8_charset(parameter: &str) -> bool {
     let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
     let value = value.trim_matches('"').to_ascii_lowercase();
     name.eq_ignore_ascii_case("charset") && matches!(value.as_str(), "utf-8" | "utf8")
 }
 
-/// A header's value; what is no text, or given twice, is a value that nobody
-/// knows.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+/// Returns a header's value; `?` if it is repeated or not text.
+fn single_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     let mut values = headers.get_all(name).iter();
     let text = values.next().map(HeaderValue::to_str)?;
     let is_only = values.next().is_none();
@@ -136,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_stands_in_the_place_of_json_is_named() {
+    fn an_unexpected_content_type_is_shown_if_it_is_plausible() {
         for (values, expected) in [
             (&[][..], "missing"),
             (&["text/html; charset=utf-8"], "`text/html`"),
@@ -146,13 +144,14 @@ mod tests {
                 "JSON in another charset",
             ),
             (&["text/plain; x=SECRET-4711"], "`text/plain`"),
-            (&["SECRET-4711"], "none that is known"),
-            (&["text/html", "application/json"], "none that is known"),
+            (&["SECRET-4711"], "unknown"),
+            (&["text/html", "application/json"], "unknown"),
         ] {
-            let said = UnexpectedContentType::from_headers(&headers(&header::CONTENT_TYPE, values))
-                .to_string();
-            let expected = format!("its content type is {expected}, where JSON is wanted");
-            assert_eq!(said, expected);
+            let message =
+                UnexpectedContentType::from_headers(&headers(&header::CONTENT_TYPE, values))
+                    .to_string();
+            let expected = format!("content type is {expected}, expected JSON");
+            assert_eq!(message, expected);
         }
     }
 

@@ -1,4 +1,4 @@
-//! Gzip, decoded piece by piece, with a bound on what comes out.
+//! Incremental gzip decompression with a bound on the output.
 
 use std::io::{self, Write};
 
@@ -6,36 +6,35 @@ use bytes::{Bytes, BytesMut};
 use flate2::write::GzDecoder;
 use thiserror::Error;
 
-/// A body under way.
+/// Gzip decoder that buffers at most a given number of decoded bytes.
 #[derive(Debug)]
 pub struct BoundedGunzip {
-    decoder: GzDecoder<Room>,
-    limit: usize,
+    decoder: GzDecoder<BoundedBuffer>,
 }
 
-/// Why bytes are not decoded.
+/// Reasons why a body cannot be decoded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum DecompressError {
-    /// More comes out than there is room for.
-    #[error("more than {0} bytes come out")]
+    /// The decoded bytes exceed the limit.
+    #[error("more than {0} bytes after decompression")]
     TooLarge(usize),
-    /// The bytes are no gzip, or more than one.
-    #[error("it is no gzip")]
+    /// The bytes are not exactly one gzip member.
+    #[error("invalid gzip data")]
     Invalid,
 }
 
-/// What was decoded and not yet taken.
+/// Decoded bytes that were not taken yet.
 #[derive(Debug)]
-struct Room {
+struct BoundedBuffer {
     decoded: BytesMut,
     limit: usize,
-    full: bool,
+    is_full: bool,
 }
 
-impl Write for Room {
+impl Write for BoundedBuffer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if self.decoded.len() + bytes.len() > self.limit {
-            self.full = true;
+            self.is_full = true;
             return Err(io::ErrorKind::StorageFull.into());
         }
         self.decoded.extend_from_slice(bytes);
@@ -48,50 +47,50 @@ impl Write for Room {
 }
 
 impl BoundedGunzip {
-    /// A decoder that holds at most `limit` bytes until they are taken.
+    /// Returns a decoder that buffers at most `limit` decoded bytes.
     pub fn new(limit: usize) -> Self {
-        let decoder = GzDecoder::new(Room {
+        let decoder = GzDecoder::new(BoundedBuffer {
             decoded: BytesMut::new(),
             limit,
-            full: false,
+            is_full: false,
         });
-        Self { decoder, limit }
+        Self { decoder }
     }
 
-    /// Takes the next piece in.
+    /// Decodes the next piece. Bytes after the first gzip member are an error: one
+    /// reader could read a second member and the next one not.
     pub fn push(&mut self, piece: &[u8]) -> Result<(), DecompressError> {
-        // What follows the end is not taken: a second member could be read by
-        // one reader and not by the next.
         let pushed = self.decoder.write_all(piece);
         let flushed = pushed.and_then(|()| self.decoder.flush());
-        flushed.map_err(|_| self.fault())
+        flushed.map_err(|_| self.error())
     }
 
-    /// How many bytes were decoded since the last time.
+    /// Returns the number of decoded bytes in the buffer.
     pub fn len(&self) -> usize {
         self.decoder.get_ref().decoded.len()
     }
 
-    /// Whether nothing was.
+    /// Whether the buffer is empty.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// What was decoded since the last time.
+    /// Takes the decoded bytes out of the buffer.
     pub fn take(&mut self) -> Bytes {
         self.decoder.get_mut().decoded.split().freeze()
     }
 
-    /// The rest, once all pieces are in.
-    pub fn finish(mut self) -> Result<Bytes, DecompressError> {
+    /// Checks the end of the data and returns the remaining bytes.
+    pub fn finish(&mut self) -> Result<Bytes, DecompressError> {
         let finished = self.decoder.try_finish();
-        finished.map_err(|_| self.fault())?;
+        finished.map_err(|_| self.error())?;
         Ok(self.take())
     }
 
-    fn fault(&self) -> DecompressError {
-        if self.decoder.get_ref().full {
-            DecompressError::TooLarge(self.limit)
+    fn error(&self) -> DecompressError {
+        let buffer = self.decoder.get_ref();
+        if buffer.is_full {
+            DecompressError::TooLarge(buffer.limit)
         } else {
             DecompressError::Invalid
         }
@@ -121,13 +120,13 @@ mod tests {
 
     proptest! {
         #[test]
-        fn however_it_is_cut_it_comes_out_whole(bytes in prop::collection::vec(any::<u8>(), 0..600), cut in 1_usize..40) {
+        fn data_is_decoded_however_it_is_cut(bytes in prop::collection::vec(any::<u8>(), 0..600), cut in 1_usize..40) {
             prop_assert_eq!(gunzip(&gzip(&bytes), cut, 600).unwrap(), bytes);
         }
     }
 
     #[test]
-    fn what_is_no_gzip_or_too_much_is_refused() {
+    fn invalid_or_oversized_data_is_an_error() {
         let good = gzip(b"hello");
         let twice = [good.clone(), good.clone()].concat();
         let mut wrong = good.clone();

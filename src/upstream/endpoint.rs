@@ -1,146 +1,190 @@
-//! One address of a model API: a pool of connections, and its circuit.
+//! One address of a model API: its connection pool and circuit breaker.
 
 use std::{sync::Arc, time::Duration};
 
 use http::{
-    HeaderValue, Request, Response, StatusCode, Uri,
-    header::{HOST, InvalidHeaderValue},
+    HeaderValue, Request, StatusCode, Uri,
+    header::{ACCEPT_ENCODING, HOST, InvalidHeaderValue},
     uri::{self, Authority, PathAndQuery, Scheme},
 };
-use hyper::body::Incoming;
 use tokio::time::timeout;
 use url::Url;
 
 use super::{
-    OutgoingRequest, UpstreamError, UpstreamResponse, UpstreamTimeouts,
-    circuit_breaker::{CallPermit, CircuitBreaker},
+    circuit_breaker::{CallGuard, CircuitBreaker},
+    error::UpstreamError,
+    key_mask::KeyMask,
+    request::OutgoingRequest,
+    response::UpstreamResponse,
 };
 use crate::{
     config::CircuitSettings,
     http_client::{HttpClient, HttpClientError, PoolConfig},
-    observe::Metrics,
 };
 
-/// How many connections are kept open that no call needs.
-const SPARE_CONNECTIONS: usize = 256;
+const MAX_IDLE_CONNECTIONS: usize = 256;
+const IDLE_CONNECTION_TIMEOUT: Duration = Duration::from_secs(90);
 
-/// How long such a connection is kept.
-const SPARE_FOR: Duration = Duration::from_secs(90);
+/// Timeouts of a call to a model API.
+#[derive(Debug, Clone, Copy)]
+pub struct UpstreamTimeouts {
+    /// Until there is a connection.
+    pub connect: Duration,
+    /// From the end of the request to the head of the response.
+    pub first_byte: Duration,
+    /// Between two pieces of a response.
+    pub idle: Duration,
+}
 
 /// One address of a model API.
 #[derive(Debug)]
 pub(super) struct Endpoint {
     client: HttpClient,
-    /// Without a slash at its end.
-    base: String,
-    /// The same in parts: scheme and authority, and what stands before every path.
-    scheme: Scheme,
-    authority: Authority,
-    /// The authority as a header has it, without a port that goes without saying.
-    host: HeaderValue,
-    prefix: String,
-    connect: Duration,
-    pub(super) circuit: Arc<CircuitBreaker>,
+    base: BaseUrl,
+    connect_timeout: Duration,
+    pub(super) circuit_breaker: Arc<CircuitBreaker>,
 }
 
-/// Why there is no answer.
+/// Base URL without a trailing slash, whole and in parts.
+#[derive(Debug)]
+struct BaseUrl {
+    text: String,
+    scheme: Scheme,
+    authority: Authority,
+    /// Value of the `host` header: the authority without a default port.
+    host: HeaderValue,
+    /// Path before every request path.
+    prefix: String,
+}
+
+/// Failed attempt to send a request.
 #[derive(Debug)]
 pub(super) struct SendError {
     pub(super) error: UpstreamError,
-    /// What may have come of the request.
-    pub(super) sent: Delivery,
+    pub(super) delivery: Delivery,
 }
 
-/// What may have come of a request that failed.
+/// Whether a failed request may have reached upstream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Delivery {
-    /// Nobody has seen it.
-    Never,
-    /// Somebody may have taken it, and may be at work on it.
-    Perhaps,
+    /// There was no connection, or the circuit breaker is open.
+    NotSent,
+    /// Upstream may have received it and may act on it.
+    MaybeSent,
 }
 
 impl Endpoint {
     pub(super) fn new(
         base: &Url,
-        connect: Duration,
-        (circuit, name): (CircuitSettings, String),
-        metrics: Arc<Metrics>,
+        connect_timeout: Duration,
+        circuit_breaker: Arc<CircuitBreaker>,
     ) -> Result<Self, UpstreamError> {
         let client = HttpClient::new(PoolConfig {
-            connect,
-            spare: SPARE_CONNECTIONS,
-            spare_for: SPARE_FOR,
+            connect_timeout,
+            max_idle_per_host: MAX_IDLE_CONNECTIONS,
+            idle_timeout: IDLE_CONNECTION_TIMEOUT,
         })?;
-        let parts = Uri::try_from(bare(base)).map(Uri::into_parts);
+        Ok(Self {
+            client,
+            base: BaseUrl::new(base)?,
+            connect_timeout,
+            circuit_breaker,
+        })
+    }
+
+    /// Whether a new endpoint with this configuration would be the same.
+    pub(super) fn is_equivalent(
+        &self,
+        base: &Url,
+        connect_timeout: Duration,
+        circuit: CircuitSettings,
+    ) -> bool {
+        self.base.text == without_trailing_slash(base)
+            && self.connect_timeout == connect_timeout
+            && self.circuit_breaker.settings() == circuit
+    }
+
+    /// Sends a request and waits for the head of its response. The request is
+    /// started in a plain call, so that the future does not hold it.
+    pub(super) fn send(
+        &self,
+        outgoing: OutgoingRequest,
+        timeouts: UpstreamTimeouts,
+    ) -> impl Future<Output = Result<UpstreamResponse, SendError>> + use<> {
+        let is_buffered = outgoing.body.is_buffered();
+        let key_mask = KeyMask::from_request_headers(&outgoing.headers);
+        let needs_plain_body = key_mask.is_some();
+        let started = self.circuit_breaker.start_call().and_then(|call| {
+            let request = self.request(outgoing, needs_plain_body)?;
+            Ok((
+                call,
+                timeout(timeouts.first_byte, self.client.send(request)),
+            ))
+        });
+        async move {
+            let (call, response) = started.map_err(|error| SendError {
+                error,
+                delivery: Delivery::NotSent,
+            })?;
+            let Ok(response) = response.await else {
+                // The sender of a streamed body may be what is slow.
+                if is_buffered {
+                    call.record_failure("timeout");
+                }
+                return Err(UpstreamError::Timeout.into());
+            };
+            let response = match response {
+                Ok(response) => response,
+                Err(error) => return Err(record_error(call, error)),
+            };
+            let response = UpstreamResponse::new(response, timeouts.idle, key_mask)?;
+            if is_from_proxy(&response) {
+                call.record_failure("gateway");
+            } else {
+                call.record_success();
+            }
+            Ok(response)
+        }
+    }
+
+    fn request(
+        &self,
+        outgoing: OutgoingRequest,
+        needs_plain_body: bool,
+    ) -> Result<Request<axum::body::Body>, UpstreamError> {
+        let mut request = Request::new(outgoing.body.into_http_body());
+        *request.method_mut() = outgoing.method;
+        *request.headers_mut() = outgoing.headers;
+        // Set here, since hyper would format it for each request.
+        let headers = request.headers_mut();
+        headers.insert(HOST, self.base.host.clone());
+        if needs_plain_body {
+            headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
+        }
+        let uri = self.base.uri(&outgoing.target);
+        *request.uri_mut() = uri.map_err(|_| UpstreamError::InvalidTarget)?;
+        Ok(request)
+    }
+}
+
+impl BaseUrl {
+    fn new(base: &Url) -> Result<Self, UpstreamError> {
+        let text = without_trailing_slash(base);
+        let parts = Uri::try_from(text).map(Uri::into_parts);
         let parts = parts.map_err(|_| UpstreamError::InvalidTarget)?;
         let (Some(scheme), Some(authority)) = (parts.scheme, parts.authority) else {
             return Err(UpstreamError::InvalidTarget);
         };
-        let host = host(&authority).map_err(|_| UpstreamError::InvalidTarget)?;
         Ok(Self {
-            client,
+            text: text.to_owned(),
             scheme,
-            host,
+            host: host(&authority).map_err(|_| UpstreamError::InvalidTarget)?,
             authority,
             prefix: base.path().trim_end_matches('/').to_owned(),
-            base: bare(base).to_owned(),
-            connect,
-            circuit: CircuitBreaker::new(circuit, name, metrics),
         })
     }
 
-    /// Whether another endpoint would be just the same.
-    pub(super) fn is(&self, base: &Url, connect: Duration, circuit: CircuitSettings) -> bool {
-        self.base == bare(base) && self.connect == connect && self.circuit.settings() == circuit
-    }
-
-    /// Sends a request and waits for the head of its answer. It goes out in a plain
-    /// call, so that the future has no room for it.
-    pub(super) fn send(
-        &self,
-        outgoing: OutgoingRequest,
-        patience: UpstreamTimeouts,
-    ) -> impl Future<Output = Result<UpstreamResponse, SendError>> + use<> {
-        let is_whole = outgoing.body.is_whole();
-        let begun = self.begin(outgoing);
-        let begun = begun.map(|(pass, sent)| (pass, timeout(patience.first_byte, sent)));
-        async move {
-            let (pass, sent) = begun.map_err(|error| SendError {
-                error,
-                sent: Delivery::Never,
-            })?;
-            match sent.await {
-                Ok(sent) => heard(pass, sent, patience.idle),
-                Err(_late) => Err(silent(pass, is_whole)),
-            }
-        }
-    }
-
-    /// Begins to send a request, if it may be sent.
-    fn begin(
-        &self,
-        outgoing: OutgoingRequest,
-    ) -> Result<
-        (
-            CallPermit,
-            impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<>,
-        ),
-        UpstreamError,
-    > {
-        let away = |retry_after| UpstreamError::CircuitOpen { retry_after };
-        let pass = self.circuit.enter().map_err(away)?;
-        let mut request = Request::new(outgoing.body.give());
-        *request.method_mut() = outgoing.method;
-        *request.headers_mut() = outgoing.headers;
-        // Hyper would write it anew for each request.
-        request.headers_mut().insert(HOST, self.host.clone());
-        let uri = self.uri(&outgoing.target);
-        *request.uri_mut() = uri.map_err(|_| UpstreamError::InvalidTarget)?;
-        Ok((pass, self.client.send(request)))
-    }
-
-    /// Where `target`, a path and query, is to be found here.
+    /// Returns the URI of `target`, a path and query.
     fn uri(&self, target: &str) -> Result<Uri, http::Error> {
         let path = [self.prefix.as_str(), target].concat();
         let mut parts = uri::Parts::default();
@@ -151,45 +195,34 @@ impl Endpoint {
     }
 }
 
-/// What came in time, and what it says of the address.
-fn heard(
-    pass: CallPermit,
-    sent: Result<Response<Incoming>, HttpClientError>,
-    idle: Duration,
-) -> Result<UpstreamResponse, SendError> {
-    let response = match sent {
-        Ok(response) => response,
-        Err(error) => {
-            let (failed, why) = failed(error);
-            match why {
-                Some(why) => pass.failed(why),
-                None => drop(pass),
-            }
-            return Err(failed);
-        }
-    };
-    let answer = UpstreamResponse::new(response, idle);
-    if is_of_a_proxy(&answer) {
-        pass.failed("gateway");
+impl From<UpstreamError> for SendError {
+    fn from(error: UpstreamError) -> Self {
+        let delivery = Delivery::MaybeSent;
+        Self { error, delivery }
+    }
+}
+
+/// Counts an error against the endpoint, unless this side caused it.
+fn record_error(call: CallGuard, error: HttpClientError) -> SendError {
+    let delivery = if error.is_connect() {
+        Delivery::NotSent
     } else {
-        pass.succeeded();
+        Delivery::MaybeSent
+    };
+    if error.is_out_of_file_descriptors() {
+        let error = UpstreamError::OutOfFileDescriptors;
+        return SendError { error, delivery };
     }
-    Ok(answer)
+    if !error.is_request_body_error() && !error.is_body_rejected() {
+        call.record_failure(match delivery {
+            Delivery::NotSent => "connect",
+            Delivery::MaybeSent => "broken",
+        });
+    }
+    let error = UpstreamError::Unreachable(error);
+    SendError { error, delivery }
 }
 
-/// Nothing came in time. Of a body that comes piece by piece, its sender may be slow.
-fn silent(pass: CallPermit, is_whole: bool) -> SendError {
-    if is_whole {
-        pass.failed("timeout");
-    }
-    SendError {
-        error: UpstreamError::Timeout,
-        sent: Delivery::Perhaps,
-    }
-}
-
-/// An authority as the `host` header has it; a URL has no port that goes without
-/// saying.
 fn host(authority: &Authority) -> Result<HeaderValue, InvalidHeaderValue> {
     match authority.port_u16() {
         Some(port) => HeaderValue::try_from(format!("{}:{port}", authority.host())),
@@ -197,37 +230,17 @@ fn host(authority: &Authority) -> Result<HeaderValue, InvalidHeaderValue> {
     }
 }
 
-fn bare(base: &Url) -> &str {
+fn without_trailing_slash(base: &Url) -> &str {
     base.as_str().trim_end_matches('/')
 }
 
-/// A model API says in the form in which it is asked, JSON or another, that a model
-/// is overloaded or took too long, and is well all the same; an agent can bring that
-/// about. What stands before it and finds nobody there has words for people.
-fn is_of_a_proxy(answer: &UpstreamResponse) -> bool {
-    let status = matches!(
-        answer.status,
+/// Whether a proxy in front of the model API failed, rather than the API. An API
+/// reports an overloaded model as JSON, and an agent can cause that; a proxy without
+/// a backend answers in HTML or plain text.
+fn is_from_proxy(response: &UpstreamResponse) -> bool {
+    let is_unavailable = matches!(
+        response.status,
         StatusCode::BAD_GATEWAY | StatusCode::SERVICE_UNAVAILABLE | StatusCode::GATEWAY_TIMEOUT
     );
-    status && matches!(answer.media_type(), "" | "text/html" | "text/plain")
-}
-
-/// What an error means, and, if it is upstream's fault, what operators call it.
-fn failed(error: HttpClientError) -> (SendError, Option<&'static str>) {
-    let sent = if error.is_connect() {
-        Delivery::Never
-    } else {
-        Delivery::Perhaps
-    };
-    if error.is_out_of_file_descriptors() {
-        let error = UpstreamError::OutOfFileDescriptors;
-        return (SendError { error, sent }, None);
-    }
-    let why = match sent {
-        _ if error.is_request_body_error() || error.is_body_rejected() => None,
-        Delivery::Never => Some("connect"),
-        Delivery::Perhaps => Some("broken"),
-    };
-    let error = UpstreamError::Unreachable(error);
-    (SendError { error, sent }, why)
+    is_unavailable && matches!(response.media_type(), "" | "text/html" | "text/plain")
 }

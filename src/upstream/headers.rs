@@ -1,4 +1,4 @@
-//! Which headers travel, and under whose name. Pure.
+//! Header filtering between agent and upstream. Pure.
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
@@ -8,65 +8,67 @@ use secrecy::ExposeSecret;
 
 use crate::{config::Credential, event::Trace};
 
-/// Where Google's APIs look for a key.
+/// API key header of Google's APIs.
 const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
-/// Which span a request belongs to.
+/// W3C Trace Context header.
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
-/// Which library an agent calls with.
+/// Client library of the agent.
 const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
 
-/// Which project an agent wants to pay for its calls.
+/// Project that is billed for a call.
 const USER_PROJECT: &str = "x-goog-user-project";
 
-/// Whether somebody here must read the answer.
+/// What happens to the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseUse {
-    /// Read: it must not be compressed.
+    /// It is parsed, so it must not be compressed.
     Parsed,
-    /// Passed on: gzip if the agent takes it.
+    /// It is passed through, compressed if the agent accepts gzip.
     PassedThrough,
 }
 
-/// The headers for upstream: those on the list, with one credential.
+/// Returns the headers of a request to upstream: the agent's headers on the allow
+/// list, with one credential.
 ///
-/// `own` stands in for whatever credential the agent has; `query_key` is
-/// the agent's key if it came in the query. An empty key counts as none.
+/// `configured` replaces the agent's credentials and is marked sensitive. `query_key`
+/// is the agent's key from the query. An empty key counts as none.
 pub fn request_headers(
     agent: &HeaderMap,
-    own: Option<&Credential>,
+    configured: Option<&Credential>,
     query_key: Option<&str>,
-    answer: ResponseUse,
+    response_use: ResponseUse,
 ) -> HeaderMap {
-    let mut out = HeaderMap::with_capacity(agent.len() + 1);
+    let mut headers = HeaderMap::with_capacity(agent.len() + 1);
     for (name, value) in agent {
-        if travels(name) && !(*name == API_KEY && value.is_empty()) {
-            out.append(name, value.clone());
+        if is_forwarded(name) && !(*name == API_KEY && value.is_empty()) {
+            headers.append(name, value.clone());
         }
     }
-    if let Some(own) = own {
-        out.remove(AUTHORIZATION);
-        out.remove(API_KEY);
-        // Whose project pays is not the agent's to choose, where the key is not.
-        out.remove(USER_PROJECT);
-        show(&mut out, own);
-    } else if let Some(key) = query_key.filter(|_| !out.contains_key(API_KEY)) {
-        set(&mut out, API_KEY, key);
+    if let Some(credential) = configured {
+        headers.remove(AUTHORIZATION);
+        headers.remove(API_KEY);
+        // The agent must not choose who is billed for a key that is not its own.
+        headers.remove(USER_PROJECT);
+        insert_credential(&mut headers, credential);
+    } else if let Some(key) = query_key.filter(|_| !headers.contains_key(API_KEY))
+        && let Ok(key) = HeaderValue::from_str(key)
+    {
+        headers.insert(API_KEY, key);
     }
     let encodings = agent.get_all(ACCEPT_ENCODING).iter();
-    let mut texts = encodings.filter_map(|it| it.to_str().ok());
-    let takes_gzip = texts.any(|it| it.contains("gzip"));
-    let encoding = match answer {
-        ResponseUse::PassedThrough if takes_gzip => "gzip",
+    let mut encodings = encodings.filter_map(|value| value.to_str().ok());
+    let accepts_gzip = encodings.any(|value| value.contains("gzip"));
+    let encoding = match response_use {
+        ResponseUse::PassedThrough if accepts_gzip => "gzip",
         ResponseUse::PassedThrough | ResponseUse::Parsed => "identity",
     };
-    out.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
-    out
+    headers.insert(ACCEPT_ENCODING, HeaderValue::from_static(encoding));
+    headers
 }
 
-/// Upstream goes on from our span instead of the agent's. What others say of a
-/// trace goes with that trace alone.
+/// Replaces the agent's span by ours. `tracestate` is dropped with a foreign trace.
 pub fn set_trace(headers: &mut HeaderMap, trace: Trace) {
     if trace.parent == 0 {
         headers.remove("tracestate");
@@ -76,48 +78,42 @@ pub fn set_trace(headers: &mut HeaderMap, trace: Trace) {
     }
 }
 
-/// What an agent says of an upload; other calls have none.
+/// Returns the agent's headers of an upload, which other calls do not have.
 pub fn upload_headers(agent: &HeaderMap) -> HeaderMap {
-    let said = agent.iter();
-    let upload_headers = said.filter(|(name, _)| name.as_str().starts_with("x-goog-upload-"));
-    let pairs = upload_headers.map(|(name, value)| (name.clone(), value.clone()));
+    let headers = agent.iter();
+    let of_uploads = headers.filter(|(name, _)| name.as_str().starts_with("x-goog-upload-"));
+    let pairs = of_uploads.map(|(name, value)| (name.clone(), value.clone()));
     pairs.collect()
 }
 
-/// The headers for another address than they were made for: whatever says who
-/// calls, or for whom, is `credential`.
+/// Adapts headers to the fallback: all credentials and caller information are
+/// replaced by `credential`.
 pub(super) fn replace_for_fallback(headers: &mut HeaderMap, credential: &Credential) {
-    let names: Vec<HeaderName> = headers.keys().cloned().collect();
-    let kept = |it: &HeaderName| *it == API_CLIENT || !it.as_str().starts_with("x-goog-");
-    for name in names {
-        if name == AUTHORIZATION || !kept(&name) {
-            headers.remove(name);
-        }
-    }
-    show(headers, credential);
+    remove_where(headers, |name, value| {
+        value.is_sensitive()
+            || *name == AUTHORIZATION
+            || (*name != API_CLIENT && name.as_str().starts_with("x-goog-"))
+    });
+    insert_credential(headers, credential);
 }
 
-/// Upstream's headers for the agent, of an answer whose body goes on as it is.
+/// Returns upstream's headers for the agent, of a response whose body is unchanged.
 pub fn response_headers(mut upstream: HeaderMap) -> HeaderMap {
-    let names = upstream.keys().filter(|it| is_withheld(it.as_str()));
-    let withheld: Vec<HeaderName> = names.cloned().collect();
-    for name in withheld {
-        upstream.remove(name);
-    }
+    remove_where(&mut upstream, |name, _| is_withheld(name.as_str()));
     upstream
 }
 
-/// The same of an answer that was read and is written anew.
+/// Returns upstream's headers for the agent, of a response whose body is rewritten.
 pub fn rewritten_response_headers(upstream: HeaderMap) -> HeaderMap {
-    let mut out = response_headers(upstream);
-    out.remove(header::CONTENT_ENCODING);
-    out.remove(header::CONTENT_LENGTH);
-    out
+    let mut headers = response_headers(upstream);
+    headers.remove(header::CONTENT_ENCODING);
+    headers.remove(header::CONTENT_LENGTH);
+    headers
 }
 
-/// What an agent may say to upstream. Not all of `x-goog-`: such a header may leave
-/// fields out of an answer, or name another resource than the path.
-fn travels(name: &HeaderName) -> bool {
+/// Whether a header of the agent is on the allow list. Other `x-goog-` headers may
+/// remove fields from a response, or name another resource than the path.
+fn is_forwarded(name: &HeaderName) -> bool {
     let name = name.as_str();
     let is_listed = matches!(
         name,
@@ -137,19 +133,21 @@ fn travels(name: &HeaderName) -> bool {
     is_listed || name.starts_with("x-gemini-")
 }
 
-/// What upstream may not say to an agent: what belongs to the connection, what
-/// would lead the agent past the gateway or a page in a browser to it, and our own
-/// names.
+/// Whether a header of upstream is withheld from agents: credentials, headers of the
+/// connection, headers that lead agents or browsers around the gateway, and
+/// hookgate's own names.
 fn is_withheld(name: &str) -> bool {
     let is_listed = matches!(
         name,
         "alt-svc"
+            | "authorization"
             | "clear-site-data"
             | "connection"
             | "keep-alive"
             | "link"
             | "location"
             | "proxy-authenticate"
+            | "proxy-authorization"
             | "proxy-connection"
             | "refresh"
             | "set-cookie"
@@ -158,23 +156,30 @@ fn is_withheld(name: &str) -> bool {
             | "trailer"
             | "transfer-encoding"
             | "upgrade"
+            | "x-goog-api-key"
     );
-    let of_nobody = ["x-hookgate-", "access-control-"];
-    is_listed || of_nobody.iter().any(|it| name.starts_with(it))
+    is_listed || name.starts_with("x-hookgate-") || name.starts_with("access-control-")
 }
 
-fn show(headers: &mut HeaderMap, credential: &Credential) {
-    match credential {
-        Credential::ApiKey(key) => set(headers, API_KEY, key.expose_secret()),
-        Credential::Bearer(token) => {
-            let bearer = format!("Bearer {}", token.expose_secret());
-            set(headers, AUTHORIZATION, &bearer);
-        }
+fn remove_where(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName, &HeaderValue) -> bool) {
+    let removed = headers
+        .iter()
+        .filter(|(name, value)| is_removed(name, value));
+    let removed: Vec<HeaderName> = removed.map(|(name, _)| name.clone()).collect();
+    for name in removed {
+        headers.remove(name);
     }
 }
 
-fn set(headers: &mut HeaderMap, name: HeaderName, secret: &str) {
-    if let Ok(mut value) = HeaderValue::from_str(secret) {
+fn insert_credential(headers: &mut HeaderMap, credential: &Credential) {
+    let (name, value) = match credential {
+        Credential::ApiKey(key) => (API_KEY, HeaderValue::from_str(key.expose_secret())),
+        Credential::Bearer(token) => {
+            let bearer = format!("Bearer {}", token.expose_secret());
+            (AUTHORIZATION, HeaderValue::from_str(&bearer))
+        }
+    };
+    if let Ok(mut value) = value {
         value.set_sensitive(true);
         headers.insert(name, value);
     }
@@ -195,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_on_the_list_goes_upstream() {
+    fn only_headers_on_the_allow_list_go_upstream() {
         let agent = agent(&[
             ("x-goog-api-key", "K"),
             ("user-agent", "GeminiCLI"),
@@ -213,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn our_credential_stands_in_for_every_credential_of_the_agent() {
+    fn a_configured_credential_replaces_all_credentials_of_the_agent() {
         let agent = agent(&[
             ("x-goog-api-key", "K"),
             ("authorization", "Bearer B"),
@@ -231,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn another_address_hears_nothing_of_who_called_the_first() {
+    fn the_fallback_gets_no_credential_of_the_first_address() {
         let mut headers = agent(&[
             ("x-goog-api-key", "K"),
             ("authorization", "Bearer B"),
@@ -251,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_key_is_none_and_a_query_key_moves_to_a_header() {
+    fn an_empty_key_counts_as_none_and_a_query_key_moves_to_a_header() {
         let agent = agent(&[("x-goog-api-key", "")]);
         let out = request_headers(&agent, None, Some("Q"), ResponseUse::Parsed);
         assert_eq!(out["x-goog-api-key"], "Q");

@@ -1,4 +1,4 @@
-//! What is sent upstream.
+//! Request to a model API.
 
 use std::{
     fmt,
@@ -9,65 +9,98 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
+use http::{HeaderMap, Method};
 use http_body::{Frame, SizeHint};
 
-/// The body of a request.
-pub struct RequestBody(Kind);
+/// Request as it is sent upstream.
+#[derive(Debug)]
+pub struct OutgoingRequest {
+    /// HTTP method.
+    pub method: Method,
+    /// Path and query.
+    pub target: String,
+    /// Headers chosen by [`request_headers`](super::headers::request_headers). Values
+    /// marked sensitive are configured credentials, which are masked in the response.
+    pub headers: HeaderMap,
+    /// Request body.
+    pub body: RequestBody,
+}
 
-enum Kind {
-    Whole(Bytes),
-    Stream(Body),
-    /// A stream that was lent; empty once somebody has begun to read it.
-    Lent(Arc<Mutex<Option<Body>>>),
+/// Body of a request to upstream.
+pub struct RequestBody(BodySource);
+
+enum BodySource {
+    Buffered(Bytes),
+    Streamed(Body),
+    /// A stream that may be sent to another address; empty once it is being read.
+    Shared(SharedBody),
+}
+
+type SharedBody = Arc<Mutex<Option<Body>>>;
+
+impl OutgoingRequest {
+    /// Splits the request into one for the first address and one to send to another
+    /// address if the first has not read the body.
+    pub(super) fn split(self) -> (Self, Self) {
+        let (first, body) = self.body.split();
+        let first = Self {
+            method: self.method.clone(),
+            target: self.target.clone(),
+            headers: self.headers.clone(),
+            body: first,
+        };
+        (first, Self { body, ..self })
+    }
 }
 
 impl RequestBody {
-    /// No body.
+    /// Returns an empty body.
     pub const fn empty() -> Self {
-        Self(Kind::Whole(Bytes::new()))
+        Self(BodySource::Buffered(Bytes::new()))
     }
 
-    /// A body that comes piece by piece.
+    /// Returns a body that is streamed.
     pub const fn stream(body: Body) -> Self {
-        Self(Kind::Stream(body))
+        Self(BodySource::Streamed(body))
     }
 
-    /// Whether all of it is here, so that only upstream can be slow.
-    pub(super) const fn is_whole(&self) -> bool {
-        matches!(self.0, Kind::Whole(_))
+    /// Whether the body is in memory, so that only upstream can delay the call.
+    pub(super) const fn is_buffered(&self) -> bool {
+        matches!(self.0, BodySource::Buffered(_))
     }
 
-    /// For a client that is the only one to be asked.
-    pub(super) fn give(self) -> Body {
+    pub(super) fn into_http_body(self) -> Body {
         match self.0 {
-            Kind::Whole(bytes) if bytes.is_empty() => Body::empty(),
-            Kind::Whole(bytes) => bytes.into(),
-            Kind::Stream(body) => body,
-            Kind::Lent(shared) => lent(shared),
+            BodySource::Buffered(bytes) if bytes.is_empty() => Body::empty(),
+            BodySource::Buffered(bytes) => bytes.into(),
+            BodySource::Streamed(body) => body,
+            BodySource::Shared(shared) => Body::new(ReplayableBody {
+                shared,
+                taken: None,
+            }),
         }
     }
 
-    /// For a client that may not be the only one: it can be sent again as long as
-    /// nobody has asked for any of it.
-    pub(super) fn lend(self) -> (Self, Self) {
+    fn split(self) -> (Self, Self) {
         let shared = match self.0 {
-            Kind::Whole(bytes) => {
-                return (Self(Kind::Whole(bytes.clone())), Self(Kind::Whole(bytes)));
+            BodySource::Buffered(bytes) => {
+                let first = Self(BodySource::Buffered(bytes.clone()));
+                return (first, Self(BodySource::Buffered(bytes)));
             }
-            Kind::Stream(body) => Arc::new(Mutex::new(Some(body))),
-            Kind::Lent(shared) => shared,
+            BodySource::Streamed(body) => Arc::new(Mutex::new(Some(body))),
+            BodySource::Shared(shared) => shared,
         };
-        let lent = Self(Kind::Lent(Arc::clone(&shared)));
-        (lent, Self(Kind::Lent(shared)))
+        let first = Self(BodySource::Shared(Arc::clone(&shared)));
+        (first, Self(BodySource::Shared(shared)))
     }
 
-    /// Whether it can be sent once more.
+    /// Whether the body can still be sent from its start.
     pub(super) fn is_unread(&self) -> bool {
         match &self.0 {
-            Kind::Whole(_) | Kind::Stream(_) => true,
-            Kind::Lent(shared) => {
-                let stream = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                stream.is_some()
+            BodySource::Buffered(_) | BodySource::Streamed(_) => true,
+            BodySource::Shared(shared) => {
+                let body = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                body.is_some()
             }
         }
     }
@@ -75,7 +108,7 @@ impl RequestBody {
 
 impl<T: Into<Bytes>> From<T> for RequestBody {
     fn from(bytes: T) -> Self {
-        Self(Kind::Whole(bytes.into()))
+        Self(BodySource::Buffered(bytes.into()))
     }
 }
 
@@ -85,18 +118,13 @@ impl fmt::Debug for RequestBody {
     }
 }
 
-/// Takes the body when it is first asked for a piece.
-struct Lent {
-    shared: Arc<Mutex<Option<Body>>>,
+/// Body that takes the shared stream when it is first polled.
+struct ReplayableBody {
+    shared: SharedBody,
     taken: Option<Body>,
 }
 
-fn lent(shared: Arc<Mutex<Option<Body>>>) -> Body {
-    let taken = None;
-    Body::new(Lent { shared, taken })
-}
-
-impl http_body::Body for Lent {
+impl http_body::Body for ReplayableBody {
     type Data = Bytes;
     type Error = axum::Error;
 

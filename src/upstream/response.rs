@@ -1,4 +1,4 @@
-//! What upstream answers: its head at once, its body as it comes.
+//! Response of a model API: its head at once, its body as it arrives.
 
 use std::{
     fmt,
@@ -8,109 +8,158 @@ use std::{
 };
 
 use bytes::{Bytes, BytesMut};
-use futures_util::{StreamExt, stream::BoxStream};
+use futures_util::{StreamExt, stream, stream::BoxStream};
 use http::{HeaderMap, Response, StatusCode, header};
-use http_body::{Frame, SizeHint};
+use http_body::{Body, Frame, SizeHint};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::time::Instant;
 
-use super::{UpstreamError, content_headers, decoded};
+use super::{
+    content_headers::{self, ContentEncoding},
+    decompress::{BoundedGunzip, DecompressError},
+    error::UpstreamError,
+    key_mask::{Chunk, KeyMask},
+};
 use crate::resettable_timer::ResettableTimer;
 
-/// What upstream answers.
+/// Most bytes that one piece of a compressed body may have once decoded, where the
+/// caller sets no limit.
+const MAX_DECODED_PIECE_BYTES: usize = 16 << 20;
+
+/// Response of a model API.
 pub struct UpstreamResponse {
-    /// Its status.
+    /// Status, from 200 to 599.
     pub status: StatusCode,
-    /// Its headers.
+    /// Headers as received, without those that contain a configured key.
     pub headers: HeaderMap,
+    encoding: ContentEncoding,
     body: ResponseBody,
 }
 
-/// The body of an answer, as it is on the wire. It ends cleanly only if upstream
-/// ended it so.
+/// Body of a response. It ends cleanly only if upstream ended it so.
+///
+/// Trailers are dropped: they could carry headers that are withheld.
 pub struct ResponseBody {
     incoming: Incoming,
-    /// How long the next piece may take.
-    idle: Duration,
-    /// Since when it is waited for.
-    since: Option<Instant>,
-    deadline: ResettableTimer,
-    /// Sees every piece before anybody else does.
-    watcher: Option<Watcher>,
+    is_ended: bool,
+    idle_timeout: Duration,
+    waiting_since: Option<Instant>,
+    timer: ResettableTimer,
+    gunzip: Option<Box<BoundedGunzip>>,
+    key_mask: Option<Box<KeyMask>>,
+    observer: Option<BodyObserver>,
 }
 
-/// Somebody who sees an answer pass, and its clean end as no piece.
-type Watcher = Box<dyn FnMut(Option<&[u8]>) + Send>;
+/// Callback for each piece of a body, and `None` for its clean end.
+type BodyObserver = Box<dyn FnMut(Option<&[u8]>) + Send>;
 
 impl UpstreamResponse {
-    pub(super) fn new(response: Response<Incoming>, idle: Duration) -> Self {
-        let (head, incoming) = response.into_parts();
-        Self {
+    /// Wraps a response. With a `key_mask` the body is decoded, since keys are not
+    /// visible in compressed bytes.
+    pub(super) fn new(
+        response: Response<Incoming>,
+        idle_timeout: Duration,
+        key_mask: Option<KeyMask>,
+    ) -> Result<Self, UpstreamError> {
+        let (mut head, incoming) = response.into_parts();
+        let mut encoding = content_headers::encoding(&head.headers);
+        let mut gunzip = None;
+        if let Some(key_mask) = &key_mask {
+            key_mask.remove_headers(&mut head.headers);
+            match encoding {
+                ContentEncoding::Identity => (),
+                ContentEncoding::Gzip => {
+                    head.headers.remove(header::CONTENT_ENCODING);
+                    head.headers.remove(header::CONTENT_LENGTH);
+                    encoding = ContentEncoding::Identity;
+                    gunzip = Some(Box::new(BoundedGunzip::new(MAX_DECODED_PIECE_BYTES)));
+                }
+                ContentEncoding::Other => return Err(UpstreamError::UnsupportedEncoding),
+            }
+        }
+        Ok(Self {
             status: head.status,
             headers: head.headers,
+            encoding,
             body: ResponseBody {
                 incoming,
-                idle,
-                since: None,
-                deadline: ResettableTimer::default(),
-                watcher: None,
+                is_ended: false,
+                idle_timeout,
+                waiting_since: None,
+                timer: ResettableTimer::default(),
+                gunzip,
+                key_mask: key_mask.map(Box::new),
+                observer: None,
             },
-        }
+        })
     }
 
-    /// The media type without parameters; empty if none is given.
+    /// Returns the media type without parameters; empty if there is none.
     pub fn media_type(&self) -> &str {
         let value = self.headers.get(header::CONTENT_TYPE);
-        let text = value.and_then(|it| it.to_str().ok()).unwrap_or_default();
-        text.split(';').next().unwrap_or_default().trim()
+        let text = value.and_then(|value| value.to_str().ok());
+        let media_type = text.unwrap_or_default().split(';').next();
+        media_type.unwrap_or_default().trim()
     }
 
-    /// The same answer, of which `watcher` sees every piece before anybody else;
-    /// and its end as no piece, if it is read so far and ends cleanly.
+    /// Calls `observer` with each piece of the body, and with `None` at its clean end.
     #[must_use]
-    pub fn with_observer(mut self, watcher: impl FnMut(Option<&[u8]>) + Send + 'static) -> Self {
-        self.body.watcher = Some(Box::new(watcher));
+    pub fn with_observer(mut self, observer: impl FnMut(Option<&[u8]>) + Send + 'static) -> Self {
+        self.body.observer = Some(Box::new(observer));
         self
     }
 
-    /// The body as it is on the wire.
+    /// Returns the body with its content encoding.
     pub fn into_body(self) -> ResponseBody {
         self.body
     }
 
-    /// The body piece by piece, decoded; at most `limit` bytes come of one piece.
+    /// Returns the decoded body piece by piece. A piece that decodes to more than
+    /// `limit` bytes is an error.
     pub fn into_decoded_stream(
-        self,
+        mut self,
         limit: usize,
     ) -> BoxStream<'static, Result<Bytes, UpstreamError>> {
-        let encoding = content_headers::encoding(&self.headers);
-        decoded::decoded(BodyDataStream::new(self.body), encoding, limit)
+        match self.encoding {
+            ContentEncoding::Identity => (),
+            ContentEncoding::Gzip => {
+                self.body.gunzip = Some(Box::new(BoundedGunzip::new(limit)));
+            }
+            ContentEncoding::Other => {
+                return stream::iter([Err(UpstreamError::UnsupportedEncoding)]).boxed();
+            }
+        }
+        BodyDataStream::new(self.body).boxed()
     }
 
-    /// The whole body, decoded, of at most `limit` bytes.
+    /// Reads the whole decoded body.
+    ///
+    /// # Errors
+    ///
+    /// [`UpstreamError::TooLarge`] if it has more than `limit` bytes.
     pub async fn read_body(self, limit: usize) -> Result<Bytes, UpstreamError> {
         self.read_body_with(limit, |_| Ok(())).await
     }
 
-    /// The same, if `admit` lets in every piece: it is told how many bytes are about
-    /// to be held.
+    /// Like [`Self::read_body`], calling `reserve` with the number of bytes of each
+    /// piece before it is buffered.
     pub async fn read_body_with<E: From<UpstreamError>>(
         self,
         limit: usize,
-        admit: impl Fn(usize) -> Result<(), E>,
+        reserve: impl Fn(usize) -> Result<(), E>,
     ) -> Result<Bytes, E> {
         let mut pieces = self.into_decoded_stream(limit);
-        let mut whole = BytesMut::new();
+        let mut body = BytesMut::new();
         while let Some(piece) = pieces.next().await {
             let piece = piece?;
-            if whole.len() + piece.len() > limit {
+            if body.len() + piece.len() > limit {
                 return Err(UpstreamError::TooLarge { limit }.into());
             }
-            admit(piece.len())?;
-            whole.extend_from_slice(&piece);
+            reserve(piece.len())?;
+            body.extend_from_slice(&piece);
         }
-        Ok(whole.freeze())
+        Ok(body.freeze())
     }
 }
 
@@ -123,20 +172,46 @@ impl fmt::Debug for UpstreamResponse {
 }
 
 impl ResponseBody {
-    fn show(&mut self, piece: Option<&[u8]>) {
-        if let Some(watcher) = &mut self.watcher {
-            watcher(piece);
-        }
+    fn poll_idle_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        self.timer.poll(context, since + self.idle_timeout)
     }
 
-    /// Waits until the next piece has taken too long.
-    fn poll_idle(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let since = *self.since.get_or_insert_with(Instant::now);
-        self.deadline.poll(context, since + self.idle)
+    /// Decodes and masks one piece.
+    fn process(&mut self, piece: Bytes, position: Chunk) -> Result<Bytes, UpstreamError> {
+        let piece = match &mut self.gunzip {
+            None => piece,
+            Some(gunzip) => {
+                let pushed = gunzip.push(&piece);
+                let decoded = pushed.and_then(|()| match position {
+                    Chunk::More => Ok(gunzip.take()),
+                    Chunk::Last => gunzip.finish(),
+                });
+                decoded.map_err(|error| match error {
+                    DecompressError::TooLarge(limit) => UpstreamError::TooLarge { limit },
+                    DecompressError::Invalid => UpstreamError::UnsupportedEncoding,
+                })?
+            }
+        };
+        Ok(match &mut self.key_mask {
+            None => piece,
+            Some(key_mask) => key_mask.mask(piece, position),
+        })
+    }
+
+    fn observe(&mut self, piece: &[u8]) {
+        if let Some(observer) = &mut self.observer {
+            if !piece.is_empty() {
+                observer(Some(piece));
+            }
+            if self.is_ended {
+                observer(None);
+            }
+        }
     }
 }
 
-impl http_body::Body for ResponseBody {
+impl Body for ResponseBody {
     type Data = Bytes;
     type Error = UpstreamError;
 
@@ -145,33 +220,48 @@ impl http_body::Body for ResponseBody {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, UpstreamError>>> {
         let this = &mut *self;
-        let Poll::Ready(polled) = Pin::new(&mut this.incoming).poll_frame(context) else {
-            ready!(this.poll_idle(context));
-            return Poll::Ready(Some(Err(UpstreamError::Timeout)));
-        };
-        this.since = None;
-        match &polled {
-            Some(Ok(frame)) => {
-                if let Some(piece) = frame.data_ref() {
-                    this.show(Some(piece));
+        while !this.is_ended {
+            let Poll::Ready(frame) = Pin::new(&mut this.incoming).poll_frame(context) else {
+                ready!(this.poll_idle_timeout(context));
+                return Poll::Ready(Some(Err(UpstreamError::Timeout)));
+            };
+            this.waiting_since = None;
+            // A consumer may not poll again after the last piece of a known length.
+            this.is_ended = frame.is_none() || this.incoming.is_end_stream();
+            let piece = match frame.transpose() {
+                Ok(frame) => frame.and_then(|frame| frame.into_data().ok()),
+                Err(error) => {
+                    this.is_ended = true;
+                    return Poll::Ready(Some(Err(UpstreamError::Interrupted(error.into()))));
                 }
-                // Nobody may ask again after the last piece of a known length.
-                if http_body::Body::is_end_stream(&this.incoming) {
-                    this.show(None);
-                    this.watcher = None;
-                }
+            };
+            let position = if this.is_ended {
+                Chunk::Last
+            } else {
+                Chunk::More
+            };
+            let piece = this.process(piece.unwrap_or_default(), position)?;
+            this.observe(&piece);
+            if !piece.is_empty() {
+                return Poll::Ready(Some(Ok(Frame::data(piece))));
             }
-            None => this.show(None),
-            Some(Err(_)) => (),
         }
-        Poll::Ready(polled.map(|it| it.map_err(|error| UpstreamError::Interrupted(error.into()))))
+        Poll::Ready(None)
     }
 
     fn is_end_stream(&self) -> bool {
-        self.incoming.is_end_stream()
+        self.is_ended || (self.gunzip.is_none() && self.incoming.is_end_stream())
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.incoming.size_hint()
+        if self.gunzip.is_some() {
+            return SizeHint::default();
+        }
+        let held = self.key_mask.as_ref().map_or(0, |mask| mask.held_bytes());
+        let hint = self.incoming.size_hint();
+        match hint.exact() {
+            Some(bytes) => SizeHint::with_exact(bytes + held as u64),
+            None => hint,
+        }
     }
 }

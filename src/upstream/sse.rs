@@ -1,36 +1,37 @@
-//! Bytes to server-sent events and back. Pure.
+//! Server-sent events: bounded reader and writer. Pure.
 //!
-//! Our own reader, because a bound on one event is part of the contract and
-//! `eventsource-stream` has none: it holds whatever an upstream sends.
+//! `eventsource-stream` takes ten times as long for a chunk, and quadratic time for a
+//! large event that arrives in many pieces (numbers in `ARCHITECTURE.md`). Tests compare
+//! this reader with it.
 
 use bytes::{Bytes, BytesMut};
 use memchr::{memchr, memchr2};
 use thiserror::Error;
 
-/// Why a stream cannot be read.
+/// Reasons why a stream cannot be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum SseError {
-    /// One event is larger than the limit.
+    /// An event exceeds the limit in bytes.
     #[error("one event of the answer is larger than {0} bytes")]
     TooLarge(usize),
-    /// A line is in no field that events have. The standard would have it skipped,
-    /// but such lines are errors that some servers write between events.
-    #[error("a line of the answer is of no event")]
+    /// A line has no known field. The WHATWG standard ignores such lines, but some
+    /// servers write errors between events like this.
+    #[error("a line of the answer has no known event field")]
     UnknownField,
 }
 
-/// Reads the `data` of events out of bytes that may be cut anywhere.
+/// Reads the `data` of events from bytes that may be cut anywhere.
 ///
-/// Understands CRLF, LF and CR, comments, other fields, data over several
-/// lines and a leading byte order mark, as the WHATWG standard has them.
+/// Accepts CRLF, LF and CR, comments, other fields, data over several lines and a
+/// leading byte order mark (WHATWG HTML, section 9.2).
 #[derive(Debug)]
 pub struct SseReader {
     limit: usize,
-    /// The start of a line whose end has not come.
+    /// Start of a line that is not complete.
     line: Vec<u8>,
-    /// The data lines of the event under way, if it has any.
+    /// Data lines of the current event, if there are any.
     data: Option<Vec<u8>>,
-    /// The last byte was CR: an LF right after it belongs to it.
+    /// The last byte was CR: an LF right after it belongs to the same line end.
     after_cr: bool,
     at_start: bool,
 }
@@ -38,7 +39,7 @@ pub struct SseReader {
 const BOM: &[u8] = b"\xef\xbb\xbf";
 
 impl SseReader {
-    /// A reader that holds at most `limit` bytes of one event.
+    /// Returns a reader that buffers at most `limit` bytes of one event.
     pub fn new(limit: usize) -> Self {
         Self {
             limit,
@@ -49,7 +50,7 @@ impl SseReader {
         }
     }
 
-    /// Takes the next piece in and gives the data of each event it completes.
+    /// Reads the next piece and returns the data of each event that it completes.
     pub fn push(&mut self, piece: &[u8]) -> Result<Vec<Bytes>, SseError> {
         let mut events = Vec::new();
         let mut rest = piece;
@@ -59,26 +60,26 @@ impl SseReader {
         }
         while let Some(at) = memchr2(b'\r', b'\n', rest) {
             let (line, end) = rest.split_at_checked(at).unwrap_or_default();
-            self.bound(line)?;
-            events.extend(self.take(line)?);
+            self.check_limit(line)?;
+            events.extend(self.finish_line(line)?);
             rest = match end {
                 [b'\r', b'\n', after @ ..] | [_, after @ ..] => after,
                 [] => end,
             };
             self.after_cr = end == b"\r";
         }
-        self.bound(rest)?;
+        self.check_limit(rest)?;
         self.line.extend_from_slice(rest);
         Ok(events)
     }
 
-    /// The data of an event that has no blank line behind it, if there is one.
+    /// Returns the data of a last event without a blank line after it.
     pub fn finish(mut self) -> Result<Option<Bytes>, SseError> {
-        let last = self.take(&[])?;
+        let last = self.finish_line(&[])?;
         Ok(last.or_else(|| self.dispatch()))
     }
 
-    fn bound(&self, piece: &[u8]) -> Result<(), SseError> {
+    fn check_limit(&self, piece: &[u8]) -> Result<(), SseError> {
         let data = self.data.as_ref().map_or(0, Vec::len);
         if self.line.len() + data + piece.len() > self.limit {
             return Err(SseError::TooLarge(self.limit));
@@ -86,17 +87,16 @@ impl SseReader {
         Ok(())
     }
 
-    /// Takes in a line, of which this is the end.
-    fn take(&mut self, end: &[u8]) -> Result<Option<Bytes>, SseError> {
+    fn finish_line(&mut self, end: &[u8]) -> Result<Option<Bytes>, SseError> {
         if self.line.is_empty() {
-            return self.take_whole(end);
+            return self.read_line(end);
         }
         let mut line = std::mem::take(&mut self.line);
         line.extend_from_slice(end);
-        self.take_whole(&line)
+        self.read_line(&line)
     }
 
-    fn take_whole(&mut self, mut line: &[u8]) -> Result<Option<Bytes>, SseError> {
+    fn read_line(&mut self, mut line: &[u8]) -> Result<Option<Bytes>, SseError> {
         if std::mem::take(&mut self.at_start) {
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
@@ -117,7 +117,7 @@ impl SseReader {
                     None => self.data = Some(value.to_vec()),
                 }
             }
-            // The first is a comment.
+            // A line with an empty field is a comment.
             b"" | b"event" | b"id" | b"retry" => (),
             _ => return Err(SseError::UnknownField),
         }
@@ -129,11 +129,11 @@ impl SseReader {
     }
 }
 
-/// What keeps a quiet stream open: clients trip over anything else.
+/// Keep-alive of an idle stream. Some clients fail on comments.
 pub const KEEP_ALIVE: &[u8] = b"\r\n";
 
-/// Writes one event in the one form that every client reads. Line ends inside
-/// JSON are white space, so they become blanks.
+/// Writes one event in a form that all clients read. Line ends within JSON are white
+/// space, so they become spaces.
 pub fn write_event(out: &mut BytesMut, json: &[u8]) {
     out.reserve(json.len() + 10);
     out.extend_from_slice(b"data: ");
@@ -150,6 +150,10 @@ pub fn write_event(out: &mut BytesMut, json: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use eventsource_stream::Eventsource;
+    use futures_util::{FutureExt, StreamExt, stream};
     use proptest::prelude::*;
 
     use super::*;
@@ -161,12 +165,18 @@ mod tests {
             events.extend(reader.push(piece).unwrap());
         }
         events.extend(reader.finish().unwrap());
-        let text = |it: Bytes| String::from_utf8(it.to_vec()).unwrap();
+        let text = |event: Bytes| String::from_utf8(event.to_vec()).unwrap();
         events.into_iter().map(text).collect()
     }
 
+    fn read_by_crate(bytes: &[u8]) -> Vec<String> {
+        let bytes = stream::iter([Ok::<_, Infallible>(bytes.to_vec())]);
+        let events = bytes.eventsource().map(|event| event.unwrap().data);
+        events.collect::<Vec<_>>().now_or_never().unwrap()
+    }
+
     #[test]
-    fn every_legal_form_is_read() {
+    fn every_form_of_the_standard_is_read() {
         for text in [
             "data: {\"a\":1}\r\n\r\ndata: b\r\n\r\n",
             "data: {\"a\":1}\n\ndata: b\n\n",
@@ -182,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_of_no_event_is_not_skipped() {
+    fn a_line_without_a_known_field_is_an_error() {
         for text in ["datax: a\n", "{\"error\":{}}\n", " data: a\n", "Data: a\n"] {
             let pushed = SseReader::new(100).push(text.as_bytes());
             assert_eq!(pushed, Err(SseError::UnknownField), "{text}");
@@ -193,19 +203,23 @@ mod tests {
     }
 
     #[test]
-    fn an_event_over_the_limit_is_refused_however_it_is_cut() {
+    fn an_event_over_the_limit_is_an_error_however_it_is_cut() {
         let mut reader = SseReader::new(10);
         assert!(reader.push(b"data: 0123456789").is_err());
         let mut reader = SseReader::new(10);
         let pieces = std::iter::repeat_n(b"data: 1\n", 9);
-        assert!(pieces.map(|it| reader.push(it)).any(|it| it.is_err()));
+        assert!(
+            pieces
+                .map(|piece| reader.push(piece))
+                .any(|read| read.is_err())
+        );
     }
 
     proptest! {
         #[test]
-        fn every_way_of_cutting_gives_the_same_events(cuts in prop::collection::vec(0_usize..90, 0..8)) {
+        fn events_are_the_same_however_the_bytes_are_cut(cuts in prop::collection::vec(0_usize..90, 0..8)) {
             let text = "data: {\"t\":\"é😀\"}\r\n\r\n: c\r\ndata: x\rdata: y\n\ndata: z\r\n\r\ndata: last\r\n\r\n".as_bytes();
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|it| it.min(text.len())).collect();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(text.len())).collect();
             cuts.sort_unstable();
             let mut pieces = Vec::new();
             let mut start = 0;
@@ -218,12 +232,22 @@ mod tests {
         }
 
         #[test]
-        fn what_is_written_is_read_back(events in prop::collection::vec("[a-z:é ]{1,9}", 0..5)) {
+        fn written_events_are_read_back(events in prop::collection::vec("[a-z:é ]{1,9}", 0..5)) {
             let mut written = BytesMut::new();
             for event in &events {
                 write_event(&mut written, event.as_bytes());
             }
-            prop_assert_eq!(read(&[&written]), events);
+            prop_assert_eq!(&read(&[&written]), &events);
+            prop_assert_eq!(read_by_crate(&written), events);
+        }
+
+        #[test]
+        fn streams_are_read_as_eventsource_stream_reads_them(
+            lines in prop::collection::vec("(data: ?[a-z é]{0,5}|: c|id: 1|event: x|)(\r\n|\n|\r)", 0..12),
+        ) {
+            // The crate drops a last event without a blank line.
+            let text = lines.concat() + "\n\n";
+            prop_assert_eq!(read(&[text.as_bytes()]), read_by_crate(text.as_bytes()));
         }
     }
 }

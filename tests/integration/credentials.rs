@@ -1,5 +1,7 @@
 //! Whose key goes where, and that none is told to anybody else.
 
+mod echoes;
+
 use crate::harness::{TestGateway, Upstream, assert_refused, prompt};
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";

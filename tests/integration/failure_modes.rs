@@ -127,7 +127,7 @@ async fn why_an_answer_cannot_be_read_is_logged() {
             .filter(|it| it.contains("upstream response unreadable"));
         let lines: Vec<&str> = lines.collect();
         assert_eq!(lines.len(), 1, "{log}");
-        let cause = format!("its content type is `{media_type}`, where JSON is wanted");
+        let cause = format!("content type is `{media_type}`, expected JSON");
         assert!(lines[0].contains(&cause), "{log}");
         assert!(log.contains(r#""action":"error""#), "{log}");
         assert!(!log.contains("TOP-SECRET"), "{log}");

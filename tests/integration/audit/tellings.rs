@@ -101,7 +101,7 @@ async fn where_a_call_went_is_known() {
     let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "no"))]);
     let cases = [
         (fallback, json!("fallback")),
-        (String::new(), json!("first")),
+        (String::new(), json!("primary")),
         (deny, Value::Null),
     ];
     for (config, wanted) in cases {
