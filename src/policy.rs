@@ -35,7 +35,7 @@ pub use self::{
 };
 use crate::config::{Format, PolicyShape};
 
-/// All policies.
+/// Table of all policies.
 pub const ALL: &[PolicyKind] = &[
     model_allow::KIND,
     model_swap::KIND,

@@ -51,7 +51,7 @@ pub enum EvalError {
     /// A number is out of range.
     #[error("a number is out of range")]
     Range,
-    /// The evaluator panicked.
+    /// The evaluator panicked on the condition.
     #[error("the evaluation was aborted")]
     Aborted,
     /// The event's document cannot be read.

@@ -7,7 +7,7 @@ use crate::event::EventName;
 /// The facts of one event.
 #[derive(Debug, Clone)]
 pub struct Facts<'a> {
-    /// The event's name.
+    /// Name of the event.
     pub event: EventName,
     /// The model call, if the event is about one.
     pub request: Option<RequestFacts>,
@@ -15,7 +15,7 @@ pub struct Facts<'a> {
     pub tool: Option<ToolFacts<'a>>,
     /// The user's prompt, if the event is about one.
     pub prompt: Option<&'a str>,
-    /// The agent's session.
+    /// Session of the agent.
     pub session: SessionFacts<'a>,
     /// The caller that sent the request.
     pub caller: CallerFacts<'a>,
@@ -52,7 +52,7 @@ pub struct ToolFacts<'a> {
 /// Facts of a session.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct SessionFacts<'a> {
-    /// The session's id.
+    /// Id that the agent chose, or a random one.
     pub id: &'a str,
     /// Whether the agent named the session.
     pub named: bool,
@@ -65,7 +65,7 @@ pub struct CallerFacts<'a> {
     pub key: &'a str,
     /// Name in the config; empty without `auth`.
     pub name: &'a str,
-    /// The `User-Agent` header.
+    /// `User-Agent` header of the request.
     pub agent: &'a str,
 }
 

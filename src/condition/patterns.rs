@@ -9,7 +9,7 @@ use regex::{Error, Regex, RegexBuilder};
 
 use super::cost_budget::CostBudget;
 
-/// The function's name.
+/// Name of the function in conditions.
 pub(super) const FUNCTION: &str = "matches";
 
 /// Maximum size of a compiled pattern, in KiB.

@@ -26,7 +26,7 @@ const MAX_CONDITION_BYTES: usize = 1000;
 /// Maximum nesting of brackets. The parser needs much stack for each level.
 const MAX_PARSER_DEPTH: u16 = 10;
 
-/// A compiled condition.
+/// A condition, compiled and type-checked.
 #[derive(Clone)]
 pub struct Condition {
     text: String,

@@ -79,7 +79,6 @@ pub(super) struct Variable {
     events: &'static [EventName],
 }
 
-/// A variable's value.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shape {
     String(Getter),
@@ -129,7 +128,6 @@ impl PartialEq for Variable {
 
 impl Eq for Variable {}
 
-/// All variables.
 pub(super) const VARIABLES: &[Variable] = &[
     Variable {
         name: "event",

@@ -13,9 +13,9 @@ use crate::event::EventName;
 pub enum StaticResult {
     /// Depends on the event.
     Dynamic,
-    /// Always true.
+    /// True on every event.
     True,
-    /// Always false.
+    /// False on every event.
     False,
     /// Fails, because the event never has this variable or field.
     Absent(String),

@@ -24,11 +24,11 @@ pub(super) const FORMAT: Format = Format {
 pub enum ConditionSubject<'a> {
     /// A model call in its current form.
     Call {
-        /// The model API.
+        /// Model API of the request.
         dialect: &'static dyn Dialect,
-        /// The method and model of the request.
+        /// Method and model of the request.
         call: &'a Call,
-        /// The body of the request.
+        /// Body of the request.
         document: &'a Document,
     },
     /// An event with its own fields.

@@ -50,14 +50,14 @@ impl Engine {
         }
     }
 
-    /// Traces all events.
+    /// Adds a tracer, which receives every event.
     #[must_use]
     pub fn with_tracer(mut self, tracer: Option<Arc<Tracer>>) -> Self {
         self.tracer = tracer;
         self
     }
 
-    /// Writes events to the audit log.
+    /// Adds an audit log, which receives the outcome of every event.
     #[must_use]
     pub fn with_audit(mut self, audit: Option<Arc<Audit>>) -> Self {
         self.audit = audit;

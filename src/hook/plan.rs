@@ -76,7 +76,7 @@ pub(super) fn plan(table: &HookTable, mut conditions: ConditionContext<'_>) -> P
     plan
 }
 
-/// Selects policies only.
+/// Selects the policies of an event, without hooks.
 pub(super) fn policies(table: &HookTable, mut conditions: ConditionContext<'_>) -> Plan {
     Plan {
         policies: select_policies(table, &mut conditions),

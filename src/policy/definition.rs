@@ -134,9 +134,9 @@ impl PolicyContext<'_> {
 /// Pass of an inspection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InspectionPass {
-    /// Before hooks run.
+    /// Inspection before hooks run.
     First,
-    /// After hooks have changed the content.
+    /// Inspection of what hooks have changed.
     Second,
 }
 

@@ -48,7 +48,7 @@ struct SwapRule {
     larger_than: Option<Size>,
     /// Matches only requests with a smaller body.
     smaller_than: Option<Size>,
-    /// The replacement model.
+    /// Model that replaces the requested one.
     to: ReplacementModel,
 }
 

@@ -8,9 +8,9 @@ use crate::{
 /// A request before it is sent.
 #[derive(Debug, Clone)]
 pub struct PolicyRequest {
-    /// The model API.
+    /// Model API of the request.
     pub dialect: &'static dyn Dialect,
-    /// Method and model.
+    /// Method and model of the request.
     pub call: Call,
     /// Body of the request.
     pub document: Document,
@@ -74,8 +74,8 @@ impl PolicyRequest {
         Ok(())
     }
 
-    /// Passes every text that a model reads to `editor`. Does not set `edited`,
-    /// because only the editor can tell.
+    /// Passes every text that a model reads to `editor`. Does not set `edited`: the
+    /// caller asks the editor whether anything changed.
     ///
     /// # Errors
     ///

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 pub(super) use self::settings::FORMAT;
 use self::{
-    redactor::{Found, Redact},
+    redactor::{FoundDetectors, Redact},
     response::Answering,
     settings::{RedactionMode, RedactionScope},
 };
@@ -42,7 +42,7 @@ impl Policy for Redact {
     ) -> Result<HookOutput, DialectError> {
         let mut editor = RequestEditor {
             redact: self,
-            found: Found::new(),
+            found: FoundDetectors::new(),
         };
         // A denied request is redacted as well, because hooks see it.
         request.edit_texts(&mut editor)?;
@@ -68,7 +68,7 @@ impl Policy for Redact {
             Event::AfterTool(event) => after_tool(self, event),
             Event::BeforeAgent(event) => {
                 // A prompt cannot be edited here; the request that carries it can.
-                let mut found = Found::new();
+                let mut found = FoundDetectors::new();
                 self.redact(RedactionScope::Request, &event.prompt, &mut found);
                 self.output(&found)
             }
@@ -78,7 +78,7 @@ impl Policy for Redact {
 }
 
 fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
-    let mut found = Found::new();
+    let mut found = FoundDetectors::new();
     let mut arguments = Value::Object(event.tool_input.clone());
     let mut edit = |text: &str| redact.redact(RedactionScope::ToolCalls, text, &mut found);
     let edited = dialect::edit_leaves(&mut arguments, &mut edit);
@@ -93,7 +93,7 @@ fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
 
 /// Hooks cannot edit a result, but the reason of a denial replaces it.
 fn after_tool(redact: &Redact, event: &AfterTool) -> HookOutput {
-    let mut found = Found::new();
+    let mut found = FoundDetectors::new();
     let mut result = Value::Object(event.tool_response.clone());
     let mut edit = |text: &str| redact.redact(RedactionScope::ToolResults, text, &mut found);
     if !dialect::edit_leaves(&mut result, &mut edit) {
@@ -112,7 +112,7 @@ fn after_tool(redact: &Redact, event: &AfterTool) -> HookOutput {
 /// Redacts the texts of a request.
 struct RequestEditor<'a> {
     redact: &'a Redact,
-    found: Found,
+    found: FoundDetectors,
 }
 
 impl TextEditor for RequestEditor<'_> {

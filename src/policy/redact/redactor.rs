@@ -10,7 +10,7 @@ use super::settings::{RedactSettings, RedactionMode, RedactionScope};
 use crate::event::HookOutput;
 
 /// The names of detectors with a match.
-pub(super) type Found = BTreeSet<Arc<str>>;
+pub(super) type FoundDetectors = BTreeSet<Arc<str>>;
 
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "RedactSettings")]
@@ -40,7 +40,7 @@ impl TryFrom<RedactSettings> for Redact {
 
 impl Redact {
     /// Returns a denial if something was found and must not pass.
-    pub(super) fn output(&self, found: &Found) -> HookOutput {
+    pub(super) fn output(&self, found: &FoundDetectors) -> HookOutput {
         if self.mode != RedactionMode::Deny || found.is_empty() {
             return HookOutput::default();
         }
@@ -56,7 +56,7 @@ impl Redact {
         &self,
         scope: RedactionScope,
         text: &str,
-        found: &mut Found,
+        found: &mut FoundDetectors,
     ) -> Option<String> {
         if !self.on.contains(&scope) {
             return None;

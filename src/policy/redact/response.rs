@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::{
-    redactor::{Found, Redact},
+    redactor::{FoundDetectors, Redact},
     settings::RedactionScope,
 };
 use crate::{
@@ -26,7 +26,7 @@ const NO_ROOM: &str = "[REDACTED]";
 pub(super) struct Answering {
     redact: Redact,
     channels: HashMap<Channel, Masker>,
-    found: Found,
+    found: FoundDetectors,
     /// Of how many of these somebody was told.
     told: usize,
 }
@@ -36,7 +36,7 @@ impl Answering {
         Self {
             redact,
             channels: HashMap::new(),
-            found: Found::new(),
+            found: FoundDetectors::new(),
             told: 0,
         }
     }

@@ -136,12 +136,12 @@ fn all_scopes() -> BTreeSet<RedactionScope> {
 }
 
 impl RedactSettings {
-    /// Returns whether nothing is searched, or nowhere.
+    /// Returns whether there is nothing to search for, or no content to search.
     pub(super) fn is_idle(&self) -> bool {
         self.detect.is_empty() && self.patterns.is_empty() || self.on.is_empty()
     }
 
-    /// Compiles the detectors.
+    /// Compiles the detectors and patterns.
     pub(super) fn mask(&self) -> Result<Mask, MaskError> {
         let detectors: Vec<&str> = self.detect.iter().map(|name| name.0.as_str()).collect();
         let patterns = self.patterns.iter();
