@@ -174,7 +174,7 @@ impl Callers {
             keys: KeyRing::new(&auth.keys),
             issuer,
             mtls: mtls.map(|it| (it.clone(), Arc::new(it.grant))),
-            asks: auth.asks(),
+            asks: auth.is_required(),
             anonymous: auth.anonymous,
         })
     }
@@ -235,7 +235,7 @@ impl Callers {
         let key = caller_key(&member.name);
         Ok(Identity {
             query_key: self.keeps_query_key(&found),
-            upstream: member.grant.upstream.clone(),
+            upstream: (member.grant.upstream_key.clone()).map(UpstreamCredential::ApiKey),
             allowance: Some(Allowance {
                 meter: counts.meters.of(&key),
                 grant: member.grant,
@@ -364,7 +364,7 @@ impl Identity {
     /// models and tools it uses, nor how many tokens.
     pub fn is_held_to_what_is_seen(&self) -> bool {
         let grant = self.allowance.as_ref().map(|it| &it.grant);
-        grant.is_some_and(|it| it.has_lists || it.tokens_per_day.is_some())
+        grant.is_some_and(|it| it.has_lists() || it.tokens_per_day.is_some())
     }
 
     /// Who counts the tokens of an answer, if they must be counted.

@@ -14,6 +14,7 @@ mod key;
 mod mock;
 mod serve;
 mod test;
+mod test_case;
 
 use std::{
     io::{self, Write},
@@ -181,10 +182,10 @@ impl From<io::Error> for Failure {
 
 /// A config as commands are given it: a file, or nothing but options.
 fn read(file: Option<&PathBuf>, overrides: &Overrides) -> Result<Config, ConfigError> {
-    let known = hook::registry();
+    let registry = hook::registry();
     match file {
-        Some(file) => Config::load(file, overrides, &known),
-        None => Config::without_file(overrides, &known),
+        Some(file) => Config::load(file, overrides, &registry),
+        None => Config::without_file(overrides, &registry),
     }
 }
 

@@ -34,7 +34,7 @@ pub use self::{
     trace::{HookExecution, HookRecord, HookRunReport, Record, Tracer},
 };
 use crate::{
-    config::{BUILTIN, Known, KnownMethod},
+    config::{BUILTIN, KnownMethod, Registry},
     dialect::{
         Row,
         method_table::{self, Access},
@@ -43,8 +43,8 @@ use crate::{
 };
 
 /// The names that a config may refer to.
-pub fn registry() -> Known {
-    Known {
+pub fn registry() -> Registry {
+    Registry {
         transports: transport::names().into_iter().chain([BUILTIN]).collect(),
         protocols: protocol::names(),
         policies: policy::shapes(),

@@ -63,8 +63,8 @@ impl Issuer {
     pub(super) fn new(spec: JwtSpec) -> Result<Self, JwksError> {
         let (client, keys) = match &spec.jwks {
             JwksOrigin::Url(url) => (Some((client()?, url.clone())), None),
-            JwksOrigin::File(_, text) => {
-                let (keys, at) = (KeySet::parse(text)?, Instant::now());
+            JwksOrigin::File { content } => {
+                let (keys, at) = (KeySet::parse(content)?, Instant::now());
                 (None, Some(Arc::new(Fetched { keys, at })))
             }
         };

@@ -50,8 +50,8 @@ fn note_blind_policies(config: &Config) {
         let kind = policy::find(&spec.policy);
         let unseen = kind.map_or("", |it| it.unseen);
         if !unseen.is_empty() {
-            let (place, label) = (&spec.place, spec.label());
-            complain(&format!("note: {place}: policy `{label}`: {unseen}"));
+            let (span, label) = (&spec.span, spec.label());
+            complain(&format!("note: {span}: policy `{label}`: {unseen}"));
         }
     }
 }

@@ -21,10 +21,10 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use url::Url;
 
-use super::Failure;
+use super::{Failure, test_case::AgentAction};
 use crate::{
     auth,
-    config::{Act, Auth, Config, Grant, MissingSecrets, Overrides, StoreSettings},
+    config::{Auth, Config, Grant, MissingSecrets, Overrides, StoreSettings},
     event::Action,
     hook::{self, HookExecution, Record, Tracer},
     server::{self, Server},
@@ -75,7 +75,7 @@ pub(super) struct Asked {
 pub(super) fn overrides() -> Overrides {
     Overrides {
         missing_upstreams: Url::parse("http://127.0.0.1:9").ok(),
-        missing_secrets: MissingSecrets::MadeUp,
+        missing_secrets: MissingSecrets::Placeholder,
         ..Overrides::default()
     }
 }
@@ -97,7 +97,7 @@ pub(super) fn load_any(file: Option<&Path>) -> Result<Config, Failure> {
 /// the one before.
 pub(super) async fn rehearse(
     config: &Config,
-    act: &Act,
+    act: &AgentAction,
     calling: HookExecution,
 ) -> Result<Rehearsal, Failure> {
     let mock = mock_model_api::router(mock_config(act)?);
@@ -150,7 +150,7 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     config.otlp = None;
     config.sessions.store = StoreSettings::Memory;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
-        for upstream in config.upstreams.each_mut() {
+        for upstream in config.upstreams.iter_mut() {
             upstream.url = url.clone();
             upstream.fallback = None;
         }
@@ -169,7 +169,8 @@ fn rehearse_callers(auth: &mut Auth) {
         key.sha256 = auth::digest(&key.name);
         key.grant = Grant {
             in_flight: usize::MAX,
-            has_lists: key.grant.has_lists,
+            models: key.grant.models.take(),
+            tools: key.grant.tools.take(),
             ..Grant::default()
         };
     }
@@ -177,10 +178,10 @@ fn rehearse_callers(auth: &mut Auth) {
 }
 
 /// The mock with the answers that are wanted of it, if any are.
-fn mock_config(act: &Act) -> Result<MockConfig, Failure> {
+fn mock_config(act: &AgentAction) -> Result<MockConfig, Failure> {
     let answers: Vec<&Value> = match act {
-        Act::Call(call) => call.answer.iter().chain(&call.then).collect(),
-        Act::Report(_) => Vec::new(),
+        AgentAction::Call(call) => call.answer.iter().chain(&call.then).collect(),
+        AgentAction::Report(_) => Vec::new(),
     };
     if answers.is_empty() {
         return Ok(MockConfig::default());
@@ -210,13 +211,13 @@ struct Told {
     answer: Value,
 }
 
-async fn perform(gateway: &str, act: &Act) -> Result<Told, Failure> {
+async fn perform(gateway: &str, act: &AgentAction) -> Result<Told, Failure> {
     let (target, headers, body) = match act {
-        Act::Report(event) => {
+        AgentAction::Report(event) => {
             let target = "/hookgate/v1/events?wait=1".to_owned();
             (target, HeaderMap::new(), json!(event))
         }
-        Act::Call(call) => (call.path.clone(), call.headers.clone(), json!(call.body)),
+        AgentAction::Call(call) => (call.path.clone(), call.headers.clone(), json!(call.body)),
     };
     let mut all = HeaderMap::from_iter([(
         header::CONTENT_TYPE,

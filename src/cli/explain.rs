@@ -15,11 +15,10 @@ use super::{
     dry_run::{self, Rehearsal, rehearse},
     json_diff::{Further, differences, shown},
     print,
+    test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall, model_path, parse_headers},
 };
 use crate::{
-    config::{
-        Act, BUILTIN, Config, DEFAULT_MODEL, HookSpec, RehearsedCall, model_path, parse_headers,
-    },
+    config::{BUILTIN, Config, HookSpec},
     hook::{HookExecution, HookRecord, Record},
 };
 
@@ -85,7 +84,7 @@ struct Wrapped {
     then: Option<Value>,
 }
 
-fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
+fn read_act(file: &Path, model: &str) -> Result<AgentAction, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::Failed(format!("`{}`: {error}", file.display()));
     let text = if file == Path::new("-") {
@@ -96,7 +95,7 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
     let text = text.map_err(|it| failed(&it))?;
     let fields: Map<String, Value> = serde_json::from_str(&text).map_err(|it| failed(&it))?;
     if fields.contains_key("hook_event_name") {
-        return Ok(Act::Report(fields));
+        return Ok(AgentAction::Report(fields));
     }
     let wrapped = if fields.contains_key("body") {
         serde_json::from_value(Value::Object(fields)).map_err(|it| failed(&it))?
@@ -115,7 +114,7 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
     }
     let headers = parse_headers(&wrapped.headers)
         .map_err(|name| failed(&format!("`{name}` cannot be sent as a header")))?;
-    Ok(Act::Call(Box::new(RehearsedCall {
+    Ok(AgentAction::Call(Box::new(SimulatedCall {
         path,
         headers,
         body: wrapped.body,
@@ -127,7 +126,7 @@ fn read_act(file: &Path, model: &str) -> Result<Act, Failure> {
 /// All that is told.
 struct Telling<'a> {
     config: &'a Config,
-    act: &'a Act,
+    act: &'a AgentAction,
     rehearsal: &'a Rehearsal,
     calling: HookExecution,
 }
@@ -149,8 +148,8 @@ impl Telling<'_> {
         match (self.calling, self.act) {
             (HookExecution::LeftAlone, _) if rehearsal.verdict != "error" => return lines,
             (HookExecution::LeftAlone, _) => (),
-            (HookExecution::Called, Act::Call(call)) => self.call(call, &mut lines),
-            (HookExecution::Called, Act::Report(_)) => {
+            (HookExecution::Called, AgentAction::Call(call)) => self.call(call, &mut lines),
+            (HookExecution::Called, AgentAction::Report(_)) => {
                 lines.push(format!("answer: {} {}", rehearsal.status, rehearsal.answer));
             }
         }
@@ -206,7 +205,7 @@ impl Telling<'_> {
         labels.filter(|it| !asked(it)).collect()
     }
 
-    fn call(&self, call: &RehearsedCall, lines: &mut Vec<String>) {
+    fn call(&self, call: &SimulatedCall, lines: &mut Vec<String>) {
         let rehearsal = self.rehearsal;
         let sent = json!(call.body);
         let path = call.path.split('?').next().unwrap_or_default();

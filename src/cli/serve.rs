@@ -98,7 +98,7 @@ pub(super) fn warn(config: &Config) {
     for (event, hook) in config.guards_that_fail_open() {
         complain(&format!(
             "warning: {}: hook `{}` on {event} fails open: if it fails, what it guards passes",
-            hook.place,
+            hook.span,
             hook.label(),
         ));
     }

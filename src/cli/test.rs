@@ -11,9 +11,10 @@ use super::{
     dry_run::{self, Asked, Rehearsal, rehearse},
     json_diff::{Further, differences, shown},
     print,
+    test_case::{Case, CaseFile, Expected, ExpectedVerdict},
 };
 use crate::{
-    config::{Case, CaseFile, Config, ConfigError, Expected, ExpectedVerdict},
+    config::{Config, ConfigError},
     hook::{self, HookExecution},
 };
 
@@ -53,10 +54,10 @@ impl Test {
 
 /// Every file, or what is wrong with all of them.
 fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
-    let (overrides, known) = (dry_run::overrides(), hook::registry());
+    let (overrides, registry) = (dry_run::overrides(), hook::registry());
     let (mut files, mut problems) = (Vec::new(), Vec::new());
     for path in paths {
-        match CaseFile::load(path, &overrides, &known) {
+        match CaseFile::load(path, &overrides, &registry) {
             Ok(file) => files.push(file),
             Err(error) => problems.extend(error.problems),
         }
@@ -73,7 +74,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
 
 /// What differs from what is expected.
 async fn try_case(config: &Config, case: &Case) -> Result<Vec<String>, Failure> {
-    let rehearsal = Box::pin(rehearse(config, &case.act, HookExecution::Called)).await?;
+    let rehearsal = Box::pin(rehearse(config, &case.action, HookExecution::Called)).await?;
     Ok(compare(&case.expected, &rehearsal))
 }
 
@@ -86,7 +87,7 @@ fn report(number: usize, case: &Case, wrong: &[String]) -> String {
     let mut lines = vec![
         format!("not ok {number} - {name}"),
         "  ---".to_owned(),
-        format!("  at: {}", json!(case.place.to_string())),
+        format!("  at: {}", json!(case.span.to_string())),
         "  differs:".to_owned(),
     ];
     lines.extend(wrong.iter().map(|it| format!("    - {}", json!(it))));

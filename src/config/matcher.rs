@@ -5,12 +5,14 @@ mod javascript;
 use std::fmt;
 
 use fancy_regex::{Regex, RegexBuilder};
+use serde::{Deserialize, Serialize};
 
 use self::javascript::{Fault, translate};
 use crate::event::MatcherSubject;
 
 /// A compiled matcher.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
 pub struct Matcher {
     text: String,
     rule: Rule,
@@ -76,6 +78,24 @@ impl Matcher {
                 text == self.text
             }
         }
+    }
+}
+
+impl Default for Matcher {
+    fn default() -> Self {
+        Self::all()
+    }
+}
+
+impl From<String> for Matcher {
+    fn from(text: String) -> Self {
+        Self::parse(&text).0
+    }
+}
+
+impl From<Matcher> for String {
+    fn from(matcher: Matcher) -> Self {
+        matcher.text
     }
 }
 

@@ -1,4 +1,4 @@
-//! Secrets: found where the config says, and never shown.
+//! Secrets: referenced in the config, read from an environment variable or a file.
 
 use std::{
     borrow::Cow,
@@ -8,109 +8,125 @@ use std::{
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use secrecy::{ExposeSecret, SecretString};
 use serde::Deserialize;
-use serde_json::{Map, Value};
 
-use super::{MissingSecrets, raw::RawSecret};
+use super::overrides::MissingSecrets;
 
-/// What stands for a secret that is not there.
-const MADE_UP: &str = "made-up";
-
-/// A secret among the settings of a hook or policy: written like any other, read
-/// when it is in place.
+/// The text of a secret that the config refers to. `Debug` does not show it.
+///
+/// The loader replaces each [`SecretSource`] in a document by its text before the
+/// document is deserialized; the JSON Schema is that of the source.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "String")]
-pub struct SecretSetting(pub SecretString);
+pub struct Secret(SecretString);
 
-impl From<String> for SecretSetting {
+/// The source of a secret, as written in the config.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Secret", extend("writeOnly" = true, "errorMessage" = "must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself"))]
+pub(super) enum SecretSource {
+    /// Name of the environment variable with the secret.
+    Env(String),
+    /// Path of the file that contains only the secret.
+    File(PathBuf),
+}
+
+/// The characters that a secret may contain. All secrets are sent in headers.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum SecretChars {
+    /// Printable ASCII without spaces.
+    Token,
+    /// Printable ASCII, as in a whole header value such as `Bearer …`.
+    HeaderValue,
+}
+
+/// Text used for secrets that cannot be read, with [`MissingSecrets::Placeholder`].
+const PLACEHOLDER: &str = "made-up";
+
+impl SecretSource {
+    /// Reads the secret. Relative paths start from `directory`.
+    ///
+    /// # Errors
+    ///
+    /// A message without any part of the secret.
+    pub(super) fn read(
+        &self,
+        directory: &Path,
+        missing: MissingSecrets,
+        allowed: SecretChars,
+    ) -> Result<String, String> {
+        let (origin, text) = match self {
+            Self::Env(name) => {
+                let origin = format!("environment variable `{name}`");
+                let text = std::env::var(name).map_err(|_| format!("{origin} is not set"));
+                (origin, text)
+            }
+            Self::File(path) => {
+                let origin = format!("file `{}`", path.display());
+                let text = std::fs::read_to_string(directory.join(path))
+                    .map_err(|error| format!("{origin} cannot be read: {error}"));
+                (origin, text)
+            }
+        };
+        let text = match (text, missing) {
+            (Err(_), MissingSecrets::Placeholder) => return Ok(PLACEHOLDER.to_owned()),
+            (text, _) => text?,
+        };
+        let text = text.trim();
+        if text.is_empty() {
+            return Err(format!("{origin} is empty"));
+        }
+        if !text.chars().all(|char| allowed.contains(char)) {
+            return Err(format!("{origin} contains spaces or special characters"));
+        }
+        Ok(text.to_owned())
+    }
+}
+
+impl SecretChars {
+    fn contains(self, char: char) -> bool {
+        char.is_ascii_graphic() || (char == ' ' && matches!(self, Self::HeaderValue))
+    }
+}
+
+impl ExposeSecret<str> for Secret {
+    fn expose_secret(&self) -> &str {
+        self.0.expose_secret()
+    }
+}
+
+impl From<String> for Secret {
     fn from(text: String) -> Self {
         Self(text.into())
     }
 }
 
-impl JsonSchema for SecretSetting {
+impl From<&str> for Secret {
+    fn from(text: &str) -> Self {
+        Self(text.into())
+    }
+}
+
+impl From<Secret> for SecretString {
+    fn from(secret: Secret) -> Self {
+        secret.0
+    }
+}
+
+/// Not in constant time: for comparing configs with each other only.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Self) -> bool {
+        self.expose_secret() == other.expose_secret()
+    }
+}
+
+impl Eq for Secret {}
+
+impl JsonSchema for Secret {
     fn schema_name() -> Cow<'static, str> {
-        RawSecret::schema_name()
+        SecretSource::schema_name()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        RawSecret::json_schema(generator)
+        SecretSource::json_schema(generator)
     }
-}
-
-/// The settings that are secrets, of whichever hook or policy.
-pub(super) const SETTINGS: &[&str] = &["bearer", "key"];
-
-/// Fetches a setting that is a secret and puts it in place. The file that it
-/// came from, if it came from one.
-pub(super) fn put(
-    settings: &mut Map<String, Value>,
-    name: &str,
-    directory: &Path,
-    missing: MissingSecrets,
-) -> Result<Option<PathBuf>, String> {
-    let Some(written) = settings.get_mut(name) else {
-        return Ok(None);
-    };
-    let secret: RawSecret =
-        serde_json::from_value(written.clone()).map_err(|error| error.to_string())?;
-    *written = resolve(&secret, directory, missing)?.expose_secret().into();
-    Ok(match secret {
-        RawSecret::Env(_) => None,
-        RawSecret::File(path) => Some(directory.join(path)),
-    })
-}
-
-/// Fetches a secret; `directory` is what a relative path starts from. The error
-/// says what is wrong and holds nothing of the secret.
-pub(super) fn resolve(
-    secret: &RawSecret,
-    directory: &Path,
-    missing: MissingSecrets,
-) -> Result<SecretString, String> {
-    resolve_as(secret, directory, missing, |it| it.is_ascii_graphic())
-}
-
-/// The same for all that a header holds, which may have blanks in it, such as the
-/// one behind `Bearer`.
-pub(super) fn resolve_header(
-    secret: &RawSecret,
-    directory: &Path,
-    missing: MissingSecrets,
-) -> Result<SecretString, String> {
-    let fits = |it: char| it.is_ascii_graphic() || it == ' ';
-    resolve_as(secret, directory, missing, fits)
-}
-
-fn resolve_as(
-    secret: &RawSecret,
-    directory: &Path,
-    missing: MissingSecrets,
-    fits: fn(char) -> bool,
-) -> Result<SecretString, String> {
-    let (origin, found) = match secret {
-        RawSecret::Env(name) => {
-            let origin = format!("environment variable `{name}`");
-            let found = std::env::var(name).map_err(|_| format!("{origin} is not set"));
-            (origin, found)
-        }
-        RawSecret::File(path) => {
-            let origin = format!("file `{path}`");
-            let found = std::fs::read_to_string(directory.join(path))
-                .map_err(|error| format!("{origin} cannot be read: {error}"));
-            (origin, found)
-        }
-    };
-    let text = match (found, missing) {
-        (Err(_), MissingSecrets::MadeUp) => return Ok(MADE_UP.into()),
-        (found, _) => found?,
-    };
-    let text = text.trim();
-    if text.is_empty() {
-        return Err(format!("{origin} is empty"));
-    }
-    // Every secret here goes into a header one day.
-    if !text.chars().all(fits) {
-        return Err(format!("{origin} holds blanks or special characters"));
-    }
-    Ok(text.into())
 }

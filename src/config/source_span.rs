@@ -1,10 +1,13 @@
-//! Where something stands in a file, and what is wrong with it.
+//! Positions in config files, and the problems found there.
 
 use std::{fmt, path::PathBuf};
 
-/// A place in a file. Shown as `file:line:column`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Place {
+use serde::Deserialize;
+use thiserror::Error;
+
+/// A position in a file. Displayed as `file:line:column`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+pub struct SourceSpan {
     /// The file, as the operator named it.
     pub file: PathBuf,
     /// The line, from 1.
@@ -13,32 +16,39 @@ pub struct Place {
     pub column: u64,
 }
 
-/// Something wrong. Shown as `file:line:column: message`.
+/// An error or warning about a config. Displayed as `file:line:column: message`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Problem {
-    /// Where; `None` if it stands in no file.
-    pub place: Option<Place>,
-    /// What, for the operator.
+    /// The position; `None` if no file is involved, as for command-line options.
+    pub span: Option<SourceSpan>,
+    /// The message for the operator.
     pub message: String,
 }
 
+/// The reasons why a config was refused.
+#[derive(Debug, Error)]
+pub struct ConfigError {
+    /// All problems, in the order of the files and of their lines. Never empty.
+    pub problems: Vec<Problem>,
+}
+
 impl Problem {
-    pub(super) fn at(place: &Place, message: impl Into<String>) -> Self {
+    pub(crate) fn at(span: &SourceSpan, message: impl Into<String>) -> Self {
         Self {
-            place: Some(place.clone()),
+            span: Some(span.clone()),
             message: message.into(),
         }
     }
 
-    pub(super) fn nowhere(message: impl Into<String>) -> Self {
+    pub(crate) fn without_span(message: impl Into<String>) -> Self {
         Self {
-            place: None,
+            span: None,
             message: message.into(),
         }
     }
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourceSpan {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
     }
@@ -46,9 +56,23 @@ impl fmt::Display for Place {
 
 impl fmt::Display for Problem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if let Some(place) = &self.place {
-            write!(f, "{place}: ")?;
+        if let Some(span) = &self.span {
+            write!(f, "{span}: ")?;
         }
         f.write_str(&self.message)
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let lines: Vec<String> = self.problems.iter().map(Problem::to_string).collect();
+        f.write_str(&lines.join("\n"))
+    }
+}
+
+impl From<Problem> for ConfigError {
+    fn from(problem: Problem) -> Self {
+        let problems = vec![problem];
+        Self { problems }
     }
 }

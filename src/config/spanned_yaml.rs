@@ -1,4 +1,4 @@
-//! A YAML document as a tree in which every key and value knows its place.
+//! YAML documents with the position of every key and value.
 
 use std::{
     collections::BTreeMap,
@@ -10,54 +10,50 @@ use serde::{
     Deserialize, Deserializer,
     de::{Error, MapAccess, SeqAccess, Visitor},
 };
-use serde_json::{Map, Number, Value};
+use serde_json::{Map, Number, Value, json};
 use serde_saphyr::{DuplicateKeyPolicy, Location, MessageFormatter, Spanned, UserMessageFormatter};
 
-use super::source_span::{Place, Problem};
+use super::source_span::{Problem, SourceSpan};
 
-/// How deep a document may nest: enough for any config, too little for a stack
-/// to overflow.
+/// Maximum nesting of a document: deeper than any config, and safe for the stack.
 const MAX_DEPTH: usize = 64;
 
-/// One value and where it stands.
+/// A parsed document with the positions of its keys and values.
 #[derive(Debug, Clone)]
-struct Node {
-    content: Content,
-    at: Spot,
+pub(crate) struct SpannedYaml {
+    file: PathBuf,
+    root: YamlNode,
 }
 
 #[derive(Debug, Clone)]
-enum Content {
+struct YamlNode {
+    content: YamlContent,
+    position: Position,
+}
+
+#[derive(Debug, Clone)]
+enum YamlContent {
     Leaf(Value),
-    List(Vec<Node>),
-    Map(Vec<Entry>),
+    List(Vec<YamlNode>),
+    Map(Vec<YamlEntry>),
 }
 
 #[derive(Debug, Clone)]
-struct Entry {
+struct YamlEntry {
     key: String,
-    at: Spot,
-    value: Node,
+    key_position: Position,
+    value: YamlNode,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Spot {
+struct Position {
     line: u64,
     column: u64,
 }
 
-const START: Spot = Spot { line: 1, column: 1 };
-
-/// A parsed document.
-#[derive(Debug, Clone)]
-pub(super) struct Tree {
-    file: PathBuf,
-    root: Node,
-}
-
-impl Tree {
-    /// Parses `text`, which was read from `file`. The one problem is about syntax.
-    pub(super) fn parse(text: &str, file: &Path) -> Result<Self, Problem> {
+impl SpannedYaml {
+    /// Parses `text`, the content of `file`. Fails with the first syntax error.
+    pub(crate) fn parse(text: &str, file: &Path) -> Result<Self, Problem> {
         let options = serde_saphyr::options! {
             duplicate_keys: DuplicateKeyPolicy::PassThrough,
             strict_booleans: true,
@@ -68,107 +64,119 @@ impl Tree {
         match serde_saphyr::from_str_with_options(text, options) {
             Ok(root) => Ok(Self { file, root }),
             Err(error) => {
-                let at = error.location().map_or(START, Spot::from);
+                let start = Position { line: 1, column: 1 };
+                let position = error.location().map_or(start, Position::from);
                 let message = match error.without_snippet() {
                     serde_saphyr::Error::MultipleDocuments { .. } => "a second document".into(),
                     serde_saphyr::Error::Budget { .. } => "too deep or too large".into(),
                     error => UserMessageFormatter.format_message(error),
                 };
-                let place = at.place(&file);
-                Err(Problem::at(
-                    &place,
-                    format!("neither YAML nor JSON: {message}"),
-                ))
+                let message = format!("neither YAML nor JSON: {message}");
+                Err(Problem::at(&position.in_file(&file), message))
             }
         }
     }
 
-    /// The document without its places. An empty one is an empty mapping; of
-    /// keys written twice, the last stays.
-    pub(super) fn value(&self) -> Value {
+    /// Returns the file of the document.
+    pub(crate) fn file(&self) -> &Path {
+        &self.file
+    }
+
+    /// Returns the document without positions. An empty one is an empty mapping; of
+    /// duplicate keys, the last one is kept.
+    pub(crate) fn value(&self) -> Value {
         match self.root.value() {
             Value::Null => Value::Object(Map::new()),
             value => value,
         }
     }
 
-    /// Where the value at a JSON pointer stands, or the nearest one around it.
-    pub(super) fn place(&self, pointer: &str) -> Place {
-        self.find(pointer).1.place(&self.file)
+    /// Returns the position of the value at a JSON pointer, or of the closest value
+    /// around it.
+    pub(crate) fn span(&self, pointer: &str) -> SourceSpan {
+        self.find(pointer).1.in_file(&self.file)
     }
 
-    /// Where the key of that value stands; the value itself if it has no key.
-    pub(super) fn key_place(&self, pointer: &str) -> Place {
-        self.find(pointer).0.place(&self.file)
+    /// Returns the position of the key of that value, or of the value if it has none.
+    pub(crate) fn key_span(&self, pointer: &str) -> SourceSpan {
+        self.find(pointer).0.in_file(&self.file)
     }
 
-    /// One problem for each key that its mapping already has.
-    pub(super) fn duplicates(&self) -> Vec<Problem> {
+    /// Returns a problem for each duplicate key.
+    pub(crate) fn duplicates(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
         self.root.duplicates(&self.file, &mut problems);
         problems
     }
 
-    /// Where the key and the value at a JSON pointer stand.
-    fn find(&self, pointer: &str) -> (Spot, Spot) {
+    /// Returns the positions of the key and the value at a JSON pointer.
+    fn find(&self, pointer: &str) -> (Position, Position) {
         let mut node = &self.root;
-        let mut found = (node.at, node.at);
+        let mut key_position = node.position;
         for segment in pointer.split('/').skip(1) {
             let segment = unescape(segment);
             let child = match &node.content {
-                Content::Leaf(_) => None,
-                Content::List(items) => {
+                YamlContent::Leaf(_) => None,
+                YamlContent::List(items) => {
                     let index = segment.parse::<usize>().ok();
-                    index.and_then(|it| items.get(it)).map(|it| (it.at, it))
+                    let item = index.and_then(|index| items.get(index));
+                    item.map(|item| (item.position, item))
                 }
-                Content::Map(entries) => {
-                    let entry = entries.iter().rev().find(|it| it.key == segment);
-                    entry.map(|it| (it.at, &it.value))
+                YamlContent::Map(entries) => {
+                    let mut entries = entries.iter().rev();
+                    let entry = entries.find(|entry| entry.key == segment);
+                    entry.map(|entry| (entry.key_position, &entry.value))
                 }
             };
-            let Some((key_at, child)) = child else {
+            let Some((position, child)) = child else {
                 break;
             };
-            found = (key_at, child.at);
-            node = child;
+            (key_position, node) = (position, child);
         }
-        found
+        (key_position, node.position)
     }
 }
 
-impl Node {
+impl YamlNode {
     fn value(&self) -> Value {
         match &self.content {
-            Content::Leaf(value) => value.clone(),
-            Content::List(items) => items.iter().map(Self::value).collect(),
-            Content::Map(entries) => {
-                let pair = |it: &Entry| (it.key.clone(), it.value.value());
+            YamlContent::Leaf(value) => value.clone(),
+            YamlContent::List(items) => items.iter().map(Self::value).collect(),
+            YamlContent::Map(entries) => {
+                let pair = |entry: &YamlEntry| (entry.key.clone(), entry.value.value());
                 entries.iter().map(pair).collect()
             }
         }
     }
 
     fn duplicates(&self, file: &Path, problems: &mut Vec<Problem>) {
-        match &self.content {
-            Content::Leaf(_) => (),
-            Content::List(items) => items.iter().for_each(|it| it.duplicates(file, problems)),
-            Content::Map(entries) => {
-                let mut firsts = BTreeMap::new();
-                for Entry { key, at, value } in entries {
-                    let first = *firsts.entry(key.as_str()).or_insert(*at);
-                    let message = format!("`{key}` is written twice, first on line {}", first.line);
-                    let problem = Problem::at(&at.place(file), message);
-                    problems.extend((first != *at).then_some(problem));
-                    value.duplicates(file, problems);
-                }
+        let entries = match &self.content {
+            YamlContent::Leaf(_) => return,
+            YamlContent::List(items) => {
+                return items
+                    .iter()
+                    .for_each(|item| item.duplicates(file, problems));
             }
+            YamlContent::Map(entries) => entries,
+        };
+        let mut lines = BTreeMap::new();
+        for entry in entries {
+            let key = entry.key.as_str();
+            if let Some(line) = lines.get(key) {
+                let message = format!("duplicate key `{key}`, first on line {line}");
+                let span = entry.key_position.in_file(file);
+                problems.push(Problem::at(&span, message));
+            } else {
+                lines.insert(key, entry.key_position.line);
+            }
+            entry.value.duplicates(file, problems);
         }
     }
 }
 
-impl Spot {
-    fn place(self, file: &Path) -> Place {
-        Place {
+impl Position {
+    fn in_file(self, file: &Path) -> SourceSpan {
+        SourceSpan {
             file: file.to_owned(),
             line: self.line,
             column: self.column,
@@ -176,27 +184,36 @@ impl Spot {
     }
 }
 
-/// A key as one segment of a JSON pointer.
-pub(super) fn escape(key: &str) -> String {
+/// Serializes a position for [`SourceSpan`]'s deserialization.
+pub(crate) fn span_to_value(span: &SourceSpan) -> Value {
+    json!({
+        "file": span.file.to_string_lossy(),
+        "line": span.line,
+        "column": span.column,
+    })
+}
+
+/// Escapes a key as a segment of a JSON pointer (RFC 6901, section 3).
+pub(crate) fn escape(key: &str) -> String {
     key.replace('~', "~0").replace('/', "~1")
 }
 
-/// One segment of a JSON pointer as a key.
-pub(super) fn unescape(segment: &str) -> String {
+/// Returns the key for a segment of a JSON pointer.
+pub(crate) fn unescape(segment: &str) -> String {
     segment.replace("~1", "/").replace("~0", "~")
 }
 
-impl<'de> Deserialize<'de> for Node {
+impl<'de> Deserialize<'de> for YamlNode {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let spanned = Spanned::<Content>::deserialize(deserializer)?;
+        let spanned = Spanned::<YamlContent>::deserialize(deserializer)?;
         Ok(Self {
             content: spanned.value,
-            at: spanned.referenced.into(),
+            position: spanned.referenced.into(),
         })
     }
 }
 
-impl From<Location> for Spot {
+impl From<Location> for Position {
     fn from(location: Location) -> Self {
         Self {
             line: location.line(),
@@ -205,66 +222,66 @@ impl From<Location> for Spot {
     }
 }
 
-impl<'de> Deserialize<'de> for Content {
+impl<'de> Deserialize<'de> for YamlContent {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        deserializer.deserialize_any(ContentVisitor)
+        deserializer.deserialize_any(YamlVisitor)
     }
 }
 
-struct ContentVisitor;
+struct YamlVisitor;
 
-impl<'de> Visitor<'de> for ContentVisitor {
-    type Value = Content;
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = YamlContent;
 
     fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("a value")
     }
 
-    fn visit_unit<E: Error>(self) -> Result<Content, E> {
-        Ok(Content::Leaf(Value::Null))
+    fn visit_unit<E: Error>(self) -> Result<YamlContent, E> {
+        Ok(YamlContent::Leaf(Value::Null))
     }
 
-    fn visit_bool<E: Error>(self, value: bool) -> Result<Content, E> {
-        Ok(Content::Leaf(Value::Bool(value)))
+    fn visit_bool<E: Error>(self, value: bool) -> Result<YamlContent, E> {
+        Ok(YamlContent::Leaf(Value::Bool(value)))
     }
 
-    fn visit_i64<E: Error>(self, value: i64) -> Result<Content, E> {
-        Ok(Content::Leaf(value.into()))
+    fn visit_i64<E: Error>(self, value: i64) -> Result<YamlContent, E> {
+        Ok(YamlContent::Leaf(value.into()))
     }
 
-    fn visit_u64<E: Error>(self, value: u64) -> Result<Content, E> {
-        Ok(Content::Leaf(value.into()))
+    fn visit_u64<E: Error>(self, value: u64) -> Result<YamlContent, E> {
+        Ok(YamlContent::Leaf(value.into()))
     }
 
-    fn visit_f64<E: Error>(self, value: f64) -> Result<Content, E> {
-        // Spelled out, so that `1e3` is the integer it looks like.
+    fn visit_f64<E: Error>(self, value: f64) -> Result<YamlContent, E> {
+        // Parsed from its decimal text, so that `1e3` becomes an integer.
         let number: Result<Number, _> = value.to_string().parse();
         number
-            .map(|it| Content::Leaf(Value::Number(it)))
+            .map(|number| YamlContent::Leaf(Value::Number(number)))
             .map_err(E::custom)
     }
 
-    fn visit_str<E: Error>(self, value: &str) -> Result<Content, E> {
-        Ok(Content::Leaf(value.into()))
+    fn visit_str<E: Error>(self, value: &str) -> Result<YamlContent, E> {
+        Ok(YamlContent::Leaf(value.into()))
     }
 
-    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<Content, A::Error> {
+    fn visit_seq<A: SeqAccess<'de>>(self, mut access: A) -> Result<YamlContent, A::Error> {
         let mut items = Vec::new();
         while let Some(item) = access.next_element()? {
             items.push(item);
         }
-        Ok(Content::List(items))
+        Ok(YamlContent::List(items))
     }
 
-    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Content, A::Error> {
+    fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<YamlContent, A::Error> {
         let mut entries = Vec::new();
         while let Some(key) = access.next_key::<Spanned<String>>()? {
-            entries.push(Entry {
+            entries.push(YamlEntry {
                 key: key.value,
-                at: key.referenced.into(),
+                key_position: key.referenced.into(),
                 value: access.next_value()?,
             });
         }
-        Ok(Content::Map(entries))
+        Ok(YamlContent::Map(entries))
     }
 }

@@ -3,6 +3,7 @@
 use std::{
     fs,
     io::Write,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
     time::Duration,
 };
@@ -10,10 +11,10 @@ use std::{
 use insta::assert_snapshot;
 use proptest::prelude::*;
 use secrecy::ExposeSecret;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
-use crate::hook::registry;
+use crate::{event::EventName, hook::registry};
 
 const MINIMAL: &str = "upstreams: { gemini: { url: http://127.0.0.1:9 } }\n";
 
@@ -133,7 +134,7 @@ session: {}
     hookgate.yaml:15:11: a hook on BeforeModel: it must be a mapping, not text
     hookgate.yaml:16:22: `missing.json` cannot be read: No such file or directory (os error 2)
     hookgate.yaml:16:46: `hook_files[0].protocol` must be `gemini` or `terminai` or `tabnine` or `llxprt`, not `semaphore`
-    hookgate.yaml:17:17: `hook_directory` is no directory: `missing`
+    hookgate.yaml:17:17: `hook_directory` is not a directory: `missing`
     hookgate.yaml:18:1: unknown key `session`; did you mean `sessions`?
     ");
 }
@@ -168,6 +169,7 @@ hooks:
     hookgate.yaml:7:62: hook `c` on BeforeModel: `instances` must be a number from 1 to 1000000, not `0`
     hookgate.yaml:8:39: hook `d` on BeforeModel: `url` is for hooks of another type
     hookgate.yaml:8:54: hook `d` on BeforeModel: `bearer` is for hooks of another type
+    hookgate.yaml:8:62: environment variable `K` is not set
     hookgate.yaml:8:74: hook `d` on BeforeModel: `instances` is for hooks of another type
     hookgate.yaml:9:53: hook `e` on BeforeModel: unknown key `instance`; did you mean `instances`?
     hookgate.yaml:10:53: hook `f` on BeforeModel: `prewarm` is for hooks of another type
@@ -253,8 +255,8 @@ denials: error
 denials: message
 ";
     assert_snapshot!(refusal(text), @r"
-    hookgate.yaml:1:39: `url` is written twice, first on line 1
-    hookgate.yaml:3:1: `denials` is written twice, first on line 2
+    hookgate.yaml:1:39: duplicate key `url`, first on line 1
+    hookgate.yaml:3:1: duplicate key `denials`, first on line 2
     ");
 }
 
@@ -302,7 +304,7 @@ fn every_shipped_config_loads_without_warnings() {
             .map(|it| it.unwrap().path());
         for path in paths.filter(|it| it.extension().is_some_and(|it| it == "yaml")) {
             let overrides = Overrides {
-                missing_secrets: MissingSecrets::MadeUp,
+                missing_secrets: MissingSecrets::Placeholder,
                 ..Overrides::default()
             };
             let config = Config::load(&path, &overrides, &registry()).unwrap();
@@ -538,7 +540,7 @@ fn a_secret_that_cannot_be_had_is_a_problem_without_the_secret() {
     let written = load(&path.with_file_name("written.yaml")).unwrap_err();
 
     assert_snapshot!(without(&directory, &fetched), @r"
-    hookgate.yaml:1:48: file `blank` holds blanks or special characters
+    hookgate.yaml:1:48: file `blank` contains spaces or special characters
     hookgate.yaml:2:17: environment variable `HOOKGATE_TEST_UNSET` is not set
     ");
     assert_snapshot!(without(&directory, &written), @r"
@@ -590,7 +592,7 @@ fn an_upstream_is_needed_and_has_one_credential() {
     .unwrap();
     let config = load(&path).unwrap();
 
-    assert_snapshot!(without(&directory, &none), @"hookgate.yaml:1:12: `upstreams` must hold `gemini`, `vertex` or `code_assist`");
+    assert_snapshot!(without(&directory, &none), @r"hookgate.yaml:1:12: `upstreams` must contain `gemini`, `vertex` or `code_assist`");
     assert_snapshot!(without(&directory, &both), @r"
     hookgate.yaml:2:60: an upstream has `api_key` or `bearer`, not both
     hookgate.yaml:3:3: unknown key `upstreams.code_asist`; did you mean `code_assist`?
@@ -619,7 +621,7 @@ fn without_a_file_an_upstream_is_needed() {
     };
     let missing = Config::without_file(&overrides, &registry()).unwrap_err();
 
-    assert_snapshot!(nothing, @"without a config file, `--upstream` is needed");
+    assert_snapshot!(nothing, @r"without a config file, `--upstream` is required");
     assert_snapshot!(wrong, @"`--upstream` must be an http or https URL without user, query or fragment");
     assert_snapshot!(missing, @"`missing.json` cannot be read: No such file or directory (os error 2)");
 }
@@ -639,11 +641,11 @@ fn listeners_that_collide_are_refused_and_open_ones_ask_who_calls() {
     let by_option = Config::without_file(&overrides, &registry()).unwrap_err();
 
     assert_snapshot!(parse_more(same).unwrap_err(), @r#"hookgate.yaml:3:18: agents and operators cannot share the address `0.0.0.0:80`"#);
-    assert_snapshot!(parse_more(open).unwrap_err(), @r#"
-    hookgate.yaml:2:9: agents on other machines can connect, and nobody asks who they are: name them in `auth`, or say that this is meant by `auth: { anonymous: true }`
+    assert_snapshot!(parse_more(open).unwrap_err(), @r"
+    hookgate.yaml:2:9: agents on other machines can connect without authentication: configure callers in `auth`, or allow this by `auth: { anonymous: true }`
     hookgate.yaml:3:18: operators on other machines can connect: `admin.token` is missing
-    "#);
-    assert_snapshot!(warnings(&parse_more(meant).unwrap()), @r#"hookgate.yaml:2:9: agents on other machines can connect, and nobody asks who they are"#);
+    ");
+    assert_snapshot!(warnings(&parse_more(meant).unwrap()), @r"hookgate.yaml:2:9: agents on other machines can connect without authentication");
     assert_snapshot!(by_option, @r#":1:1: operators on other machines can connect: `admin.token` is missing"#);
     assert_eq!(warnings(&parse_more(free).unwrap()), "");
 }
@@ -666,7 +668,7 @@ fn who_calls_is_said_in_one_way_only() {
     );
     let jwt = |jwks: &str| format!("{{ jwt: {{ issuer: i, audience: a, jwks: {jwks} }} }}");
 
-    assert_snapshot!(refused("{}"), @r#"hookgate.yaml:2:7: `auth` says of nobody how they are known: it needs `keys`, `jwt`, `mtls` or `anonymous: true`"#);
+    assert_snapshot!(refused("{}"), @r"hookgate.yaml:2:7: `auth` has no method: it needs `keys`, `jwt`, `mtls` or `anonymous: true`");
     assert_snapshot!(refused(&doubles), @r#"hookgate.yaml:2:204: `auth.keys[1].tokens_per_day` must be a number of tokens from 1, not `0`"#);
     assert_snapshot!(refused(&same), @r#"
     hookgate.yaml:2:111: two callers are named `a`
@@ -682,10 +684,10 @@ fn who_calls_is_said_in_one_way_only() {
     let both = format!(
         "{{ anonymous: true, keys: [{{ name: a, sha256: {zeros} }}], limits: {{ in_flight: 1 }} }}"
     );
-    assert_snapshot!(refused(&both), @r#"
-    hookgate.yaml:2:20: `auth` cannot both ask who calls and let in everybody
-    hookgate.yaml:2:129: `auth.limits` needs callers that are known
-    "#);
+    assert_snapshot!(refused(&both), @r"
+    hookgate.yaml:2:20: `auth` cannot both require authentication and allow anonymous callers
+    hookgate.yaml:2:129: `auth.limits` needs authenticated callers
+    ");
     assert_snapshot!(refused(&jwt("http://issuer.example/keys")), @r#"hookgate.yaml:2:46: `auth.jwt.jwks` must be an https URL without user or fragment, or `{ file: PATH }`, not `http://issuer.example/keys`"#);
     assert_snapshot!(refused(&jwt("{ file: missing }")), @r#"hookgate.yaml:2:54: file `missing` cannot be read: No such file or directory (os error 2)"#);
     assert_snapshot!(refused("{ jwt: { issuer: i, jwks: https://a, aud: b } }"), @r#"
@@ -696,12 +698,12 @@ fn who_calls_is_said_in_one_way_only() {
     hookgate.yaml:2:23: `auth.mtls.name` must be `common_name` or `alternative_name`, not `dns`
     hookgate.yaml:2:35: `auth.mtls.allow` must be a list, but it is empty
     "#);
-    assert_snapshot!(refused("{ mtls: {} }"), @"hookgate.yaml:2:15: nobody is asked for a certificate: `auth.mtls` needs `tls.client_ca`");
-    assert_snapshot!(parse_more("browsers: { hosts: ['a:80'], origins: [https://a/, a] }").unwrap_err(), @r#"
-    hookgate.yaml:2:21: `browsers.hosts[0]` must be the name of a machine, without a port, not `a:80`
+    assert_snapshot!(refused("{ mtls: {} }"), @r"hookgate.yaml:2:15: client certificates are not requested: `auth.mtls` needs `tls.client_ca`");
+    assert_snapshot!(parse_more("browsers: { hosts: ['a:80'], origins: [https://a/, a] }").unwrap_err(), @r"
+    hookgate.yaml:2:21: `browsers.hosts[0]` must be a host name without a port, not `a:80`
     hookgate.yaml:2:40: `browsers.origins[0]` must be an origin such as `https://console.example`: scheme, host and port, not `https://a/`
     hookgate.yaml:2:52: `browsers.origins[1]` must be an origin such as `https://console.example`: scheme, host and port, not `a`
-    "#);
+    ");
 }
 
 #[test]
@@ -709,10 +711,10 @@ fn a_caller_whose_requests_have_no_key_for_the_model_api_is_named() {
     let keys = format!("keys: [{{ name: a, sha256: {} }}]", "a".repeat(64));
     let config = parse_more(&format!("auth: {{ {keys} }}\n")).unwrap();
 
-    assert_snapshot!(warnings(&config), @r#"hookgate.yaml:2:16: what this caller shows is for hookgate, and `upstreams.gemini` has no key: the caller must show its own key for the model API as well, and hookgate's as `x-hookgate-key`"#);
+    assert_snapshot!(warnings(&config), @r"hookgate.yaml:2:16: `upstreams.gemini` has no key, and the caller's credential is for hookgate: the caller must also send its own key for the model API, and hookgate's as `x-hookgate-key`");
     let auth = &config.auth;
     assert_eq!(auth.keys[0].grant.in_flight, 5000, "half of all");
-    assert!(auth.asks() && !auth.anonymous);
+    assert!(auth.is_required() && !auth.anonymous);
 }
 
 #[test]
@@ -758,7 +760,7 @@ hooks:
         .map(|(event, hook)| format!("{event} {}", hook.label()))
         .collect();
     assert_eq!(guards, ["BeforeModel a", "AfterModel d"]);
-    assert_snapshot!(warnings(&config), @"hookgate.yaml:7:61: hooks cannot refuse BeforeToolSelection, so `closed` changes nothing");
+    assert_snapshot!(warnings(&config), @r"hookgate.yaml:7:61: hooks cannot deny BeforeToolSelection, so `closed` has no effect");
 }
 
 #[test]
@@ -866,10 +868,10 @@ fn events_and_sessions_are_read() {
     assert_eq!(config.events.max_same_denials, 3);
     assert_eq!((sessions.idle, sessions.max), (Duration::from_hours(2), 10));
     assert_eq!(sessions.transcripts.as_deref(), Some(directory.path()));
-    let StoreSettings::Redis(url) = &sessions.store else {
+    let StoreSettings::Redis { url } = &sessions.store else {
         panic!("{:?}", sessions.store);
     };
-    assert!(url.0.expose_secret().starts_with("rediss://hookgate"));
+    assert!(url.expose_secret().starts_with("rediss://hookgate"));
     assert!(!format!("{config:?}").contains("s3cr3t"));
     assert!(config.files.contains(&directory.path().join("url")));
     assert_eq!(*sessions, load(&path).unwrap().sessions);
@@ -919,7 +921,7 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
 
     assert_snapshot!(parse_more(text).unwrap_err(), @r"
     hookgate.yaml:3:12: `events.derive[0]` must be the name of an event, not `BeforeTol`; did you mean `BeforeTool`?
-    hookgate.yaml:3:23: `events.derive[1]` cannot be `Notification`: no model call shows it, only agents can report it
+    hookgate.yaml:3:23: `events.derive[1]` cannot be `Notification`: it does not show in model calls, only agents can report it
     hookgate.yaml:3:37: `events.derive[2]` cannot be `BeforeModel`: each model call is one, so there is nothing to derive
     hookgate.yaml:3:50: `events.derive[3]` must be the name of an event, not a number
     hookgate.yaml:3:53: `events.derive[4]` must be the name of an event, not `tool`
@@ -929,7 +931,7 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
     hookgate.yaml:7:19: `sessions.idle` must be a duration such as `30s` or `500ms`, not `forever`
     hookgate.yaml:7:33: `sessions.max` must be a number from 1 to 1000000, not `0`
     hookgate.yaml:7:43: `sessions.store` must be `memory` or `{ redis: { url: … } }`
-    hookgate.yaml:7:62: `sessions.transcripts` is no directory: `missing`
+    hookgate.yaml:7:62: `sessions.transcripts` is not a directory: `missing`
     ");
     assert_snapshot!(stores.join("\n"), @r"
     hookgate.yaml:2:36: `sessions.store.redis.url` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
@@ -937,11 +939,9 @@ sessions: { idle: forever, max: 0, store: disk, transcripts: missing }
     hookgate.yaml:2:31: unknown key `sessions.store.redis.ulr`
     hookgate.yaml:2:13: `sessions.store.redis` is missing
     hookgate.yaml:2:22: unknown key `sessions.store.reddis`; did you mean `redis`?
-    hookgate.yaml:2:36: what is found there is no URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`
+    hookgate.yaml:2:36: the secret is not a URL such as `redis://HOST:PORT` or `rediss://HOST:PORT`
     hookgate.yaml:2:13: `sessions.store.redis` is missing
     hookgate.yaml:2:20: `sessions.store` must be `memory` or `{ redis: { url: … } }`
     ");
-    assert_snapshot!(file, @r"
-    hookgate.yaml:2:26: `sessions.transcripts` is no directory: `Cargo.toml`
-    ");
+    assert_snapshot!(file, @r"hookgate.yaml:2:26: `sessions.transcripts` is not a directory: `Cargo.toml`");
 }

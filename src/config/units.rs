@@ -1,36 +1,30 @@
-//! Sizes, numbers and durations as operators write them.
+//! Sizes and durations as operators write them.
+//!
+//! Each type is a newtype for optional settings and, for other settings, a serde
+//! adapter: `#[serde(with = "Size")]` on a plain integer field.
 
 use std::{borrow::Cow, fmt, time::Duration};
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{
-    Deserialize, Deserializer, Serialize, Serializer,
+    Deserialize, Deserializer, Serializer,
     de::{Error, Visitor},
 };
 
-/// A number of bytes: `32MiB`, `1kB`, or a plain integer.
+/// A number of bytes: `32MiB`, `1kB` or an integer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Size(pub usize);
 
-/// How many of something at the same time.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[schemars(extend("minimum" = 1, "maximum" = 1_000_000, "errorMessage" = "must be a number from 1 to 1000000"))]
-pub(super) struct Count(pub(super) usize);
+/// Adapter for durations with a unit: `30s`, `500ms`, `5m`, `1h`.
+#[derive(Debug)]
+pub(super) enum Period {}
 
-/// How often something is done again that costs a model call each time.
-#[derive(Debug, Clone, Copy, Serialize, Deserialize, JsonSchema)]
-#[schemars(extend("minimum" = 1, "maximum" = 100, "errorMessage" = "must be a number from 1 to 100"))]
-pub(super) struct Rounds(pub(super) u32);
+/// Adapter for durations with a unit, or an integer of milliseconds as in a
+/// settings.json.
+#[derive(Debug)]
+pub(super) enum Milliseconds {}
 
-/// A duration: `30s`, `500ms`, `5m`, `1h`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Period(pub(super) Duration);
-
-/// A duration, or an integer of milliseconds as in a settings.json.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Milliseconds(pub(super) Duration);
-
-// With ten digits at most, no product below leaves 64 bits.
+// With at most ten digits, every product of number and unit fits into 64 bits.
 const SIZE_PATTERN: &str = "^[1-9][0-9]{0,9}(B|kB|KiB|MB|MiB|GB|GiB)$";
 const SIZE_UNITS: &[(&str, u64)] = &[
     ("KiB", 1 << 10),
@@ -42,29 +36,82 @@ const SIZE_UNITS: &[(&str, u64)] = &[
     ("B", 1),
 ];
 
-/// The largest plain number: all JSON tools agree on integers up to here.
-const MOST: u64 = (1 << 53) - 1;
+const DURATION_PATTERN: &str = "^[1-9][0-9]{0,9}(ms|s|m|h)$";
+const DURATION_UNITS_MS: &[(&str, u64)] =
+    &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
 
-const PERIOD_PATTERN: &str = "^[1-9][0-9]{0,9}(ms|s|m|h)$";
-const PERIOD_UNITS: &[(&str, u64)] = &[("ms", 1), ("s", 1_000), ("m", 60_000), ("h", 3_600_000)];
+/// The largest integer that all JSON tools represent exactly.
+const MAX_SAFE_INTEGER: u64 = (1 << 53) - 1;
 
 impl Size {
-    pub(super) const fn kib(number: usize) -> Self {
-        Self(number << 10)
+    /// Deserializes a number of bytes into an integer.
+    ///
+    /// # Errors
+    ///
+    /// If the value is neither an integer nor a size, or too large for `T`.
+    pub fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: TryFrom<u64, Error: fmt::Display>,
+        D: Deserializer<'de>,
+    {
+        let bytes = deserializer.deserialize_any(AmountVisitor { units: SIZE_UNITS })?;
+        T::try_from(bytes).map_err(D::Error::custom)
     }
 
-    pub(super) const fn mib(number: usize) -> Self {
-        Self(number << 20)
+    /// Serializes a number of bytes as an operator would write it.
+    ///
+    /// # Errors
+    ///
+    /// If the serializer fails.
+    pub fn serialize<T: Copy + TryInto<u64>, S: Serializer>(
+        bytes: &T,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let bytes = (*bytes).try_into().unwrap_or(u64::MAX);
+        serializer.collect_str(&with_largest_unit(bytes, SIZE_UNITS))
     }
 }
 
-impl Default for Milliseconds {
-    fn default() -> Self {
-        Self(Duration::from_mins(1))
+impl<'de> Deserialize<'de> for Size {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Size::deserialize(deserializer).map(Self)
     }
 }
 
-/// `32MiB` → 32 × 2²⁰. Pure.
+impl Period {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        let units = DURATION_UNITS_MS;
+        let milliseconds = deserializer.deserialize_any(AmountVisitor { units })?;
+        Ok(Duration::from_millis(milliseconds))
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        let milliseconds = u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+        serializer.collect_str(&with_largest_unit(milliseconds, DURATION_UNITS_MS))
+    }
+}
+
+impl Milliseconds {
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Duration, D::Error> {
+        Period::deserialize(deserializer)
+    }
+
+    pub(super) fn serialize<S: Serializer>(
+        duration: &Duration,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        serializer.serialize_u64(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+}
+
+/// `32MiB` → 32 × 2²⁰.
 fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     units.iter().find_map(|(unit, factor)| {
         let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
@@ -72,18 +119,18 @@ fn parse(text: &str, units: &[(&str, u64)]) -> Option<u64> {
     })
 }
 
-/// The shortest way to write `amount`: the largest unit that divides it.
-fn write(amount: u64, units: &[(&str, u64)]) -> String {
-    let fitting = units
+/// Writes `amount` in the largest unit that divides it.
+fn with_largest_unit(amount: u64, units: &[(&str, u64)]) -> String {
+    let divisors = units
         .iter()
         .filter(|(_, factor)| amount.is_multiple_of(*factor));
-    match fitting.max_by_key(|(_, factor)| *factor) {
+    match divisors.max_by_key(|(_, factor)| *factor) {
         Some((unit, factor)) => format!("{}{unit}", amount / factor),
         None => amount.to_string(),
     }
 }
 
-/// Reads an integer as it is, and text by its unit.
+/// Reads integers as they are, and text by its unit.
 struct AmountVisitor {
     units: &'static [(&'static str, u64)],
 }
@@ -104,49 +151,6 @@ impl Visitor<'_> for AmountVisitor {
     }
 }
 
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = deserializer.deserialize_any(AmountVisitor { units: SIZE_UNITS })?;
-        usize::try_from(bytes).map(Self).map_err(D::Error::custom)
-    }
-}
-
-impl<'de> Deserialize<'de> for Period {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let ms = deserializer.deserialize_any(AmountVisitor {
-            units: PERIOD_UNITS,
-        })?;
-        Ok(Self(Duration::from_millis(ms)))
-    }
-}
-
-impl<'de> Deserialize<'de> for Milliseconds {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        Period::deserialize(deserializer).map(|it| Self(it.0))
-    }
-}
-
-// What follows writes defaults into the schema.
-
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&write(self.0 as u64, SIZE_UNITS))
-    }
-}
-
-impl Serialize for Period {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let ms = u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX);
-        serializer.collect_str(&write(ms, PERIOD_UNITS))
-    }
-}
-
-impl Serialize for Milliseconds {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_u64(u64::try_from(self.0.as_millis()).unwrap_or(u64::MAX))
-    }
-}
-
 impl JsonSchema for Size {
     fn schema_name() -> Cow<'static, str> {
         "Size".into()
@@ -156,7 +160,7 @@ impl JsonSchema for Size {
         json_schema!({
             "type": ["integer", "string"],
             "minimum": 1,
-            "maximum": MOST,
+            "maximum": MAX_SAFE_INTEGER,
             "pattern": SIZE_PATTERN,
             "errorMessage": "must be a size such as `32MiB`, or a number of bytes",
         })
@@ -171,7 +175,7 @@ impl JsonSchema for Period {
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
             "type": "string",
-            "pattern": PERIOD_PATTERN,
+            "pattern": DURATION_PATTERN,
             "errorMessage": "must be a duration such as `30s` or `500ms`",
         })
     }
@@ -186,8 +190,8 @@ impl JsonSchema for Milliseconds {
         json_schema!({
             "type": ["integer", "string"],
             "minimum": 1,
-            "maximum": MOST,
-            "pattern": PERIOD_PATTERN,
+            "maximum": MAX_SAFE_INTEGER,
+            "pattern": DURATION_PATTERN,
             "errorMessage": "must be a number of milliseconds, or a duration such as `5s`",
         })
     }
@@ -198,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_and_durations_are_read_by_their_unit() {
+    fn sizes_and_durations_are_parsed_by_their_unit() {
         let sizes = [
             ("32MiB", 33_554_432),
             ("1kB", 1000),
@@ -208,14 +212,14 @@ mod tests {
         for (text, bytes) in sizes {
             assert_eq!(parse(text, SIZE_UNITS), Some(bytes), "{text}");
         }
-        let periods = [
+        let durations = [
             ("30s", 30_000),
             ("500ms", 500),
             ("5m", 300_000),
             ("1h", 3_600_000),
         ];
-        for (text, ms) in periods {
-            assert_eq!(parse(text, PERIOD_UNITS), Some(ms), "{text}");
+        for (text, ms) in durations {
+            assert_eq!(parse(text, DURATION_UNITS_MS), Some(ms), "{text}");
             assert_eq!(parse(text, SIZE_UNITS), None, "{text}");
         }
     }
@@ -231,8 +235,8 @@ mod tests {
     }
 
     #[test]
-    fn defaults_are_shown_as_an_operator_would_write_them() {
-        assert_eq!(write(64 << 10, SIZE_UNITS), "64KiB");
-        assert_eq!(write(300_000, PERIOD_UNITS), "5m");
+    fn defaults_are_written_in_the_largest_unit() {
+        assert_eq!(with_largest_unit(64 << 10, SIZE_UNITS), "64KiB");
+        assert_eq!(with_largest_unit(300_000, DURATION_UNITS_MS), "5m");
     }
 }

@@ -42,7 +42,7 @@ pub enum ConditionSubject<'a> {
 /// Fails if the condition does not compile, or cannot be true on any of the events.
 pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Problem> {
     let problem = |message: String| Problem {
-        place: Some(when.place.clone()),
+        span: Some(when.span.clone()),
         message: format!("`when` {message}"),
     };
     let condition = Condition::compile(&when.text)

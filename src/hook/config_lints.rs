@@ -33,7 +33,7 @@ fn excess_processes(config: &Config) -> Option<Problem> {
         "hook `{label}`: `limits.hook_processes` is {limit}, so not all processes of workers and of `prewarm` can wait at once"
     );
     Some(Problem {
-        place: Some(first.place.clone()),
+        span: Some(first.span.clone()),
         message,
     })
 }
@@ -56,7 +56,7 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
     let problem = |(variable, events): (String, Vec<&str>)| {
         let (label, events) = (spec.label(), events.join(" and "));
         Problem {
-            place: Some(when.place.clone()),
+            span: Some(when.span.clone()),
             message: format!(
                 "policy `{label}`: {events} has no `{variable}`, so the policy always runs there; test `event` or `has(…)` first"
             ),

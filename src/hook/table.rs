@@ -10,8 +10,8 @@ use super::{
 use crate::{
     condition::Condition,
     config::{
-        BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, Place,
-        PolicySpec, Problem, SystemMessages, When,
+        BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, PolicySpec,
+        Problem, SourceSpan, SystemMessages, When,
     },
     event::EventName,
     policy,
@@ -151,7 +151,7 @@ impl TableBuilder<'_> {
             }
             match self.build_hook(event, spec) {
                 Ok(hook) => hooks.push(Arc::new(hook)),
-                Err(error) => self.report(&spec.place, format!("hook `{}`: {error}", spec.label())),
+                Err(error) => self.report(&spec.span, format!("hook `{}`: {error}", spec.label())),
             }
         }
         if !hooks.is_empty() {
@@ -186,7 +186,7 @@ impl TableBuilder<'_> {
             timeout: spec.timeout,
             on_failure: spec.on_failure,
             mode: spec.mode,
-            sees: spec.sees,
+            sees: spec.view,
             system_messages: spec.system_messages,
             when,
             protocol,
@@ -253,7 +253,7 @@ impl TableBuilder<'_> {
             let known: Vec<&str> = known.iter().map(|event| event.as_str()).collect();
             let (label, known) = (spec.label(), known.join(", "));
             let message = format!("policy `{label}` does not run on {event}, only on {known}");
-            self.report(&spec.place, message);
+            self.report(&spec.span, message);
             return;
         }
         self.add_policy_on(&[event], matcher, &spec);
@@ -263,7 +263,7 @@ impl TableBuilder<'_> {
         let label = format!("policy `{}`", spec.label());
         let (kind, policy) = match policy::build(&spec.policy, spec.settings.0.clone()) {
             Ok(built) => built,
-            Err(error) => return self.report(&spec.place, format!("{label}: {error}")),
+            Err(error) => return self.report(&spec.span, format!("{label}: {error}")),
         };
         let when = self.build_condition(spec.when.as_ref(), events, &label);
         let policy = Arc::new(ConfiguredPolicy {
@@ -281,9 +281,9 @@ impl TableBuilder<'_> {
         }
     }
 
-    fn report(&mut self, place: &Place, message: String) {
+    fn report(&mut self, span: &SourceSpan, message: String) {
         self.problems.push(Problem {
-            place: Some(place.clone()),
+            span: Some(span.clone()),
             message,
         });
     }

@@ -203,7 +203,7 @@ fn sessions(
     let (max, idle) = (settings.max, settings.idle);
     let store: Arc<dyn SessionStore> = match &settings.store {
         StoreSettings::Memory => Arc::new(MemoryStore::new(max, idle)),
-        StoreSettings::Redis(url) => {
+        StoreSettings::Redis { url } => {
             let failures = shared.metrics.session_store_failures.clone();
             let store = RedisStore::new(url, (max, idle), failures);
             Arc::new(store.map_err(|it| unusable(&it))?)
@@ -216,7 +216,7 @@ fn sessions(
 
 fn no_keys(config: &Config, error: &JwksError) -> ConfigError {
     let problem = Problem {
-        place: config.auth.jwt.as_ref().map(|it| it.place.clone()),
+        span: config.auth.jwt.as_ref().map(|it| it.span.clone()),
         message: format!("`auth.jwt.jwks`: {error}"),
     };
     problem.into()
@@ -224,7 +224,7 @@ fn no_keys(config: &Config, error: &JwksError) -> ConfigError {
 
 fn unusable(error: &StoreError) -> ConfigError {
     let problem = Problem {
-        place: None,
+        span: None,
         message: error.to_string(),
     };
     problem.into()

@@ -39,7 +39,7 @@ hooks:
     hookgate.yaml:1:9: `listen` must be an IP address and a port such as `127.0.0.1:8787`, not `localhost:8787`
     hookgate.yaml:3:18: `upstreams.gemini.url` must be an http or https URL without user, query or fragment
     hookgate.yaml:3:62: `upstreams.gemini.api_key` must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself
-    hookgate.yaml:5:1: `denials` is written twice, first on line 4
+    hookgate.yaml:5:1: duplicate key `denials`, first on line 4
     hookgate.yaml:6:17: `limits.body` must be a size such as `32MiB`, or a number of bytes, not `32MB+`
     hookgate.yaml:6:35: `limits.in_flight` must be a number from 1 to 1000000, not `0`
     hookgate.yaml:7:13: unknown key `timeouts.drian`; did you mean `drain`?
@@ -80,10 +80,10 @@ hooks:
     assert_snapshot!(stderr, @r"
     warning: hookgate.yaml:11:16: the matcher matches none of startup, resume, clear, compress, so its hooks never run
     warning: hookgate.yaml:4:16: BeforeModel has nothing to match, so the matcher is ignored and the hooks always run
-    warning: hookgate.yaml:9:65: the hook only observes, so `closed` changes nothing
-    warning: hookgate.yaml:15:53: hooks cannot refuse PreCompress, so `closed` changes nothing
-    warning: hookgate.yaml:8:11: hook `a` on BeforeModel stands at hookgate.yaml:6:11 already, and runs once
-    warning: hookgate.yaml:7:11: another hook on BeforeModel is named `a`, at hookgate.yaml:6:11: nobody can tell them apart
+    warning: hookgate.yaml:9:65: the hook only observes, so `closed` has no effect
+    warning: hookgate.yaml:15:53: hooks cannot deny PreCompress, so `closed` has no effect
+    warning: hookgate.yaml:8:11: hook `a` on BeforeModel is already at hookgate.yaml:6:11, and runs once
+    warning: hookgate.yaml:7:11: another hook on BeforeModel is named `a`, at hookgate.yaml:6:11: logs do not distinguish them
     warning: hooks on PreCompress run only for agents that report the event: no model call shows it
     ");
 }
@@ -100,7 +100,7 @@ upstreams: { gemini: { url: https://example.org } }
 
     assert_eq!((code, stdout.as_str()), (78, ""));
     assert_snapshot!(stderr, @r"
-    hookgate.yaml:1:9: agents on other machines can connect, and nobody asks who they are: name them in `auth`, or say that this is meant by `auth: { anonymous: true }`
+    hookgate.yaml:1:9: agents on other machines can connect without authentication: configure callers in `auth`, or allow this by `auth: { anonymous: true }`
     hookgate.yaml:2:18: operators on other machines can connect: `admin.token` is missing
     ");
 }
@@ -152,7 +152,7 @@ fn a_key_that_travels_in_the_clear_is_told_of() {
     let key = "api_key: { file: key }";
     let clear = |column| {
         let place = format!("hookgate.yaml:2:{column}");
-        let message = "the key for the model API travels in the clear: use https";
+        let message = "the key for the model API is sent unencrypted: use https";
         (0, format!("warning: {place}: {message}\n"))
     };
     let none = (0, String::new());
@@ -167,7 +167,8 @@ fn a_key_that_travels_in_the_clear_is_told_of() {
     let fallback = |url| format!("url: \"https://a/b\", fallback: {{ url: \"{url}\", {key} }}");
     assert_eq!(said(&fallback("http://a/b")), clear(50));
     for same in ["https://a/b", "https://A:443/b/"] {
-        let message = "hookgate.yaml:2:50: a fallback needs another address than the first\n";
+        let message =
+            "hookgate.yaml:2:50: the fallback must have another address than the upstream\n";
         assert_eq!(said(&fallback(same)), (78, message.to_owned()));
     }
     assert_eq!(said(&fallback("https://a/c")), none);
@@ -181,7 +182,7 @@ fn files_of_the_decision_log_that_are_too_small_are_told_of() {
         check(&format!("{upstream}{audit}")).2
     };
 
-    let warning = "warning: hookgate.yaml:2:41: the files of the decision log are so small";
+    let warning = "warning: hookgate.yaml:2:41: audit log files this small";
     assert!(said("65535").starts_with(warning), "{}", said("65535"));
     assert_eq!(said("64KiB"), "");
 }

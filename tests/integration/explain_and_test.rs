@@ -184,19 +184,19 @@ cases:
 
     assert_eq!((code, stdout.as_str()), (78, ""));
     assert_snapshot!(stderr, @r"
-    a.yaml:2:1: `hooks` belongs into the config that `config` names
+    a.yaml:2:1: `hooks` must be in the config that `config` names
     a.yaml:7:24: `cases[0].expect.verdict` must be `proceed` or `ask` or `respond` or `deny` or `stop` or `error`, not `maybe`
     a.yaml:7:31: unknown key `cases[0].expect.upstreem`; did you mean `upstream`?
     a.yaml:8:5: `cases[1].name` is missing
     a.yaml:8:5: `cases[1].expect` is missing
     a.yaml:8:5: unknown key `cases[1].nam`; did you mean `name`?
     b.yaml:2:3: unknown event `BeforeModle`; did you mean `BeforeModel`?
-    b.yaml:4:30: a case has an event or a request
+    b.yaml:4:30: a case has an event or a request, not both
     b.yaml:5:5: a case needs an `event` or a `request`
-    b.yaml:6:33: a case expects something, such as a `verdict`
-    b.yaml:7:56: this is for model calls, and the case has an event
-    b.yaml:8:32: a list of chunks is for a `path` of `:streamGenerateContent`
-    b.yaml:9:53: `x c` cannot be sent as a header
+    b.yaml:6:33: a case must expect something, such as a `verdict`
+    b.yaml:7:56: only for model calls; this case has an event
+    b.yaml:8:32: a list of chunks needs a `path` of `:streamGenerateContent`
+    b.yaml:9:53: `x c` is not a valid header
     `c.yaml` cannot be read: No such file or directory (os error 2)
     ");
 }

@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use hookgate::{
-    config::RedisUrl,
+    config::Secret,
     observe::Metrics,
     session::{
         Fingerprint, ItemNote, MemoryStore, RedisStore, SessionKey, SessionState, SessionStore,
@@ -20,7 +20,7 @@ fn store(redis: &Redis) -> RedisStore {
 }
 
 fn limited(redis: &Redis, max: usize, idle: Duration) -> RedisStore {
-    let url = RedisUrl(redis.url().into());
+    let url = Secret::from(redis.url());
     let failures = Metrics::default().session_store_failures.clone();
     RedisStore::new(&url, (max, idle), failures).unwrap()
 }
@@ -286,7 +286,7 @@ async fn a_redis_may_want_a_password() {
     let redis = Redis::with(&["--save", "", "--requirepass", "s3cr3t"]);
     let url = redis.url().replace("redis://", "redis://:s3cr3t@");
     let failures = Metrics::default().session_store_failures.clone();
-    let with = RedisStore::new(&RedisUrl(url.into()), (9, IDLE), failures).unwrap();
+    let with = RedisStore::new(&Secret::from(url), (9, IDLE), failures).unwrap();
     let without = store(&redis);
 
     with.save(&key("a"), denying(1), &[]).await;

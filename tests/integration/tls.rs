@@ -330,7 +330,7 @@ async fn what_cannot_be_tls_is_a_bad_config() {
         ("certificate: server.pem, key: server.key", None),
         (
             "certificate: server.pem, key: other.key",
-            Some("2:38: the key is not that of the certificate"),
+            Some("2:38: the key does not match the certificate"),
         ),
         (
             "certificate: no.pem, key: server.key",
@@ -338,11 +338,11 @@ async fn what_cannot_be_tls_is_a_bad_config() {
         ),
         (
             "certificate: empty.pem, key: server.key",
-            Some("2:21: the file holds no certificate"),
+            Some("2:21: the file contains no certificate"),
         ),
         (
             "certificate: server.pem, key: server.pem",
-            Some("the file holds no private key"),
+            Some("the file contains no private key"),
         ),
         (
             "certificate: server.pem, key: server.key, client_ca: empty.pem",

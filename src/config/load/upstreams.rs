@@ -1,99 +1,137 @@
-//! The model APIs of a config: with which credential each is called, and which of
-//! their methods pass unseen.
+//! Checks of the model APIs, their credentials and their methods.
 
 use serde_json::{Value, json};
-use url::{Host, Url};
+use url::Url;
 
-use super::Reading;
+use super::{loader::Loader, pointers::matching};
 use crate::config::{
-    Auth, ConfigError, CoverageSettings, FallbackConfig, Grant, Known, Overrides, Problem,
-    UpstreamsConfig, schema_validation::is_base_url,
+    overrides::Overrides,
+    registry::{KnownMethod, Registry},
+    schema::{
+        did_you_mean::did_you_mean,
+        formats::{is_base_url, is_loopback},
+    },
+    settings::{
+        auth::Auth,
+        coverage::{CoverageSettings, covers},
+        upstreams::UpstreamsConfig,
+    },
+    source_span::{ConfigError, Problem},
 };
 
-impl Reading {
+impl Loader {
+    /// Checks that each upstream has at most one credential, and each fallback one.
+    pub(super) fn check_credentials(&mut self) {
+        let upstreams = matching(&self.value, "/upstreams/*");
+        let fallbacks = matching(&self.value, "/upstreams/*/fallback");
+        for pointer in upstreams.iter().chain(&fallbacks) {
+            let has = |key| self.value.pointer(&format!("{pointer}/{key}")).is_some();
+            match (has("api_key"), has("bearer")) {
+                (true, true) => {
+                    let message = "an upstream has `api_key` or `bearer`, not both";
+                    self.problem(&format!("{pointer}/bearer"), message);
+                }
+                (false, false) if fallbacks.contains(pointer) => {
+                    let message = "a fallback needs an `api_key` or a `bearer`: \
+                         agents' own credentials are not sent to it";
+                    self.problem(pointer, message);
+                }
+                _ => (),
+            }
+        }
+    }
+
     pub(super) fn check_upstreams(
         &mut self,
         upstreams: &UpstreamsConfig,
         coverage: &CoverageSettings,
-        known: &Known,
+        registry: &Registry,
     ) {
-        if upstreams.is_empty() {
-            let message = "`upstreams` must hold `gemini`, `vertex` or `code_assist`";
+        if upstreams.iter().next().is_none() {
+            let message = "`upstreams` must contain `gemini`, `vertex` or `code_assist`";
             self.problem("/upstreams", message);
         }
-        for (api, upstream) in upstreams.each() {
-            let same = |it: &FallbackConfig| is_same(&it.url, &upstream.url);
-            if upstream.fallback.as_ref().is_some_and(same) {
-                let message = "a fallback needs another address than the first";
+        for (api, upstream) in upstreams.iter() {
+            let fallback = upstream.fallback.as_ref();
+            if fallback.is_some_and(|fallback| is_same(&fallback.url, &upstream.url)) {
+                let message = "the fallback must have another address than the upstream";
                 self.problem(&format!("/upstreams/{api}/fallback/url"), message);
             }
         }
-        for (index, wrong) in coverage.wrong(&known.methods) {
-            self.problem(&format!("/coverage/allow/{index}"), &wrong);
+        for (index, entry) in coverage.allow.iter().enumerate() {
+            if let Err(message) = check_method(entry, &registry.methods) {
+                self.problem(&format!("/coverage/allow/{index}"), message);
+            }
         }
     }
-}
 
-impl Reading {
-    /// Warns of keys of ours that whoever listens on the way can read.
+    /// Warns of configured credentials that are sent unencrypted.
     pub(super) fn warn_of_plain_text(&mut self, auth: &Auth, upstreams: &UpstreamsConfig) {
-        let mut grants = auth.keys.iter().map(|it| &it.grant);
-        let has_key = |it: &Grant| it.upstream.is_some();
-        let shown = grants.any(has_key)
-            || auth.jwt.as_ref().is_some_and(|it| has_key(&it.grant))
-            || auth.mtls.as_ref().is_some_and(|it| has_key(&it.grant));
-        for (api, upstream) in upstreams.each() {
-            let at = format!("/upstreams/{api}");
-            let first = shown || upstream.credential.is_some();
+        let caller_has_key = auth.grants().any(|(_, grant)| grant.upstream_key.is_some());
+        for (api, upstream) in upstreams.iter() {
+            let pointer = format!("/upstreams/{api}");
+            let sends_key = caller_has_key || upstream.credential.is_some();
+            let first = sends_key.then(|| (format!("{pointer}/url"), &upstream.url));
             let fallback = upstream.fallback.as_ref();
-            let fallback = fallback.map(|it| (format!("{at}/fallback/url"), &it.url));
-            let first = first.then(|| (format!("{at}/url"), &upstream.url));
-            for (at, _) in first.into_iter().chain(fallback).filter(|it| is_open(it.1)) {
-                let message = "the key for the model API travels in the clear: use https";
-                self.warning(&at, message);
+            let fallback = fallback.map(|it| (format!("{pointer}/fallback/url"), &it.url));
+            let urls = first.into_iter().chain(fallback);
+            for (pointer, _) in urls.filter(|(_, url)| is_unencrypted(url)) {
+                let message = "the key for the model API is sent unencrypted: use https";
+                self.warning(&pointer, message);
             }
         }
     }
 }
 
-/// Whether two bases are one.
+/// Checks whether requests to `url` leave this machine without TLS.
+fn is_unencrypted(url: &Url) -> bool {
+    url.scheme() == "http" && !is_loopback(url)
+}
+
+/// Checks an entry of `coverage.allow`.
+fn check_method(entry: &str, methods: &[KnownMethod]) -> Result<(), String> {
+    let mut named = methods
+        .iter()
+        .filter(|method| covers(entry, method.name))
+        .peekable();
+    if named.peek().is_none() {
+        let hint = did_you_mean(entry, methods.iter().map(|method| method.name));
+        return Err(format!("unknown method `{entry}`{hint}"));
+    }
+    // A family is refused only if none of its methods can be allowed.
+    let refusals = named.map(|method| Some(format!("`{}` {}", method.name, method.never?)));
+    let refusals: Option<Vec<String>> = refusals.collect();
+    refusals.and_then(|mut all| all.pop()).map_or(Ok(()), Err)
+}
+
+/// Compares two base URLs.
 fn is_same(one: &Url, other: &Url) -> bool {
-    let path = |it: &Url| it.path().trim_end_matches('/').to_owned();
+    let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
     one.origin() == other.origin() && path(one) == path(other)
 }
 
-/// Whether what goes to `url` leaves this machine, and can be read on its way.
-fn is_open(url: &Url) -> bool {
-    let is_here = match url.host() {
-        Some(Host::Ipv4(ip)) => ip.is_loopback(),
-        Some(Host::Ipv6(ip)) => ip.to_canonical().is_loopback(),
-        Some(Host::Domain(name)) => name == "localhost",
-        None => false,
-    };
-    url.scheme() == "http" && !is_here
-}
-
-/// Puts the upstreams that do not stand in the file into the config.
-pub(super) fn put_upstreams(value: &mut Value, overrides: &Overrides) -> Result<(), ConfigError> {
+/// Adds the upstreams of the command line to a config.
+pub(super) fn add_upstreams(value: &mut Value, overrides: &Overrides) -> Result<(), ConfigError> {
     match &overrides.upstream {
-        Some(url) if is_base_url(url) => put_upstream(value, "gemini", url),
+        Some(url) if is_base_url(url) => set_url(value, "gemini", url),
         Some(_) => {
             let message =
                 "`--upstream` must be an http or https URL without user, query or fragment";
-            return Err(Problem::nowhere(message).into());
+            return Err(Problem::without_span(message).into());
         }
         None => (),
     }
-    let none = value.get("upstreams").is_none();
-    for url in overrides.missing_upstreams.iter().filter(|_| none) {
+    if let Some(url) = &overrides.missing_upstreams
+        && value.get("upstreams").is_none()
+    {
         for api in ["gemini", "vertex", "code_assist"] {
-            put_upstream(value, api, url);
+            set_url(value, api, url);
         }
     }
     Ok(())
 }
 
-fn put_upstream(value: &mut Value, api: &str, url: &Url) {
+fn set_url(value: &mut Value, api: &str, url: &Url) {
     let mut value = value;
     for key in ["upstreams", api] {
         let Some(fields) = value.as_object_mut() else {

@@ -12,7 +12,8 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     config::{
-        FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, Place, SystemMessages,
+        FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, SourceSpan,
+        SystemMessages,
     },
     event::{Action, Context, EventKind, EventName, EventVisitor, HookResult, Verdict},
     hook::{
@@ -159,10 +160,10 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         on_failure: simulated.on_failure,
         mode: simulated.mode,
         when: None,
-        sees: HookView::StableForm,
+        view: HookView::StableForm,
         system_messages: SystemMessages::Hidden,
         settings: HookSettings(Map::new()),
-        place: Place {
+        span: SourceSpan {
             file: PathBuf::new(),
             line: 1,
             column: 1,
@@ -179,7 +180,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         on_failure: spec.on_failure,
         mode: spec.mode,
         when: None,
-        sees: spec.sees,
+        sees: spec.view,
         system_messages: spec.system_messages,
     })
 }

@@ -6,12 +6,13 @@ use std::{
 };
 
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use secrecy::SecretString;
 use serde::Deserialize;
 use stream_redact::{DETECTORS, Mask, MaskError, Style};
 use uuid::Uuid;
 
 use crate::{
-    config::{Format, SecretSetting},
+    config::{Format, Secret},
     dialect::TextKind,
 };
 
@@ -46,7 +47,7 @@ pub(super) struct RedactSettings {
     pub(super) action: RedactionMode,
     /// Key of the hashes, which keeps them stable over restarts and equal on other
     /// machines; a random key per load if absent.
-    key: Option<SecretSetting>,
+    key: Option<Secret>,
     /// Reason of a denial; a sentence that names the detectors if absent.
     pub(super) reason: Option<String>,
 }
@@ -147,7 +148,7 @@ impl RedactSettings {
         let patterns = self.patterns.iter();
         let patterns = patterns.map(|(name, pattern)| (name.as_str(), pattern.0.as_str()));
         let patterns: Vec<(&str, &str)> = patterns.collect();
-        let key = self.key.as_ref().map(|key| key.0.clone());
+        let key = self.key.clone().map(SecretString::from);
         let style = match self.action {
             RedactionMode::Hash => {
                 Style::Hash(key.unwrap_or_else(|| Uuid::new_v4().to_string().into()))

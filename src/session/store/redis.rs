@@ -26,7 +26,7 @@ use super::{
     session_store::{SessionStore, StoreFuture},
 };
 use crate::{
-    config::RedisUrl,
+    config::Secret,
     session::{
         fingerprint::{Fingerprint, Fingerprinter},
         session_key::SessionKey,
@@ -72,7 +72,7 @@ impl RedisStore {
     /// nothing is heard of them for `idle`. Each time that Redis is away is
     /// counted in `failures`. Asks nobody yet.
     pub fn new(
-        url: &RedisUrl,
+        url: &Secret,
         (max, idle): (usize, Duration),
         failures: Counter,
     ) -> Result<Self, StoreError> {

@@ -296,7 +296,7 @@ fn a_folder_that_takes_no_file_is_a_mistake_in_the_config() {
     let said = String::from_utf8(checked.stderr).unwrap();
     assert_eq!(checked.status.code(), Some(78));
     assert!(
-        said.contains(":3:9: `audit.path` is in what is no directory"),
+        said.contains(":3:9: the parent of `audit.path` is not a directory"),
         "{said}"
     );
 }

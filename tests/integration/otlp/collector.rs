@@ -173,15 +173,15 @@ fn a_config_that_cannot_be_meant_is_refused_with_its_place() {
         ),
         (
             "endpoint: 'http://x', headers: { 'a b': { env: PATH } }",
-            "no name of a header",
+            "invalid header name",
         ),
         (
             "endpoint: 'http://x', headers: { host: { env: PATH } }",
-            "set already",
+            "already set",
         ),
         (
             "endpoint: 'http://x', headers: { a: { env: PATH }, A: { env: PATH } }",
-            "set already",
+            "already set",
         ),
         (
             "endpoint: 'http://x', headers: { a: plain }",

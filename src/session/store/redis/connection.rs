@@ -13,7 +13,7 @@ use secrecy::ExposeSecret;
 use thiserror::Error;
 use tokio::time::{Instant, timeout};
 
-use crate::config::RedisUrl;
+use crate::config::Secret;
 
 /// How long anybody waits for Redis.
 const WAIT: Duration = Duration::from_millis(250);
@@ -48,8 +48,8 @@ struct LinkState {
 }
 
 impl RedisConnection {
-    pub(super) fn new(url: &RedisUrl, failures: Counter) -> Result<Self, StoreError> {
-        let client = Client::open(url.0.expose_secret());
+    pub(super) fn new(url: &Secret, failures: Counter) -> Result<Self, StoreError> {
+        let client = Client::open(url.expose_secret());
         Ok(Self {
             client: client.map_err(|it| StoreError(it.category().to_owned()))?,
             state: Mutex::default(),

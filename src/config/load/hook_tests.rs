@@ -6,7 +6,6 @@ use insta::assert_snapshot;
 use serde_json::json;
 use tempfile::TempDir;
 
-use super::blank_comments;
 use crate::{
     config::{
         Config, ConfigError, FailureMode, HookMode, HookSpec, HookView, Overrides, SystemMessages,
@@ -82,14 +81,6 @@ const SETTINGS: &str = r#"{
 }"#;
 
 #[test]
-fn comments_become_blanks_and_all_else_keeps_its_place() {
-    let text = "{ // a \"b\"\n\"url\": \"http://x/*y*/\", /* c\n /*/ \"d\\\"//\": 1 }";
-
-    let expected = "{         \n\"url\": \"http://x/*y*/\",     \n     \"d\\\"//\": 1 }";
-    assert_eq!(blank_comments(text), expected);
-}
-
-#[test]
 fn a_settings_file_is_read_with_its_comments() {
     let (directory, config) = load("", &[("settings.json", SETTINGS)]);
     let config = config.unwrap();
@@ -101,7 +92,7 @@ fn a_settings_file_is_read_with_its_comments() {
     assert_eq!(first.timeout, Duration::from_secs(5));
     assert_eq!(first.protocol, "gemini");
     let path = directory.path().join("settings.json");
-    assert_eq!(first.place.to_string(), format!("{}:8:5", path.display()));
+    assert_eq!(first.span.to_string(), format!("{}:8:5", path.display()));
     let (_, second) = hooks[1];
     assert_eq!(second.identity(), ("", "b 😀"));
     assert_eq!(second.label(), "b 😀");
@@ -184,7 +175,7 @@ hooks:
         (own.on_failure, own.mode),
         (FailureMode::Open, HookMode::Observe)
     );
-    assert_eq!(own.sees, HookView::Document);
+    assert_eq!(own.view, HookView::Document);
     assert_eq!(own.timeout, Duration::from_millis(500));
     let (_, other) = hooks(&config)[1];
     assert_eq!(other.protocol, "llxprt");
@@ -193,7 +184,7 @@ hooks:
         (other.on_failure, other.mode),
         (FailureMode::Closed, HookMode::Enforce)
     );
-    assert_eq!(other.sees, HookView::StableForm);
+    assert_eq!(other.view, HookView::StableForm);
     assert_eq!(other.timeout, Duration::from_secs(2));
 }
 
@@ -213,7 +204,7 @@ fn a_false_in_a_settings_file_switches_off_the_hooks_of_that_file() {
         assert_eq!(running(own, &[("s.json", settings)]), ["own"], "{settings}");
     }
 
-    assert_snapshot!(said(own, &[("s.json", &switches[1])]), @"s.json:1:99: the hooks of this file are switched off here");
+    assert_snapshot!(said(own, &[("s.json", &switches[1])]), @r"s.json:1:99: the hooks of this file are disabled here");
 }
 
 #[test]

@@ -1,89 +1,91 @@
-//! An error of the schema library in our own words. Pure.
+//! Error messages for violations of a schema.
 
 use jsonschema::{ValidationError, error::ValidationErrorKind};
 use serde_json::Value;
 
-use super::{
-    Format,
-    source_span::{Place, Problem},
-    spanned_yaml::{Tree, escape, unescape},
+use super::did_you_mean::did_you_mean;
+use crate::config::{
+    registry::Format,
+    source_span::{Problem, SourceSpan},
+    spanned_yaml::{SpannedYaml, escape, unescape},
 };
 
-/// An error, with all that is needed to word it.
+/// A violation of a schema, with the context of its message.
 #[derive(Debug)]
-pub(super) struct Finding<'a> {
-    pub(super) tree: &'a Tree,
-    pub(super) document: &'a Value,
+pub(super) struct SchemaError<'a> {
+    pub(super) document: &'a SpannedYaml,
+    pub(super) value: &'a Value,
     pub(super) schema: &'a Value,
     pub(super) formats: &'a [Format],
     pub(super) error: &'a ValidationError<'a>,
 }
 
-impl Finding<'_> {
-    /// The error, if it is not about unknown keys.
+impl SchemaError<'_> {
+    /// Returns the problem of an error that is not about unknown keys.
     pub(super) fn problem(&self) -> Problem {
         let path = self.error.instance_path().as_str();
         match self.error.kind() {
             ValidationErrorKind::Required { property } => {
                 let name = property.as_str().unwrap_or_default();
                 let field = format!("{path}/{}", escape(name));
-                self.say(&self.tree.key_place(path), &field, "is missing")
+                self.message(&self.document.key_span(path), &field, "is missing")
             }
             ValidationErrorKind::PropertyNames { error } => {
                 let name = error.instance().as_str().unwrap_or_default();
                 let field = format!("{path}/{}", escape(name));
                 let expected = expected(self.keyword_node());
-                self.say(&self.tree.key_place(&field), &field, &expected)
+                self.message(&self.document.key_span(&field), &field, &expected)
             }
-            ValidationErrorKind::Format { format } if self.check(format).is_some() => {
-                let what = self.check(format).unwrap_or_default();
-                self.say(&self.tree.place(path), path, &what)
+            ValidationErrorKind::Format { format } => {
+                let what = self.format_error(format);
+                let what = what.unwrap_or_else(|| self.wrong_value());
+                self.message(&self.document.span(path), path, &what)
             }
             ValidationErrorKind::FalseSchema => {
                 let what = "is for hooks of another type";
-                self.say(&self.tree.key_place(path), path, what)
+                self.message(&self.document.key_span(path), path, what)
             }
-            _ => self.say(&self.tree.place(path), path, &self.wrong_value()),
+            _ => self.message(&self.document.span(path), path, &self.wrong_value()),
         }
     }
 
-    /// What a format of another room says of the text.
-    fn check(&self, format: &str) -> Option<String> {
-        let format = self.formats.iter().find(|it| it.name == format)?;
+    /// Returns the message of a custom format.
+    fn format_error(&self, format: &str) -> Option<String> {
+        let format = self.formats.iter().find(|known| known.name == format)?;
         (format.check)(self.error.instance().as_str()?).err()
     }
 
-    /// The error, for one of the unknown keys it is about.
+    /// Returns the problem for one of the unknown keys of the error.
     pub(super) fn unknown_key(&self, key: &str) -> Problem {
         let path = self.error.instance_path().as_str();
         let field = format!("{path}/{}", escape(key));
-        let known = self.keyword_node().and_then(|it| it.get("properties"));
+        let known = self.keyword_node().and_then(|node| node.get("properties"));
         let known = known.and_then(Value::as_object).into_iter().flatten();
         let hint = did_you_mean(key, known.map(|(name, _)| name.as_str()));
-        let hook = hook_label(self.document, &field);
+        let hook = hook_label(self.value, &field);
         let what = if self.keys_are_events() {
             format!("event `{key}`")
         } else {
             format!("key `{}`", field_name(&field))
         };
         let message = format!("{hook}unknown {what}{hint}");
-        Problem::at(&self.tree.key_place(&field), message)
+        Problem::at(&self.document.key_span(&field), message)
     }
 
-    /// Whether the keys of the mapping that the error is about name events.
+    /// Checks whether the keys of the mapping with the error are events.
     pub(super) fn keys_are_events(&self) -> bool {
         let node = self.keyword_node();
-        node.and_then(|it| it.get("x-keys")).is_some()
+        node.and_then(|node| node.get("x-keys")).is_some()
     }
 
-    /// `must be …, not …`; a value that may hold a secret is not shown.
+    /// Returns `must be …, not …`. A value that may contain a secret is not shown.
     fn wrong_value(&self) -> String {
         let node = self.keyword_node();
         let expected = expected(node);
-        let secret = node.and_then(|it| it.get("writeOnly")).is_some();
+        let secret = node.and_then(|node| node.get("writeOnly")).is_some();
         let is_type_error = matches!(self.error.kind(), ValidationErrorKind::Type { .. });
-        // A `yes` is text in YAML 1.2, which is news to many.
-        let is_switch = node.and_then(|it| it.get("type")) == Some(&"boolean".into());
+        // Unquoted `yes` is text in YAML 1.2.
+        let is_switch = node.and_then(|node| node.get("type")) == Some(&"boolean".into());
         let shows_text = !is_type_error || is_switch;
         let value = self.error.instance().as_ref();
         match value {
@@ -101,30 +103,26 @@ impl Finding<'_> {
         }
     }
 
-    fn say(&self, place: &Place, field: &str, what: &str) -> Problem {
-        let hook = hook_label(self.document, field);
+    fn message(&self, span: &SourceSpan, field: &str, what: &str) -> Problem {
+        let hook = hook_label(self.value, field);
         let message = match field_name(field).as_str() {
             "" if hook.is_empty() => format!("the document {what}"),
             "" => format!("{hook}it {what}"),
             name => format!("{hook}`{name}` {what}"),
         };
-        Problem::at(place, message)
+        Problem::at(span, message)
     }
 
-    /// The schema of the value that the error is about.
+    /// Returns the schema of the value with the error.
     fn keyword_node(&self) -> Option<&Value> {
         let (node, _keyword) = self.error.schema_path().as_str().rsplit_once('/')?;
-        self.node(node)
-    }
-
-    fn node(&self, pointer: &str) -> Option<&Value> {
-        self.schema.pointer(pointer)
+        self.schema.pointer(node)
     }
 }
 
-/// `must be …`
+/// Returns `must be …`.
 fn expected(node: Option<&Value>) -> String {
-    let text = |key| node.and_then(|it| it.get(key)).and_then(Value::as_str);
+    let text = |key| node.and_then(|node| node.get(key)).and_then(Value::as_str);
     if let Some(words) = text("errorMessage") {
         return words.to_owned();
     }
@@ -144,8 +142,8 @@ fn expected(node: Option<&Value>) -> String {
     format!("must be {expected}")
 }
 
-/// The words a schema allows: `enum`, or what schemars makes of a Rust enum
-/// whose variants are documented.
+/// Returns the values of an `enum`, or of the `oneOf` that schemars generates for a
+/// Rust enum with documented variants.
 fn choices(node: &Value) -> Vec<String> {
     let list = |key| {
         node.get(key)
@@ -153,42 +151,29 @@ fn choices(node: &Value) -> Vec<String> {
             .into_iter()
             .flatten()
     };
-    let words = list("enum").chain(list("oneOf").filter_map(|it| it.get("const")));
-    let quoted = |it: &Value| it.as_str().map(|word| format!("`{word}`"));
-    words.filter_map(quoted).collect()
+    let values = list("enum").chain(list("oneOf").filter_map(|branch| branch.get("const")));
+    let quoted = |value: &Value| value.as_str().map(|text| format!("`{text}`"));
+    values.filter_map(quoted).collect()
 }
 
-/// `; did you mean …?` with the known name that is most like `key`, or nothing if
-/// none is like it at all.
-pub(super) fn did_you_mean<'a>(key: &str, known: impl Iterator<Item = &'a str>) -> String {
-    const ALIKE: f64 = 0.8;
-    let likeness = |name: &str| strsim::jaro_winkler(&key.to_lowercase(), &name.to_lowercase());
-    known
-        .map(|name| (likeness(name), name))
-        .filter(|(likeness, _)| *likeness >= ALIKE)
-        .max_by(|a, b| a.0.total_cmp(&b.0))
-        .map(|(_, name)| format!("; did you mean `{name}`?"))
-        .unwrap_or_default()
-}
-
-/// `/limits/body` → `limits.body`; inside a hook, from the hook on.
+/// `/limits/body` → `limits.body`; relative to the hook or policy inside of one.
 fn field_name(pointer: &str) -> String {
     let segments = split_hook(pointer).1.split('/').skip(1);
-    let names = segments.map(|it| match it.parse::<usize>() {
+    let names = segments.map(|segment| match segment.parse::<usize>() {
         Ok(index) => format!("[{index}]"),
-        Err(_) => format!(".{}", unescape(it)),
+        Err(_) => format!(".{}", unescape(segment)),
     });
     let name: String = names.collect();
     name.strip_prefix('.').unwrap_or(&name).to_owned()
 }
 
-/// ``hook `guard` on BeforeModel: `` or ``policy `respond`: ``, if `pointer`
-/// leads into one.
+/// Returns ``hook `guard` on BeforeModel: `` or ``policy `respond`: `` for pointers
+/// into one.
 fn hook_label(document: &Value, pointer: &str) -> String {
     let (hook, _) = split_hook(pointer);
     let text = |key| {
         let text = document.pointer(hook)?.get(key)?.as_str();
-        text.filter(|it| !it.trim().is_empty())
+        text.filter(|text| !text.trim().is_empty())
     };
     let (noun, label, event) = match hook.split('/').collect::<Vec<_>>().as_slice() {
         ["", "hooks", event, ..] => {
@@ -207,9 +192,9 @@ fn hook_label(document: &Value, pointer: &str) -> String {
     }
 }
 
-/// `/hooks/BeforeModel/0/hooks/1/timeout` → the first five segments and
-/// `/timeout`; `/policies/0/allow` → the first two and `/allow`; no hook and all
-/// of it, if it leads into neither.
+/// Splits a pointer behind a hook or policy: `/hooks/BeforeModel/0/hooks/1/timeout` →
+/// the first five segments and `/timeout`; `/policies/0/allow` → the first two and
+/// `/allow`. For other pointers, the first part is empty.
 fn split_hook(pointer: &str) -> (&str, &str) {
     let slashes = match pointer.split('/').collect::<Vec<_>>().as_slice() {
         ["", "hooks", _, _, "hooks", _, ..] => 5,

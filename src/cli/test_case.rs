@@ -1,0 +1,366 @@
+//! Files of test cases: a config, what agents do, and what is expected.
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use http::{HeaderMap, HeaderName, HeaderValue};
+use schemars::JsonSchema;
+use serde::{Deserialize, Deserializer};
+use serde_json::{Map, Value};
+
+use crate::config::{
+    Config, ConfigError, FilePath, Overrides, Problem, Registry, SourceSpan, SpannedYaml,
+    UnknownKeys, escape, validate,
+};
+
+/// The model of requests that name none.
+pub(super) const DEFAULT_MODEL: &str = "gemini-2.5-flash";
+
+/// A config and its test cases.
+#[derive(Debug)]
+pub(super) struct CaseFile {
+    /// The config that the file names, or the rest of the file.
+    pub(super) config: Config,
+    pub(super) cases: Vec<Case>,
+}
+
+/// One test case.
+#[derive(Debug)]
+pub(super) struct Case {
+    pub(super) name: String,
+    pub(super) span: SourceSpan,
+    pub(super) action: AgentAction,
+    pub(super) expected: Expected,
+}
+
+/// What an agent does.
+#[derive(Debug, Clone)]
+pub(super) enum AgentAction {
+    /// Reports an event: the input of a hook.
+    Report(Map<String, Value>),
+    /// Calls a model.
+    Call(Box<SimulatedCall>),
+}
+
+/// A model call of a dry run.
+#[derive(Debug, Clone)]
+pub(super) struct SimulatedCall {
+    /// Path and query.
+    pub(super) path: String,
+    /// Headers besides `content-type`.
+    pub(super) headers: HeaderMap,
+    pub(super) body: Map<String, Value>,
+    /// The response of the model API: an object, or the list of its chunks. Default:
+    /// that of the mock.
+    pub(super) answer: Option<Value>,
+    /// Its response to a second request within the call, after tool calls or a
+    /// response were denied.
+    pub(super) then: Option<Value>,
+}
+
+/// The expected outcome of a case. Absent fields are not compared.
+#[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(super) struct Expected {
+    /// The combined verdict of all hooks.
+    pub(super) verdict: Option<ExpectedVerdict>,
+    /// A part of the reason, or a regular expression that matches a part.
+    pub(super) reason: Option<String>,
+    /// The names of all hooks that ran, in order, each once.
+    pub(super) hooks: Option<Vec<String>>,
+    /// The HTTP status of the response.
+    #[schemars(
+        range(min = 100, max = 599),
+        extend("errorMessage" = "must be an HTTP status, from 100 to 599")
+    )]
+    pub(super) status: Option<u16>,
+    /// For events: part of the output.
+    pub(super) output: Option<Map<String, Value>>,
+    /// For model calls: part of the request to the model API; `null` if it must not be
+    /// called.
+    #[serde(deserialize_with = "present")]
+    #[schemars(extend("errorMessage" = "must be a mapping or null"))]
+    pub(super) upstream: Option<Value>,
+    /// For model calls: the model that the model API was called for.
+    pub(super) model: Option<String>,
+    /// For model calls: part of the agent's response; of a stream, parts of its chunks.
+    #[serde(deserialize_with = "present")]
+    #[schemars(extend("errorMessage" = "must be a mapping, or a list of chunks"))]
+    pub(super) answer: Option<Value>,
+    /// For model calls: all text of the agent's response.
+    pub(super) text: Option<String>,
+}
+
+/// A combined verdict.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub(super) enum ExpectedVerdict {
+    /// The event or call continues, changed or not.
+    Proceed,
+    /// The user is asked.
+    Ask,
+    /// A hook responds.
+    Respond,
+    /// The event or call is denied.
+    Deny,
+    /// It is denied, and the agent's loop ends.
+    Stop,
+    /// An error outside of hooks.
+    Error,
+}
+
+impl ExpectedVerdict {
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Proceed => "proceed",
+            Self::Ask => "ask",
+            Self::Respond => "respond",
+            Self::Deny => "deny",
+            Self::Stop => "stop",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// The keys of a file that do not belong to a config.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CaseFileKeys {
+    /// The path of the config under test.
+    #[schemars(with = "Option<FilePath>")]
+    #[expect(dead_code, reason = "read before the validation")]
+    config: Option<PathBuf>,
+    /// The cases.
+    #[schemars(extend("minItems" = 1, "errorMessage" = "must be a list of at least one case"))]
+    cases: Vec<CaseEntry>,
+}
+
+/// A case as written.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CaseEntry {
+    /// The behaviour that the case tests.
+    name: String,
+    /// The event that an agent reports: the input of a hook.
+    event: Option<Map<String, Value>>,
+    /// The request of a model call.
+    request: Option<Map<String, Value>>,
+    /// Path and query of the model call.
+    #[schemars(extend("pattern" = "^/", "errorMessage" = "must be a path that begins with `/`"))]
+    path: Option<String>,
+    /// Headers of the model call.
+    #[serde(default)]
+    headers: BTreeMap<String, String>,
+    /// The response of the model API: an object, or a list of chunks.
+    answer: Option<Value>,
+    /// Its response to a second request within the call, after tool calls or a
+    /// response were denied.
+    then: Option<Value>,
+    /// The expected outcome.
+    expect: Expected,
+}
+
+impl CaseFile {
+    /// Reads a file of cases and the config that it names. Its upstreams are optional,
+    /// since no model API is called.
+    pub(super) fn load(
+        path: &Path,
+        overrides: &Overrides,
+        registry: &Registry,
+    ) -> Result<Self, ConfigError> {
+        let text = fs::read_to_string(path).map_err(|error| {
+            Problem::without_span(format!("`{}` cannot be read: {error}", path.display()))
+        })?;
+        let document = SpannedYaml::parse(&text, path)?;
+        let mut rest = document.value();
+        let mut own = Map::new();
+        for key in ["config", "cases"] {
+            let value = rest
+                .as_object_mut()
+                .and_then(|fields| fields.shift_remove(key));
+            own.extend(value.map(|value| (key.to_owned(), value)));
+        }
+        let config = own.get("config").and_then(Value::as_str).map(PathBuf::from);
+        let cases = read_cases(&document, own, registry);
+        let config = match config {
+            Some(config) => refuse_config_keys(&document, &rest).and_then(|()| {
+                let directory = path.parent().unwrap_or(Path::new(""));
+                Config::load(&directory.join(config), overrides, registry)
+            }),
+            None => Config::from_document(document, rest, overrides, registry),
+        };
+        match (cases, config) {
+            (Ok(cases), Ok(config)) => Ok(Self { config, cases }),
+            (Err(problems), Ok(_)) => Err(ConfigError { problems }),
+            (Ok(_), Err(error)) => Err(error),
+            (Err(mut problems), Err(error)) => {
+                problems.extend(error.problems);
+                problems.sort_by_key(|problem| problem.span.clone());
+                problems.dedup();
+                Err(ConfigError { problems })
+            }
+        }
+    }
+}
+
+/// Refuses settings beside `config`.
+fn refuse_config_keys(document: &SpannedYaml, rest: &Value) -> Result<(), ConfigError> {
+    let keys = rest.as_object().into_iter().flat_map(Map::keys);
+    let problems: Vec<Problem> = keys
+        .map(|key| {
+            let message = format!("`{key}` must be in the config that `config` names");
+            Problem::at(&document.key_span(&format!("/{key}")), message)
+        })
+        .collect();
+    if problems.is_empty() {
+        Ok(())
+    } else {
+        Err(ConfigError { problems })
+    }
+}
+
+fn read_cases(
+    document: &SpannedYaml,
+    own: Map<String, Value>,
+    registry: &Registry,
+) -> Result<Vec<Case>, Vec<Problem>> {
+    let own = Value::Object(own);
+    let validated = validate::<CaseFileKeys>(document, own, registry, UnknownKeys::Refused);
+    if !validated.problems.is_empty() {
+        return Err(validated.problems);
+    }
+    let keys: CaseFileKeys = serde_json::from_value(validated.value)
+        .map_err(|error| vec![Problem::at(&document.span(""), error.to_string())])?;
+    let mut problems = Vec::new();
+    let mut cases = Vec::new();
+    for (index, entry) in keys.cases.into_iter().enumerate() {
+        match entry.into_case(document, &format!("/cases/{index}")) {
+            Ok(case) => cases.push(case),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    if problems.is_empty() {
+        Ok(cases)
+    } else {
+        Err(problems)
+    }
+}
+
+impl CaseEntry {
+    fn into_case(self, document: &SpannedYaml, pointer: &str) -> Result<Case, Problem> {
+        self.check().map_err(|(field, message)| {
+            Problem::at(&document.key_span(&format!("{pointer}{field}")), message)
+        })?;
+        let headers = parse_headers(&self.headers).map_err(|name| {
+            let span = document.key_span(&format!("{pointer}/headers/{}", escape(name)));
+            Problem::at(&span, format!("`{name}` is not a valid header"))
+        })?;
+        let action = match self.event {
+            Some(event) => AgentAction::Report(event),
+            None => AgentAction::Call(Box::new(SimulatedCall {
+                path: self.path.unwrap_or_else(|| model_path(DEFAULT_MODEL)),
+                headers,
+                body: self.request.unwrap_or_default(),
+                answer: self.answer,
+                then: self.then,
+            })),
+        };
+        Ok(Case {
+            name: self.name,
+            span: document.span(pointer),
+            action,
+            expected: self.expect,
+        })
+    }
+
+    /// Checks what the schema cannot express. The error has the pointer of a field,
+    /// relative to the case.
+    fn check(&self) -> Result<(), (&'static str, &'static str)> {
+        self.check_kind()?;
+        let expect = &self.expect;
+        if *expect == Expected::default() {
+            return Err((
+                "/expect",
+                "a case must expect something, such as a `verdict`",
+            ));
+        }
+        let is_response = |value: &Value| value.is_object() || value.is_array();
+        let responses = [
+            ("/answer", &self.answer),
+            ("/then", &self.then),
+            ("/expect/answer", &expect.answer),
+        ];
+        for (field, response) in responses {
+            if !response.iter().all(is_response) {
+                return Err((field, "a response is a mapping, or a list of chunks"));
+            }
+        }
+        let streams = self.path.iter().any(|path| path.contains(":stream"));
+        for (field, response) in [("/answer", &self.answer), ("/then", &self.then)] {
+            if response.iter().any(Value::is_array) && !streams {
+                let message = "a list of chunks needs a `path` of `:streamGenerateContent`";
+                return Err((field, message));
+            }
+        }
+        if self.then.is_some() && self.answer.is_none() {
+            return Err(("/then", "`then` needs an `answer`"));
+        }
+        let mut upstream = expect.upstream.iter();
+        if !upstream.all(|value| value.is_object() || value.is_null()) {
+            return Err(("/expect/upstream", "must be a mapping, or null"));
+        }
+        Ok(())
+    }
+
+    /// Checks that the case is an event or a model call, with fields for that.
+    fn check_kind(&self) -> Result<(), (&'static str, &'static str)> {
+        let expect = &self.expect;
+        let call_fields = [
+            ("/path", self.path.is_some()),
+            ("/headers", !self.headers.is_empty()),
+            ("/answer", self.answer.is_some()),
+            ("/then", self.then.is_some()),
+            ("/expect/upstream", expect.upstream.is_some()),
+            ("/expect/model", expect.model.is_some()),
+            ("/expect/answer", expect.answer.is_some()),
+            ("/expect/text", expect.text.is_some()),
+        ];
+        match (&self.event, &self.request) {
+            (Some(_), Some(_)) => Err(("/request", "a case has an event or a request, not both")),
+            (None, None) => Err(("", "a case needs an `event` or a `request`")),
+            (Some(_), None) => match call_fields.iter().find(|(_, is_present)| *is_present) {
+                Some((field, _)) => Err((field, "only for model calls; this case has an event")),
+                None => Ok(()),
+            },
+            (None, Some(_)) if expect.output.is_some() => Err((
+                "/expect/output",
+                "only for events; this case has a model call",
+            )),
+            (None, Some(_)) => Ok(()),
+        }
+    }
+}
+
+/// Returns the path of a request for one response of a model.
+pub(super) fn model_path(model: &str) -> String {
+    format!("/v1beta/models/{model}:generateContent")
+}
+
+/// Parses headers. The error is the name of an invalid one.
+pub(super) fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
+    let header = |(name, value): (_, &String)| {
+        let name: &String = name;
+        let parsed = name.parse::<HeaderName>().ok();
+        let parsed = parsed.zip(value.parse::<HeaderValue>().ok());
+        parsed.ok_or(name.as_str())
+    };
+    headers.iter().map(header).collect()
+}
+
+/// Deserializes a value that is present, though it may be null.
+fn present<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Value>, D::Error> {
+    Value::deserialize(deserializer).map(Some)
+}

@@ -1,0 +1,276 @@
+//! Hooks of the config and of settings files: read one by one, then merged.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    path::PathBuf,
+};
+
+use serde_json::{Map, Value, json};
+
+use super::{
+    lints::{duplicate_hooks, unused_settings},
+    loader::Loader,
+    pointers::{fill_in, matching},
+    settings_json::blank_comments,
+};
+use crate::{
+    config::{
+        registry::Registry,
+        schema::{UnknownKeys, validate},
+        settings::hooks::{
+            DEFAULT_PROTOCOL, HookFile, HookGroup, HookSpec, SettingsFile, SystemMessages,
+        },
+        source_span::{Problem, SourceSpan},
+        spanned_yaml::{SpannedYaml, span_to_value},
+    },
+    event::EventName,
+};
+
+/// The hooks of a settings file or of the config itself.
+#[derive(Debug)]
+pub(super) struct HookBlock {
+    document: SpannedYaml,
+    settings: SettingsFile,
+    warnings: Vec<Problem>,
+    source: BlockSource,
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum BlockSource {
+    SettingsFile,
+    Config,
+}
+
+/// What is set for all hooks of a block.
+struct BlockDefaults<'a> {
+    protocol: &'a str,
+    system_messages: SystemMessages,
+    /// `hook_defaults` of the config.
+    fields: &'a Map<String, Value>,
+}
+
+impl Loader {
+    /// Reads the hooks of all settings files, those that the config names before those
+    /// of the command line, and last those of the config itself.
+    pub(super) fn hook_blocks(&mut self, more: &[PathBuf], registry: &Registry) -> Vec<HookBlock> {
+        let mut fields = Map::from_iter([
+            ("on_failure".to_owned(), json!("open")),
+            ("timeout".to_owned(), json!(60_000)),
+        ]);
+        let written = self.value.get("hook_defaults").and_then(Value::as_object);
+        fields.extend(written.cloned().unwrap_or_default());
+
+        let mut files = Vec::new();
+        for pointer in matching(&self.value, "/hook_files/*") {
+            if let Some(mut file) = self.section::<HookFile>(&pointer) {
+                file.path = self.directory.join(file.path);
+                let span = self.document.span(&format!("{pointer}/path"));
+                files.push((file, Some(span)));
+            }
+        }
+        files.extend(more.iter().map(|path| {
+            let file = HookFile {
+                path: path.clone(),
+                protocol: DEFAULT_PROTOCOL.to_owned(),
+                system_messages: SystemMessages::Hidden,
+            };
+            (file, None)
+        }));
+        let mut blocks = Vec::new();
+        for (file, span) in files {
+            match self.settings_file(&file, span, &fields, registry) {
+                Ok(block) => blocks.push(block),
+                Err(problems) => self.problems.extend(problems),
+            }
+        }
+        let defaults = BlockDefaults {
+            protocol: DEFAULT_PROTOCOL,
+            system_messages: SystemMessages::Hidden,
+            fields: &fields,
+        };
+        let (document, value) = (self.document.clone(), self.value.clone());
+        // Without the schema's problems, which are reported, this cannot fail.
+        blocks.extend(HookBlock::new(
+            document,
+            value,
+            &defaults,
+            BlockSource::Config,
+        ));
+        // The hooks are in their block.
+        if let Some(config) = self.mapping_mut("") {
+            config.shift_remove("hooks");
+        }
+        blocks
+    }
+
+    fn settings_file(
+        &mut self,
+        file: &HookFile,
+        span: Option<SourceSpan>,
+        defaults: &Map<String, Value>,
+        registry: &Registry,
+    ) -> Result<HookBlock, Vec<Problem>> {
+        let path = &file.path;
+        if self.files.contains(path) {
+            let message = format!("`{}` is named twice", path.display());
+            return Err(vec![Problem { span, message }]);
+        }
+        self.files.push(path.clone());
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let message = format!("`{}` cannot be read: {error}", path.display());
+            vec![Problem { span, message }]
+        })?;
+        let document = SpannedYaml::parse(&blank_comments(&text), path).map_err(|it| vec![it])?;
+        let value = document.value();
+        let validated = validate::<SettingsFile>(&document, value, registry, UnknownKeys::Ignored);
+        if !validated.problems.is_empty() {
+            return Err(validated.problems);
+        }
+        self.warnings.extend(validated.warnings);
+        let mut value = validated.value;
+        self.secret_resolver().resolve(&mut value, &document);
+        let defaults = BlockDefaults {
+            protocol: &file.protocol,
+            system_messages: file.system_messages,
+            fields: defaults,
+        };
+        let start = document.span("");
+        HookBlock::new(document, value, &defaults, BlockSource::SettingsFile)
+            .map_err(|error| vec![Problem::at(&start, error.to_string())])
+    }
+
+    /// Completes the policies for deserialization.
+    pub(super) fn annotate_policies(&mut self) {
+        for pointer in matching(&self.value, "/policies/*") {
+            annotate(&self.document, &mut self.value, &pointer);
+        }
+    }
+}
+
+impl HookBlock {
+    fn new(
+        document: SpannedYaml,
+        mut value: Value,
+        defaults: &BlockDefaults<'_>,
+        source: BlockSource,
+    ) -> Result<Self, serde_json::Error> {
+        let warnings = unused_settings(&document, &value);
+        for pointer in matching(&value, "/hooks/*/*/hooks/*") {
+            let Some(hook) = annotate(&document, &mut value, &pointer) else {
+                continue;
+            };
+            fill_in(hook, defaults.fields);
+            hook.insert("protocol".to_owned(), json!(defaults.protocol));
+            hook.insert(
+                "system_messages".to_owned(),
+                json!(defaults.system_messages),
+            );
+        }
+        Ok(Self {
+            document,
+            settings: serde_json::from_value(value)?,
+            warnings,
+            source,
+        })
+    }
+
+    /// Returns the content of a settings file, without comments and secrets.
+    pub(super) fn file_content(&self) -> Option<String> {
+        let is_file = self.source == BlockSource::SettingsFile;
+        is_file.then(|| self.document.value().to_string())
+    }
+
+    /// Returns the position of the first switch that disables the block.
+    fn disabled_at(&self) -> Option<SourceSpan> {
+        let switches = [
+            ("/hooks/enabled", self.settings.hooks.switches.enabled),
+            ("/hooksConfig/enabled", self.settings.hooks_config.enabled),
+            ("/tools/enableHooks", self.settings.tools.enable_hooks),
+        ];
+        let off = switches.iter().find(|(_, enabled)| *enabled == Some(false));
+        off.map(|(pointer, _)| self.document.span(pointer))
+    }
+
+    /// Returns the names of disabled hooks, with their positions.
+    fn disabled_hooks(&self) -> impl Iterator<Item = (String, SourceSpan)> {
+        let lists = [
+            ("/hooks/disabled", &self.settings.hooks.switches.disabled),
+            (
+                "/hooksConfig/disabled",
+                &self.settings.hooks_config.disabled,
+            ),
+        ];
+        lists.into_iter().flat_map(move |(pointer, names)| {
+            names.iter().enumerate().map(move |(index, name)| {
+                let span = self.document.span(&format!("{pointer}/{index}"));
+                (name.clone(), span)
+            })
+        })
+    }
+}
+
+/// Adds to a hook or policy what its type has and an operator does not write.
+fn annotate<'a>(
+    document: &SpannedYaml,
+    value: &'a mut Value,
+    pointer: &str,
+) -> Option<&'a mut Map<String, Value>> {
+    let fields = value.pointer_mut(pointer)?.as_object_mut()?;
+    fields.shift_remove("description");
+    fields.insert("span".to_owned(), span_to_value(&document.span(pointer)));
+    if let Some(text) = fields.get("when").cloned() {
+        let span = document.span(&format!("{pointer}/when"));
+        let when = json!({ "text": text, "span": span_to_value(&span) });
+        fields.insert("when".to_owned(), when);
+    }
+    Some(fields)
+}
+
+/// Merges blocks in order. Returns the enabled hooks and the warnings. The switches of
+/// the config itself, which is the last block, apply to all blocks.
+pub(super) fn merge(blocks: Vec<HookBlock>) -> (BTreeMap<EventName, Vec<HookGroup>>, Vec<Problem>) {
+    let disabled: Vec<(String, SourceSpan)> =
+        blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
+    let all_disabled = blocks.last().is_some_and(|own| own.disabled_at().is_some());
+    let mut hooks: BTreeMap<EventName, Vec<HookGroup>> = BTreeMap::new();
+    let mut names = BTreeSet::new();
+    let mut warnings = Vec::new();
+    for block in blocks {
+        let disabled_at = block.disabled_at();
+        let events = block.settings.hooks.events;
+        if let Some(span) = &disabled_at
+            && !events.is_empty()
+        {
+            warnings.push(Problem::at(
+                span,
+                "the hooks of this file are disabled here",
+            ));
+        }
+        warnings.extend(block.warnings);
+        for (event, groups) in events {
+            let block_hooks = groups.iter().flat_map(|group| &group.hooks);
+            names.extend(block_hooks.map(|hook| hook.switch().to_owned()));
+            if disabled_at.is_none() && !all_disabled {
+                hooks.entry(event).or_default().extend(groups);
+            }
+        }
+    }
+    for (name, span) in &disabled {
+        if !names.contains(name) {
+            let message = format!("no hook is named `{name}`, so none is disabled");
+            warnings.push(Problem::at(span, message));
+        }
+    }
+    let is_enabled = |hook: &HookSpec| !disabled.iter().any(|(name, _)| name == hook.switch());
+    hooks.retain(|_, groups| {
+        for group in groups.iter_mut() {
+            group.hooks.retain(is_enabled);
+        }
+        groups.retain(|group| !group.hooks.is_empty());
+        !groups.is_empty()
+    });
+    for (event, groups) in &hooks {
+        warnings.extend(duplicate_hooks(*event, groups));
+    }
+    (hooks, warnings)
+}

@@ -1,0 +1,135 @@
+//! Warnings about hooks: settings without effect, and duplicates.
+
+use serde_json::Value;
+
+use super::pointers::matching;
+use crate::{
+    config::{
+        matcher::Matcher,
+        settings::{
+            config_file::can_deny,
+            hooks::{HookGroup, HookSpec},
+        },
+        source_span::Problem,
+        spanned_yaml::SpannedYaml,
+    },
+    event::{EventKind, EventName, EventVisitor, MatcherSubject, SubjectKind},
+};
+
+/// Returns warnings about settings without effect, and about matchers that are no
+/// regular expressions. `value` is the document before defaults are filled in.
+pub(super) fn unused_settings(document: &SpannedYaml, value: &Value) -> Vec<Problem> {
+    let groups = EventName::ALL.iter().flat_map(|event| {
+        let groups = matching(value, &format!("/hooks/{event}/*"));
+        groups.into_iter().map(|pointer| (*event, pointer))
+    });
+    let warnings = groups.flat_map(|(event, pointer)| group_warnings(value, event, &pointer));
+    warnings
+        .map(|(pointer, message)| Problem::at(&document.span(&pointer), message))
+        .collect()
+}
+
+fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String, String)> {
+    let at_matcher = format!("{pointer}/matcher");
+    let matcher = value.pointer(&at_matcher).and_then(Value::as_str);
+    let (matcher, translation_warning) = Matcher::parse(matcher.unwrap_or_default());
+    let unused_matcher = unused_matcher(&matcher, event).map(|it| (at_matcher.clone(), it));
+    let hooks = matching(value, &format!("{pointer}/hooks/*")).into_iter();
+    let failure_modes = hooks.filter_map(|pointer| {
+        let message = unused_failure_mode(value.pointer(&pointer)?, event)?;
+        Some((format!("{pointer}/on_failure"), message))
+    });
+    let translation_warning = translation_warning.map(|it| (at_matcher, it));
+    unused_matcher
+        .into_iter()
+        .chain(failure_modes)
+        .chain(translation_warning)
+        .collect()
+}
+
+fn unused_failure_mode(hook: &Value, event: EventName) -> Option<String> {
+    let has = |key, value| hook.get(key).and_then(Value::as_str) == Some(value);
+    if !has("on_failure", "closed") {
+        return None;
+    }
+    if !can_deny(event) {
+        let message = format!("hooks cannot deny {event}, so `closed` has no effect");
+        return Some(message);
+    }
+    let observes = has("mode", "observe");
+    observes.then(|| "the hook only observes, so `closed` has no effect".to_owned())
+}
+
+fn unused_matcher(matcher: &Matcher, event: EventName) -> Option<String> {
+    if matcher.is_all() {
+        return None;
+    }
+    match subjects(event) {
+        SubjectKind::Tools => None,
+        SubjectKind::None => Some(format!(
+            "{event} has nothing to match, so the matcher is ignored and the hooks always run"
+        )),
+        SubjectKind::Keywords(words) => {
+            let none = !words
+                .iter()
+                .any(|word| matcher.matches(MatcherSubject::Keyword(word)));
+            let words = words.join(", ");
+            none.then(|| format!("the matcher matches none of {words}, so its hooks never run"))
+        }
+    }
+}
+
+fn subjects(event: EventName) -> SubjectKind {
+    struct GetSubjects;
+
+    impl EventVisitor for GetSubjects {
+        type Output = SubjectKind;
+
+        fn visit<E: EventKind>(self) -> SubjectKind {
+            E::SUBJECTS
+        }
+    }
+
+    event.visit(GetSubjects)
+}
+
+/// Returns warnings about hooks of one event that are repeated in their group, or that
+/// share a name with another hook.
+pub(super) fn duplicate_hooks(event: EventName, groups: &[HookGroup]) -> Vec<Problem> {
+    let mut problems = Vec::new();
+    for group in groups {
+        for (index, hook) in group.hooks.iter().enumerate() {
+            let is_same = |other: &&HookSpec| {
+                other.identity() == hook.identity() && condition(other) == condition(hook)
+            };
+            if let Some(first) = group.hooks.iter().take(index).rev().find(is_same) {
+                let label = hook.label();
+                let message = format!(
+                    "hook `{label}` on {event} is already at {}, and runs once",
+                    first.span
+                );
+                problems.push(Problem::at(&hook.span, message));
+            }
+        }
+    }
+    let hooks: Vec<&HookSpec> = groups.iter().flat_map(|group| &group.hooks).collect();
+    for (index, hook) in hooks.iter().enumerate() {
+        let earlier = || hooks.iter().take(index);
+        if hook.name.is_none() || earlier().any(|other| other.identity() == hook.identity()) {
+            continue;
+        }
+        if let Some(first) = earlier().find(|other| other.name == hook.name) {
+            let label = hook.label();
+            let message = format!(
+                "another hook on {event} is named `{label}`, at {}: logs do not distinguish them",
+                first.span
+            );
+            problems.push(Problem::at(&hook.span, message));
+        }
+    }
+    problems
+}
+
+fn condition(hook: &HookSpec) -> Option<&str> {
+    hook.when.as_ref().map(|when| when.text.as_str())
+}

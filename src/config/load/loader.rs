@@ -1,0 +1,122 @@
+//! The state of loading a config.
+
+use std::path::{Path, PathBuf};
+
+use serde::de::DeserializeOwned;
+use serde_json::{Map, Value};
+
+use super::{secrets::SecretResolver, upstreams::add_upstreams};
+use crate::config::{
+    overrides::{MissingSecrets, Overrides},
+    registry::Registry,
+    schema::{UnknownKeys, validate},
+    settings::config_file::ConfigFile,
+    source_span::{ConfigError, Problem},
+    spanned_yaml::SpannedYaml,
+};
+
+/// A validated document, and what was found while loading it.
+#[derive(Debug)]
+pub(super) struct Loader {
+    pub(super) document: SpannedYaml,
+    /// The document without positions. References in it are resolved step by step.
+    pub(super) value: Value,
+    /// The start of relative paths.
+    pub(super) directory: PathBuf,
+    /// All files that were read.
+    pub(super) files: Vec<PathBuf>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+    pub(super) missing_secrets: MissingSecrets,
+}
+
+impl Loader {
+    /// Validates `value`, which is all or part of `document`.
+    pub(super) fn new(
+        document: SpannedYaml,
+        mut value: Value,
+        overrides: &Overrides,
+        registry: &Registry,
+    ) -> Result<Self, ConfigError> {
+        add_upstreams(&mut value, overrides)?;
+        let validated = validate::<ConfigFile>(&document, value, registry, UnknownKeys::Refused);
+        let file = document.file().to_owned();
+        let has_file = !file.as_os_str().is_empty();
+        Ok(Self {
+            document,
+            value: validated.value,
+            directory: file.parent().unwrap_or(Path::new("")).to_owned(),
+            files: has_file.then_some(file).into_iter().collect(),
+            problems: validated.problems,
+            warnings: validated.warnings,
+            missing_secrets: overrides.missing_secrets,
+        })
+    }
+
+    /// Deserializes the value at `pointer`. `None` if there is none, or if the
+    /// validation has already reported it.
+    pub(super) fn section<T: DeserializeOwned>(&self, pointer: &str) -> Option<T> {
+        T::deserialize(self.value.pointer(pointer)?).ok()
+    }
+
+    /// Returns the mapping at `pointer` for changing it.
+    pub(super) fn mapping_mut(&mut self, pointer: &str) -> Option<&mut Map<String, Value>> {
+        self.value.pointer_mut(pointer)?.as_object_mut()
+    }
+
+    pub(super) fn problem(&mut self, pointer: &str, message: impl Into<String>) {
+        let span = self.document.span(pointer);
+        self.problems.push(Problem::at(&span, message));
+    }
+
+    pub(super) fn warning(&mut self, pointer: &str, message: impl Into<String>) {
+        let span = self.document.span(pointer);
+        self.warnings.push(Problem::at(&span, message));
+    }
+
+    /// Returns the location of a file that the config names, and adds it to the files
+    /// that are watched for changes.
+    pub(super) fn file(&mut self, path: &Path) -> PathBuf {
+        let file = self.directory.join(path);
+        self.files.push(file.clone());
+        file
+    }
+
+    pub(super) fn resolve_secrets(&mut self) {
+        let mut value = self.value.take();
+        let document = self.document.clone();
+        self.secret_resolver().resolve(&mut value, &document);
+        self.value = value;
+    }
+
+    pub(super) fn secret_resolver(&mut self) -> SecretResolver<'_> {
+        SecretResolver {
+            directory: &self.directory,
+            missing: self.missing_secrets,
+            files: &mut self.files,
+            problems: &mut self.problems,
+        }
+    }
+
+    /// Returns all problems, if there are any, in the order of files and lines.
+    pub(super) fn fail_if_problems(&mut self) -> Result<(), ConfigError> {
+        if self.problems.is_empty() {
+            return Ok(());
+        }
+        let mut problems = std::mem::take(&mut self.problems);
+        problems.sort_by_key(|problem| {
+            let span = problem.span.as_ref()?;
+            let file = self.files.iter().position(|file| *file == span.file);
+            Some((file, span.line, span.column))
+        });
+        problems.dedup();
+        Err(ConfigError { problems })
+    }
+
+    /// Deserializes the document, after its problems were checked. An error would be
+    /// a difference between the schema and the types.
+    pub(super) fn deserialize(&mut self) -> Result<ConfigFile, ConfigError> {
+        let file = serde_json::from_value(self.value.take());
+        file.map_err(|error| Problem::at(&self.document.span(""), error.to_string()).into())
+    }
+}

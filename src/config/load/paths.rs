@@ -1,0 +1,72 @@
+//! Checks of the directories and files that a config names.
+
+use std::path::{Path, PathBuf};
+
+use rustix::fs::Access;
+
+use super::loader::Loader;
+use crate::config::units::Size;
+
+/// The smallest useful size of an audit log file, in bytes.
+const MIN_AUDIT_FILE_BYTES: usize = 64 * 1024;
+
+impl Loader {
+    pub(super) fn hook_directory(&mut self) -> PathBuf {
+        let path: PathBuf = self.section("/hook_directory").unwrap_or_default();
+        let directory = self.absolute(&path);
+        if !directory.is_dir() {
+            let message = format!("`hook_directory` is not a directory: `{}`", path.display());
+            self.problem("/hook_directory", message);
+        }
+        directory
+    }
+
+    pub(super) fn transcripts(&mut self) -> Option<PathBuf> {
+        let pointer = "/sessions/transcripts";
+        let path: PathBuf = self.section(pointer)?;
+        let directory = self.absolute(&path);
+        if let Err(reason) = check_writable(&directory) {
+            let message = format!("`sessions.transcripts` {reason}: `{}`", path.display());
+            self.problem(pointer, message);
+        }
+        Some(directory)
+    }
+
+    pub(super) fn audit_path(&mut self) -> Option<PathBuf> {
+        let size = "/audit/rotate/size";
+        let bytes: Option<Size> = self.section(size);
+        if bytes.is_some_and(|size| size.0 < MIN_AUDIT_FILE_BYTES) {
+            let message = "audit log files this small hold few requests, and records are soon lost to rotation; use 64KiB or more";
+            self.warning(size, message);
+        }
+        let pointer = "/audit/path";
+        let path: PathBuf = self.section(pointer)?;
+        let file = self.absolute(&path);
+        let parent = file.parent().unwrap_or(Path::new("/"));
+        let problem = if file.is_dir() {
+            Some("`audit.path` is a directory".to_owned())
+        } else {
+            let reason = check_writable(parent).err();
+            reason.map(|reason| format!("the parent of `audit.path` {reason}"))
+        };
+        if let Some(problem) = problem {
+            self.problem(pointer, format!("{problem}: `{}`", path.display()));
+        }
+        Some(file)
+    }
+
+    fn absolute(&self, path: &Path) -> PathBuf {
+        let path = Path::new(".").join(&self.directory).join(path);
+        let path = std::path::absolute(&path).unwrap_or(path);
+        path.components().collect()
+    }
+}
+
+/// Checks that files can be created in a directory.
+fn check_writable(directory: &Path) -> Result<(), &'static str> {
+    if !directory.is_dir() {
+        return Err("is not a directory");
+    }
+    let needed = Access::WRITE_OK | Access::EXEC_OK;
+    rustix::fs::access(directory, needed).map_err(|_| "is not writable")
+}

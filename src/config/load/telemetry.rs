@@ -1,0 +1,37 @@
+//! Checks of the OTLP collector's settings.
+
+use std::collections::BTreeSet;
+
+use http::{HeaderName, header};
+
+use super::{loader::Loader, pointers::matching};
+use crate::config::{settings::telemetry::OtlpSettings, spanned_yaml::unescape};
+
+/// Headers that the exporter sets itself.
+const RESERVED_HEADERS: [HeaderName; 5] = [
+    header::CONNECTION,
+    header::CONTENT_LENGTH,
+    header::CONTENT_TYPE,
+    header::HOST,
+    header::TRANSFER_ENCODING,
+];
+
+impl Loader {
+    pub(super) fn check_telemetry(&mut self) {
+        let otlp: Option<OtlpSettings> = self.section("/telemetry/otlp");
+        if otlp.is_some_and(|otlp| !otlp.traces && !otlp.logs) {
+            self.problem("/telemetry/otlp", "`traces` or `logs` must be true");
+        }
+        let mut names = BTreeSet::new();
+        for pointer in matching(&self.value, "/telemetry/otlp/headers/*") {
+            let name = pointer.rsplit('/').next().map(unescape).unwrap_or_default();
+            let Ok(name) = HeaderName::try_from(name) else {
+                self.problem(&pointer, "invalid header name");
+                continue;
+            };
+            if RESERVED_HEADERS.contains(&name) || !names.insert(name.as_str().to_owned()) {
+                self.problem(&pointer, "this header is already set");
+            }
+        }
+    }
+}

@@ -1,0 +1,33 @@
+//! Settings from the command line.
+
+use std::{net::SocketAddr, path::PathBuf};
+
+use url::Url;
+
+/// Settings from the command line. They take precedence over the file.
+#[derive(Debug, Clone, Default)]
+pub struct Overrides {
+    /// Replaces `listen`.
+    pub listen: Option<SocketAddr>,
+    /// Replaces `admin.listen`.
+    pub admin_listen: Option<SocketAddr>,
+    /// Replaces `upstreams.gemini.url`.
+    pub upstream: Option<Url>,
+    /// Settings files read after those of `hook_files`. Relative paths start from
+    /// the current directory.
+    pub hooks: Vec<PathBuf>,
+    /// Base URL of every model API if the file has no `upstreams`.
+    pub missing_upstreams: Option<Url>,
+    /// Handling of secrets that cannot be read.
+    pub missing_secrets: MissingSecrets,
+}
+
+/// Handling of secrets that cannot be read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum MissingSecrets {
+    /// Reported as a problem.
+    #[default]
+    Refused,
+    /// Replaced by a placeholder, since no external service is called.
+    Placeholder,
+}

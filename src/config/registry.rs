@@ -1,0 +1,47 @@
+//! Names and formats that other modules define and a config may use.
+
+use serde_json::Value;
+
+/// The transports, protocols, policies, formats and methods that a config may name.
+#[derive(Debug, Clone, Default)]
+pub struct Registry {
+    /// Allowed values of a hook's `type`.
+    pub transports: Vec<&'static str>,
+    /// Allowed values of a hook file's `protocol`.
+    pub protocols: Vec<&'static str>,
+    /// Allowed values of `policy`, with their settings.
+    pub policies: Vec<PolicyShape>,
+    /// Checks for the custom values of `format` in schemas.
+    pub formats: Vec<Format>,
+    /// The methods of the model APIs.
+    pub methods: Vec<KnownMethod>,
+}
+
+/// Name and settings of a policy.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PolicyShape {
+    /// The name of the policy.
+    pub name: &'static str,
+    /// The JSON Schema of its settings.
+    pub schema: Value,
+}
+
+/// A custom `format` of JSON Schema strings.
+#[derive(Debug, Clone, Copy)]
+pub struct Format {
+    /// The value of `format`.
+    pub name: &'static str,
+    /// Validates a text. The error completes a sentence that begins with the
+    /// name of the setting.
+    pub check: fn(&str) -> Result<(), String>,
+}
+
+/// A method of a model API, such as `files.create`.
+#[derive(Debug, Clone, Copy)]
+pub struct KnownMethod {
+    /// The name of the method.
+    pub name: &'static str,
+    /// Why the method can never be allowed, if so. Completes a sentence that begins
+    /// with the method's name.
+    pub never: Option<&'static str>,
+}

@@ -1,0 +1,102 @@
+//! Validates a document against its schema and reports every problem at once.
+
+use jsonschema::{Validator, error::ValidationErrorKind};
+use schemars::JsonSchema;
+use serde_json::Value;
+
+use super::{
+    errors::SchemaError,
+    formats::{self, DERIVED_EVENT},
+    generate::schema,
+};
+use crate::config::{
+    registry::{Format, Registry},
+    source_span::Problem,
+    spanned_yaml::SpannedYaml,
+};
+
+/// Handling of unknown keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum UnknownKeys {
+    /// A problem, in files that are written for hookgate.
+    Refused,
+    /// A warning, unless the keys of the mapping are events. Other products write keys
+    /// of their own into settings files.
+    Ignored,
+}
+
+/// A validated document.
+#[derive(Debug)]
+pub struct Validated {
+    /// The document without ignored keys. Without problems, it matches its schema.
+    pub value: Value,
+    /// Everything that is wrong.
+    pub problems: Vec<Problem>,
+    /// The ignored keys.
+    pub warnings: Vec<Problem>,
+}
+
+/// Validates `value`, a part of `document`, against the schema of `T`.
+pub fn validate<T: JsonSchema>(
+    document: &SpannedYaml,
+    value: Value,
+    registry: &Registry,
+    unknown_keys: UnknownKeys,
+) -> Validated {
+    let schema = schema::<T>(registry);
+    let mut validated = Validated {
+        value,
+        problems: document.duplicates(),
+        warnings: Vec::new(),
+    };
+    let formats = [registry.formats.as_slice(), &[DERIVED_EVENT]].concat();
+    let validator = match validator(&schema, &formats) {
+        Ok(validator) => validator,
+        Err(message) => {
+            validated.problems.push(Problem::without_span(message));
+            return validated;
+        }
+    };
+    let mut ignored = Vec::new();
+    for error in validator.iter_errors(&validated.value) {
+        let finding = SchemaError {
+            document,
+            value: &validated.value,
+            schema: &schema,
+            formats: &formats,
+            error: &error,
+        };
+        let ValidationErrorKind::AdditionalProperties { unexpected } = error.kind() else {
+            validated.problems.push(finding.problem());
+            continue;
+        };
+        for key in unexpected {
+            let problem = finding.unknown_key(key);
+            if unknown_keys == UnknownKeys::Ignored && !finding.keys_are_events() {
+                let parent = error.instance_path().as_str().to_owned();
+                ignored.push((parent, key.clone()));
+                validated.warnings.push(problem);
+            } else {
+                validated.problems.push(problem);
+            }
+        }
+    }
+    for (parent, key) in ignored {
+        let parent = validated.value.pointer_mut(&parent);
+        if let Some(fields) = parent.and_then(Value::as_object_mut) {
+            fields.shift_remove(&key);
+        }
+    }
+    validated
+}
+
+fn validator(schema: &Value, formats: &[Format]) -> Result<Validator, String> {
+    let mut options = jsonschema::options();
+    for Format { name, check } in formats.iter().copied() {
+        options = options.with_format(name, move |text: &str| check(text).is_ok());
+    }
+    formats::add_to(options)
+        .should_validate_formats(true)
+        .build(schema)
+        .map_err(|error| format!("internal error: the schema is invalid: {error}"))
+}

@@ -1,0 +1,255 @@
+//! Callers, how they authenticate, and what each may use.
+
+use std::{
+    borrow::Cow,
+    num::{NonZeroU32, NonZeroU64},
+};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use serde::{Deserialize, Deserializer, Serialize};
+use url::Url;
+
+use crate::config::{
+    schema::scalars::{CallerGlob, Count, FilePath, HostName, Origin, Rate, Tokens},
+    secret::Secret,
+    source_span::SourceSpan,
+};
+
+/// Prefix of the names of callers that authenticate by a JWT.
+pub const TOKEN_PREFIX: &str = "jwt:";
+
+/// Prefix of the names of callers that authenticate by a client certificate.
+pub const CERTIFICATE_PREFIX: &str = "mtls:";
+
+/// The rule for names of callers that authenticate by a key, as an error message.
+pub const CALLER_NAME: &str =
+    "must be 1 to 64 of `A-Z a-z 0-9 . _ -`, and begin with none of the last three";
+
+/// Checks `name` against [`CALLER_NAME`].
+pub fn is_caller_name(name: &str) -> bool {
+    let is_allowed = |char: char| char.is_ascii_alphanumeric() || "._-".contains(char);
+    name.starts_with(|char: char| char.is_ascii_alphanumeric())
+        && name.len() <= 64
+        && name.chars().all(is_allowed)
+}
+
+/// Authentication of callers. Without any method, callers are not authenticated.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Auth {
+    /// Callers that authenticate by an API key; `hookgate key` creates one.
+    pub keys: Vec<KeySpec>,
+    /// Callers that authenticate by a JWT of an identity provider.
+    pub jwt: Option<JwtSpec>,
+    /// Callers that authenticate by a client certificate.
+    pub mtls: Option<MtlsSpec>,
+    /// Serve callers without authentication. Must be set if agents on other machines
+    /// can connect and no other method is configured.
+    pub anonymous: bool,
+    /// Defaults for callers without limits of their own.
+    pub limits: CallerLimits,
+}
+
+/// A caller that authenticates by an API key.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(rename = "CallerKey", deny_unknown_fields)]
+pub struct KeySpec {
+    /// The caller's name in conditions, logs and metrics.
+    #[schemars(extend("pattern" = "^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$", "errorMessage" = CALLER_NAME))]
+    pub name: String,
+    /// The SHA-256 of the key, in hexadecimal.
+    #[serde(deserialize_with = "sha256_from_hex")]
+    #[schemars(with = "String", extend("pattern" = "^[0-9A-Fa-f]{64}$", "errorMessage" = "must be a SHA-256 in hex, 64 digits: never the key itself", "writeOnly" = true))]
+    pub sha256: [u8; 32],
+    /// What the caller may use.
+    #[serde(flatten)]
+    pub grant: Grant,
+}
+
+/// Callers that authenticate by a JWT.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[schemars(rename = "Jwt", deny_unknown_fields)]
+pub struct JwtSpec {
+    /// The required value of the `iss` claim.
+    #[schemars(length(min = 1))]
+    pub issuer: String,
+    /// The required value or element of the `aud` claim.
+    #[schemars(length(min = 1))]
+    pub audience: String,
+    /// The issuer's keys: an https URL, or `{ file: PATH }`.
+    pub jwks: JwksOrigin,
+    /// The claim with the caller's name, which is prefixed by `jwt:`.
+    #[serde(default = "default_name_claim")]
+    #[schemars(length(min = 1))]
+    pub name: String,
+    /// What each of these callers may use.
+    #[serde(flatten)]
+    pub grant: Grant,
+    /// The position in the config, set by the loader.
+    #[schemars(skip)]
+    pub span: SourceSpan,
+}
+
+/// The source of an issuer's keys.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(untagged)]
+pub enum JwksOrigin {
+    /// A URL: https, or http on this machine.
+    Url(Url),
+    /// A file.
+    File {
+        /// The content of the file. The loader puts it in place of the path.
+        #[serde(rename = "file")]
+        content: String,
+    },
+}
+
+/// Callers that authenticate by a client certificate.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
+#[schemars(rename = "Mtls", deny_unknown_fields)]
+pub struct MtlsSpec {
+    /// The name of the certificate that identifies the caller, prefixed by `mtls:`.
+    #[serde(default)]
+    pub name: CertificateName,
+    /// The accepted names. Default: all.
+    #[schemars(extend("minItems" = 1))]
+    pub allow: Option<Vec<String>>,
+    /// What each of these callers may use.
+    #[serde(flatten)]
+    pub grant: Grant,
+}
+
+/// A name in a certificate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum CertificateName {
+    /// The common name of the subject.
+    CommonName,
+    /// The first subject alternative name that is accepted.
+    #[default]
+    AlternativeName,
+}
+
+/// What a caller may use. The loader fills in the defaults of `auth.limits`.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+pub struct Grant {
+    /// Globs of the allowed models. Default: all.
+    #[schemars(with = "Option<Vec<CallerGlob>>", extend("minItems" = 1))]
+    pub models: Option<Vec<String>>,
+    /// Globs of the allowed tools. Default: all.
+    #[schemars(with = "Option<Vec<CallerGlob>>")]
+    pub tools: Option<Vec<String>>,
+    /// The API key for the model API, instead of the upstream's own.
+    pub upstream_key: Option<Secret>,
+    /// Maximum number of requests per minute.
+    #[schemars(with = "Option<Rate>")]
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Maximum number of tokens per day, in UTC.
+    #[schemars(with = "Option<Tokens>")]
+    pub tokens_per_day: Option<NonZeroU64>,
+    /// Maximum number of concurrent requests.
+    #[schemars(with = "Option<Count>")]
+    pub in_flight: usize,
+}
+
+/// Defaults for callers without limits of their own.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallerLimits {
+    /// Maximum number of requests per minute. Default: unlimited.
+    #[schemars(with = "Option<Rate>")]
+    pub requests_per_minute: Option<NonZeroU32>,
+    /// Maximum number of tokens per day, in UTC. Default: unlimited.
+    #[schemars(with = "Option<Tokens>")]
+    pub tokens_per_day: Option<NonZeroU64>,
+    /// Maximum number of concurrent requests. Default: half of `limits.in_flight`.
+    #[schemars(with = "Option<Count>")]
+    pub in_flight: Option<usize>,
+}
+
+/// Web pages that may call the gateway, other than those of its own origin.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct Browsers {
+    /// Host names of this gateway, besides `localhost` and IP addresses.
+    #[serde(
+        deserialize_with = "in_lower_case",
+        skip_serializing_if = "Vec::is_empty"
+    )]
+    #[schemars(with = "Vec<HostName>")]
+    pub hosts: Vec<String>,
+    /// Origins whose web pages may call, such as `https://console.example`.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<Origin>")]
+    pub origins: Vec<String>,
+}
+
+impl Auth {
+    /// Checks whether callers are authenticated.
+    pub const fn is_required(&self) -> bool {
+        !self.keys.is_empty() || self.jwt.is_some() || self.mtls.is_some()
+    }
+
+    /// Returns the grants of all callers, each with the JSON pointer of its mapping.
+    pub(in crate::config) fn grants(&self) -> impl Iterator<Item = (String, &Grant)> {
+        let keys = self.keys.iter().enumerate();
+        let keys = keys.map(|(index, key)| (format!("/auth/keys/{index}"), &key.grant));
+        let jwt = self
+            .jwt
+            .iter()
+            .map(|jwt| ("/auth/jwt".to_owned(), &jwt.grant));
+        let mtls = self
+            .mtls
+            .iter()
+            .map(|mtls| ("/auth/mtls".to_owned(), &mtls.grant));
+        keys.chain(jwt).chain(mtls)
+    }
+}
+
+impl Grant {
+    /// Checks whether the caller is restricted to certain models or tools.
+    pub const fn has_lists(&self) -> bool {
+        self.models.is_some() || self.tools.is_some()
+    }
+}
+
+/// Decodes the 32 bytes of a hash. Other characters are skipped: the schema has
+/// already refused them, and the other problems of the section are still to be found.
+fn sha256_from_hex<'de, D: Deserializer<'de>>(deserializer: D) -> Result<[u8; 32], D::Error> {
+    let hex = Cow::<str>::deserialize(deserializer)?;
+    let digits = hex.chars().filter_map(|char| char.to_digit(16));
+    let digits: Vec<u8> = digits
+        .filter_map(|digit| u8::try_from(digit).ok())
+        .collect();
+    let mut bytes = [0; 32];
+    for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
+        *byte = pair.iter().fold(0, |sum, digit| sum << 4 | digit);
+    }
+    Ok(bytes)
+}
+
+fn in_lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<String>, D::Error> {
+    let names = Vec::<String>::deserialize(deserializer)?;
+    Ok(names.iter().map(|name| name.to_ascii_lowercase()).collect())
+}
+
+fn default_name_claim() -> String {
+    "sub".to_owned()
+}
+
+impl JsonSchema for JwksOrigin {
+    fn schema_name() -> Cow<'static, str> {
+        "Jwks".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        json_schema!({
+            "type": ["string", "object"],
+            "format": "jwks-url",
+            "properties": { "file": generator.subschema_for::<FilePath>() },
+            "required": ["file"],
+            "additionalProperties": false,
+            "errorMessage": "must be an https URL without user or fragment, or `{ file: PATH }`",
+        })
+    }
+}

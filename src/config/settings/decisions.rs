@@ -1,0 +1,37 @@
+//! How verdicts of hooks are applied and returned.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+/// How a denial is returned to the agent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Denials {
+    /// As a response of the model: displayed once, and the turn ends.
+    #[default]
+    Message,
+    /// As a 403 error.
+    Error,
+}
+
+/// The decision for a hook's `ask` where the user cannot be asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AskMode {
+    /// Deny.
+    #[default]
+    Deny,
+    /// Allow.
+    Allow,
+}
+
+/// The input of `AfterModel` hooks for a streamed response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AfterModelMode {
+    /// Each chunk as it arrives.
+    #[default]
+    Chunk,
+    /// The whole response once. The agent waits for it.
+    Buffered,
+}

@@ -1,0 +1,400 @@
+//! Hooks: groups by event, each hook with its transport, and the switches.
+
+use std::{borrow::Cow, collections::BTreeMap, path::PathBuf, time::Duration};
+
+use schemars::{JsonSchema, Schema, SchemaGenerator};
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+
+use super::policies::{HookMode, HookSettings, PolicySpec, When};
+use crate::{
+    config::{
+        matcher::Matcher,
+        schema::scalars::{Count, FilePath, HookUrl},
+        secret::Secret,
+        source_span::SourceSpan,
+        units::Milliseconds,
+    },
+    event::EventName,
+};
+
+/// The `type` of hooks that are policies.
+pub const BUILTIN: &str = "builtin";
+
+/// The protocol of hooks in the config itself, and the default for settings files.
+pub(in crate::config) const DEFAULT_PROTOCOL: &str = "gemini";
+
+/// The fields of each type of hook, besides those that all types have: name of the
+/// type, required fields, optional fields.
+const FIELDS: &[(&str, &[&str], &[&str])] = &[
+    (BUILTIN, &["policy"], &[]),
+    ("command", &["command"], &["env", "prewarm", "answer"]),
+    ("http", &["url"], &["bearer"]),
+    ("worker", &["command"], &["env", "instances"]),
+];
+
+/// Hooks that share a matcher.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HookGroup {
+    /// Selects the tools (by a regular expression) or the words on which the hooks
+    /// run. Default: all.
+    #[serde(default)]
+    #[schemars(with = "String")]
+    pub matcher: Matcher,
+    /// Run each hook after the one before it, with its edits applied.
+    #[serde(default)]
+    pub sequential: bool,
+    /// The hooks, in order.
+    pub hooks: Vec<HookSpec>,
+}
+
+/// One hook. Its type decides which other keys it may have.
+#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[schemars(rename = "Hook", transform = fields_by_type)]
+pub struct HookSpec {
+    /// The transport.
+    #[serde(rename = "type", default = "default_transport")]
+    #[schemars(extend("x-known" = "transports"))]
+    pub kind: String,
+    /// The name in logs, reasons and `disabled`.
+    pub name: Option<String>,
+    /// The hook protocol. Set by the loader.
+    #[schemars(skip)]
+    pub protocol: String,
+    /// Timeout in milliseconds or as a duration.
+    #[serde(with = "Milliseconds")]
+    #[schemars(with = "Option<Milliseconds>")]
+    pub timeout: Duration,
+    /// The effect of a failure of the hook.
+    #[schemars(with = "Option<FailureMode>")]
+    pub on_failure: FailureMode,
+    /// Whether the hook's decision is applied.
+    #[serde(default)]
+    pub mode: HookMode,
+    /// Add the whole document as on the wire to the hook's input.
+    #[serde(default, rename = "document")]
+    #[schemars(with = "bool")]
+    pub view: HookView,
+    /// Set by the loader for all hooks of a file.
+    #[schemars(skip)]
+    pub system_messages: SystemMessages,
+    /// A CEL expression over the event's facts. The hook runs only if it is true.
+    #[schemars(with = "Option<String>", extend("format" = "condition"))]
+    pub when: Option<When>,
+    /// The position in the config. Set by the loader.
+    #[schemars(skip)]
+    pub span: SourceSpan,
+    /// The fields of the transport or policy.
+    #[serde(flatten)]
+    #[schemars(with = "TransportFields")]
+    pub settings: HookSettings,
+}
+
+/// The schema of the fields that depend on the type of a hook.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct TransportFields {
+    /// The command for `bash -c`: run for each event, or once for a worker.
+    #[schemars(regex(pattern = r"\S"), extend("errorMessage" = "must be a command"))]
+    command: Option<String>,
+    /// The URL to which events are posted.
+    url: Option<HookUrl>,
+    /// The token that is sent to the hook's server as `Authorization: Bearer …`.
+    bearer: Option<Secret>,
+    /// The policy of a `builtin` hook.
+    #[schemars(extend("x-known" = "policies"))]
+    policy: Option<String>,
+    /// Maximum number of processes of a worker.
+    instances: Option<Count>,
+    /// Number of processes of a command that are started before events arrive.
+    prewarm: Option<Count>,
+    /// When the output of a command is complete: at its exit, or with a first line
+    /// that is a JSON object.
+    answer: Option<AnswerBy>,
+    /// Environment variables of the process.
+    #[serde(default)]
+    #[schemars(extend("writeOnly" = true, "propertyNames" = {"pattern": "^[A-Za-z_][A-Za-z0-9_]*$", "errorMessage": "must be named like an environment variable"}))]
+    env: BTreeMap<String, String>,
+    /// A description for readers of the config.
+    description: Option<String>,
+}
+
+/// The effect of a hook's failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FailureMode {
+    /// Continue as without the hook.
+    #[default]
+    Open,
+    /// Deny.
+    Closed,
+}
+
+/// When the output of a command is complete.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum AnswerBy {
+    /// At its exit. The exit code is part of the output.
+    #[default]
+    Exit,
+    /// With the first line, if that is a JSON object.
+    Line,
+}
+
+/// The form in which a hook receives a model call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum HookView {
+    /// The stable form only.
+    #[default]
+    StableForm,
+    /// The stable form, and the whole request or chunk as on the wire.
+    Document,
+}
+
+/// Whether a hook receives the system instruction as a first message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(from = "bool", into = "bool")]
+pub enum SystemMessages {
+    /// Not included.
+    #[default]
+    Hidden,
+    /// Included.
+    Shown,
+}
+
+/// A settings.json; it has many other keys. Also the part of a config with hooks.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+#[schemars(rename = "Settings")]
+pub(in crate::config) struct SettingsFile {
+    pub(in crate::config) hooks: HooksBlock,
+    #[serde(rename = "hooksConfig")]
+    pub(in crate::config) hooks_config: Switches,
+    pub(in crate::config) tools: Tools,
+}
+
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default)]
+pub(in crate::config) struct Tools {
+    #[serde(rename = "enableHooks")]
+    pub(in crate::config) enable_hooks: Option<bool>,
+}
+
+/// The `hooks` block: switches, and groups of hooks by event.
+#[derive(Debug, Default, Deserialize)]
+#[serde(try_from = "Map<String, Value>")]
+pub(in crate::config) struct HooksBlock {
+    pub(in crate::config) switches: Switches,
+    pub(in crate::config) events: BTreeMap<EventName, Vec<HookGroup>>,
+}
+
+/// Switches for hooks. `false` takes precedence over `true`.
+#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct Switches {
+    /// Whether hooks run. Default: true.
+    pub(in crate::config) enabled: Option<bool>,
+    /// Disabled hooks: their names, or the commands or URLs of hooks without a name.
+    pub(in crate::config) disabled: Vec<String>,
+    /// Accepted for compatibility with gemini-cli, without effect.
+    notifications: Option<bool>,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub(in crate::config) struct HookFile {
+    /// Path of the settings.json.
+    #[schemars(with = "FilePath")]
+    pub(in crate::config) path: PathBuf,
+    /// The protocol of its hooks.
+    #[serde(default = "default_protocol")]
+    #[schemars(extend("x-known" = "protocols"))]
+    pub(in crate::config) protocol: String,
+    /// Send the system instruction as a first message to its hooks.
+    #[serde(default)]
+    #[schemars(with = "bool")]
+    pub(in crate::config) system_messages: SystemMessages,
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub(in crate::config) struct HookDefaults {
+    /// The effect of a hook's failure.
+    on_failure: FailureMode,
+    /// Timeout in milliseconds or as a duration.
+    #[serde(with = "Milliseconds")]
+    timeout: Duration,
+}
+
+impl Default for HookDefaults {
+    fn default() -> Self {
+        Self {
+            on_failure: FailureMode::Open,
+            timeout: Duration::from_mins(1),
+        }
+    }
+}
+
+impl HookSpec {
+    /// Returns the name, else the command, policy or type. URLs may contain secrets
+    /// and are not used.
+    pub fn label(&self) -> &str {
+        let name = self.name.as_deref();
+        name.or_else(|| self.setting("command"))
+            .or_else(|| self.setting("policy"))
+            .unwrap_or(&self.kind)
+    }
+
+    /// Returns the name (empty without one), and the command or URL. Hooks with equal
+    /// identities run once.
+    pub fn identity(&self) -> (&str, &str) {
+        (self.name.as_deref().unwrap_or_default(), self.address())
+    }
+
+    /// Returns the policy of a hook of type `builtin`.
+    pub fn as_policy(&self) -> Option<PolicySpec> {
+        let mut settings = self.settings.clone();
+        let Some(Value::String(policy)) = settings.0.shift_remove("policy") else {
+            return None;
+        };
+        Some(PolicySpec {
+            name: self.name.clone(),
+            policy,
+            mode: self.mode,
+            when: self.when.clone(),
+            settings,
+            span: self.span.clone(),
+        })
+    }
+
+    /// Returns the number of processes that are kept running between events.
+    pub fn processes(&self) -> usize {
+        let number = |name: &str| self.settings.0.get(name).and_then(Value::as_u64);
+        let default = u64::from(self.kind == "worker");
+        let number = number("prewarm").or_else(|| number("instances"));
+        usize::try_from(number.unwrap_or(default)).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the key for `disabled`: the name, else the command or URL.
+    pub(in crate::config) fn switch(&self) -> &str {
+        self.name.as_deref().unwrap_or_else(|| self.address())
+    }
+
+    fn address(&self) -> &str {
+        let address = self.setting("command").or_else(|| self.setting("url"));
+        let address = address.or_else(|| self.setting("policy"));
+        address.unwrap_or(&self.kind)
+    }
+
+    fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.0.get(name)?.as_str()
+    }
+}
+
+/// Requires and refuses fields by the type of a hook, `command` by default.
+fn fields_by_type(schema: &mut Schema) {
+    let all = schema.get("properties").and_then(Value::as_object);
+    let all: Map<String, Value> = all
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(|name| (name.clone(), true.into()))
+        .collect();
+    let rules = FIELDS.iter().map(|(kind, required, optional)| {
+        let is_own = |name: &&&str| required.contains(name) || optional.contains(name);
+        let of_any_type = FIELDS.iter().flat_map(|(_, a, b)| a.iter().chain(*b));
+        let foreign = of_any_type.filter(|name| !is_own(name));
+        let mut properties = all.clone();
+        properties.extend(foreign.map(|name| ((*name).to_owned(), false.into())));
+        let is_default = *kind == default_transport();
+        let named: &[&str] = if is_default { &[] } else { &["type"] };
+        let mut then = json!({ "required": required, "properties": properties });
+        let (key, value) = if *kind == BUILTIN {
+            ("x-settings", json!("policy"))
+        } else {
+            ("additionalProperties", json!(false))
+        };
+        if let Some(then) = then.as_object_mut() {
+            then.insert(key.to_owned(), value);
+        }
+        json!({
+            "if": { "properties": { "type": { "const": kind } }, "required": named },
+            "then": then,
+        })
+    });
+    schema.insert("allOf".to_owned(), rules.collect());
+}
+
+fn default_protocol() -> String {
+    DEFAULT_PROTOCOL.to_owned()
+}
+
+fn default_transport() -> String {
+    "command".to_owned()
+}
+
+impl From<bool> for HookView {
+    fn from(document: bool) -> Self {
+        if document {
+            Self::Document
+        } else {
+            Self::StableForm
+        }
+    }
+}
+
+impl From<HookView> for bool {
+    fn from(view: HookView) -> Self {
+        view == HookView::Document
+    }
+}
+
+impl From<bool> for SystemMessages {
+    fn from(shown: bool) -> Self {
+        if shown { Self::Shown } else { Self::Hidden }
+    }
+}
+
+impl From<SystemMessages> for bool {
+    fn from(messages: SystemMessages) -> Self {
+        messages == SystemMessages::Shown
+    }
+}
+
+impl TryFrom<Map<String, Value>> for HooksBlock {
+    type Error = serde_json::Error;
+
+    fn try_from(mut block: Map<String, Value>) -> Result<Self, serde_json::Error> {
+        let mut events = BTreeMap::new();
+        for event in EventName::ALL {
+            if let Some(groups) = block.remove(event.as_str()) {
+                events.insert(*event, serde_json::from_value(groups)?);
+            }
+        }
+        let switches = serde_json::from_value(Value::Object(block))?;
+        Ok(Self { switches, events })
+    }
+}
+
+impl JsonSchema for HooksBlock {
+    fn schema_name() -> Cow<'static, str> {
+        "Hooks".into()
+    }
+
+    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
+        let mut schema = Switches::json_schema(generator);
+        schema.insert(
+            "description".to_owned(),
+            "Groups of hooks by event, and the switches of older settings files.".into(),
+        );
+        schema.insert("x-keys".to_owned(), "event".into());
+        let groups = generator.subschema_for::<Vec<HookGroup>>();
+        let properties = schema.get_mut("properties").and_then(Value::as_object_mut);
+        if let Some(properties) = properties {
+            let named = |event: &EventName| (event.as_str().to_owned(), groups.clone().to_value());
+            properties.extend(EventName::ALL.iter().map(named));
+        }
+        schema
+    }
+}

@@ -1,0 +1,127 @@
+//! The model APIs and the credentials sent to them.
+
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::Deserialize;
+use url::Url;
+
+use crate::config::{
+    schema::scalars::{BaseUrl, Count},
+    secret::Secret,
+    units::Period,
+};
+
+/// The model APIs, at least one. Calls of an API without an entry are refused.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Upstreams")]
+pub struct UpstreamsConfig {
+    /// The Gemini API: `/v1beta/models/…`.
+    pub gemini: Option<UpstreamConfig>,
+    /// Vertex AI: `/v1/projects/…/publishers/google/models/…`, also without a
+    /// project.
+    pub vertex: Option<UpstreamConfig>,
+    /// Code Assist, which gemini-cli calls for users who log in with Google:
+    /// `/v1internal:…`.
+    pub code_assist: Option<UpstreamConfig>,
+}
+
+/// One model API.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "Upstream", deny_unknown_fields)]
+pub struct UpstreamConfig {
+    /// The base URL, before `/v1beta/…`.
+    #[schemars(with = "BaseUrl")]
+    pub url: Url,
+    /// Sent instead of the agent's own credential.
+    #[serde(flatten)]
+    #[schemars(with = "CredentialFields")]
+    pub credential: Option<Credential>,
+    /// When the circuit breaker opens.
+    #[serde(default)]
+    pub circuit: CircuitSettings,
+    /// Another address for calls that this one has not received, because the
+    /// connection failed or the circuit breaker is open.
+    pub fallback: Option<FallbackConfig>,
+}
+
+/// Another address of the same API. Agents' own credentials are not sent to it.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(rename = "Fallback", deny_unknown_fields)]
+pub struct FallbackConfig {
+    /// The base URL.
+    #[schemars(with = "BaseUrl")]
+    pub url: Url,
+    /// Sent instead of the agent's own credential.
+    #[serde(flatten)]
+    #[schemars(with = "CredentialFields")]
+    pub credential: Credential,
+}
+
+/// When the circuit breaker of an upstream opens, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Circuit")]
+pub struct CircuitSettings {
+    /// Number of consecutive failures.
+    #[schemars(with = "Count")]
+    pub failures: usize,
+    /// Time within which the failures occur.
+    #[serde(with = "Period")]
+    pub within: Duration,
+    /// Time for which the circuit breaker stays open. Then one call probes the
+    /// upstream.
+    #[serde(with = "Period")]
+    pub open: Duration,
+}
+
+/// The credential of a caller at a model API.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Credential {
+    /// An API key, for `x-goog-api-key`.
+    ApiKey(Secret),
+    /// A token, for `Authorization: Bearer`.
+    Bearer(Secret),
+}
+
+/// The schema of [`Credential`]; the loader refuses a config with both fields.
+#[derive(JsonSchema)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct CredentialFields {
+    /// The API key. Without this and `bearer`, the agent's own credential is
+    /// forwarded.
+    api_key: Option<Secret>,
+    /// The token, sent as `Authorization: Bearer` instead of a key.
+    bearer: Option<Secret>,
+}
+
+impl Default for CircuitSettings {
+    fn default() -> Self {
+        Self {
+            failures: 5,
+            within: Duration::from_secs(30),
+            open: Duration::from_secs(10),
+        }
+    }
+}
+
+impl UpstreamsConfig {
+    /// Returns the configured upstreams with their names in the config.
+    pub fn iter(&self) -> impl Iterator<Item = (&'static str, &UpstreamConfig)> {
+        let all = [
+            ("gemini", &self.gemini),
+            ("vertex", &self.vertex),
+            ("code_assist", &self.code_assist),
+        ];
+        all.into_iter()
+            .filter_map(|(name, upstream)| Some((name, upstream.as_ref()?)))
+    }
+
+    /// Returns the configured upstreams for changing them.
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut UpstreamConfig> {
+        let all = [&mut self.gemini, &mut self.vertex, &mut self.code_assist];
+        all.into_iter().flatten()
+    }
+}
