@@ -1,17 +1,8 @@
-//! The door for agents that report events themselves (contract, section 5).
+//! HTTP API of hookgate itself: reported events on the agents' port, and the admin API.
 
+pub mod admin;
 pub mod events;
+pub mod openapi;
+mod openapi_errors;
 mod openapi_schemas;
-
-use axum::{Router, routing::post};
-
-pub use self::{events::Explanation, openapi_schemas::EventInput};
-use crate::state::App;
-
-/// Where events are reported.
-pub const EVENTS: &str = "/hookgate/v1/events";
-
-/// The routes of this door.
-pub fn routes() -> Router<App> {
-    Router::new().route(EVENTS, post(events::report_event))
-}
+pub mod sessions;

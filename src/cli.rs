@@ -26,9 +26,10 @@ use clap::{Parser, Subcommand};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::{
+    api::openapi,
     config::{Config, ConfigError, Overrides},
     hook,
-    server::{ServerError, openapi},
+    server::ServerError,
 };
 
 /// Hooks between AI agents and a Gemini-style model API.

@@ -37,11 +37,13 @@ pub mod session;
 pub mod transport;
 pub mod upstream;
 
+pub mod error;
 pub mod hook;
 
 pub mod state;
 
-pub mod admin;
+pub mod middleware;
+
 pub mod api;
 pub mod proxy;
 

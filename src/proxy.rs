@@ -55,7 +55,9 @@ use self::{
 };
 use crate::{
     dialect::{Call, Operation},
-    state::{ApiError, App, Authenticated, Recorded},
+    error::ApiError,
+    middleware::{AuditRecorded, Authenticated},
+    state::App,
 };
 
 /// Handles every authenticated request to the agents' listener that is not for hookgate's own
@@ -84,7 +86,7 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
         Err(error) => {
             recorder.failed(&error);
             let mut response = error.into_response();
-            response.extensions_mut().insert(Recorded);
+            response.extensions_mut().insert(AuditRecorded);
             response
         }
     }

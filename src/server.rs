@@ -3,16 +3,13 @@
 //! The accept loop is our own because `axum::serve` waits for a request's head
 //! for ever.
 
-mod authenticate;
 mod connection;
 mod fd_limit;
 mod file_watcher;
 mod io_timeout;
 mod listener;
-mod middleware;
+mod middleware_stack;
 mod min_body_rate;
-pub mod openapi;
-mod origin_check;
 mod reload;
 mod runtime_pool;
 mod tls;
@@ -28,13 +25,13 @@ use tokio_util::sync::CancellationToken;
 use self::{
     fd_limit::Shares,
     listener::{Bounds, Ending, Listener},
-    middleware::Guarded,
+    middleware_stack::MiddlewareStack,
     reload::Watch,
     runtime_pool::Threads,
 };
 use crate::{
     config::Config,
-    state::{App, BuildError, ReadConfig, Shared},
+    state::{App, AppResources, BuildError, ReadConfig, expire_sessions},
 };
 
 /// After the drain time: how long dying hooks may take. A worker has two
@@ -81,11 +78,11 @@ impl Server {
     /// Builds everything, binds both listeners and starts the threads that will
     /// serve agents.
     pub fn bind(config: Config) -> Result<Self, ServerError> {
-        Self::bind_with(config, Shared::default())
+        Self::bind_with(config, AppResources::default())
     }
 
     /// The same, with what outlives configs given.
-    pub fn bind_with(config: Config, shared: Shared) -> Result<Self, ServerError> {
+    pub fn bind_with(config: Config, shared: AppResources) -> Result<Self, ServerError> {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
             app: App::new(config, shared)?,
@@ -100,7 +97,7 @@ impl Server {
     /// files changes, and when an operator asks. Signals are listened for from
     /// this call on.
     pub fn reloading(mut self, read: Arc<ReadConfig>) -> io::Result<Self> {
-        self.app.reload_with(read);
+        self.app = self.app.with_reloads(read);
         self.watch = Some(Watch::begin(&self.app)?);
         Ok(self)
     }
@@ -127,26 +124,26 @@ impl Server {
         shutdown: impl Future<Output = ()> + Send,
         hurry: impl Future<Output = ()> + Send,
     ) {
-        self.app.begin();
-        let shared = Arc::clone(&self.app.shared);
-        shared.tasks.spawn(self.app.clone().tend_sessions());
+        self.app.start();
+        let shared = Arc::clone(&self.app.resources);
+        shared.tasks.spawn(expire_sessions(self.app.clone()));
         let timeouts = self.app.snapshot().config.timeouts;
         let (agents, operators) = listeners(&self.app, self.agents, self.operators);
         // They end when all that is left on them had its time.
         let threads = self.threads;
         let agents = agents.served_by(Arc::clone(&threads));
-        let (cut, closed) = (shared.cut.clone(), CancellationToken::new());
+        let (cut, closed) = (shared.abort.clone(), CancellationToken::new());
         let ending = |close: &CancellationToken, drain| Ending {
             close: close.clone(),
             drain,
             cut: cut.clone(),
         };
         let agents = Box::pin(agents.serve(
-            Guarded::agents(self.app.clone()),
+            MiddlewareStack::agents(self.app.clone()),
             ending(&shared.shutdown, timeouts.drain),
         ));
         let operators = Box::pin(operators.serve(
-            Guarded::operators(self.app.clone()),
+            MiddlewareStack::operators(self.app.clone()),
             ending(&closed, OPERATORS_DRAIN),
         ));
         let watch = self.watch.map(|it| it.run(self.app.clone()));
@@ -205,8 +202,12 @@ fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listene
             "`limits.connections` lowered to half of the file descriptor limit"
         );
     }
-    let agents = Listener::new(agents, Bounds::of(config, shares.agents), &app.shared);
-    let operators = Listener::new(operators, Bounds::of(config, shares.operators), &app.shared);
+    let agents = Listener::new(agents, Bounds::of(config, shares.agents), &app.resources);
+    let operators = Listener::new(
+        operators,
+        Bounds::of(config, shares.operators),
+        &app.resources,
+    );
     let (for_agents, for_operators) = (app.clone(), app.clone());
     (
         agents.speaking(move || for_agents.snapshot().config.tls.clone()),
@@ -216,9 +217,9 @@ fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listene
 
 /// Tells whoever asks that agents should go elsewhere, and closes the house a
 /// while later.
-async fn leave(shared: &Shared, lame_duck: Duration) {
+async fn leave(shared: &AppResources, lame_duck: Duration) {
     tracing::info!("shutting down");
-    shared.leaving.cancel();
+    shared.draining.cancel();
     let hurried = shared.shutdown.cancelled();
     // Either way it is time.
     tokio::time::timeout(lame_duck, hurried).await.ok();

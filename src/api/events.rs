@@ -1,12 +1,14 @@
-//! `POST /hookgate/v1/events`: an event in, the hooks' output back.
+//! `POST /hookgate/v1/events`: runs the hooks of an event that an agent reports, and
+//! returns their merged output.
 
 use std::{pin::Pin, sync::Arc};
 
 use axum::{
-    Json,
+    Json, Router,
     body::Body,
     extract::{RawQuery, Request, State},
     response::{IntoResponse, Response},
+    routing::post,
 };
 use http::{HeaderMap, StatusCode};
 use http_body::Body as _;
@@ -16,81 +18,103 @@ use serde_json::{Map, Value, json};
 use utoipa::ToSchema;
 use uuid::Uuid;
 
+use super::{openapi_errors::AgentErrors, openapi_schemas::EventInput};
 use crate::{
     dialect,
+    error::{ApiError, ErrorReason},
     event::{
         Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Trace,
         Verdict,
     },
     hook::{EventOrigin, EventOutcome, HookRun},
+    middleware::{Authenticated, InFlightGuard, RequestId, reserve_memory, trace_context},
     session::SessionKey,
-    state::{self, ApiError, App, Authenticated, ErrorReason, RequestId, Snapshot, UnderWay, hold},
+    state::{App, Snapshot, utc_timestamp},
     upstream::content_headers::{self, ContentEncoding, MediaType},
 };
 
-/// The longest name of a session, in characters: it is remembered.
-const LONGEST_SESSION: usize = 256;
+/// Path of the endpoint.
+pub const EVENTS_PATH: &str = "/hookgate/v1/events";
 
-/// Reports one event, and answers what the hooks come to, in the shape a hook
-/// prints.
+/// Longest `session_id`, which is stored.
+const MAX_SESSION_ID_CHARS: usize = 256;
+
+/// Returns the route of the endpoint.
+pub fn routes() -> Router<App> {
+    Router::new().route(EVENTS_PATH, post(report_event))
+}
+
+/// Runs the hooks of one event and returns their merged output in the format in which
+/// hooks print it.
 #[utoipa::path(post, path = "/hookgate/v1/events", tag = "events",
     params(
         ("explain" = Option<String>, Query, description = "`1` adds what each hook did."),
         ("wait" = Option<String>, Query, description = "`1` waits for the hooks of an advisory event.")),
-    request_body(content = super::EventInput, description = "The hook input of any event. Missing base fields are filled in."),
+    request_body(content = EventInput, description = "The hook input of any event. Missing base fields are filled in."),
     responses(
-        (status = 200, description = "What the hooks come to.", body = HookOutput),
-        (status = 202, description = "Taken; nobody waits for advisory events."),
-        state::Refusals))]
-pub async fn report_event(
+        (status = 200, description = "The merged output of the hooks.", body = HookOutput),
+        (status = 202, description = "The hooks of an advisory event were started."),
+        AgentErrors))]
+pub(super) async fn report_event(
     State(app): State<App>,
     RawQuery(query): RawQuery,
     request: Request,
 ) -> Result<Response, ApiError> {
     let (head, body) = request.into_parts();
     check_media_type(&head.headers)?;
-    let Some(admitted) = head.extensions.get::<Authenticated>() else {
-        let message = "nobody asked who calls";
+    let Some(authenticated) = head.extensions.get::<Authenticated>() else {
+        let message = "request was not authenticated";
         return Err(ApiError::new(ErrorReason::Internal, message));
     };
-    let Authenticated { identity, snapshot } = admitted.clone();
-    let audit = snapshot.audit.clone().map(|it| (it.mark(), it));
+    let Authenticated { identity, snapshot } = authenticated.clone();
+    let audit = snapshot.audit.clone().map(|audit| (audit.mark(), audit));
     if let Some((_, audit)) = &audit {
         audit.check()?;
     }
-    let length = body.size_hint().exact().and_then(|it| it.try_into().ok());
+    let length = body
+        .size_hint()
+        .exact()
+        .and_then(|length| length.try_into().ok());
     let limits = &snapshot.config.limits;
-    // What does not say how long it is may be as long as any.
-    hold(
-        &head,
-        length.unwrap_or(limits.event).min(limits.event),
-        limits.memory,
-    )?;
-    let fields = read(body, &snapshot).await?;
+    // A body of unknown length may be as large as allowed.
+    let reserved = length.unwrap_or(limits.event).min(limits.event);
+    reserve_memory(&head, reserved, limits.memory)?;
+    let fields = read_event(body, &snapshot).await?;
     let name = event_name(&fields)?;
-    let options = Options::read(query.as_deref().unwrap_or_default());
-    let mut context = context(&fields, identity.caller(), &snapshot)?;
-    context.request_id = RequestId::of(&head.extensions).to_string();
-    context.trace = state::trace(snapshot.audit.as_deref(), &head.headers);
-    remember(&snapshot, &context, name).await;
-    let report = Report {
+    let has_option = |wanted| {
+        let query = query.as_deref().unwrap_or_default();
+        query.split('&').any(|option| option == wanted)
+    };
+    let context = Context {
+        request_id: RequestId::from_extensions(&head.extensions).to_string(),
+        trace: trace_context(snapshot.audit.as_deref(), &head.headers),
+        ..context(&fields, identity.caller(), &snapshot)?
+    };
+    // An event that an agent reports is no longer derived from its model calls.
+    if context.session_named {
+        let SessionKey { caller, id } = session_key(&context);
+        snapshot
+            .sessions
+            .record_reported_event(&caller, &id, name)
+            .await;
+    }
+    let outcome = name.visit(ReportedEvent {
         snapshot,
         context,
         fields,
-        explained: options.explained,
-    };
-    let fired = name.visit(report)?;
-    if name.is_advisory() && !options.waited {
-        // It is under way until its hooks have heard it, though nobody waits.
-        let under_way = head.extensions.get::<UnderWay>().cloned();
-        app.shared.tasks.spawn(async move {
-            fired.await;
-            drop(under_way);
+        is_explained: has_option("explain=1"),
+    })?;
+    if name.is_advisory() && !has_option("wait=1") {
+        // The request stays in flight until its hooks have run.
+        let guard = head.extensions.get::<InFlightGuard>().cloned();
+        app.resources.tasks.spawn(async move {
+            outcome.await;
+            drop(guard);
         });
         return Ok((StatusCode::ACCEPTED, Json(json!({}))).into_response());
     }
-    let output = fired.await;
-    // What the agent does next rests on it.
+    let output = outcome.await;
+    // The agent acts on the output, so the decision must be durable first.
     if let Some((since, audit)) = audit {
         audit.commit(since).await?;
     }
@@ -102,23 +126,23 @@ pub async fn report_event(
 pub struct Explanation {
     /// `proceed`, `ask`, `respond`, `deny` or `stop`.
     verdict: &'static str,
-    /// In plan order.
+    /// Hooks in plan order.
     hooks: Vec<HookReport>,
-    /// What was left out while the outputs were put together.
+    /// What was suppressed while the outputs were merged.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     diagnostics: Vec<DiagnosticReport>,
-    /// The session the event belongs to.
+    /// Session of the event.
     session: String,
-    /// The additional context as it goes into the conversation.
+    /// Additional context as it is added to the conversation.
     #[serde(skip_serializing_if = "Option::is_none")]
     context: Option<String>,
-    /// The arguments of the tool call, if hooks changed them.
+    /// Arguments of the tool call, if hooks changed them.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
     arguments: Option<Value>,
 }
 
-/// One hook's run.
+/// Run of one hook.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct HookReport {
     name: String,
@@ -127,12 +151,12 @@ pub struct HookReport {
     ms: u64,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     diagnostics: Vec<DiagnosticReport>,
-    /// What it would have done, if it only observes.
+    /// What a hook in mode `observe` would have done.
     #[serde(skip_serializing_if = "Option::is_none")]
     would: Option<&'static str>,
 }
 
-/// Something about a hook's output that its author should know.
+/// Problem of a hook's output.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DiagnosticReport {
     code: &'static str,
@@ -140,40 +164,24 @@ pub struct DiagnosticReport {
     detail: String,
 }
 
-/// What the query asks for.
-#[derive(Debug, Clone, Copy)]
-struct Options {
-    explained: bool,
-    waited: bool,
-}
-
-impl Options {
-    fn read(query: &str) -> Self {
-        let has = |wanted| query.split('&').any(|it| it == wanted);
-        Self {
-            explained: has("explain=1"),
-            waited: has("wait=1"),
-        }
-    }
-}
-
-/// An event of a kind known by name, about to be fired.
-struct Report {
+/// Event about to be fired, before its type is known.
+struct ReportedEvent {
     snapshot: Arc<Snapshot>,
     context: Context,
     fields: Map<String, Value>,
-    explained: bool,
+    is_explained: bool,
 }
 
-type Answering = Pin<Box<dyn Future<Output = Value> + Send>>;
+/// Future of the JSON response to an event.
+type OutputFuture = Pin<Box<dyn Future<Output = Value> + Send>>;
 
-impl EventVisitor for Report {
-    type Output = Result<Answering, ApiError>;
+impl EventVisitor for ReportedEvent {
+    type Output = Result<OutputFuture, ApiError>;
 
     fn visit<E: EventKind>(self) -> Self::Output {
         let fields = Value::Object(self.fields);
-        let explained = self.explained.then(|| Reported {
-            context: self.context.clone(),
+        let explain = self.is_explained.then(|| ExplainInput {
+            session: self.context.session_id.clone(),
             fields: fields.clone(),
         });
         let event: E = serde_path_to_error::deserialize(fields).map_err(|error| {
@@ -186,53 +194,38 @@ impl EventVisitor for Report {
         })?;
         let (snapshot, context) = (self.snapshot, self.context);
         Ok(Box::pin(async move {
-            let fired = snapshot
+            let outcome = snapshot
                 .engine
                 .fire(&context, event, EventOrigin::Reported)
                 .await;
             if E::NAME == EventName::SessionEnd {
-                let key = session(&context);
+                let key = session_key(&context);
                 snapshot.sessions.remove(&key).await;
                 snapshot.remove_transcript(&key);
             }
-            answer::<E>(fired, explained)
+            to_response::<E>(outcome, explain)
         }))
     }
 }
 
-/// What an agent reports itself is not read off its model calls.
-async fn remember(snapshot: &Snapshot, context: &Context, name: EventName) {
-    if context.session_named {
-        let SessionKey { caller, id } = session(context);
-        snapshot
-            .sessions
-            .record_reported_event(&caller, &id, name)
-            .await;
-    }
-}
-
-fn session(context: &Context) -> SessionKey {
-    SessionKey {
-        caller: context.caller.key.clone(),
-        id: context.session_id.clone(),
-    }
-}
-
-/// What an answer is explained by.
-struct Reported {
-    context: Context,
+/// Parts of a reported event that its explanation needs.
+struct ExplainInput {
+    session: String,
     fields: Value,
 }
 
-/// The output as a hook prints it; explained if what was reported is given.
-fn answer<E: EventKind>(fired: EventOutcome<E::Verdict>, explained: Option<Reported>) -> Value {
-    let mut output = fired.output;
-    let action = fired.verdict.action();
+/// Returns the output as a hook prints it, with an explanation if asked for.
+fn to_response<E: EventKind>(
+    outcome: EventOutcome<E::Verdict>,
+    explain: Option<ExplainInput>,
+) -> Value {
+    let mut output = outcome.output;
+    let action = outcome.verdict.action();
     let context = output.rendered_context();
-    let arguments = explained
+    let arguments = explain
         .as_ref()
         .filter(|_| action == Action::Proceed)
-        .and_then(|it| edited_arguments::<E>(&it.fields, &output));
+        .and_then(|input| edited_arguments::<E>(&input.fields, &output));
     let added = output.plain_context().filter(|_| action == Action::Proceed);
     let specific = &mut output.hook_specific_output;
     if let Some(added) = added {
@@ -241,23 +234,22 @@ fn answer<E: EventKind>(fired: EventOutcome<E::Verdict>, explained: Option<Repor
     if !specific.is_empty() {
         specific.insert("hookEventName".to_owned(), json!(E::NAME));
     }
-    // A struct of names and values always becomes JSON.
-    let mut answer = serde_json::to_value(&output).unwrap_or_default();
-    if let (Some(reported), Some(fields)) = (explained, answer.as_object_mut()) {
+    let mut response = json!(output);
+    if let (Some(input), Some(fields)) = (explain, response.as_object_mut()) {
         let explanation = Explanation {
             verdict: action.as_str(),
-            hooks: fired.runs.into_iter().map(HookReport::of).collect(),
-            diagnostics: fired.diagnostics.into_iter().map(Into::into).collect(),
-            session: reported.context.session_id,
+            hooks: outcome.runs.into_iter().map(HookReport::from).collect(),
+            diagnostics: outcome.diagnostics.into_iter().map(Into::into).collect(),
+            session: input.session,
             context,
             arguments,
         };
         fields.insert("hookgate".to_owned(), json!(explanation));
     }
-    answer
+    response
 }
 
-/// The arguments of a tool call as hooks left them.
+/// Returns the arguments of a tool call if hooks changed them.
 fn edited_arguments<E: EventKind>(reported: &Value, output: &HookOutput) -> Option<Value> {
     output.specific("tool_input")?;
     let mut event: E = serde_json::from_value(reported.clone()).ok()?;
@@ -266,8 +258,8 @@ fn edited_arguments<E: EventKind>(reported: &Value, output: &HookOutput) -> Opti
     Some(edited.get_mut("tool_input")?.take())
 }
 
-impl HookReport {
-    fn of(run: HookRun) -> Self {
+impl From<HookRun> for HookReport {
+    fn from(run: HookRun) -> Self {
         Self {
             status: run.status().as_str(),
             name: run.name,
@@ -287,48 +279,52 @@ impl From<Diagnostic> for DiagnosticReport {
     }
 }
 
+fn session_key(context: &Context) -> SessionKey {
+    SessionKey {
+        caller: context.caller.key.clone(),
+        id: context.session_id.clone(),
+    }
+}
+
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
-    let json = matches!(
+    let is_json = matches!(
         content_headers::media_type(headers),
         MediaType::Absent | MediaType::Json
     );
-    if json && content_headers::encoding(headers) == ContentEncoding::Identity {
+    if is_json && content_headers::encoding(headers) == ContentEncoding::Identity {
         return Ok(());
     }
     Err(ApiError::new(
         ErrorReason::UnsupportedMediaType,
-        "an event is `application/json`, in UTF-8 and not compressed",
+        "events must be uncompressed `application/json` in UTF-8",
     ))
 }
 
-async fn read(body: Body, snapshot: &Snapshot) -> Result<Map<String, Value>, ApiError> {
+async fn read_event(body: Body, snapshot: &Snapshot) -> Result<Map<String, Value>, ApiError> {
     let limit = snapshot.config.limits.event;
-    let whole = Limited::new(body, limit).collect();
-    let whole = tokio::time::timeout(snapshot.config.timeouts.body, whole).await;
-    let bytes = match whole {
-        Ok(Ok(whole)) => whole.to_bytes(),
+    let body = Limited::new(body, limit).collect();
+    let body = tokio::time::timeout(snapshot.config.timeouts.body, body).await;
+    let bytes = match body {
+        Ok(Ok(body)) => body.to_bytes(),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
-            let message = format!("the event is larger than {limit} bytes");
+            let message = format!("event larger than {limit} bytes");
             return Err(ApiError::new(ErrorReason::BodyTooLarge, message));
         }
         Ok(Err(error)) => return Err(ApiError::broken_body(&*error)),
-        Err(_elapsed) => {
-            let message = "the request's body did not come in time";
-            return Err(ApiError::new(ErrorReason::BodyTimeout, message));
-        }
+        Err(_elapsed) => return Err(ApiError::body_timeout()),
     };
     let text = std::str::from_utf8(&bytes)
-        .map_err(|_| ApiError::new(ErrorReason::BadJson, "not UTF-8"))?;
+        .map_err(|_| ApiError::new(ErrorReason::BadJson, "invalid UTF-8"))?;
     match dialect::parse(text)? {
         Value::Object(fields) => Ok(fields),
-        _ => Err(bad_event("an event is a JSON object".to_owned())),
+        _ => Err(bad_event("event must be a JSON object")),
     }
 }
 
 fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
     let name = fields.get("hook_event_name").and_then(Value::as_str);
     name.and_then(EventName::parse).ok_or_else(|| {
-        let names: Vec<&str> = EventName::ALL.iter().map(|it| it.as_str()).collect();
+        let names: Vec<&str> = EventName::ALL.iter().map(|name| name.as_str()).collect();
         bad_event(format!(
             "`hook_event_name` must be one of {}",
             names.join(", ")
@@ -336,7 +332,7 @@ fn event_name(fields: &Map<String, Value>) -> Result<EventName, ApiError> {
     })
 }
 
-/// The base fields; what the agent left out is filled in.
+/// Reads the base fields and fills in those that are absent.
 fn context(
     fields: &Map<String, Value>,
     caller: Caller,
@@ -347,25 +343,24 @@ fn context(
         Some(Value::String(text)) => Ok(text.clone()),
         Some(_) => Err(bad_event(format!("`{key}` must be a string"))),
     };
-    if let Some(Value::String(id)) = fields.get("session_id")
-        && id.chars().count() > LONGEST_SESSION
-    {
-        let message = format!("`session_id` is longer than {LONGEST_SESSION} characters");
+    let session_id = text("session_id", &|| Uuid::new_v4().to_string())?;
+    if session_id.chars().count() > MAX_SESSION_ID_CHARS {
+        let message = format!("`session_id` longer than {MAX_SESSION_ID_CHARS} characters");
         return Err(bad_event(message));
     }
-    let directory = || snapshot.config.hook_directory.display().to_string();
+    let hook_directory = || snapshot.config.hook_directory.display().to_string();
     Ok(Context {
         request_id: String::new(),
         session_named: fields.get("session_id").is_some_and(Value::is_string),
-        session_id: text("session_id", &|| Uuid::new_v4().to_string())?,
+        session_id,
         transcript_path: text("transcript_path", &String::new)?,
-        cwd: text("cwd", &directory)?,
-        timestamp: text("timestamp", &state::now)?,
+        cwd: text("cwd", &hook_directory)?,
+        timestamp: text("timestamp", &utc_timestamp)?,
         caller,
         trace: Trace::default(),
     })
 }
 
-fn bad_event(message: String) -> ApiError {
+fn bad_event(message: impl Into<String>) -> ApiError {
     ApiError::new(ErrorReason::BadEvent, message)
 }

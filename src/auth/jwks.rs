@@ -1,4 +1,4 @@
-//! An identity provider: its tokens, and its keys, which are fetched and kept.
+//! Token issuer: its public keys, fetched and cached.
 
 use std::{
     sync::{
@@ -13,181 +13,173 @@ use tokio::{sync::Mutex, time::timeout};
 use url::Url;
 
 use super::{
-    credential::Credential,
-    jwk::{JwksError, KeySet, PublicKey},
-    jwt::Token,
+    credentials::PresentedKey,
+    jwt::{JwksError, VerificationKeys, claims_issuer},
 };
 use crate::config::{Grant, JwksOrigin, JwtSpec};
 
-/// How long a fetch may take.
-const PATIENCE: Duration = Duration::from_secs(5);
+const FETCH_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often keys are fetched anew.
-const OFTEN: Duration = Duration::from_mins(5);
+const REFRESH_INTERVAL: Duration = Duration::from_mins(5);
 
-/// How often at most, however many tokens name keys that nobody knows.
-const AT_MOST: Duration = Duration::from_secs(10);
+/// Shortest time between two fetches, whatever key ids tokens name.
+const MIN_FETCH_INTERVAL: Duration = Duration::from_secs(10);
 
-/// How long keys count that could not be fetched anew: one that was taken back
-/// must not count for ever.
-const LONGEST: Duration = Duration::from_hours(24);
+/// Lifetime of keys that cannot be refreshed, so that a revoked key expires in the end.
+const MAX_KEY_AGE: Duration = Duration::from_hours(24);
 
-/// The largest set of keys, in bytes.
-const LARGEST: usize = 256 * 1024;
+const MAX_JWKS_BYTES: usize = 256 * 1024;
 
-/// An identity provider.
 #[derive(Debug)]
-pub(super) struct Issuer {
+pub(super) struct TokenIssuer {
     pub(super) spec: JwtSpec,
     pub(super) grant: Arc<Grant>,
-    keys: ArcSwapOption<Fetched>,
-    /// Whoever holds it fetches.
-    fetching: Mutex<Fetching>,
-    begun: AtomicBool,
-    client: Option<(reqwest::Client, Url)>,
+    cached: ArcSwapOption<CachedKeys>,
+    /// Locked during a fetch, so that there is one at a time.
+    fetch_state: Mutex<FetchState>,
+    is_refreshing: AtomicBool,
+    /// Client and address of the keys; `None` if they are in a file.
+    remote: Option<(reqwest::Client, Url)>,
 }
 
 #[derive(Debug)]
-struct Fetched {
-    keys: KeySet,
-    at: Instant,
+struct CachedKeys {
+    keys: VerificationKeys,
+    fetched_at: Instant,
 }
 
 #[derive(Debug, Default)]
-struct Fetching {
-    last: Option<Instant>,
-    away: bool,
+struct FetchState {
+    last_attempt: Option<Instant>,
+    is_failing: bool,
 }
 
-impl Issuer {
+impl TokenIssuer {
     pub(super) fn new(spec: JwtSpec) -> Result<Self, JwksError> {
-        let (client, keys) = match &spec.jwks {
-            JwksOrigin::Url(url) => (Some((client()?, url.clone())), None),
-            JwksOrigin::File { content } => {
-                let (keys, at) = (KeySet::parse(content)?, Instant::now());
-                (None, Some(Arc::new(Fetched { keys, at })))
-            }
+        let (remote, cached) = match &spec.jwks {
+            JwksOrigin::Url(url) => (Some((http_client()?, url.clone())), None),
+            JwksOrigin::File { content } => (None, Some(Arc::new(CachedKeys::parse(content)?))),
         };
         Ok(Self {
             grant: Arc::new(spec.grant.clone()),
             spec,
-            keys: ArcSwapOption::new(keys),
-            fetching: Mutex::default(),
-            begun: AtomicBool::new(false),
-            client,
+            cached: ArcSwapOption::new(cached),
+            fetch_state: Mutex::default(),
+            is_refreshing: AtomicBool::new(false),
+            remote,
         })
     }
 
-    /// Whether somebody must fetch its keys who did not so far.
-    pub(super) fn begins(&self) -> bool {
-        self.client.is_some() && !self.begun.swap(true, Ordering::Relaxed)
+    /// Returns whether the caller must start [`refresh`]: true once, for remote keys.
+    pub(super) fn needs_refresh_task(&self) -> bool {
+        self.remote.is_some() && !self.is_refreshing.swap(true, Ordering::Relaxed)
     }
 
-    /// The name in a token that claims to be of this issuer, if it is good.
-    pub(super) async fn subject(&self, credential: &Credential) -> Option<String> {
-        let token = Token::read(credential.as_bytes())?;
-        let keys = match self.known() {
-            Some(keys) if key_of(&keys, &token).is_some() => keys,
+    /// Returns the caller's name in a valid token of this issuer.
+    pub(super) async fn verify(&self, token: &PresentedKey) -> Option<String> {
+        let token = token.as_bytes();
+        let cached = match self.fresh_keys() {
+            Some(cached) if cached.keys.has_key_for(token) => cached,
             _ => {
-                // Nobody waits longer for keys that may not come.
-                timeout(PATIENCE, self.fetch(AT_MOST)).await.ok()?;
-                self.known()?
+                timeout(FETCH_TIMEOUT, self.fetch()).await.ok()?;
+                self.fresh_keys()?
             }
         };
-        let claims = token.verified_by(key_of(&keys, &token)?)?;
         let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-        claims
-            .subject(&self.spec, now.as_secs_f64())
-            .map(str::to_owned)
+        cached.keys.verify(token, &self.spec, now.as_secs_f64())
     }
 
-    /// Whether something claims to be a token of this issuer for us.
-    pub(super) fn has_issued(&self, credential: &Credential) -> bool {
-        let claims = Token::read(credential.as_bytes()).and_then(|it| it.unverified());
-        claims.is_some_and(|it| it.is_from(&self.spec.issuer))
+    /// Returns whether a key claims to be a token of this issuer.
+    pub(super) fn has_issued(&self, key: &PresentedKey) -> bool {
+        claims_issuer(key.as_bytes(), &self.spec.issuer)
     }
 
-    /// The keys, if they are fresh enough.
-    fn known(&self) -> Option<Arc<Fetched>> {
-        let keys = self.keys.load_full();
-        keys.filter(|it| self.client.is_none() || it.at.elapsed() < LONGEST)
+    fn fresh_keys(&self) -> Option<Arc<CachedKeys>> {
+        let cached = self.cached.load_full()?;
+        let is_fresh = self.remote.is_none() || cached.fetched_at.elapsed() < MAX_KEY_AGE;
+        is_fresh.then_some(cached)
     }
 
-    /// Fetches the keys, unless that was tried a moment ago. One at a time; the
-    /// others wait for it.
-    async fn fetch(&self, at_most: Duration) {
-        let Some((client, url)) = &self.client else {
+    /// Fetches the keys, unless that was tried within [`MIN_FETCH_INTERVAL`]. Logs when
+    /// fetches begin and cease to fail.
+    async fn fetch(&self) {
+        let Some((client, url)) = &self.remote else {
             return;
         };
-        let mut fetching = self.fetching.lock().await;
-        if fetching.last.is_some_and(|it| it.elapsed() < at_most) {
+        let mut state = self.fetch_state.lock().await;
+        let last = state.last_attempt;
+        if last.is_some_and(|last| last.elapsed() < MIN_FETCH_INTERVAL) {
             return;
         }
-        fetching.last = Some(Instant::now());
-        let fetched = timeout(PATIENCE, fetch(client, url)).await;
-        let silent = || JwksError::Unreachable("no answer in time".to_owned());
-        match fetched.unwrap_or_else(|_elapsed| Err(silent())) {
-            Ok(keys) => {
-                let at = Instant::now();
-                self.keys.store(Some(Arc::new(Fetched { keys, at })));
-                if std::mem::take(&mut fetching.away) {
+        state.last_attempt = Some(Instant::now());
+        let fetched = timeout(FETCH_TIMEOUT, fetch(client, url)).await;
+        let timed_out = |_| Err(JwksError::Unreachable("timed out".to_owned()));
+        match fetched.unwrap_or_else(timed_out) {
+            Ok(cached) => {
+                self.cached.store(Some(Arc::new(cached)));
+                if std::mem::take(&mut state.is_failing) {
                     tracing::info!("JWKS fetch recovered");
                 }
             }
-            Err(error) if !fetching.away => {
-                fetching.away = true;
-                tracing::warn!(%error, "JWKS fetch failed");
+            Err(error) => {
+                if !std::mem::replace(&mut state.is_failing, true) {
+                    tracing::warn!(%error, "JWKS fetch failed");
+                }
             }
-            Err(_) => (),
         }
     }
 }
 
-/// Fetches keys as long as anybody needs them; sooner, as long as there are none.
-pub(super) async fn tend(issuer: Weak<Issuer>) {
+impl CachedKeys {
+    fn parse(text: &str) -> Result<Self, JwksError> {
+        Ok(Self {
+            keys: VerificationKeys::parse(text)?,
+            fetched_at: Instant::now(),
+        })
+    }
+}
+
+/// Refreshes the keys until the issuer is dropped; more often while there are none.
+pub(super) async fn refresh(issuer: Weak<TokenIssuer>) {
     while let Some(issuer) = issuer.upgrade() {
-        issuer.fetch(AT_MOST).await;
-        let wait = match issuer.known() {
-            Some(_) => OFTEN,
-            None => AT_MOST,
+        issuer.fetch().await;
+        let wait = match issuer.fresh_keys() {
+            Some(_) => REFRESH_INTERVAL,
+            None => MIN_FETCH_INTERVAL,
         };
         drop(issuer);
         tokio::time::sleep(wait).await;
     }
 }
 
-fn key_of<'a>(keys: &'a Fetched, token: &Token<'_>) -> Option<&'a PublicKey> {
-    let header = &token.header;
-    keys.keys.find(header.kid.as_deref(), header.alg)
-}
-
-/// Neither redirects nor proxies: both would let others choose the keys.
-fn client() -> Result<reqwest::Client, JwksError> {
+/// Builds a client that follows neither redirects nor proxies from the environment:
+/// either would let a third party choose the keys.
+fn http_client() -> Result<reqwest::Client, JwksError> {
     let client = reqwest::Client::builder()
         .redirect(reqwest::redirect::Policy::none())
         .no_proxy()
-        .connect_timeout(PATIENCE)
+        .connect_timeout(FETCH_TIMEOUT)
         .build();
     client.map_err(unreachable)
 }
 
-async fn fetch(client: &reqwest::Client, url: &Url) -> Result<KeySet, JwksError> {
+async fn fetch(client: &reqwest::Client, url: &Url) -> Result<CachedKeys, JwksError> {
     let mut response = client.get(url.clone()).send().await.map_err(unreachable)?;
     if !response.status().is_success() {
         let status = response.status().as_u16();
         return Err(JwksError::Unreachable(format!("status {status}")));
     }
-    let mut whole = Vec::new();
-    while let Some(piece) = response.chunk().await.map_err(unreachable)? {
-        whole.extend_from_slice(&piece);
-        if whole.len() > LARGEST {
-            return Err(JwksError::Unreadable);
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_JWKS_BYTES {
+            return Err(JwksError::Malformed);
         }
     }
-    KeySet::parse(std::str::from_utf8(&whole).map_err(|_| JwksError::Unreadable)?)
+    CachedKeys::parse(std::str::from_utf8(&body).map_err(|_| JwksError::Malformed)?)
 }
 
-/// An URL may hold what is nobody's business.
+/// Converts an error without its URL, which may contain credentials.
 fn unreachable(error: reqwest::Error) -> JwksError {
     JwksError::Unreachable(error.without_url().to_string())
 }

@@ -1,109 +1,154 @@
-//! A token: a signed JWT in its compact form (RFC 7515, RFC 7519). Pure.
+//! Verification of tokens (JWT, RFC 7519) with the public keys of their issuer (JWKS,
+//! RFC 7517).
 
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
+use jsonwebtoken::{
+    Algorithm, DecodingKey, Validation, dangerous, decode, decode_header,
+    jwk::{AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, PublicKeyUse},
+};
 use serde::Deserialize;
 use serde_json::{Map, Value};
+use thiserror::Error;
 
-use super::{
-    jwk::{Algorithm, PublicKey},
-    mtls::is_name,
-};
+use super::mtls::is_valid_name;
 use crate::config::JwtSpec;
 
-/// The longest token, in bytes.
-const LONGEST: usize = 16 * 1024;
+/// Longest token in bytes.
+const MAX_TOKEN_BYTES: usize = 16 * 1024;
 
-/// How much the clocks of issuer and gateway may differ, in seconds.
-const LEEWAY: f64 = 60.0;
+/// Tolerated difference between the clocks of issuer and gateway, in seconds.
+const CLOCK_SKEW_SECONDS: f64 = 60.0;
 
-/// A token whose signature nobody has looked at. Nothing of it is to be believed.
-#[derive(Debug)]
-pub(super) struct Token<'a> {
-    pub(super) header: Header,
-    /// Header and claims as they were signed.
-    message: &'a [u8],
-    claims: Vec<u8>,
-    signature: Vec<u8>,
+/// Reason why the keys of an issuer are not available.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum JwksError {
+    /// The document is not a JSON Web Key Set.
+    #[error("not a JSON Web Key Set")]
+    Malformed,
+    /// The set contains no key for a supported signature algorithm.
+    #[error("no key for RS256, ES256 or EdDSA in the JSON Web Key Set")]
+    NoUsableKey,
+    /// The set could not be fetched.
+    #[error("cannot fetch the JSON Web Key Set: {0}")]
+    Unreachable(String),
 }
 
-/// How a token says that it is signed.
-#[derive(Debug, Deserialize)]
-pub(super) struct Header {
-    pub(super) alg: Algorithm,
-    pub(super) kid: Option<String>,
-    /// What must be understood to understand the token: nothing is.
-    crit: Option<Value>,
+/// Public keys of an issuer. Never empty.
+#[derive(Debug)]
+pub(super) struct VerificationKeys(Vec<VerificationKey>);
+
+#[derive(Debug)]
+struct VerificationKey {
+    id: Option<String>,
+    algorithm: Algorithm,
+    key: DecodingKey,
 }
 
-/// What a token claims.
-#[derive(Debug)]
-pub(super) struct Claims(Map<String, Value>);
+#[derive(Deserialize)]
+struct KeySetDocument {
+    keys: Vec<Value>,
+}
 
-impl<'a> Token<'a> {
-    /// `None` if it is none, or signed in a way that is not taken.
-    pub(super) fn read(text: &'a [u8]) -> Option<Self> {
-        if text.len() > LONGEST {
+type Claims = Map<String, Value>;
+
+impl VerificationKeys {
+    /// Parses a JSON Web Key Set and skips keys of other kinds and uses.
+    pub(super) fn parse(text: &str) -> Result<Self, JwksError> {
+        let set: KeySetDocument = serde_json::from_str(text).map_err(|_| JwksError::Malformed)?;
+        let keys = set.keys.into_iter();
+        let keys: Vec<VerificationKey> = keys.filter_map(VerificationKey::from_value).collect();
+        if keys.is_empty() {
+            return Err(JwksError::NoUsableKey);
+        }
+        Ok(Self(keys))
+    }
+
+    /// Returns whether a token names a key of this set.
+    pub(super) fn has_key_for(&self, token: &[u8]) -> bool {
+        self.find(token).is_some()
+    }
+
+    /// Returns the caller's name if the token is signed by one of these keys, issued by
+    /// and for whom `spec` says, and valid at `now` (seconds since 1970).
+    pub(super) fn verify(&self, token: &[u8], spec: &JwtSpec, now: f64) -> Option<String> {
+        let key = self.find(token)?;
+        let mut validation = Validation::new(key.algorithm);
+        validation.set_audience(&[&spec.audience]);
+        validation.set_issuer(&[&spec.issuer]);
+        validation.set_required_spec_claims(&["aud", "iss"]);
+        // Checked below: with serde_json's `arbitrary_precision`, which documents need,
+        // `jsonwebtoken` reads no numbers.
+        validation.validate_exp = false;
+        let claims: Claims = decode(token, &key.key, &validation).ok()?.claims;
+        let name = claims.get(&spec.name)?.as_str()?;
+        let is_accepted =
+            is_in_force(&claims, now)? && has_issuer(&claims, &spec.issuer) && is_valid_name(name);
+        is_accepted.then(|| name.to_owned())
+    }
+
+    /// Returns the key with the token's `kid`; without one, the only key of its algorithm.
+    fn find(&self, token: &[u8]) -> Option<&VerificationKey> {
+        if token.len() > MAX_TOKEN_BYTES {
             return None;
         }
-        let last = text.iter().rposition(|it| *it == b'.')?;
-        let (message, signature) = (text.get(..last)?, text.get(last + 1..)?);
-        let mut parts = message.split(|it| *it == b'.');
-        let (header, claims) = (parts.next()?, parts.next()?);
-        if parts.next().is_some() {
+        let header = decode_header(token).ok()?;
+        // No critical extension (RFC 7515, section 4.1.11) is supported.
+        if header.crit.is_some() {
             return None;
         }
-        let decode = |it: &[u8]| BASE64_URL_SAFE_NO_PAD.decode(it).ok();
-        let header: Header = serde_json::from_slice(&decode(header)?).ok()?;
-        let understood = header.crit.is_none();
-        Some(Self {
-            header,
-            message,
-            claims: decode(claims)?,
-            signature: decode(signature)?,
+        let mut keys = self.0.iter().filter(|key| key.algorithm == header.alg);
+        match header.kid {
+            Some(_) => keys.find(|key| key.id == header.kid),
+            None => keys.next().filter(|_| keys.next().is_none()),
+        }
+    }
+}
+
+impl VerificationKey {
+    /// Reads a public key for signatures with `RS256`, `ES256` or `EdDSA`.
+    fn from_value(value: Value) -> Option<Self> {
+        let jwk: Jwk = serde_json::from_value(value).ok()?;
+        let algorithm =
+            match (&jwk.algorithm, jwk.common.key_algorithm) {
+                (AlgorithmParameters::RSA(_), None | Some(KeyAlgorithm::RS256)) => Algorithm::RS256,
+                (
+                    AlgorithmParameters::EllipticCurve(parameters),
+                    None | Some(KeyAlgorithm::ES256),
+                ) if parameters.curve == EllipticCurve::P256 => Algorithm::ES256,
+                (
+                    AlgorithmParameters::OctetKeyPair(parameters),
+                    None | Some(KeyAlgorithm::EdDSA),
+                ) if parameters.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
+                _ => return None,
+            };
+        let key = DecodingKey::from_jwk(&jwk).ok()?;
+        let key_use = jwk.common.public_key_use;
+        let signs = key_use.is_none_or(|key_use| key_use == PublicKeyUse::Signature);
+        signs.then_some(Self {
+            id: jwk.common.key_id,
+            algorithm,
+            key,
         })
-        .filter(|_| understood)
-    }
-
-    /// The claims, if `key` has signed them.
-    pub(super) fn verified_by(&self, key: &PublicKey) -> Option<Claims> {
-        key.has_signed(self.message, &self.signature)
-            .then(|| self.unverified())?
-    }
-
-    /// The claims, whoever made them up.
-    pub(super) fn unverified(&self) -> Option<Claims> {
-        serde_json::from_slice(&self.claims).ok().map(Claims)
     }
 }
 
-impl Claims {
-    /// Who the caller is, if this token is from the issuer, for us, and in force.
-    /// `now` is in seconds since 1970.
-    pub(super) fn subject(&self, spec: &JwtSpec, now: f64) -> Option<&str> {
-        let time = |name: &str| match self.0.get(name) {
-            None => Some(None),
-            Some(value) => value.as_f64().map(Some),
-        };
-        let (expires, begins) = (time("exp")??, time("nbf")?);
-        let in_force = now < expires + LEEWAY && begins.is_none_or(|it| it - LEEWAY <= now);
-        let subject = self.text(&spec.name)?;
-        let good = in_force && self.is_from(&spec.issuer) && self.is_for(&spec.audience);
-        (good && is_name(subject)).then_some(subject)
-    }
+/// Returns whether a token claims to be of this issuer. Its signature is not verified.
+pub(super) fn claims_issuer(token: &[u8], issuer: &str) -> bool {
+    token.len() <= MAX_TOKEN_BYTES
+        && dangerous::insecure_decode::<Claims>(token)
+            .is_ok_and(|token| has_issuer(&token.claims, issuer))
+}
 
-    pub(super) fn is_from(&self, issuer: &str) -> bool {
-        self.text("iss") == Some(issuer)
-    }
+fn has_issuer(claims: &Claims, issuer: &str) -> bool {
+    claims.get("iss").and_then(Value::as_str) == Some(issuer)
+}
 
-    fn is_for(&self, audience: &str) -> bool {
-        match self.0.get("aud") {
-            Some(Value::String(one)) => one == audience,
-            Some(Value::Array(all)) => all.iter().any(|it| it.as_str() == Some(audience)),
-            _ => false,
-        }
-    }
-
-    fn text(&self, name: &str) -> Option<&str> {
-        self.0.get(name)?.as_str()
-    }
+/// Returns whether `now` lies between `nbf` and `exp`; `None` if `exp` is missing or one
+/// of them is not a number.
+fn is_in_force(claims: &Claims, now: f64) -> Option<bool> {
+    let expires_at = claims.get("exp")?.as_f64()?;
+    let has_begun = match claims.get("nbf") {
+        None => true,
+        Some(not_before) => not_before.as_f64()? - CLOCK_SKEW_SECONDS <= now,
+    };
+    Some(now < expires_at + CLOCK_SKEW_SECONDS && has_begun)
 }

@@ -1,9 +1,10 @@
-//! Guessing costs: whoever shows wrong keys too often is not asked any more.
+//! Per-address throttling of failed authentication attempts.
 
 use std::{
     collections::BTreeSet,
+    fmt,
     net::{IpAddr, Ipv6Addr},
-    num::NonZeroUsize,
+    num::{NonZeroU32, NonZeroUsize},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
@@ -14,55 +15,49 @@ use governor::{
 };
 use lru::LruCache;
 
-use super::AuthError;
+use super::error::AuthError;
 
-/// How many wrong keys an address may show at once, and then in a minute.
-const BURST: u32 = 20;
+/// Failed attempts that an address may make at once, and then per minute.
+const MAX_FAILURES_PER_MINUTE: NonZeroU32 = NonZeroU32::new(20).unwrap();
 
-/// How many addresses are remembered; of more, those that were heard of the
-/// longest ago go.
-const ADDRESSES: usize = 10_000;
+/// Addresses that are tracked; beyond it the least recently seen is dropped.
+const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 
-/// How many callers are remembered of one address.
-const CALLERS: usize = 256;
+/// Callers that are remembered per address.
+const MAX_CALLERS_PER_ADDRESS: usize = 256;
 
-/// Who has tried from where.
-pub(super) struct Attempts(Mutex<LruCache<IpAddr, Address>>);
+pub(super) struct LoginThrottle(Mutex<LruCache<IpAddr, AddressState>>);
 
 #[derive(Debug)]
-struct Address {
-    wrong: DefaultDirectRateLimiter,
-    /// Callers that were let in from there: they are not shut out by others.
-    known: BTreeSet<Arc<str>>,
-    /// Until when all others are, by the limiter's clock.
-    shut: bool,
+struct AddressState {
+    failures: DefaultDirectRateLimiter,
+    /// Callers that were authenticated from there, which are never throttled.
+    known_callers: BTreeSet<Arc<str>>,
+    is_throttled: bool,
 }
 
-impl Default for Attempts {
+impl Default for LoginThrottle {
     fn default() -> Self {
-        let most = NonZeroUsize::new(ADDRESSES).unwrap_or(NonZeroUsize::MIN);
-        Self(Mutex::new(LruCache::new(most)))
+        Self(Mutex::new(LruCache::new(MAX_ADDRESSES)))
     }
 }
 
-impl Address {
-    fn new() -> Option<Self> {
-        let quota = Quota::per_minute(BURST.try_into().ok()?);
-        Some(Self {
-            wrong: RateLimiter::direct(quota),
-            known: BTreeSet::new(),
-            shut: false,
-        })
+impl AddressState {
+    fn new() -> Self {
+        Self {
+            failures: RateLimiter::direct(Quota::per_minute(MAX_FAILURES_PER_MINUTE)),
+            known_callers: BTreeSet::new(),
+            is_throttled: false,
+        }
     }
 
-    /// Counts a wrong key; how long to wait if there were too many.
-    fn count(&mut self, address: IpAddr) -> Option<Duration> {
-        let Err(not_until) = self.wrong.check() else {
-            self.shut = false;
+    /// Counts a failed attempt; returns the time to wait if there were too many.
+    fn count_failure(&mut self, address: IpAddr) -> Option<Duration> {
+        let Err(not_until) = self.failures.check() else {
+            self.is_throttled = false;
             return None;
         };
-        if !self.shut {
-            self.shut = true;
+        if !std::mem::replace(&mut self.is_throttled, true) {
             tracing::warn!(
                 peer.addr = %address,
                 "authentication throttled: too many failed attempts"
@@ -72,64 +67,56 @@ impl Address {
     }
 }
 
-impl Attempts {
-    /// A right key came from there. It counts, unless too many wrong ones came, and
-    /// this caller none before: who guesses must not see that a guess was right.
-    pub(super) fn succeeded(&self, address: IpAddr, name: &Arc<str>) -> Result<(), AuthError> {
-        let address = whole(address);
-        let mut addresses = self.addresses();
-        let Some(known) = entry(&mut addresses, address) else {
-            return Ok(());
-        };
-        if known.known.contains(name) {
+impl LoginThrottle {
+    /// Records a successful attempt of `caller`. It is refused while the address is
+    /// throttled and the caller is new there, so that a guessed key is not confirmed.
+    pub(super) fn succeeded(&self, address: IpAddr, caller: &Arc<str>) -> Result<(), AuthError> {
+        let address = network(address);
+        let mut addresses = self.lock();
+        let state = addresses.get_or_insert_mut(address, AddressState::new);
+        if state.known_callers.contains(caller) {
             return Ok(());
         }
-        if known.shut
-            && let Some(wait) = known.count(address)
+        if state.is_throttled
+            && let Some(retry_after) = state.count_failure(address)
         {
-            return Err(AuthError::TooMany { wait });
+            return Err(AuthError::Throttled { retry_after });
         }
-        if known.known.len() < CALLERS {
-            known.known.insert(Arc::clone(name));
+        if state.known_callers.len() < MAX_CALLERS_PER_ADDRESS {
+            state.known_callers.insert(Arc::clone(caller));
         }
         Ok(())
     }
 
-    /// Somebody unknown came from there: what to tell them. Only a key can be
-    /// guessed; who shows none, or a token that is no more good, shuts out nobody.
-    pub(super) fn failed(&self, address: IpAddr, stranger: AuthError) -> AuthError {
-        if stranger != AuthError::Unknown {
-            return stranger;
+    /// Records a failed attempt and returns the error for it. Only unknown keys count:
+    /// missing keys and invalid tokens are no guesses.
+    pub(super) fn failed(&self, address: IpAddr, error: AuthError) -> AuthError {
+        if error != AuthError::Unknown {
+            return error;
         }
-        let address = whole(address);
-        let mut addresses = self.addresses();
-        let wait = entry(&mut addresses, address).and_then(|it| it.count(address));
-        wait.map_or(stranger, |wait| AuthError::TooMany { wait })
+        let address = network(address);
+        let mut addresses = self.lock();
+        let state = addresses.get_or_insert_mut(address, AddressState::new);
+        let retry_after = state.count_failure(address);
+        retry_after.map_or(error, |retry_after| AuthError::Throttled { retry_after })
     }
 
-    fn addresses(&self) -> MutexGuard<'_, LruCache<IpAddr, Address>> {
+    fn lock(&self) -> MutexGuard<'_, LruCache<IpAddr, AddressState>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-fn entry(addresses: &mut LruCache<IpAddr, Address>, address: IpAddr) -> Option<&mut Address> {
-    if !addresses.contains(&address) {
-        addresses.put(address, Address::new()?);
-    }
-    addresses.get_mut(&address)
-}
-
-/// Who has an IPv6 address has 2⁶⁴ of them: these count as one.
-fn whole(address: IpAddr) -> IpAddr {
+/// Maps an IPv6 address to its /64 network, within which one client may choose freely.
+fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
-        IpAddr::V6(it) => Ipv6Addr::from_bits(it.to_bits() >> 64 << 64).into(),
+        IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
         v4 @ IpAddr::V4(_) => v4,
     }
 }
 
-impl std::fmt::Debug for Attempts {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Attempts")
+impl fmt::Debug for LoginThrottle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("LoginThrottle")
     }
 }
 
@@ -138,31 +125,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_guesses_is_shut_out_and_who_was_there_before_is_not() {
-        let attempts = Attempts::default();
+    fn an_address_that_guesses_is_throttled_but_not_the_callers_seen_there_before() {
+        let throttle = LoginThrottle::default();
         let address: IpAddr = "192.0.2.1".parse().unwrap();
         let (old, new): (Arc<str>, Arc<str>) = ("old".into(), "new".into());
-        assert_eq!(attempts.succeeded(address, &old), Ok(()));
+        assert_eq!(throttle.succeeded(address, &old), Ok(()));
 
-        for _ in 0..BURST {
-            let told = attempts.failed(address, AuthError::Unknown);
-            assert_eq!(told, AuthError::Unknown);
+        for _ in 0..MAX_FAILURES_PER_MINUTE.get() {
+            let error = throttle.failed(address, AuthError::Unknown);
+            assert_eq!(error, AuthError::Unknown);
         }
-        let told = attempts.failed(address, AuthError::Unknown);
+        let error = throttle.failed(address, AuthError::Unknown);
 
-        assert!(matches!(told, AuthError::TooMany { .. }), "{told:?}");
-        assert_eq!(attempts.succeeded(address, &old), Ok(()));
-        let guessed = attempts.succeeded(address, &new);
-        assert!(matches!(guessed, Err(AuthError::TooMany { .. })));
+        assert!(matches!(error, AuthError::Throttled { .. }), "{error:?}");
+        assert_eq!(throttle.succeeded(address, &old), Ok(()));
+        let guessed = throttle.succeeded(address, &new);
+        assert!(matches!(guessed, Err(AuthError::Throttled { .. })));
         let elsewhere = "192.0.2.2".parse().unwrap();
-        assert_eq!(attempts.succeeded(elsewhere, &new), Ok(()));
+        assert_eq!(throttle.succeeded(elsewhere, &new), Ok(()));
     }
 
     #[test]
-    fn a_network_of_ipv6_is_one_address() {
-        let address = |text: &str| whole(text.parse().unwrap());
-        assert_eq!(address("2001:db8::1"), address("2001:db8::ffff:1"));
-        assert_ne!(address("2001:db8::1"), address("2001:db8:0:1::1"));
-        assert_eq!(address("::ffff:192.0.2.1"), address("192.0.2.1"));
+    fn a_64_bit_network_of_ipv6_counts_as_one_address() {
+        let network = |text: &str| network(text.parse().unwrap());
+        assert_eq!(network("2001:db8::1"), network("2001:db8::ffff:1"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+        assert_eq!(network("::ffff:192.0.2.1"), network("192.0.2.1"));
     }
 }

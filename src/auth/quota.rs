@@ -1,9 +1,8 @@
-//! What a caller has used: requests in a minute, tokens in a day, requests under
-//! way.
+//! Quotas of callers: requests per minute, tokens per day and concurrent requests.
 
 use std::{
     fmt,
-    num::{NonZeroU32, NonZeroUsize},
+    num::{NonZeroU32, NonZeroU64, NonZeroUsize},
     sync::{
         Arc, Mutex, PoisonError,
         atomic::{AtomicUsize, Ordering},
@@ -12,7 +11,7 @@ use std::{
 };
 
 use governor::{
-    DefaultDirectRateLimiter, Quota, RateLimiter,
+    DefaultDirectRateLimiter, RateLimiter,
     clock::{Clock, DefaultClock},
 };
 use lru::LruCache;
@@ -20,190 +19,207 @@ use thiserror::Error;
 
 use crate::config::Grant;
 
-/// How many callers are counted; of more, those that were heard of the longest ago
-/// begin anew.
-const CALLERS: usize = 100_000;
+/// Callers whose usage is kept; beyond it the least recently seen start anew.
+const MAX_CALLERS: NonZeroUsize = NonZeroUsize::new(100_000).unwrap();
 
-const DAY: u64 = 24 * 60 * 60;
+const SECONDS_PER_DAY: u64 = 24 * 60 * 60;
 
-/// A day is not over sooner than this after the one before, whatever the clock
-/// says: one that jumps to and fro must not give tokens away.
-const SHORTEST_DAY: Duration = Duration::from_hours(1);
+/// Shortest time between two resets of the daily usage, so that a clock that jumps back
+/// and forth resets it once.
+const MIN_DAY: Duration = Duration::from_hours(1);
 
-/// When to ask again where nobody can know.
-const SOON: Duration = Duration::from_secs(1);
+/// `Retry-After` for the concurrency limit, whose end cannot be known.
+const CONCURRENCY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What every caller has used, by `event::Caller::key`. Outlives configs.
-pub struct Meters(Mutex<LruCache<String, Arc<Meter>>>);
+/// Usage of every caller by `event::Caller::key`. Survives config reloads.
+pub(super) struct Quotas(Mutex<LruCache<String, Arc<Quota>>>);
 
-/// What one caller has used.
+/// Usage of one caller.
 #[derive(Debug, Default)]
-pub(super) struct Meter {
-    rate: Mutex<Option<Rate>>,
-    spent: Mutex<Spent>,
-    under_way: AtomicUsize,
+pub(super) struct Quota {
+    rate: Mutex<Option<RequestRate>>,
+    usage: Mutex<DailyUsage>,
+    in_flight: AtomicUsize,
 }
 
 #[derive(Debug)]
-struct Rate {
+struct RequestRate {
     per_minute: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
 }
 
-/// Tokens spent in one day.
 #[derive(Debug, Default)]
-struct Spent {
+struct DailyUsage {
     tokens: u64,
-    /// Since 1970.
+    /// Days since 1970 in UTC.
     day: u64,
-    /// When the day began, as far as it was seen.
-    since: Option<Instant>,
+    /// Time of the last reset, unless none was seen.
+    reset_at: Option<Instant>,
 }
 
-/// A request of a caller under way, until it is dropped.
+/// Counts a request against its caller's concurrency limit until it is dropped.
 #[derive(Debug)]
-pub struct Stay(Arc<Meter>);
+pub struct CallerInFlightGuard(Arc<Quota>);
 
-/// What a caller has used up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+/// Quota that a request would exceed.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QuotaExceeded {
-    /// Its requests of this minute.
-    #[error("you have asked too often")]
+    /// Requests per minute.
+    #[error("rate limit exceeded for caller `{caller}`: {per_minute} requests per minute")]
     Rate {
-        /// When it may ask again.
-        wait: Duration,
+        /// Name of the caller.
+        caller: Arc<str>,
+        /// The limit.
+        per_minute: NonZeroU32,
+        /// Time until the next request is allowed.
+        retry_after: Duration,
     },
-    /// Its tokens of this day.
-    #[error("your tokens of this day are spent")]
+    /// Tokens per day.
+    #[error("daily token quota exceeded for caller `{caller}`: {per_day} tokens per day")]
     Tokens {
-        /// When the day ends.
-        wait: Duration,
+        /// Name of the caller.
+        caller: Arc<str>,
+        /// The limit.
+        per_day: NonZeroU64,
+        /// Time until midnight in UTC.
+        retry_after: Duration,
     },
-    /// Its share of the requests under way.
-    #[error("too many of your requests are under way")]
-    InFlight {
-        /// When it may ask again.
-        wait: Duration,
+    /// Concurrent requests.
+    #[error("concurrency limit exceeded for caller `{caller}`: {limit} requests at the same time")]
+    Concurrency {
+        /// Name of the caller.
+        caller: Arc<str>,
+        /// The limit.
+        limit: usize,
+        /// Suggested delay.
+        retry_after: Duration,
     },
 }
 
 impl QuotaExceeded {
-    /// In one word, for metrics.
+    /// Returns the value of the metric label `outcome`.
     pub(super) const fn as_str(&self) -> &'static str {
         match self {
             Self::Rate { .. } => "rate_limit",
             Self::Tokens { .. } => "token_quota",
-            Self::InFlight { .. } => "concurrency_limit",
+            Self::Concurrency { .. } => "concurrency_limit",
         }
     }
 
-    /// When to ask again.
-    pub const fn wait(self) -> Duration {
+    /// Returns the delay for `Retry-After`.
+    pub const fn retry_after(&self) -> Duration {
         match self {
-            Self::Rate { wait } | Self::Tokens { wait } | Self::InFlight { wait } => wait,
+            Self::Rate { retry_after, .. }
+            | Self::Tokens { retry_after, .. }
+            | Self::Concurrency { retry_after, .. } => *retry_after,
         }
     }
 }
 
-impl Default for Meters {
+impl Default for Quotas {
     fn default() -> Self {
-        let most = NonZeroUsize::new(CALLERS).unwrap_or(NonZeroUsize::MIN);
-        Self(Mutex::new(LruCache::new(most)))
+        Self(Mutex::new(LruCache::new(MAX_CALLERS)))
     }
 }
 
-impl Meters {
-    pub(super) fn of(&self, key: &str) -> Arc<Meter> {
-        let mut meters = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(meter) = meters.get(key) {
-            return Arc::clone(meter);
-        }
-        let meter = Arc::<Meter>::default();
-        meters.put(key.to_owned(), Arc::clone(&meter));
-        meter
+impl Quotas {
+    pub(super) fn get(&self, key: &str) -> Arc<Quota> {
+        let mut quotas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(quotas.get_or_insert_ref(key, Arc::default))
     }
 }
 
-impl Meter {
-    /// Counts a request, unless something is used up.
+impl Quota {
+    /// Counts a request of `caller`, unless it exceeds a limit of `grant`.
     pub(super) fn enter(
         self: &Arc<Self>,
+        caller: &Arc<str>,
         grant: &Grant,
         now: SystemTime,
-    ) -> Result<Stay, QuotaExceeded> {
-        let before = self.under_way.fetch_add(1, Ordering::Relaxed);
-        let stay = Stay(Arc::clone(self));
+    ) -> Result<CallerInFlightGuard, QuotaExceeded> {
+        let caller = || Arc::clone(caller);
+        let before = self.in_flight.fetch_add(1, Ordering::Relaxed);
+        let guard = CallerInFlightGuard(Arc::clone(self));
         if before >= grant.in_flight {
-            return Err(QuotaExceeded::InFlight { wait: SOON });
+            return Err(QuotaExceeded::Concurrency {
+                caller: caller(),
+                limit: grant.in_flight,
+                retry_after: CONCURRENCY_RETRY_AFTER,
+            });
         }
-        let (day, left) = day(now);
-        if let Some(most) = grant.tokens_per_day {
-            let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-            if spent.on(day, Instant::now()) >= most.get() {
-                return Err(QuotaExceeded::Tokens { wait: left });
+        let (day, rest_of_day) = day(now);
+        if let Some(per_day) = grant.tokens_per_day {
+            let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+            if usage.on_day(day, Instant::now()) >= per_day.get() {
+                return Err(QuotaExceeded::Tokens {
+                    caller: caller(),
+                    per_day,
+                    retry_after: rest_of_day,
+                });
             }
         }
         if let Some(per_minute) = grant.requests_per_minute {
-            self.ask(per_minute)
-                .map_err(|wait| QuotaExceeded::Rate { wait })?;
+            self.check_rate(per_minute)
+                .map_err(|retry_after| QuotaExceeded::Rate {
+                    caller: caller(),
+                    per_minute,
+                    retry_after,
+                })?;
         }
-        Ok(stay)
+        Ok(guard)
     }
 
-    /// Counts tokens.
+    /// Adds tokens to the usage of the day.
     pub(super) fn spend(&self, tokens: u64, now: SystemTime) {
-        let mut spent = self.spent.lock().unwrap_or_else(PoisonError::into_inner);
-        spent.on(day(now).0, Instant::now());
-        spent.tokens = spent.tokens.saturating_add(tokens);
+        let mut usage = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        usage.on_day(day(now).0, Instant::now());
+        usage.tokens = usage.tokens.saturating_add(tokens);
     }
 
-    /// Counts a request in its minute; the error is how long to wait.
-    fn ask(&self, per_minute: NonZeroU32) -> Result<(), Duration> {
+    /// Counts a request; the error is the time until the next one is allowed.
+    fn check_rate(&self, per_minute: NonZeroU32) -> Result<(), Duration> {
         let mut rate = self.rate.lock().unwrap_or_else(PoisonError::into_inner);
-        if rate.as_ref().is_none_or(|it| it.per_minute != per_minute) {
-            *rate = Some(Rate {
-                per_minute,
-                limiter: RateLimiter::direct(Quota::per_minute(per_minute)),
-            });
-        }
-        let Some(rate) = &*rate else {
-            return Ok(());
-        };
+        let fitting = rate.take().filter(|rate| rate.per_minute == per_minute);
+        let rate = rate.insert(fitting.unwrap_or_else(|| RequestRate {
+            per_minute,
+            limiter: RateLimiter::direct(governor::Quota::per_minute(per_minute)),
+        }));
         let checked = rate.limiter.check();
-        checked.map_err(|it| it.wait_time_from(DefaultClock::default().now()))
+        checked.map_err(|not_until| not_until.wait_time_from(DefaultClock::default().now()))
     }
 }
 
-impl Spent {
-    /// What is spent on `day`.
-    fn on(&mut self, day: u64, now: Instant) -> u64 {
-        let is_young = |since: Instant| now.saturating_duration_since(since) < SHORTEST_DAY;
-        if self.day != day && !self.since.is_some_and(is_young) {
+impl DailyUsage {
+    /// Returns the tokens spent on `day`.
+    fn on_day(&mut self, day: u64, now: Instant) -> u64 {
+        let is_recent = |reset_at: Instant| now.saturating_duration_since(reset_at) < MIN_DAY;
+        if self.day != day && !self.reset_at.is_some_and(is_recent) {
             *self = Self {
                 tokens: 0,
                 day,
-                since: Some(now),
+                reset_at: Some(now),
             };
         }
         self.tokens
     }
 }
 
-impl Drop for Stay {
+impl Drop for CallerInFlightGuard {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        self.0.in_flight.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
-/// Which day it is, and how long it still lasts.
+/// Returns the day since 1970 and the time until it ends.
 fn day(now: SystemTime) -> (u64, Duration) {
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
-    (seconds / DAY, Duration::from_secs(DAY - seconds % DAY))
+    let rest = Duration::from_secs(SECONDS_PER_DAY - seconds % SECONDS_PER_DAY);
+    (seconds / SECONDS_PER_DAY, rest)
 }
 
-impl fmt::Debug for Meters {
+impl fmt::Debug for Quotas {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Meters")
+        f.write_str("Quotas")
     }
 }
 
@@ -214,73 +230,77 @@ mod tests {
     const HOUR: Duration = Duration::from_hours(1);
 
     #[test]
-    fn a_clock_that_jumps_gives_no_tokens_away_and_locks_nobody_out() {
+    fn a_clock_that_jumps_neither_resets_the_usage_nor_locks_the_caller_out() {
         let start = Instant::now();
-        let mut spent = Spent::default();
-        assert_eq!(spent.on(100, start), 0);
-        spent.tokens = 7;
+        let mut usage = DailyUsage::default();
+        assert_eq!(usage.on_day(100, start), 0);
+        usage.tokens = 7;
 
-        // To and fro around midnight.
+        // Back and forth around midnight.
         let soon = start + Duration::from_secs(5);
         for day in [101, 100, 101, 99, 10_000] {
-            assert_eq!(spent.on(day, soon), 7, "{day}");
+            assert_eq!(usage.on_day(day, soon), 7, "{day}");
         }
-        // The next day is another one.
-        assert_eq!(spent.on(101, start + 2 * HOUR), 0);
-        spent.tokens = 7;
-        // A year ahead by mistake, and set right.
-        assert_eq!(spent.on(466, start + 4 * HOUR), 0);
-        spent.tokens = 7;
-        assert_eq!(spent.on(101, start + 4 * HOUR + HOUR / 2), 7);
-        assert_eq!(spent.on(101, start + 6 * HOUR), 0);
+        // The next day resets the usage.
+        assert_eq!(usage.on_day(101, start + 2 * HOUR), 0);
+        usage.tokens = 7;
+        // A year ahead by mistake, and corrected.
+        assert_eq!(usage.on_day(466, start + 4 * HOUR), 0);
+        usage.tokens = 7;
+        assert_eq!(usage.on_day(101, start + 4 * HOUR + HOUR / 2), 7);
+        assert_eq!(usage.on_day(101, start + 6 * HOUR), 0);
     }
 
     #[test]
-    fn a_day_ends_at_midnight_of_utc() {
+    fn a_day_ends_at_midnight_in_utc() {
         let at = |seconds| UNIX_EPOCH + Duration::from_secs(seconds);
-        assert_eq!(day(at(0)), (0, Duration::from_secs(DAY)));
-        assert_eq!(day(at(DAY - 1)), (0, Duration::from_secs(1)));
-        assert_eq!(day(at(DAY)), (1, Duration::from_secs(DAY)));
+        assert_eq!(day(at(0)), (0, Duration::from_secs(SECONDS_PER_DAY)));
+        assert_eq!(day(at(SECONDS_PER_DAY - 1)), (0, Duration::from_secs(1)));
+        assert_eq!(
+            day(at(SECONDS_PER_DAY)),
+            (1, Duration::from_secs(SECONDS_PER_DAY))
+        );
     }
 
     #[test]
-    fn what_is_spent_counts_until_the_day_is_over() {
+    fn spent_tokens_count_until_the_day_is_over() {
         let grant = Grant {
             tokens_per_day: 10.try_into().ok(),
             in_flight: 1,
             ..Grant::default()
         };
-        let meter = Arc::<Meter>::default();
-        let noon = UNIX_EPOCH + Duration::from_secs(DAY / 2);
-        drop(meter.enter(&grant, noon).unwrap());
+        let (quota, caller) = (Arc::<Quota>::default(), Arc::from("ci"));
+        let noon = UNIX_EPOCH + Duration::from_secs(SECONDS_PER_DAY / 2);
+        drop(quota.enter(&caller, &grant, noon).unwrap());
 
-        meter.spend(9, noon);
-        drop(meter.enter(&grant, noon).unwrap());
-        meter.spend(u64::MAX, noon);
+        quota.spend(9, noon);
+        drop(quota.enter(&caller, &grant, noon).unwrap());
+        quota.spend(u64::MAX, noon);
 
-        let wait = Duration::from_secs(DAY / 2);
-        assert_eq!(
-            meter.enter(&grant, noon).err(),
-            Some(QuotaExceeded::Tokens { wait })
-        );
+        let refused = quota.enter(&caller, &grant, noon).unwrap_err();
+        let message = "daily token quota exceeded for caller `ci`: 10 tokens per day";
+        assert_eq!(refused.to_string(), message);
+        let rest = Duration::from_secs(SECONDS_PER_DAY / 2);
+        assert_eq!(refused.retry_after(), rest);
     }
 
     #[test]
-    fn a_caller_has_its_share_of_requests_under_way() {
+    fn a_caller_has_a_limited_number_of_concurrent_requests() {
         let grant = Grant {
             in_flight: 2,
             ..Grant::default()
         };
-        let meter = Arc::<Meter>::default();
+        let (quota, caller) = (Arc::<Quota>::default(), Arc::from("ci"));
         let now = SystemTime::now();
-        let stays = [
-            meter.enter(&grant, now).unwrap(),
-            meter.enter(&grant, now).unwrap(),
+        let guards = [
+            quota.enter(&caller, &grant, now).unwrap(),
+            quota.enter(&caller, &grant, now).unwrap(),
         ];
 
-        let refused = meter.enter(&grant, now).err();
-        assert_eq!(refused, Some(QuotaExceeded::InFlight { wait: SOON }));
-        drop(stays);
-        assert!(meter.enter(&grant, now).is_ok());
+        let refused = quota.enter(&caller, &grant, now).unwrap_err();
+        let message = "concurrency limit exceeded for caller `ci`: 2 requests at the same time";
+        assert_eq!(refused.to_string(), message);
+        drop(guards);
+        assert!(quota.enter(&caller, &grant, now).is_ok());
     }
 }

@@ -1,91 +1,90 @@
-//! How many tokens an answer says it cost. Read off the bytes as they pass, so
-//! that it is known whether anybody reads the answer or not.
+//! Token usage read from the bytes of a response as they pass.
 
 use std::fmt;
 
 use memchr::memmem;
 
-/// How the API writes the sum, in both spellings.
-const NAMES: [&[u8]; 2] = [b"\"totalTokenCount\"", b"\"total_token_count\""];
+/// Field with the total, in both spellings of the API.
+const TOTAL_FIELDS: [&[u8]; 2] = [b"\"totalTokenCount\"", b"\"total_token_count\""];
 
-/// What is kept of a piece for the next: a name, blanks and a number fit in.
-const KEPT: usize = 256;
+/// Bytes kept between two chunks: enough for a field name, blanks and a number.
+const MAX_TAIL_BYTES: usize = 256;
 
-/// How many bytes are taken for a token where nobody counts.
+/// Estimate for responses that report no usage.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Reads what one answer cost. Each chunk of a stream says what all chunks so far
-/// cost, so the largest number counts.
+/// Reader of the token usage of one response. Each chunk of a stream reports the total
+/// so far, so the largest number counts.
 ///
-/// A name in a text is escaped and not found; one that the model writes as an
-/// argument of a call could only make the answer dearer.
+/// A field name inside a text is escaped and does not match. A model that writes one as
+/// an argument of a call can only increase the count.
 ///
-/// Some APIs count in the last chunk alone. An agent that leaves before that, or an
-/// answer that breaks off, costs what can be guessed: nobody reads for nothing.
+/// Some APIs report usage in the last chunk only. A response that is abandoned or breaks
+/// off before that is charged by an estimate, so that leaving early is not free.
 pub struct UsageReader {
-    spend: Box<dyn FnMut(u64) + Send>,
-    /// How many bytes went to and fro, as long as what they cost may yet be said.
-    open: Option<u64>,
-    /// How many bytes of the answer are to come, if that is known.
-    rest: Option<u64>,
-    /// The end of what was read, where a number may have been cut.
+    on_usage: Box<dyn FnMut(u64) + Send>,
+    /// Bytes of request and response, while the estimate may still be needed.
+    transferred: Option<u64>,
+    /// Bytes of the response still to come, if known.
+    remaining: Option<u64>,
+    /// End of the last chunk, in which a number may have been cut.
     tail: Vec<u8>,
     counted: u64,
 }
 
 impl UsageReader {
-    /// `spend` is told of tokens as soon as they are known.
-    pub fn new(spend: impl FnMut(u64) + Send + 'static) -> Self {
+    /// Creates a reader that calls `on_usage` with tokens as soon as they are known.
+    pub fn new(on_usage: impl FnMut(u64) + Send + 'static) -> Self {
         Self {
-            spend: Box::new(spend),
-            open: None,
-            rest: None,
+            on_usage: Box::new(on_usage),
+            transferred: None,
+            remaining: None,
             tail: Vec::new(),
             counted: 0,
         }
     }
 
-    /// A model is asked with so many bytes. From here on, dropping the reader is
-    /// leaving early.
-    pub fn begin(&mut self, asked: usize) {
-        self.open = Some(asked as u64);
+    /// Marks that a model was called with a request of this size. From then on, dropping
+    /// the reader without a reported usage charges the estimate.
+    pub fn start(&mut self, request_bytes: usize) {
+        self.transferred = Some(request_bytes as u64);
     }
 
-    /// The answer is so many bytes long.
+    /// Sets the length of the response in bytes.
     pub fn expect(&mut self, length: u64) {
-        self.rest = Some(length);
+        self.remaining = Some(length);
     }
 
-    /// All has come that will.
+    /// Marks the response as complete, which disables the estimate.
     pub fn end(&mut self) {
-        self.open = None;
+        self.transferred = None;
     }
 
-    /// Reads the next piece.
-    pub fn read(&mut self, piece: &[u8]) {
-        self.pass(piece.len() as u64);
-        // All that can be in the tail and the piece's start together.
-        let (start, _) = piece.split_at(piece.len().min(KEPT));
+    /// Reads the next chunk.
+    pub fn read(&mut self, chunk: &[u8]) {
+        self.count_bytes(chunk.len() as u64);
+        // The tail and the start of the chunk contain every number that was cut.
+        let (start, _) = chunk.split_at(chunk.len().min(MAX_TAIL_BYTES));
         self.tail.extend_from_slice(start);
-        let most = largest(&self.tail).max(largest(piece));
-        let fresh = most.saturating_sub(self.counted);
-        if fresh > 0 {
-            self.counted = most;
-            (self.spend)(fresh);
+        let total = largest_total(&self.tail).max(largest_total(chunk));
+        let new = total.saturating_sub(self.counted);
+        if new > 0 {
+            self.counted = total;
+            (self.on_usage)(new);
         }
-        if piece.len() > KEPT {
-            let (_, end) = piece.split_at(piece.len() - KEPT);
+        if chunk.len() > MAX_TAIL_BYTES {
+            let (_, end) = chunk.split_at(chunk.len() - MAX_TAIL_BYTES);
             self.tail = end.to_vec();
         } else {
-            let old = self.tail.len().saturating_sub(KEPT);
+            let old = self.tail.len().saturating_sub(MAX_TAIL_BYTES);
             self.tail.drain(..old);
         }
     }
 
-    fn pass(&mut self, bytes: u64) {
-        self.open = self.open.map(|it| it.saturating_add(bytes));
-        self.rest = self.rest.map(|it| it.saturating_sub(bytes));
-        if self.rest == Some(0) {
+    fn count_bytes(&mut self, bytes: u64) {
+        self.transferred = self.transferred.map(|all| all.saturating_add(bytes));
+        self.remaining = self.remaining.map(|all| all.saturating_sub(bytes));
+        if self.remaining == Some(0) {
             self.end();
         }
     }
@@ -93,31 +92,30 @@ impl UsageReader {
 
 impl Drop for UsageReader {
     fn drop(&mut self) {
-        if let (Some(bytes), 0) = (self.open, self.counted) {
-            (self.spend)(bytes.div_ceil(BYTES_PER_TOKEN));
+        if let (Some(bytes), 0) = (self.transferred, self.counted) {
+            (self.on_usage)(bytes.div_ceil(BYTES_PER_TOKEN));
         }
     }
 }
 
-/// The largest sum in a text, as far as it is there.
-fn largest(text: &[u8]) -> u64 {
-    let sums = NAMES.iter().flat_map(|name| {
-        let found = memmem::find_iter(text, name);
-        found.filter_map(move |at| sum(text.get(at + name.len()..)?))
+/// Returns the largest total in a text, which may end within a number.
+fn largest_total(text: &[u8]) -> u64 {
+    let totals = TOTAL_FIELDS.iter().flat_map(|field| {
+        let positions = memmem::find_iter(text, field);
+        positions.filter_map(move |at| number_after_colon(text.get(at + field.len()..)?))
     });
-    sums.max().unwrap_or(0)
+    totals.max().unwrap_or(0)
 }
 
-/// The number after a name.
-fn sum(text: &[u8]) -> Option<u64> {
+fn number_after_colon(text: &[u8]) -> Option<u64> {
     let text = text.trim_ascii_start().strip_prefix(b":")?;
     let digits = text.trim_ascii_start().iter();
-    let digits = digits.take_while(|it| it.is_ascii_digit());
-    let sum = |sum: u64, digit: &u8| {
-        let sum = sum.saturating_mul(10);
-        sum.saturating_add(u64::from(digit - b'0'))
-    };
-    Some(digits.fold(0, sum))
+    let digits = digits.take_while(|byte| byte.is_ascii_digit());
+    Some(digits.fold(0, |number: u64, digit| {
+        number
+            .saturating_mul(10)
+            .saturating_add(u64::from(digit - b'0'))
+    }))
 }
 
 impl fmt::Debug for UsageReader {
@@ -137,21 +135,21 @@ mod tests {
 
     use super::*;
 
-    /// What is counted of an answer that comes in these pieces.
-    fn counted<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> u64 {
+    /// Returns the tokens counted of a response that comes in these chunks.
+    fn counted<'a>(chunks: impl IntoIterator<Item = &'a [u8]>) -> u64 {
         let spent = Arc::<AtomicU64>::default();
         let sink = Arc::clone(&spent);
-        let mut reader = UsageReader::new(move |it| {
-            sink.fetch_add(it, Ordering::Relaxed);
+        let mut reader = UsageReader::new(move |tokens| {
+            sink.fetch_add(tokens, Ordering::Relaxed);
         });
-        for piece in pieces {
-            reader.read(piece);
+        for chunk in chunks {
+            reader.read(chunk);
         }
         spent.load(Ordering::Relaxed)
     }
 
     #[test]
-    fn the_largest_sum_counts_in_either_spelling() {
+    fn the_largest_total_counts_in_either_spelling() {
         let stream = concat!(
             r#"data: {"usageMetadata":{"totalTokenCount": 12}}"#,
             "\r\n\r\n",
@@ -167,27 +165,27 @@ mod tests {
     }
 
     #[test]
-    fn what_a_text_says_does_not_count() {
+    fn a_total_inside_a_text_does_not_count() {
         let text = serde_json::json!({ "text": "{\"totalTokenCount\": 77}" }).to_string();
         assert_eq!(counted([text.as_bytes()]), 0);
     }
 
     proptest! {
         #[test]
-        fn however_it_is_cut(cuts in prop::collection::vec(0_usize..700, 0..20)) {
+        fn chunk_boundaries_do_not_matter(cuts in prop::collection::vec(0_usize..700, 0..20)) {
             let filler = "x".repeat(300);
             let whole = format!(
                 r#"{{"a":"{filler}","usageMetadata":{{"totalTokenCount" : 4711}},"b":"{filler}"}}"#
             );
-            let mut cuts: Vec<usize> = cuts.into_iter().map(|it| it.min(whole.len())).collect();
+            let mut cuts: Vec<usize> = cuts.into_iter().map(|cut| cut.min(whole.len())).collect();
             cuts.sort_unstable();
-            let mut pieces = Vec::new();
+            let mut chunks = Vec::new();
             let mut start = 0;
             for cut in cuts.into_iter().chain([whole.len()]) {
-                pieces.push(&whole.as_bytes()[start..cut]);
+                chunks.push(&whole.as_bytes()[start..cut]);
                 start = cut;
             }
-            prop_assert_eq!(counted(pieces), 4711);
+            prop_assert_eq!(counted(chunks), 4711);
         }
     }
 }

@@ -8,7 +8,7 @@ use super::{Failure, complain, load, print, serve};
 use crate::{
     config::{Config, HookSpec, Overrides, PolicySpec},
     policy,
-    state::{BuildError, Shared, Snapshot},
+    state::{AppResources, BuildError, Snapshot},
 };
 
 /// What `check` is told.
@@ -28,7 +28,7 @@ impl Check {
         let (hooks, policies) = (hooks.sum(), config.policies.len());
         // Building shows what only the transports can know.
         super::block_on(async {
-            match Snapshot::build(config, &Shared::default(), None) {
+            match Snapshot::build(config, &AppResources::default(), None) {
                 Ok(_) => Ok(()),
                 Err(BuildError::Config(error)) => Err(Failure::BadConfig(error)),
                 Err(error) => Err(Failure::Failed(error.to_string())),

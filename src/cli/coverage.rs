@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, dry_run, print};
-use crate::{dialect::method_table::Runs, state::Covered};
+use crate::{dialect::method_table::Runs, state::MethodPolicy};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate coverage --config config/hookgate.yaml
@@ -26,7 +26,7 @@ pub(super) struct Coverage {
 impl Coverage {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = dry_run::load_any(self.config.as_deref())?;
-        let all = Covered::all(&config);
+        let all = MethodPolicy::all(&config);
         if self.json {
             return print(&format!("{:#}", serde_json::json!(all)));
         }
@@ -42,7 +42,7 @@ impl Coverage {
     }
 }
 
-fn line(it: &Covered, width: usize) -> String {
+fn line(it: &MethodPolicy, width: usize) -> String {
     let (runs, api, name) = (it.runs.as_str(), it.api, it.name);
     let (method, path) = (it.method, it.path);
     let why = match (it.runs, &it.why) {

@@ -28,7 +28,7 @@ use crate::{
     event::Action,
     hook::{self, HookExecution, Record, Tracer},
     server::{self, Server},
-    state::Shared,
+    state::AppResources,
     upstream::{
         OutgoingRequest, Upstream, UpstreamError, UpstreamResponse, UpstreamTimeouts,
         sse::SseReader,
@@ -104,9 +104,9 @@ pub(super) async fn rehearse(
     let listener = TcpListener::bind(free_port()).await?;
     let config = on_free_ports(config, listener.local_addr()?);
     let witness = Arc::new(Tracer::new(calling));
-    let shared = Shared {
-        witness: Some(Arc::clone(&witness)),
-        ..Shared::default()
+    let shared = AppResources {
+        tracer: Some(Arc::clone(&witness)),
+        ..AppResources::default()
     };
     let server = Server::bind_with(config, shared)?;
     let gateway = format!("http://{}", server.agents_addr()?);

@@ -7,11 +7,11 @@ use super::{
     turn_state::TurnState,
 };
 use crate::{
+    error::{ApiError, ErrorReason},
     event::{BeforeModel, BeforeModelVerdict, EventName},
     hook::{HookRun, Plan},
     model::RequestMutation,
     policy::{InspectionPass, PolicyRequest},
-    state::{ApiError, ErrorReason},
 };
 
 /// Fires `BeforeModel`. Breaks if hooks answer the request or deny it.

@@ -10,7 +10,7 @@ use super::{
 };
 use crate::{
     dialect::Document,
-    state::{ApiError, ErrorReason},
+    error::{ApiError, ErrorReason},
     upstream::{UpstreamResponse, headers},
 };
 
@@ -18,7 +18,7 @@ use crate::{
 pub(super) fn check(context: &RequestContext, name: &str) -> Result<(), ApiError> {
     if context
         .cached_content
-        .belongs(name, &context.identity.caller().key)
+        .is_owner(name, &context.identity.caller().key)
     {
         return Ok(());
     }
@@ -43,7 +43,7 @@ pub(super) async fn record(
     let expires = text(&["expireTime", "expire_time"])?;
     let expires_in = expires.and_then(|time| duration_until(&time));
     let owner = context.identity.caller().key;
-    context.cached_content.keep(&name, &owner, expires_in);
+    context.cached_content.insert(&name, &owner, expires_in);
     *response.body_mut() = Body::from(body);
     Ok(response)
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     dialect::{Call, DialectError, Document},
-    state::{ApiError, ErrorReason},
+    error::{ApiError, ErrorReason},
     upstream::headers::ResponseUse,
 };
 
@@ -30,7 +30,7 @@ pub(super) async fn forward(
     let is_delete = context.head.method == Method::DELETE;
     let response = passthrough::forward(context, call, body).await?;
     if is_delete && response.status().is_success() {
-        owners.forget(&name);
+        owners.remove(&name);
     }
     Ok(response)
 }

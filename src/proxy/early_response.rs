@@ -16,7 +16,7 @@ use super::{
     response_filter::channel::{PipelineEvent, PipelineStream},
     stream_encoder::media_type,
 };
-use crate::{dialect::Framing, state::ApiError, upstream::sse::KEEP_ALIVE};
+use crate::{dialect::Framing, error::ApiError, upstream::sse::KEEP_ALIVE};
 
 /// Builds the response of a streaming call. It has the status of the outcome if that is known
 /// within `interval`, else status 200 followed by keep-alives.

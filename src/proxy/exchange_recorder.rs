@@ -23,11 +23,13 @@ use super::outcome::Did;
 use crate::{
     audit_log::{Audit, CallerRecord, Sample},
     dialect::Call,
+    error::{ApiError, ErrorReason},
     event::{Context, Diagnostic, Verdict},
     hook::{EventOutcome, HookRun},
+    middleware::{Authenticated, ListenerKind, RejectedRequest, RequestId},
     observe::{Ended, ExchangeFinished, UpstreamFailed},
     session::Session,
-    state::{self, ApiError, App, Asking, Authenticated, Door, ErrorReason, RequestId, Shared},
+    state::{App, AppResources},
     upstream::UpstreamTarget,
 };
 
@@ -60,7 +62,7 @@ struct Memory {
     /// Whether the headers are out.
     told: bool,
     started: Instant,
-    shared: Arc<Shared>,
+    resources: Arc<AppResources>,
     /// For the decision log, if there is one.
     trail: Option<Box<Trail>>,
 }
@@ -69,15 +71,15 @@ impl ExchangeRecorder {
     /// Starts to record a request.
     pub(super) fn new(app: &App, authenticated: &Authenticated, head: &Parts) -> Self {
         let Authenticated { identity, snapshot } = authenticated;
-        let request_id = RequestId::of(&head.extensions);
+        let request_id = RequestId::from_extensions(&head.extensions);
         let record = ExchangeFinished {
             request_id: Arc::clone(&request_id),
-            caller: identity.name.clone(),
+            caller: identity.name.to_string(),
             operation: "unknown",
             ..ExchangeFinished::default()
         };
         let trail = snapshot.audit.as_ref().map(|audit| {
-            let mut refused = state::refused(Door::Agents, Asking::of(head));
+            let mut refused = RejectedRequest::from_parts(head).into_record(ListenerKind::Agents);
             refused.caller = CallerRecord::from(&identity.caller());
             // Boxed, so that it costs nothing without a decision log.
             Box::new(Trail::new(Arc::clone(audit), refused))
@@ -92,7 +94,7 @@ impl ExchangeRecorder {
                 messages: Vec::new(),
                 told: false,
                 started: Instant::now(),
-                shared: Arc::clone(&app.shared),
+                resources: Arc::clone(&app.resources),
                 trail,
             })),
         }
@@ -278,7 +280,7 @@ impl ExchangeRecorder {
         }
         let source = session.state.source.as_str();
         memory
-            .shared
+            .resources
             .metrics
             .record_session_lookup(session.match_kind.as_str(), source);
     }
@@ -316,7 +318,7 @@ impl ExchangeRecorder {
         self.status(error.status());
         self.ended(Ended::Complete);
         if let Some(trail) = &mut self.memory().trail {
-            trail.failed(error.reason().parts().2);
+            trail.failed(error.reason().as_str());
         }
     }
 
@@ -351,10 +353,10 @@ impl Drop for Memory {
     fn drop(&mut self) {
         self.record.elapsed = self.started.elapsed();
         self.record.action = self.did.as_str();
-        if self.record.ended == Ended::Left && self.shared.cut.is_cancelled() {
+        if self.record.ended == Ended::Left && self.resources.abort.is_cancelled() {
             self.record.ended = Ended::CutOff;
         }
-        self.record.emit(&self.shared.metrics);
+        self.record.emit(&self.resources.metrics);
         if let Some(trail) = self.trail.take() {
             trail.finish(&self.record);
         }

@@ -22,8 +22,8 @@ use super::{
 };
 use crate::{
     dialect::{Call, Operation},
+    error::ApiError,
     resettable_timer::ResettableTimer,
-    state::ApiError,
     upstream::{
         OutgoingRequest, RequestBody,
         headers::{self, ResponseUse},
@@ -90,7 +90,7 @@ struct SharedError(Arc<Mutex<Option<ApiError>>>);
 
 impl SharedError {
     fn set(&self, error: ApiError) -> axum::Error {
-        let broken = axum::Error::new(io::Error::other(error.reason().parts().2));
+        let broken = axum::Error::new(io::Error::other(error.reason().as_str()));
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(error);
         broken
     }

@@ -17,9 +17,10 @@ use super::{
 use crate::{
     config::Denials,
     dialect::{AnswerFormat, Call, Dialect, DialectError, Framing, Operation, ResponseDocument},
+    error::{ApiError, ErrorReason},
     event::Reason,
+    middleware::OnBodyEnd,
     model::ResponseMutation,
-    state::{ApiError, ErrorReason, OnBodyEnd},
     upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers},
 };
 
@@ -111,7 +112,7 @@ impl Responder {
 
     /// Records an error and builds the rest of a body that breaks off.
     pub(super) fn break_stream(&self, error: &ApiError) -> Body {
-        let reason = error.reason().parts().2;
+        let reason = error.reason().as_str();
         self.recorder.report(error);
         let request_id = self.recorder.request_id();
         tracing::warn!(request.id = request_id, reason, "stream aborted");
@@ -211,7 +212,7 @@ fn not_json(answer: &UpstreamResponse, recorder: &ExchangeRecorder) -> Response 
     } else {
         ApiError::upstream_status(answer.status)
     };
-    let error = error.because(&UnexpectedContentType::from_headers(&answer.headers));
+    let error = error.with_source(&UnexpectedContentType::from_headers(&answer.headers));
     recorder.failed(&error);
     let mut response = error.render(recorder.request_id());
     if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
@@ -229,5 +230,5 @@ pub(super) fn unreadable() -> ApiError {
 
 /// Error for a response in which `error` was found.
 pub(super) fn unreadable_response(error: DialectError) -> ApiError {
-    unreadable().because(&error)
+    unreadable().with_source(&error)
 }

@@ -15,7 +15,8 @@ use super::{
 use crate::{
     config::Limits,
     dialect::{Call, Document},
-    state::{ApiError, ErrorReason, hold},
+    error::{ApiError, ErrorReason},
+    middleware::reserve_memory,
     upstream::{
         content_headers::{self, ContentEncoding, MediaType},
         decompress::{BoundedGunzip, DecompressError},
@@ -94,7 +95,7 @@ pub(super) async fn read(
         reader.push(piece, received)?;
         let new = reader.len() - counted;
         counted += new;
-        hold(head, new, limits.memory)?;
+        reserve_memory(head, new, limits.memory)?;
     }
     reader.finish()
 }

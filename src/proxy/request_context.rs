@@ -9,7 +9,7 @@ use crate::{
     auth::Identity,
     dialect::Dialect,
     event::Context,
-    state::{Caches, Snapshot},
+    state::{CachedContentOwners, Snapshot},
     upstream::Upstream,
 };
 
@@ -20,7 +20,7 @@ pub(super) struct RequestContext {
     pub(super) snapshot: Arc<Snapshot>,
     /// The authenticated caller.
     pub(super) identity: Arc<Identity>,
-    pub(super) cached_content: Arc<Caches>,
+    pub(super) cached_content: Arc<CachedContentOwners>,
     pub(super) recorder: ExchangeRecorder,
     /// The head of the agent's request.
     pub(super) head: Parts,

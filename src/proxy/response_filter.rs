@@ -20,7 +20,7 @@ use std::ops::ControlFlow::{Break, Continue};
 use self::{decision::AnswerDecision, filter::ResponseFilter, response_buffer::ResponseBuffer};
 pub(super) use self::{filter::FilterPlan, output::Output};
 use super::{reply::Reply, request_context::RequestContext, transcript, turn_state::TurnState};
-use crate::{dialect::Document, event::Reason, state::ApiError, upstream::UpstreamResponse};
+use crate::{dialect::Document, error::ApiError, event::Reason, upstream::UpstreamResponse};
 
 /// The outcome of one filtered response.
 #[derive(Debug)]

@@ -8,8 +8,10 @@ use super::{exchange_recorder::ExchangeRecorder, request_context::RequestContext
 use crate::{
     auth::Identity,
     dialect::{self, Call, Operation, RequestLine, Row},
+    error::{ApiError, ErrorReason},
     event::{Context, EventName},
-    state::{self, ApiError, App, Authenticated, ErrorReason},
+    middleware::{Authenticated, trace_context},
+    state::{App, utc_timestamp},
 };
 
 /// Resolves the method and model API that a request is for.
@@ -39,19 +41,19 @@ pub(super) fn resolve(
     };
     let recognised = recognised?;
     recorder.operation(recognised.row.label());
-    snapshot.covers(recognised.row)?;
+    snapshot.check_coverage(recognised.row)?;
     check_inspectable(recognised.row, &identity)?;
     let call = recognised.call?;
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
     recorder.call(&call, session_id);
     let upstream = Arc::clone(snapshot.upstream(call.row.api)?);
     let hook_context = Context {
-        trace: state::trace(snapshot.audit.as_deref(), &head.headers),
+        trace: trace_context(snapshot.audit.as_deref(), &head.headers),
         ..Context::default()
     };
     let mut context = Box::new(RequestContext {
         dialect: dialect::of(call.row.api),
-        cached_content: Arc::clone(&app.shared.caches),
+        cached_content: Arc::clone(&app.resources.cached_content),
         recorder: recorder.clone(),
         snapshot,
         identity,
@@ -82,7 +84,7 @@ pub(super) fn is_hooked(context: &RequestContext, operation: Operation) -> bool 
 /// Refuses a method whose content is not inspected to callers with limits on models, tools or
 /// tokens.
 fn check_inspectable(row: &Row, identity: &Identity) -> Result<(), ApiError> {
-    if !row.is_unseen() || !identity.is_held_to_what_is_seen() {
+    if !row.is_unseen() || !identity.is_restricted() {
         return Ok(());
     }
     let message = format!(
@@ -106,5 +108,5 @@ fn fill_hook_context(context: &mut RequestContext) {
     }
     hook_context.caller = context.identity.caller();
     hook_context.cwd = context.snapshot.config.hook_directory.display().to_string();
-    hook_context.timestamp = state::now();
+    hook_context.timestamp = utc_timestamp();
 }

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     dialect::{History, ItemKind},
+    error::ApiError,
     event::{BeforeAgent, EventKind, EventName, FlowVerdict, Reason, SessionStart},
     hook::{EventOrigin, EventOutcome},
     session::{Item, Session, SessionRequest, YieldBudget},
-    state::ApiError,
 };
 
 /// Maximum number of `AfterTool` events in flight. Most requests bring one or two results; a

@@ -7,8 +7,8 @@
 use http::HeaderMap;
 
 use crate::{
+    error::{ApiError, ErrorReason},
     session::SessionSource,
-    state::{ApiError, ErrorReason},
 };
 
 const SESSION_HEADER: &str = "x-hookgate-session";

@@ -6,8 +6,8 @@ use super::{
 };
 use crate::{
     dialect::Selected,
+    error::ApiError,
     event::{BeforeToolSelection, EventName},
-    state::ApiError,
 };
 
 /// Fires `BeforeToolSelection` and writes the selection into the request. The response is held

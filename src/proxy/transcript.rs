@@ -8,11 +8,12 @@ use super::{
 };
 use crate::{
     dialect::History,
+    error::ApiError,
     session::{
         CallRole, MatchKind, Session, SessionKey, TranscriptRequest, TranscriptResponse,
         Transcripts,
     },
-    state::{self, ApiError},
+    state::utc_timestamp,
 };
 
 /// Adds the transcript's path to the fields that hooks receive.
@@ -68,7 +69,7 @@ pub(super) async fn record_response(
         calls: &calls,
         model: &buffer.filter.model,
         usage: &buffer.usage.read(),
-        now: &state::now(),
+        now: &utc_timestamp(),
     };
     transcripts.append_response(key, answered).await;
 }

@@ -12,7 +12,7 @@ use super::{
 };
 use crate::{
     dialect::{Api, Call, Framing, Operation},
-    state::ApiError,
+    error::ApiError,
     upstream::{
         OutgoingRequest, RequestBody, UpstreamResponse,
         content_headers::{self, ContentEncoding},
@@ -102,7 +102,7 @@ pub(super) async fn send(
     if call.operation.generates() {
         let length = body.map(<[u8]>::len);
         let length = length.or_else(|| content_length(&context.head.headers));
-        usage.begin(length.unwrap_or_default());
+        usage.start(length.unwrap_or_default());
     }
     let sent = context.upstream.send(outgoing, &record_route).await;
     let answer = sent.inspect_err(|_| usage.end())?;

@@ -18,13 +18,14 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     io_timeout::{Busy, GivenUp, Patient, Silence},
-    middleware::{Answered, Answers},
+    middleware_stack::{Handler, HandlerResponse},
     min_body_rate::{Pace, paced},
     tls,
 };
 use crate::{
     config::Tls,
-    state::{OnBodyEnd, Peer, Shared},
+    middleware::{OnBodyEnd, PeerInfo},
+    state::AppResources,
 };
 
 /// How much is read of a connection at once, at most: what hyper reads of its own
@@ -41,7 +42,7 @@ pub(super) struct Terms {
     /// How slowly a body may come.
     pub(super) pace: Pace,
     /// What outlives every config.
-    pub(super) shared: Arc<Shared>,
+    pub(super) shared: Arc<AppResources>,
     /// Cancelled when the listener closes: who has not agreed on TLS by then, leaves.
     pub(super) close: CancellationToken,
 }
@@ -50,7 +51,7 @@ pub(super) struct Terms {
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: net::TcpStream,
-    pub(super) peer: Peer,
+    pub(super) peer: PeerInfo,
     /// How it is spoken to, if not in plain text.
     pub(super) tls: Option<Tls>,
     pub(super) terms: Terms,
@@ -58,7 +59,7 @@ pub(super) struct Connection {
 
 impl Connection {
     /// Serves it to its end. Dropping the future cuts it off.
-    pub(super) async fn serve(self, room: Arc<dyn Answers>, watcher: Watcher) {
+    pub(super) async fn serve(self, room: Arc<dyn Handler>, watcher: Watcher) {
         let stream = match undelayed(self.stream) {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%error, "connection setup failed"),
@@ -103,8 +104,8 @@ fn undelayed(stream: net::TcpStream) -> io::Result<TcpStream> {
 
 /// Who answers the requests of one connection.
 struct Requests {
-    room: Arc<dyn Answers>,
-    peer: Peer,
+    room: Arc<dyn Handler>,
+    peer: PeerInfo,
     busy: Busy,
     pace: Pace,
     /// Cancelled when agents should look for another gateway.
@@ -112,13 +113,13 @@ struct Requests {
 }
 
 impl Requests {
-    fn new(room: Arc<dyn Answers>, peer: Peer, busy: Busy, terms: &Terms) -> Arc<Self> {
+    fn new(room: Arc<dyn Handler>, peer: PeerInfo, busy: Busy, terms: &Terms) -> Arc<Self> {
         Arc::new(Self {
             room,
             peer,
             busy,
             pace: terms.pace,
-            leaving: terms.shared.leaving.child_token(),
+            leaving: terms.shared.draining.child_token(),
         })
     }
 
@@ -152,7 +153,7 @@ impl Requests {
         tracing::debug!(error = &error as &dyn Error, "connection failed");
     }
 
-    /// Answers one request; the connection is busy until its last byte.
+    /// Handler one request; the connection is busy until its last byte.
     fn answer(
         self: Arc<Self>,
         request: Request<Incoming>,
@@ -161,12 +162,15 @@ impl Requests {
         self.busy.begin(has_body);
         let mut request = request.map(|body| paced(body, self.pace, self.busy.clone()));
         request.extensions_mut().insert(self.peer.clone());
-        let answered = Arc::clone(&self.room).answer(request);
+        let answered = Arc::clone(&self.room).handle(request);
         async move { Ok(self.answered(answered.await)) }
     }
 
-    fn answered(&self, answered: Answered) -> Response<Body> {
-        let Answered { mut response, held } = answered;
+    fn answered(&self, answered: HandlerResponse) -> Response<Body> {
+        let HandlerResponse {
+            mut response,
+            guard,
+        } = answered;
         // Of a body that nobody reads to its end, the rest comes where a next request
         // should.
         if self.leaving.is_cancelled() || self.busy.is_unread() {
@@ -177,7 +181,7 @@ impl Requests {
         }
         let busy = self.busy.clone();
         let over = move |_ended| {
-            drop(held);
+            drop(guard);
             busy.end();
         };
         response.map(|body| Body::new(OnBodyEnd::new(body, over)))

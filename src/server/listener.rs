@@ -18,13 +18,15 @@ use tokio_util::sync::CancellationToken;
 use super::{
     connection::{Connection, Terms},
     io_timeout::Silence,
-    middleware::Answers,
+    middleware_stack::Handler,
     min_body_rate::Pace,
     runtime_pool::Threads,
 };
 use crate::{
     config::{Config, Tls},
-    state::{ApiError, ErrorReason, Peer, Shared},
+    error::{ApiError, ErrorReason},
+    middleware::PeerInfo,
+    state::AppResources,
 };
 
 /// How long to wait when no file descriptor is left for a connection.
@@ -112,7 +114,7 @@ type FindTls = dyn Fn() -> Option<Tls> + Send + Sync;
 /// What a new connection may expect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Admitted {
-    /// Answers.
+    /// Handler.
     Served,
     /// To hear that there is no place for it.
     Told,
@@ -122,7 +124,7 @@ enum Admitted {
 pub(super) struct Listener {
     socket: TcpListener,
     bounds: Bounds,
-    shared: Arc<Shared>,
+    shared: Arc<AppResources>,
     tls: Box<FindTls>,
     /// Who serves its connections; whoever accepts them, if nobody else does.
     threads: Arc<Threads>,
@@ -132,7 +134,7 @@ pub(super) struct Listener {
 }
 
 impl Listener {
-    pub(super) fn new(socket: TcpListener, bounds: Bounds, shared: &Arc<Shared>) -> Self {
+    pub(super) fn new(socket: TcpListener, bounds: Bounds, shared: &Arc<AppResources>) -> Self {
         Self {
             socket,
             bounds,
@@ -159,7 +161,7 @@ impl Listener {
     }
 
     /// Accepts until its end, then lets open connections end their requests.
-    pub(super) async fn serve(self, room: Arc<dyn Answers>, ending: Ending) {
+    pub(super) async fn serve(self, room: Arc<dyn Handler>, ending: Ending) {
         let graceful = GracefulShutdown::new();
         tokio::select! {
             () = self.accept(&room, &graceful, &ending) => (),
@@ -175,8 +177,8 @@ impl Listener {
     }
 
     /// Accepts for ever.
-    async fn accept(&self, room: &Arc<dyn Answers>, graceful: &GracefulShutdown, ending: &Ending) {
-        let full: Arc<dyn Answers> = Arc::new(Router::new().fallback(no_place));
+    async fn accept(&self, room: &Arc<dyn Handler>, graceful: &GracefulShutdown, ending: &Ending) {
+        let full: Arc<dyn Handler> = Arc::new(Router::new().fallback(no_place));
         let mut failing = false;
         loop {
             let accepted = self.socket.accept().await;
@@ -222,7 +224,7 @@ impl Listener {
     ) -> Connection {
         Connection {
             stream,
-            peer: Peer {
+            peer: PeerInfo {
                 addr,
                 certificate: None,
             },

@@ -13,7 +13,7 @@ use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::io_timeout::Busy;
-use crate::state::BodyTooSlow;
+use crate::error::BodyTooSlow;
 
 /// The slowest pace.
 #[derive(Debug, Clone, Copy)]

@@ -1,11 +1,18 @@
 //! When to reload: on SIGHUP, and when a file of the config changes.
 
-use std::{future::pending, io, path::PathBuf, time::Duration};
+use std::{
+    fs,
+    future::pending,
+    hash::{DefaultHasher, Hash, Hasher},
+    io,
+    path::PathBuf,
+    time::Duration,
+};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::file_watcher::Notices;
-use crate::state::{App, fingerprint};
+use crate::state::App;
 
 /// Editors and Kubernetes change files in several steps.
 const SETTLED: Duration = Duration::from_millis(200);
@@ -86,4 +93,13 @@ async fn told(notices: Option<&mut Notices>) {
         return;
     }
     let () = pending().await;
+}
+
+/// Hashes the contents of files, which may be secret.
+fn fingerprint(files: &[PathBuf]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    for file in files {
+        fs::read(file).ok().hash(&mut hasher);
+    }
+    hasher.finish()
 }

@@ -13,7 +13,7 @@ use x509_cert::{
     ext::pkix::{SubjectAltName, name::GeneralName},
 };
 
-use crate::{config::Tls, state::PeerCertificate};
+use crate::{auth::PeerCertificate, config::Tls};
 
 /// What the common name of a subject is called.
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");

@@ -1,5 +1,5 @@
-//! Whose the content is that model APIs keep: a cache was judged when it was
-//! made, and belongs to who made it. In memory.
+//! Owners of content cached by model APIs. Hooks inspect it when it is created, and only
+//! its creator may use it. Kept in memory.
 
 use std::{
     collections::HashMap,
@@ -7,60 +7,58 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How many are remembered. Of more, those that end the soonest are forgotten.
-const MOST: usize = 10_000;
+/// Entries that are kept; beyond it the one that expires first is dropped.
+const MAX_ENTRIES: usize = 10_000;
 
-/// How long one is remembered whose end is not told, as Google's APIs keep it.
-const USUALLY: Duration = Duration::from_hours(1);
+/// Lifetime of content that states none, as in Google's APIs.
+const DEFAULT_TTL: Duration = Duration::from_hours(1);
 
-/// How long one is remembered at the most.
-const LONGEST: Duration = Duration::from_hours(24 * 30);
+const MAX_TTL: Duration = Duration::from_hours(24 * 30);
 
-/// Whose the content is that model APIs keep.
+/// Owners of cached content by its name.
 #[derive(Debug, Default)]
-pub struct Caches(Mutex<HashMap<String, Kept>>);
+pub struct CachedContentOwners(Mutex<HashMap<String, CachedContentOwner>>);
 
 #[derive(Debug)]
-struct Kept {
+struct CachedContentOwner {
     caller: String,
-    until: Instant,
+    expires_at: Instant,
 }
 
-impl Caches {
-    /// A cache is this caller's until it ends, `ends_in` from now if that is
-    /// known.
-    pub fn keep(&self, name: &str, caller: &str, ends_in: Option<Duration>) {
+impl CachedContentOwners {
+    /// Records the caller that owns some content for `ttl`.
+    pub fn insert(&self, name: &str, caller: &str, ttl: Option<Duration>) {
         let now = Instant::now();
-        let kept = Kept {
+        let owner = CachedContentOwner {
             caller: caller.to_owned(),
-            until: now + ends_in.unwrap_or(USUALLY).min(LONGEST),
+            expires_at: now + ttl.unwrap_or(DEFAULT_TTL).min(MAX_TTL),
         };
-        let mut all = self.all();
-        if all.len() >= MOST {
-            all.retain(|_, it| it.until > now);
+        let mut owners = self.lock();
+        if owners.len() >= MAX_ENTRIES {
+            owners.retain(|_, owner| owner.expires_at > now);
         }
-        if all.len() >= MOST {
-            let soonest = all.iter().min_by_key(|it| it.1.until);
-            if let Some(name) = soonest.map(|it| it.0.clone()) {
-                all.remove(&name);
+        if owners.len() >= MAX_ENTRIES {
+            let first = owners.iter().min_by_key(|(_, owner)| owner.expires_at);
+            if let Some(name) = first.map(|(name, _)| name.clone()) {
+                owners.remove(&name);
             }
         }
-        all.insert(name.to_owned(), kept);
+        owners.insert(name.to_owned(), owner);
     }
 
-    /// Whether a cache is this caller's.
-    pub fn belongs(&self, name: &str, caller: &str) -> bool {
-        let all = self.all();
-        let kept = all.get(name).filter(|it| it.until > Instant::now());
-        kept.is_some_and(|it| it.caller == caller)
+    /// Returns whether some content belongs to a caller and has not expired.
+    pub fn is_owner(&self, name: &str, caller: &str) -> bool {
+        let owners = self.lock();
+        let owner = owners.get(name);
+        owner.is_some_and(|owner| owner.expires_at > Instant::now() && owner.caller == caller)
     }
 
-    /// A cache is gone.
-    pub fn forget(&self, name: &str) {
-        self.all().remove(name);
+    /// Removes deleted content.
+    pub fn remove(&self, name: &str) {
+        self.lock().remove(name);
     }
 
-    fn all(&self) -> MutexGuard<'_, HashMap<String, Kept>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, CachedContentOwner>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -70,27 +68,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cache_is_its_callers_until_it_ends() {
-        let caches = Caches::default();
-        caches.keep("cachedContents/a", "ann", None);
-        caches.keep("cachedContents/b", "ann", Some(Duration::ZERO));
+    fn content_belongs_to_its_caller_until_it_expires() {
+        let owners = CachedContentOwners::default();
+        owners.insert("cachedContents/a", "ann", None);
+        owners.insert("cachedContents/b", "ann", Some(Duration::ZERO));
 
-        assert!(caches.belongs("cachedContents/a", "ann"));
-        assert!(!caches.belongs("cachedContents/a", "bob"));
-        assert!(!caches.belongs("cachedContents/b", "ann"));
-        caches.forget("cachedContents/a");
-        assert!(!caches.belongs("cachedContents/a", "ann"));
+        assert!(owners.is_owner("cachedContents/a", "ann"));
+        assert!(!owners.is_owner("cachedContents/a", "bob"));
+        assert!(!owners.is_owner("cachedContents/b", "ann"));
+        owners.remove("cachedContents/a");
+        assert!(!owners.is_owner("cachedContents/a", "ann"));
     }
 
     #[test]
-    fn of_too_many_those_that_end_the_soonest_go() {
-        let caches = Caches::default();
-        caches.keep("soon", "ann", Some(Duration::from_mins(1)));
-        for at in 0..MOST {
-            caches.keep(&at.to_string(), "ann", None);
+    fn beyond_the_limit_the_entry_that_expires_first_is_dropped() {
+        let owners = CachedContentOwners::default();
+        owners.insert("soon", "ann", Some(Duration::from_mins(1)));
+        for number in 0..MAX_ENTRIES {
+            owners.insert(&number.to_string(), "ann", None);
         }
-        assert!(!caches.belongs("soon", "ann"));
-        assert!(caches.belongs("0", "ann"));
-        assert_eq!(caches.all().len(), MOST);
+        assert!(!owners.is_owner("soon", "ann"));
+        assert!(owners.is_owner("0", "ann"));
+        assert_eq!(owners.lock().len(), MAX_ENTRIES);
     }
 }

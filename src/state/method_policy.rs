@@ -1,4 +1,4 @@
-//! What a config makes of the coverage table.
+//! Methods of the model APIs under the `coverage` settings of a config.
 
 use serde::Serialize;
 use utoipa::ToSchema;
@@ -11,52 +11,47 @@ use crate::{
     },
 };
 
-/// One method of a model API, and what runs on it.
+/// One method of a model API, and which hooks inspect it.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Covered {
+pub struct MethodPolicy {
     /// `gemini`, `vertex` or `code_assist`.
     pub api: &'static str,
-    /// The HTTP method.
+    /// HTTP method.
     pub method: &'static str,
-    /// The path; `{…}` stands for one segment, or for what stands before the `:`
-    /// in one.
+    /// Path; `{…}` matches one segment, or the part of one before the `:`.
     pub path: &'static str,
-    /// What it is called.
+    /// Name of the method.
     pub name: &'static str,
     /// `hooked`, `request_only`, `passed` or `refused`.
     #[schema(value_type = String)]
     pub runs: Runs,
-    /// Why, if the config or the method itself gives a reason.
+    /// Reason, if the config or the method itself gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
 }
 
-impl Covered {
-    /// Every method, under this config.
+impl MethodPolicy {
+    /// Returns every method under a config.
     pub fn all(config: &Config) -> Vec<Self> {
-        method_table::rows()
-            .map(|it| Self::of(it, config))
-            .collect()
+        let rows = method_table::rows();
+        rows.map(|row| Self::new(row, config)).collect()
     }
 
-    /// One method, under this config.
-    fn of(row: &'static Row, config: &Config) -> Self {
-        let (mut runs, mut why) = treatment(row, config);
+    fn new(row: &'static Row, config: &Config) -> Self {
+        let (mut runs, mut why) = hook_coverage(row, config);
         let upstreams = &config.upstreams;
         let upstream = match row.api {
             Api::Gemini => &upstreams.gemini,
             Api::Vertex => &upstreams.vertex,
             Api::CodeAssist => &upstreams.code_assist,
         };
+        let api = row.api.as_str();
         if upstream.is_none() {
             runs = Runs::Refused;
-            why = Some(format!(
-                "`upstreams.{}` is not configured",
-                row.api.as_str()
-            ));
+            why = Some(format!("`upstreams.{api}` is not configured"));
         }
         Self {
-            api: row.api.as_str(),
+            api,
             method: row.method,
             path: row.path,
             name: row.name,
@@ -66,16 +61,16 @@ impl Covered {
     }
 }
 
-/// What runs on a method, and why, wherever it goes.
-pub(super) fn treatment(row: &Row, config: &Config) -> (Runs, Option<String>) {
+/// Returns the hooks that inspect a method, and the reason, whatever upstreams exist.
+pub(super) fn hook_coverage(row: &Row, config: &Config) -> (Runs, Option<String>) {
     let runs = row.runs(config.coverage.allows(row.name));
     let why = match (runs, row.access) {
         (_, Access::Open) => None,
         (_, Access::Never(why)) => Some(why),
         (Runs::Refused, Access::ByName) => {
-            Some("carries content that hookgate does not see; `coverage.allow` lets it pass")
+            Some("carries content that hookgate does not inspect; allow it with `coverage.allow`")
         }
         (_, Access::ByName) => Some("is allowed by `coverage.allow`"),
     };
-    (runs, why.map(|it| format!("`{}` {it}", row.name)))
+    (runs, why.map(|why| format!("`{}` {why}", row.name)))
 }

@@ -1,4 +1,4 @@
-//! Sessions of which nothing is heard come to their end.
+//! Expires idle sessions and fires `SessionEnd`.
 
 use std::{sync::Arc, time::Duration};
 
@@ -8,81 +8,92 @@ use tokio::{
     time::{MissedTickBehavior, interval},
 };
 
-use super::{App, Snapshot, now};
+use super::{app::App, clock::utc_timestamp, snapshot::Snapshot};
 use crate::{
     event::{Caller, Context, EventName, SessionEnd},
     hook::EventOrigin,
     session::{SessionKey, SessionSource, SessionState},
 };
 
-/// How often the store of sessions is looked after.
-const OFTEN: Duration = Duration::from_secs(1);
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(1);
 
-/// How many ends hooks are told of at once.
-const AT_ONCE: usize = 8;
+/// Sessions whose `SessionEnd` hooks run at the same time.
+const MAX_CONCURRENT_ENDS: usize = 8;
 
-/// How many ended sessions wait for that; then sessions end later.
-const WAITING: usize = 1024;
+/// Expired sessions that wait for their hooks; while the queue is full, none expires.
+const MAX_QUEUED_ENDS: usize = 1024;
 
-/// A session that ended, and the snapshot of that moment.
-type Ended = (Arc<Snapshot>, SessionKey, SessionState);
+struct ExpiredSession {
+    /// Snapshot at the time of expiry.
+    snapshot: Arc<Snapshot>,
+    key: SessionKey,
+    state: SessionState,
+}
 
-impl App {
-    /// Looks after sessions, and fires `SessionEnd` for those that end, until the
-    /// house closes.
-    pub async fn tend_sessions(self) {
-        let (sender, mut ended) = mpsc::channel(WAITING);
-        let closing = self.shared.shutdown.clone();
-        let ended = stream::poll_fn(|context| ended.poll_recv(context));
-        let ended = ended.take_until(closing.cancelled_owned());
-        let told = ended.for_each_concurrent(AT_ONCE, tell);
-        tokio::join!(self.tend(sender), told);
-    }
+/// Expires idle sessions and fires `SessionEnd` for them until shutdown.
+pub async fn expire_sessions(app: App) {
+    let (sender, mut expired) = mpsc::channel(MAX_QUEUED_ENDS);
+    let shutdown = app.resources.shutdown.clone();
+    let expired = stream::poll_fn(|context| expired.poll_recv(context));
+    let expired = expired.take_until(shutdown.cancelled_owned());
+    let ended = expired.for_each_concurrent(MAX_CONCURRENT_ENDS, end);
+    tokio::join!(collect_expired(app, sender), ended);
+}
 
-    async fn tend(self, sender: mpsc::Sender<Ended>) {
-        let mut ticks = interval(OFTEN);
-        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        loop {
-            tokio::select! {
-                () = self.shared.shutdown.cancelled() => return,
-                _ = ticks.tick() => (),
-            }
-            let snapshot = self.snapshot();
-            let ended = snapshot.sessions.store().expire().await;
-            if let Some(transcripts) = &snapshot.transcripts {
-                transcripts.expire();
-            }
-            let ended = ended.into_iter();
-            for ended in ended.map(|(key, state)| (Arc::clone(&snapshot), key, state)) {
-                // Nobody hears it any more if the house closes.
-                sender.send(ended).await.ok();
-            }
+async fn collect_expired(app: App, sender: mpsc::Sender<ExpiredSession>) {
+    let mut ticks = interval(EXPIRY_INTERVAL);
+    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    loop {
+        tokio::select! {
+            () = app.resources.shutdown.cancelled() => return,
+            _ = ticks.tick() => (),
+        }
+        let snapshot = app.snapshot();
+        let expired = snapshot.sessions.store().expire().await;
+        if let Some(transcripts) = &snapshot.transcripts {
+            transcripts.expire();
+        }
+        for (key, state) in expired {
+            let snapshot = Arc::clone(&snapshot);
+            let session = ExpiredSession {
+                snapshot,
+                key,
+                state,
+            };
+            // Ignore send errors during shutdown.
+            sender.send(session).await.ok();
         }
     }
 }
 
-/// Fires `SessionEnd`, unless the agent reports it, or was never at work.
-async fn tell((snapshot, key, state): Ended) {
-    let worked = state.started || state.turns > 0;
-    let reported = state.reported.contains(&EventName::SessionEnd);
-    if worked && !reported && snapshot.derives(EventName::SessionEnd) {
+/// Fires `SessionEnd`, unless the agent reports the event or the session was never
+/// active, and removes the transcript.
+async fn end(session: ExpiredSession) {
+    let ExpiredSession {
+        snapshot,
+        key,
+        state,
+    } = session;
+    let was_active = state.started || state.turns > 0;
+    let is_reported = state.reported.contains(&EventName::SessionEnd);
+    if was_active && !is_reported && snapshot.derives(EventName::SessionEnd) {
         fire(&snapshot, &key, state).await;
     }
     snapshot.remove_transcript(&key);
 }
 
 async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
-    let name = snapshot.callers.name_of(&key.caller).unwrap_or_default();
+    let name = snapshot.authenticator.name_of(&key.caller);
     let mut context = Context {
         session_id: key.id.clone(),
         session_named: state.source != SessionSource::History,
         cwd: snapshot.config.hook_directory.display().to_string(),
-        timestamp: now(),
+        timestamp: utc_timestamp(),
         caller: Caller {
-            name: name.to_owned(),
+            name: name.unwrap_or_default().to_owned(),
             key: key.caller.clone(),
             agent: state.agent,
-            session_scope: snapshot.callers.session_scope(),
+            session_scope: snapshot.authenticator.session_scope(),
         },
         ..Context::default()
     };

@@ -1,4 +1,4 @@
-//! A client for each model API that the config names.
+//! One client for each configured model API.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use crate::{
     upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };
 
-/// A client for each model API that the config names.
+/// One client for each configured model API.
 #[derive(Debug)]
 pub struct Upstreams {
     gemini: Option<Arc<Upstream>>,
@@ -18,17 +18,24 @@ pub struct Upstreams {
 }
 
 impl Upstreams {
-    /// The clients that the config asks for. What `old` has of them goes on.
+    /// Creates the configured clients, which keep the connections and circuit breakers of
+    /// `previous`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if TLS certificates cannot be verified on this system.
     pub fn new(
         config: &UpstreamsConfig,
-        patience: UpstreamTimeouts,
+        timeouts: UpstreamTimeouts,
         metrics: &Arc<Metrics>,
-        old: Option<&Self>,
+        previous: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
         let client = |api: Api, config: &Option<UpstreamConfig>| {
-            let old = old.and_then(|it| it.get(api)).map(|it| &**it);
-            let build = |it| Upstream::from_config(it, api.as_str(), patience, metrics, old);
-            let client = config.as_ref().map(|it| build(it).map(Arc::new));
+            let previous = previous.and_then(|previous| previous.get(api));
+            let previous = previous.map(|previous| &**previous);
+            let build =
+                |config| Upstream::from_config(config, api.as_str(), timeouts, metrics, previous);
+            let client = config.as_ref().map(|config| build(config).map(Arc::new));
             client.transpose()
         };
         Ok(Self {
@@ -38,15 +45,14 @@ impl Upstreams {
         })
     }
 
-    /// The names of those that are left alone for a while, because they failed
-    /// again and again.
+    /// Returns the names of upstreams whose circuit breaker is open.
     pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
-        let all = [&self.gemini, &self.vertex, &self.code_assist];
-        let all = all.into_iter().flatten();
-        all.flat_map(|it| it.open_circuits())
+        let clients = [&self.gemini, &self.vertex, &self.code_assist];
+        let clients = clients.into_iter().flatten();
+        clients.flat_map(|client| client.open_circuits())
     }
 
-    /// The client for one API, if the config names it.
+    /// Returns the client for an API.
     pub const fn get(&self, api: Api) -> Option<&Arc<Upstream>> {
         match api {
             Api::Gemini => self.gemini.as_ref(),

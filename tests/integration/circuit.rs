@@ -95,7 +95,11 @@ async fn an_upstream_that_fails_is_left_alone_and_then_tried_by_one() {
         assert!(metric(&gate, failures).await);
         let ready = gate.operator().get("/readyz").await;
         assert_eq!(ready.status, 200);
-        assert!(ready.text().contains("again: gemini"), "{}", ready.text());
+        assert!(
+            ready.text().contains("circuit breaker open: gemini"),
+            "{}",
+            ready.text()
+        );
         // Still ill, and left alone again.
         sleep(Duration::from_millis(1050)).await;
         assert_eq!(call(&gate).await.header("retry-after"), "");

@@ -5,7 +5,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use hookgate::{server::openapi, state::ErrorReason};
+use hookgate::{api::openapi, error::ErrorReason};
 
 use crate::harness::run;
 
@@ -64,7 +64,7 @@ fn every_error_reason_has_its_line_in_the_documentation() {
     let page = read("docs/errors.md");
 
     for reason in ErrorReason::ALL {
-        let (status, canonical, word) = reason.parts();
+        let (status, canonical, word) = (reason.status(), reason.canonical_code(), reason.as_str());
         let line = page.lines().find(|it| it.contains(&format!("`{word}`")));
         let line = line.unwrap_or_else(|| panic!("docs/errors.md does not explain `{word}`"));
         assert!(line.contains(status.as_str()), "{status}: {line}");

@@ -115,7 +115,11 @@ async fn a_bad_config_changes_nothing_and_says_so() {
         .await;
     let ready = gate.operator.get("/readyz").await;
     assert_eq!(ready.status, 200);
-    assert!(ready.text().contains("refused"), "{}", ready.text());
+    assert!(
+        ready.text().contains("last config reload failed"),
+        "{}",
+        ready.text()
+    );
     assert!(gate.generate().await.text().contains("not now"));
 
     let asked = gate.operator.post("/reload", "").await;

@@ -5,10 +5,10 @@ use serde_json::Value;
 use super::{decision::AnswerDecision, response_buffer::ResponseBuffer};
 use crate::{
     dialect,
+    error::ApiError,
     event::{AfterAgent, EventName, FlowVerdict, HookStatus, Reason},
     hook::EventOrigin,
     proxy::{request_context::RequestContext, turn_state::TurnState},
-    state::ApiError,
 };
 
 /// Fires `AfterAgent` for a final text.

@@ -15,7 +15,7 @@ use bytes::Bytes;
 use futures_util::Stream;
 use http::{HeaderMap, StatusCode};
 
-use crate::{proxy::reply::Reply, state::ApiError};
+use crate::{error::ApiError, proxy::reply::Reply};
 
 /// A hooked call in progress. Returns the reply, or the rest of it if a part is streamed already.
 pub type Pipeline = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;

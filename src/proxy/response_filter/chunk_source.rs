@@ -9,8 +9,9 @@ use http::request::Parts;
 use crate::{
     config::Limits,
     dialect,
+    error::ApiError,
+    middleware::reserve_memory,
     proxy::reply::{unreadable, unreadable_response},
-    state::{ApiError, hold},
     upstream::{
         UpstreamError, UpstreamResponse,
         content_headers::{self, MediaType, UnexpectedContentType},
@@ -55,12 +56,12 @@ impl ChunkSource {
                 Some(piece) => Some(
                     reader
                         .push(&piece?)
-                        .map_err(|error| unreadable().because(&error))?,
+                        .map_err(|error| unreadable().with_source(&error))?,
                 ),
                 None => {
                     let rest = std::mem::replace(reader, SseReader::new(0)).finish();
                     *self = Self::Elements(VecDeque::new());
-                    rest.map_err(|error| unreadable().because(&error))?
+                    rest.map_err(|error| unreadable().with_source(&error))?
                         .map(|event| vec![event])
                 }
             },
@@ -79,8 +80,8 @@ pub async fn read_json(
     limits: &Limits,
 ) -> Result<Bytes, ApiError> {
     if content_headers::media_type(&answer.headers) != MediaType::Json {
-        return Err(unreadable().because(&UnexpectedContentType::from_headers(&answer.headers)));
+        return Err(unreadable().with_source(&UnexpectedContentType::from_headers(&answer.headers)));
     }
-    let admit = |bytes| hold(head, bytes, limits.memory);
+    let admit = |bytes| reserve_memory(head, bytes, limits.memory);
     answer.read_body_with(limits.response, admit).await
 }

@@ -5,9 +5,9 @@ use bytes::Bytes;
 use super::response_buffer::ResponseBuffer;
 use crate::{
     dialect::{self, Document},
+    error::ApiError,
     event::Reason,
     proxy::turn_state::TurnState,
-    state::ApiError,
 };
 
 /// The decision at the end of a response.

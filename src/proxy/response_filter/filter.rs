@@ -12,6 +12,7 @@ use crate::{
     dialect::{
         Allowed, CallDecision, DialectError, FunctionCall, PartialCalls, ResponseDocument, Words,
     },
+    error::ApiError,
     event::{
         AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, FlowVerdict,
         HookOutput, Reason, mcp_context,
@@ -24,7 +25,7 @@ use crate::{
         reply::unreadable_response, request_context::RequestContext, turn_state::TurnState,
     },
     session::CallRole,
-    state::{ApiError, Snapshot},
+    state::Snapshot,
 };
 
 /// What must be done with a response, decided before upstream is called.

@@ -9,13 +9,13 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use super::channel::{ChunkReceiver, ChunkSender, channel};
 use crate::{
     dialect::{Framing, MergedChunks, ResponseDocument},
+    error::ApiError,
     proxy::{
         reply::{Reply, Responder, unreadable},
         request_context::RequestContext,
         stream_encoder::{StreamEncoder, media_type},
         turn_state::TurnState,
     },
-    state::ApiError,
     upstream::{UpstreamResponse, headers},
 };
 

@@ -10,13 +10,13 @@ use bytes::Bytes;
 use super::filter::{Refusal, ResponseFilter};
 use crate::{
     dialect::{Counted, ResponseDocument, StepCall, Words},
+    error::ApiError,
     event::EventName,
     hook::Progress,
     policy::ChunkPosition,
     proxy::{
         exchange_recorder::ExchangeRecorder, request_context::RequestContext, turn_state::TurnState,
     },
-    state::ApiError,
 };
 
 /// One response of the model: its filter, and what is held back of it.

@@ -14,14 +14,15 @@ use super::{
 use crate::{
     config::AfterModelMode,
     dialect::{MergedChunks, ResponseDocument, Words},
+    error::ApiError,
     hook::Progress,
+    middleware::reserve_memory,
     policy::ChunkPosition,
     proxy::{
         reply::{unreadable, unreadable_response},
         request_context::RequestContext,
         turn_state::TurnState,
     },
-    state::{ApiError, hold},
     upstream::{UpstreamError, UpstreamResponse},
 };
 
@@ -131,7 +132,7 @@ async fn filter_whole(
     let mut size = 0;
     while let Some(events) = source.next().await? {
         let bytes = events.iter().map(Bytes::len).sum();
-        hold(&context.head, bytes, limits.memory)?;
+        reserve_memory(&context.head, bytes, limits.memory)?;
         size += bytes;
         if size > limits.response {
             let limit = limits.response;

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use super::{decision::AnswerDecision, response_buffer::ResponseBuffer};
 use crate::{
     dialect::{self, StepCall},
+    error::ApiError,
     event::Reason,
     proxy::{outcome::Did, request_context::RequestContext, turn_state::TurnState},
-    state::ApiError,
 };
 
 /// Maximum number of different calls per turn whose denials are counted. Beyond it, counting

@@ -4,10 +4,10 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::{chunk_source, filter::Refusal, response_buffer::ResponseBuffer};
 use crate::{
+    error::ApiError,
     hook::Progress,
     policy::ChunkPosition,
     proxy::{reply::unreadable_response, request_context::RequestContext},
-    state::ApiError,
     upstream::UpstreamResponse,
 };
 

@@ -59,7 +59,7 @@ async fn a_body_that_is_no_json_by_its_own_word_reaches_nobody() {
             ("content-type: \u{e9}\r\n", "BAD_CONTENT_TYPE"),
             (
                 "content-type: application/json\r\nContent-Type: text/plain\r\n",
-                "BAD_HEAD",
+                "INVALID_HEADERS",
             ),
         ] {
             let answer = door.post(&gate, lines, door.honest().as_bytes()).await;
@@ -144,7 +144,7 @@ async fn what_cannot_be_decoded_reaches_nobody() {
             "two headers",
             encoded("gzip") + "content-encoding: gzip\r\n",
             &zipped,
-            (400, "BAD_HEAD"),
+            (400, "INVALID_HEADERS"),
         ),
         (
             "not compressed",

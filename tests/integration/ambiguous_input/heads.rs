@@ -73,7 +73,7 @@ async fn a_target_is_a_path() {
     ] {
         let answer = Raw::post(gate.agents, target, JSON, body.as_bytes()).await;
 
-        assert_stopped(&upstream, &answer, (400, "BAD_HEAD"), target);
+        assert_stopped(&upstream, &answer, (400, "INVALID_HEADERS"), target);
     }
     for line in [
         "CONNECT generativelanguage.googleapis.com:443 HTTP/1.1",
@@ -172,16 +172,16 @@ async fn a_header_that_could_change_the_call_reaches_nobody() {
             let answer = door.post(&gate, &all, door.honest().as_bytes()).await;
 
             let what = format!("{lines}: {}", door.path());
-            assert_stopped(&upstream, &answer, (400, "BAD_HEAD"), &what);
+            assert_stopped(&upstream, &answer, (400, "INVALID_HEADERS"), &what);
         }
     }
     let request = b"GET /v1beta/models HTTP/1.1\r\nconnection: close\r\n\r\n";
     let answer = Raw::send(gate.agents, request).await;
-    assert_stopped(&upstream, &answer, (400, "BAD_HEAD"), "no host");
+    assert_stopped(&upstream, &answer, (400, "INVALID_HEADERS"), "no host");
     let event = "/hookgate/v1/events";
     let twice = "x-goog-api-key: a\r\nx-goog-api-key: b\r\n";
     let answer = Raw::post(gate.agents, event, twice, b"{}").await;
-    assert_stopped(&upstream, &answer, (400, "BAD_HEAD"), event);
+    assert_stopped(&upstream, &answer, (400, "INVALID_HEADERS"), event);
 }
 
 #[tokio::test]
@@ -225,7 +225,12 @@ async fn a_head_that_is_too_large_is_told_so() {
     ] {
         let answer = door.post(&gate, &lines, door.honest().as_bytes()).await;
 
-        assert_stopped(&upstream, &answer, (431, "HEAD_TOO_LARGE"), "a long head");
+        assert_stopped(
+            &upstream,
+            &answer,
+            (431, "HEADERS_TOO_LARGE"),
+            "a long head",
+        );
     }
     for lines in [
         format!("{JSON}x-long: {}\r\n", "x".repeat(1 << 20)),

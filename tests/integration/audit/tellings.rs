@@ -48,13 +48,13 @@ async fn a_caller_that_has_used_up_what_it_may_is_named() {
     let line = only(&lines, "refused");
     assert_eq!(
         (&line["caller"]["name"], &line["error"]),
-        (&json!("team-a"), &json!("RATE_EXCEEDED"))
+        (&json!("team-a"), &json!("RATE_LIMIT_EXCEEDED"))
     );
     let said = text.lines().find(|it| it.contains("caller limit exceeded"));
     let said = said.unwrap_or_else(|| panic!("{text}"));
     for part in [
         "team-a",
-        "RATE_EXCEEDED",
+        "RATE_LIMIT_EXCEEDED",
         refused.header("x-hookgate-request-id"),
     ] {
         assert!(said.contains(part), "{said}");

@@ -33,7 +33,7 @@ async fn who_asks_too_often_is_told_when_to_come_back_and_no_hook_runs() {
         }
         let ran = gate.file("ran");
         let answer = agent(&gate, name).generate("m", &prompt("hi")).await;
-        assert_refused(&answer, 429, "RATE_EXCEEDED");
+        assert_refused(&answer, 429, "RATE_LIMIT_EXCEEDED");
         let wait: u64 = answer.header("retry-after").parse().unwrap();
         assert!((1..=30).contains(&wait), "{wait}");
         assert_eq!(gate.file("ran"), ran);
@@ -80,7 +80,7 @@ async fn tokens_are_counted_on_every_way_and_end() {
         assert_eq!(caller.generate("m", &prompt("4")).await.status, 200);
         let refused = caller.generate("m", &prompt("5")).await;
 
-        assert_refused(&refused, 429, "TOKENS_SPENT");
+        assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
         let wait: u64 = refused.header("retry-after").parse().unwrap();
         assert!((1..=86_400).contains(&wait), "{wait}");
         assert_eq!(upstream.seen().len(), 4);
@@ -165,7 +165,7 @@ async fn who_leaves_before_the_cost_is_said_pays_all_the_same() {
             tokio::time::sleep(Duration::from_millis(10)).await;
             refused = agent(&gate, "team-a").get("/v1beta/models/x/y").await;
         }
-        assert_refused(&refused, 429, "TOKENS_SPENT");
+        assert_refused(&refused, 429, "TOKEN_QUOTA_EXCEEDED");
         let metrics = gate.operator().get("/metrics").await;
         let name = "hookgate_caller_tokens_total{caller=\"team-a\"} ";
         let line = metrics.text().lines().find_map(|it| it.strip_prefix(name));
@@ -227,7 +227,7 @@ async fn one_caller_leaves_room_for_others() {
             (first.status(), second.status()),
             (other.status(), other.status())
         );
-        assert_refused(&third, 429, "CALLER_BUSY");
+        assert_refused(&third, 429, "CONCURRENCY_LIMIT_EXCEEDED");
         assert_eq!(third.header("retry-after"), "1");
         drop(first);
         let deadline = std::time::Instant::now() + Duration::from_secs(10);
@@ -274,7 +274,7 @@ async fn what_is_used_up_stays_so_when_keys_change() {
     }
 
     assert_eq!(second.status, 200);
-    assert_refused(&ask("new").await, 429, "RATE_EXCEEDED");
+    assert_refused(&ask("new").await, 429, "RATE_LIMIT_EXCEEDED");
     assert_refused(&ask("old").await, 401, "UNAUTHENTICATED");
     let reloads = Agent::at(operators).get("/metrics").await;
     let line = "hookgate_caller_requests_total{caller=\"team-a\",outcome=\"accepted\"} 2";

@@ -87,7 +87,7 @@ async fn what_callers_show_is_in_no_log_metric_error_hook_or_foreign_request() {
 
     assert!(hooks.contains("hook_event_name"));
     assert!(log.contains("\"caller.name\":\"own\""), "{log}");
-    assert!(told.contains("TOKENS_SPENT"), "{told}");
+    assert!(told.contains("TOKEN_QUOTA_EXCEEDED"), "{told}");
     assert_eq!(upstream.seen().len(), 4);
     for asked in upstream.seen() {
         assert_eq!(asked.header("x-goog-api-key"), "CANARY-upstream");

@@ -173,7 +173,7 @@ async fn a_good_token_names_its_caller_and_goes_no_further() {
     assert!(
         metrics
             .text()
-            .contains("{caller=\"other\",outcome=\"taken\"}")
+            .contains("{caller=\"other\",outcome=\"accepted\"}")
     );
     assert!(!metrics.text().contains("alice"));
 }
@@ -249,7 +249,7 @@ async fn whoever_has_a_token_is_none_of_those_with_keys_and_is_limited() {
     assert_refused(&denied, 403, "POLICY_DENIED");
     assert_eq!(agent.generate("small", &prompt("hi")).await.status, 200);
     let often = agent.generate("small", &prompt("hi")).await;
-    assert_refused(&often, 429, "RATE_EXCEEDED");
+    assert_refused(&often, 429, "RATE_LIMIT_EXCEEDED");
     let other = bearer(&gate, &token("bob@example.com"));
     assert_eq!(other.generate("small", &prompt("hi")).await.status, 200);
 }

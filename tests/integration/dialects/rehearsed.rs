@@ -56,7 +56,7 @@ fn an_api_that_is_not_configured_is_not_rehearsed_either() {
 
     assert_eq!(code, 0);
     assert!(
-        said.contains("error: calls of `code_assist` are not served here"),
+        said.contains("error: upstream `code_assist` is not configured"),
         "{said}"
     );
 }

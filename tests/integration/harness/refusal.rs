@@ -63,8 +63,10 @@ fn canonical(reason: &str) -> Value {
         | "UPSTREAM_UNREADABLE" => "UNAVAILABLE",
         "INTERNAL" => "INTERNAL",
         "UNAUTHENTICATED" => "UNAUTHENTICATED",
-        "TOO_MANY_ATTEMPTS" | "RATE_EXCEEDED" | "TOKENS_SPENT" | "CALLER_BUSY" =>
-            "RESOURCE_EXHAUSTED",
+        "TOO_MANY_ATTEMPTS"
+        | "RATE_LIMIT_EXCEEDED"
+        | "TOKEN_QUOTA_EXCEEDED"
+        | "CONCURRENCY_LIMIT_EXCEEDED" => "RESOURCE_EXHAUSTED",
         _ => "INVALID_ARGUMENT",
     })
 }

@@ -1,4 +1,4 @@
-//! The `OpenAPI` document, made from the code.
+//! The `OpenAPI` document, generated from the code.
 
 #![expect(
     unused_qualifications,
@@ -7,13 +7,13 @@
 
 use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 
-use crate::{
+use super::{
     admin,
-    api::{self, Explanation},
-    state::{GoogleError, Refusals},
+    events::{self, Explanation},
+    openapi_errors::{AgentErrors, GoogleError},
+    sessions,
 };
 
-/// Everything that agents and operators may call.
 #[derive(Debug, OpenApi)]
 #[openapi(
     info(
@@ -21,7 +21,7 @@ use crate::{
         description = "A gateway that runs hooks between AI agents and a Gemini-style model API."
     ),
     paths(
-        api::events::report_event,
+        events::report_event,
         generate_content,
         stream_generate_content,
         count_tokens,
@@ -34,120 +34,124 @@ use crate::{
         admin::metrics,
         admin::hooks,
         admin::coverage,
-        admin::sessions::sessions,
-        admin::sessions::session,
+        sessions::list_sessions,
+        sessions::get_session,
         admin::reload
     ),
     tags(
         (name = "events", description = "Tool, agent and session events, on the agents' port."),
-        (name = "models", description = "Model calls as the Gemini API has them, on the agents' port. Also under `/v1`, `/v1alpha`, without a version, as Vertex AI and Code Assist have them, and under `/s/{session}`; docs/coverage.md lists every path."),
-        (name = "admin", description = "For operators, on the admin port.")
+        (name = "models", description = "Model calls of the Gemini API, on the agents' port. Also under `/v1`, `/v1alpha`, without a version, in the forms of Vertex AI and Code Assist, and under `/s/{session}`; docs/coverage.md lists every path."),
+        (name = "admin", description = "Admin API, on the admin port.")
     ),
     components(schemas(Explanation))
 )]
-struct Document;
+struct ApiDocument;
 
-/// The document as YAML.
+/// Returns the document as YAML.
+///
+/// # Errors
+///
+/// Returns the serializer's message.
 pub fn to_yaml() -> Result<String, String> {
-    Document::openapi()
+    ApiDocument::openapi()
         .to_yaml()
         .map_err(|error| error.to_string())
 }
 
-/// The model that a path names.
+/// The model in a path.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Path)]
 #[expect(dead_code, reason = "only its description is used")]
-struct Model {
-    /// The model's name.
+struct ModelParameter {
+    /// Name of the model.
     model: String,
 }
 
-/// How a stream is framed.
+/// Framing of a stream.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[expect(dead_code, reason = "only its description is used")]
-struct Framing {
+struct FramingParameter {
     /// `sse` for server-sent events.
     alt: Option<String>,
 }
 
-/// A body as the Gemini API has it.
+/// A body of the Gemini API.
 #[derive(Debug, ToSchema)]
 #[schema(value_type = Object)]
 #[expect(dead_code, reason = "only its description is used")]
 struct GeminiBody(serde_json::Value);
 
-/// What a model call is answered with.
+/// Responses to a model call.
 #[derive(Debug, IntoResponses)]
 #[expect(dead_code, reason = "only its description is used")]
-enum Answers {
-    /// As the model API answers, or as hooks do.
+enum ModelResponses {
+    /// The response of the model API or of hooks.
     #[response(status = 200)]
-    Answer(#[to_schema] GeminiBody),
-    /// An error of the model API, as it is.
+    Success(#[to_schema] GeminiBody),
+    /// An error of the model API, unchanged.
     #[response(status = "default")]
-    OfUpstream(#[to_schema] GeminiBody),
-    /// The model API answered what nobody can read, or wants the agent elsewhere.
+    UpstreamError(#[to_schema] GeminiBody),
+    /// The response of the model API is unreadable or a redirect.
     #[response(status = 502)]
-    Unreadable(GoogleError),
-    /// The model API did not answer in time.
+    BadGateway(GoogleError),
+    /// The model API did not respond in time.
     #[response(status = 504)]
-    Silent(GoogleError),
+    GatewayTimeout(GoogleError),
 }
 
-/// One answer.
+/// Generates a response.
 #[utoipa::path(post, path = "/v1beta/models/{model}:generateContent", tag = "models",
-    params(Model),
-    request_body = GeminiBody, responses(Answers, Refusals))]
+    params(ModelParameter),
+    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
 #[expect(dead_code, reason = "only its description is used")]
 fn generate_content() {}
 
-/// An answer in chunks: server-sent events with `alt=sse`, a JSON array without.
+/// Generates a response in chunks: server-sent events with `alt=sse`, else a JSON array.
 #[utoipa::path(post, path = "/v1beta/models/{model}:streamGenerateContent", tag = "models",
-    params(Model, Framing),
-    request_body = GeminiBody, responses(Answers, Refusals))]
+    params(ModelParameter, FramingParameter),
+    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
 #[expect(dead_code, reason = "only its description is used")]
 fn stream_generate_content() {}
 
-/// How many tokens a request has.
+/// Counts the tokens of a request.
 #[utoipa::path(post, path = "/v1beta/models/{model}:countTokens", tag = "models",
-    params(Model),
-    request_body = GeminiBody, responses(Answers, Refusals))]
+    params(ModelParameter),
+    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
 #[expect(dead_code, reason = "only its description is used")]
 fn count_tokens() {}
 
-/// One embedding.
+/// Computes an embedding.
 #[utoipa::path(post, path = "/v1beta/models/{model}:embedContent", tag = "models",
-    params(Model),
-    request_body = GeminiBody, responses(Answers, Refusals))]
+    params(ModelParameter),
+    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
 #[expect(dead_code, reason = "only its description is used")]
 fn embed_content() {}
 
-/// Several embeddings.
+/// Computes several embeddings.
 #[utoipa::path(post, path = "/v1beta/models/{model}:batchEmbedContents", tag = "models",
-    params(Model),
-    request_body = GeminiBody, responses(Answers, Refusals))]
+    params(ModelParameter),
+    request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
 #[expect(dead_code, reason = "only its description is used")]
 fn batch_embed_contents() {}
 
-/// The models that upstream offers.
+/// Lists the models of the upstream.
 #[utoipa::path(
     get,
     path = "/v1beta/models",
     tag = "models",
-    responses(Answers, Refusals)
+    responses(ModelResponses, AgentErrors)
 )]
 #[expect(dead_code, reason = "only its description is used")]
 fn list_models() {}
 
-/// What upstream knows of one model.
+/// Describes one model.
 #[utoipa::path(
     get,
     path = "/v1beta/models/{model}",
     tag = "models",
-    params(Model),
-    responses(Answers, Refusals)
+    params(ModelParameter),
+    responses(ModelResponses, AgentErrors)
 )]
 #[expect(dead_code, reason = "only its description is used")]
 fn get_model() {}

@@ -1,4 +1,4 @@
-//! A response's body, and somebody who wants to know how it ends.
+//! Body wrapper that calls back once, with how the body ended.
 
 use std::{
     pin::Pin,
@@ -11,33 +11,35 @@ use http_body::{Frame, SizeHint};
 
 use crate::observe::Ended;
 
-/// A body that tells its observer how it ends, and drops it then. An observer
-/// that is dropped without a word has seen the agent leave.
+/// Body that calls back once, with how it ended. A callback that is dropped without a
+/// call indicates that the receiver disconnected.
 #[derive(Debug)]
 pub struct OnBodyEnd<F> {
     body: Body,
-    observer: Option<F>,
+    callback: Option<F>,
 }
 
 impl<F: FnOnce(Ended) + Unpin> OnBodyEnd<F> {
-    /// The same body, observed.
-    pub fn new(body: Body, observer: F) -> Self {
-        let observer = Some(observer);
-        let mut this = Self { body, observer };
-        this.look();
+    /// Wraps a body.
+    pub fn new(body: Body, callback: F) -> Self {
+        let mut this = Self {
+            body,
+            callback: Some(callback),
+        };
+        this.check_end();
         this
     }
 
-    /// A body of known length may never be asked again after its last frame.
-    fn look(&mut self) {
+    /// A body of known length may not be polled again after its last frame.
+    fn check_end(&mut self) {
         if http_body::Body::is_end_stream(&self.body) {
-            self.tell(Ended::Complete);
+            self.call(Ended::Complete);
         }
     }
 
-    fn tell(&mut self, ended: Ended) {
-        if let Some(observer) = self.observer.take() {
-            observer(ended);
+    fn call(&mut self, ended: Ended) {
+        if let Some(callback) = self.callback.take() {
+            callback(ended);
         }
     }
 }
@@ -53,9 +55,9 @@ impl<F: FnOnce(Ended) + Unpin> http_body::Body for OnBodyEnd<F> {
         let polled = Pin::new(&mut self.body).poll_frame(context);
         match &polled {
             Poll::Pending => (),
-            Poll::Ready(Some(Ok(_))) => self.look(),
-            Poll::Ready(Some(Err(_))) => self.tell(Ended::Broken),
-            Poll::Ready(None) => self.tell(Ended::Complete),
+            Poll::Ready(Some(Ok(_))) => self.check_end(),
+            Poll::Ready(Some(Err(_))) => self.call(Ended::Broken),
+            Poll::Ready(None) => self.call(Ended::Complete),
         }
         polled
     }

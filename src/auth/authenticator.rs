@@ -1,0 +1,227 @@
+//! Authentication of requests by the callers of one config.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use http::HeaderMap;
+use secrecy::SecretString;
+
+use super::{
+    api_keys::ApiKeys,
+    credentials::{self, Credentials, KEY_HEADER, PresentedKey, PresentedKeys},
+    error::AuthError,
+    identity::{Allowance, CallerKey, Identity, Principal, caller_key},
+    jwks::{self, TokenIssuer},
+    jwt::JwksError,
+    login_throttle::LoginThrottle,
+    mtls::PeerCertificate,
+    quota::Quotas,
+};
+use crate::{
+    config::{
+        Auth, CERTIFICATE_PREFIX, Credential as UpstreamCredential, Grant, MtlsSpec, TOKEN_PREFIX,
+    },
+    event::SessionScope,
+    observe::Metrics,
+};
+
+/// Metric label for callers that the config does not name.
+const OTHER_LABEL: &str = "other";
+
+/// Callers of one config.
+#[derive(Debug)]
+pub struct Authenticator {
+    keys: ApiKeys,
+    issuer: Option<Arc<TokenIssuer>>,
+    mtls: Option<(MtlsSpec, Arc<Grant>)>,
+    is_enabled: bool,
+    allows_anonymous: bool,
+}
+
+/// Authentication state that survives config reloads.
+#[derive(Debug, Default)]
+pub struct AuthState {
+    quotas: Quotas,
+    throttle: LoginThrottle,
+}
+
+impl Authenticator {
+    /// Creates an authenticator for the callers in `auth`, without fetching keys. An
+    /// issuer that is configured as in `previous` keeps its keys.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if an issuer's key file is unusable, or there is no HTTP client.
+    pub fn new(auth: &Auth, previous: Option<&Self>) -> Result<Self, JwksError> {
+        let issuer = auth.jwt.as_ref().map(|spec| {
+            let kept = previous.and_then(|previous| previous.issuer.as_ref());
+            match kept.filter(|issuer| issuer.spec == *spec) {
+                Some(issuer) => Ok(Arc::clone(issuer)),
+                None => TokenIssuer::new(spec.clone()).map(Arc::new),
+            }
+        });
+        let mtls = auth.mtls.clone();
+        Ok(Self {
+            keys: ApiKeys::new(&auth.keys),
+            issuer: issuer.transpose()?,
+            mtls: mtls.map(|spec| (spec.clone(), Arc::new(spec.grant))),
+            is_enabled: auth.is_required(),
+            allows_anonymous: auth.anonymous,
+        })
+    }
+
+    /// Starts refreshing the issuer's keys for as long as they are in use. `spawn` starts
+    /// a task; it is called at most once per issuer.
+    pub fn start(&self, spawn: impl FnOnce(BoxFuture<'static, ()>)) {
+        if let Some(issuer) = &self.issuer
+            && issuer.needs_refresh_task()
+        {
+            spawn(Box::pin(jwks::refresh(Arc::downgrade(issuer))));
+        }
+    }
+
+    /// Returns the configured name of the caller with this key of `event::Caller`.
+    pub fn name_of(&self, key: &str) -> Option<&str> {
+        self.keys.names().find(|name| caller_key(name) == key)
+    }
+
+    /// Returns the scope of the session ids that hooks see.
+    pub const fn session_scope(&self) -> SessionScope {
+        if self.is_enabled {
+            SessionScope::PerCaller
+        } else {
+            SessionScope::Shared
+        }
+    }
+
+    /// Authenticates a request and removes the credential that identified its caller
+    /// from the headers.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the request is not authenticated.
+    pub async fn authenticate(
+        &self,
+        mut credentials: Credentials<'_>,
+        state: &AuthState,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Identity, AuthError> {
+        let keys = PresentedKeys::read(credentials.headers, credentials.query);
+        let user_agent = credentials::user_agent(credentials.headers);
+        if !self.is_enabled {
+            return Ok(Identity::anonymous(&keys, user_agent, self.session_scope()));
+        }
+        credentials.headers.remove(KEY_HEADER);
+        // Boxed, because only tokens of an issuer may wait for its keys.
+        let found = Box::pin(self.find(&keys, &mut credentials)).await;
+        let found = match (found, credentials.address) {
+            (Ok(Some(principal)), Some(address)) => {
+                let counted = state.throttle.succeeded(address, &principal.name);
+                counted.map(|()| Some(principal))
+            }
+            (Err(error), Some(address)) => Err(state.throttle.failed(address, error)),
+            (found, _) => found,
+        };
+        let found = found.inspect_err(|error| metrics.record_auth_failure(error.as_str()))?;
+        let Some(principal) = found else {
+            return Ok(Identity::anonymous(&keys, user_agent, self.session_scope()));
+        };
+        let key = caller_key(&principal.name);
+        Ok(Identity {
+            name: principal.name,
+            query_key: self.query_key_for_model_api(&keys),
+            upstream: principal
+                .grant
+                .upstream_key
+                .clone()
+                .map(UpstreamCredential::ApiKey),
+            user_agent,
+            allowance: Some(Allowance {
+                quota: state.quotas.get(&key),
+                grant: principal.grant,
+                label: principal.label,
+                metrics: Arc::clone(metrics),
+            }),
+            key: CallerKey::Named(key),
+            session_scope: SessionScope::PerCaller,
+        })
+    }
+
+    /// Returns the caller, or `None` for an anonymous caller that is allowed.
+    ///
+    /// `x-hookgate-key` takes precedence over a client certificate, and that over keys
+    /// that may be meant for the model API.
+    async fn find(
+        &self,
+        keys: &PresentedKeys,
+        credentials: &mut Credentials<'_>,
+    ) -> Result<Option<Principal>, AuthError> {
+        if let Some(own) = keys.own()? {
+            let principal = self.find_by_key(own).await?;
+            self.strip_own_keys(keys, credentials.headers);
+            return Ok(Some(principal));
+        }
+        let certificate = credentials.certificate;
+        if let Some(principal) = certificate.and_then(|names| self.find_by_certificate(names)) {
+            self.strip_own_keys(keys, credentials.headers);
+            return Ok(Some(principal));
+        }
+        let found = match keys.shared()? {
+            None => Err(AuthError::Missing),
+            Some(key) => self.find_by_key(key).await,
+        };
+        match found {
+            Ok(principal) => {
+                credentials::strip(credentials.headers, |_| true);
+                Ok(Some(principal))
+            }
+            Err(_) if self.allows_anonymous => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    async fn find_by_key(&self, key: &PresentedKey) -> Result<Principal, AuthError> {
+        if let Some(principal) = self.keys.find(key) {
+            return Ok(principal.clone());
+        }
+        let issuer = self.issuer.as_ref().filter(|issuer| issuer.has_issued(key));
+        let issuer = issuer.ok_or(AuthError::Unknown)?;
+        let subject = issuer.verify(key).await.ok_or(AuthError::InvalidToken)?;
+        Ok(Principal {
+            name: format!("{TOKEN_PREFIX}{subject}").into(),
+            label: OTHER_LABEL.into(),
+            grant: Arc::clone(&issuer.grant),
+        })
+    }
+
+    fn find_by_certificate(&self, certificate: &PeerCertificate) -> Option<Principal> {
+        let (spec, grant) = self.mtls.as_ref()?;
+        let name = certificate.name(spec.name, spec.allow.as_deref())?;
+        Some(Principal {
+            name: format!("{CERTIFICATE_PREFIX}{name}").into(),
+            label: OTHER_LABEL.into(),
+            grant: Arc::clone(grant),
+        })
+    }
+
+    /// Returns whether a key is a credential for hookgate.
+    ///
+    /// INVARIANT: such a credential is never forwarded, even if it did not identify the
+    /// caller.
+    fn is_own_key(&self, key: &PresentedKey) -> bool {
+        let issuer = self.issuer.as_ref();
+        self.keys.find(key).is_some() || issuer.is_some_and(|issuer| issuer.has_issued(key))
+    }
+
+    fn strip_own_keys(&self, keys: &PresentedKeys, headers: &mut HeaderMap) {
+        if keys.iter().any(|key| self.is_own_key(key)) {
+            credentials::strip(headers, |key| self.is_own_key(key));
+        }
+    }
+
+    /// Returns the key in the query, unless it is a credential for hookgate.
+    fn query_key_for_model_api(&self, keys: &PresentedKeys) -> Option<SecretString> {
+        let key = keys.query()?;
+        (!self.is_own_key(key)).then(|| key.to_secret())?
+    }
+}

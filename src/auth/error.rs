@@ -1,0 +1,43 @@
+//! Reasons why a request is not authenticated.
+
+use std::time::Duration;
+
+use thiserror::Error;
+
+/// Reason why a request is not authenticated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
+pub enum AuthError {
+    /// The request carries no credential.
+    #[error(
+        "missing credentials: send a key as `x-hookgate-key`, `x-goog-api-key` or `Authorization: Bearer`"
+    )]
+    Missing,
+    /// The credential matches no configured key and no token issuer.
+    #[error("unknown key or token")]
+    Unknown,
+    /// A token of the configured issuer that is malformed, expired or not signed by it.
+    #[error("invalid token")]
+    InvalidToken,
+    /// Two different credentials, either of which could identify the caller.
+    #[error("ambiguous credentials: two different keys were sent")]
+    Ambiguous,
+    /// Too many failed attempts came from the client's address.
+    #[error("too many failed authentication attempts from this address")]
+    Throttled {
+        /// Time until the next attempt is evaluated.
+        retry_after: Duration,
+    },
+}
+
+impl AuthError {
+    /// Returns the value of the metric label `reason`.
+    pub(super) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Missing => "missing",
+            Self::Unknown => "unknown",
+            Self::InvalidToken => "invalid_token",
+            Self::Ambiguous => "ambiguous",
+            Self::Throttled { .. } => "throttled",
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Identity of an authenticated caller.
+
+use std::{sync::Arc, time::SystemTime};
+
+use data_encoding::HEXLOWER;
+use secrecy::{ExposeSecret, SecretSlice, SecretString};
+use sha2::{Digest, Sha256};
+
+use super::{
+    credentials::{self, PresentedKey, PresentedKeys},
+    quota::{CallerInFlightGuard, Quota, QuotaExceeded},
+    token_usage::UsageReader,
+};
+use crate::{
+    config::{Credential as UpstreamCredential, Grant},
+    event::{Caller, SessionScope},
+    observe::Metrics,
+};
+
+/// Caller of a request, and the limits it is subject to.
+#[derive(Debug)]
+pub struct Identity {
+    /// Name of the caller; empty for anonymous callers.
+    pub name: Arc<str>,
+    /// The caller's own credential for the model API, if it came in the query.
+    pub query_key: Option<SecretString>,
+    /// Credential for the model API that replaces all others.
+    pub upstream: Option<UpstreamCredential>,
+    pub(super) user_agent: String,
+    pub(super) key: CallerKey,
+    pub(super) session_scope: SessionScope,
+    /// Limits and usage; `None` for anonymous callers.
+    pub(super) allowance: Option<Allowance>,
+}
+
+/// Key by which sessions and usage of callers are kept apart.
+#[derive(Debug)]
+pub(super) enum CallerKey {
+    /// Derived from the name of an authenticated caller.
+    Named(String),
+    /// Credentials of an anonymous caller for the model API. Hashed on use, because
+    /// most requests need no key.
+    Presented(SecretSlice<u8>),
+}
+
+/// Caller found by its credential.
+#[derive(Debug, Clone)]
+pub(super) struct Principal {
+    pub(super) name: Arc<str>,
+    /// Name in metrics.
+    pub(super) label: Arc<str>,
+    pub(super) grant: Arc<Grant>,
+}
+
+/// Limits and usage of an authenticated caller.
+#[derive(Debug)]
+pub(super) struct Allowance {
+    pub(super) grant: Arc<Grant>,
+    /// Name in metrics.
+    pub(super) label: Arc<str>,
+    pub(super) quota: Arc<Quota>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+impl Identity {
+    /// Creates the identity of an anonymous caller, whose conversations are kept apart
+    /// by its credentials for the model API.
+    pub(super) fn anonymous(
+        keys: &PresentedKeys,
+        user_agent: String,
+        session_scope: SessionScope,
+    ) -> Self {
+        Self {
+            name: "".into(),
+            query_key: keys.query().and_then(PresentedKey::to_secret),
+            upstream: None,
+            user_agent,
+            key: CallerKey::Presented(keys.for_model_api()),
+            session_scope,
+            allowance: None,
+        }
+    }
+
+    /// Returns the caller as hooks, logs and sessions refer to it.
+    pub fn caller(&self) -> Caller {
+        Caller {
+            key: match &self.key {
+                CallerKey::Named(key) => key.clone(),
+                CallerKey::Presented(keys) => credentials::hash(keys.expose_secret()),
+            },
+            name: self.name.to_string(),
+            agent: self.user_agent.clone(),
+            session_scope: self.session_scope,
+        }
+    }
+
+    /// Counts a request against the caller's quota at the wall-clock time `now`.
+    /// Anonymous callers have none.
+    ///
+    /// # Errors
+    ///
+    /// Returns the quota that the request would exceed.
+    pub fn enter(&self, now: SystemTime) -> Result<Option<CallerInFlightGuard>, QuotaExceeded> {
+        let Some(allowance) = &self.allowance else {
+            return Ok(None);
+        };
+        let entered = allowance.quota.enter(&self.name, &allowance.grant, now);
+        let outcome = entered
+            .as_ref()
+            .map_or_else(QuotaExceeded::as_str, |_| "accepted");
+        let metrics = &allowance.metrics;
+        metrics.record_caller_request(&allowance.label, outcome);
+        entered.map(Some)
+    }
+
+    /// Returns whether the caller is limited to certain models or tools, or to a number
+    /// of tokens. None of that can be enforced on methods whose content is not inspected.
+    pub fn is_restricted(&self) -> bool {
+        let grant = self.allowance.as_ref().map(|allowance| &allowance.grant);
+        grant.is_some_and(|grant| grant.has_lists() || grant.tokens_per_day.is_some())
+    }
+
+    /// Returns a reader that counts the tokens of a response, if the caller's are limited.
+    pub fn usage(&self) -> Option<UsageReader> {
+        let allowance = self.allowance.as_ref()?;
+        allowance.grant.tokens_per_day?;
+        let (quota, metrics) = (Arc::clone(&allowance.quota), Arc::clone(&allowance.metrics));
+        let label = Arc::clone(&allowance.label);
+        Some(UsageReader::new(move |tokens| {
+            quota.spend(tokens, SystemTime::now());
+            metrics.record_caller_tokens(&label, tokens);
+        }))
+    }
+}
+
+/// Returns the key for sessions and usage of a named caller. It survives a change of the
+/// caller's credential and equals the hash of none.
+pub(super) fn caller_key(name: &str) -> String {
+    HEXLOWER.encode(&Sha256::digest(format!("hookgate caller\0{name}")))
+}

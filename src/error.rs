@@ -1,0 +1,252 @@
+//! Errors of requests, and the only place where an error becomes a response.
+
+mod reason;
+
+use std::{error::Error, iter, sync::Arc, time::Duration};
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, header};
+use thiserror::Error;
+
+pub use self::reason::ErrorReason;
+use crate::{
+    audit_log::Unavailable,
+    auth::{AuthError, QuotaExceeded},
+    dialect::{self, DialectError},
+    event::Reason,
+    model::ErrorInfo,
+    upstream::UpstreamError,
+};
+
+/// `Retry-After` of an overloaded gateway.
+const OVERLOADED_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// Error of a request as its sender sees it. Contains no host, path, key or stderr.
+#[derive(Debug, Clone)]
+pub struct ApiError {
+    reason: ErrorReason,
+    message: String,
+    /// Replaces the reason's own status: an error of the model API keeps its status.
+    status: Option<StatusCode>,
+    /// Cause for the log, not for the sender.
+    cause: Option<Arc<str>>,
+    retry_after: Option<Duration>,
+}
+
+/// The body is received more slowly than allowed. Used as the error of the body.
+#[derive(Debug, Clone, Copy, Error)]
+#[error("request body received too slowly")]
+pub struct BodyTooSlow;
+
+/// The body is complete, but too many requests are being processed. Used as the error of
+/// the body.
+#[derive(Debug, Clone, Copy, Error)]
+#[error("too many requests in flight")]
+pub struct TooManyInFlight;
+
+impl ApiError {
+    /// Creates an error with a message for people.
+    pub fn new(reason: ErrorReason, message: impl Into<String>) -> Self {
+        Self {
+            reason,
+            message: message.into(),
+            status: None,
+            cause: None,
+            retry_after: (reason == ErrorReason::Overloaded).then_some(OVERLOADED_RETRY_AFTER),
+        }
+    }
+
+    /// Creates the error for a request that hooks denied.
+    pub fn denied(reason: &Reason) -> Self {
+        Self::new(ErrorReason::PolicyDenied, reason.as_str())
+    }
+
+    /// Creates the error for an error response of the model API that is not JSON. It
+    /// keeps the status.
+    pub fn upstream_status(status: StatusCode) -> Self {
+        let message = format!("model API responded with {} without JSON", status.as_u16());
+        Self {
+            status: Some(status),
+            ..Self::new(ErrorReason::UpstreamUnreadable, message)
+        }
+    }
+
+    /// Creates the error for a request body that ended with `error`.
+    pub fn broken_body(error: &(dyn Error + 'static)) -> Self {
+        let mut chain = iter::successors(Some(error), |&error| error.source());
+        let known = chain.find_map(|error| {
+            if error.is::<BodyTooSlow>() {
+                Some(Self::body_timeout())
+            } else {
+                error.is::<TooManyInFlight>().then(Self::too_many_in_flight)
+            }
+        });
+        known.unwrap_or_else(|| {
+            let message = "connection closed before the end of the request body";
+            Self::new(ErrorReason::BodyBroken, message)
+        })
+    }
+
+    /// Creates the error for a request body that is not received in time.
+    pub fn body_timeout() -> Self {
+        Self::new(
+            ErrorReason::BodyTimeout,
+            "timed out reading the request body",
+        )
+    }
+
+    /// Creates the error for a request beyond `limits.in_flight`.
+    pub fn too_many_in_flight() -> Self {
+        Self::new(ErrorReason::Overloaded, TooManyInFlight.to_string())
+    }
+
+    /// Adds the cause and its sources, which only the log contains.
+    #[must_use]
+    pub fn with_source(self, source: &dyn Error) -> Self {
+        let chain = iter::successors(Some(source), |&error| error.source());
+        let chain: Vec<String> = chain.map(ToString::to_string).collect();
+        let cause = Some(chain.join(": ").into());
+        Self { cause, ..self }
+    }
+
+    /// Sets the delay for `Retry-After`.
+    #[must_use]
+    pub fn with_retry_after(self, delay: Duration) -> Self {
+        let retry_after = Some(delay);
+        Self {
+            retry_after,
+            ..self
+        }
+    }
+
+    /// Returns the cause for the log.
+    pub fn cause(&self) -> Option<&str> {
+        self.cause.as_deref()
+    }
+
+    /// Returns the reason.
+    pub const fn reason(&self) -> ErrorReason {
+        self.reason
+    }
+
+    /// Returns the HTTP status.
+    pub fn status(&self) -> StatusCode {
+        self.status.unwrap_or(self.reason.status())
+    }
+
+    /// Renders the response in the format of Google's APIs.
+    pub fn render(&self, request_id: &str) -> Response {
+        // Rounded up: a client that returns too early is refused again.
+        let seconds = self.retry_after.map(|delay| {
+            let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+            seconds.max(1)
+        });
+        let info = ErrorInfo {
+            code: self.status().as_u16(),
+            status: self.reason.canonical_code(),
+            reason: self.reason.as_str(),
+            message: self.message.clone(),
+            request_id: request_id.to_owned(),
+            // gemini-cli ignores the header `Retry-After`.
+            retry_after: seconds.filter(|_| self.status() == StatusCode::TOO_MANY_REQUESTS),
+        };
+        let body = dialect::google_error(&info).to_string();
+        let content_type = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
+        let mut response = (self.status(), content_type, body).into_response();
+        let headers = response.headers_mut();
+        if let Some(seconds) = seconds {
+            headers.insert(header::RETRY_AFTER, seconds.into());
+        }
+        match self.reason {
+            ErrorReason::Unauthenticated => {
+                let scheme = HeaderValue::from_static("Bearer realm=\"hookgate\"");
+                headers.insert(header::WWW_AUTHENTICATE, scheme);
+            }
+            // It is unknown where such a request ends and the next one begins.
+            ErrorReason::InvalidHeaders | ErrorReason::HeadersTooLarge => {
+                headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+            }
+            _ => (),
+        }
+        response
+    }
+}
+
+/// Stores the error in the response's extensions. The middleware renders it, because
+/// only there the request id is known.
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let mut response = self.status().into_response();
+        response.extensions_mut().insert(self);
+        response
+    }
+}
+
+impl From<Unavailable> for ApiError {
+    fn from(error: Unavailable) -> Self {
+        Self::new(ErrorReason::AuditUnavailable, error.to_string())
+    }
+}
+
+impl From<AuthError> for ApiError {
+    fn from(error: AuthError) -> Self {
+        let message = error.to_string();
+        match error {
+            AuthError::Missing | AuthError::Unknown | AuthError::InvalidToken => {
+                Self::new(ErrorReason::Unauthenticated, message)
+            }
+            AuthError::Ambiguous => Self::new(ErrorReason::Ambiguous, message),
+            AuthError::Throttled { retry_after } => {
+                Self::new(ErrorReason::TooManyAttempts, message).with_retry_after(retry_after)
+            }
+        }
+    }
+}
+
+impl From<QuotaExceeded> for ApiError {
+    fn from(exceeded: QuotaExceeded) -> Self {
+        let reason = match exceeded {
+            QuotaExceeded::Rate { .. } => ErrorReason::RateLimitExceeded,
+            QuotaExceeded::Tokens { .. } => ErrorReason::TokenQuotaExceeded,
+            QuotaExceeded::Concurrency { .. } => ErrorReason::ConcurrencyLimitExceeded,
+        };
+        Self::new(reason, exceeded.to_string()).with_retry_after(exceeded.retry_after())
+    }
+}
+
+impl From<DialectError> for ApiError {
+    fn from(error: DialectError) -> Self {
+        let reason = match &error {
+            DialectError::Method { .. } => ErrorReason::MethodNotAllowed,
+            DialectError::Query(_) => ErrorReason::BadQuery,
+            DialectError::Json(_) => ErrorReason::BadJson,
+            DialectError::Ambiguous(_) | DialectError::Twice(_) | DialectError::OtherModel => {
+                ErrorReason::Ambiguous
+            }
+            DialectError::Field { .. } | DialectError::Spelling(_) => ErrorReason::BadDocument,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+impl From<UpstreamError> for ApiError {
+    fn from(error: UpstreamError) -> Self {
+        let reason = match &error {
+            UpstreamError::Tls(_) | UpstreamError::InvalidTarget => ErrorReason::Internal,
+            UpstreamError::Unreachable(_)
+            | UpstreamError::Interrupted(_)
+            | UpstreamError::CircuitOpen { .. } => ErrorReason::UpstreamUnreachable,
+            UpstreamError::OutOfFileDescriptors => ErrorReason::Overloaded,
+            UpstreamError::Timeout => ErrorReason::UpstreamTimeout,
+            UpstreamError::Redirect => ErrorReason::UpstreamRedirect,
+            UpstreamError::TooLarge { .. }
+            | UpstreamError::UnsupportedEncoding
+            | UpstreamError::InvalidStatus => ErrorReason::UpstreamUnreadable,
+        };
+        let api_error = Self::new(reason, error.to_string()).with_source(&error);
+        match error {
+            UpstreamError::CircuitOpen { retry_after } => api_error.with_retry_after(retry_after),
+            _ => api_error,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! Authentication of a request and its caller's quotas.
+
+use std::{sync::Arc, time::SystemTime};
+
+use axum::{
+    extract::Request,
+    response::{IntoResponse, Response},
+};
+
+use super::{
+    authenticated::Authenticated, header_validation::validate_headers, peer_info::PeerInfo,
+    request_id::RequestId,
+};
+use crate::{
+    auth::{CallerInFlightGuard, Credentials},
+    error::ApiError,
+    state::{AppResources, Snapshot},
+};
+
+/// Validates the headers, authenticates the caller and counts the request against the
+/// caller's quotas.
+///
+/// # Errors
+///
+/// Returns the response for a request that is rejected. If a quota is exceeded, its
+/// extensions contain the `event::Caller` for the decision log.
+pub async fn authenticate(
+    resources: &AppResources,
+    snapshot: Arc<Snapshot>,
+    request: &mut Request,
+) -> Result<(Authenticated, Option<CallerInFlightGuard>), Response> {
+    validate_headers(request, snapshot.config.limits.headers)
+        .map_err(IntoResponse::into_response)?;
+    let peer = request.extensions().get::<PeerInfo>().cloned();
+    let query = request.uri().query().unwrap_or_default().to_owned();
+    let credentials = Credentials {
+        headers: request.headers_mut(),
+        query: &query,
+        address: peer.as_ref().map(|peer| peer.addr.ip()),
+        certificate: peer.as_ref().and_then(|peer| peer.certificate.as_ref()),
+    };
+    let identity = snapshot
+        .authenticator
+        .authenticate(credentials, &resources.auth, &resources.metrics)
+        .await
+        .map_err(|error| ApiError::from(error).into_response())?;
+    let guard = identity.enter(SystemTime::now()).map_err(|exceeded| {
+        let error = ApiError::from(exceeded);
+        tracing::info!(
+            request.id = &*RequestId::from_extensions(request.extensions()),
+            caller.name = &*identity.name,
+            reason = error.reason().as_str(),
+            "caller limit exceeded"
+        );
+        let mut response = error.into_response();
+        response.extensions_mut().insert(identity.caller());
+        response
+    })?;
+    let identity = Arc::new(identity);
+    Ok((Authenticated { identity, snapshot }, guard))
+}

@@ -1,0 +1,86 @@
+//! Protection against requests of web pages (CSRF and DNS rebinding).
+//!
+//! A page of any site can send requests to every address that the browser's machine
+//! reaches, and a site can point its name at such an address. The former shows in `Origin`
+//! and `Sec-Fetch-Site`, the latter in `Host`.
+
+use axum::extract::Request;
+use http::{HeaderMap, HeaderName, header, uri::Authority};
+use url::Host;
+
+use super::rejected_request::ListenerKind;
+use crate::{
+    config::{Browsers, Config},
+    error::{ApiError, ErrorReason},
+};
+
+const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
+
+/// Checks that a request comes from no web page, or from one that is allowed.
+///
+/// # Errors
+///
+/// Returns an error if the origin or the host is not allowed.
+pub fn check_origin(
+    request: &Request,
+    config: &Config,
+    listener: ListenerKind,
+) -> Result<(), ApiError> {
+    let headers = request.headers();
+    // Browsers send `Origin` with all but safe methods.
+    let checks_host = request.method().is_safe() || listener == ListenerKind::Operators;
+    let has_origin = headers.contains_key(header::ORIGIN) || headers.contains_key(SEC_FETCH_SITE);
+    if !checks_host && !has_origin {
+        return Ok(());
+    }
+    // Browsers always send `Host`.
+    let host = headers.get(header::HOST).map(|value| {
+        let value = value.to_str().ok();
+        value.and_then(|value| value.parse::<Authority>().ok())
+    });
+    let is_own = match &host {
+        None => true,
+        Some(host) => host
+            .as_ref()
+            .is_some_and(|host| is_own_host(host, &config.browsers)),
+    };
+    // Agents on other machines use names that the config does not list.
+    let has_any_name = listener == ListenerKind::Agents && !config.listen.ip().is_loopback();
+    if checks_host && !is_own && !has_any_name {
+        let message =
+            "host not allowed: use `localhost`, an IP address, or a name in `browsers.hosts`";
+        return Err(ApiError::new(ErrorReason::ForeignHost, message));
+    }
+    let own = host.flatten().filter(|_| is_own);
+    if is_foreign(headers, own.as_ref(), &config.browsers) {
+        let message = "origin not allowed: web pages need an entry in `browsers.origins`";
+        return Err(ApiError::new(ErrorReason::ForeignOrigin, message));
+    }
+    Ok(())
+}
+
+/// Returns whether no other site can have this name: an address, or a name of this machine
+/// or of the config.
+fn is_own_host(host: &Authority, browsers: &Browsers) -> bool {
+    let name = host.host().to_ascii_lowercase();
+    let name = name.strip_suffix('.').unwrap_or(&name);
+    let is_address = matches!(Host::parse(name), Ok(Host::Ipv4(_) | Host::Ipv6(_)));
+    is_address || name == "localhost" || browsers.hosts.iter().any(|own| own == name)
+}
+
+/// Returns whether a web page with another origin than `own` and the allowed ones sent this.
+fn is_foreign(headers: &HeaderMap, own: Option<&Authority>, browsers: &Browsers) -> bool {
+    let mut origins = headers.get_all(header::ORIGIN).iter().peekable();
+    let has_origin = origins.peek().is_some();
+    let is_allowed = |origin: &str| {
+        let authority = origin.strip_prefix("http://");
+        let authority = authority.or_else(|| origin.strip_prefix("https://"));
+        let is_own = authority.is_some_and(|authority| own.is_some_and(|own| own == authority));
+        is_own || browsers.origins.iter().any(|allowed| allowed == origin)
+    };
+    if !origins.all(|origin| origin.to_str().is_ok_and(is_allowed)) {
+        return true;
+    }
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
+    !has_origin && !sites.all(|site| site == "same-origin" || site == "none")
+}

@@ -1,0 +1,84 @@
+//! Decision-log record of a request that is rejected before its method is known.
+
+use std::net::IpAddr;
+
+use axum::extract::Request;
+use http::{HeaderMap, HeaderValue, header, request::Parts};
+
+use super::peer_info::PeerInfo;
+use crate::audit_log::{CallerRecord, DigestRecord, RefusedRecord, short};
+
+/// Response extension of an error that is in the decision log already.
+#[derive(Debug, Clone, Copy)]
+pub struct AuditRecorded;
+
+/// Listener that received a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ListenerKind {
+    /// Model calls and events.
+    Agents,
+    /// Admin API.
+    Operators,
+}
+
+impl ListenerKind {
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Agents => "agents",
+            Self::Operators => "operators",
+        }
+    }
+}
+
+/// Parts of a request that its record needs if it is rejected.
+#[derive(Debug)]
+pub struct RejectedRequest {
+    method: String,
+    path: String,
+    user_agent: Option<HeaderValue>,
+    peer: Option<IpAddr>,
+}
+
+impl RejectedRequest {
+    /// Copies the parts from a request's head.
+    pub fn from_parts(head: &Parts) -> Self {
+        Self {
+            method: short(head.method.as_str()),
+            path: short(head.uri.path()),
+            user_agent: user_agent(&head.headers),
+            peer: head.extensions.get::<PeerInfo>().map(|peer| peer.addr.ip()),
+        }
+    }
+
+    /// Copies the parts from a request.
+    pub fn from_request(request: &Request) -> Self {
+        let peer = request.extensions().get::<PeerInfo>();
+        Self {
+            method: short(request.method().as_str()),
+            path: short(request.uri().path()),
+            user_agent: user_agent(request.headers()),
+            peer: peer.map(|peer| peer.addr.ip()),
+        }
+    }
+
+    /// Creates the record, without caller and error.
+    pub fn into_record(self, listener: ListenerKind) -> RefusedRecord {
+        let user_agent = self.user_agent.as_ref();
+        let user_agent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
+        RefusedRecord {
+            door: listener.as_str(),
+            method: self.method,
+            path: DigestRecord::new(&self.path, true),
+            peer: self.peer,
+            caller: CallerRecord {
+                agent: short(&user_agent.unwrap_or_default()),
+                ..CallerRecord::default()
+            },
+            ..RefusedRecord::default()
+        }
+    }
+}
+
+fn user_agent(headers: &HeaderMap) -> Option<HeaderValue> {
+    headers.get(header::USER_AGENT).cloned()
+}

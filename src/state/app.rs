@@ -1,0 +1,142 @@
+//! The running application: its current snapshot, and config reloads.
+
+use std::{
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use arc_swap::ArcSwap;
+use thiserror::Error;
+
+use super::{
+    resources::AppResources,
+    snapshot::{BuildError, Snapshot},
+};
+use crate::{
+    audit_log::Record,
+    config::{Config, ConfigError},
+    observe::ReloadOutcome,
+};
+
+/// Reads the config from its source.
+pub type ReadConfig = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
+
+/// The running application. Clones share their state.
+#[derive(Debug, Clone)]
+pub struct App {
+    snapshot: Arc<ArcSwap<Snapshot>>,
+    /// Resources that survive config reloads.
+    pub resources: Arc<AppResources>,
+    reloads: Arc<ReloadState>,
+}
+
+#[derive(Default)]
+struct ReloadState {
+    read_config: Option<Arc<ReadConfig>>,
+    /// Result of the last reload, if it failed.
+    last_error: Mutex<Option<ReloadError>>,
+    /// Locked during a reload: two at once would both take over transports of the same
+    /// snapshot, and end them with the first of the two.
+    running: Mutex<()>,
+}
+
+/// Every problem of a config that was rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ReloadError(String);
+
+impl App {
+    /// Builds an application for `config`. Blocks while the decision log is opened.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if something that the config asks for cannot be built.
+    pub fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
+        let snapshot = Snapshot::build(config, &resources, None)?.open_logs(&resources, None)?;
+        Ok(Self {
+            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            resources: Arc::new(resources),
+            reloads: Arc::default(),
+        })
+    }
+
+    /// Returns the same application, whose config can be reloaded with `read_config`.
+    #[must_use]
+    pub fn with_reloads(self, read_config: Arc<ReadConfig>) -> Self {
+        let reloads = Arc::new(ReloadState {
+            read_config: Some(read_config),
+            ..ReloadState::default()
+        });
+        Self { reloads, ..self }
+    }
+
+    /// Starts background tasks and prewarmed hook processes. Needs a runtime.
+    pub fn start(&self) {
+        self.snapshot().start(&self.resources);
+    }
+
+    /// Returns the current snapshot, which a request holds from start to end.
+    pub fn snapshot(&self) -> Arc<Snapshot> {
+        self.snapshot.load_full()
+    }
+
+    /// Reads the config and replaces the snapshot. In-flight requests keep theirs.
+    /// Blocks on files.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of a config that was rejected. The snapshot stays.
+    pub fn reload(&self) -> Result<(), ReloadError> {
+        let _running = lock(&self.reloads.running);
+        let reloaded = self.build_new_snapshot().map(|snapshot| {
+            snapshot.start(&self.resources);
+            self.snapshot.store(Arc::new(snapshot));
+        });
+        let outcome = match &reloaded {
+            Ok(()) => {
+                tracing::info!("config reloaded");
+                ReloadOutcome::Applied
+            }
+            Err(error) => {
+                tracing::warn!(problems = %error, "config reload rejected");
+                ReloadOutcome::Rejected
+            }
+        };
+        self.resources.metrics.record_reload(outcome);
+        if let Some(audit) = &self.snapshot().audit {
+            audit.tell(&Record::Reload { outcome });
+        }
+        *lock(&self.reloads.last_error) = reloaded.clone().err();
+        reloaded
+    }
+
+    /// Returns the error of the last reload, if it failed.
+    pub fn last_reload_error(&self) -> Option<ReloadError> {
+        lock(&self.reloads.last_error).clone()
+    }
+
+    fn build_new_snapshot(&self) -> Result<Snapshot, ReloadError> {
+        let Some(read_config) = &self.reloads.read_config else {
+            return Err(ReloadError("no config file to reload".to_owned()));
+        };
+        let config = read_config().map_err(|error| ReloadError(error.to_string()))?;
+        let previous = self.snapshot();
+        let old = &previous.config;
+        if (config.listen, config.admin.listen) != (old.listen, old.admin.listen) {
+            tracing::warn!("listener addresses changed; restart to apply");
+        }
+        Snapshot::build(config, &self.resources, Some(&previous))
+            .and_then(|built| Ok(built.open_logs(&self.resources, Some(&previous))?))
+            .map_err(|error| ReloadError(error.to_string()))
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl fmt::Debug for ReloadState {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ReloadState").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,39 @@
+//! Resources that survive config reloads.
+
+use std::sync::Arc;
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use super::cached_content_owners::CachedContentOwners;
+use crate::{
+    audit_log::Logs, auth::AuthState, hook::Tracer, observe::Metrics, policy::SessionCounters,
+    transport::ProcessSlots,
+};
+
+/// Resources that survive config reloads.
+#[derive(Debug, Default)]
+pub struct AppResources {
+    /// Metrics.
+    pub metrics: Arc<Metrics>,
+    /// Tracks every spawned task, so that shutdown can wait for them.
+    pub tasks: TaskTracker,
+    /// Cancelled when readiness fails and agents should reconnect elsewhere: before
+    /// `shutdown`, or with it.
+    pub draining: CancellationToken,
+    /// Cancelled when listeners stop accepting connections.
+    pub shutdown: CancellationToken,
+    /// Cancelled when in-flight requests are aborted.
+    pub abort: CancellationToken,
+    /// Usage of callers and failed authentication attempts.
+    pub auth: Arc<AuthState>,
+    /// Counters of policies, by session.
+    pub session_counters: Arc<SessionCounters>,
+    /// Open decision logs.
+    pub audit_logs: Arc<Logs>,
+    /// Slots for hook processes.
+    pub process_slots: Arc<ProcessSlots>,
+    /// Owners of content cached by model APIs.
+    pub cached_content: Arc<CachedContentOwners>,
+    /// Tracer of the engine, for `explain` and `test`.
+    pub tracer: Option<Arc<Tracer>>,
+}
