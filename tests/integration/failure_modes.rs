@@ -263,6 +263,9 @@ async fn a_hook_that_fails_does_what_its_failure_mode_says() {
         ("sleep 600", "timed out"),
         ("head -c 2097152 /dev/zero", "output limit exceeded"),
         ("head -c 2097152 /dev/zero >&2", "output limit exceeded"),
+        ("echo '[1]'", "output is not a JSON object"),
+        ("echo '{\"decision\":'", "output is malformed JSON"),
+        ("printf '\\xff'", "output is not valid UTF-8"),
     ] {
         let upstream = Upstream::mock().await;
 
@@ -280,13 +283,8 @@ async fn a_hook_that_fails_does_what_its_failure_mode_says() {
 }
 
 #[tokio::test]
-async fn a_hook_that_prints_no_json_has_no_say() {
-    for command in [
-        "echo hello",
-        "echo '[1]'",
-        "echo '{\"decision\":'",
-        "printf '\\xff'",
-    ] {
+async fn plain_text_is_no_failure_of_a_hook_that_fails_closed() {
+    for command in ["echo hello", "echo '[guard] hello'"] {
         let upstream = Upstream::mock().await;
         let gate = with_hook(&upstream, command, "closed").await;
 
