@@ -31,7 +31,7 @@ pub(super) const KIND: TransportKind = TransportKind {
 #[derive(Debug)]
 struct CommandTransport {
     task: Arc<ProcessTask>,
-    pool: Option<PrewarmPool>,
+    pool: Option<Arc<PrewarmPool>>,
     /// Ends idle processes, and those that continue after their output.
     _closing: DropGuard,
 }
@@ -63,7 +63,9 @@ impl CommandTransport {
             answer_by: settings.answer,
             closed: closed.clone(),
         });
-        let pool = settings.prewarm.map(|count| PrewarmPool::new(&task, count));
+        let pool = settings
+            .prewarm
+            .map(|count| Arc::new(PrewarmPool::new(&task, count)));
         Ok(Self {
             task,
             pool,
@@ -79,7 +81,11 @@ impl CommandTransport {
                 deadline: call.deadline,
                 output: sender,
             };
-            let Err(invocation) = self.dispatch(invocation) else {
+            let dispatched = match &self.pool {
+                Some(pool) => pool.dispatch(invocation),
+                None => Err(invocation),
+            };
+            let Err(invocation) = dispatched else {
                 match output.await {
                     Ok(output) => return output,
                     // The idle process exited just before it got the invocation.
@@ -94,14 +100,6 @@ impl CommandTransport {
             let process = shell.start(session)?;
             drop(self.task.spawn(process, slot, invocation));
             return output.await.map_err(|_| TransportError::ShuttingDown)?;
-        }
-    }
-
-    /// Dispatches an invocation to an idle process; returns it if there is none.
-    fn dispatch(&self, invocation: HookInvocation) -> Result<(), HookInvocation> {
-        match &self.pool {
-            Some(pool) => pool.dispatch(invocation),
-            None => Err(invocation),
         }
     }
 }

@@ -48,7 +48,8 @@ pub(super) struct Process {
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
     group: ProcessGroup,
-    _running: RunningGuard,
+    /// Number of running processes.
+    running: Gauge,
 }
 
 /// Complete output of a process.
@@ -58,23 +59,6 @@ pub(super) enum Completion {
     FirstLine(Vec<u8>),
     /// Output and exit status.
     Exit(ProcessOutput),
-}
-
-/// Counts a process while it is held.
-#[derive(Debug)]
-struct RunningGuard(Gauge);
-
-impl RunningGuard {
-    fn new(gauge: &Gauge) -> Self {
-        gauge.inc();
-        Self(gauge.clone())
-    }
-}
-
-impl Drop for RunningGuard {
-    fn drop(&mut self) {
-        self.0.dec();
-    }
 }
 
 impl Process {
@@ -87,12 +71,13 @@ impl Process {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn()?;
+        running.inc();
         Ok(Self {
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             group: ProcessGroup::new(&child),
-            _running: RunningGuard::new(running),
+            running: running.clone(),
             child,
         })
     }
@@ -192,6 +177,12 @@ impl Process {
     async fn is_gone_within(&mut self, time: Duration) -> bool {
         let gone = self.group.wait(&mut self.child);
         timeout(time, gone).await.is_ok()
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.running.dec();
     }
 }
 

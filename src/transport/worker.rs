@@ -13,10 +13,7 @@ mod stderr;
 use std::{
     collections::BTreeMap,
     num::NonZero,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Once},
 };
 
 use futures_util::future::BoxFuture;
@@ -46,7 +43,7 @@ struct WorkerTransport {
     queue: Arc<CallQueue>,
     shell: Arc<ShellCommand>,
     instances: NonZero<u32>,
-    is_started: AtomicBool,
+    started: Once,
     /// Ends the processes when dropped.
     _closing: DropGuard,
 }
@@ -76,19 +73,17 @@ impl WorkerTransport {
             queue,
             shell: Arc::new(shell),
             instances: settings.instances,
-            is_started: AtomicBool::new(false),
+            started: Once::new(),
         })
     }
 
     fn start_once(&self) {
-        if self.is_started.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let tasks = &self.shell.deps().tasks;
-        for _ in 0..self.instances.get() {
-            let process = WorkerProcess::new(Arc::clone(&self.shell), Arc::clone(&self.queue));
-            tasks.spawn(process.run());
-        }
+        self.started.call_once(|| {
+            for _ in 0..self.instances.get() {
+                let process = WorkerProcess::new(Arc::clone(&self.shell), Arc::clone(&self.queue));
+                self.shell.deps().tasks.spawn(process.run());
+            }
+        });
     }
 }
 

@@ -1,6 +1,6 @@
 //! Output of a hook (hook protocol, sections 1 and 3).
 
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -86,11 +86,11 @@ impl HookOutput {
         let specific = fields.shift_remove("hookSpecificOutput");
         let mut output = Self {
             decision: reader.decision(fields.get("decision")),
-            reason: reader.text(&fields, "reason"),
-            r#continue: reader.flag(&fields, "continue"),
-            stop_reason: reader.text(&fields, "stopReason"),
-            system_message: reader.text(&fields, "systemMessage"),
-            suppress_output: reader.flag(&fields, "suppressOutput"),
+            reason: reader.field(&fields, "reason"),
+            r#continue: reader.field(&fields, "continue"),
+            stop_reason: reader.field(&fields, "stopReason"),
+            system_message: reader.field(&fields, "systemMessage"),
+            suppress_output: reader.field(&fields, "suppressOutput"),
             hook_specific_output: match specific {
                 Some(Value::Object(specific)) => specific,
                 None | Some(Value::Null) => Map::new(),
@@ -220,19 +220,11 @@ impl FieldReader {
         decision
     }
 
-    fn text(&mut self, fields: &Map<String, Value>, key: &str) -> Option<String> {
-        match fields.get(key) {
-            None | Some(Value::Null) => None,
-            Some(Value::String(text)) => Some(text.clone()),
-            Some(_) => self.wrong_type(key),
-        }
-    }
-
-    fn flag(&mut self, fields: &Map<String, Value>, key: &str) -> Option<bool> {
-        match fields.get(key) {
-            None | Some(Value::Null) => None,
-            Some(Value::Bool(flag)) => Some(*flag),
-            Some(_) => self.wrong_type(key),
+    fn field<T: DeserializeOwned>(&mut self, fields: &Map<String, Value>, key: &str) -> Option<T> {
+        let value = fields.get(key).filter(|value| !value.is_null())?;
+        match T::deserialize(value) {
+            Ok(field) => Some(field),
+            Err(_) => self.wrong_type(key),
         }
     }
 

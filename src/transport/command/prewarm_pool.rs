@@ -5,7 +5,7 @@ use std::{
     collections::VecDeque,
     num::NonZero,
     sync::{
-        Arc, Mutex, MutexGuard, PoisonError,
+        Arc, Mutex, MutexGuard, Once, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -38,16 +38,10 @@ const START_DELAY: Duration = Duration::from_millis(5);
 /// Idle processes of one hook. They end when the hook is closed.
 #[derive(Debug)]
 pub(super) struct PrewarmPool {
-    inner: Arc<PoolInner>,
-    count: NonZero<u32>,
-    is_started: AtomicBool,
-}
-
-/// State shared by the tasks of a pool.
-#[derive(Debug)]
-struct PoolInner {
     task: Arc<ProcessTask>,
+    count: NonZero<u32>,
     max_idle_time: Duration,
+    started: Once,
     /// Idle processes, oldest first; some may have ended.
     idle: Mutex<VecDeque<oneshot::Sender<HookInvocation>>>,
     /// Whether the last process failed, which is logged once.
@@ -68,42 +62,31 @@ enum IdleEnd {
 impl PrewarmPool {
     /// Returns a pool of `count` processes. Starts nothing.
     pub(super) fn new(task: &Arc<ProcessTask>, count: NonZero<u32>) -> Self {
-        Self::with_max_idle_time(task, count, MAX_IDLE_TIME)
-    }
-
-    fn with_max_idle_time(
-        task: &Arc<ProcessTask>,
-        count: NonZero<u32>,
-        max_idle_time: Duration,
-    ) -> Self {
         Self {
+            task: Arc::clone(task),
             count,
-            is_started: AtomicBool::new(false),
-            inner: Arc::new(PoolInner {
-                task: Arc::clone(task),
-                max_idle_time,
-                idle: Mutex::default(),
-                is_failing: AtomicBool::new(false),
-            }),
+            max_idle_time: MAX_IDLE_TIME,
+            started: Once::new(),
+            idle: Mutex::default(),
+            is_failing: AtomicBool::new(false),
         }
     }
 
     /// Starts the processes, once.
-    pub(super) fn start(&self) {
-        if self.is_started.swap(true, Ordering::Relaxed) {
-            return;
-        }
-        let tasks = &self.inner.task.shell.deps().tasks;
-        for _ in 0..self.count.get() {
-            tasks.spawn(Arc::clone(&self.inner).maintain());
-        }
+    pub(super) fn start(self: &Arc<Self>) {
+        self.started.call_once(|| {
+            for _ in 0..self.count.get() {
+                let tasks = &self.task.shell.deps().tasks;
+                tasks.spawn(Arc::clone(self).maintain());
+            }
+        });
     }
 
     /// Dispatches an invocation to the oldest idle process; returns it if there is
     /// none. A process that ends at this moment drops the invocation.
     pub(super) fn dispatch(&self, mut invocation: HookInvocation) -> Result<(), HookInvocation> {
         loop {
-            let Some(process) = self.inner.idle().pop_front() else {
+            let Some(process) = self.idle().pop_front() else {
                 return Err(invocation);
             };
             match process.send(invocation) {
@@ -112,9 +95,7 @@ impl PrewarmPool {
             }
         }
     }
-}
 
-impl PoolInner {
     /// Maintains one idle process after the other, until the hook is closed.
     async fn maintain(self: Arc<Self>) {
         let mut backoff = Backoff::new();

@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// A pool of one process that prints its id, and the resources it uses.
-fn pool(folder: &Path, max_idle_time: Duration) -> (PrewarmPool, TransportDeps) {
+fn pool(folder: &Path, max_idle_time: Duration) -> (Arc<PrewarmPool>, TransportDeps) {
     let slots = Arc::new(ProcessSlots::default());
     slots.resize(2);
     let directory = folder.to_owned();
@@ -28,9 +28,11 @@ fn pool(folder: &Path, max_idle_time: Duration) -> (PrewarmPool, TransportDeps) 
         answer_by: AnswerBy::default(),
         closed: CancellationToken::new(),
     };
-    let count = NonZero::<u32>::MIN;
-    let pool = PrewarmPool::with_max_idle_time(&Arc::new(task), count, max_idle_time);
-    (pool, deps)
+    let pool = PrewarmPool {
+        max_idle_time,
+        ..PrewarmPool::new(&Arc::new(task), NonZero::<u32>::MIN)
+    };
+    (Arc::new(pool), deps)
 }
 
 fn invocation(output: oneshot::Sender<Result<ProcessOutput, TransportError>>) -> HookInvocation {
@@ -73,7 +75,7 @@ async fn processes_that_were_idle_for_long_are_replaced() {
     let starts = starts();
     let old: Vec<&str> = starts.lines().take(3).collect();
     assert!(!old.contains(&printed.trim()), "{printed} of {starts}");
-    pool.inner.task.closed.cancel();
+    pool.task.closed.cancel();
     deps.tasks.close();
     deps.tasks.wait().await;
     assert_eq!(deps.running.get(), 0);
