@@ -44,14 +44,16 @@ pub use self::{
         listeners::{AdminSettings, ClientCertificates, Tls},
         policies::{HookMode, HookSettings, PolicySpec, When},
         sessions::{EventSettings, SessionSettings, StoreSettings},
-        telemetry::{LogFormat, LogLevel, LogSettings, OtlpSettings},
-        upstreams::{CircuitSettings, Credential, FallbackConfig, UpstreamConfig, UpstreamsConfig},
+        telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings},
+        upstreams::{
+            CircuitSettings, FallbackConfig, UpstreamConfig, UpstreamCredential, UpstreamsConfig,
+        },
     },
     source_span::{ConfigError, Problem, SourceSpan},
     units::Size,
 };
 pub(crate) use self::{
-    schema::{UnknownKeys, scalars::FilePath, validate},
+    schema::{UnknownKeys, scalars::FilePathSchema, validate},
     spanned_yaml::{SpannedYaml, escape},
 };
 

@@ -29,7 +29,7 @@ pub use self::{
     response::UpstreamResponse,
 };
 use crate::{
-    config::{CircuitSettings, Credential, UpstreamConfig},
+    config::{CircuitSettings, UpstreamConfig, UpstreamCredential},
     observe::Metrics,
 };
 
@@ -38,7 +38,7 @@ use crate::{
 pub struct Upstream {
     primary: Arc<Endpoint>,
     fallback: Option<FallbackEndpoint>,
-    credential: Option<Credential>,
+    credential: Option<UpstreamCredential>,
     timeouts: UpstreamTimeouts,
     metrics: Arc<Metrics>,
 }
@@ -48,7 +48,7 @@ pub struct Upstream {
 struct FallbackEndpoint {
     endpoint: Arc<Endpoint>,
     /// The only credential that is sent there.
-    credential: Credential,
+    credential: UpstreamCredential,
 }
 
 /// Address of a model API that a call goes to.
@@ -75,7 +75,7 @@ impl Upstream {
     /// the agents' own.
     pub fn new(
         base: &Url,
-        credential: Option<Credential>,
+        credential: Option<UpstreamCredential>,
         timeouts: UpstreamTimeouts,
     ) -> Result<Self, UpstreamError> {
         let config = UpstreamConfig {
@@ -127,7 +127,7 @@ impl Upstream {
     }
 
     /// Returns the configured credential, which replaces the agents' own.
-    pub const fn credential(&self) -> Option<&Credential> {
+    pub const fn credential(&self) -> Option<&UpstreamCredential> {
         self.credential.as_ref()
     }
 

@@ -18,9 +18,7 @@ use super::{
     quota::Quotas,
 };
 use crate::{
-    config::{
-        Auth, CERTIFICATE_PREFIX, Credential as UpstreamCredential, Grant, MtlsSpec, TOKEN_PREFIX,
-    },
+    config::{Auth, CERTIFICATE_PREFIX, Grant, MtlsSpec, TOKEN_PREFIX, UpstreamCredential},
     event::SessionScope,
     observe::Metrics,
 };

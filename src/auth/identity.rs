@@ -12,7 +12,7 @@ use super::{
     token_usage::UsageReader,
 };
 use crate::{
-    config::{Credential as UpstreamCredential, Grant},
+    config::{Grant, UpstreamCredential},
     event::{Caller, SessionScope},
     observe::Metrics,
 };

@@ -71,15 +71,15 @@ enum What {
         /// The log, as the config names it.
         path: PathBuf,
         /// As what.
-        #[arg(long, value_enum, default_value_t = Format::Json)]
-        format: Format,
+        #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
+        format: ExportFormat,
         #[command(flatten)]
         wanted: Wanted,
     },
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
-enum Format {
+enum ExportFormat {
     /// One array with all that the lines hold.
     Json,
     /// One row for each line, with what most of them hold.
@@ -119,7 +119,7 @@ impl Audit {
             What::Show { path, wanted } => each(&path, &wanted, person),
             What::Export {
                 path,
-                format: Format::Csv,
+                format: ExportFormat::Csv,
                 wanted,
             } => {
                 print(&header())?;
@@ -127,7 +127,7 @@ impl Audit {
             }
             What::Export {
                 path,
-                format: Format::Json,
+                format: ExportFormat::Json,
                 wanted,
             } => export_json(&path, &wanted),
         }

@@ -7,7 +7,7 @@ use url::Url;
 
 use super::{Failure, asked_to_stop, block_on, complain, print, read};
 use crate::{
-    config::{Config, LogFormat, LogLevel, Overrides},
+    config::{Config, LogLevel, LogLineFormat, Overrides},
     event::EventName,
     hook,
     observe::{self, LogGuard},
@@ -107,8 +107,8 @@ pub(super) fn warn(config: &Config) {
 /// Whoever is given it keeps it until nobody is left who logs.
 pub(super) fn start_logging(config: &Config) -> LogGuard {
     let format = match config.log.format {
-        LogFormat::Text => observe::LogFormat::Text,
-        LogFormat::Json => observe::LogFormat::Json,
+        LogLineFormat::Text => observe::LogFormat::Text,
+        LogLineFormat::Json => observe::LogFormat::Json,
     };
     let level = match config.log.level {
         LogLevel::Error => "error",

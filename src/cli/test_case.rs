@@ -12,7 +12,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::config::{
-    Config, ConfigError, FilePath, Overrides, Problem, Registry, SourceSpan, SpannedYaml,
+    Config, ConfigError, FilePathSchema, Overrides, Problem, Registry, SourceSpan, SpannedYaml,
     UnknownKeys, escape, validate,
 };
 
@@ -130,7 +130,7 @@ impl ExpectedVerdict {
 #[serde(deny_unknown_fields)]
 struct CaseFileKeys {
     /// The path of the config under test.
-    #[schemars(with = "Option<FilePath>")]
+    #[schemars(with = "Option<FilePathSchema>")]
     #[expect(dead_code, reason = "read before the validation")]
     config: Option<PathBuf>,
     /// The cases.

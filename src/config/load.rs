@@ -5,6 +5,7 @@ mod callers;
 mod hooks;
 mod lints;
 mod loader;
+mod overridden_upstreams;
 mod paths;
 mod pointers;
 mod secrets;

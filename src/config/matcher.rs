@@ -1,4 +1,5 @@
-//! Which subjects a group's hooks run on (hook protocol, section 5).
+//! Matchers: select the subjects on which a group's hooks run (hook protocol,
+//! section 5).
 
 mod javascript;
 
@@ -7,10 +8,10 @@ use std::fmt;
 use fancy_regex::{Regex, RegexBuilder};
 use serde::{Deserialize, Serialize};
 
-use self::javascript::{Fault, translate};
+use self::javascript::{TranslateError, translate};
 use crate::event::MatcherSubject;
 
-/// A compiled matcher.
+/// A compiled matcher of a group of hooks.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 pub struct Matcher {
@@ -22,21 +23,21 @@ pub struct Matcher {
 enum Rule {
     All,
     Pattern {
-        /// Found anywhere in the subject.
+        /// Matches a part of the subject, for tools.
         anywhere: Regex,
-        /// Matching the whole of it.
+        /// Matches the whole subject, for keywords.
         whole: Regex,
     },
     Glob(Regex),
     Exact,
 }
 
-/// Steps of backtracking after which a match is given up. A tool's name is
-/// short; whoever needs more has an expression that blows up.
+/// Maximum number of backtracking steps of a match. Names of tools are short, so more
+/// steps mean an expression with exponential cost.
 const BACKTRACK_LIMIT: usize = 100_000;
 
 impl Matcher {
-    /// The matcher that matches everything.
+    /// Returns the matcher that matches everything.
     pub const fn all() -> Self {
         Self {
             text: String::new(),
@@ -44,28 +45,28 @@ impl Matcher {
         }
     }
 
-    /// Whether it was written to match everything.
+    /// Checks whether the matcher was written to match everything.
     pub const fn is_all(&self) -> bool {
         matches!(self.rule, Rule::All)
     }
 
-    /// Parses `text` as a JavaScript regular expression. Never fails: text that
-    /// is none is a glob or a literal, and a valid one that cannot be compiled
-    /// here matches everything, since a guard had better run too often than
-    /// never. Both come with a warning.
+    /// Parses `text` as a JavaScript regular expression. Never fails: an invalid one is
+    /// a glob or a literal. A valid one that cannot be translated matches everything,
+    /// since a guard that runs too often is safer than one that never runs. Both
+    /// return a warning.
     pub fn parse(text: &str) -> (Self, Option<String>) {
-        let text = text.trim_matches(|it: char| it.is_whitespace() || it == '\u{feff}');
+        let text = text.trim_matches(|char: char| char.is_whitespace() || char == '\u{feff}');
         let (rule, warning) = match text {
             "" | "*" => (Rule::All, None),
             text => parse_rule(text),
         };
-        let warning = warning.map(|it| format!("matcher `{text}` {it}"));
+        let warning = warning.map(|warning| format!("matcher `{text}` {warning}"));
         let text = text.to_owned();
         (Self { text, rule }, warning)
     }
 
-    /// Whether hooks run on `subject`. A match that takes too long counts: a
-    /// guard must run rather than be skipped.
+    /// Checks whether hooks run on `subject`. A match that exceeds the backtracking limit
+    /// counts as one, so that no guard is skipped.
     pub fn matches(&self, subject: MatcherSubject<'_>) -> bool {
         match (subject, &self.rule) {
             (MatcherSubject::None, _) | (_, Rule::All) => true,
@@ -99,7 +100,7 @@ impl From<Matcher> for String {
     }
 }
 
-/// Shows the matcher as it was written, without blanks around it.
+/// Displays the matcher as it was written, without surrounding whitespace.
 impl fmt::Display for Matcher {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -111,21 +112,22 @@ fn parse_rule(text: &str) -> (Rule, Option<String>) {
         let whole = compile(&format!(r"\A(?:{pattern})\z"));
         match (compile(&pattern), whole) {
             (Ok(anywhere), Ok(whole)) => Ok(Rule::Pattern { anywhere, whole }),
-            (Err(why), _) | (_, Err(why)) => Err(Fault::Unsupported(why)),
+            (Err(why), _) | (_, Err(why)) => Err(TranslateError::Unsupported(why)),
         }
     });
     match compiled {
         Ok(rule) => (rule, None),
-        Err(Fault::Unsupported(why)) => {
-            let warning = format!("cannot be used here ({why}), so it matches everything");
+        Err(TranslateError::Unsupported(why)) => {
+            let warning = format!("is not supported ({why}), so it matches everything");
             (Rule::All, Some(warning))
         }
-        Err(Fault::Invalid(why)) => {
+        Err(TranslateError::Invalid(why)) => {
             let (rule, treated) = match text.contains(['*', '?']).then(|| glob(text)) {
                 Some(Ok(glob)) => (Rule::Glob(glob), "is a glob"),
                 Some(Err(_)) | None => (Rule::Exact, "is compared literally"),
             };
-            let warning = format!("is no JavaScript regular expression ({why}), so it {treated}");
+            let warning =
+                format!("is not a JavaScript regular expression ({why}), so it {treated}");
             (rule, Some(warning))
         }
     }
@@ -138,7 +140,8 @@ fn compile(pattern: &str) -> Result<Regex, String> {
         .map_err(|error| error.to_string())
 }
 
-/// `*` is any text, `?` any one character, and the whole subject must match.
+/// Compiles a glob: `*` is any text, `?` any one character, and the whole subject must
+/// match.
 fn glob(text: &str) -> Result<Regex, String> {
     let mut pattern = String::from(r"(?s)\A");
     for char in text.chars() {

@@ -7,11 +7,11 @@ use url::Url;
 /// Settings from the command line. They take precedence over the file.
 #[derive(Debug, Clone, Default)]
 pub struct Overrides {
-    /// Replaces `listen`.
+    /// Replaces `listen` of the file.
     pub listen: Option<SocketAddr>,
-    /// Replaces `admin.listen`.
+    /// Replaces `admin.listen` of the file.
     pub admin_listen: Option<SocketAddr>,
-    /// Replaces `upstreams.gemini.url`.
+    /// Replaces `upstreams.gemini.url` of the file.
     pub upstream: Option<Url>,
     /// Settings files read after those of `hook_files`. Relative paths start from
     /// the current directory.

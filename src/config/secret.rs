@@ -13,7 +13,7 @@ use super::overrides::MissingSecrets;
 
 /// The text of a secret that the config refers to. `Debug` does not show it.
 ///
-/// The loader replaces each [`SecretSource`] in a document by its text before the
+/// The loader replaces each [`SecretReference`] in a document by its text before the
 /// document is deserialized; the JSON Schema is that of the source.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "String")]
@@ -23,7 +23,7 @@ pub struct Secret(SecretString);
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 #[schemars(rename = "Secret", extend("writeOnly" = true, "errorMessage" = "must be `{ env: NAME }` or `{ file: PATH }`; a secret never stands in the config itself"))]
-pub(super) enum SecretSource {
+pub(super) enum SecretReference {
     /// Name of the environment variable with the secret.
     Env(String),
     /// Path of the file that contains only the secret.
@@ -42,7 +42,7 @@ pub(super) enum SecretChars {
 /// Text used for secrets that cannot be read, with [`MissingSecrets::Placeholder`].
 const PLACEHOLDER: &str = "made-up";
 
-impl SecretSource {
+impl SecretReference {
     /// Reads the secret. Relative paths start from `directory`.
     ///
     /// # Errors
@@ -123,10 +123,10 @@ impl Eq for Secret {}
 
 impl JsonSchema for Secret {
     fn schema_name() -> Cow<'static, str> {
-        SecretSource::schema_name()
+        SecretReference::schema_name()
     }
 
     fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        SecretSource::json_schema(generator)
+        SecretReference::json_schema(generator)
     }
 }

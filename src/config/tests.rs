@@ -1,4 +1,4 @@
-//! What an operator can write, and what is said about mistakes.
+//! What operators can write, and the messages about mistakes.
 
 use std::{
     fs,
@@ -506,7 +506,7 @@ fn secrets_are_fetched_and_never_shown() {
         .unwrap()
         .credential
         .as_ref();
-    let Some(Credential::ApiKey(api_key)) = credential else {
+    let Some(UpstreamCredential::ApiKey(api_key)) = credential else {
         panic!("{credential:?}");
     };
     assert_eq!(api_key.expose_secret(), "s3cr3t-from-file");
@@ -600,7 +600,7 @@ fn an_upstream_is_needed_and_has_one_credential() {
     let code_assist = config.upstreams.code_assist.unwrap();
     assert!(matches!(
         code_assist.credential,
-        Some(Credential::Bearer(_))
+        Some(UpstreamCredential::Bearer(_))
     ));
     assert!(config.upstreams.gemini.is_none());
 }
@@ -786,7 +786,7 @@ const GRANT: [&str; 6] = [
 ];
 
 /// The names of all settings, each with the mappings around it: `limits.body`.
-/// Those of a hook and its group stand for themselves.
+/// Those of a hook and its group have no prefix.
 fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>) {
     let node = match node["$ref"].as_str() {
         Some(pointer) => schema.pointer(pointer.trim_start_matches('#')).unwrap(),

@@ -17,7 +17,7 @@ pub struct Size(pub usize);
 
 /// Adapter for durations with a unit: `30s`, `500ms`, `5m`, `1h`.
 #[derive(Debug)]
-pub(super) enum Period {}
+pub(super) enum DurationText {}
 
 /// Adapter for durations with a unit, or an integer of milliseconds as in a
 /// settings.json.
@@ -78,7 +78,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-impl Period {
+impl DurationText {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
@@ -100,7 +100,7 @@ impl Milliseconds {
     pub(super) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<Duration, D::Error> {
-        Period::deserialize(deserializer)
+        DurationText::deserialize(deserializer)
     }
 
     pub(super) fn serialize<S: Serializer>(
@@ -167,7 +167,7 @@ impl JsonSchema for Size {
     }
 }
 
-impl JsonSchema for Period {
+impl JsonSchema for DurationText {
     fn schema_name() -> Cow<'static, str> {
         "Duration".into()
     }

@@ -6,7 +6,7 @@ use http::{
 };
 use secrecy::ExposeSecret;
 
-use crate::{config::Credential, event::Trace};
+use crate::{config::UpstreamCredential, event::Trace};
 
 /// API key header of Google's APIs.
 const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
@@ -36,7 +36,7 @@ pub enum ResponseUse {
 /// is the agent's key from the query. An empty key counts as none.
 pub fn request_headers(
     agent: &HeaderMap,
-    configured: Option<&Credential>,
+    configured: Option<&UpstreamCredential>,
     query_key: Option<&str>,
     response_use: ResponseUse,
 ) -> HeaderMap {
@@ -88,7 +88,7 @@ pub fn upload_headers(agent: &HeaderMap) -> HeaderMap {
 
 /// Adapts headers to the fallback: all credentials and caller information are
 /// replaced by `credential`.
-pub(super) fn replace_for_fallback(headers: &mut HeaderMap, credential: &Credential) {
+pub(super) fn replace_for_fallback(headers: &mut HeaderMap, credential: &UpstreamCredential) {
     remove_where(headers, |name, value| {
         value.is_sensitive()
             || *name == AUTHORIZATION
@@ -171,10 +171,10 @@ fn remove_where(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName, &Heade
     }
 }
 
-fn insert_credential(headers: &mut HeaderMap, credential: &Credential) {
+fn insert_credential(headers: &mut HeaderMap, credential: &UpstreamCredential) {
     let (name, value) = match credential {
-        Credential::ApiKey(key) => (API_KEY, HeaderValue::from_str(key.expose_secret())),
-        Credential::Bearer(token) => {
+        UpstreamCredential::ApiKey(key) => (API_KEY, HeaderValue::from_str(key.expose_secret())),
+        UpstreamCredential::Bearer(token) => {
             let bearer = format!("Bearer {}", token.expose_secret());
             (AUTHORIZATION, HeaderValue::from_str(&bearer))
         }
@@ -224,12 +224,12 @@ mod tests {
             ("authorization", "Bearer B"),
             ("x-goog-user-project", "p"),
         ]);
-        let own = Credential::ApiKey("OWN".into());
+        let own = UpstreamCredential::ApiKey("OWN".into());
         let out = request_headers(&agent, Some(&own), Some("Q"), ResponseUse::Parsed);
         assert!(!out.contains_key("x-goog-user-project"));
         assert_eq!(out["x-goog-api-key"], "OWN");
         assert!(!out.contains_key("authorization"));
-        let own = Credential::Bearer("OWN".into());
+        let own = UpstreamCredential::Bearer("OWN".into());
         let out = request_headers(&agent, Some(&own), Some("Q"), ResponseUse::Parsed);
         assert_eq!(out["authorization"], "Bearer OWN");
         assert!(!out.contains_key("x-goog-api-key"));
@@ -245,7 +245,7 @@ mod tests {
             ("user-agent", "GeminiCLI"),
         ]);
 
-        replace_for_fallback(&mut headers, &Credential::Bearer("OTHER".into()));
+        replace_for_fallback(&mut headers, &UpstreamCredential::Bearer("OTHER".into()));
 
         let expected = agent(&[
             ("authorization", "Bearer OTHER"),

@@ -261,7 +261,7 @@ hooks:
     - { matcher: '*_file', hooks: [{ command: a }] }
     - { matcher: 'write_*', hooks: [{ command: b }] }
 ";
-    assert_snapshot!(said(text, &[]), @"hookgate.yaml:4:18: matcher `*_file` is no JavaScript regular expression (nothing to repeat), so it is a glob");
+    assert_snapshot!(said(text, &[]), @"hookgate.yaml:4:18: matcher `*_file` is not a JavaScript regular expression (nothing to repeat), so it is a glob");
 }
 
 #[test]

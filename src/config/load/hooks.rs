@@ -120,7 +120,8 @@ impl Loader {
             let message = format!("`{}` cannot be read: {error}", path.display());
             vec![Problem { span, message }]
         })?;
-        let document = SpannedYaml::parse(&blank_comments(&text), path).map_err(|it| vec![it])?;
+        let document =
+            SpannedYaml::parse(&blank_comments(&text), path).map_err(|problem| vec![problem])?;
         let value = document.value();
         let validated = validate::<SettingsFile>(&document, value, registry, UnknownKeys::Ignored);
         if !validated.problems.is_empty() {

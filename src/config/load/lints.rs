@@ -33,13 +33,13 @@ fn group_warnings(value: &Value, event: EventName, pointer: &str) -> Vec<(String
     let at_matcher = format!("{pointer}/matcher");
     let matcher = value.pointer(&at_matcher).and_then(Value::as_str);
     let (matcher, translation_warning) = Matcher::parse(matcher.unwrap_or_default());
-    let unused_matcher = unused_matcher(&matcher, event).map(|it| (at_matcher.clone(), it));
+    let unused_matcher = unused_matcher(&matcher, event).map(|text| (at_matcher.clone(), text));
     let hooks = matching(value, &format!("{pointer}/hooks/*")).into_iter();
     let failure_modes = hooks.filter_map(|pointer| {
         let message = unused_failure_mode(value.pointer(&pointer)?, event)?;
         Some((format!("{pointer}/on_failure"), message))
     });
-    let translation_warning = translation_warning.map(|it| (at_matcher, it));
+    let translation_warning = translation_warning.map(|text| (at_matcher, text));
     unused_matcher
         .into_iter()
         .chain(failure_modes)

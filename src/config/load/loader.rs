@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{secrets::SecretResolver, upstreams::add_upstreams};
+use super::{overridden_upstreams::add_upstreams, secrets::SecretResolver};
 use crate::config::{
     overrides::{MissingSecrets, Overrides},
     registry::Registry,

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::pointers::matching;
 use crate::config::{
     overrides::MissingSecrets,
-    secret::{SecretChars, SecretSource},
+    secret::{SecretChars, SecretReference},
     source_span::Problem,
     spanned_yaml::SpannedYaml,
 };
@@ -73,11 +73,11 @@ impl SecretResolver<'_> {
     }
 
     fn read(&mut self, setting: &Value, allowed: SecretChars) -> Result<String, String> {
-        let Ok(source) = SecretSource::deserialize(setting) else {
+        let Ok(source) = SecretReference::deserialize(setting) else {
             // The validation has reported this.
             return Ok(String::new());
         };
-        if let SecretSource::File(path) = &source {
+        if let SecretReference::File(path) = &source {
             self.files.push(self.directory.join(path));
         }
         source.read(self.directory, self.missing, allowed)

@@ -1,22 +1,16 @@
 //! Checks of the model APIs, their credentials and their methods.
 
-use serde_json::{Value, json};
 use url::Url;
 
 use super::{loader::Loader, pointers::matching};
 use crate::config::{
-    overrides::Overrides,
     registry::{KnownMethod, Registry},
-    schema::{
-        did_you_mean::did_you_mean,
-        formats::{is_base_url, is_loopback},
-    },
+    schema::{did_you_mean::did_you_mean, formats::is_loopback},
     settings::{
         auth::Auth,
         coverage::{CoverageSettings, covers},
         upstreams::UpstreamsConfig,
     },
-    source_span::{ConfigError, Problem},
 };
 
 impl Loader {
@@ -73,7 +67,7 @@ impl Loader {
             let sends_key = caller_has_key || upstream.credential.is_some();
             let first = sends_key.then(|| (format!("{pointer}/url"), &upstream.url));
             let fallback = upstream.fallback.as_ref();
-            let fallback = fallback.map(|it| (format!("{pointer}/fallback/url"), &it.url));
+            let fallback = fallback.map(|other| (format!("{pointer}/fallback/url"), &other.url));
             let urls = first.into_iter().chain(fallback);
             for (pointer, _) in urls.filter(|(_, url)| is_unencrypted(url)) {
                 let message = "the key for the model API is sent unencrypted: use https";
@@ -108,38 +102,4 @@ fn check_method(entry: &str, methods: &[KnownMethod]) -> Result<(), String> {
 fn is_same(one: &Url, other: &Url) -> bool {
     let path = |url: &Url| url.path().trim_end_matches('/').to_owned();
     one.origin() == other.origin() && path(one) == path(other)
-}
-
-/// Adds the upstreams of the command line to a config.
-pub(super) fn add_upstreams(value: &mut Value, overrides: &Overrides) -> Result<(), ConfigError> {
-    match &overrides.upstream {
-        Some(url) if is_base_url(url) => set_url(value, "gemini", url),
-        Some(_) => {
-            let message =
-                "`--upstream` must be an http or https URL without user, query or fragment";
-            return Err(Problem::without_span(message).into());
-        }
-        None => (),
-    }
-    if let Some(url) = &overrides.missing_upstreams
-        && value.get("upstreams").is_none()
-    {
-        for api in ["gemini", "vertex", "code_assist"] {
-            set_url(value, api, url);
-        }
-    }
-    Ok(())
-}
-
-fn set_url(value: &mut Value, api: &str, url: &Url) {
-    let mut value = value;
-    for key in ["upstreams", api] {
-        let Some(fields) = value.as_object_mut() else {
-            return;
-        };
-        value = fields.entry(key).or_insert_with(|| json!({}));
-    }
-    if let Some(fields) = value.as_object_mut() {
-        fields.insert("url".to_owned(), url.as_str().into());
-    }
 }

@@ -1,38 +1,39 @@
-//! JavaScript regular expressions, without flags, in the spelling of our engine.
-//! Pure.
+//! Translates JavaScript regular expressions without flags into the syntax of
+//! `fancy_regex`.
 //!
-//! Both agree on most things and differ in dangerous corners, so nothing is
-//! passed through: each construct is read as ECMAScript reads it (with its
-//! Annex B, which Node follows) and written anew. Where JavaScript works on
-//! UTF-16 units, this works on characters.
+//! The two agree on most constructs and differ in security-relevant details, so
+//! nothing is copied: each construct is parsed according to ECMAScript (with its
+//! Annex B, which Node follows) and written in the other syntax. Where JavaScript
+//! works on UTF-16 code units, the translation works on characters.
 
 mod atom;
 mod scan;
 
 use self::scan::{Flags, Repeat, scan_groups};
 
-/// Why an expression has no translation.
+/// The reason why an expression has no translation.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// JavaScript refuses it too.
+pub(super) enum TranslateError {
+    /// The expression is not valid JavaScript.
     Invalid(&'static str),
-    /// JavaScript knows what it means, our engine does not.
+    /// The expression is valid JavaScript, and `fancy_regex` has no equivalent.
     Unsupported(String),
 }
 
-/// What `.` matches without the flag `s`, and `^` and `$` look for with `m`.
+/// The line terminators, which `.` does not match without the flag `s`, and which `^`
+/// and `$` look for with `m`.
 const LINE_ENDS: &str = r"\x{A}\x{D}\x{2028}\x{2029}";
 const ANY: &str = r"[\x{0}-\x{10FFFF}]";
 const NOTHING: &str = r"[^\x{0}-\x{10FFFF}]";
 
-/// Groups nest no deeper than this, so that no stack overflows.
+/// Maximum nesting of groups, safe for the stack.
 const MAX_DEPTH: usize = 40;
 
-/// Counts in quantifiers are no higher: each count costs memory.
-const MAX_COUNT: u64 = 1000;
+/// Maximum count in quantifiers, since each count costs memory.
+const MAX_REPETITIONS: u64 = 1000;
 
-/// Writes `pattern` anew. The result numbers its groups as `pattern` does.
-pub(super) fn translate(pattern: &str) -> Result<String, Fault> {
+/// Translates `pattern`. The result has the same numbers of groups.
+pub(super) fn translate(pattern: &str) -> Result<String, TranslateError> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut translation = Translation {
         group_names: scan_groups(&chars),
@@ -50,24 +51,24 @@ pub(super) fn translate(pattern: &str) -> Result<String, Fault> {
     };
     translation.disjunction()?;
     if translation.peek().is_some() {
-        return Err(Fault::Invalid("a `)` too many"));
+        return Err(TranslateError::Invalid("a `)` too many"));
     }
     let mut referenced = translation.referenced.iter();
-    if referenced.any(|it| translation.unreliable.contains(it)) {
+    if referenced.any(|group| translation.unreliable.contains(group)) {
         translation.give_up("a back-reference to a repeated group or out of a look-around");
     }
     match translation.unsupported {
-        Some(what) => Err(Fault::Unsupported(what.to_owned())),
+        Some(what) => Err(TranslateError::Unsupported(what.to_owned())),
         None => Ok(translation.out),
     }
 }
 
 fn is_name(name: &str) -> bool {
-    let inside = |it: char| it.is_alphanumeric() || "_$".contains(it);
+    let inside = |char: char| char.is_alphanumeric() || "_$".contains(char);
     name.chars().all(inside) && !name.is_empty() && !name.starts_with(char::is_numeric)
 }
 
-/// Writes `char` so that it means itself, inside a class and outside.
+/// Appends `char` as a literal, valid inside and outside of a class.
 pub(super) fn push_literal(char: char, out: &mut String) {
     if char.is_ascii_alphanumeric() {
         out.push(char);
@@ -76,48 +77,48 @@ pub(super) fn push_literal(char: char, out: &mut String) {
     }
 }
 
-/// A pattern on its way.
+/// The state of translating a pattern.
 #[derive(Debug)]
 struct Translation {
     chars: Vec<char>,
-    /// The next of `chars`.
+    /// The index of the next character.
     at: usize,
     /// One entry for each capturing group of the whole pattern.
     group_names: Vec<Option<String>>,
-    /// How many capturing groups have begun.
+    /// Number of capturing groups opened so far.
     opened: usize,
-    /// The numbers of those that have ended.
+    /// Numbers of the capturing groups closed so far.
     closed: Vec<usize>,
     flags: Flags,
     depth: usize,
     in_look_behind: bool,
-    /// The groups that back-references name.
+    /// Numbers of the groups that back-references refer to.
     referenced: Vec<usize>,
-    /// Groups that find something else here than in JavaScript, which forgets
-    /// what a group found when it is repeated, and looks around in its own way.
+    /// Numbers of the groups whose captures differ from JavaScript, which resets the
+    /// captures of a repeated group and treats look-arounds differently.
     unreliable: Vec<usize>,
-    /// The first construct without a translation. Reading goes on after it, since
-    /// the rest may be no JavaScript.
+    /// The first construct without a translation. Parsing continues after it, since the
+    /// rest may be invalid.
     unsupported: Option<&'static str>,
     out: String,
 }
 
-/// What may follow a term.
+/// The quantifiers that may follow a term.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Term {
-    /// A quantifier.
+    /// Any quantifier is allowed.
     Atom,
-    /// A quantifier, by Annex B: it makes the look-ahead optional or does nothing.
+    /// A quantifier, by Annex B, which makes the look-ahead optional or has no effect.
     LookAhead,
-    /// No quantifier.
+    /// No quantifier is allowed.
     Assertion,
 }
 
 impl Translation {
-    fn disjunction(&mut self) -> Result<(), Fault> {
+    fn disjunction(&mut self) -> Result<(), TranslateError> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(Fault::Unsupported("too deeply nested".to_owned()));
+            return Err(TranslateError::Unsupported("too deeply nested".to_owned()));
         }
         while let Some(char) = self.peek() {
             match char {
@@ -133,12 +134,12 @@ impl Translation {
         Ok(())
     }
 
-    fn term(&mut self) -> Result<(), Fault> {
+    fn term(&mut self) -> Result<(), TranslateError> {
         let start = self.out.len();
         let opened_before = self.opened;
         let repeat = self.repeat_at(self.at);
         let term = match self.take() {
-            _ if repeat.is_some() => return Err(Fault::Invalid("nothing to repeat")),
+            _ if repeat.is_some() => return Err(TranslateError::Invalid("nothing to repeat")),
             Some('(') => self.group()?,
             Some('[') => self.class()?,
             Some('\\') => self.escape()?,
@@ -164,28 +165,28 @@ impl Translation {
         self.quantifier(start, term)
     }
 
-    /// What follows the term that was written from `start` on.
-    fn quantifier(&mut self, start: usize, term: Term) -> Result<(), Fault> {
+    /// Translates the quantifier of the term that was written from `start` on.
+    fn quantifier(&mut self, start: usize, term: Term) -> Result<(), TranslateError> {
         let Some(Repeat { min, max, end }) = self.repeat_at(self.at) else {
             return Ok(());
         };
         self.at = end;
         let is_lazy = self.eat("?");
         if max.is_some_and(|max| max < min) {
-            return Err(Fault::Invalid("a range out of order"));
+            return Err(TranslateError::Invalid("a range out of order"));
         }
-        if min.max(max.unwrap_or_default()) > MAX_COUNT {
+        if min.max(max.unwrap_or_default()) > MAX_REPETITIONS {
             self.give_up("a count above 1000");
         }
         match term {
-            Term::Assertion => return Err(Fault::Invalid("nothing to repeat")),
+            Term::Assertion => return Err(TranslateError::Invalid("nothing to repeat")),
             Term::LookAhead if min == 0 => {
                 self.out.insert_str(start, "(?:|");
                 self.out.push(')');
             }
             Term::LookAhead => (),
             Term::Atom => {
-                let max = max.map(|it| it.to_string()).unwrap_or_default();
+                let max = max.map(|max| max.to_string()).unwrap_or_default();
                 let lazy = if is_lazy { "?" } else { "" };
                 let quantifier = format!("{{{min},{max}}}{lazy}");
                 self.out.push_str(&quantifier);
@@ -194,8 +195,8 @@ impl Translation {
         Ok(())
     }
 
-    /// A group, from after its `(`.
-    fn group(&mut self) -> Result<Term, Fault> {
+    /// Translates a group, from after its `(`.
+    fn group(&mut self) -> Result<Term, TranslateError> {
         let outer_flags = self.flags;
         let outer_look_behind = self.in_look_behind;
         let mut number = None;
@@ -224,13 +225,13 @@ impl Translation {
         };
         self.disjunction()?;
         if term == Term::Atom && number.is_none() && self.repeat_at(self.at + 1).is_some() {
-            // Our engine refuses to repeat what is empty or only looks around,
-            // unless there is a choice.
+            // `fancy_regex` does not repeat groups that are empty or only look around,
+            // unless they contain an alternative.
             self.out.push('|');
             self.out.push_str(NOTHING);
         }
         if !self.eat(")") {
-            return Err(Fault::Invalid("a group without an end"));
+            return Err(TranslateError::Invalid("a group without an end"));
         }
         self.closed.extend(number);
         self.flags = outer_flags;
@@ -238,21 +239,21 @@ impl Translation {
         Ok(self.push(")", term))
     }
 
-    /// The rest of `?<name>`, if the group that was just opened has a name.
-    fn group_name(&mut self) -> Result<(), Fault> {
+    /// Skips the rest of `?<name>`, if the group that was just opened has a name.
+    fn group_name(&mut self) -> Result<(), TranslateError> {
         let name = self.group_names.get(self.opened - 1);
         let Some(name) = name.and_then(Option::as_deref) else {
             return Ok(());
         };
         if !is_name(name) {
-            return Err(Fault::Invalid("a bad name of a group"));
+            return Err(TranslateError::Invalid("a bad name of a group"));
         }
         self.at += name.chars().count() + ">".len();
         Ok(())
     }
 
-    /// `i-ms:`, the flags of a group.
-    fn modifiers(&mut self) -> Result<Term, Fault> {
+    /// Translates `i-ms:`, the flags of a group.
+    fn modifiers(&mut self) -> Result<Term, TranslateError> {
         let mut seen = String::new();
         let mut wanted = true;
         let mut case = "";
@@ -269,13 +270,13 @@ impl Translation {
                         (_, false) => case = "-i",
                     }
                 }
-                _ => return Err(Fault::Invalid("an unknown kind of group")),
+                _ => return Err(TranslateError::Invalid("an unknown kind of group")),
             }
         }
         Ok(self.push(&format!("(?{case}:"), Term::Atom))
     }
 
-    /// Writes what looks around. Inside a look-behind, our engine gets that wrong.
+    /// Appends a look-around. `fancy_regex` does not support it in a look-behind.
     fn look_around(&mut self, text: &str, term: Term) -> Term {
         if self.in_look_behind {
             self.give_up("an assertion in a look-behind");

@@ -1,4 +1,4 @@
-//! What matchers match. What JavaScript says here, Node said too.
+//! Subjects that matchers match. The results of JavaScript are those of Node.
 
 use super::*;
 
@@ -108,11 +108,11 @@ fn what_is_no_expression_is_a_glob_or_a_literal() {
     check("*", MatcherSubject::Keyword("x"), true);
     check_warning(
         "*_file",
-        "matcher `*_file` is no JavaScript regular expression (nothing to repeat), so it is a glob",
+        "matcher `*_file` is not a JavaScript regular expression (nothing to repeat), so it is a glob",
     );
     check_warning(
         "read(",
-        "matcher `read(` is no JavaScript regular expression (a group without an end), so it is \
+        "matcher `read(` is not a JavaScript regular expression (a group without an end), so it is \
          compared literally",
     );
 }
@@ -136,7 +136,7 @@ fn javascript_refuses_what_other_engines_know() {
     for matcher in others.iter().chain(&broken).chain(&unnamed) {
         let warning = Matcher::parse(matcher).1.unwrap_or_default();
         assert!(
-            warning.contains("is no JavaScript"),
+            warning.contains("is not a JavaScript"),
             "{matcher:?}: {warning}"
         );
     }

@@ -5,10 +5,7 @@ const MIN_SIMILARITY: f64 = 0.8;
 
 /// Returns `; did you mean …?` with the most similar of the `known` names, or an
 /// empty text if none is similar.
-pub(in crate::config) fn did_you_mean<'a>(
-    name: &str,
-    known: impl Iterator<Item = &'a str>,
-) -> String {
+pub(crate) fn did_you_mean<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> String {
     let similarity =
         |other: &str| strsim::jaro_winkler(&name.to_lowercase(), &other.to_lowercase());
     known

@@ -31,7 +31,7 @@ pub(super) fn add_to(options: ValidationOptions<'_>) -> ValidationOptions<'_> {
 }
 
 /// Checks that `url` can be put before the path of a request.
-pub(in crate::config) fn is_base_url(url: &Url) -> bool {
+pub(crate) fn is_base_url(url: &Url) -> bool {
     is_hook_url(url) && url.query().is_none()
 }
 
@@ -57,7 +57,7 @@ fn has_no_user_or_fragment(url: &Url) -> bool {
 }
 
 /// Checks that `url` names this machine.
-pub(in crate::config) fn is_loopback(url: &Url) -> bool {
+pub(crate) fn is_loopback(url: &Url) -> bool {
     match url.host() {
         Some(Host::Domain(name)) => name == "localhost",
         Some(Host::Ipv4(ip)) => ip.is_loopback(),
@@ -74,7 +74,7 @@ fn is_origin(text: &str) -> bool {
 }
 
 /// The events that can be derived from model calls, in the order of a turn.
-pub(in crate::config) fn derivable_events() -> Vec<EventName> {
+pub(crate) fn derivable_events() -> Vec<EventName> {
     let events = EventName::ALL.iter().copied();
     events.filter(|event| event.is_derivable()).collect()
 }

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::config::registry::{PolicyShape, Registry};
 
 /// Generates the schema of `T`, with the names that `registry` has.
-pub(in crate::config) fn schema<T: JsonSchema>(registry: &Registry) -> Value {
+pub(crate) fn schema<T: JsonSchema>(registry: &Registry) -> Value {
     let generator = SchemaSettings::draft2020_12().into_generator();
     let mut schema = generator.into_root_schema_for::<T>().to_value();
     finish(&mut schema, registry);

@@ -25,14 +25,14 @@ pub enum UnknownKeys {
     Ignored,
 }
 
-/// A validated document.
+/// A validated document with its problems.
 #[derive(Debug)]
 pub struct Validated {
     /// The document without ignored keys. Without problems, it matches its schema.
     pub value: Value,
     /// Everything that is wrong.
     pub problems: Vec<Problem>,
-    /// The ignored keys.
+    /// A warning for each ignored key.
     pub warnings: Vec<Problem>,
 }
 

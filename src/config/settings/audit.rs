@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{
-    schema::scalars::{Count, FilePath},
+    schema::scalars::{CountSchema, FilePathSchema},
     units::Size,
 };
 
@@ -16,7 +16,7 @@ use crate::config::{
 #[schemars(rename = "Audit")]
 pub struct AuditSettings {
     /// Path of the file, in an existing directory. Rotated files are put beside it.
-    #[schemars(with = "FilePath")]
+    #[schemars(with = "FilePathSchema")]
     pub path: PathBuf,
     /// Whether calls wait until their records are written, and are refused if writing
     /// fails.
@@ -50,7 +50,7 @@ pub struct Rotation {
     #[serde(with = "Size")]
     pub size: u64,
     /// Number of rotated files to keep.
-    #[schemars(with = "Count")]
+    #[schemars(with = "CountSchema")]
     pub keep: usize,
 }
 

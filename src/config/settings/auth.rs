@@ -10,7 +10,10 @@ use serde::{Deserialize, Deserializer, Serialize};
 use url::Url;
 
 use crate::config::{
-    schema::scalars::{CallerGlob, Count, FilePath, HostName, Origin, Rate, Tokens},
+    schema::scalars::{
+        CallerGlobSchema, CountSchema, FilePathSchema, HostNameSchema, OriginSchema, RateSchema,
+        TokensSchema,
+    },
     secret::Secret,
     source_span::SourceSpan,
 };
@@ -96,7 +99,7 @@ pub struct JwtSpec {
 pub enum JwksOrigin {
     /// A URL: https, or http on this machine.
     Url(Url),
-    /// A file.
+    /// A file on this machine.
     File {
         /// The content of the file. The loader puts it in place of the path.
         #[serde(rename = "file")]
@@ -134,21 +137,21 @@ pub enum CertificateName {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
 pub struct Grant {
     /// Globs of the allowed models. Default: all.
-    #[schemars(with = "Option<Vec<CallerGlob>>", extend("minItems" = 1))]
+    #[schemars(with = "Option<Vec<CallerGlobSchema>>", extend("minItems" = 1))]
     pub models: Option<Vec<String>>,
     /// Globs of the allowed tools. Default: all.
-    #[schemars(with = "Option<Vec<CallerGlob>>")]
+    #[schemars(with = "Option<Vec<CallerGlobSchema>>")]
     pub tools: Option<Vec<String>>,
     /// The API key for the model API, instead of the upstream's own.
     pub upstream_key: Option<Secret>,
     /// Maximum number of requests per minute.
-    #[schemars(with = "Option<Rate>")]
+    #[schemars(with = "Option<RateSchema>")]
     pub requests_per_minute: Option<NonZeroU32>,
     /// Maximum number of tokens per day, in UTC.
-    #[schemars(with = "Option<Tokens>")]
+    #[schemars(with = "Option<TokensSchema>")]
     pub tokens_per_day: Option<NonZeroU64>,
     /// Maximum number of concurrent requests.
-    #[schemars(with = "Option<Count>")]
+    #[schemars(with = "Option<CountSchema>")]
     pub in_flight: usize,
 }
 
@@ -157,13 +160,13 @@ pub struct Grant {
 #[serde(default, deny_unknown_fields)]
 pub struct CallerLimits {
     /// Maximum number of requests per minute. Default: unlimited.
-    #[schemars(with = "Option<Rate>")]
+    #[schemars(with = "Option<RateSchema>")]
     pub requests_per_minute: Option<NonZeroU32>,
     /// Maximum number of tokens per day, in UTC. Default: unlimited.
-    #[schemars(with = "Option<Tokens>")]
+    #[schemars(with = "Option<TokensSchema>")]
     pub tokens_per_day: Option<NonZeroU64>,
     /// Maximum number of concurrent requests. Default: half of `limits.in_flight`.
-    #[schemars(with = "Option<Count>")]
+    #[schemars(with = "Option<CountSchema>")]
     pub in_flight: Option<usize>,
 }
 
@@ -176,11 +179,11 @@ pub struct Browsers {
         deserialize_with = "in_lower_case",
         skip_serializing_if = "Vec::is_empty"
     )]
-    #[schemars(with = "Vec<HostName>")]
+    #[schemars(with = "Vec<HostNameSchema>")]
     pub hosts: Vec<String>,
     /// Origins whose web pages may call, such as `https://console.example`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    #[schemars(with = "Vec<Origin>")]
+    #[schemars(with = "Vec<OriginSchema>")]
     pub origins: Vec<String>,
 }
 
@@ -191,7 +194,7 @@ impl Auth {
     }
 
     /// Returns the grants of all callers, each with the JSON pointer of its mapping.
-    pub(in crate::config) fn grants(&self) -> impl Iterator<Item = (String, &Grant)> {
+    pub(crate) fn grants(&self) -> impl Iterator<Item = (String, &Grant)> {
         let keys = self.keys.iter().enumerate();
         let keys = keys.map(|(index, key)| (format!("/auth/keys/{index}"), &key.grant));
         let jwt = self
@@ -246,7 +249,7 @@ impl JsonSchema for JwksOrigin {
         json_schema!({
             "type": ["string", "object"],
             "format": "jwks-url",
-            "properties": { "file": generator.subschema_for::<FilePath>() },
+            "properties": { "file": generator.subschema_for::<FilePathSchema>() },
             "required": ["file"],
             "additionalProperties": false,
             "errorMessage": "must be an https URL without user or fragment, or `{ file: PATH }`",

@@ -22,13 +22,13 @@ use super::{
 };
 use crate::{
     config::{
-        schema::scalars::{Address, FilePath},
+        schema::scalars::{AddressSchema, FilePathSchema},
         source_span::Problem,
     },
     event::{EventKind, EventName, EventVisitor, OutputPart},
 };
 
-/// A loaded config.
+/// A loaded config, with secrets and files resolved.
 #[derive(Debug, Clone)]
 pub struct Config {
     /// The address of the listener for agents.
@@ -37,11 +37,11 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// The listener for operators.
     pub admin: AdminSettings,
-    /// The model APIs.
+    /// The model APIs that are called.
     pub upstreams: UpstreamsConfig,
     /// Methods that pass without being inspected.
     pub coverage: CoverageSettings,
-    /// Authentication of callers.
+    /// Authentication of callers and their limits.
     pub auth: Auth,
     /// Web pages that may call.
     pub browsers: Browsers,
@@ -63,11 +63,11 @@ pub struct Config {
     pub after_model: AfterModelMode,
     /// Events that are derived from model calls.
     pub events: EventSettings,
-    /// Tracking of sessions.
+    /// Tracking of agents' sessions.
     pub sessions: SessionSettings,
     /// Limits of size and number.
     pub limits: Limits,
-    /// Timeouts.
+    /// Timeouts of connections, requests and shutdown.
     pub timeouts: Timeouts,
     /// Logs of this process.
     pub log: LogSettings,
@@ -92,77 +92,77 @@ pub struct Config {
     dead_code,
     reason = "sections that depend on files or on each other are read by the loader"
 )]
-pub(in crate::config) struct ConfigFile {
+pub(crate) struct ConfigFile {
     /// Address of the listener for agents.
     #[serde(default = "default_listen")]
-    #[schemars(with = "Address")]
-    pub(in crate::config) listen: SocketAddr,
+    #[schemars(with = "AddressSchema")]
+    pub(crate) listen: SocketAddr,
     /// TLS for agents. Default: plain text.
     tls: Option<TlsSection>,
     /// The listener for operators: health, metrics and reload.
     #[serde(default)]
-    pub(in crate::config) admin: AdminSection,
+    pub(crate) admin: AdminSection,
     /// The model APIs, at least one.
-    pub(in crate::config) upstreams: UpstreamsConfig,
+    pub(crate) upstreams: UpstreamsConfig,
     /// Methods of the model APIs that pass although hookgate does not inspect their
     /// content.
     #[serde(default)]
-    pub(in crate::config) coverage: CoverageSettings,
+    pub(crate) coverage: CoverageSettings,
     /// Authentication of callers. Default: none.
     #[serde(default)]
     #[schemars(with = "Option<Auth>")]
-    pub(in crate::config) auth: Auth,
+    pub(crate) auth: Auth,
     /// Web pages that may call. Default: none.
     #[serde(default)]
-    pub(in crate::config) browsers: Browsers,
+    pub(crate) browsers: Browsers,
     /// Hooks by event; the same block as in a settings.json.
     #[serde(default)]
     hooks: HooksBlock,
     /// Policies, each on every event that it supports. They run before hooks, and again
     /// on what hooks changed.
     #[serde(default)]
-    pub(in crate::config) policies: Vec<PolicySpec>,
+    pub(crate) policies: Vec<PolicySpec>,
     /// settings.json files whose hooks also run, in this order, before `hooks`.
     #[serde(default)]
     hook_files: Vec<HookFile>,
     /// Switches for all hooks.
     #[serde(default, rename = "hooksConfig")]
     hooks_config: Switches,
-    /// Defaults for hooks.
+    /// Defaults for all hooks.
     #[serde(default)]
     hook_defaults: HookDefaults,
     /// Working directory of hook processes. Default: the directory of the config file.
-    #[schemars(with = "Option<FilePath>")]
+    #[schemars(with = "Option<FilePathSchema>")]
     hook_directory: Option<PathBuf>,
     /// How a denial is returned to the agent.
     #[serde(default)]
-    pub(in crate::config) denials: Denials,
+    pub(crate) denials: Denials,
     /// The decision for a hook's `ask` where the user cannot be asked.
     #[serde(default)]
-    pub(in crate::config) ask: AskMode,
+    pub(crate) ask: AskMode,
     /// Whether `AfterModel` hooks receive each chunk or the whole response.
     #[serde(default)]
-    pub(in crate::config) after_model: AfterModelMode,
+    pub(crate) after_model: AfterModelMode,
     /// Events that are derived from model calls.
     #[serde(default)]
-    pub(in crate::config) events: EventSettings,
+    pub(crate) events: EventSettings,
     /// Tracking of agents' sessions.
     #[serde(default)]
-    pub(in crate::config) sessions: SessionSettings,
+    pub(crate) sessions: SessionSettings,
     /// Limits of size and number.
     #[serde(default)]
-    pub(in crate::config) limits: Limits,
-    /// Timeouts.
+    pub(crate) limits: Limits,
+    /// Timeouts of connections, requests and shutdown.
     #[serde(default)]
-    pub(in crate::config) timeouts: Timeouts,
+    pub(crate) timeouts: Timeouts,
     /// Logs of this process.
     #[serde(default)]
-    pub(in crate::config) log: LogSettings,
+    pub(crate) log: LogSettings,
     /// The audit log of requests, events and decisions. Default: none is written.
-    pub(in crate::config) audit: Option<AuditSettings>,
+    pub(crate) audit: Option<AuditSettings>,
     /// Exporters of traces and logs.
     #[serde(default)]
-    pub(in crate::config) telemetry: Telemetry,
+    pub(crate) telemetry: Telemetry,
 }
 
 impl Config {
@@ -181,7 +181,7 @@ impl Config {
 }
 
 /// Checks whether hooks on `event` can deny anything.
-pub(in crate::config) fn can_deny(event: EventName) -> bool {
+pub(crate) fn can_deny(event: EventName) -> bool {
     struct HonoursFlow;
 
     impl EventVisitor for HonoursFlow {

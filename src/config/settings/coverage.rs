@@ -21,7 +21,7 @@ impl CoverageSettings {
 }
 
 /// Checks whether an entry names a method or its family.
-pub(in crate::config) fn covers(entry: &str, method: &str) -> bool {
+pub(crate) fn covers(entry: &str, method: &str) -> bool {
     match entry.strip_suffix('*') {
         Some(family) if family.ends_with('.') => method.starts_with(family),
         _ => entry == method,

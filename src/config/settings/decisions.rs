@@ -18,10 +18,10 @@ pub enum Denials {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum AskMode {
-    /// Deny.
+    /// Deny the event or call.
     #[default]
     Deny,
-    /// Allow.
+    /// Allow the event or call.
     Allow,
 }
 

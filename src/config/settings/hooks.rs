@@ -10,7 +10,7 @@ use super::policies::{HookMode, HookSettings, PolicySpec, When};
 use crate::{
     config::{
         matcher::Matcher,
-        schema::scalars::{Count, FilePath, HookUrl},
+        schema::scalars::{CountSchema, FilePathSchema, HookUrlSchema},
         secret::Secret,
         source_span::SourceSpan,
         units::Milliseconds,
@@ -22,7 +22,7 @@ use crate::{
 pub const BUILTIN: &str = "builtin";
 
 /// The protocol of hooks in the config itself, and the default for settings files.
-pub(in crate::config) const DEFAULT_PROTOCOL: &str = "gemini";
+pub(crate) const DEFAULT_PROTOCOL: &str = "gemini";
 
 /// The fields of each type of hook, besides those that all types have: name of the
 /// type, required fields, optional fields.
@@ -53,7 +53,7 @@ pub struct HookGroup {
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[schemars(rename = "Hook", transform = fields_by_type)]
 pub struct HookSpec {
-    /// The transport.
+    /// The transport of the hook.
     #[serde(rename = "type", default = "default_transport")]
     #[schemars(extend("x-known" = "transports"))]
     pub kind: String,
@@ -99,16 +99,16 @@ struct TransportFields {
     #[schemars(regex(pattern = r"\S"), extend("errorMessage" = "must be a command"))]
     command: Option<String>,
     /// The URL to which events are posted.
-    url: Option<HookUrl>,
+    url: Option<HookUrlSchema>,
     /// The token that is sent to the hook's server as `Authorization: Bearer …`.
     bearer: Option<Secret>,
     /// The policy of a `builtin` hook.
     #[schemars(extend("x-known" = "policies"))]
     policy: Option<String>,
     /// Maximum number of processes of a worker.
-    instances: Option<Count>,
+    instances: Option<CountSchema>,
     /// Number of processes of a command that are started before events arrive.
-    prewarm: Option<Count>,
+    prewarm: Option<CountSchema>,
     /// When the output of a command is complete: at its exit, or with a first line
     /// that is a JSON object.
     answer: Option<AnswerBy>,
@@ -127,7 +127,7 @@ pub enum FailureMode {
     /// Continue as without the hook.
     #[default]
     Open,
-    /// Deny.
+    /// Deny the event or call.
     Closed,
 }
 
@@ -157,10 +157,10 @@ pub enum HookView {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(from = "bool", into = "bool")]
 pub enum SystemMessages {
-    /// Not included.
+    /// The message is not included.
     #[default]
     Hidden,
-    /// Included.
+    /// The message is included.
     Shown,
 }
 
@@ -168,59 +168,59 @@ pub enum SystemMessages {
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
 #[schemars(rename = "Settings")]
-pub(in crate::config) struct SettingsFile {
-    pub(in crate::config) hooks: HooksBlock,
+pub(crate) struct SettingsFile {
+    pub(crate) hooks: HooksBlock,
     #[serde(rename = "hooksConfig")]
-    pub(in crate::config) hooks_config: Switches,
-    pub(in crate::config) tools: Tools,
+    pub(crate) hooks_config: Switches,
+    pub(crate) tools: Tools,
 }
 
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default)]
-pub(in crate::config) struct Tools {
+pub(crate) struct Tools {
     #[serde(rename = "enableHooks")]
-    pub(in crate::config) enable_hooks: Option<bool>,
+    pub(crate) enable_hooks: Option<bool>,
 }
 
 /// The `hooks` block: switches, and groups of hooks by event.
 #[derive(Debug, Default, Deserialize)]
 #[serde(try_from = "Map<String, Value>")]
-pub(in crate::config) struct HooksBlock {
-    pub(in crate::config) switches: Switches,
-    pub(in crate::config) events: BTreeMap<EventName, Vec<HookGroup>>,
+pub(crate) struct HooksBlock {
+    pub(crate) switches: Switches,
+    pub(crate) events: BTreeMap<EventName, Vec<HookGroup>>,
 }
 
 /// Switches for hooks. `false` takes precedence over `true`.
 #[derive(Debug, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Switches {
+pub(crate) struct Switches {
     /// Whether hooks run. Default: true.
-    pub(in crate::config) enabled: Option<bool>,
+    pub(crate) enabled: Option<bool>,
     /// Disabled hooks: their names, or the commands or URLs of hooks without a name.
-    pub(in crate::config) disabled: Vec<String>,
+    pub(crate) disabled: Vec<String>,
     /// Accepted for compatibility with gemini-cli, without effect.
     notifications: Option<bool>,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
-pub(in crate::config) struct HookFile {
+pub(crate) struct HookFile {
     /// Path of the settings.json.
-    #[schemars(with = "FilePath")]
-    pub(in crate::config) path: PathBuf,
+    #[schemars(with = "FilePathSchema")]
+    pub(crate) path: PathBuf,
     /// The protocol of its hooks.
     #[serde(default = "default_protocol")]
     #[schemars(extend("x-known" = "protocols"))]
-    pub(in crate::config) protocol: String,
+    pub(crate) protocol: String,
     /// Send the system instruction as a first message to its hooks.
     #[serde(default)]
     #[schemars(with = "bool")]
-    pub(in crate::config) system_messages: SystemMessages,
+    pub(crate) system_messages: SystemMessages,
 }
 
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct HookDefaults {
+pub(crate) struct HookDefaults {
     /// The effect of a hook's failure.
     on_failure: FailureMode,
     /// Timeout in milliseconds or as a duration.
@@ -278,7 +278,7 @@ impl HookSpec {
     }
 
     /// Returns the key for `disabled`: the name, else the command or URL.
-    pub(in crate::config) fn switch(&self) -> &str {
+    pub(crate) fn switch(&self) -> &str {
         self.name.as_deref().unwrap_or_else(|| self.address())
     }
 

@@ -6,8 +6,8 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::{
-    schema::scalars::Count,
-    units::{Period, Size},
+    schema::scalars::CountSchema,
+    units::{DurationText, Size},
 };
 
 /// Limits of size (in bytes) and number. None is zero.
@@ -37,14 +37,14 @@ pub struct Limits {
     #[serde(with = "Size")]
     pub hook_output: usize,
     /// Maximum number of concurrent hook processes.
-    #[schemars(with = "Count")]
+    #[schemars(with = "CountSchema")]
     pub hook_processes: usize,
     /// Maximum number of concurrent requests.
-    #[schemars(with = "Count")]
+    #[schemars(with = "CountSchema")]
     pub in_flight: usize,
     /// Maximum number of concurrent connections of agents, and never more than half
     /// of the file descriptor limit. Default: half of that limit, at most 20000.
-    #[schemars(with = "Option<Count>")]
+    #[schemars(with = "Option<CountSchema>")]
     pub connections: Option<usize>,
 }
 
@@ -53,36 +53,36 @@ pub struct Limits {
 #[serde(default, deny_unknown_fields)]
 pub struct Timeouts {
     /// Time for an agent to send the headers of a request.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub header: Duration,
     /// Time between two reads of a request body; and for the whole body, beyond the
     /// time that it takes at `limits.body_rate`.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub body: Duration,
     /// Idle timeout of a connection without a request.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub idle: Duration,
     /// Time for an agent to read what it is sent.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub write: Duration,
     /// Time to connect to the model API.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub upstream_connect: Duration,
     /// Time to the headers of the model API's response.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub first_byte: Duration,
     /// Time between two reads of a streamed response.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub stream_idle: Duration,
     /// Time at shutdown in which agents are still served while `/readyz` reports
     /// that the gateway is not ready. Default: none.
-    #[serde(with = "Period", skip_serializing_if = "Duration::is_zero")]
+    #[serde(with = "DurationText", skip_serializing_if = "Duration::is_zero")]
     pub lame_duck: Duration,
     /// Time for in-flight requests to complete at shutdown.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub drain: Duration,
     /// Interval of keep-alives to an agent that waits for hooks.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub keep_alive: Duration,
 }
 

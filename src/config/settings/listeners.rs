@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::config::{
-    schema::scalars::{Address, FilePath},
+    schema::scalars::{AddressSchema, FilePathSchema},
     secret::Secret,
 };
 
@@ -35,34 +35,34 @@ pub struct Tls {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Admin")]
-pub(in crate::config) struct AdminSection {
+pub(crate) struct AdminSection {
     /// The address to listen on.
-    #[schemars(with = "Address")]
-    pub(in crate::config) listen: SocketAddr,
+    #[schemars(with = "AddressSchema")]
+    pub(crate) listen: SocketAddr,
     /// TLS. Default: plain text.
-    pub(in crate::config) tls: Option<TlsSection>,
+    pub(crate) tls: Option<TlsSection>,
     /// The token that operators must send as `Authorization: Bearer …`. Default: none
     /// is required.
-    pub(in crate::config) token: Option<Secret>,
+    pub(crate) token: Option<Secret>,
 }
 
 /// Certificate and client authentication of a listener.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Tls")]
-pub(in crate::config) struct TlsSection {
+pub(crate) struct TlsSection {
     /// Path of the certificate chain, in PEM.
-    #[schemars(with = "FilePath")]
-    pub(in crate::config) certificate: PathBuf,
+    #[schemars(with = "FilePathSchema")]
+    pub(crate) certificate: PathBuf,
     /// Path of the private key, in PEM.
-    #[schemars(with = "FilePath")]
-    pub(in crate::config) key: PathBuf,
+    #[schemars(with = "FilePathSchema")]
+    pub(crate) key: PathBuf,
     /// Path of the certificate authorities of clients, in PEM. Default: no client
     /// certificates are requested.
-    #[schemars(with = "Option<FilePath>")]
-    pub(in crate::config) client_ca: Option<PathBuf>,
+    #[schemars(with = "Option<FilePathSchema>")]
+    pub(crate) client_ca: Option<PathBuf>,
     /// Whether clients must present a certificate. Default: `required`.
-    pub(in crate::config) client_certificates: Option<ClientCertificates>,
+    pub(crate) client_certificates: Option<ClientCertificates>,
 }
 
 /// Whether clients must present a certificate.

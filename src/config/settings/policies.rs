@@ -12,7 +12,7 @@ use crate::config::source_span::SourceSpan;
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[schemars(rename = "Policy", extend("x-settings" = "policy"))]
 pub struct PolicySpec {
-    /// The policy.
+    /// The name of the policy.
     #[schemars(extend("x-known" = "policies"))]
     pub policy: String,
     /// The name in logs, headers and metrics. Default: that of the policy.
@@ -43,7 +43,7 @@ struct Description {
 /// The condition of a hook or policy, an expression of [`crate::condition`].
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 pub struct When {
-    /// The expression.
+    /// The expression as written.
     pub text: String,
     /// The position in the config. Set by the loader.
     pub span: SourceSpan,

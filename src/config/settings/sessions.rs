@@ -9,10 +9,10 @@ use crate::{
     config::{
         schema::{
             formats::derivable_events,
-            scalars::{Count, DerivedEvent, FilePath, Rounds},
+            scalars::{CountSchema, DerivedEventSchema, FilePathSchema, RoundsSchema},
         },
         secret::Secret,
-        units::Period,
+        units::DurationText,
     },
     event::EventName,
 };
@@ -23,18 +23,18 @@ use crate::{
 #[schemars(rename = "Events")]
 pub struct EventSettings {
     /// The events that are fired for agents that do not report them.
-    #[schemars(with = "Vec<DerivedEvent>")]
+    #[schemars(with = "Vec<DerivedEventSchema>")]
     pub derive: BTreeSet<EventName>,
     /// Maximum number of times per turn that the model is called again after tool
     /// calls were denied. Then the turn ends.
-    #[schemars(with = "Rounds")]
+    #[schemars(with = "RoundsSchema")]
     pub max_denied_rounds: u32,
     /// Maximum number of times per turn that a denied response is retried.
-    #[schemars(with = "Rounds")]
+    #[schemars(with = "RoundsSchema")]
     pub max_answer_retries: u32,
     /// Maximum number of times per turn that the same tool call is denied. Then the
     /// turn ends.
-    #[schemars(with = "Rounds")]
+    #[schemars(with = "RoundsSchema")]
     pub max_same_denials: u32,
 }
 
@@ -44,16 +44,16 @@ pub struct EventSettings {
 #[schemars(rename = "Sessions")]
 pub struct SessionSettings {
     /// Idle time after which a session ends.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub idle: Duration,
     /// Maximum number of sessions.
-    #[schemars(with = "Count")]
+    #[schemars(with = "CountSchema")]
     pub max: usize,
-    /// The session store.
+    /// The store of sessions.
     pub store: StoreSettings,
     /// Directory for transcripts, which must exist. Default: no transcripts are
     /// written.
-    #[schemars(with = "Option<FilePath>")]
+    #[schemars(with = "Option<FilePathSchema>")]
     pub transcripts: Option<PathBuf>,
 }
 

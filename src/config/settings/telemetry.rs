@@ -8,7 +8,7 @@ use secrecy::ExposeSecret;
 use serde::{Deserialize, Serialize};
 use url::Url;
 
-use crate::config::{schema::scalars::BaseUrl, secret::Secret};
+use crate::config::{schema::scalars::BaseUrlSchema, secret::Secret};
 
 /// Logs of this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Deserialize, JsonSchema)]
@@ -16,7 +16,7 @@ use crate::config::{schema::scalars::BaseUrl, secret::Secret};
 #[schemars(rename = "Log")]
 pub struct LogSettings {
     /// The format of log lines.
-    pub format: LogFormat,
+    pub format: LogLineFormat,
     /// The lowest level that is logged.
     pub level: LogLevel,
 }
@@ -24,8 +24,8 @@ pub struct LogSettings {
 /// The format of log lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum LogFormat {
-    /// Plain text.
+pub enum LogLineFormat {
+    /// Plain text for people.
     #[default]
     Text,
     /// One JSON object per line.
@@ -36,34 +36,34 @@ pub enum LogFormat {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum LogLevel {
-    /// Failures.
+    /// Operations that failed, and nothing else.
     Error,
     /// Conditions that need attention.
     Warn,
-    /// Normal operation.
+    /// Events of normal operation.
     #[default]
     Info,
     /// Details of each operation.
     Debug,
-    /// All details.
+    /// All details, including those of libraries.
     Trace,
 }
 
 /// Exporters of traces and logs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(in crate::config) struct Telemetry {
+pub(crate) struct Telemetry {
     /// An OpenTelemetry collector that receives traces and logs by OTLP.
-    pub(in crate::config) otlp: Option<OtlpSettings>,
+    pub(crate) otlp: Option<OtlpSettings>,
 }
 
-/// An OpenTelemetry collector.
+/// An OpenTelemetry collector and what is exported.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(rename = "Otlp")]
 pub struct OtlpSettings {
     /// The base URL, before `/v1/traces` and `/v1/logs`.
-    #[schemars(with = "BaseUrl")]
+    #[schemars(with = "BaseUrlSchema")]
     pub endpoint: Url,
     /// Headers to send, such as an API key.
     #[serde(default)]

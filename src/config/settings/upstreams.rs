@@ -7,9 +7,9 @@ use serde::Deserialize;
 use url::Url;
 
 use crate::config::{
-    schema::scalars::{BaseUrl, Count},
+    schema::scalars::{BaseUrlSchema, CountSchema},
     secret::Secret,
-    units::Period,
+    units::DurationText,
 };
 
 /// The model APIs, at least one. Calls of an API without an entry are refused.
@@ -27,17 +27,17 @@ pub struct UpstreamsConfig {
     pub code_assist: Option<UpstreamConfig>,
 }
 
-/// One model API.
+/// A model API that is called.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "Upstream", deny_unknown_fields)]
 pub struct UpstreamConfig {
     /// The base URL, before `/v1beta/…`.
-    #[schemars(with = "BaseUrl")]
+    #[schemars(with = "BaseUrlSchema")]
     pub url: Url,
     /// Sent instead of the agent's own credential.
     #[serde(flatten)]
     #[schemars(with = "CredentialFields")]
-    pub credential: Option<Credential>,
+    pub credential: Option<UpstreamCredential>,
     /// When the circuit breaker opens.
     #[serde(default)]
     pub circuit: CircuitSettings,
@@ -50,13 +50,13 @@ pub struct UpstreamConfig {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "Fallback", deny_unknown_fields)]
 pub struct FallbackConfig {
-    /// The base URL.
-    #[schemars(with = "BaseUrl")]
+    /// The base URL, as for an upstream.
+    #[schemars(with = "BaseUrlSchema")]
     pub url: Url,
     /// Sent instead of the agent's own credential.
     #[serde(flatten)]
     #[schemars(with = "CredentialFields")]
-    pub credential: Credential,
+    pub credential: UpstreamCredential,
 }
 
 /// When the circuit breaker of an upstream opens, and for how long.
@@ -65,28 +65,28 @@ pub struct FallbackConfig {
 #[schemars(rename = "Circuit")]
 pub struct CircuitSettings {
     /// Number of consecutive failures.
-    #[schemars(with = "Count")]
+    #[schemars(with = "CountSchema")]
     pub failures: usize,
     /// Time within which the failures occur.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub within: Duration,
     /// Time for which the circuit breaker stays open. Then one call probes the
     /// upstream.
-    #[serde(with = "Period")]
+    #[serde(with = "DurationText")]
     pub open: Duration,
 }
 
 /// The credential of a caller at a model API.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Credential {
+pub enum UpstreamCredential {
     /// An API key, for `x-goog-api-key`.
     ApiKey(Secret),
     /// A token, for `Authorization: Bearer`.
     Bearer(Secret),
 }
 
-/// The schema of [`Credential`]; the loader refuses a config with both fields.
+/// The schema of [`UpstreamCredential`]; the loader refuses a config with both fields.
 #[derive(JsonSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 struct CredentialFields {

@@ -1,28 +1,28 @@
-//! Escapes and classes. Pure.
+//! Escapes and character classes.
 
 use std::ops::RangeInclusive;
 
-use super::{ANY, Fault, NOTHING, Term, Translation, push_literal, scan::read_number};
+use super::{ANY, NOTHING, Term, TranslateError, Translation, push_literal, scan::read_number};
 
 const DIGITS: &str = "0-9";
 const WORD: &str = "0-9A-Z_a-z";
 const SPACES: &str = r"\x{9}-\x{D}\x{20}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}";
 
-const NO_NAME: Fault = Fault::Invalid("a reference to no group");
+const NO_NAME: TranslateError = TranslateError::Invalid("a reference to no group");
 
-/// What an escape or a plain character stands for.
+/// The characters that an escape or a plain character matches.
 #[derive(Debug, Clone, Copy)]
 enum Atom {
     Char(char),
-    /// What a class lists.
+    /// The characters of a set.
     In(&'static str),
-    /// Everything else.
+    /// All characters except those of a set.
     NotIn(&'static str),
 }
 
 impl Translation {
-    /// An escape outside a class, from after its `\`.
-    pub(super) fn escape(&mut self) -> Result<Term, Fault> {
+    /// Translates an escape outside of a class, from after its `\`.
+    pub(super) fn escape(&mut self) -> Result<Term, TranslateError> {
         match self.peek() {
             Some(boundary @ ('b' | 'B')) => {
                 self.at += 1;
@@ -37,8 +37,8 @@ impl Translation {
             }
             Some('1'..='9') => {
                 let (number, end) = read_number(&self.chars, self.at);
-                let number = number.and_then(|it| usize::try_from(it).ok());
-                if let Some(number) = number.filter(|it| *it <= self.group_names.len()) {
+                let number = number.and_then(|digits| usize::try_from(digits).ok());
+                if let Some(number) = number.filter(|number| *number <= self.group_names.len()) {
                     self.at = end;
                     return Ok(self.back_reference(&[number]));
                 }
@@ -61,8 +61,8 @@ impl Translation {
         Ok(self.push(&text, Term::Atom))
     }
 
-    /// A class, from after its `[`.
-    pub(super) fn class(&mut self) -> Result<Term, Fault> {
+    /// Translates a class, from after its `[`.
+    pub(super) fn class(&mut self) -> Result<Term, TranslateError> {
         let negated = self.eat("^");
         let mut items = String::new();
         while !self.eat("]") {
@@ -76,17 +76,17 @@ impl Translation {
             let last = self.class_atom()?;
             match (first, last) {
                 (Atom::Char(first), Atom::Char(last)) if first > last => {
-                    return Err(Fault::Invalid("a range out of order"));
+                    return Err(TranslateError::Invalid("a range out of order"));
                 }
                 (Atom::Char(_), Atom::Char(_)) => {
                     push_item(first, &mut items);
                     items.push('-');
                     push_item(last, &mut items);
                 }
-                // With a set at one end it is no range but all three.
+                // With a set at one end it is not a range but a list of all three.
                 _ => [first, Atom::Char('-'), last]
                     .into_iter()
-                    .for_each(|it| push_item(it, &mut items)),
+                    .for_each(|item| push_item(item, &mut items)),
             }
         }
         let text = match (items.as_str(), negated) {
@@ -98,9 +98,9 @@ impl Translation {
         Ok(self.push(&text, Term::Atom))
     }
 
-    fn class_atom(&mut self) -> Result<Atom, Fault> {
+    fn class_atom(&mut self) -> Result<Atom, TranslateError> {
         match self.take() {
-            None => Err(Fault::Invalid("a class without an end")),
+            None => Err(TranslateError::Invalid("a class without an end")),
             Some('\\') if self.eat("b") => Ok(Atom::Char('\u{8}')),
             Some('\\') => {
                 let control = self.chars.get(self.at + 1).copied().unwrap_or_default();
@@ -114,10 +114,10 @@ impl Translation {
         }
     }
 
-    /// An escape that means the same inside a class and outside.
-    fn character_escape(&mut self) -> Result<Atom, Fault> {
+    /// Parses an escape that has the same meaning inside and outside of a class.
+    fn character_escape(&mut self) -> Result<Atom, TranslateError> {
         let Some(char) = self.take() else {
-            return Err(Fault::Invalid("`\\` at the end"));
+            return Err(TranslateError::Invalid("`\\` at the end"));
         };
         Ok(match char {
             'd' => Atom::In(DIGITS),
@@ -138,7 +138,7 @@ impl Translation {
             }
             'c' => {
                 let letter = self.peek().filter(char::is_ascii_alphabetic);
-                // Without a letter, only the backslash is taken, and means itself.
+                // Without a letter, the backslash is a literal.
                 self.at = if letter.is_some() {
                     self.at + 1
                 } else {
@@ -153,7 +153,7 @@ impl Translation {
         })
     }
 
-    /// The four digits after `\u`, or twice four for one character.
+    /// Parses the four digits after `\u`, or a surrogate pair of twice four.
     fn unicode_escape(&mut self) -> char {
         let Some(unit) = self.number(16, 4..=4) else {
             return 'u';
@@ -167,7 +167,7 @@ impl Translation {
             None
         };
         let units = [Some(unit), other].into_iter().flatten();
-        let units = units.filter_map(|it| u16::try_from(it).ok());
+        let units = units.filter_map(|unit| u16::try_from(unit).ok());
         if let Some(Ok(char)) = char::decode_utf16(units).next() {
             return char;
         }
@@ -179,10 +179,10 @@ impl Translation {
         self.number(radix, digits).and_then(char::from_u32)
     }
 
-    /// A number of so many digits, if it is there.
+    /// Parses a number of so many digits, if there is one.
     fn number(&mut self, radix: u32, digits: RangeInclusive<usize>) -> Option<u32> {
         let rest = self.chars.get(self.at..)?.iter().take(*digits.end());
-        let found: Vec<u32> = rest.map_while(|it| it.to_digit(radix)).collect();
+        let found: Vec<u32> = rest.map_while(|char| char.to_digit(radix)).collect();
         if !digits.contains(&found.len()) {
             return None;
         }
@@ -190,15 +190,15 @@ impl Translation {
         Some(found.iter().fold(0, |number, digit| number * radix + digit))
     }
 
-    /// The groups of the name in `<name>`.
-    fn named_groups(&mut self) -> Result<Vec<usize>, Fault> {
+    /// Returns the numbers of the groups with the name in `<name>`.
+    fn named_groups(&mut self) -> Result<Vec<usize>, TranslateError> {
         let rest = self.chars.get(self.at..).unwrap_or_default();
         let ['<', rest @ ..] = rest else {
             return Err(NO_NAME);
         };
-        let name: String = rest.iter().take_while(|it| **it != '>').collect();
+        let name: String = rest.iter().take_while(|char| **char != '>').collect();
         let groups = self.group_names.iter().zip(1..);
-        let named = groups.filter(|(it, _)| it.as_deref() == Some(name.as_str()));
+        let named = groups.filter(|(other, _)| other.as_deref() == Some(name.as_str()));
         let numbers: Vec<usize> = named.map(|(_, number)| number).collect();
         self.at += "<>".len() + name.chars().count();
         if numbers.is_empty() || self.at > self.chars.len() {
@@ -207,18 +207,18 @@ impl Translation {
         Ok(numbers)
     }
 
-    /// What one of these groups found, or nothing if none took part. A group
-    /// that has not ended yet cannot have taken part.
+    /// Translates a back-reference to the one of these groups that has a capture. A group
+    /// that is not closed yet has none.
     fn back_reference(&mut self, numbers: &[usize]) -> Term {
         if self.in_look_behind {
             self.give_up("a back-reference in a look-behind");
         }
         self.referenced.extend(numbers);
         self.out.push_str("(?:");
-        let ended = numbers.iter().filter(|it| self.closed.contains(it));
+        let ended = numbers.iter().filter(|number| self.closed.contains(number));
         let choices = ended.map(|number| format!(r"(?({number})\{number}|)"));
         self.out.extend(choices);
-        // Our engine refuses to repeat what is empty, unless there is a choice.
+        // `fancy_regex` does not repeat an empty group without an alternative.
         self.push(&format!("|{NOTHING})"), Term::Atom)
     }
 

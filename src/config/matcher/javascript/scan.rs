@@ -1,6 +1,6 @@
-//! What can be read off a pattern without translating it. Pure.
+//! Scans of a pattern that need no translation.
 
-/// Flags of a group that change how its content is written.
+/// Flags of a group that change the translation of its content.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flags {
     pub(super) multi_line: bool,
@@ -12,13 +12,13 @@ pub(super) struct Flags {
 pub(super) struct Repeat {
     pub(super) min: u64,
     pub(super) max: Option<u64>,
-    /// Where the pattern goes on.
+    /// The index after the quantifier.
     pub(super) end: usize,
 }
 
 impl Repeat {
-    /// The quantifier at `at`, if one is there. A `{` that begins none means
-    /// itself.
+    /// Parses the quantifier at `at`, if there is one. A `{` that begins none is a
+    /// literal.
     pub(super) fn read(chars: &[char], at: usize) -> Option<Self> {
         let (min, max) = match chars.get(at)? {
             '*' => (0, None),
@@ -43,21 +43,21 @@ impl Repeat {
     }
 }
 
-/// The number at `at`, if there is one, and what follows it. A number too large
-/// to count to is as large as can be.
+/// Parses the number at `at`, if there is one, and returns it with the index after it.
+/// Numbers that are too large saturate.
 pub(super) fn read_number(chars: &[char], at: usize) -> (Option<u64>, usize) {
     let rest = chars.get(at..).unwrap_or_default();
-    let digits = rest.iter().map_while(|it| it.to_digit(10));
+    let digits = rest.iter().map_while(|char| char.to_digit(10));
     let number = digits.fold(None, |number: Option<u64>, digit| {
         let tens = number.unwrap_or_default().saturating_mul(10);
         Some(tens.saturating_add(digit.into()))
     });
-    let length = rest.iter().take_while(|it| it.is_ascii_digit()).count();
+    let length = rest.iter().take_while(|char| char.is_ascii_digit()).count();
     (number, at + length)
 }
 
-/// Every capturing group in the order of its `(`, with its name if it has one. A
-/// name may come twice, as newer JavaScript allows in alternatives.
+/// Returns all capturing groups in the order of their `(`, each with its name, if any.
+/// Alternatives may use the same name (ECMAScript 2025).
 pub(super) fn scan_groups(chars: &[char]) -> Vec<Option<String>> {
     let mut groups = Vec::new();
     let mut in_class = false;
@@ -71,7 +71,7 @@ pub(super) fn scan_groups(chars: &[char]) -> Vec<Option<String>> {
             '(' if !in_class => match rest {
                 ['?', '<', '=' | '!', ..] => (),
                 ['?', '<', name @ ..] => {
-                    groups.push(Some(name.iter().take_while(|it| **it != '>').collect()));
+                    groups.push(Some(name.iter().take_while(|char| **char != '>').collect()));
                 }
                 ['?', ..] => (),
                 _ => groups.push(None),
