@@ -17,6 +17,9 @@ mod otlp;
 mod rate_limit;
 mod reader;
 mod record;
+mod recorder_sink;
+mod response_tail;
+mod run_stats;
 mod write_queue;
 mod writer;
 
@@ -38,12 +41,13 @@ pub use self::{
         CallRecord, CallerRecord, DigestRecord, EventRecord, HookRecord, OutcomeRecord, Period,
         Record, RefusedRecord, RequestRecord, Usage, short,
     },
+    recorder_sink::DecisionLogSink,
 };
 use self::{log::Log, otlp::Export, record::write};
 use crate::{
     config::{AuditMode, AuditSettings, OtlpSettings},
     event::Trace,
-    observe::{Metrics, otlp::ClientError},
+    observe::{Metrics, otlp::ClientError, recorder::Unavailable},
 };
 
 /// How long a call waits for the disk before it is refused.
@@ -100,12 +104,6 @@ pub enum AuditError {
 /// A place in a decision log: how many lines it lacked there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Mark(u64);
-
-/// The decision log cannot be written, so that nothing may happen that belongs
-/// into it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the decision log cannot be written")]
-pub struct Unavailable;
 
 impl Audit {
     /// Opens the log, or goes on with it if it is open: mends what a crash left,
@@ -247,6 +245,11 @@ impl Audit {
             Some(export) if export.exporter.exports_traces() => otlp::begun(traceparent),
             _ => Trace::default(),
         }
+    }
+
+    /// Returns whether requests wait for their records to be stored.
+    pub fn is_durable(&self) -> bool {
+        self.durable().is_some()
     }
 
     fn durable(&self) -> Option<&Log> {

@@ -10,11 +10,11 @@ use thiserror::Error;
 
 pub use self::reason::ErrorReason;
 use crate::{
-    audit_log::Unavailable,
     auth::{AuthError, QuotaExceeded},
     dialect::{self, DialectError},
     event::Reason,
     model::ErrorInfo,
+    observe::recorder::Unavailable,
     upstream::UpstreamError,
 };
 

@@ -14,6 +14,7 @@ mod before_model;
 mod before_tool;
 mod before_tool_selection;
 mod definition;
+mod hook_run;
 mod input;
 mod mcp;
 mod name;
@@ -38,6 +39,7 @@ pub use self::{
     before_tool::{ArgumentsEdit, BeforeTool, BeforeToolVerdict},
     before_tool_selection::BeforeToolSelection,
     definition::{EventDefinition, MatcherSubject, SubjectKind},
+    hook_run::{EventOrigin, HookRun, RefusedCall},
     input::{Caller, Context, HookInput, SessionScope},
     mcp::mcp_context,
     name::EventName,

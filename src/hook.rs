@@ -5,11 +5,11 @@
 //! verdict. `engine` has the steps, `plan` selects what runs, `run` calls hooks,
 //! `table` builds policies and hooks from the config.
 
-mod audit_record;
 mod condition_eval;
 mod config_lints;
 mod configured_policy;
 mod engine;
+mod event_scope;
 mod fire;
 mod outcome;
 mod plan;
@@ -22,16 +22,16 @@ mod trace;
 mod transport_reuse;
 
 pub use self::{
-    audit_record::RunStats,
     condition_eval::ConditionSubject,
     config_lints::lints,
     configured_policy::ConfiguredPolicy,
     engine::Engine,
-    outcome::{EventOrigin, EventOutcome, HookRun},
+    event_scope::EventScope,
+    outcome::EventOutcome,
     plan::Plan,
     response_policies::{Held, Progress, ResponsePolicies, Seen},
     table::{Hook, HookTable},
-    trace::{HookExecution, HookRecord, HookRunReport, Record, Tracer},
+    trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
     config::{BUILTIN, KnownMethod, Registry},

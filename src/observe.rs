@@ -2,20 +2,16 @@
 //!
 //! Logs, metrics and errors never hold prompts, responses, queries or credentials.
 //! A log line is a `tracing` call where a failure is handled; a metric is a field of
-//! [`Metrics`]; a span is made of a decision log record (`audit_log`).
+//! [`Metrics`]; a span is made of a decision log record (`audit_log`). What happens to a
+//! request goes through its [`recorder::Recorder`] to sinks for all of these.
 
-mod exchange;
-mod hook;
 mod log;
 mod log_format;
 mod metrics;
 pub mod otlp;
-mod upstream;
+pub mod recorder;
 
 pub use self::{
-    exchange::{Ended, ExchangeFinished},
-    hook::{HookFinished, PolicySilent},
     log::{LogFormat, LogGuard, init},
     metrics::{Metrics, ReloadOutcome},
-    upstream::UpstreamFailed,
 };

@@ -20,10 +20,9 @@ mod before_model;
 mod cache_owner;
 mod cached_content;
 mod early_response;
-mod exchange_recorder;
 mod model_request;
-mod outcome;
 mod passthrough;
+mod recording;
 mod reply;
 mod request_body;
 mod request_context;
@@ -46,7 +45,6 @@ use axum::{
 };
 
 use self::{
-    exchange_recorder::{ExchangeRecorder, Side},
     model_request::ModelRequest,
     reply::{Reply, Responder},
     request_context::RequestContext,
@@ -57,6 +55,7 @@ use crate::{
     dialect::{Call, Operation},
     error::ApiError,
     middleware::{AuditRecorded, Authenticated},
+    observe::recorder::BodySide,
     state::App,
 };
 
@@ -67,8 +66,8 @@ use crate::{
 /// parent, which makes all of them larger.
 pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Request>) -> Response {
     let (head, body) = request.into_parts();
-    let recorder = ExchangeRecorder::new(app, &authenticated, &head);
-    let body = recorder.watch(body, Side::Request);
+    let recorder = recording::start(app, &authenticated, &head);
+    let body = recording::record_body(&recorder, BodySide::Request, body);
     let routed = route::resolve(app, authenticated, head, &recorder);
     let handled = match routed {
         Ok((context, call)) => match call.operation {
@@ -82,9 +81,11 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
         Err(error) => Err(error),
     };
     match handled {
-        Ok(response) => response.map(|body| recorder.watch(body, Side::Response)),
+        Ok(response) => {
+            response.map(|body| recording::record_body(&recorder, BodySide::Response, body))
+        }
         Err(error) => {
-            recorder.failed(&error);
+            recording::record_failure(&recorder, &error);
             let mut response = error.into_response();
             response.extensions_mut().insert(AuditRecorded);
             response

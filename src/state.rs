@@ -5,6 +5,7 @@ mod app;
 mod cached_content_owners;
 mod clock;
 mod method_policy;
+mod recorders;
 mod resources;
 mod session_expiry;
 mod snapshot;

@@ -23,11 +23,12 @@ use crate::{
     dialect,
     error::{ApiError, ErrorReason},
     event::{
-        Action, Caller, Context, Diagnostic, EventKind, EventName, EventVisitor, HookOutput, Trace,
-        Verdict,
+        Action, Caller, Context, Diagnostic, EventKind, EventName, EventOrigin, EventVisitor,
+        HookOutput, HookRun, Trace, Verdict,
     },
-    hook::{EventOrigin, EventOutcome, HookRun},
+    hook::{EventOutcome, EventScope},
     middleware::{Authenticated, InFlightGuard, RequestId, reserve_memory, trace_context},
+    observe::recorder::Recorder,
     session::SessionKey,
     state::{App, Snapshot, utc_timestamp},
     upstream::content_headers::{self, ContentEncoding, MediaType},
@@ -67,8 +68,7 @@ pub(super) async fn report_event(
         return Err(ApiError::new(ErrorReason::Internal, message));
     };
     let Authenticated { identity, snapshot } = authenticated.clone();
-    let audit = snapshot.audit.clone().map(|audit| (audit.mark(), audit));
-    if let Some((_, audit)) = &audit {
+    if let Some(audit) = &snapshot.audit {
         audit.check()?;
     }
     let length = body
@@ -98,8 +98,10 @@ pub(super) async fn report_event(
             .record_reported_event(&caller, &id, name)
             .await;
     }
+    let recorder = snapshot.event_recorder(&context);
     let outcome = name.visit(ReportedEvent {
         snapshot,
+        recorder: recorder.clone(),
         context,
         fields,
         is_explained: has_option("explain=1"),
@@ -115,9 +117,7 @@ pub(super) async fn report_event(
     }
     let output = outcome.await;
     // The agent acts on the output, so the decision must be durable first.
-    if let Some((since, audit)) = audit {
-        audit.commit(since).await?;
-    }
+    recorder.commit().await?;
     Ok(Json(output).into_response())
 }
 
@@ -167,6 +167,7 @@ pub struct DiagnosticReport {
 /// Event about to be fired, before its type is known.
 struct ReportedEvent {
     snapshot: Arc<Snapshot>,
+    recorder: Recorder,
     context: Context,
     fields: Map<String, Value>,
     is_explained: bool,
@@ -192,11 +193,15 @@ impl EventVisitor for ReportedEvent {
             };
             bad_event(message)
         })?;
-        let (snapshot, context) = (self.snapshot, self.context);
+        let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
+            let scope = EventScope {
+                context: &context,
+                recorder: &recorder,
+            };
             let outcome = snapshot
                 .engine
-                .fire(&context, event, EventOrigin::Reported)
+                .fire(scope, event, EventOrigin::Reported)
                 .await;
             if E::NAME == EventName::SessionEnd {
                 let key = session_key(&context);

@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::watch;
 
 use super::{
-    AuditError, Unavailable,
+    AuditError,
     file::LogFile,
     rate_limit::{Admitted, Flood},
     record::{Record, write},
@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     config::{AuditSettings, Rotation},
-    observe::Metrics,
+    observe::{Metrics, recorder::Unavailable},
 };
 
 /// How long to wait for one who is about to let go of a log: a gateway before

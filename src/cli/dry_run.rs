@@ -26,7 +26,7 @@ use crate::{
     auth,
     config::{Auth, Config, Grant, MissingSecrets, Overrides, StoreSettings},
     event::Action,
-    hook::{self, HookExecution, Record, Tracer},
+    hook::{self, EventTrace, HookExecution, Tracer},
     server::{self, Server},
     state::AppResources,
     upstream::{
@@ -51,7 +51,7 @@ pub(super) struct Rehearsal {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
     /// Everything that was fired, in order.
-    pub(super) events: Vec<Record>,
+    pub(super) events: Vec<EventTrace>,
     /// What the model API was asked.
     pub(super) upstream: Vec<Asked>,
     /// The HTTP status that the agent saw.
@@ -122,7 +122,7 @@ pub(super) async fn rehearse(
         },
     );
     let told = told?;
-    let events = witness.records();
+    let events = witness.take_events();
     let (verdict, reason) = verdict(&events, &told);
     Ok(Rehearsal {
         verdict,
@@ -280,7 +280,7 @@ fn failed(error: &UpstreamError) -> Failure {
 }
 
 /// The strictest of what was fired, or an error that no hook made.
-fn verdict(events: &[Record], told: &Told) -> (&'static str, Option<String>) {
+fn verdict(events: &[EventTrace], told: &Told) -> (&'static str, Option<String>) {
     let strictest = events.iter().map(|it| it.verdict).max();
     let strictest = strictest.unwrap_or(Action::Proceed);
     let error = told

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     config::{BUILTIN, Config, HookSpec},
-    hook::{HookExecution, HookRecord, Record},
+    hook::{EventTrace, HookExecution, HookTrace},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -52,9 +52,9 @@ impl Explain {
         let config = dry_run::load(&self.config)?;
         let act = read_act(&self.act, &self.model)?;
         let calling = if self.dry_run {
-            HookExecution::LeftAlone
+            HookExecution::Skipped
         } else {
-            HookExecution::Called
+            HookExecution::Executed
         };
         block_on(async {
             let rehearsal = Box::pin(rehearse(&config, &act, calling)).await?;
@@ -146,10 +146,10 @@ impl Telling<'_> {
         let why = why(rehearsal.reason.as_ref());
         let verdict = format!("verdict: {}{why}", rehearsal.verdict);
         match (self.calling, self.act) {
-            (HookExecution::LeftAlone, _) if rehearsal.verdict != "error" => return lines,
-            (HookExecution::LeftAlone, _) => (),
-            (HookExecution::Called, AgentAction::Call(call)) => self.call(call, &mut lines),
-            (HookExecution::Called, AgentAction::Report(_)) => {
+            (HookExecution::Skipped, _) if rehearsal.verdict != "error" => return lines,
+            (HookExecution::Skipped, _) => (),
+            (HookExecution::Executed, AgentAction::Call(call)) => self.call(call, &mut lines),
+            (HookExecution::Executed, AgentAction::Report(_)) => {
                 lines.push(format!("answer: {} {}", rehearsal.status, rehearsal.answer));
             }
         }
@@ -158,7 +158,7 @@ impl Telling<'_> {
     }
 
     /// One event; `earlier` counts those of the same name before it.
-    fn event(&self, record: &Record, earlier: usize, lines: &mut Vec<String>) {
+    fn event(&self, record: &EventTrace, earlier: usize, lines: &mut Vec<String>) {
         let others = if earlier == 0 {
             self.not_asked(record)
         } else {
@@ -187,7 +187,7 @@ impl Telling<'_> {
         if !others.is_empty() {
             lines.push(format!("  not asked: {}", others.join(", ")));
         }
-        if self.calling == HookExecution::Called {
+        if self.calling == HookExecution::Executed {
             lines.push(format!(
                 "  so: {}{}",
                 record.verdict.as_str(),
@@ -197,7 +197,7 @@ impl Telling<'_> {
     }
 
     /// The hooks of an event that are not in its plan.
-    fn not_asked(&self, record: &Record) -> Vec<&str> {
+    fn not_asked(&self, record: &EventTrace) -> Vec<&str> {
         let groups = self.config.hooks.get(&record.event);
         let hooks = groups.into_iter().flatten().flat_map(|it| &it.hooks);
         let labels = hooks.map(HookSpec::label);
@@ -237,8 +237,8 @@ fn why(reason: Option<&String>) -> String {
 }
 
 /// One hook in one line.
-fn told(hook: &HookRecord) -> String {
-    let HookRecord { name, kind, ran } = hook;
+fn told(hook: &HookTrace) -> String {
+    let HookTrace { name, kind, ran } = hook;
     let Some(ran) = ran else {
         return format!("{name} ({kind})");
     };

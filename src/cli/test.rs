@@ -74,7 +74,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
 
 /// What differs from what is expected.
 async fn try_case(config: &Config, case: &Case) -> Result<Vec<String>, Failure> {
-    let rehearsal = Box::pin(rehearse(config, &case.action, HookExecution::Called)).await?;
+    let rehearsal = Box::pin(rehearse(config, &case.action, HookExecution::Executed)).await?;
     Ok(compare(&case.expected, &rehearsal))
 }
 

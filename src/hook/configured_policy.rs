@@ -4,12 +4,12 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::outcome::HookRun;
+use super::outcome::hook_run;
 use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
     dialect::DialectError,
-    event::{EventKind, HookOutput, HookResult, HookStatus},
+    event::{EventKind, HookOutput, HookResult, HookRun, HookStatus},
     policy::{Policy, PolicyContext, PolicyRequest},
 };
 
@@ -78,6 +78,6 @@ impl ConfiguredPolicy {
             output,
             diagnostics: Vec::new(),
         };
-        HookRun::new::<E>(&self.name, self.mode, answer, elapsed)
+        hook_run::<E>(&self.name, self.mode, answer, elapsed)
     }
 }

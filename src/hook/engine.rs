@@ -5,22 +5,22 @@ use std::sync::Arc;
 use serde_json::value::RawValue;
 
 use super::{
-    audit_record,
     condition_eval::{ConditionContext, ConditionSubject},
     configured_policy::ConfiguredPolicy,
-    outcome::{EventOutcome, HookRun, merge_runs},
+    event_scope::EventScope,
+    outcome::{EventOutcome, merge_runs},
     plan::{self, Plan},
     response_policies::ResponsePolicies,
     run::{self, HookContext},
     table::{Hook, HookTable},
-    trace::Tracer,
+    trace::HookExecution,
 };
 use crate::{
-    audit_log::{Audit, Record},
+    config::BUILTIN,
     dialect::DialectError,
-    event::{Action, AfterModel, BeforeModel, Context, EventKind, EventName, FlowVerdict, Verdict},
+    event::{AfterModel, BeforeModel, EventKind, EventName, EventOrigin, FlowVerdict, HookRun},
     model::ResponseMutation,
-    observe::{HookFinished, Metrics, PolicySilent},
+    observe::recorder::{ExchangeEvent, Recorder},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
 };
 
@@ -28,40 +28,22 @@ use crate::{
 #[derive(Debug)]
 pub struct Engine {
     table: HookTable,
-    metrics: Arc<Metrics>,
     counters: Arc<SessionCounters>,
-    tracer: Option<Arc<Tracer>>,
-    pub(super) audit: Option<Arc<Audit>>,
+    execution: HookExecution,
 }
 
 impl Engine {
     /// An engine over a built table.
     pub const fn new(
         table: HookTable,
-        metrics: Arc<Metrics>,
         counters: Arc<SessionCounters>,
+        execution: HookExecution,
     ) -> Self {
         Self {
             table,
-            metrics,
             counters,
-            tracer: None,
-            audit: None,
+            execution,
         }
-    }
-
-    /// Adds a tracer, which receives every event.
-    #[must_use]
-    pub fn with_tracer(mut self, tracer: Option<Arc<Tracer>>) -> Self {
-        self.tracer = tracer;
-        self
-    }
-
-    /// Adds an audit log, which receives the outcome of every event.
-    #[must_use]
-    pub fn with_audit(mut self, audit: Option<Arc<Audit>>) -> Self {
-        self.audit = audit;
-        self
     }
 
     /// Starts the processes that hooks keep ahead of their first event.
@@ -100,13 +82,30 @@ impl Engine {
 
     /// Selects the policies and hooks that run on an event. For events without a
     /// subject the plan is always the same, so a stream needs one.
-    pub fn plan(&self, event: EventName, context: &Context, subject: ConditionSubject<'_>) -> Plan {
-        let conditions = ConditionContext::new(event, context, subject);
+    pub fn plan(
+        &self,
+        event: EventName,
+        scope: EventScope<'_>,
+        subject: ConditionSubject<'_>,
+    ) -> Plan {
+        let conditions = ConditionContext::new(event, scope.context, subject);
         let plan = plan::plan(&self.table, conditions);
-        match &self.tracer {
-            Some(tracer) => tracer.planned(event, plan),
-            None => plan,
+        if !scope.recorder.wants_plans() {
+            return plan;
         }
+        let policies = plan.policies.iter();
+        let policies = policies.map(|policy| (policy.name.clone(), BUILTIN.to_owned()));
+        let hooks = plan.hooks.iter();
+        let hooks = hooks.map(|hook| (hook.name.clone(), hook.kind.clone()));
+        let hooks: Vec<_> = policies.chain(hooks).collect();
+        let skipped = self.execution == HookExecution::Skipped;
+        scope.recorder.record(&ExchangeEvent::Planned {
+            event,
+            sequential: plan.sequential,
+            hooks: &hooks,
+            skipped,
+        });
+        if skipped { Plan::default() } else { plan }
     }
 
     /// Selects the policies that inspect what hooks changed. Their conditions are
@@ -114,10 +113,13 @@ impl Engine {
     pub fn plan_second_pass(
         &self,
         event: EventName,
-        context: &Context,
+        scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
     ) -> Plan {
-        plan::policies(&self.table, ConditionContext::new(event, context, subject))
+        plan::policies(
+            &self.table,
+            ConditionContext::new(event, scope.context, subject),
+        )
     }
 
     /// Runs the policies of a plan on a request, in order. Each sees the edits of
@@ -129,7 +131,7 @@ impl Engine {
     pub fn inspect_request(
         &self,
         plan: &Plan,
-        context: &Context,
+        scope: EventScope<'_>,
         request: &mut PolicyRequest,
         pass: InspectionPass,
     ) -> Result<Vec<HookRun>, DialectError> {
@@ -138,11 +140,11 @@ impl Engine {
             let model = request.call.model_name().to_owned();
             let policy_context = PolicyContext {
                 policy: &policy.name,
-                ..self.policy_context(context, &model, pass)
+                ..self.policy_context(scope, &model, pass)
             };
             let mut run = policy.request::<BeforeModel>(&policy_context, request)?;
             plan.annotate(&mut run);
-            self.record_run(context, &run, EventName::BeforeModel);
+            record_run(scope.recorder, EventName::BeforeModel, &run);
             runs.push(run);
         }
         Ok(runs)
@@ -152,11 +154,11 @@ impl Engine {
     pub fn response_policies(
         &self,
         plan: &Plan,
-        context: &Context,
+        scope: EventScope<'_>,
         model: &str,
         pass: InspectionPass,
     ) -> ResponsePolicies {
-        let context = self.policy_context(context, model, pass);
+        let context = self.policy_context(scope, model, pass);
         ResponsePolicies::new(&plan.policies, context)
     }
 
@@ -165,15 +167,11 @@ impl Engine {
     pub async fn run_hooks<E: EventKind>(
         &self,
         plan: &Plan,
-        context: &Context,
+        scope: EventScope<'_>,
         event: &mut E,
         document: Option<&RawValue>,
     ) -> Vec<HookRun> {
-        let hook_context = HookContext {
-            context,
-            document,
-            metrics: &self.metrics,
-        };
+        let hook_context = HookContext { scope, document };
         let mut runs = run::run(plan, &hook_context, event).await;
         for run in &mut runs {
             plan.annotate(run);
@@ -181,104 +179,59 @@ impl Engine {
         runs
     }
 
-    /// Merges all runs on one event of a model call, and writes the outcome to the
-    /// audit log.
+    /// Merges all runs on one event of a model call.
     pub fn conclude<E: EventKind>(
         &self,
-        context: &Context,
+        recorder: &Recorder,
         runs: Vec<HookRun>,
     ) -> EventOutcome<E::Verdict> {
-        let outcome = self.merge::<E>(runs);
-        if let Some(audit) = self.audit.as_ref().filter(|_| !outcome.runs.is_empty()) {
-            let event = (context, E::NAME);
-            let record = audit_record::event(audit, event, audit_record::CALL, &outcome);
-            audit.tell(&Record::Event(Box::new(record)));
-        }
+        let outcome = merge::<E>(runs);
+        let decision = outcome.decision(E::NAME, EventOrigin::ModelCall);
+        recorder.record(&ExchangeEvent::EventDecided(&decision));
         outcome
     }
 
-    /// Merges all runs on one chunk of a response. A stream has thousands of chunks,
-    /// so the audit log gets their sum; see [`super::RunStats`].
+    /// Merges all runs on one chunk of a response.
     pub fn conclude_chunk(
         &self,
+        recorder: &Recorder,
         runs: Vec<HookRun>,
     ) -> EventOutcome<FlowVerdict<Option<ResponseMutation>>> {
-        self.merge::<AfterModel>(runs)
-    }
-
-    pub(super) fn merge<E: EventKind>(&self, runs: Vec<HookRun>) -> EventOutcome<E::Verdict> {
-        let (output, diagnostics) = merge_runs::<E>(&runs);
-        let outcome = EventOutcome {
-            verdict: E::evaluate(&output),
-            output,
-            runs,
-            diagnostics,
-        };
-        if outcome.verdict.action() >= Action::Deny {
-            self.metrics.record_denial(E::NAME);
-        }
-        if let Some(tracer) = &self.tracer {
-            tracer.fired(E::NAME, &outcome);
-        }
+        let outcome = merge::<AfterModel>(runs);
+        let decision = outcome.decision(EventName::AfterModel, EventOrigin::ModelCall);
+        recorder.record(&ExchangeEvent::ChunkDecided(&decision));
         outcome
-    }
-
-    /// Counts the runs of policies on one chunk of a response. The audit log gets
-    /// every call that they refused as a `BeforeTool` event.
-    pub fn record_policy_runs(&self, context: &Context, runs: &[HookRun]) {
-        for run in runs {
-            self.record_run(context, run, EventName::AfterModel);
-            if run.would.is_none() {
-                let refused = run.refused.iter();
-                refused.for_each(|_| self.metrics.record_denial(EventName::BeforeTool));
-            }
-            let Some(audit) = &self.audit else {
-                continue;
-            };
-            for call in &run.refused {
-                let record = audit_record::refused_call(audit, context, run, call);
-                audit.tell(&Record::Event(Box::new(record)));
-            }
-        }
-    }
-
-    /// Counts runs of policies without output, each as many times as given.
-    pub fn count_silent_runs(&self, runs: &[(HookRun, u64)]) {
-        for (run, times) in runs {
-            PolicySilent {
-                policy: &run.name,
-                event: EventName::AfterModel,
-                times: *times,
-            }
-            .emit(&self.metrics);
-        }
     }
 
     /// The context of all policies on an event. The name is set for each of them.
     pub(super) fn policy_context<'a>(
         &'a self,
-        context: &'a Context,
+        scope: EventScope<'a>,
         model: &'a str,
         pass: InspectionPass,
     ) -> PolicyContext<'a> {
         PolicyContext {
             policy: "",
-            context,
+            context: scope.context,
             model,
             pass,
             counters: &self.counters,
         }
     }
+}
 
-    /// Logs and counts a run of a policy.
-    pub(super) fn record_run(&self, context: &Context, run: &HookRun, event: EventName) {
-        HookFinished {
-            request_id: &context.request_id,
-            hook: &run.name,
-            event,
-            elapsed: run.elapsed,
-            answer: &run.answer,
-        }
-        .emit(&self.metrics);
+/// Records a run of a policy.
+pub(super) fn record_run(recorder: &Recorder, event: EventName, run: &HookRun) {
+    recorder.record(&ExchangeEvent::HookFinished { event, run });
+}
+
+/// Merges all runs on one event into its outcome.
+pub(super) fn merge<E: EventKind>(runs: Vec<HookRun>) -> EventOutcome<E::Verdict> {
+    let (output, diagnostics) = merge_runs::<E>(&runs);
+    EventOutcome {
+        verdict: E::evaluate(&output),
+        output,
+        runs,
+        diagnostics,
     }
 }

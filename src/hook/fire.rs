@@ -8,18 +8,20 @@
 use serde_json::{Map, Value};
 
 use super::{
-    audit_record,
     condition_eval::ConditionSubject,
     configured_policy::ConfiguredPolicy,
-    engine::Engine,
-    outcome::{EventOrigin, EventOutcome, HookRun, merge_runs},
+    engine::{Engine, merge, record_run},
+    event_scope::EventScope,
+    outcome::{EventOutcome, merge_runs},
     plan::Plan,
 };
 use crate::{
-    audit_log::{Record, Sample, short},
     dialect::{self, Detail, DialectError, ResponseDocument},
-    event::{AfterModel, Context, Event, EventKind, HookOutput, HookStatus, MatcherSubject},
+    event::{
+        AfterModel, Event, EventKind, EventOrigin, HookOutput, HookRun, HookStatus, MatcherSubject,
+    },
     model::{LlmRequest, ResponseMutation},
+    observe::recorder::{EventDecision, ExchangeEvent},
     policy::{ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyRequest},
 };
 
@@ -28,22 +30,26 @@ impl Engine {
     /// anything.
     pub async fn fire<E: EventKind>(
         &self,
-        context: &Context,
+        scope: EventScope<'_>,
         mut event: E,
         origin: EventOrigin,
     ) -> EventOutcome<E::Verdict> {
-        let sample = self.sample(&event);
-        let mut plan = self.plan(E::NAME, context, ConditionSubject::Event(event.as_event()));
+        let subject = match event.subject() {
+            MatcherSubject::None => None,
+            MatcherSubject::Tool(name) | MatcherSubject::Keyword(name) => Some(name.to_owned()),
+        };
+        let wants_input = scope.recorder.wants_inputs();
+        let input = wants_input.then(|| serde_json::to_vec(&event).unwrap_or_default());
+        let mut plan = self.plan(E::NAME, scope, ConditionSubject::Event(event.as_event()));
         let is_selected = |policy: &ConfiguredPolicy| match origin {
             EventOrigin::Reported => true,
-            EventOrigin::Derived => !policy.inspects_calls,
+            EventOrigin::Derived | EventOrigin::ModelCall => !policy.inspects_calls,
         };
         plan.policies.retain(|policy| is_selected(policy));
         let mut runs = Vec::new();
-        let policy_context = self.policy_context(context, "", InspectionPass::First);
-        self.run_policies(&plan, policy_context, &mut event, &mut runs);
+        self.run_policies(&plan, scope, InspectionPass::First, (&mut event, &mut runs));
         let policy_runs = runs.len();
-        runs.extend(self.run_hooks(&plan, context, &mut event, None).await);
+        runs.extend(self.run_hooks(&plan, scope, &mut event, None).await);
         let has_output =
             |run: &HookRun| run.would.is_none() && run.answer.output != HookOutput::default();
         if runs.iter().skip(policy_runs).any(has_output) {
@@ -52,44 +58,36 @@ impl Engine {
                 event.apply(&output);
             }
             let subject = ConditionSubject::Event(event.as_event());
-            let mut plan = self.plan_second_pass(E::NAME, context, subject);
+            let mut plan = self.plan_second_pass(E::NAME, scope, subject);
             plan.policies.retain(|policy| is_selected(policy));
-            let policy_context = self.policy_context(context, "", InspectionPass::Second);
-            self.run_policies(&plan, policy_context, &mut event, &mut runs);
+            self.run_policies(
+                &plan,
+                scope,
+                InspectionPass::Second,
+                (&mut event, &mut runs),
+            );
         }
-        let outcome = self.merge::<E>(runs);
-        if let (Some(audit), Some(sample)) = (&self.audit, sample) {
-            let origin = origin.as_str();
-            let mut record = audit_record::event(audit, (context, E::NAME), origin, &outcome);
-            record.subject = sample.subject;
-            record.input = sample.input;
-            audit.tell(&Record::Event(Box::new(record)));
-        }
-        outcome
-    }
-
-    /// Samples an event for the audit log, before hooks change it.
-    fn sample<E: EventKind>(&self, event: &E) -> Option<EventSample> {
-        let audit = self.audit.as_deref()?;
-        let subject = match event.subject() {
-            MatcherSubject::None => None,
-            MatcherSubject::Tool(name) | MatcherSubject::Keyword(name) => Some(short(name)),
+        let outcome = merge::<E>(runs);
+        let decision = EventDecision {
+            subject: subject.as_deref(),
+            input: input.as_deref(),
+            ..outcome.decision(E::NAME, origin)
         };
-        let input = audit.holds_content().then(|| {
-            let input = serde_json::to_vec(event).unwrap_or_default();
-            audit.sampler().of(&input)
-        });
-        Some(EventSample { subject, input })
+        scope
+            .recorder
+            .record(&ExchangeEvent::EventDecided(&decision));
+        outcome
     }
 
     /// Runs policies in order. Each sees the edits of those before it.
     fn run_policies<E: EventKind>(
         &self,
         plan: &Plan,
-        context: PolicyContext<'_>,
-        event: &mut E,
-        runs: &mut Vec<HookRun>,
+        scope: EventScope<'_>,
+        pass: InspectionPass,
+        (event, runs): (&mut E, &mut Vec<HookRun>),
     ) {
+        let context = self.policy_context(scope, "", pass);
         for policy in &plan.policies {
             let policy_context = PolicyContext {
                 policy: &policy.name,
@@ -97,19 +95,13 @@ impl Engine {
             };
             let mut run = run_policy(policy, &policy_context, event, runs);
             plan.annotate(&mut run);
-            self.record_run(context.context, &run, E::NAME);
+            record_run(scope.recorder, E::NAME, &run);
             if run.would.is_none() && run.status() == HookStatus::Ok {
                 event.apply(&run.answer.output);
             }
             runs.push(run);
         }
     }
-}
-
-/// The part of an event that the audit log holds.
-struct EventSample {
-    subject: Option<String>,
-    input: Option<Sample>,
 }
 
 fn run_policy<E: EventKind>(

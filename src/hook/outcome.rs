@@ -5,59 +5,34 @@ use std::time::{Duration, SystemTime};
 use crate::{
     config::HookMode,
     event::{
-        Action, Diagnostic, EventKind, HookOutput, HookResult, HookStatus, Verdict, merge_outputs,
+        Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun, Verdict,
+        merge_outputs,
     },
-    policy::RefusedCall,
+    observe::recorder::EventDecision,
 };
 
-/// One run of a policy or hook.
-#[derive(Debug)]
-pub struct HookRun {
-    /// Name of the policy or hook; the command of a hook without a name.
-    pub name: String,
-    /// Status, output and diagnostics.
-    pub answer: HookResult,
-    /// Duration of the run.
-    pub elapsed: Duration,
-    /// Time at which the run ended.
-    pub ended: SystemTime,
-    /// Action that the output would have caused; `None` unless in `mode: observe`.
-    pub would: Option<Action>,
-    /// Whether a policy edited the document, or would have.
-    pub edited: bool,
-    /// Calls that a policy removed from a response, or would have.
-    pub refused: Vec<RefusedCall>,
-}
-
-impl HookRun {
-    /// A run that ends now.
-    pub(super) fn new<E: EventKind>(
-        name: &str,
-        mode: HookMode,
-        answer: HookResult,
-        elapsed: Duration,
-    ) -> Self {
-        let would = match mode {
-            HookMode::Enforce => None,
-            HookMode::Observe => {
-                let (output, _) = merge_outputs([&answer.output], E::HONOURS);
-                Some(E::evaluate(&output).action())
-            }
-        };
-        Self {
-            name: name.to_owned(),
-            answer,
-            elapsed,
-            ended: SystemTime::now(),
-            would,
-            edited: false,
-            refused: Vec::new(),
+/// A run that ends now.
+pub(super) fn hook_run<E: EventKind>(
+    name: &str,
+    mode: HookMode,
+    answer: HookResult,
+    elapsed: Duration,
+) -> HookRun {
+    let would = match mode {
+        HookMode::Enforce => None,
+        HookMode::Observe => {
+            let (output, _) = merge_outputs([&answer.output], E::HONOURS);
+            Some(E::evaluate(&output).action())
         }
-    }
-
-    /// Status of the run.
-    pub const fn status(&self) -> HookStatus {
-        self.answer.status
+    };
+    HookRun {
+        name: name.to_owned(),
+        answer,
+        elapsed,
+        ended: SystemTime::now(),
+        would,
+        edited: false,
+        refused: Vec::new(),
     }
 }
 
@@ -74,14 +49,20 @@ pub struct EventOutcome<V> {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// Source of an event.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum EventOrigin {
-    /// Reported by the agent.
-    Reported,
-    /// Derived from a model call. Policies that inspect model calls have already
-    /// inspected it there.
-    Derived,
+impl<V: Verdict> EventOutcome<V> {
+    /// The outcome as sinks of the recorder receive it.
+    pub fn decision(&self, event: EventName, origin: EventOrigin) -> EventDecision<'_> {
+        EventDecision {
+            event,
+            origin,
+            subject: None,
+            input: None,
+            runs: &self.runs,
+            verdict: self.verdict.action(),
+            output: &self.output,
+            diagnostics: &self.diagnostics,
+        }
+    }
 }
 
 /// Merges the outputs of all enforcing runs.

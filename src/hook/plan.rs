@@ -6,10 +6,13 @@ use std::sync::Arc;
 use super::{
     condition_eval::ConditionContext,
     configured_policy::ConfiguredPolicy,
-    outcome::HookRun,
     table::{Hook, HookTable},
 };
-use crate::{condition::EvalError, dialect::Detail, event::DiagnosticCode};
+use crate::{
+    condition::EvalError,
+    dialect::Detail,
+    event::{DiagnosticCode, HookRun},
+};
 
 /// The policies and hooks that run on an event.
 #[derive(Debug, Default)]

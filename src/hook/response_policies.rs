@@ -4,11 +4,11 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::{configured_policy::ConfiguredPolicy, outcome::HookRun};
+use super::configured_policy::ConfiguredPolicy;
 use crate::{
     config::HookMode,
     dialect::{DialectError, ResponseDocument, Words},
-    event::{AfterModel, HookOutput},
+    event::{AfterModel, HookOutput, HookRun},
     policy::{ChunkPosition, PolicyContext, PolicyEffects, ResponsePolicy, TextVerdict},
 };
 

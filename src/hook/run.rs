@@ -6,21 +6,20 @@ use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::{outcome::HookRun, plan::Plan, table::Hook};
+use super::{event_scope::EventScope, outcome::hook_run, plan::Plan, table::Hook};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
-    event::{Context, DiagnosticCode, EventKind, HookResult, HookStatus},
-    observe::{HookFinished, Metrics},
+    event::{DiagnosticCode, EventKind, HookResult, HookRun, HookStatus},
+    observe::recorder::ExchangeEvent,
     transport::HookCall,
 };
 
 /// Data shared by all hooks of one event.
 #[derive(Debug)]
 pub(super) struct HookContext<'a> {
-    pub(super) context: &'a Context,
+    pub(super) scope: EventScope<'a>,
     /// The document that the event was read from.
     pub(super) document: Option<&'a RawValue>,
-    pub(super) metrics: &'a Metrics,
 }
 
 /// Runs the hooks of a plan. In a sequential plan each hook sees the edits of
@@ -77,7 +76,7 @@ fn encode<E: EventKind>(hook: &Hook, hook_context: &HookContext<'_>, event: &E) 
     };
     let with_system = with_system_message(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
-    let context = hook_context.context;
+    let context = hook_context.scope.context;
     hook.protocol.write(context, event.as_event(), document)
 }
 
@@ -98,7 +97,7 @@ async fn call<E: EventKind>(
 ) -> HookRun {
     let started = Instant::now();
     let call = HookCall {
-        context: hook_context.context,
+        context: hook_context.scope.context,
         event: E::NAME,
         input,
         protocol: hook.protocol,
@@ -119,13 +118,9 @@ async fn call<E: EventKind>(
         answer.output.extract_system_message();
     }
     let elapsed = started.elapsed();
-    HookFinished {
-        request_id: &hook_context.context.request_id,
-        hook: &hook.name,
-        event: E::NAME,
-        elapsed,
-        answer: &answer,
-    }
-    .emit(hook_context.metrics);
-    HookRun::new::<E>(&hook.name, hook.mode, answer, elapsed)
+    let run = hook_run::<E>(&hook.name, hook.mode, answer, elapsed);
+    let event = E::NAME;
+    let recorder = hook_context.scope.recorder;
+    recorder.record(&ExchangeEvent::HookFinished { event, run: &run });
+    run
 }

@@ -1,203 +1,207 @@
-//! Remembers everything that is fired, for those who ask what hooks would do.
-//! A gateway that serves agents has none.
+//! Trace of all hook events, for `hookgate explain` and `hookgate test`.
 
 use std::{
     collections::BTreeMap,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use serde::Serialize;
 use serde_json::Value;
 
-use super::{
-    outcome::{EventOutcome, HookRun},
-    plan::Plan,
-};
 use crate::{
-    config::BUILTIN,
-    event::{Action, EventName, HookOutput, Verdict},
+    event::{Action, EventName, HookRun},
+    observe::recorder::{EventDecision, Exchange, ExchangeEvent, Sink},
 };
 
-/// What becomes of the hooks of a plan.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// Whether the hooks of a plan are executed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum HookExecution {
-    /// They are called.
-    Called,
-    /// They are left alone, and have said nothing.
-    LeftAlone,
+    /// Policies and hooks run.
+    #[default]
+    Executed,
+    /// Policies and hooks are listed only, and have no output.
+    Skipped,
 }
 
-/// Sees every event of one engine.
+/// Collects the trace of all hook events.
 #[derive(Debug)]
 pub struct Tracer {
-    calling: HookExecution,
-    seen: Mutex<Seen>,
+    execution: HookExecution,
+    state: Mutex<TraceState>,
 }
 
 #[derive(Debug, Default)]
-struct Seen {
-    /// Who is asked on which event, and how.
-    plans: BTreeMap<EventName, Planned>,
-    records: Vec<Record>,
+struct TraceState {
+    /// The last plan of each event.
+    plans: BTreeMap<EventName, EventPlan>,
+    events: Vec<EventTrace>,
 }
 
 #[derive(Debug, Clone, Default)]
-struct Planned {
+struct EventPlan {
     sequential: bool,
-    /// Names and types.
-    members: Vec<(String, String)>,
+    /// Name and type of each.
+    hooks: Vec<(String, String)>,
 }
 
-/// One event, as it was fired.
+/// One hook event and its outcome.
 #[derive(Debug, Clone, Serialize)]
-pub struct Record {
-    /// Which event.
+pub struct EventTrace {
+    /// Name of the event.
     pub event: EventName,
-    /// Whether its hooks waited for each other.
+    /// Whether hooks ran in sequence.
     pub sequential: bool,
-    /// Who was asked, in order: policies, then hooks.
-    pub hooks: Vec<HookRecord>,
-    /// What it came to.
+    /// Policies, then hooks, in order.
+    pub hooks: Vec<HookTrace>,
+    /// Verdict on the event.
     pub verdict: Action,
-    /// Why, if that is no, stop or ask.
+    /// Reason of a verdict that denies, stops or asks.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }
 
-/// One hook or policy of an event.
+/// One policy or hook of an event.
 #[derive(Debug, Clone, Serialize)]
-pub struct HookRecord {
-    /// Its name.
+pub struct HookTrace {
+    /// Name of the policy or hook.
     pub name: String,
-    /// How it is reached; policies are `builtin`.
+    /// Type of the hook; `builtin` for policies.
     #[serde(rename = "type")]
     pub kind: String,
-    /// What it did; `None` if it was left alone.
+    /// Its run; `None` if it was skipped.
     #[serde(flatten)]
-    pub ran: Option<HookRunReport>,
+    pub ran: Option<RunTrace>,
 }
 
-/// What a hook did.
+/// One run of a policy or hook.
 #[derive(Debug, Clone, Serialize)]
-pub struct HookRunReport {
+pub struct RunTrace {
     /// `ok`, `block` or `failed`.
     pub status: &'static str,
-    /// How long it took.
+    /// Duration in milliseconds.
     pub ms: u64,
-    /// What it said.
+    /// Output of the hook.
     pub output: Value,
-    /// Whether it edited the document itself, or would have.
+    /// Whether a policy edited the document, or would have.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
-    /// What was left out of what it said: each with its code and its detail.
+    /// Parts of the output that were ignored: code and detail.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub diagnostics: Vec<(&'static str, String)>,
-    /// What it would have done, if it only observes.
+    /// Action that the output would have caused; `None` unless in `mode: observe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub would: Option<Action>,
 }
 
 impl Tracer {
-    /// Nothing seen yet.
-    pub fn new(calling: HookExecution) -> Self {
+    /// A trace of an engine that executes hooks, or only lists them.
+    pub fn new(execution: HookExecution) -> Self {
         Self {
-            calling,
-            seen: Mutex::default(),
+            execution,
+            state: Mutex::default(),
         }
     }
 
-    /// Everything seen so far, which it then forgets.
-    pub fn records(&self) -> Vec<Record> {
-        std::mem::take(&mut self.seen().records)
+    /// Returns whether hooks are executed.
+    pub const fn execution(&self) -> HookExecution {
+        self.execution
     }
 
-    /// Takes down a plan. What of it is to be done is given back.
-    pub(super) fn planned(&self, event: EventName, plan: Plan) -> Plan {
-        let policies = plan.policies.iter();
-        let policies = policies.map(|it| (it.name.clone(), BUILTIN.to_owned()));
-        let hooks = plan.hooks.iter();
-        let hooks = hooks.map(|it| (it.name.clone(), it.kind.clone()));
-        let planned = Planned {
-            sequential: plan.sequential,
-            members: policies.chain(hooks).collect(),
-        };
-        let mut seen = self.seen();
-        if self.calling == HookExecution::Called {
-            seen.plans.insert(event, planned);
-            return plan;
+    /// Takes the events so far.
+    pub fn take_events(&self) -> Vec<EventTrace> {
+        std::mem::take(&mut self.state().events)
+    }
+
+    fn state(&self) -> MutexGuard<'_, TraceState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Sink for Arc<Tracer> {
+    fn record(&mut self, _exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        match event {
+            ExchangeEvent::Planned {
+                event,
+                sequential,
+                hooks,
+                skipped,
+            } => {
+                let plan = EventPlan {
+                    sequential: *sequential,
+                    hooks: hooks.to_vec(),
+                };
+                self.state().plan(*event, plan, *skipped);
+            }
+            ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
+                self.state().decide(decision);
+            }
+            _ => (),
         }
-        let hooks = planned.members.into_iter();
-        let hooks = hooks.map(|(name, kind)| HookRecord {
+    }
+
+    fn wants_plans(&self) -> bool {
+        true
+    }
+}
+
+impl TraceState {
+    fn plan(&mut self, event: EventName, plan: EventPlan, skipped: bool) {
+        if !skipped {
+            self.plans.insert(event, plan);
+            return;
+        }
+        let hooks = plan.hooks.into_iter();
+        let hooks = hooks.map(|(name, kind)| HookTrace {
             name,
             kind,
             ran: None,
         });
-        seen.records.push(Record {
+        self.events.push(EventTrace {
             event,
-            sequential: planned.sequential,
+            sequential: plan.sequential,
             hooks: hooks.collect(),
             verdict: Action::Proceed,
             reason: None,
         });
-        Plan::default()
     }
 
-    /// Takes down what an event came to, if anybody was asked.
-    pub(super) fn fired<V: Verdict>(&self, event: EventName, fired: &EventOutcome<V>) {
-        if fired.runs.is_empty() {
+    fn decide(&mut self, decision: &EventDecision<'_>) {
+        if decision.runs.is_empty() {
             return;
         }
-        let verdict = fired.verdict.action();
-        let mut seen = self.seen();
-        let planned = seen.plans.get(&event).cloned().unwrap_or_default();
+        let plan = self.plans.get(&decision.event).cloned().unwrap_or_default();
         let kind = |name: &str| {
-            let known = planned.members.iter().find(|it| it.0 == name);
-            known.map(|it| it.1.clone()).unwrap_or_default()
+            let planned = plan.hooks.iter().find(|planned| planned.0 == name);
+            planned.map(|planned| planned.1.clone()).unwrap_or_default()
         };
-        let hooks = fired.runs.iter().map(|run| HookRecord {
+        let hooks = decision.runs.iter().map(|run| HookTrace {
             name: run.name.clone(),
             kind: kind(&run.name),
-            ran: Some(HookRunReport::of(run)),
+            ran: Some(RunTrace::new(run)),
         });
-        let hooks = hooks.collect();
-        seen.records.push(Record {
-            event,
-            sequential: planned.sequential,
-            hooks,
-            verdict,
-            reason: reason(verdict, &fired.output),
+        self.events.push(EventTrace {
+            event: decision.event,
+            sequential: plan.sequential,
+            hooks: hooks.collect(),
+            verdict: decision.verdict,
+            reason: decision.reason(),
         });
-    }
-
-    fn seen(&self) -> MutexGuard<'_, Seen> {
-        self.seen.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl HookRunReport {
-    fn of(run: &HookRun) -> Self {
+impl RunTrace {
+    fn new(run: &HookRun) -> Self {
         let diagnostics = run.answer.diagnostics.iter();
         Self {
             status: run.status().as_str(),
             ms: u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX),
-            // A struct of names and values always becomes JSON.
+            // A struct of strings and JSON values always becomes JSON.
             output: serde_json::to_value(&run.answer.output).unwrap_or_default(),
             diagnostics: diagnostics
-                .map(|it| (it.code.as_str(), it.detail.clone()))
+                .map(|diagnostic| (diagnostic.code.as_str(), diagnostic.detail.clone()))
                 .collect(),
             would: run.would,
             edited: run.edited,
         }
     }
-}
-
-/// Why a verdict is no, stop or ask.
-pub(super) fn reason(verdict: Action, folded: &HookOutput) -> Option<String> {
-    let reason = match verdict {
-        Action::Proceed | Action::Respond => return None,
-        Action::Stop => folded.stop(),
-        Action::Deny => folded.deny(),
-        Action::Ask => return folded.reason.clone(),
-    };
-    reason.map(|it| it.as_str().to_owned())
 }

@@ -9,7 +9,7 @@ use axum::body::Body;
 use bytes::Bytes;
 use http_body::{Frame, SizeHint};
 
-use crate::observe::Ended;
+use crate::observe::recorder::ExchangeEnd;
 
 /// Body that calls back once, with how it ended. A callback that is dropped without a
 /// call indicates that the receiver disconnected.
@@ -19,7 +19,7 @@ pub struct OnBodyEnd<F> {
     callback: Option<F>,
 }
 
-impl<F: FnOnce(Ended) + Unpin> OnBodyEnd<F> {
+impl<F: FnOnce(ExchangeEnd) + Unpin> OnBodyEnd<F> {
     /// Wraps a body.
     pub fn new(body: Body, callback: F) -> Self {
         let mut this = Self {
@@ -33,18 +33,18 @@ impl<F: FnOnce(Ended) + Unpin> OnBodyEnd<F> {
     /// A body of known length may not be polled again after its last frame.
     fn check_end(&mut self) {
         if http_body::Body::is_end_stream(&self.body) {
-            self.call(Ended::Complete);
+            self.call(ExchangeEnd::Complete);
         }
     }
 
-    fn call(&mut self, ended: Ended) {
+    fn call(&mut self, ended: ExchangeEnd) {
         if let Some(callback) = self.callback.take() {
             callback(ended);
         }
     }
 }
 
-impl<F: FnOnce(Ended) + Unpin> http_body::Body for OnBodyEnd<F> {
+impl<F: FnOnce(ExchangeEnd) + Unpin> http_body::Body for OnBodyEnd<F> {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -56,8 +56,8 @@ impl<F: FnOnce(Ended) + Unpin> http_body::Body for OnBodyEnd<F> {
         match &polled {
             Poll::Pending => (),
             Poll::Ready(Some(Ok(_))) => self.check_end(),
-            Poll::Ready(Some(Err(_))) => self.call(Ended::Broken),
-            Poll::Ready(None) => self.call(Ended::Complete),
+            Poll::Ready(Some(Err(_))) => self.call(ExchangeEnd::Truncated),
+            Poll::Ready(None) => self.call(ExchangeEnd::Complete),
         }
         polled
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::{
     dialect::{DialectError, ResponseDocument, Words},
-    event::{Context, Event, EventName, HookOutput},
+    event::{Context, Event, EventName, HookOutput, RefusedCall},
 };
 
 /// A built-in rule whose output is merged with the output of hooks.
@@ -96,15 +96,6 @@ pub struct PolicyEffects {
     pub edited: bool,
     /// Calls that were removed, in the order of the response.
     pub refused: Vec<RefusedCall>,
-}
-
-/// A call that a policy removed from a response.
-#[derive(Debug)]
-pub struct RefusedCall {
-    /// Name of the tool.
-    pub tool: String,
-    /// Reason for the model.
-    pub reason: String,
 }
 
 /// Facts for policies beside the document.

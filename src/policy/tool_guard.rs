@@ -17,15 +17,15 @@ use serde_json::Value;
 use self::rule::ToolRule;
 use super::{
     definition::{
-        ChunkPosition, Policy, PolicyContext, PolicyEffects, PolicyKind, RefusedCall,
-        ResponsePolicy, TextVerdict,
+        ChunkPosition, Policy, PolicyContext, PolicyEffects, PolicyKind, ResponsePolicy,
+        TextVerdict,
     },
     matchers::Globs,
     policy_request::PolicyRequest,
 };
 use crate::{
     dialect::{DialectError, FunctionCall, PartialCalls, ResponseDocument, Words},
-    event::{Event, EventName, HookOutput},
+    event::{Event, EventName, HookOutput, RefusedCall},
 };
 
 pub(super) const KIND: PolicyKind = PolicyKind::new::<ToolGuard>(

@@ -3,14 +3,15 @@
 use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::{
-    model_request::ModelRequest, outcome::Did, reply::Reply, request_context::RequestContext,
+    model_request::ModelRequest, reply::Reply, request_context::RequestContext,
     turn_state::TurnState,
 };
 use crate::{
     error::{ApiError, ErrorReason},
-    event::{BeforeModel, BeforeModelVerdict, EventName},
-    hook::{HookRun, Plan},
+    event::{BeforeModel, BeforeModelVerdict, EventName, HookRun},
+    hook::Plan,
     model::RequestMutation,
+    observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::{InspectionPass, PolicyRequest},
 };
 
@@ -22,24 +23,23 @@ pub(super) async fn run(
 ) -> Result<ControlFlow<Reply>, ApiError> {
     let engine = &context.snapshot.engine;
     let subject = request.subject(context);
-    let plan = engine.plan(EventName::BeforeModel, &turn.hook_context, subject);
+    let plan = engine.plan(EventName::BeforeModel, turn.scope(context), subject);
     if plan.is_empty() {
         clear_denial(turn).await;
         return Ok(Continue(()));
     }
     let mut runs = apply_policies(context, turn, request, &plan, InspectionPass::First)?;
     runs.extend(run_hooks(context, turn, request, &plan).await?);
-    let outcome = engine.conclude::<BeforeModel>(&turn.hook_context, runs);
-    context.recorder.note(&outcome);
+    let outcome = engine.conclude::<BeforeModel>(&context.recorder, runs);
     let verdict = match outcome.verdict {
         BeforeModelVerdict::Proceed(mutation) if !mutation.is_empty() => {
             write_mutation(context, turn, request, &mutation)?;
             // INVARIANT: policies inspect what hooks changed before it goes upstream.
             let subject = request.subject(context);
-            let plan = engine.plan_second_pass(EventName::BeforeModel, &turn.hook_context, subject);
+            let plan =
+                engine.plan_second_pass(EventName::BeforeModel, turn.scope(context), subject);
             let runs = apply_policies(context, turn, request, &plan, InspectionPass::Second)?;
-            let outcome = engine.conclude::<BeforeModel>(&turn.hook_context, runs);
-            context.recorder.note(&outcome);
+            let outcome = engine.conclude::<BeforeModel>(&context.recorder, runs);
             outcome.verdict
         }
         verdict => verdict,
@@ -62,10 +62,14 @@ fn apply_policies(
         edited: false,
     };
     let engine = &context.snapshot.engine;
-    let runs = engine.inspect_request(plan, &turn.hook_context, &mut edited, pass)?;
+    let runs = engine.inspect_request(plan, turn.scope(context), &mut edited, pass)?;
     if edited.edited {
-        context.recorder.did(Did::Edit);
-        context.recorder.model(edited.call.model_name());
+        context
+            .recorder
+            .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
+        context
+            .recorder
+            .record(&ExchangeEvent::ModelChanged(edited.call.model_name()));
         request.call = edited.call;
         request.document = edited.document;
     }
@@ -85,7 +89,7 @@ async fn run_hooks(
     let document = request.document_for(plan);
     let mut event = BeforeModel { llm_request };
     let engine = &context.snapshot.engine;
-    let runs = engine.run_hooks(plan, &turn.hook_context, &mut event, document.as_deref());
+    let runs = engine.run_hooks(plan, turn.scope(context), &mut event, document.as_deref());
     Ok(runs.await)
 }
 
@@ -100,12 +104,18 @@ fn write_mutation(
     let edited = context
         .dialect
         .write_request(&request.call, document, mutation)?;
-    context.recorder.note_diagnostics(&edited.diagnostics);
+    context
+        .recorder
+        .record(&ExchangeEvent::OutputIgnored(&edited.diagnostics));
     if edited.document.is_edited() || edited.model.is_some() {
-        context.recorder.did(Did::Edit);
+        context
+            .recorder
+            .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
     }
     if let Some(model) = edited.model {
-        context.recorder.model(model.as_str());
+        context
+            .recorder
+            .record(&ExchangeEvent::ModelChanged(model.as_str()));
         request.call.model = Some(model);
     }
     turn.selected = edited.selected;
@@ -120,12 +130,14 @@ async fn apply_verdict(
     verdict: BeforeModelVerdict,
 ) -> Result<ControlFlow<Reply>, ApiError> {
     let generates = request.call.operation.generates();
-    let (did, reply) = match verdict {
+    let (action, reply) = match verdict {
         BeforeModelVerdict::Proceed(_) => {
             clear_denial(turn).await;
             return Ok(Continue(()));
         }
-        BeforeModelVerdict::Respond(answer) if generates => (Did::Respond, Reply::Answered(answer)),
+        BeforeModelVerdict::Respond(answer) if generates => {
+            (ExchangeAction::Respond, Reply::Answered(answer))
+        }
         BeforeModelVerdict::Respond(_) => {
             let message = "a hook answered a call that cannot return text";
             return Err(ApiError::new(ErrorReason::PolicyDenied, message));
@@ -133,15 +145,15 @@ async fn apply_verdict(
         BeforeModelVerdict::Deny {
             response: Some(answer),
             ..
-        } if generates => (Did::Deny, Reply::Answered(answer)),
-        BeforeModelVerdict::Deny { reason, .. } => (Did::Deny, Reply::Denied(reason)),
-        BeforeModelVerdict::Stop(reason) => (Did::Stop, Reply::Denied(reason)),
+        } if generates => (ExchangeAction::Deny, Reply::Answered(answer)),
+        BeforeModelVerdict::Deny { reason, .. } => (ExchangeAction::Deny, Reply::Denied(reason)),
+        BeforeModelVerdict::Stop(reason) => (ExchangeAction::Stop, Reply::Denied(reason)),
     };
-    context.recorder.did(did);
+    context.recorder.record(&ExchangeEvent::ActionTaken(action));
     match &reply {
-        Reply::Denied(reason) => record_denial(turn, did, generates, reason.as_str()).await,
-        Reply::Answered(answer) if did == Did::Deny => {
-            record_denial(turn, did, generates, &answer.text()).await;
+        Reply::Denied(reason) => record_denial(turn, action, generates, reason.as_str()).await,
+        Reply::Answered(answer) if action == ExchangeAction::Deny => {
+            record_denial(turn, action, generates, &answer.text()).await;
         }
         Reply::Answered(_) | Reply::Upstream(_) => clear_denial(turn).await,
     }
@@ -162,11 +174,11 @@ async fn clear_denial(turn: &mut TurnState) {
 
 /// Records a denial and the text the agent receives for it. Only calls that generate a response
 /// become part of a conversation.
-async fn record_denial(turn: &mut TurnState, did: Did, generates: bool, text: &str) {
+async fn record_denial(turn: &mut TurnState, action: ExchangeAction, generates: bool, text: &str) {
     if generates && let Some((session, item)) = turn.last_item() {
         session.note_mut(&item).denied = Some(text.to_owned());
     }
-    if did == Did::Stop {
+    if action == ExchangeAction::Stop {
         turn.stop_session(text);
     }
     if let Some(session) = &mut turn.session {

@@ -9,8 +9,8 @@ use http::{HeaderValue, header};
 use serde_json::Value;
 
 use super::{
-    exchange_recorder::ExchangeRecorder,
     model_request::ModelRequest,
+    recording,
     request_context::RequestContext,
     stream_encoder::{StreamEncoder, media_type},
 };
@@ -19,8 +19,8 @@ use crate::{
     dialect::{AnswerFormat, Call, Dialect, DialectError, Framing, Operation, ResponseDocument},
     error::{ApiError, ErrorReason},
     event::Reason,
-    middleware::OnBodyEnd,
     model::ResponseMutation,
+    observe::recorder::{ExchangeEvent, Recorder},
     upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers},
 };
 
@@ -65,7 +65,7 @@ pub(super) struct Responder {
     /// The call as the agent made it.
     call: Call,
     denial_form: DenialForm,
-    recorder: ExchangeRecorder,
+    recorder: Recorder,
 }
 
 impl Responder {
@@ -113,9 +113,9 @@ impl Responder {
     /// Records an error and builds the rest of a body that breaks off.
     pub(super) fn break_stream(&self, error: &ApiError) -> Body {
         let reason = error.reason().as_str();
-        self.recorder.report(error);
-        let request_id = self.recorder.request_id();
-        tracing::warn!(request.id = request_id, reason, "stream aborted");
+        recording::record_cause(&self.recorder, error);
+        self.recorder
+            .record(&ExchangeEvent::StreamAborted { reason });
         Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other(reason))]))
     }
 
@@ -126,8 +126,7 @@ impl Responder {
 
     /// Records status and end of a response that is sent before the outcome is known.
     pub(super) fn finish_early(&self, response: Response) -> Response {
-        self.recorder.status(response.status());
-        record_end(response, &self.recorder)
+        recording::record_response(&self.recorder, response)
     }
 
     /// Builds the last chunk of a response that a reply of hooks ends. Returns `None` for
@@ -177,20 +176,13 @@ impl Responder {
 }
 
 /// Adds hookgate's headers to a response, and records how its body ends.
-pub(super) fn finish(mut response: Response, recorder: &ExchangeRecorder) -> Response {
-    recorder.status(response.status());
-    recorder.add_headers(response.headers_mut());
-    record_end(response, recorder)
-}
-
-/// Records how the body of a response ends.
-fn record_end(response: Response, recorder: &ExchangeRecorder) -> Response {
-    let recorder = recorder.clone();
-    response.map(|body| Body::new(OnBodyEnd::new(body, move |ended| recorder.ended(ended))))
+pub(super) fn finish(mut response: Response, recorder: &Recorder) -> Response {
+    recording::add_headers(recorder, response.headers_mut());
+    recording::record_response(recorder, response)
 }
 
 /// Returns upstream's response as it is.
-pub(super) fn passed(mut answer: UpstreamResponse, recorder: &ExchangeRecorder) -> Response {
+pub(super) fn passed(mut answer: UpstreamResponse, recorder: &Recorder) -> Response {
     if answer.media_type() == "text/html" {
         return not_json(&answer, recorder);
     }
@@ -203,7 +195,7 @@ pub(super) fn passed(mut answer: UpstreamResponse, recorder: &ExchangeRecorder) 
 }
 
 /// Returns an error in the place of an HTML page. An error of upstream keeps its status.
-fn not_json(answer: &UpstreamResponse, recorder: &ExchangeRecorder) -> Response {
+fn not_json(answer: &UpstreamResponse, recorder: &Recorder) -> Response {
     let error = if answer.status.is_success() {
         ApiError::new(
             ErrorReason::UpstreamUnreadable,
@@ -213,7 +205,7 @@ fn not_json(answer: &UpstreamResponse, recorder: &ExchangeRecorder) -> Response 
         ApiError::upstream_status(answer.status)
     };
     let error = error.with_source(&UnexpectedContentType::from_headers(&answer.headers));
-    recorder.failed(&error);
+    recording::record_failure(recorder, &error);
     let mut response = error.render(recorder.request_id());
     if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
         let after: HeaderValue = after.clone();

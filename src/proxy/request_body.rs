@@ -17,6 +17,7 @@ use crate::{
     dialect::{Call, Document},
     error::{ApiError, ErrorReason},
     middleware::reserve_memory,
+    observe::recorder::ExchangeEvent,
     upstream::{
         content_headers::{self, ContentEncoding, MediaType},
         decompress::{BoundedGunzip, DecompressError},
@@ -55,7 +56,11 @@ pub(super) async fn read_request(
     let named = context.session_name.clone();
     let session_name = named.or_else(|| opened.session.and_then(SessionName::from_body));
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
-    context.recorder.call(&call, session_id);
+    context.recorder.record(&ExchangeEvent::CallRead {
+        operation: call.label(),
+        model: call.model_name(),
+        session_id: session_id.unwrap_or_default(),
+    });
     if let Some(cache) = context.dialect.cached_content(&opened.document)? {
         cache_owner::check(context, &cache)?;
     }

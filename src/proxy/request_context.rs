@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::{exchange_recorder::ExchangeRecorder, session_name::SessionName};
+use super::session_name::SessionName;
 use crate::{
     auth::Identity,
     dialect::Dialect,
     event::Context,
+    observe::recorder::Recorder,
     state::{CachedContentOwners, Snapshot},
     upstream::Upstream,
 };
@@ -18,10 +19,9 @@ use crate::{
 pub(super) struct RequestContext {
     /// Config and everything built from it, fixed for this call.
     pub(super) snapshot: Arc<Snapshot>,
-    /// The authenticated caller.
     pub(super) identity: Arc<Identity>,
     pub(super) cached_content: Arc<CachedContentOwners>,
-    pub(super) recorder: ExchangeRecorder,
+    pub(super) recorder: Recorder,
     /// The head of the agent's request.
     pub(super) head: Parts,
     pub(super) dialect: &'static dyn Dialect,

@@ -4,13 +4,14 @@ use std::sync::Arc;
 
 use http::request::Parts;
 
-use super::{exchange_recorder::ExchangeRecorder, request_context::RequestContext, session_name};
+use super::{request_context::RequestContext, session_name};
 use crate::{
     auth::Identity,
     dialect::{self, Call, Operation, RequestLine, Row},
     error::{ApiError, ErrorReason},
     event::{Context, EventName},
     middleware::{Authenticated, trace_context},
+    observe::recorder::{ExchangeEvent, Recorder},
     state::{App, utc_timestamp},
 };
 
@@ -24,7 +25,7 @@ pub(super) fn resolve(
     app: &App,
     authenticated: Authenticated,
     head: Parts,
-    recorder: &ExchangeRecorder,
+    recorder: &Recorder,
 ) -> Result<(Box<RequestContext>, Call), ApiError> {
     let Authenticated { identity, snapshot } = authenticated;
     if let Some(audit) = &snapshot.audit {
@@ -40,12 +41,16 @@ pub(super) fn resolve(
         return Err(ApiError::new(ErrorReason::UnknownPath, "unknown path"));
     };
     let recognised = recognised?;
-    recorder.operation(recognised.row.label());
+    recorder.record(&ExchangeEvent::MethodResolved(recognised.row.label()));
     snapshot.check_coverage(recognised.row)?;
     check_inspectable(recognised.row, &identity)?;
     let call = recognised.call?;
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
-    recorder.call(&call, session_id);
+    recorder.record(&ExchangeEvent::CallRead {
+        operation: call.label(),
+        model: call.model_name(),
+        session_id: session_id.unwrap_or_default(),
+    });
     let upstream = Arc::clone(snapshot.upstream(call.row.api)?);
     let hook_context = Context {
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
@@ -64,7 +69,11 @@ pub(super) fn resolve(
     });
     if context.snapshot.audit.is_some() || is_hooked(&context, call.operation) {
         fill_hook_context(&mut context);
-        recorder.opened(call.row.api.as_str(), &context.hook_context);
+        recorder.record(&ExchangeEvent::CallAccepted {
+            dialect: call.row.api.as_str(),
+            caller: &context.hook_context.caller,
+            trace: context.hook_context.trace,
+        });
     }
     Ok((context, call))
 }

@@ -10,14 +10,15 @@ use futures_util::{StreamExt, stream};
 
 use self::history_replay::DeniedRequests;
 use super::{
-    model_request::ModelRequest, outcome::Did, reply::Reply, request_context::RequestContext,
-    transcript, turn_state::TurnState,
+    model_request::ModelRequest, reply::Reply, request_context::RequestContext, transcript,
+    turn_state::TurnState,
 };
 use crate::{
     dialect::{History, ItemKind},
     error::ApiError,
-    event::{BeforeAgent, EventKind, EventName, FlowVerdict, Reason, SessionStart},
-    hook::{EventOrigin, EventOutcome},
+    event::{BeforeAgent, EventKind, EventName, EventOrigin, FlowVerdict, Reason, SessionStart},
+    hook::EventOutcome,
+    observe::recorder::{ExchangeAction, ExchangeEvent},
     session::{Item, Session, SessionRequest, YieldBudget},
 };
 
@@ -76,7 +77,11 @@ async fn find_session(
     let session = sessions.open(session_request, history.as_ref()).await?;
     turn.hook_context.session_id.clone_from(&session.key.id);
     transcript::set_path(context, turn, &session).await;
-    context.recorder.session(&session);
+    context.recorder.record(&ExchangeEvent::SessionFound {
+        id: &session.key.id,
+        match_kind: session.match_kind.as_str(),
+        source: session.state.source.as_str(),
+    });
     Ok((history, session))
 }
 
@@ -131,7 +136,9 @@ fn check_stopped(
     let note = item.and_then(|item| session.note(item));
     match note.and_then(|note| note.stopped.as_deref()) {
         Some(reason) => {
-            context.recorder.did(Did::Stop);
+            context
+                .recorder
+                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Stop));
             Break(Reply::Denied(Reason::new(Some(reason))))
         }
         None => Continue(()),
@@ -180,11 +187,12 @@ async fn fire_before_agent(
     let Some((note, reason)) = note.and_then(|note| Some((note, note.response.as_deref()?))) else {
         return Ok(Continue(()));
     };
-    context.recorder.did(if note.stopped.is_some() {
-        Did::Stop
+    let action = if note.stopped.is_some() {
+        ExchangeAction::Stop
     } else {
-        Did::Deny
-    });
+        ExchangeAction::Deny
+    };
+    context.recorder.record(&ExchangeEvent::ActionTaken(action));
     Ok(Break(Reply::Denied(Reason::new(Some(reason)))))
 }
 
@@ -243,7 +251,9 @@ async fn fire_after_tool(
     let Some(reason) = stopped else {
         return Ok(Continue(()));
     };
-    context.recorder.did(Did::Stop);
+    context
+        .recorder
+        .record(&ExchangeEvent::ActionTaken(ExchangeAction::Stop));
     session.record_stop(turn.prompt_item, reason.as_str());
     Ok(Break(Reply::Denied(reason)))
 }
@@ -253,10 +263,6 @@ async fn fire<E: EventKind>(
     turn: &TurnState,
     event: E,
 ) -> EventOutcome<E::Verdict> {
-    let engine = &context.snapshot.engine;
-    let outcome = engine
-        .fire(&turn.hook_context, event, EventOrigin::Derived)
-        .await;
-    context.recorder.note(&outcome);
-    outcome
+    let (engine, scope) = (&context.snapshot.engine, turn.scope(context));
+    engine.fire(scope, event, EventOrigin::Derived).await
 }

@@ -1,13 +1,11 @@
 //! `BeforeToolSelection`: hooks restrict the functions that the model may call.
 
-use super::{
-    model_request::ModelRequest, outcome::Did, request_context::RequestContext,
-    turn_state::TurnState,
-};
+use super::{model_request::ModelRequest, request_context::RequestContext, turn_state::TurnState};
 use crate::{
     dialect::Selected,
     error::ApiError,
     event::{BeforeToolSelection, EventName},
+    observe::recorder::{ExchangeAction, ExchangeEvent},
 };
 
 /// Fires `BeforeToolSelection` and writes the selection into the request. The response is held
@@ -22,22 +20,23 @@ pub(super) async fn run(
     }
     let engine = &context.snapshot.engine;
     let subject = request.subject(context);
-    let plan = engine.plan(EventName::BeforeToolSelection, &turn.hook_context, subject);
+    let plan = engine.plan(EventName::BeforeToolSelection, turn.scope(context), subject);
     if plan.is_empty() {
         return Ok(());
     }
     let llm_request = request.stable_form(context, plan.detail())?;
     let document = request.document_for(&plan);
     let mut event = BeforeToolSelection { llm_request };
-    let runs = engine.run_hooks(&plan, &turn.hook_context, &mut event, document.as_deref());
-    let outcome = engine.conclude::<BeforeToolSelection>(&turn.hook_context, runs.await);
-    context.recorder.note(&outcome);
+    let runs = engine.run_hooks(&plan, turn.scope(context), &mut event, document.as_deref());
+    let outcome = engine.conclude::<BeforeToolSelection>(&context.recorder, runs.await);
     if let Some(selection) = &outcome.verdict {
         let selected = context
             .dialect
             .write_selection(&mut request.document, selection)?;
         if selected != Selected::Untouched {
-            context.recorder.did(Did::Edit);
+            context
+                .recorder
+                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
             turn.selected = selected;
         }
     }

@@ -39,13 +39,13 @@ pub(super) async fn record_request(
     if let Some(history) = History::read(&request.document)? {
         let caller = &turn.hook_context.caller.key;
         let conversation = context.snapshot.sessions.read(caller, &history).await?;
-        let told = TranscriptRequest {
+        let entry = TranscriptRequest {
             history: &history,
             conversation: &conversation,
             model: request.call.model_name(),
             now: &turn.hook_context.timestamp,
         };
-        transcripts.append_request(key, told).await;
+        transcripts.append_request(key, entry).await;
     }
     Ok(())
 }
@@ -64,14 +64,14 @@ pub(super) async fn record_response(
     let allowed = buffer.calls.iter().filter(|call| call.refusal.is_none());
     let calls = allowed.map(|call| (call.name.clone(), call.arguments.clone()));
     let calls: Vec<(String, Value)> = calls.collect();
-    let answered = TranscriptResponse {
+    let entry = TranscriptResponse {
         text: &buffer.text,
         calls: &calls,
         model: &buffer.filter.model,
         usage: &buffer.usage.read(),
         now: &utc_timestamp(),
     };
-    transcripts.append_response(key, answered).await;
+    transcripts.append_response(key, entry).await;
 }
 
 /// Only an agent's own calls are part of its conversation.

@@ -4,6 +4,7 @@ use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
     dialect::{Allowed, DialectError, Document, ResponseDocument, Selected, Words},
     event::{Context, EventName},
+    hook::EventScope,
     session::{CallRole, Item, ResponseFingerprinter, Session},
 };
 
@@ -25,7 +26,7 @@ pub(super) struct TurnState {
     pub(super) prompt_item: usize,
     /// Whether the agent has received text of an answer that another one follows.
     pub(super) has_emitted_text: bool,
-    /// Number of times the model was told that its tool calls are denied.
+    /// Number of times the model was asked again because its tool calls were denied.
     pub(super) denied_rounds: u32,
     /// Number of times `AfterAgent` asked for another answer.
     pub(super) answer_retries: u32,
@@ -51,6 +52,14 @@ impl TurnState {
             denied_rounds: 0,
             answer_retries: 0,
             fingerprinter: None,
+        }
+    }
+
+    /// Context and recorder of the call's hook events.
+    pub(super) const fn scope<'a>(&'a self, context: &'a RequestContext) -> EventScope<'a> {
+        EventScope {
+            context: &self.hook_context,
+            recorder: &context.recorder,
         }
     }
 

@@ -13,8 +13,9 @@ use super::{
 use crate::{
     dialect::{Api, Call, Framing, Operation},
     error::ApiError,
+    observe::recorder::ExchangeEvent,
     upstream::{
-        OutgoingRequest, RequestBody, UpstreamResponse,
+        OutgoingRequest, RequestBody, UpstreamResponse, UpstreamTarget,
         content_headers::{self, ContentEncoding},
         headers::{self, ResponseUse},
     },
@@ -94,17 +95,24 @@ pub(super) async fn send(
     outgoing: OutgoingRequest,
     body: Option<&[u8]>,
 ) -> Result<UpstreamResponse, ApiError> {
-    context.recorder.sends(body).await?;
-    let record_route = |route| context.recorder.goes(route);
+    context
+        .recorder
+        .record_durably(&ExchangeEvent::Sending(body))
+        .await?;
+    let record_target = |target: UpstreamTarget| {
+        context
+            .recorder
+            .record(&ExchangeEvent::UpstreamSelected(target.as_str()));
+    };
     let Some(mut usage) = context.identity.usage() else {
-        return Ok(context.upstream.send(outgoing, &record_route).await?);
+        return Ok(context.upstream.send(outgoing, &record_target).await?);
     };
     if call.operation.generates() {
         let length = body.map(<[u8]>::len);
         let length = length.or_else(|| content_length(&context.head.headers));
         usage.start(length.unwrap_or_default());
     }
-    let sent = context.upstream.send(outgoing, &record_route).await;
+    let sent = context.upstream.send(outgoing, &record_target).await;
     let answer = sent.inspect_err(|_| usage.end())?;
     if !answer.status.is_success() {
         usage.end();

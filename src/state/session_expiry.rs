@@ -10,8 +10,8 @@ use tokio::{
 
 use super::{app::App, clock::utc_timestamp, snapshot::Snapshot};
 use crate::{
-    event::{Caller, Context, EventName, SessionEnd},
-    hook::EventOrigin,
+    event::{Caller, Context, EventName, EventOrigin, SessionEnd},
+    hook::EventScope,
     session::{SessionKey, SessionSource, SessionState},
 };
 
@@ -104,8 +104,13 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
     }
     let reason = "other".to_owned();
     let event = SessionEnd { reason };
+    let recorder = snapshot.event_recorder(&context);
+    let scope = EventScope {
+        context: &context,
+        recorder: &recorder,
+    };
     snapshot
         .engine
-        .fire(&context, event, EventOrigin::Derived)
+        .fire(scope, event, EventOrigin::Derived)
         .await;
 }

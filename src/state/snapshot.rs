@@ -12,7 +12,8 @@ use crate::{
     dialect::{Api, Row, method_table::Runs},
     error::{ApiError, ErrorReason},
     event::EventName,
-    hook::{Engine, HookTable},
+    hook::{Engine, HookTable, Tracer},
+    observe::Metrics,
     session::{
         MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, StoreError, Transcripts,
     },
@@ -37,6 +38,9 @@ pub struct Snapshot {
     pub transcripts: Option<Arc<Transcripts>>,
     /// Decision log and OTLP export of decisions, if either is enabled.
     pub audit: Option<Arc<Audit>>,
+    pub(super) metrics: Arc<Metrics>,
+    /// Trace of all hook events, for `explain` and `test`.
+    pub(super) tracer: Option<Arc<Tracer>>,
     /// Cached, because every request needs it.
     derives_any: bool,
 }
@@ -107,13 +111,13 @@ impl Snapshot {
                 build_transcripts(&config),
             ),
         };
-        let engine = Engine::new(
-            table,
-            Arc::clone(&resources.metrics),
-            Arc::clone(&resources.session_counters),
-        );
+        let tracer = resources.tracer.clone();
+        let execution = tracer.as_ref().map(|tracer| tracer.execution());
+        let counters = Arc::clone(&resources.session_counters);
         let mut snapshot = Self {
-            engine: engine.with_tracer(resources.tracer.clone()),
+            engine: Engine::new(table, counters, execution.unwrap_or_default()),
+            metrics: Arc::clone(&resources.metrics),
+            tracer,
             upstreams,
             authenticator,
             sessions,
@@ -141,9 +145,7 @@ impl Snapshot {
             let audit_to_export = audit.unwrap_or_else(|| Audit::nowhere(version));
             audit = Some(audit_to_export.exported(collector, previous, metrics)?);
         }
-        let audit = audit.map(Arc::new);
-        self.engine = self.engine.with_audit(audit.clone());
-        self.audit = audit;
+        self.audit = audit.map(Arc::new);
         Ok(self)
     }
 

@@ -15,13 +15,15 @@ use crate::{
         FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, SourceSpan,
         SystemMessages,
     },
-    event::{Action, Context, EventKind, EventName, EventVisitor, HookResult, Verdict},
+    event::{
+        Action, Context, EventKind, EventName, EventOrigin, EventVisitor, HookResult, Verdict,
+    },
     hook::{
-        Engine, EventOrigin, Hook, HookTable, table::MatcherGroup,
+        Engine, EventScope, Hook, HookExecution, HookTable, table::MatcherGroup,
         transport_reuse::TransportDefinition,
     },
     model::ToolConfig,
-    observe::Metrics,
+    observe::recorder::{Exchange, Recorder},
     protocol::{self, ProcessExit, ProcessOutput},
     transport::{HookCall, ProcessSlots, Transport, TransportDeps, TransportError},
 };
@@ -204,7 +206,6 @@ struct Outcome {
 struct Simulator {
     runtime: Runtime,
     deps: TransportDeps,
-    metrics: Arc<Metrics>,
 }
 
 impl Simulator {
@@ -215,7 +216,6 @@ impl Simulator {
         Self {
             runtime: Builder::new_current_thread().enable_time().build().unwrap(),
             deps: deps.unwrap(),
-            metrics: Arc::default(),
         }
     }
 
@@ -233,7 +233,7 @@ impl Simulator {
                 hooks: hooks.clone(),
             };
             let table = HookTable::with_group(*event, group);
-            let engine = Engine::new(table, Arc::clone(&self.metrics), Arc::default());
+            let engine = Engine::new(table, Arc::default(), HookExecution::Executed);
             event.visit(EventRun {
                 runtime: &self.runtime,
                 engine,
@@ -262,7 +262,11 @@ impl EventVisitor for EventRun<'_> {
         }))
         .unwrap();
         let context = Context::default();
-        let outcome = self.engine.fire(&context, event, EventOrigin::Reported);
+        let scope = EventScope {
+            context: &context,
+            recorder: &Recorder::for_event(Exchange::from_context(&context), Vec::new()),
+        };
+        let outcome = self.engine.fire(scope, event, EventOrigin::Reported);
         let outcome = self.runtime.block_on(outcome);
         let tools = outcome.output.specific("toolConfig");
         Outcome {

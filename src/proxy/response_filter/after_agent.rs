@@ -6,8 +6,8 @@ use super::{decision::AnswerDecision, response_buffer::ResponseBuffer};
 use crate::{
     dialect,
     error::ApiError,
-    event::{AfterAgent, EventName, FlowVerdict, HookStatus, Reason},
-    hook::EventOrigin,
+    event::{AfterAgent, EventName, EventOrigin, FlowVerdict, HookStatus, Reason},
+    observe::recorder::ExchangeEvent,
     proxy::{request_context::RequestContext, turn_state::TurnState},
 };
 
@@ -27,9 +27,8 @@ pub async fn decide(
     };
     let engine = &context.snapshot.engine;
     let outcome = engine
-        .fire(&turn.hook_context, event, EventOrigin::Derived)
+        .fire(turn.scope(context), event, EventOrigin::Derived)
         .await;
-    context.recorder.note(&outcome);
     match outcome.verdict {
         FlowVerdict::Proceed(()) => Ok(AnswerDecision::Accept),
         FlowVerdict::Stop(reason) => {
@@ -49,11 +48,7 @@ pub async fn decide(
         FlowVerdict::Deny(_)
             if turn.answer_retries >= context.snapshot.config.events.max_answer_retries =>
         {
-            let request_id = context.recorder.request_id();
-            tracing::warn!(
-                request.id = request_id,
-                "answer retries exhausted, accepting a denied answer"
-            );
+            context.recorder.record(&ExchangeEvent::RetriesExhausted);
             Ok(AnswerDecision::Accept)
         }
         FlowVerdict::Deny(reason) => {

@@ -1,4 +1,4 @@
-//! Hands the chunks of a stream from the pipeline to the response body, one at a time.
+//! Passes the chunks of a stream from the pipeline to the response body, one at a time.
 //!
 //! The receiver owns and polls the pipeline, so both ends run in one task: nothing is read from
 //! upstream before the agent's connection has taken the previous chunk, and dropping the body

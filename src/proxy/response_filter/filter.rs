@@ -14,15 +14,16 @@ use crate::{
     },
     error::ApiError,
     event::{
-        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, FlowVerdict,
-        HookOutput, Reason, mcp_context,
+        AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, EventOrigin,
+        FlowVerdict, HookOutput, HookRun, Reason, mcp_context,
     },
-    hook::{EventOrigin, Held, HookRun, Plan, Progress, ResponsePolicies, Seen},
+    hook::{EventScope, Held, Plan, Progress, ResponsePolicies, Seen},
     model::CachedRequest,
+    observe::recorder::{ExchangeAction, ExchangeEvent, Recorder},
     policy::{ChunkPosition, InspectionPass},
     proxy::{
-        exchange_recorder::ExchangeRecorder, model_request::ModelRequest, outcome::Did,
-        reply::unreadable_response, request_context::RequestContext, turn_state::TurnState,
+        model_request::ModelRequest, reply::unreadable_response, request_context::RequestContext,
+        turn_state::TurnState,
     },
     session::CallRole,
     state::Snapshot,
@@ -45,7 +46,7 @@ impl FilterPlan {
         }
         let engine = &context.snapshot.engine;
         let subject = request.subject(context);
-        let plan = engine.plan(EventName::AfterModel, &turn.hook_context, subject);
+        let plan = engine.plan(EventName::AfterModel, turn.scope(context), subject);
         let allowed = turn.allowed_functions();
         let fires_before_tool = turn.derives(context, EventName::BeforeTool);
         let is_hooked = !plan.is_empty()
@@ -83,7 +84,7 @@ impl FilterPlan {
             CachedRequest::default()
         };
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
-        let policies = |pass| engine.response_policies(&plan, &turn.hook_context, model, pass);
+        let policies = |pass| engine.response_policies(&plan, turn.scope(context), model, pass);
         Ok(ResponseFilter {
             first_policies: policies(InspectionPass::First),
             last_policies: if has_hooks {
@@ -110,7 +111,7 @@ impl FilterPlan {
 #[derive(Debug)]
 pub struct ResponseFilter {
     snapshot: Arc<Snapshot>,
-    recorder: ExchangeRecorder,
+    recorder: Recorder,
     hook_context: Context,
     plan: Plan,
     /// The model that was called.
@@ -158,7 +159,8 @@ impl ResponseFilter {
     pub fn judge_words(&mut self, words: &mut Words) -> Option<Progress> {
         let progress = self.first_policies.words(words);
         if words.is_edited() {
-            self.recorder.did(Did::Edit);
+            self.recorder
+                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
         }
         if progress.is_none() {
             self.passed_text_chunks += 1;
@@ -181,7 +183,7 @@ impl ResponseFilter {
         let runs = self.first_policies.go_on(progress, &mut chunk, extent);
         let runs = self.record_policies(runs.map_err(unreadable_response)?);
         if self.has_policies() {
-            self.recorder.shown(1);
+            self.recorder.record(&ExchangeEvent::ChunkToPolicies);
         }
         match self.run_hooks(Seen { chunk, runs }, extent).await? {
             Continue(chunk) => self.fire_before_tool(chunk).await,
@@ -215,7 +217,7 @@ impl ResponseFilter {
         } = seen;
         if !self.plan.hooks.is_empty() && chunk.carries_content() {
             runs.extend(self.call_hooks(&chunk).await?);
-            self.recorder.chunk();
+            self.recorder.record(&ExchangeEvent::ChunkToHooks);
             if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
                 return Ok(Break(refusal));
             }
@@ -238,12 +240,7 @@ impl ResponseFilter {
             llm_response: chunk.read().map_err(unreadable_response)?,
         };
         let engine = &self.snapshot.engine;
-        let runs = engine.run_hooks(
-            &self.plan,
-            &self.hook_context,
-            &mut event,
-            document.as_deref(),
-        );
+        let runs = engine.run_hooks(&self.plan, self.scope(), &mut event, document.as_deref());
         Ok(runs.await)
     }
 
@@ -253,7 +250,8 @@ impl ResponseFilter {
             return Ok(Break(refusal));
         }
         if chunk.document().is_edited() {
-            self.recorder.did(Did::Edit);
+            self.recorder
+                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
         }
         Ok(Continue(chunk))
     }
@@ -267,18 +265,23 @@ impl ResponseFilter {
         if runs.is_empty() {
             return Ok(Continue(()));
         }
-        let outcome = self.snapshot.engine.conclude_chunk(runs);
-        self.recorder.note_chunk(&outcome);
+        let outcome = self.snapshot.engine.conclude_chunk(&self.recorder, runs);
         match outcome.verdict {
             FlowVerdict::Proceed(None) => (),
             FlowVerdict::Proceed(Some(mutation)) => {
                 let diagnostics = chunk.write(&mutation);
                 let diagnostics = diagnostics.map_err(unreadable_response)?;
-                self.recorder.note_diagnostics(&diagnostics);
-                self.recorder.did(Did::Edit);
+                self.recorder
+                    .record(&ExchangeEvent::OutputIgnored(&diagnostics));
+                self.recorder
+                    .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
             }
-            FlowVerdict::Deny(reason) => return Ok(Break(self.refuse(reason, Did::Deny))),
-            FlowVerdict::Stop(reason) => return Ok(Break(self.refuse(reason, Did::Stop))),
+            FlowVerdict::Deny(reason) => {
+                return Ok(Break(self.refuse(reason, ExchangeAction::Deny)));
+            }
+            FlowVerdict::Stop(reason) => {
+                return Ok(Break(self.refuse(reason, ExchangeAction::Stop)));
+            }
         }
         Ok(Continue(()))
     }
@@ -296,7 +299,7 @@ impl ResponseFilter {
         for (candidate, call) in calls {
             match self.decide_call(candidate, call).await {
                 Continue(decision) => decisions.push(decision),
-                Break(reason) => return Ok(Break(self.refuse(reason, Did::Stop))),
+                Break(reason) => return Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
             }
         }
         if decisions
@@ -305,7 +308,8 @@ impl ResponseFilter {
         {
             return Ok(Continue(chunk));
         }
-        self.recorder.did(Did::Edit);
+        self.recorder
+            .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
         let is_rewrite = |decision: &CallDecision| matches!(decision, CallDecision::Rewrite(_));
         let has_rewrites = decisions.iter().any(is_rewrite);
         chunk.decide(decisions).map_err(unreadable_response)?;
@@ -343,10 +347,7 @@ impl ResponseFilter {
             original_request_name: None,
         };
         let engine = &self.snapshot.engine;
-        let outcome = engine
-            .fire(&self.hook_context, event, EventOrigin::Derived)
-            .await;
-        self.recorder.note(&outcome);
+        let outcome = engine.fire(self.scope(), event, EventOrigin::Derived).await;
         let edit = match outcome.verdict {
             BeforeToolVerdict::Proceed(edit) => edit,
             BeforeToolVerdict::Ask(_) if self.snapshot.config.ask == AskMode::Allow => {
@@ -366,13 +367,16 @@ impl ResponseFilter {
         })
     }
 
-    /// Lets policies inspect calls that hooks rewrote. Each inspection stands alone, because a
+    /// Lets policies inspect calls that hooks rewrote. Each inspection is independent, because a
     /// call is complete.
     fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, ApiError> {
         let engine = &self.snapshot.engine;
-        let (plan, hook_context) = (&self.plan, &self.hook_context);
-        let mut policies =
-            engine.response_policies(plan, hook_context, &self.model, InspectionPass::Second);
+        let mut policies = engine.response_policies(
+            &self.plan,
+            self.scope(),
+            &self.model,
+            InspectionPass::Second,
+        );
         let runs = policies.chunk(&mut chunk, ChunkPosition::Last);
         let runs = self.record_policies(runs.map_err(unreadable_response)?);
         self.conclude(Seen { chunk, runs })
@@ -396,33 +400,46 @@ impl ResponseFilter {
         let chunks = std::mem::take(&mut self.passed_text_chunks);
         let silent = self.first_policies.silent();
         if !silent.is_empty() {
-            self.snapshot.engine.count_silent_runs(&silent);
-            self.recorder.shown(chunks);
-            self.recorder.silent(&silent);
+            let runs = silent.as_slice();
+            self.recorder
+                .record(&ExchangeEvent::TextPassed { chunks, runs });
         }
     }
 
     /// Records runs of policies. Returns those with an output, which are still to be applied.
     fn record_policies(&self, runs: Vec<HookRun>) -> Vec<HookRun> {
-        self.snapshot
-            .engine
-            .record_policy_runs(&self.hook_context, &runs);
+        self.record_runs(&runs);
         let has_output = |run: &HookRun| run.answer.output != HookOutput::default();
         if !runs.iter().any(has_output) {
-            self.recorder.looked(&runs);
+            self.recorder.record(&ExchangeEvent::ChunkInspected(&runs));
             return Vec::new();
         }
         let (with_output, silent): (Vec<HookRun>, Vec<HookRun>) =
             runs.into_iter().partition(has_output);
-        self.recorder.looked(&silent);
+        self.recorder
+            .record(&ExchangeEvent::ChunkInspected(&silent));
         with_output
     }
 
+    fn record_runs(&self, runs: &[HookRun]) {
+        let event = EventName::AfterModel;
+        for run in runs {
+            self.recorder
+                .record(&ExchangeEvent::HookFinished { event, run });
+        }
+    }
+
+    fn scope(&self) -> EventScope<'_> {
+        EventScope {
+            context: &self.hook_context,
+            recorder: &self.recorder,
+        }
+    }
+
     fn record_held(&self, held: Held) -> Vec<Seen> {
-        self.snapshot
-            .engine
-            .record_policy_runs(&self.hook_context, &held.observed);
-        self.recorder.looked(&held.observed);
+        self.record_runs(&held.observed);
+        self.recorder
+            .record(&ExchangeEvent::ChunkInspected(&held.observed));
         let record = |Seen { chunk, runs }| {
             let runs = self.record_policies(runs);
             Seen { chunk, runs }
@@ -430,11 +447,11 @@ impl ResponseFilter {
         held.seen.into_iter().map(record).collect()
     }
 
-    fn refuse(&self, reason: Reason, did: Did) -> Refusal {
-        self.recorder.did(did);
+    fn refuse(&self, reason: Reason, action: ExchangeAction) -> Refusal {
+        self.recorder.record(&ExchangeEvent::ActionTaken(action));
         Refusal {
             reason,
-            stops_session: did == Did::Stop,
+            stops_session: action == ExchangeAction::Stop,
         }
     }
 }

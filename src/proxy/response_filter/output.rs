@@ -10,6 +10,7 @@ use super::channel::{ChunkReceiver, ChunkSender, channel};
 use crate::{
     dialect::{Framing, MergedChunks, ResponseDocument},
     error::ApiError,
+    observe::recorder::ExchangeEvent,
     proxy::{
         reply::{Reply, Responder, unreadable},
         request_context::RequestContext,
@@ -110,7 +111,10 @@ impl Output {
         reply: Option<Reply>,
     ) -> Result<Reply, ApiError> {
         if let Some(Reply::Answered(_) | Reply::Denied(_)) = reply {
-            context.recorder.settles().await?;
+            context
+                .recorder
+                .record_durably(&ExchangeEvent::Replying)
+                .await?;
         }
         match self {
             Self::Whole(output) => output.finish(context, turn, reply).await,

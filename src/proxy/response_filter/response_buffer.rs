@@ -13,10 +13,9 @@ use crate::{
     error::ApiError,
     event::EventName,
     hook::Progress,
+    observe::recorder::{ExchangeEvent, Recorder},
     policy::ChunkPosition,
-    proxy::{
-        exchange_recorder::ExchangeRecorder, request_context::RequestContext, turn_state::TurnState,
-    },
+    proxy::{request_context::RequestContext, turn_state::TurnState},
 };
 
 /// One response of the model: its filter, and what is held back of it.
@@ -25,7 +24,7 @@ pub struct ResponseBuffer {
     pub filter: ResponseFilter,
     /// Function calls so far, in the model's order.
     pub calls: Vec<StepCall>,
-    /// Text so far.
+    /// Text of the response so far.
     pub text: String,
     /// Token usage, as upstream last counted it.
     pub usage: Counted,
@@ -37,7 +36,7 @@ pub struct ResponseBuffer {
     /// Whether the next text starts a paragraph, because the agent has received text before it.
     starts_paragraph: bool,
     /// For token usage, if there is a decision log.
-    recorder: Option<ExchangeRecorder>,
+    recorder: Option<Recorder>,
 }
 
 impl ResponseBuffer {
@@ -130,7 +129,7 @@ impl ResponseBuffer {
             return;
         };
         if let Some(recorder) = &self.recorder {
-            recorder.usage(&usage.read());
+            recorder.record(&ExchangeEvent::UsageReported(&usage.read()));
         }
         self.usage = usage;
     }

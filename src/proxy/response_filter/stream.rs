@@ -181,7 +181,7 @@ impl ChunkQueue {
     }
 
     /// Returns whether `data` is the last chunk, with which policies must release what they hold
-    /// back. Some models set a finish reason in every chunk, so only the next chunk tells; no
+    /// back. Some models set a finish reason in every chunk, so only the next chunk shows it; no
     /// other chunk waits for the next one.
     async fn extent(
         &mut self,

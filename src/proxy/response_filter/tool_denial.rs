@@ -9,7 +9,8 @@ use crate::{
     dialect::{self, StepCall},
     error::ApiError,
     event::Reason,
-    proxy::{outcome::Did, request_context::RequestContext, turn_state::TurnState},
+    observe::recorder::{ExchangeAction, ExchangeEvent},
+    proxy::{request_context::RequestContext, turn_state::TurnState},
 };
 
 /// Maximum number of different calls per turn whose denials are counted. Beyond it, counting
@@ -24,19 +25,21 @@ pub fn decide(
     buffer: &ResponseBuffer,
     reason: &Reason,
 ) -> Result<AnswerDecision, ApiError> {
-    context.recorder.did(Did::Edit);
+    context
+        .recorder
+        .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
     for call in denied(&buffer.calls) {
-        let (request_id, tool) = (context.recorder.request_id(), call.name.as_str());
-        tracing::info!(
-            request.id = request_id,
-            tool.name = tool,
-            "tool call denied"
-        );
+        let tool = call.name.as_str();
+        context
+            .recorder
+            .record(&ExchangeEvent::ToolCallDenied { tool });
     }
     let repeats = count_denials(turn, &buffer.calls);
     let limits = &context.snapshot.config.events;
     if repeats >= limits.max_same_denials || turn.denied_rounds >= limits.max_denied_rounds {
-        context.recorder.did(Did::Deny);
+        context
+            .recorder
+            .record(&ExchangeEvent::ActionTaken(ExchangeAction::Deny));
         return Ok(AnswerDecision::End(reason.clone()));
     }
     hide(turn, &dialect::refused_step("", &buffer.calls)?);

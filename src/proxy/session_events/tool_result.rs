@@ -8,7 +8,7 @@ use crate::{
     session::{Item, YieldBudget},
 };
 
-/// Fields of a function response that hold all of its content if they stand alone.
+/// Fields of a function response that hold all of its content if they are its only field.
 const CONTENT_FIELDS: [&str; 4] = ["output", "result", "content", "error"];
 
 /// Builds the events of tool results, in order.

@@ -1,0 +1,318 @@
+//! Records of one request in the decision log: the request before it goes upstream, hook events,
+//! and the outcome.
+
+use std::sync::Arc;
+
+use serde_json::Value;
+
+use super::{
+    Audit, Mark,
+    body_digest::{BodyDigester, Sample},
+    record::{
+        CallRecord, CallerRecord, EventRecord, OutcomeRecord, Record, RefusedRecord, RequestRecord,
+        Usage, short,
+    },
+    response_tail::ResponseTail,
+    run_stats::RunStats,
+};
+use crate::{
+    event::{
+        Action, EventName, EventOrigin, HookOutput, HookResult, HookRun, HookStatus, RefusedCall,
+    },
+    observe::recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
+};
+
+/// Writes the records of one request.
+#[derive(Debug)]
+pub struct DecisionLogSink {
+    audit: Arc<Audit>,
+    /// Position in the log before the first record of the request.
+    since: Mark,
+    /// The record if the request is rejected; `None` for a single hook event.
+    rejected: Option<Box<RefusedRecord>>,
+    /// Number of times upstream was called.
+    rounds: u32,
+    has_request_record: bool,
+    request_digester: Option<BodyDigester>,
+    response_digester: Option<BodyDigester>,
+    /// Digest of the request body, until a record holds it.
+    received: Option<Sample>,
+    /// Digest of the response body.
+    sent: Option<Sample>,
+    tail: ResponseTail,
+    /// Runs on the chunks of the response.
+    stats: RunStats,
+    /// Token usage of earlier responses.
+    earlier_usage: Option<Usage>,
+    /// Token usage of this response so far.
+    usage: Option<Usage>,
+    response_model: String,
+}
+
+impl DecisionLogSink {
+    /// Writes a request to the proxy. `rejected` is its record if it is rejected.
+    pub fn for_exchange(audit: Arc<Audit>, rejected: RefusedRecord) -> Self {
+        let digester = audit.sampler();
+        Self {
+            rejected: Some(Box::new(rejected)),
+            request_digester: Some(digester.clone()),
+            response_digester: Some(digester),
+            ..Self::for_event(audit)
+        }
+    }
+
+    /// Writes a single hook event.
+    pub fn for_event(audit: Arc<Audit>) -> Self {
+        Self {
+            since: audit.mark(),
+            audit,
+            rejected: None,
+            rounds: 0,
+            has_request_record: false,
+            request_digester: None,
+            response_digester: None,
+            received: None,
+            sent: None,
+            tail: ResponseTail::default(),
+            stats: RunStats::default(),
+            earlier_usage: None,
+            usage: None,
+            response_model: String::new(),
+        }
+    }
+
+    fn write_event(&self, exchange: &Exchange, decision: &EventDecision<'_>) {
+        if decision.runs.is_empty() && decision.origin == EventOrigin::ModelCall {
+            return;
+        }
+        let mut stats = RunStats::default();
+        stats.add_decision(decision);
+        let record = stats.into_record(&self.audit, exchange, decision.event, decision.origin);
+        self.audit.tell(&Record::Event(Box::new(EventRecord {
+            subject: decision.subject.map(short),
+            input: decision.input.map(|input| self.audit.sampler().of(input)),
+            chunks: None,
+            ..record
+        })));
+    }
+
+    /// Writes a call that a policy removed from a response as a `BeforeTool` event.
+    fn write_refused_call(&self, exchange: &Exchange, run: &HookRun, call: &RefusedCall) {
+        let output = HookOutput::denial(call.reason.as_str());
+        let run = HookRun {
+            name: run.name.clone(),
+            answer: HookResult {
+                status: HookStatus::Ok,
+                output: output.clone(),
+                diagnostics: Vec::new(),
+            },
+            elapsed: run.elapsed,
+            ended: run.ended,
+            would: run.would.map(|_| Action::Deny),
+            edited: false,
+            refused: Vec::new(),
+        };
+        let verdict = if run.would.is_none() {
+            Action::Deny
+        } else {
+            Action::Proceed
+        };
+        self.write_event(
+            exchange,
+            &EventDecision {
+                event: EventName::BeforeTool,
+                origin: EventOrigin::ModelCall,
+                subject: Some(&call.tool),
+                input: None,
+                runs: &[run],
+                verdict,
+                output: &output,
+                diagnostics: &[],
+            },
+        );
+    }
+
+    /// Writes the runs on the chunks so far as one event.
+    fn write_chunks(&mut self, exchange: &Exchange) {
+        let stats = std::mem::take(&mut self.stats);
+        if !stats.is_empty() {
+            let (event, origin) = (EventName::AfterModel, EventOrigin::ModelCall);
+            let record = stats.into_record(&self.audit, exchange, event, origin);
+            self.audit.tell(&Record::Event(Box::new(record)));
+        }
+    }
+
+    fn write_request(&mut self, exchange: &Exchange, sent: Option<Sample>) {
+        self.has_request_record = true;
+        self.audit.tell(&Record::Request(Box::new(RequestRecord {
+            request: exchange.request_id.to_string(),
+            trace: exchange.trace,
+            round: self.rounds,
+            session: short(&exchange.session_id),
+            caller: CallerRecord::from(&exchange.caller),
+            dialect: exchange.dialect,
+            method: exchange.operation,
+            asked: short(&exchange.requested_model),
+            called: short(&exchange.model),
+            received: self.received.take(),
+            sent,
+        })));
+    }
+
+    /// Writes what must be in the log before the agent receives a decision.
+    fn write_before_reply(&mut self, exchange: &Exchange) {
+        self.write_chunks(exchange);
+        if !self.has_request_record {
+            self.write_request(exchange, None);
+        }
+    }
+
+    fn end_body(&mut self, side: BodySide) {
+        match side {
+            BodySide::Request => {
+                self.received = self.request_digester.take().map(BodyDigester::finish);
+            }
+            BodySide::Response => {
+                self.sent = self.response_digester.take().map(BodyDigester::finish);
+                let usage = self.tail.usage().as_ref().and_then(read_usage);
+                if self.usage.is_none() && self.earlier_usage.is_none() {
+                    self.usage = usage;
+                }
+                if let Some(model) = self.tail.model() {
+                    self.response_model = short(&model);
+                }
+            }
+        }
+    }
+
+    fn finish(&mut self, exchange: &Exchange) {
+        let Some(mut rejected) = self.rejected.take() else {
+            return;
+        };
+        if exchange.dialect.is_empty() {
+            rejected.request = exchange.request_id.to_string();
+            rejected.status = exchange.status;
+            rejected.error = exchange.error.unwrap_or_default();
+            if exchange.operation != "unknown" {
+                rejected.operation = exchange.operation;
+            }
+            self.audit.refused(*rejected);
+            return;
+        }
+        self.write_before_reply(exchange);
+        self.audit.tell(&Record::Outcome(Box::new(OutcomeRecord {
+            request: exchange.request_id.to_string(),
+            session: short(&exchange.session_id),
+            caller: CallerRecord::from(&exchange.caller),
+            call: CallRecord {
+                trace: exchange.trace,
+                dialect: exchange.dialect,
+                method: exchange.operation,
+                asked: short(&exchange.requested_model),
+                answered: std::mem::take(&mut self.response_model),
+                elapsed: exchange.elapsed,
+            },
+            action: exchange.action.as_str(),
+            error: exchange.error,
+            status: exchange.status,
+            ended: exchange.end.as_str(),
+            upstream: exchange.upstream,
+            rounds: self.rounds,
+            called: short(&exchange.model),
+            received: self.received.take(),
+            told: self.sent.take(),
+            chunks: exchange.chunks,
+            usage: add_usage(self.earlier_usage, self.usage),
+            duration_ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
+        })));
+    }
+}
+
+impl Sink for DecisionLogSink {
+    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        match event {
+            ExchangeEvent::HookFinished { run, .. } => {
+                for call in &run.refused {
+                    self.write_refused_call(exchange, run, call);
+                }
+            }
+            ExchangeEvent::EventDecided(decision) => self.write_event(exchange, decision),
+            ExchangeEvent::ChunkDecided(decision) => self.stats.add_decision(decision),
+            ExchangeEvent::ChunkInspected(runs) => {
+                runs.iter().for_each(|run| self.stats.add_run(run, 1));
+            }
+            ExchangeEvent::TextPassed { chunks, runs } => {
+                self.stats.inspected_chunks += chunks;
+                runs.iter()
+                    .for_each(|(run, times)| self.stats.add_run(run, *times));
+            }
+            ExchangeEvent::ChunkToPolicies => self.stats.inspected_chunks += 1,
+            ExchangeEvent::ChunkToHooks => self.stats.hooked_chunks += 1,
+            ExchangeEvent::Sending(body) => {
+                self.rounds += 1;
+                self.earlier_usage = add_usage(self.earlier_usage, self.usage.take());
+                let sent = body.map(|body| self.audit.sampler().of(body));
+                self.write_request(exchange, sent);
+            }
+            ExchangeEvent::Replying => self.write_before_reply(exchange),
+            ExchangeEvent::UsageReported(usage) => self.usage = read_usage(usage).or(self.usage),
+            ExchangeEvent::BodyPiece(BodySide::Request, piece) => {
+                if let Some(digester) = &mut self.request_digester {
+                    digester.take(piece);
+                }
+            }
+            ExchangeEvent::BodyPiece(BodySide::Response, piece) => {
+                if let Some(digester) = &mut self.response_digester {
+                    digester.take(piece);
+                }
+                self.tail.push(piece);
+            }
+            ExchangeEvent::BodyEnded(side) => self.end_body(*side),
+            ExchangeEvent::Finished => self.finish(exchange),
+            _ => (),
+        }
+    }
+
+    /// INVARIANT: a request is in a durable log before it goes upstream, and a decision before
+    /// the agent receives it.
+    fn commit(&self) -> Option<CommitFuture> {
+        self.audit.is_durable().then(|| {
+            let (audit, since) = (Arc::clone(&self.audit), self.since);
+            Box::pin(async move { audit.commit(since).await }) as CommitFuture
+        })
+    }
+
+    fn wants_bodies(&self) -> bool {
+        self.rejected.is_some()
+    }
+
+    fn wants_inputs(&self) -> bool {
+        self.audit.holds_content()
+    }
+}
+
+/// Reads token counts in either spelling of the model API.
+fn read_usage(usage: &Value) -> Option<Usage> {
+    let count = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64());
+    let usage = Usage {
+        prompt: count(["promptTokenCount", "prompt_token_count"]),
+        candidates: count(["candidatesTokenCount", "candidates_token_count"]),
+        total: count(["totalTokenCount", "total_token_count"]),
+    };
+    (usage != Usage::default()).then_some(usage)
+}
+
+fn add_usage(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
+    let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
+        (Some(a), Some(b)) => Some(a.saturating_add(b)),
+        (a, b) => a.or(b),
+    };
+    match (one, other) {
+        (Some(one), Some(other)) => Some(Usage {
+            prompt: sum(one.prompt, other.prompt),
+            candidates: sum(one.candidates, other.candidates),
+            total: sum(one.total, other.total),
+        }),
+        (one, other) => one.or(other),
+    }
+}

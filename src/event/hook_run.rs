@@ -1,0 +1,63 @@
+//! Runs of policies and hooks, as plain data.
+
+use std::time::{Duration, SystemTime};
+
+use super::{Action, HookResult, HookStatus};
+
+/// One run of a policy or hook.
+#[derive(Debug)]
+pub struct HookRun {
+    /// Name of the policy or hook; the command of a hook without a name.
+    pub name: String,
+    /// Status, output and diagnostics.
+    pub answer: HookResult,
+    /// Duration of the run.
+    pub elapsed: Duration,
+    /// Time at which the run ended.
+    pub ended: SystemTime,
+    /// Action that the output would have caused; `None` unless in `mode: observe`.
+    pub would: Option<Action>,
+    /// Whether a policy edited the document, or would have.
+    pub edited: bool,
+    /// Calls that a policy removed from a response, or would have.
+    pub refused: Vec<RefusedCall>,
+}
+
+impl HookRun {
+    /// Status of the run.
+    pub const fn status(&self) -> HookStatus {
+        self.answer.status
+    }
+}
+
+/// A function call that a policy removed from a response.
+#[derive(Debug)]
+pub struct RefusedCall {
+    /// Name of the tool.
+    pub tool: String,
+    /// Reason that the model receives.
+    pub reason: String,
+}
+
+/// Source of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventOrigin {
+    /// Reported by the agent.
+    Reported,
+    /// Derived from a model call. Policies that inspect model calls have already inspected it
+    /// there.
+    Derived,
+    /// A model call itself.
+    ModelCall,
+}
+
+impl EventOrigin {
+    /// Returns the name in the decision log.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Reported => "reported",
+            Self::Derived => "derived",
+            Self::ModelCall => "call",
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! The summary of one request.
+
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use super::event::{ExchangeAction, ExchangeEnd, ExchangeEvent};
+use crate::event::{Caller, Context, Trace};
+
+/// The summary of one request so far.
+#[derive(Debug)]
+pub struct Exchange {
+    /// The id in `x-hookgate-request-id`.
+    pub request_id: Arc<str>,
+    /// The caller: its name, and the rest once the call is accepted.
+    pub caller: Caller,
+    /// The session; empty if none is known.
+    pub session_id: String,
+    /// The span of the request.
+    pub trace: Trace,
+    /// Name of the method, such as `generateContent`; `unknown` for other paths.
+    pub operation: &'static str,
+    /// Name of the API's dialect; empty until the call is accepted.
+    pub dialect: &'static str,
+    /// The model that the agent requested.
+    pub requested_model: String,
+    /// The model that is called.
+    pub model: String,
+    /// Address of upstream that was called last: `first` or `fallback`; empty if none was.
+    pub upstream: &'static str,
+    /// The HTTP status sent to the agent; 0 until then.
+    pub status: u16,
+    /// The strictest action of policies and hooks.
+    pub action: ExchangeAction,
+    /// Reason code of an error of hookgate's own.
+    pub error: Option<&'static str>,
+    /// Chunks handed to hooks.
+    pub chunks: u64,
+    /// How the response's body ended.
+    pub end: ExchangeEnd,
+    /// Time from the request's head to the end of the response; zero until then.
+    pub elapsed: Duration,
+    started: Instant,
+}
+
+impl Exchange {
+    /// The summary of a request that has just arrived.
+    pub fn new(request_id: Arc<str>, caller: Caller) -> Self {
+        Self {
+            request_id,
+            caller,
+            session_id: String::new(),
+            trace: Trace::default(),
+            operation: "unknown",
+            dialect: "",
+            requested_model: String::new(),
+            model: String::new(),
+            upstream: "",
+            status: 0,
+            action: ExchangeAction::Pass,
+            error: None,
+            chunks: 0,
+            end: ExchangeEnd::Disconnected,
+            elapsed: Duration::ZERO,
+            started: Instant::now(),
+        }
+    }
+
+    /// The summary of a single hook event.
+    pub fn from_context(context: &Context) -> Self {
+        Self {
+            session_id: context.session_id.clone(),
+            trace: context.trace,
+            ..Self::new(context.request_id.as_str().into(), context.caller.clone())
+        }
+    }
+
+    pub(super) fn apply(&mut self, event: &ExchangeEvent<'_>) {
+        match event {
+            ExchangeEvent::MethodResolved(operation) => self.operation = operation,
+            ExchangeEvent::CallRead {
+                operation,
+                model,
+                session_id,
+            } => {
+                self.operation = operation;
+                (*model).clone_into(&mut self.requested_model);
+                (*model).clone_into(&mut self.model);
+                (*session_id).clone_into(&mut self.session_id);
+            }
+            ExchangeEvent::CallAccepted {
+                dialect,
+                caller,
+                trace,
+            } => {
+                self.dialect = dialect;
+                self.caller.clone_from(caller);
+                self.trace = *trace;
+            }
+            ExchangeEvent::SessionFound { id, .. } => (*id).clone_into(&mut self.session_id),
+            ExchangeEvent::ModelChanged(model) => (*model).clone_into(&mut self.model),
+            ExchangeEvent::ActionTaken(action) => self.action = self.action.max(*action),
+            ExchangeEvent::ChunkToHooks => self.chunks += 1,
+            ExchangeEvent::UpstreamSelected(target) => self.upstream = target,
+            ExchangeEvent::Failed { reason, status } => {
+                self.action = ExchangeAction::Error;
+                self.error = Some(reason);
+                self.status = *status;
+                self.end = ExchangeEnd::Complete;
+            }
+            ExchangeEvent::ResponseStarted { status } => self.status = *status,
+            ExchangeEvent::ResponseEnded(end) => self.end = *end,
+            _ => (),
+        }
+    }
+
+    pub(super) fn finish(&mut self, is_aborted: bool) {
+        self.elapsed = self.started.elapsed();
+        if self.end == ExchangeEnd::Disconnected && is_aborted {
+            self.end = ExchangeEnd::Aborted;
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! The summary of hooks' runs for the response headers.
+
+use std::collections::BTreeSet;
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::{event::ExchangeEvent, exchange::Exchange};
+use crate::event::HookRun;
+
+/// Characters that headers contain unescaped.
+const UNESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'/');
+
+/// Maximum length of a header value in bytes. A longer one is omitted.
+const MAX_HEADER_BYTES: usize = 4096;
+
+/// Values of the response headers; empty ones are omitted.
+#[derive(Debug)]
+pub struct HookSummary {
+    /// Action of policies and hooks.
+    pub action: &'static str,
+    /// Id of the session.
+    pub session_id: String,
+    /// `name;ms` of each run.
+    pub hooks: String,
+    /// Messages of hooks for the user, percent-encoded.
+    pub system_message: String,
+}
+
+/// Collects the summary until the headers are sent.
+#[derive(Debug, Default)]
+pub(super) struct HeaderSummary {
+    hooks: String,
+    messages: Vec<String>,
+    /// Policies that inspected the response. Of a stream, each is listed once, and again for
+    /// each edit.
+    inspected: BTreeSet<String>,
+    is_taken: bool,
+}
+
+impl HeaderSummary {
+    /// Collects an event. A stream has thousands of them after its headers are sent.
+    pub(super) fn apply(&mut self, event: &ExchangeEvent<'_>) {
+        if self.is_taken {
+            return;
+        }
+        match event {
+            ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
+                for run in decision.runs {
+                    self.push(run);
+                }
+                if self.messages.iter().map(String::len).sum::<usize>() <= MAX_HEADER_BYTES {
+                    self.messages.extend(decision.output.system_message.clone());
+                }
+            }
+            ExchangeEvent::ChunkInspected(runs) => {
+                for run in *runs {
+                    if self.inspected.insert(run.name.clone()) || run.edited {
+                        self.push(run);
+                    }
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Takes what was collected. Events after that are ignored.
+    pub(super) fn take(&mut self, exchange: &Exchange) -> HookSummary {
+        self.is_taken = true;
+        let message = std::mem::take(&mut self.messages).join("\n");
+        let mut summary = HookSummary {
+            action: exchange.action.as_str(),
+            session_id: exchange.session_id.clone(),
+            hooks: std::mem::take(&mut self.hooks),
+            system_message: utf8_percent_encode(&message, UNESCAPED).to_string(),
+        };
+        let values = [
+            &mut summary.session_id,
+            &mut summary.hooks,
+            &mut summary.system_message,
+        ];
+        for value in values
+            .into_iter()
+            .filter(|value| value.len() > MAX_HEADER_BYTES)
+        {
+            value.clear();
+        }
+        summary
+    }
+
+    fn push(&mut self, run: &HookRun) {
+        if self.hooks.len() > MAX_HEADER_BYTES {
+            return;
+        }
+        if !self.hooks.is_empty() {
+            self.hooks.push_str(", ");
+        }
+        self.hooks.extend(utf8_percent_encode(&run.name, UNESCAPED));
+        self.hooks
+            .push_str(&format!(";{}", run.elapsed.as_millis()));
+    }
+}

@@ -1,0 +1,116 @@
+//! Log lines of requests.
+
+use super::{event::ExchangeEvent, exchange::Exchange, sink::Sink};
+use crate::event::{Diagnostic, EventName, HookRun, HookStatus};
+
+/// Writes a log line for each event that operators look for.
+#[derive(Debug, Clone, Copy)]
+pub struct LogSink;
+
+impl Sink for LogSink {
+    fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        let request_id = &*exchange.request_id;
+        match event {
+            ExchangeEvent::HookFinished { event, run } => log_hook(request_id, *event, run),
+            ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
+                log_ignored(request_id, decision.diagnostics);
+            }
+            ExchangeEvent::OutputIgnored(diagnostics) => log_ignored(request_id, diagnostics),
+            ExchangeEvent::ToolCallDenied { tool } => {
+                tracing::info!(
+                    request.id = request_id,
+                    tool.name = tool,
+                    "tool call denied"
+                );
+            }
+            ExchangeEvent::RetriesExhausted => tracing::warn!(
+                request.id = request_id,
+                "answer retries exhausted, accepting a denied answer"
+            ),
+            ExchangeEvent::UpstreamFailed {
+                error,
+                has_response: true,
+            } => {
+                tracing::warn!(
+                    request.id = request_id,
+                    error,
+                    "upstream response unreadable"
+                );
+            }
+            ExchangeEvent::UpstreamFailed {
+                error,
+                has_response: false,
+            } => {
+                tracing::warn!(request.id = request_id, error, "upstream request failed");
+            }
+            ExchangeEvent::StreamAborted { reason } => {
+                tracing::warn!(request.id = request_id, reason, "stream aborted");
+            }
+            ExchangeEvent::Finished => log_exchange(exchange),
+            _ => (),
+        }
+    }
+}
+
+fn log_exchange(exchange: &Exchange) {
+    tracing::info!(
+        request.id = &*exchange.request_id,
+        session.id = exchange.session_id,
+        caller.name = exchange.caller.name,
+        operation = exchange.operation,
+        model = exchange.model,
+        upstream = exchange.upstream,
+        status = exchange.status,
+        action = exchange.action.as_str(),
+        chunks = exchange.chunks,
+        ended = exchange.end.as_str(),
+        duration_ms = u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
+        "exchange finished"
+    );
+}
+
+fn log_hook(request_id: &str, event: EventName, run: &HookRun) {
+    let diagnostics = &run.answer.diagnostics;
+    let error = diagnostics.last().map_or("", |last| last.detail.as_str());
+    let codes = || {
+        let codes = diagnostics
+            .iter()
+            .map(|diagnostic| diagnostic.code.as_str());
+        codes.collect::<Vec<_>>().join(",")
+    };
+    let duration_ms = u64::try_from(run.elapsed.as_millis()).unwrap_or(u64::MAX);
+    let (hook, event, status) = (run.name.as_str(), event.as_str(), run.status().as_str());
+    if run.status() == HookStatus::Failed {
+        tracing::warn!(
+            request.id = request_id,
+            hook.name = hook,
+            event,
+            status,
+            diagnostics = codes(),
+            error,
+            duration_ms,
+            "hook failed"
+        );
+    } else {
+        tracing::debug!(
+            request.id = request_id,
+            hook.name = hook,
+            event,
+            status,
+            diagnostics = codes(),
+            duration_ms,
+            "hook finished"
+        );
+    }
+}
+
+fn log_ignored(request_id: &str, diagnostics: &[Diagnostic]) {
+    for diagnostic in diagnostics {
+        let code = diagnostic.code.as_str();
+        tracing::warn!(
+            request.id = request_id,
+            code,
+            "part of the hook output ignored"
+        );
+    }
+}

@@ -1,0 +1,105 @@
+//! Records requests: starts a recorder, passes bodies and errors to it, and writes its summary
+//! into response headers.
+
+use axum::{body::Body, response::Response};
+use http::{HeaderMap, HeaderName, HeaderValue, request::Parts};
+use http_body_util::BodyExt;
+
+use crate::{
+    audit_log::CallerRecord,
+    error::{ApiError, ErrorReason},
+    event::Caller,
+    middleware::{Authenticated, ListenerKind, OnBodyEnd, RejectedRequest, RequestId},
+    observe::recorder::{BodySide, Exchange, ExchangeEvent, Recorder},
+    state::App,
+};
+
+/// Starts to record a request.
+pub(super) fn start(app: &App, authenticated: &Authenticated, head: &Parts) -> Recorder {
+    let Authenticated { identity, snapshot } = authenticated;
+    let caller = Caller {
+        name: identity.name.to_string(),
+        ..Caller::default()
+    };
+    let exchange = Exchange::new(RequestId::from_extensions(&head.extensions), caller);
+    let rejected = || {
+        let mut rejected = RejectedRequest::from_parts(head).into_record(ListenerKind::Agents);
+        rejected.caller = CallerRecord::from(&identity.caller());
+        rejected
+    };
+    snapshot.exchange_recorder(exchange, rejected, app.resources.abort.clone())
+}
+
+/// Records the pieces of a body and its end, if a sink needs them.
+pub(super) fn record_body(recorder: &Recorder, side: BodySide, body: Body) -> Body {
+    if !recorder.wants_bodies() {
+        return body;
+    }
+    let recording = BodyRecording {
+        recorder: recorder.clone(),
+        side,
+    };
+    Body::new(body.map_frame(move |frame| {
+        if let Some(piece) = frame.data_ref() {
+            let event = ExchangeEvent::BodyPiece(recording.side, piece);
+            recording.recorder.record(&event);
+        }
+        frame
+    }))
+}
+
+/// Records the end of a body when it is dropped.
+struct BodyRecording {
+    recorder: Recorder,
+    side: BodySide,
+}
+
+impl Drop for BodyRecording {
+    fn drop(&mut self) {
+        self.recorder.record(&ExchangeEvent::BodyEnded(self.side));
+    }
+}
+
+/// Records the cause of an error, if it has one.
+pub(super) fn record_cause(recorder: &Recorder, error: &ApiError) {
+    if let Some(cause) = error.cause() {
+        recorder.record(&ExchangeEvent::UpstreamFailed {
+            error: cause,
+            has_response: error.reason() == ErrorReason::UpstreamUnreadable,
+        });
+    }
+}
+
+/// Records that a request ends with an error.
+pub(super) fn record_failure(recorder: &Recorder, error: &ApiError) {
+    record_cause(recorder, error);
+    recorder.record(&ExchangeEvent::Failed {
+        reason: error.reason().as_str(),
+        status: error.status().as_u16(),
+    });
+}
+
+/// Records the status of a response, and later how its body ends.
+pub(super) fn record_response(recorder: &Recorder, response: Response) -> Response {
+    let status = response.status().as_u16();
+    recorder.record(&ExchangeEvent::ResponseStarted { status });
+    let recorder = recorder.clone();
+    let record_end = move |end| recorder.record(&ExchangeEvent::ResponseEnded(end));
+    response.map(|body| Body::new(OnBodyEnd::new(body, record_end)))
+}
+
+/// Adds the `x-hookgate-` headers.
+pub(super) fn add_headers(recorder: &Recorder, headers: &mut HeaderMap) {
+    let summary = recorder.take_summary();
+    let values = [
+        ("x-hookgate-action", summary.action),
+        ("x-hookgate-session", &summary.session_id),
+        ("x-hookgate-hooks", &summary.hooks),
+        ("x-hookgate-system-message", &summary.system_message),
+    ];
+    for (name, value) in values.into_iter().filter(|(_, value)| !value.is_empty()) {
+        if let Ok(value) = HeaderValue::from_str(value) {
+            headers.insert(HeaderName::from_static(name), value);
+        }
+    }
+}

@@ -1,0 +1,46 @@
+//! Creates recorders with the sinks of a snapshot.
+
+use std::sync::Arc;
+
+use tokio_util::sync::CancellationToken;
+
+use super::snapshot::Snapshot;
+use crate::{
+    audit_log::{DecisionLogSink, RefusedRecord},
+    event::Context,
+    observe::recorder::{Exchange, LogSink, MetricsSink, Recorder, Sink},
+};
+
+impl Snapshot {
+    /// Creates the recorder of a request to the proxy. `rejected` creates its decision log
+    /// record if it is rejected.
+    pub fn exchange_recorder(
+        &self,
+        exchange: Exchange,
+        rejected: impl FnOnce() -> RefusedRecord,
+        aborted: CancellationToken,
+    ) -> Recorder {
+        let log = self.audit.as_ref().map(Arc::clone);
+        let log = log.map(|audit| DecisionLogSink::for_exchange(audit, rejected()));
+        Recorder::for_exchange(exchange, self.sinks(log), aborted)
+    }
+
+    /// Creates the recorder of a single hook event.
+    pub fn event_recorder(&self, context: &Context) -> Recorder {
+        let log = self.audit.as_ref().map(Arc::clone);
+        let log = log.map(DecisionLogSink::for_event);
+        Recorder::for_event(Exchange::from_context(context), self.sinks(log))
+    }
+
+    fn sinks(&self, decision_log: Option<DecisionLogSink>) -> Vec<Box<dyn Sink>> {
+        let metrics = MetricsSink(Arc::clone(&self.metrics));
+        let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(metrics), Box::new(LogSink)];
+        if let Some(decision_log) = decision_log {
+            sinks.push(Box::new(decision_log));
+        }
+        if let Some(tracer) = &self.tracer {
+            sinks.push(Box::new(Arc::clone(tracer)));
+        }
+        sinks
+    }
+}
