@@ -29,16 +29,13 @@ pub use self::{
     event_scope::EventScope,
     outcome::EventOutcome,
     plan::Plan,
-    response_policies::{Held, Progress, ResponsePolicies, Seen},
+    response_policies::{HeldBack, InspectedChunk, ResponsePolicies},
     table::{Hook, HookTable},
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
     config::{BUILTIN, KnownMethod, Registry},
-    dialect::{
-        Row,
-        method_table::{self, Access},
-    },
+    dialect::{self, Access, MethodSpec},
     policy, protocol, transport,
 };
 
@@ -49,11 +46,11 @@ pub fn registry() -> Registry {
         protocols: protocol::names(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
-        methods: method_table::rows().map(known_method).collect(),
+        methods: dialect::methods().map(known_method).collect(),
     }
 }
 
-const fn known_method(row: &Row) -> KnownMethod {
+const fn known_method(row: &MethodSpec) -> KnownMethod {
     KnownMethod {
         name: row.name,
         never: match row.access {

@@ -28,7 +28,7 @@ use thiserror::Error;
 pub use self::{
     definition::{
         ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyEffects, PolicyKind,
-        ResponsePolicy, TextVerdict,
+        ResponsePolicy,
     },
     policy_request::PolicyRequest,
     session_counters::SessionCounters,

@@ -64,30 +64,28 @@ fn parse() -> Outcome {
 
 fn stable_form() -> Outcome {
     let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
-    let dialect = dialect::of(call.row.api);
     done(measured(|| {
-        let request = dialect.read_request(&call, &document, Detail::Texts);
+        let request = dialect::read_request(&call, &document, Detail::Texts);
         request.map(|it| it.messages.len() > 10)
     })?)
 }
 
 fn splice() -> Outcome {
     let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
-    let dialect = dialect::of(call.row.api);
     let config = json!({ "temperature": 0.5 });
     let mutation = RequestMutation {
         fields: Map::from_iter([("config".to_owned(), config)]),
         appended_text: None,
     };
     done(measured(|| {
-        let edited = dialect.write_request(&call, document, &mutation);
+        let edited = dialect::write_request(&call, document, &mutation);
         edited.map(|it| it.document.to_bytes().len() > LARGE)
     })?)
 }
 
 fn write_event() -> Outcome {
     let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
-    let llm_request = dialect::of(call.row.api).read_request(&call, &document, Detail::Texts)?;
+    let llm_request = dialect::read_request(&call, &document, Detail::Texts)?;
     let event = BeforeModel { llm_request };
     let context = Context {
         session_id: "b5bf8fc4-2c86-4b4c-9a5d-4c1c0a3c1b5e".to_owned(),
@@ -207,7 +205,9 @@ fn call(path: &str) -> Outcome<Call> {
         path,
         query: "",
     };
-    Ok(dialect::recognise(line).ok_or("an unknown path")??.call?)
+    Ok(dialect::recognize_call(line)
+        .ok_or("an unknown path")??
+        .call?)
 }
 
 /// The request of a coding agent.

@@ -15,7 +15,7 @@ fuzz_target!(|bytes: &[u8]| {
     let bytes = Bytes::copy_from_slice(bytes);
     if let Ok(elements) = dialect::elements(&bytes) {
         if elements.iter().all(|it| ResponseDocument::parse(it.clone()).is_ok()) {
-            let _ = MergedChunks::of(&elements).map(|it| reread(it.answer));
+            let _ = MergedChunks::parse(&elements).map(|it| reread(it.response));
         }
     }
     let Ok(answer) = ResponseDocument::parse(bytes.clone()) else {

@@ -59,11 +59,11 @@ fn check(protocol: &dyn protocol::Protocol, ended: &Ended, event: EventName) {
         path: "/v1/models/m:generateContent",
         query: "",
     };
-    let known = dialect::recognise(line).unwrap().unwrap();
+    let known = dialect::recognize_call(line).unwrap().unwrap();
     let call = known.call.unwrap();
     let document = Document::parse(Bytes::from_static(REQUEST)).unwrap();
     let edit = answer.output.request_edit();
-    let edited = dialect::of(known.row.api).write_request(&call, document, &edit);
+    let edited = dialect::write_request(&call, document, &edit);
     let edited = edited.expect("an edit is left out or applied");
     let bytes = edited.document.to_bytes();
     let text = bytes.escape_ascii().to_string();

@@ -36,6 +36,6 @@ fn target(method: &Method, path: &str, query: &str) -> Option<String> {
         path,
         query,
     };
-    let known = dialect::recognise(line)?.ok()?;
+    let known = dialect::recognize_call(line)?.ok()?;
     Some(known.call.ok()?.target())
 }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, Detail, Dialect, Document, RequestLine, TextEditor, TextKind},
+    dialect::{self, Call, Detail, Document, RequestLine, TextEditor, TextKind},
     model::{RequestMutation, ToolConfig},
 };
 use http::Method;
@@ -31,14 +31,14 @@ impl TextEditor for Mask {
         true
     }
 
-    fn run(&mut self, _: TextKind, texts: &mut [String]) -> bool {
+    fn edit_joined(&mut self, _: TextKind, texts: &mut [String]) -> bool {
         for text in texts.iter_mut() {
             MASKED.clone_into(text);
         }
         true
     }
 
-    fn alone(&mut self, _: TextKind, _: &str) -> Option<String> {
+    fn edit(&mut self, _: TextKind, _: &str) -> Option<String> {
         Some(MASKED.to_owned())
     }
 }
@@ -53,28 +53,28 @@ fuzz_target!(|bytes: &[u8]| {
             path,
             query: "",
         };
-        let known = dialect::recognise(line).unwrap().unwrap();
-        let dialect = dialect::of(known.row.api);
+        let known = dialect::recognize_call(line).unwrap().unwrap();
+        let dialect = dialect::of(known.method.api);
         let mut call = known.call.unwrap();
         if let Ok(opened) = dialect.open_request(&mut call, document.clone()) {
-            visit(dialect, &call, &opened.document);
-            if let Ok(closed) = dialect.close_request(&call, opened.around.as_ref(), &opened.document) {
+            visit(&call, &opened.document);
+            if let Ok(closed) = dialect::close_request(&call, opened.envelope.as_ref(), &opened.document) {
                 assert_eq!(closed, bytes, "what nobody changes keeps its bytes");
             }
         }
     }
 });
 
-fn visit(dialect: &dyn Dialect, call: &dialect::Call, document: &Document) {
-    let read = dialect.read_request(call, document, Detail::Whole);
-    let _ = dialect.prompt(call, document);
-    let _ = dialect.outline(call, document);
-    let _ = dialect.wish(document);
+fn visit(call: &Call, document: &Document) {
+    let read = dialect::read_request(call, document, Detail::Whole);
+    let _ = dialect::new_prompt(call, document);
+    let _ = dialect::summarize_request(call, document);
+    let _ = dialect::expected_response(document);
 
     let mut masked = document.clone();
-    if dialect.edit_texts(call, &mut masked, &mut Mask).is_ok() {
+    if dialect::edit_request_texts(call, &mut masked, &mut Mask).is_ok() {
         let masked = reread(&masked);
-        if let Ok(read) = dialect.read_request(call, &masked, Detail::Whole) {
+        if let Ok(read) = dialect::read_request(call, &masked, Detail::Whole) {
             for message in read.messages {
                 let left = message.content.replace(MASKED, "");
                 assert!(left.trim().is_empty(), "{left:?}");
@@ -84,7 +84,7 @@ fn visit(dialect: &dyn Dialect, call: &dialect::Call, document: &Document) {
     let mut selected = document.clone();
     let names = vec!["f".to_owned()];
     let selection = ToolConfig::read(&json!({ "mode": "ANY", "allowedFunctionNames": names }));
-    if dialect.write_selection(&mut selected, &selection.unwrap()).is_ok() {
+    if dialect::write_tool_selection(&mut selected, &selection.unwrap()).is_ok() {
         reread(&selected);
     }
     if read.is_ok() {
@@ -95,9 +95,9 @@ fn visit(dialect: &dyn Dialect, call: &dialect::Call, document: &Document) {
         });
         let mutation = RequestMutation {
             fields: edit.as_object().unwrap().clone(),
-            remark: Some("said".to_owned()),
+            appended_text: Some("said".to_owned()),
         };
-        if let Ok(edited) = dialect.write_request(call, document.clone(), &mutation) {
+        if let Ok(edited) = dialect::write_request(call, document.clone(), &mutation) {
             reread(&edited.document);
         }
     }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::{Failure, dry_run, print};
-use crate::{dialect::method_table::Runs, state::MethodPolicy};
+use crate::{dialect::HookCoverage, state::MethodPolicy};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate coverage --config config/hookgate.yaml
@@ -47,7 +47,7 @@ fn line(it: &MethodPolicy, width: usize) -> String {
     let (method, path) = (it.method, it.path);
     let why = match (it.runs, &it.why) {
         (_, None) => String::new(),
-        (Runs::Refused, Some(why)) if why.contains("coverage.allow") => String::new(),
+        (HookCoverage::Refused, Some(why)) if why.contains("coverage.allow") => String::new(),
         (_, Some(why)) => format!("  ({why})"),
     };
     format!("{runs:<12} {api:<11} {name:<width$} {method:<6} {path}{why}")

@@ -1,116 +1,92 @@
-//! A recognised call, and the path that it has upstream. Pure.
+//! A recognized call and its path upstream.
 
-use http::Method;
+use crate::{
+    dialect::{
+        error::DialectError,
+        method::{Access, Api, Framing, MethodSpec, Operation},
+        query::{self, Query},
+    },
+    model::ModelName,
+};
 
-use super::{DialectError, Row, method_table::PathPart, query};
-use crate::model::ModelName;
+/// Name and value of a path parameter.
+pub type PathParameter<'a> = (&'static str, &'a str);
 
-/// A model API: whose paths and credentials they are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Api {
-    /// The Gemini API.
-    Gemini,
-    /// Vertex AI.
-    Vertex,
-    /// Code Assist: gemini-cli, logged in with Google.
-    CodeAssist,
-}
-
-impl Api {
-    /// Every API.
-    pub const ALL: [Self; 3] = [Self::Gemini, Self::Vertex, Self::CodeAssist];
-
-    /// Its name, as in the config.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Gemini => "gemini",
-            Self::Vertex => "vertex",
-            Self::CodeAssist => "code_assist",
-        }
-    }
-}
-
-/// The first line of a request: what calls are recognised by.
-#[derive(Debug, Clone, Copy)]
-pub struct RequestLine<'a> {
-    /// The HTTP method.
-    pub method: &'a Method,
-    /// The path as sent, without a session prefix.
-    pub path: &'a str,
-    /// The query as sent, without `?`; empty if there is none.
-    pub query: &'a str,
-}
-
-/// A recognised call.
+/// A recognized call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
-    /// Its line of the coverage table.
-    pub row: &'static Row,
-    /// What stands in the places of its path, in order.
-    pub(super) parts: Vec<(&'static str, String)>,
-    /// The model asked for, if one is. Some calls name it in their bodies only.
+    /// Row of the method table.
+    pub method: &'static MethodSpec,
+    /// Path parameters, in order.
+    parameters: Vec<(&'static str, String)>,
+    /// Requested model. Some calls name it in their body only.
     pub model: Option<ModelName>,
-    /// What is asked of it.
+    /// Kind of call, with the framing that the query asks for.
     pub operation: Operation,
-    /// Query parameters for upstream, as sent: no credential among them.
+    /// Query parameters to forward, as sent. Holds no credential.
     pub query: Vec<String>,
 }
 
-/// The call that stands for one that an agent only reports.
-const MADE: Row = Row {
+/// Row of a call that an agent only reports.
+const REPORTED: MethodSpec = MethodSpec {
     api: Api::Gemini,
     method: "POST",
     path: "/{version}/models/{model}:generateContent",
     name: "models.generateContent",
     operation: Operation::Generate,
-    access: super::method_table::Access::Open,
+    access: Access::Open,
 };
 
 impl Call {
-    /// A call of this model, as a reported one is taken for.
-    pub(super) fn made(model: Option<ModelName>) -> Self {
+    /// Creates the call of a matched row.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the query holds an unsupported parameter, or one twice.
+    pub(in crate::dialect) fn new(
+        method: &'static MethodSpec,
+        parameters: &[PathParameter<'_>],
+        query: &str,
+    ) -> Result<Self, DialectError> {
+        let Query { framing, forwarded } = query::parse(query, method.operation)?;
+        let model = parameters.iter().find(|(name, _)| *name == "model");
+        Ok(Self {
+            method,
+            model: model.and_then(|(_, value)| ModelName::parse(value)),
+            parameters: parameters
+                .iter()
+                .map(|(name, value)| (*name, (*value).to_owned()))
+                .collect(),
+            operation: match method.operation {
+                Operation::Stream(_) => Operation::Stream(framing),
+                operation => operation,
+            },
+            query: forwarded,
+        })
+    }
+
+    /// Creates the call that stands for a reported one.
+    pub(in crate::dialect) fn reported(model: Option<ModelName>) -> Self {
         Self {
-            row: &MADE,
-            parts: vec![("version", "v1beta".to_owned())],
+            method: &REPORTED,
+            parameters: vec![("version", "v1beta".to_owned())],
             model,
             operation: Operation::Generate,
             query: Vec::new(),
         }
     }
 
-    /// A call by its row, and what stands in the places of the path.
-    pub(super) fn read(
-        row: &'static Row,
-        parts: &[PathPart<'_>],
-        query: &str,
-    ) -> Result<Self, DialectError> {
-        let model = parts.iter().find(|it| it.0 == "model");
-        let owned = |(name, text): &PathPart<'_>| (*name, (*text).to_owned());
-        let query = query::read(query, row.operation)?;
-        Ok(Self {
-            row,
-            model: model.and_then(|it| ModelName::parse(it.1)),
-            parts: parts.iter().map(owned).collect(),
-            operation: match row.operation {
-                Operation::Stream(_) => Operation::Stream(query.framing),
-                operation => operation,
-            },
-            query: query.passed,
-        })
-    }
-
-    /// The model's name; empty if the call has none.
+    /// Returns the model's name; empty if the call has none.
     pub fn model_name(&self) -> &str {
         self.model.as_ref().map_or("", ModelName::as_str)
     }
 
-    /// What it is called in logs and metrics.
+    /// Returns the name used in logs and metrics.
     pub fn label(&self) -> &'static str {
-        self.row.label()
+        self.method.label()
     }
 
-    /// Path and query under which upstream takes it, made of nothing but what was
-    /// understood of the path.
+    /// Returns path and query for upstream, built from parsed values only.
     pub fn target(&self) -> String {
         let mut target = self.path();
         let framing = match self.operation {
@@ -118,128 +94,71 @@ impl Call {
             _ => None,
         };
         let query = self.query.iter().map(String::as_str);
-        for (position, word) in framing.into_iter().chain(query).enumerate() {
+        for (position, parameter) in framing.into_iter().chain(query).enumerate() {
             target.push(if position == 0 { '?' } else { '&' });
-            target.push_str(word);
+            target.push_str(parameter);
         }
         target
     }
 
-    /// What the path names, such as `cachedContents/abc`: all of it behind the
-    /// version.
+    /// Returns the resource that the path names, such as `cachedContents/abc`: the
+    /// path after the version.
     pub fn resource(&self) -> String {
         let path = self.path();
         let path = path.strip_prefix('/').unwrap_or(&path);
-        path.split_once('/').map_or("", |it| it.1).to_owned()
+        path.split_once('/').map_or("", |(_, rest)| rest).to_owned()
     }
 
     fn path(&self) -> String {
         let mut path = String::with_capacity(128);
-        let mut rest = self.row.path;
+        let mut rest = self.method.path;
         while let Some((before, (name, after))) = rest
             .split_once('{')
             .and_then(|(before, rest)| Some((before, rest.split_once('}')?)))
         {
             path.push_str(before);
-            path.push_str(self.part(name));
+            // Hooks may have changed the model.
+            path.push_str(match name {
+                "model" => self.model_name(),
+                name => self.parameter(name).unwrap_or_default(),
+            });
             rest = after;
         }
         path.push_str(rest);
         path
     }
 
-    /// What stands in a place of the path.
-    fn part(&self, name: &str) -> &str {
-        if name == "model" {
-            // Hooks may have chosen another one.
-            return self.model_name();
-        }
-        let part = self.parts.iter().find(|it| it.0 == name);
-        part.map_or("", |it| &it.1)
+    fn parameter(&self, name: &str) -> Option<&str> {
+        let mut parameters = self.parameters.iter();
+        let found = parameters.find(|(known, _)| *known == name);
+        found.map(|(_, value)| value.as_str())
     }
 
-    /// Which model `name`, said in a body, means in this call; none if it is no
-    /// model, or one of somewhere else.
-    pub(super) fn named(&self, name: &str) -> Option<ModelName> {
-        let at = name.rfind('/').map_or(0, |it| it + 1);
-        let (place, model) = name.split_at_checked(at)?;
-        let full = self.place();
-        let express = "publishers/google/models/";
-        let known = place.is_empty()
-            || place == "models/"
-            || place == full
-            || (place == express && full.ends_with(express));
-        ModelName::parse(model).filter(|_| known)
+    /// Resolves a model name in a body. Returns `None` if it is malformed, or belongs to
+    /// another project, location or publisher.
+    pub(in crate::dialect) fn resolve_model(&self, name: &str) -> Option<ModelName> {
+        let start = name.rfind('/').map_or(0, |slash| slash + 1);
+        let (prefix, model) = name.split_at_checked(start)?;
+        let full_prefix = self.model_prefix();
+        let express_prefix = "publishers/google/models/";
+        let is_known = prefix.is_empty()
+            || prefix == "models/"
+            || prefix == full_prefix
+            || (prefix == express_prefix && full_prefix.ends_with(express_prefix));
+        ModelName::parse(model).filter(|_| is_known)
     }
 
-    /// Where its models are: what stands before a model's name in a full one.
-    fn place(&self) -> String {
-        let part = |name| self.parts.iter().find(|it| it.0 == name);
-        let models = match self.row.api {
+    /// Returns the prefix of a fully qualified model name.
+    fn model_prefix(&self) -> String {
+        let models = match self.method.api {
             Api::Gemini | Api::CodeAssist => return "models/".to_owned(),
             Api::Vertex => "publishers/google/models/",
         };
-        match (part("project"), part("location")) {
-            (Some((_, project)), Some((_, location))) => {
+        match (self.parameter("project"), self.parameter("location")) {
+            (Some(project), Some(location)) => {
                 format!("projects/{project}/locations/{location}/{models}")
             }
             _ => models.to_owned(),
         }
     }
-}
-
-/// What a call asks for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Operation {
-    /// `generateContent`: one answer.
-    Generate,
-    /// `streamGenerateContent`: an answer in chunks.
-    Stream(Framing),
-    /// `countTokens`.
-    CountTokens,
-    /// `embedContent`.
-    Embed,
-    /// `batchEmbedContents`.
-    BatchEmbed,
-    /// `cachedContents.create`: content that is kept for later calls.
-    CreateCache,
-    /// One that was kept is shown, changed or deleted.
-    UseCache,
-    /// Something that hooks have no part in.
-    Other,
-}
-
-impl Operation {
-    /// Its name on the wire, for conditions.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Generate => "generateContent",
-            Self::Stream(_) => "streamGenerateContent",
-            Self::CountTokens => "countTokens",
-            Self::Embed => "embedContent",
-            Self::BatchEmbed => "batchEmbedContents",
-            Self::CreateCache => "createCachedContent",
-            Self::UseCache => "useCachedContent",
-            Self::Other => "other",
-        }
-    }
-
-    /// Whether it answers with text of a model.
-    pub const fn generates(self) -> bool {
-        matches!(self, Self::Generate | Self::Stream(_))
-    }
-
-    /// Whether it sends a conversation or a text to upstream.
-    pub const fn sends_content(self) -> bool {
-        !matches!(self, Self::UseCache | Self::Other)
-    }
-}
-
-/// How chunks are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Framing {
-    /// Server-sent events, `alt=sse`.
-    Sse,
-    /// Elements of one JSON array.
-    Array,
 }

@@ -1,10 +1,10 @@
-//! A JSON object as it came, and edits of its top-level fields.
+//! A JSON object and edits of its top-level fields.
 //!
-//! Only the fields that somebody asks for are looked for and parsed. An edit is
-//! spliced into the original bytes, so that everything else leaves as it came.
+//! Fields are parsed when they are requested. Edits are spliced into the original bytes,
+//! so everything else keeps its bytes.
 
 mod field;
-mod keys;
+mod key;
 mod serialize;
 mod span;
 
@@ -13,353 +13,411 @@ use std::{ops::Range, sync::Arc};
 use bytes::Bytes;
 use compact_str::CompactString;
 use serde_json::{Value, value::RawValue};
+use strict_json::Layout;
 
 use self::{
     field::{Edit, Field},
-    keys::{Key, Likeness, one_of},
-    span::Origin,
+    key::{Key, Likeness, find_one},
+    span::Span,
 };
-use super::{DialectError, json};
-use strict_json::Layout;
+use crate::dialect::{
+    error::DialectError,
+    json::{self, from_utf8},
+};
 
-/// How an array is spelled: `[`, elements, `]`.
-pub(super) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Bytes {
-    let mut out = vec![b'['];
-    for (position, element) in elements.enumerate() {
-        if position > 0 {
-            out.push(b',');
-        }
-        out.extend(element);
-    }
-    out.push(b']');
-    out.into()
-}
+pub use self::serialize::write_array;
 
-/// A JSON object. Its fields are looked for where they stand; they are listed only
-/// where one of them is edited, or nobody knows where they stand.
+/// A JSON object. Its fields are found through the layout of the text that it was parsed
+/// from. A list of fields is made only for an edit, or if there is no layout.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// INVARIANT: valid UTF-8 and one JSON object.
     bytes: Bytes,
-    /// Where its fields stand, if that was taken down.
-    origin: Option<Origin>,
-    /// Its fields in order; none if they are as they came, with an origin.
-    /// INVARIANT: no two have one key.
+    /// Position in the layout, if there is one.
+    span: Option<Span>,
+    /// Fields in order; `None` if there is a layout and no edit.
+    /// INVARIANT: no two have the same key.
     listed: Option<Vec<Field>>,
 }
 
-/// The text of a field as it stands now, and its number in the layout if it is as
-/// it came.
-struct Text {
+/// Current bytes of a field, and its index in the layout if it is unedited.
+struct FieldText {
     bytes: Bytes,
-    number: Option<usize>,
+    index: Option<usize>,
 }
 
 impl Document {
-    /// Reads the JSON object in `bytes`, which may come from anybody. What does
-    /// not mean one thing is an error.
+    /// Parses a JSON object from an untrusted source.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are no JSON object, or parsers could disagree about them.
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
-        let layout = Arc::new(json::lay_out_document(&bytes)?);
-        Self::laid_out(bytes, &layout, 0)
+        let layout = Arc::new(json::document_layout(&bytes)?);
+        Self::from_layout(bytes, &layout, 0)
     }
 
-    /// The object with this number in a layout.
-    fn laid_out(bytes: Bytes, layout: &Arc<Layout>, number: usize) -> Result<Self, DialectError> {
-        let (Some(place), Some(_)) = (layout.place(number), layout.within(number)) else {
+    /// Creates the object at `index` in a layout.
+    fn from_layout(bytes: Bytes, layout: &Arc<Layout>, index: usize) -> Result<Self, DialectError> {
+        let (Some(place), Some(_)) = (layout.place(index), layout.within(index)) else {
             return Self::split(bytes);
         };
         let text = bytes.trim_ascii_start();
         if text.first() != Some(&b'{') {
             return Err(not_an_object());
         }
-        let origin = Origin {
+        let span = Span {
             layout: Arc::clone(layout),
-            number,
+            index,
             start: place.start - (bytes.len() - text.len()),
         };
         Ok(Self {
             bytes,
-            origin: Some(origin),
+            span: Some(span),
             listed: None,
         })
     }
 
-    /// Finds the fields of the JSON object in `bytes`, which is part of a document
-    /// that was read, or our own.
-    pub(super) fn split(bytes: Bytes) -> Result<Self, DialectError> {
+    /// Lists the fields of a JSON object that is part of a parsed document, or our own.
+    pub(in crate::dialect) fn split(bytes: Bytes) -> Result<Self, DialectError> {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(not_an_object());
         }
-        let field = |(key, place)| Field {
+        let fields = json::split_object(&bytes)?.into_iter();
+        let fields = fields.map(|(key, place)| Field {
             key,
             place: Some(place),
-            number: None,
+            index: None,
             edit: None,
-        };
-        let fields = json::fields(&bytes)?.into_iter().map(field).collect();
+        });
         Ok(Self {
+            span: None,
+            listed: Some(fields.collect()),
             bytes,
-            origin: None,
-            listed: Some(fields),
         })
     }
 
-    /// `{}`.
-    pub fn empty() -> Result<Self, DialectError> {
-        Self::split(Bytes::from_static(b"{}"))
+    /// Returns `{}`.
+    pub fn empty() -> Self {
+        Self {
+            bytes: Bytes::from_static(b"{}"),
+            span: None,
+            listed: Some(Vec::new()),
+        }
     }
 
-    /// The document as it stands, edits included, for hooks that want to see
-    /// it whole.
+    /// Returns the edited document for hooks that receive it whole.
     pub fn to_raw(&self) -> Option<Box<RawValue>> {
         RawValue::from_string(self.to_text()).ok()
     }
 
-    /// The document as it goes out, as text.
+    /// Returns the edited document as text.
     pub fn to_text(&self) -> String {
         String::from_utf8_lossy(&self.to_bytes()).into_owned()
     }
 
-    /// The value of a field known under one of `spellings`. Two spellings of
-    /// one field are an error.
+    /// Returns the edited document: the original bytes with the edits spliced in.
+    pub fn to_bytes(&self) -> Bytes {
+        if self.is_edited() {
+            serialize::apply_edits(&self.bytes, self.listed())
+        } else {
+            self.bytes.clone()
+        }
+    }
+
+    /// Returns the value of the field known under `spellings`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if two spellings of the field are present, or one that a lenient parser could
+    /// take for it. This holds for all lookups below.
     pub fn get(&self, spellings: &[&str]) -> Result<Option<Value>, DialectError> {
         let Some(bytes) = self.bytes_of(spellings)? else {
             return Ok(None);
         };
-        json::read(text_of(&bytes)?).map(Some)
+        json::parse_checked(from_utf8(&bytes)?).map(Some)
     }
 
-    /// A text; `null` is none, anything else an error.
+    /// Returns a string field; `None` if it is absent or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Fails for every other type.
     pub fn string(&self, spellings: &[&str]) -> Result<Option<String>, DialectError> {
-        match self.bytes_of(spellings)? {
-            None => Ok(None),
-            Some(text) if *text == *b"null" => Ok(None),
-            Some(text) if text.first() == Some(&b'"') => json::string(&text).map(Some),
-            Some(_) => Err(wrong(spellings, "a string")),
-        }
+        let text = self.typed(spellings, b'"', "a string")?;
+        text.map(|text| json::unquote(&text.bytes)).transpose()
     }
 
-    /// An object; `null` is none, anything else an error.
+    /// Returns an object field; `None` if it is absent or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Fails for every other type.
     pub fn child(&self, spellings: &[&str]) -> Result<Option<Self>, DialectError> {
-        match self.text(spellings)? {
-            None => Ok(None),
-            Some(text) if *text.bytes == *b"null" => Ok(None),
-            Some(text) if text.bytes.first() == Some(&b'{') => self.object(text).map(Some),
-            Some(_) => Err(wrong(spellings, "an object")),
-        }
+        let text = self.typed(spellings, b'{', "an object")?;
+        text.map(|text| self.object(text)).transpose()
     }
 
-    /// The elements of an array; `null` is none, anything else an error.
+    /// Returns the elements of an array field; `None` if it is absent or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Fails for every other type.
     pub fn list(&self, spellings: &[&str]) -> Result<Option<Vec<Bytes>>, DialectError> {
-        let texts = self.texts(spellings)?;
-        Ok(texts.map(|it| it.into_iter().map(|it| it.bytes).collect()))
+        let array = self.typed(spellings, b'[', "an array")?;
+        Ok(array.map(|array| {
+            let elements = self.elements(&array).into_iter();
+            elements.map(|element| element.bytes).collect()
+        }))
     }
 
-    /// The objects of an array; `null` is none, anything else an error.
+    /// Returns the elements of an array of objects; `None` if it is absent or `null`.
+    ///
+    /// # Errors
+    ///
+    /// Fails for every other type.
     pub fn children(&self, spellings: &[&str]) -> Result<Option<Vec<Self>>, DialectError> {
-        let Some(texts) = self.texts(spellings)? else {
+        let Some(array) = self.typed(spellings, b'[', "an array")? else {
             return Ok(None);
         };
-        let object = |it: Text| match it.bytes.first() {
-            Some(b'{') => self.object(it),
-            _ => Err(wrong(spellings, "an array of objects")),
-        };
-        let mut objects = Vec::with_capacity(texts.len());
-        for text in texts {
-            objects.push(object(text)?);
+        let elements = self.elements(&array);
+        let mut objects = Vec::with_capacity(elements.len());
+        for element in elements {
+            if element.bytes.first() != Some(&b'{') {
+                return Err(wrong_type(spellings, "an array of objects"));
+            }
+            objects.push(self.object(element)?);
         }
         Ok(Some(objects))
     }
 
-    /// Whether an array has any element; `null` has none, anything else is an error.
-    pub(super) fn lists_any(&self, spellings: &[&str]) -> Result<bool, DialectError> {
-        let array = self.array(spellings)?;
-        let inner = |it: Text| {
-            it.bytes
-                .get(1..)
-                .map(|it| it.trim_ascii_start().first() != Some(&b']'))
-        };
-        Ok(array.and_then(inner).unwrap_or_default())
+    /// Returns whether an array field has elements.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the field is neither an array nor `null`.
+    pub(in crate::dialect) fn has_elements(
+        &self,
+        spellings: &[&str],
+    ) -> Result<bool, DialectError> {
+        let array = self.typed(spellings, b'[', "an array")?;
+        let inner = array
+            .and_then(|array| Some(array.bytes.get(1..)?.trim_ascii_start().first()? != &b']'));
+        Ok(inner.unwrap_or_default())
     }
 
-    /// The texts of an array's elements; `null` is none, anything else an error.
-    fn texts(&self, spellings: &[&str]) -> Result<Option<Vec<Text>>, DialectError> {
-        let array = self.array(spellings)?;
-        Ok(array.map(|it| self.elements(&it)))
-    }
-
-    fn array(&self, spellings: &[&str]) -> Result<Option<Text>, DialectError> {
+    /// Returns a field whose value begins with `first`; `None` if it is absent or `null`.
+    fn typed(
+        &self,
+        spellings: &[&str],
+        first: u8,
+        expected: &'static str,
+    ) -> Result<Option<FieldText>, DialectError> {
         match self.text(spellings)? {
-            None => Ok(None),
-            Some(text) if *text.bytes == *b"null" => Ok(None),
-            Some(text) if text.bytes.first() == Some(&b'[') => Ok(Some(text)),
-            Some(_) => Err(wrong(spellings, "an array")),
+            Some(text) if text.bytes.first() == Some(&first) => Ok(Some(text)),
+            Some(text) if *text.bytes != *b"null" => Err(wrong_type(spellings, expected)),
+            Some(_) | None => Ok(None),
         }
     }
 
-    fn elements(&self, array: &Text) -> Vec<Text> {
-        self.laid_out_elements(array).unwrap_or_else(|| {
-            let element = |place| Text {
+    fn elements(&self, array: &FieldText) -> Vec<FieldText> {
+        self.elements_by_layout(array).unwrap_or_else(|| {
+            let places = json::split(&array.bytes).into_iter();
+            let elements = places.map(|place| FieldText {
                 bytes: array.bytes.slice(place),
-                number: None,
-            };
-            let places = json::places(&array.bytes).into_iter();
-            places.map(element).collect()
+                index: None,
+            });
+            elements.collect()
         })
     }
 
-    /// The same, if it is known where they stand.
-    fn laid_out_elements(&self, array: &Text) -> Option<Vec<Text>> {
-        let origin = self.origin.as_ref()?;
-        let within = origin.layout.within(array.number?)?;
-        let element = |number| {
-            let bytes = self.bytes.slice(origin.place(number)?);
-            let number = Some(number);
-            Some(Text { bytes, number })
-        };
-        // Not counted first: each step is a look at a place that no cache holds.
-        within.map(element).collect()
+    fn elements_by_layout(&self, array: &FieldText) -> Option<Vec<FieldText>> {
+        let span = self.span.as_ref()?;
+        let indexes = span.layout.within(array.index?)?;
+        // Not counted first, because each step may be a cache miss.
+        let elements = indexes.map(|index| {
+            Some(FieldText {
+                bytes: self.bytes.slice(span.place(index)?),
+                index: Some(index),
+            })
+        });
+        elements.collect()
     }
 
-    fn object(&self, text: Text) -> Result<Self, DialectError> {
-        match (&self.origin, text.number) {
-            (Some(origin), Some(number)) => Self::laid_out(text.bytes, &origin.layout, number),
+    fn object(&self, text: FieldText) -> Result<Self, DialectError> {
+        match (&self.span, text.index) {
+            (Some(span), Some(index)) => Self::from_layout(text.bytes, &span.layout, index),
             _ => Self::split(text.bytes),
         }
     }
 
-    /// Sets the field known under one of `spellings`; a new one gets the first.
+    /// Sets the field known under `spellings`; a new field gets the first one.
     pub fn set(&mut self, spellings: &[&str], value: &Value) -> Result<(), DialectError> {
         self.set_bytes(spellings, value.to_string().into())
     }
 
-    /// Like [`Document::set`], with JSON that is text already.
-    pub fn set_bytes(&mut self, spellings: &[&str], text: Bytes) -> Result<(), DialectError> {
-        self.edit(spellings, Edit::Set(text))
+    /// Sets a field to serialized JSON.
+    pub fn set_bytes(&mut self, spellings: &[&str], json: Bytes) -> Result<(), DialectError> {
+        self.edit(spellings, Edit::Set(json))
     }
 
-    /// Like [`Document::set`], with a document.
+    /// Sets a field to a document.
     pub fn set_child(&mut self, spellings: &[&str], child: &Self) -> Result<(), DialectError> {
         self.set_bytes(spellings, child.to_bytes())
     }
 
-    /// Like [`Document::set`], with an array of documents.
-    pub fn set_children(&mut self, spellings: &[&str], list: &[Self]) -> Result<(), DialectError> {
-        let texts: Vec<Bytes> = list.iter().map(Self::to_bytes).collect();
-        self.set_bytes(spellings, array(texts.iter().map(AsRef::as_ref)))
+    /// Sets a field to an array of documents.
+    pub fn set_children<'a>(
+        &mut self,
+        spellings: &[&str],
+        list: impl IntoIterator<Item = &'a Self>,
+    ) -> Result<(), DialectError> {
+        let elements = list.into_iter().map(Self::to_bytes);
+        self.set_bytes(spellings, write_array(elements))
     }
 
-    /// Takes the field known under one of `spellings` out.
+    /// Edits an object field in place, if it is present.
+    pub(in crate::dialect) fn edit_child(
+        &mut self,
+        spellings: &[&str],
+        edit: impl FnOnce(&mut Self) -> Result<(), DialectError>,
+    ) -> Result<(), DialectError> {
+        let Some(mut child) = self.child(spellings)? else {
+            return Ok(());
+        };
+        edit(&mut child)?;
+        if child.is_edited() {
+            self.set_child(spellings, &child)?;
+        }
+        Ok(())
+    }
+
+    /// Edits the elements of an array of objects in place.
+    pub(in crate::dialect) fn edit_children(
+        &mut self,
+        spellings: &[&str],
+        edit: impl FnMut(&mut Self) -> Result<(), DialectError>,
+    ) -> Result<(), DialectError> {
+        let mut children = self.children(spellings)?.unwrap_or_default();
+        children.iter_mut().try_for_each(edit)?;
+        if children.iter().any(Self::is_edited) {
+            self.set_children(spellings, &children)?;
+        }
+        Ok(())
+    }
+
+    /// Removes the field known under `spellings`.
     pub fn remove(&mut self, spellings: &[&str]) -> Result<(), DialectError> {
         self.edit(spellings, Edit::Remove)
     }
 
-    /// Whether it differs from what it came as.
+    /// Returns whether any field was edited.
     pub fn is_edited(&self) -> bool {
-        self.listed().iter().any(|it| it.edit.is_some())
+        self.listed().iter().any(|field| field.edit.is_some())
     }
 
-    /// Whether it has no field left.
+    /// Returns whether no field is left.
     pub fn is_empty(&self) -> bool {
-        let removed = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        self.unlisted().all(|_| false) && self.listed().iter().all(removed)
+        self.unlisted().next().is_none() && self.listed().iter().all(Field::is_removed)
     }
 
-    /// Whether it has a field under one of `spellings`, or one that somebody could
-    /// take for it.
+    /// Returns whether a field is present under `spellings`, or under a name that a lenient
+    /// parser could take for one of them.
     pub fn has(&self, spellings: &[&str]) -> bool {
-        let present = |it: &&Field| !matches!(it.edit, Some(Edit::Remove));
-        let listed = self.listed().iter().filter(present);
-        let mut keys = self.unlisted().map(|it| it.1).chain(listed.map(Field::key));
-        keys.any(|it| it.likeness(spellings) != Likeness::None)
+        let listed = self.listed().iter().filter(|field| !field.is_removed());
+        let mut keys = self
+            .unlisted()
+            .map(|(_, key)| key)
+            .chain(listed.map(Field::key));
+        keys.any(|key| key.likeness(spellings) != Likeness::None)
     }
 
-    /// Every field that came with it, in order.
+    /// Returns the unedited fields in order.
     pub fn fields(&self) -> impl Iterator<Item = (CompactString, Bytes)> {
-        let listed = self.listed().iter().filter(|it| it.edit.is_none());
-        let listed = listed.map(|it| (it.key(), it.place.clone()));
-        let came = self.unlisted().map(|(at, key)| (key, self.place(at)));
-        let came = came.chain(listed);
-        came.filter_map(|(key, place)| Some((key.text(), self.bytes.slice(place?))))
+        let listed = self.listed().iter().filter(|field| field.edit.is_none());
+        let listed = listed.map(|field| (field.key(), field.place.clone()));
+        let unlisted = self.unlisted().map(|(index, key)| (key, self.place(index)));
+        let all = unlisted.chain(listed);
+        all.filter_map(|(key, place)| Some((key.text(), self.bytes.slice(place?))))
     }
 
-    /// The text of a field known under one of `spellings`.
-    pub(super) fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DialectError> {
-        Ok(self.text(spellings)?.map(|it| it.bytes))
+    /// Returns the JSON of the field known under `spellings`.
+    pub(in crate::dialect) fn bytes_of(
+        &self,
+        spellings: &[&str],
+    ) -> Result<Option<Bytes>, DialectError> {
+        Ok(self.text(spellings)?.map(|text| text.bytes))
     }
 
-    fn text(&self, spellings: &[&str]) -> Result<Option<Text>, DialectError> {
-        let slice = |place: Range<usize>, number| Text {
+    fn text(&self, spellings: &[&str]) -> Result<Option<FieldText>, DialectError> {
+        let slice = |place: Range<usize>, index| FieldText {
             bytes: self.bytes.slice(place),
-            number,
+            index,
         };
-        if let (Some(origin), None) = (&self.origin, &self.listed) {
-            let found = origin.find(&self.bytes, spellings)?;
-            return Ok(found.and_then(|it| Some(slice(origin.place(it)?, Some(it)))));
+        if let (Some(span), None) = (&self.span, &self.listed) {
+            let found = span.find(&self.bytes, spellings)?;
+            return Ok(found.and_then(|index| Some(slice(span.place(index)?, Some(index)))));
         }
         let Some(field) = self.find(spellings)? else {
             return Ok(None);
         };
         Ok(match (&field.edit, &field.place) {
-            (Some(Edit::Set(text)), _) => Some(Text {
-                bytes: text.clone(),
-                number: None,
+            (Some(Edit::Set(json)), _) => Some(FieldText {
+                bytes: json.clone(),
+                index: None,
             }),
-            (None, Some(place)) => Some(slice(place.clone(), field.number)),
+            (None, Some(place)) => Some(slice(place.clone(), field.index)),
             (Some(Edit::Remove) | None, _) => None,
         })
     }
 
-    /// The listed field known under one of `spellings`.
     fn find(&self, spellings: &[&str]) -> Result<Option<&Field>, DialectError> {
-        one_of(self.listed().iter().map(|it| (it, it.key())), spellings)
+        let fields = self.listed().iter();
+        find_one(fields.map(|field| (field, field.key())), spellings)
     }
 
-    /// Its fields, if they are listed.
     fn listed(&self) -> &[Field] {
         self.listed.as_deref().unwrap_or_default()
     }
 
-    /// The numbers and keys of its fields, if they are not listed: none of them is
-    /// edited.
+    /// Returns layout indexes and keys of the fields, unless they are listed.
     fn unlisted(&self) -> impl Iterator<Item = (usize, Key<'_>)> {
-        let origin = self.origin.as_ref().filter(|_| self.listed.is_none());
-        let key = move |number| Key::Written(origin.map_or(&[], |it| it.key(&self.bytes, number)));
-        let numbers = origin.and_then(|it| it.layout.within(it.number));
-        numbers.into_iter().flatten().map(move |it| (it, key(it)))
+        let span = self.span.as_ref().filter(|_| self.listed.is_none());
+        let key = move |index| Key::Raw(span.map_or(&[], |span| span.key(&self.bytes, index)));
+        let indexes = span.and_then(|span| span.layout.within(span.index));
+        let indexes = indexes.into_iter().flatten();
+        indexes.map(move |index| (index, key(index)))
     }
 
-    /// Where a value stands that is known by its number.
-    fn place(&self, number: usize) -> Option<Range<usize>> {
-        self.origin.as_ref()?.place(number)
+    fn place(&self, index: usize) -> Option<Range<usize>> {
+        self.span.as_ref()?.place(index)
     }
 
-    /// Its fields as a list.
-    fn editable(&mut self) -> &mut Vec<Field> {
+    fn list_fields(&mut self) -> &mut Vec<Field> {
         if self.listed.is_none() {
-            let field = |(number, key): (usize, Key<'_>)| Field {
+            let fields = self.unlisted().map(|(index, key)| Field {
                 key: key.text(),
-                place: self.place(number),
-                number: Some(number),
+                place: self.place(index),
+                index: Some(index),
                 edit: None,
-            };
-            self.listed = Some(self.unlisted().map(field).collect());
+            });
+            self.listed = Some(fields.collect());
         }
         self.listed.get_or_insert_default()
     }
 
     fn edit(&mut self, spellings: &[&str], edit: Edit) -> Result<(), DialectError> {
-        self.editable();
-        let known = self.find(spellings)?.map(|it| it.key.clone());
-        let fields = self.editable();
-        let is_known = |it: &&mut Field| Some(&it.key) == known.as_ref();
+        self.list_fields();
+        let known = self.find(spellings)?.map(|field| field.key.clone());
+        let fields = self.list_fields();
+        let is_known = |field: &&mut Field| Some(&field.key) == known.as_ref();
         if let Some(field) = fields.iter_mut().find(is_known) {
             field.edit = Some(edit);
         } else if let (Edit::Set(_), Some(key)) = (&edit, spellings.first()) {
             fields.push(Field {
                 key: (*key).into(),
                 place: None,
-                number: None,
+                index: None,
                 edit: Some(edit),
             });
         }
@@ -367,28 +425,13 @@ impl Document {
     }
 }
 
-/// The elements of a JSON array, or the one value that is none. It may come from
-/// anybody; what does not mean one thing is an error.
-pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
-    json::check_document(bytes)?;
-    if bytes.trim_ascii_start().first() != Some(&b'[') {
-        return Ok(vec![bytes.clone()]);
-    }
-    let places = json::places(bytes).into_iter();
-    Ok(places.map(|it| bytes.slice(it)).collect())
-}
-
 fn not_an_object() -> DialectError {
     DialectError::Json("not a JSON object".to_owned())
 }
 
-fn wrong(spellings: &[&str], expected: &'static str) -> DialectError {
+fn wrong_type(spellings: &[&str], expected: &'static str) -> DialectError {
     let field = spellings.first().copied().unwrap_or_default().to_owned();
     DialectError::Field { field, expected }
-}
-
-pub(super) fn text_of(bytes: &[u8]) -> Result<&str, DialectError> {
-    simdutf8::basic::from_utf8(bytes).map_err(|_| DialectError::Json("not UTF-8".to_owned()))
 }
 
 #[cfg(test)]
@@ -409,7 +452,7 @@ mod tests {
     }
 
     #[test]
-    fn an_edit_leaves_every_other_byte_alone() {
+    fn an_edit_keeps_every_other_byte() {
         let text = " { \"a\" : 1.0 ,\n \"b\\u0062\":[ 1e5 ] , \"c\" : \"\\u00e9\" }\n";
         check(text, |_| (), text);
         check(
@@ -425,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_go_and_come() {
+    fn fields_are_removed_and_added() {
         check(
             "{\"a\": 1, \"b\": 2}",
             |it| it.remove(&["a"]).unwrap(),
@@ -435,7 +478,7 @@ mod tests {
     }
 
     #[test]
-    fn one_field_said_twice_is_refused() {
+    fn a_field_given_twice_is_refused() {
         assert!(Document::parse(Bytes::from_static(b"{\"a\":1,\"a\":2}")).is_err());
         let both = Bytes::from_static(b"{\"toolConfig\":1,\"tool_config\":2}");
         assert!(Document::parse(both.clone()).is_err());

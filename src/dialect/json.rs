@@ -1,17 +1,18 @@
-//! JSON as values, as fields, and as the places of elements.
+//! Strict JSON: checked values, layouts, and the places of fields and elements.
 
 use std::ops::Range;
 
+use bytes::Bytes;
 use compact_str::CompactString;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
+use strict_json::{FreeField, FreeFields, Layout, Names};
 
-use super::DialectError;
-use strict_json::{self, FreeField, FreeFields, JsonError, Layout, Names};
+use crate::dialect::error::DialectError;
 
-/// Fields of the API under which anything may stand, so that their keys mean
-/// nothing to it: arguments, results, schemas, labels.
-const FREE: &FreeFields = &FreeFields::new(&[
+/// Fields with free-form keys: arguments, results, schemas, labels. Below them only exact
+/// duplicates of keys are refused.
+const FREE_FORM: &FreeFields = &FreeFields::new(&[
     free("args"),
     free("customMetadata"),
     free("default"),
@@ -21,111 +22,110 @@ const FREE: &FreeFields = &FreeFields::new(&[
     free("parameters"),
     free("parametersJsonSchema"),
     free("properties"),
-    // At the top it is no function's, but an answer in its envelope.
+    // At the top level it is the envelope of a model's response, not of a function's.
     FreeField::new("response", 2),
     free("responseJsonSchema"),
     free("responseSchema"),
     free("schema"),
 ]);
 
-/// How deep values are taken down; the document is 0. Deeper than that are the
-/// arguments of calls and the schemas of tools.
-const DEEPEST: usize = 6;
+/// Depth of a layout; the document itself is 0. Arguments of calls and schemas of tools are
+/// deeper.
+pub const LAYOUT_DEPTH: usize = 6;
+
+/// Length from which SIMD search pays off for a string, in bytes. Most strings are keys and
+/// names, and shorter.
+const MIN_SIMD_BYTES: usize = 64;
 
 const fn free(name: &'static str) -> FreeField {
     FreeField::new(name, 1)
 }
 
-/// Checks that a request or an answer of the model API means one thing.
-pub(super) fn check_document(text: &[u8]) -> Result<(), DialectError> {
-    Ok(strict_json::check(text, Names::Fields(FREE))?)
+/// Checks that parsers cannot disagree about a request or response.
+pub fn check_document(text: &[u8]) -> Result<(), DialectError> {
+    Ok(strict_json::check(text, Names::Fields(FREE_FORM))?)
 }
 
-/// The same, and where its values stand.
-pub(super) fn lay_out_document(text: &[u8]) -> Result<Layout, DialectError> {
-    Ok(strict_json::lay_out(text, Names::Fields(FREE), DEEPEST)?)
+/// Checks a request or response and returns the places of its values.
+pub fn document_layout(text: &[u8]) -> Result<Layout, DialectError> {
+    layout_to_depth(text, LAYOUT_DEPTH)
 }
 
-/// What stands around an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Wrapping {
-    None,
-    /// It is the field `response` of an object.
-    Response,
+pub fn layout_to_depth(text: &[u8], depth: usize) -> Result<Layout, DialectError> {
+    Ok(strict_json::lay_out(text, Names::Fields(FREE_FORM), depth)?)
 }
 
-/// The same, down to the texts of an answer.
-pub(super) fn lay_out_answer(text: &[u8], wrapping: Wrapping) -> Result<Layout, DialectError> {
-    let deepest = match wrapping {
-        Wrapping::None => DEEPEST,
-        Wrapping::Response => DEEPEST + 1,
-    };
-    Ok(strict_json::lay_out(text, Names::Fields(FREE), deepest)?)
-}
-
-impl From<JsonError> for DialectError {
-    fn from(error: JsonError) -> Self {
-        match error {
-            JsonError::Broken { .. } => Self::Json(error.to_string()),
-            JsonError::Twice(field) => Self::Ambiguous(field),
-            JsonError::TwiceWithin(field) => Self::Twice(field),
-        }
-    }
-}
-
-/// Parses `text`, which may come from anybody. Keys keep their order and numbers
-/// their precision; what does not mean one thing is an error.
+/// Parses a value from an untrusted source. Keys keep their order and numbers their
+/// precision.
+///
+/// # Errors
+///
+/// Fails for invalid JSON, and for JSON that parsers could disagree about.
 pub fn parse(text: &str) -> Result<Value, DialectError> {
     strict_json::check(text.as_bytes(), Names::Free)?;
-    read(text)
+    parse_checked(text)
 }
 
-/// The same for text that is known to mean one thing.
-pub(super) fn read(text: &str) -> Result<Value, DialectError> {
+/// Parses a value that was checked before.
+pub fn parse_checked(text: &str) -> Result<Value, DialectError> {
     serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))
 }
 
-/// The fields of an object that is known to be JSON, in order: keys, and the
-/// places of what stands under them.
-pub(super) fn fields(object: &[u8]) -> Result<Vec<(CompactString, Range<usize>)>, DialectError> {
-    let places = places(object).into_iter();
-    places.map(|it| field(object, it)).collect()
+/// Returns the elements of a JSON array, or the value itself if it is no array.
+///
+/// # Errors
+///
+/// Fails for invalid JSON, and for JSON that parsers could disagree about.
+pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
+    check_document(bytes)?;
+    if bytes.trim_ascii_start().first() != Some(&b'[') {
+        return Ok(vec![bytes.clone()]);
+    }
+    let places = split(bytes).into_iter();
+    Ok(places.map(|place| bytes.slice(place)).collect())
 }
 
-/// The field at `place`, which begins with its key.
-fn field(
+pub fn from_utf8(bytes: &[u8]) -> Result<&str, DialectError> {
+    simdutf8::basic::from_utf8(bytes).map_err(|_| DialectError::Json("not UTF-8".to_owned()))
+}
+
+/// Returns key and place of each field of a checked object.
+pub fn split_object(object: &[u8]) -> Result<Vec<(CompactString, Range<usize>)>, DialectError> {
+    let fields = split(object).into_iter();
+    fields.map(|place| split_field(object, place)).collect()
+}
+
+/// Splits the field at `place` into its key and the place of its value.
+fn split_field(
     object: &[u8],
     place: Range<usize>,
 ) -> Result<(CompactString, Range<usize>), DialectError> {
     let text = object.get(place.clone()).unwrap_or_default();
     let mut quotes = memchr::memchr_iter(b'"', text).skip(1);
     let ends_key = |at: &usize| !is_escaped(text.get(..*at).unwrap_or_default());
-    let key_ends = quotes.find(ends_key).map_or(text.len(), |it| it + 1);
-    let (name, rest) = text.split_at_checked(key_ends).unwrap_or_default();
+    let key_end = quotes.find(ends_key).map_or(text.len(), |at| at + 1);
+    let (key, rest) = text.split_at_checked(key_end).unwrap_or_default();
     let value = rest.trim_ascii_start();
     let value = value.strip_prefix(b":").unwrap_or(value).trim_ascii_start();
-    Ok((string(name)?, place.end - value.len()..place.end))
+    Ok((unquote(key)?, place.end - value.len()..place.end))
 }
 
-/// A string as it is meant, of its text in quotes, which is known to be JSON. Most
-/// have no escape.
-pub(super) fn string<S>(quoted: &[u8]) -> Result<S, DialectError>
+/// Decodes a checked string with its quotes.
+pub fn unquote<S>(quoted: &[u8]) -> Result<S, DialectError>
 where
     S: for<'a> From<&'a str> + DeserializeOwned,
 {
     if let [b'"', inner @ .., b'"'] = quoted
-        && let Some(plain) = unescaped(inner)
+        && let Some(plain) = without_escapes(inner)
     {
         return Ok(plain.into());
     }
     serde_json::from_slice(quoted).map_err(|error| DialectError::Json(error.to_string()))
 }
 
-/// What stands in the quotes of a string in which nothing is escaped. Most strings are
-/// keys and names, and shorter than what makes a wide look at them worth its beginning.
-fn unescaped(inner: &[u8]) -> Option<&str> {
-    const SHORT: usize = 64;
-    if inner.len() < SHORT {
+/// Returns the text of a string without escapes.
+fn without_escapes(inner: &[u8]) -> Option<&str> {
+    if inner.len() < MIN_SIMD_BYTES {
         let text = || std::str::from_utf8(inner).ok();
         return (!inner.contains(&b'\\')).then(text)?;
     }
@@ -133,73 +133,72 @@ fn unescaped(inner: &[u8]) -> Option<&str> {
     is_plain.then(|| simdutf8::basic::from_utf8(inner).ok())?
 }
 
-/// The places of the elements of an array, or of the fields of an object, that is
-/// known to be JSON. Conversations are long, and only what stands between their
-/// strings is looked at.
-pub(super) fn places(array: &[u8]) -> Vec<Range<usize>> {
-    let mut split = Split::default();
+/// Returns the places of the elements of a checked array, or of the fields of a checked
+/// object. Strings are skipped by a search for their quotes.
+pub fn split(array: &[u8]) -> Vec<Range<usize>> {
+    let mut splitter = Splitter::default();
+    // Start of the text outside of strings; `None` inside a string.
     let mut outside = Some(0);
     for quote in memchr::memchr_iter(b'"', array) {
         let before = array.get(..quote).unwrap_or_default();
         match outside {
             Some(from) => {
-                split.scan(before, from);
-                split.meet(quote);
+                splitter.scan(before, from);
+                splitter.extend_element(quote);
                 outside = None;
             }
             None if is_escaped(before) => (),
             None => {
-                split.meet(quote);
+                splitter.extend_element(quote);
                 outside = Some(quote + 1);
             }
         }
     }
     if let Some(from) = outside {
-        split.scan(array, from);
+        splitter.scan(array, from);
     }
-    split.places.extend(split.open);
-    split.places
+    splitter.places.extend(splitter.current);
+    splitter.places
 }
 
-/// Whether what follows these bytes of a string is escaped.
+/// Returns whether the byte after `before` is escaped.
 fn is_escaped(before: &[u8]) -> bool {
-    let escapes = before.iter().rev().take_while(|it| **it == b'\\');
-    escapes.count() % 2 == 1
+    let backslashes = before.iter().rev().take_while(|byte| **byte == b'\\');
+    backslashes.count() % 2 == 1
 }
 
-/// An array on the way to its elements.
 #[derive(Debug, Default)]
-struct Split {
+struct Splitter {
     places: Vec<Range<usize>>,
     depth: usize,
-    /// The element under way, as far as it was read.
-    open: Option<Range<usize>>,
+    /// Place of the current element so far.
+    current: Option<Range<usize>>,
 }
 
-impl Split {
-    /// Reads from `from` to the end; no string is there.
+impl Splitter {
+    /// Scans from `from` to the end of `bytes`, where no string is.
     fn scan(&mut self, bytes: &[u8], from: usize) {
         for (at, byte) in bytes.iter().enumerate().skip(from) {
             match byte {
                 b'[' | b'{' => {
-                    self.meet(at);
+                    self.extend_element(at);
                     self.depth += 1;
                 }
                 b']' | b'}' => {
                     self.depth = self.depth.saturating_sub(1);
-                    self.meet(at);
+                    self.extend_element(at);
                 }
-                b',' if self.depth == 1 => self.places.extend(self.open.take()),
+                b',' if self.depth == 1 => self.places.extend(self.current.take()),
                 b' ' | b'\t' | b'\n' | b'\r' => (),
-                _ => self.meet(at),
+                _ => self.extend_element(at),
             }
         }
     }
 
-    /// The byte at `at` is of an element, unless it begins or ends the array.
-    fn meet(&mut self, at: usize) {
+    /// Adds the byte at `at` to the current element, unless it is a bracket of the array.
+    fn extend_element(&mut self, at: usize) {
         if self.depth > 0 {
-            self.open.get_or_insert(at..at).end = at + 1;
+            self.current.get_or_insert(at..at).end = at + 1;
         }
     }
 }
@@ -229,7 +228,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn elements_stand_where_they_were_written(
+        fn elements_are_found_at_their_places(
             list in prop::collection::vec(any_json(), 0..5),
             pretty in any::<bool>(),
         ) {
@@ -238,13 +237,13 @@ mod tests {
             } else {
                 serde_json::to_string(&list).unwrap()
             };
-            let found = places(written.as_bytes()).into_iter();
+            let found = split(written.as_bytes()).into_iter();
             let found = found.map(|it| parse(written.get(it).unwrap()).unwrap());
             prop_assert_eq!(found.collect::<Vec<_>>(), list);
         }
 
         #[test]
-        fn fields_stand_where_they_were_written(
+        fn fields_are_found_at_their_places(
             object in prop::collection::btree_map("[\\\\:{,\"a-c\u{e9}\n]{0,4}", any_json(), 0..5),
             pretty in any::<bool>(),
         ) {
@@ -253,7 +252,7 @@ mod tests {
             } else {
                 serde_json::to_string(&object).unwrap()
             };
-            let found = fields(written.as_bytes()).unwrap().into_iter();
+            let found = split_object(written.as_bytes()).unwrap().into_iter();
             let found = found.map(|(key, it)| (key.to_string(), parse(written.get(it).unwrap()).unwrap()));
             prop_assert_eq!(found.collect::<Vec<_>>(), object.into_iter().collect::<Vec<_>>());
         }
@@ -274,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_means_two_things_is_refused() {
+    fn ambiguous_json_is_refused() {
         for text in [
             r#"{"a":1,"a":2}"#,
             r#"{"x":[{"b":1,"\u0062":2}]}"#,

@@ -1,15 +1,18 @@
-//! The query of a call, which says how its answer is framed. Pure.
+//! Parsing of query parameters.
 //!
-//! Names and values are taken as they stand: what is spelled with `%` is none of
-//! those that are known, and what is not known is refused.
+//! Names and values are compared as sent: a percent-encoded name is unknown, and
+//! unknown parameters are refused.
 
-use super::{DialectError, Framing, Operation};
+use crate::dialect::{
+    error::DialectError,
+    method::{Framing, Operation},
+};
 
-/// Parameters that upstream understands and that change no meaning.
-const PASSED: [&str; 4] = ["pageSize", "pageToken", "prettyPrint", "quotaUser"];
+/// Parameters that are forwarded for every call. None changes the meaning of a request.
+const FORWARDED: [&str; 4] = ["pageSize", "pageToken", "prettyPrint", "quotaUser"];
 
-/// Parameters of calls that nobody looks into.
-const PASSED_UNSEEN: [&str; 12] = [
+/// Parameters that are forwarded for calls without hooks.
+const FORWARDED_UNINSPECTED: [&str; 12] = [
     "filter",
     "force",
     "include_input",
@@ -24,93 +27,91 @@ const PASSED_UNSEEN: [&str; 12] = [
     "view",
 ];
 
-/// What a query says.
+/// A parsed query.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Query {
-    /// How a stream is framed.
-    pub(super) framing: Framing,
-    /// Parameters for upstream, as sent: no credential among them.
-    pub(super) passed: Vec<String>,
+pub struct Query {
+    /// Framing of a stream.
+    pub framing: Framing,
+    /// Parameters to forward, as sent. Holds no credential.
+    pub forwarded: Vec<String>,
 }
 
-/// What becomes of a parameter.
-enum Fate {
-    /// It is for us: how a stream is framed.
-    Framed(Framing),
-    /// It goes no further.
-    Dropped,
-    /// It goes upstream as it is.
-    Passed,
-    /// Nobody may send it.
-    Refused,
+enum Treatment {
+    /// Selects the framing of a stream.
+    Framing(Framing),
+    Drop,
+    Forward,
+    Refuse,
 }
 
-/// Reads the query of a call that asks for `operation`, without its `?`.
-pub(super) fn read(text: &str, operation: Operation) -> Result<Query, DialectError> {
+/// Parses the query of a call, without its `?`.
+pub fn parse(text: &str, operation: Operation) -> Result<Query, DialectError> {
     let mut framing = Framing::Array;
-    let mut passed = Vec::new();
+    let mut forwarded = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
-    for pair in text.split('&').filter(|it| !it.is_empty()) {
+    for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if seen.contains(&name) {
             return Err(DialectError::Ambiguous(name.to_owned()));
         }
         seen.push(name);
-        match fate(name, value, operation) {
-            Fate::Framed(as_said) => framing = as_said,
-            Fate::Dropped => (),
-            Fate::Passed if is_plain(value) => passed.push(pair.to_owned()),
-            Fate::Passed | Fate::Refused => return Err(DialectError::Query(name.to_owned())),
+        match treatment(name, value, operation) {
+            Treatment::Framing(requested) => framing = requested,
+            Treatment::Drop => (),
+            Treatment::Forward if is_url_safe(value) => forwarded.push(pair.to_owned()),
+            Treatment::Forward | Treatment::Refuse => {
+                return Err(DialectError::Query(name.to_owned()));
+            }
         }
     }
-    Ok(Query { framing, passed })
+    Ok(Query { framing, forwarded })
 }
 
-fn fate(name: &str, value: &str, operation: Operation) -> Fate {
-    let unseen = operation == Operation::Other;
+fn treatment(name: &str, value: &str, operation: Operation) -> Treatment {
+    let is_uninspected = operation == Operation::Other;
     match (name, value) {
-        // A credential; it travels in a header.
-        ("key", _) | ("alt", "json" | "") => Fate::Dropped,
-        ("alt", "sse" | "media") if unseen => Fate::Passed,
-        ("alt", "sse") => Fate::Framed(Framing::Sse),
-        (name, _) if PASSED.contains(&name) => Fate::Passed,
-        (name, _) if unseen && PASSED_UNSEEN.contains(&name) => Fate::Passed,
-        // Only how long it is kept can be changed; what a mask names and a body lacks
-        // would be taken away.
+        // `key` is a credential, which is forwarded in a header.
+        ("key", _) | ("alt", "json" | "") => Treatment::Drop,
+        ("alt", "sse" | "media") if is_uninspected => Treatment::Forward,
+        ("alt", "sse") => Treatment::Framing(Framing::Sse),
+        (name, _) if FORWARDED.contains(&name) => Treatment::Forward,
+        (name, _) if is_uninspected && FORWARDED_UNINSPECTED.contains(&name) => Treatment::Forward,
+        // Only the lifetime of cached content may change. A field that the mask names and
+        // the body lacks would be deleted.
         ("updateMask", "ttl" | "expireTime" | "expire_time")
             if operation == Operation::UseCache =>
         {
-            Fate::Passed
+            Treatment::Forward
         }
-        _ => Fate::Refused,
+        _ => Treatment::Refuse,
     }
 }
 
-/// Whether a value can stand in a URL and end nothing there.
-fn is_plain(value: &str) -> bool {
-    let plain = |it: u8| it.is_ascii_alphanumeric() || b"-._~%+=/:@".contains(&it);
-    value.bytes().all(plain)
+/// Returns whether a value can be placed in a URL without ending its parameter.
+fn is_url_safe(value: &str) -> bool {
+    let is_safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~%+=/:@".contains(&byte);
+    value.bytes().all(is_safe)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn read(text: &str) -> Result<Query, DialectError> {
-        super::read(text, Operation::Stream(Framing::Array))
+    fn parse(text: &str) -> Result<Query, DialectError> {
+        super::parse(text, Operation::Stream(Framing::Array))
     }
 
     #[test]
-    fn what_is_known_is_read_and_what_is_passed_on_stays_as_it_is() {
-        let query = read("key=S%26&&alt=sse&pageToken=a%2Bb%3D%3D&prettyPrint=").unwrap();
+    fn known_parameters_are_parsed_and_forwarded_ones_keep_their_spelling() {
+        let query = parse("key=S%26&&alt=sse&pageToken=a%2Bb%3D%3D&prettyPrint=").unwrap();
         assert_eq!(query.framing, Framing::Sse);
-        assert_eq!(query.passed, ["pageToken=a%2Bb%3D%3D", "prettyPrint="]);
-        assert_eq!(read("alt=json").unwrap().framing, Framing::Array);
-        assert_eq!(read("").unwrap().passed, [""; 0]);
+        assert_eq!(query.forwarded, ["pageToken=a%2Bb%3D%3D", "prettyPrint="]);
+        assert_eq!(parse("alt=json").unwrap().framing, Framing::Array);
+        assert_eq!(parse("").unwrap().forwarded, [""; 0]);
     }
 
     #[test]
-    fn what_could_be_read_otherwise_is_refused() {
+    fn ambiguous_or_unknown_parameters_are_refused() {
         for text in [
             "alt=sse&alt=json",
             "key=a&key=b",
@@ -141,7 +142,7 @@ mod tests {
             "pageToken=a#b",
             "quotaUser=a?b",
         ] {
-            let refused = read(text).is_err();
+            let refused = parse(text).is_err();
             // `alt` without a value means what its absence means.
             assert!(refused || text == "alt", "{text}");
         }

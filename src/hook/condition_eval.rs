@@ -6,7 +6,7 @@ use crate::{
         ToolFacts,
     },
     config::{Format, Problem, When},
-    dialect::{self, Call, Dialect, DialectError, Document, Operation},
+    dialect::{self, Call, DialectError, Document, Operation},
     event::{Context, Event, EventName, MatcherSubject},
 };
 
@@ -24,8 +24,6 @@ pub(super) const FORMAT: Format = Format {
 pub enum ConditionSubject<'a> {
     /// A model call in its current form.
     Call {
-        /// Model API of the request.
-        dialect: &'static dyn Dialect,
         /// Method and model of the request.
         call: &'a Call,
         /// Body of the request.
@@ -145,20 +143,18 @@ fn facts<'a>(
         },
     };
     match subject {
-        ConditionSubject::Call {
-            dialect,
-            call,
-            document,
-        } => facts.request = Some(request_facts(dialect, call, document)?),
+        ConditionSubject::Call { call, document } => {
+            facts.request = Some(request_facts(call, document)?);
+        }
         ConditionSubject::Event(event) => {
             facts.tool = tool_facts(event);
             facts.prompt = prompt(event);
             if let Some(llm_request) = event.llm_request() {
-                let (dialect, call, document) = dialect::made_request(llm_request)?;
+                let (call, document) = dialect::build_request(llm_request)?;
                 facts.request = Some(RequestFacts {
                     // As reported, even if it is not a valid model name.
                     model: llm_request.model.clone(),
-                    ..request_facts(dialect, &call, &document)?
+                    ..request_facts(&call, &document)?
                 });
             }
         }
@@ -166,20 +162,16 @@ fn facts<'a>(
     Ok(facts)
 }
 
-fn request_facts(
-    dialect: &dyn Dialect,
-    call: &Call,
-    document: &Document,
-) -> Result<RequestFacts, DialectError> {
-    let outline = dialect.outline(call, document)?;
+fn request_facts(call: &Call, document: &Document) -> Result<RequestFacts, DialectError> {
+    let summary = dialect::summarize_request(call, document)?;
     Ok(RequestFacts {
         model: call.model_name().to_owned(),
         operation: call.operation.as_str(),
         stream: matches!(call.operation, Operation::Stream(_)),
         bytes: document.to_bytes().len(),
-        contents: outline.contents,
-        tools: outline.functions,
-        max_output_tokens: outline.max_output_tokens,
+        contents: summary.contents,
+        tools: summary.functions,
+        max_output_tokens: summary.max_output_tokens,
     })
 }
 

@@ -125,10 +125,9 @@ fn inspect_request(
     context: &PolicyContext<'_>,
     llm_request: &LlmRequest,
 ) -> Result<HookOutput, DialectError> {
-    let (dialect, call, document) = dialect::made_request(llm_request)?;
-    let before = dialect.read_request(&call, &document, Detail::Texts)?;
+    let (call, document) = dialect::build_request(llm_request)?;
+    let before = dialect::read_request(&call, &document, Detail::Texts)?;
     let mut request = PolicyRequest {
-        dialect,
         call,
         document,
         edited: false,
@@ -140,7 +139,7 @@ fn inspect_request(
     };
     let mut output = policy.request(&context, &mut request)?;
     if request.edited {
-        let after = dialect.read_request(&request.call, &request.document, Detail::Texts)?;
+        let after = dialect::read_request(&request.call, &request.document, Detail::Texts)?;
         let edit = changed_fields(&before, &after);
         if !edit.is_empty() {
             let specific = &mut output.hook_specific_output;
@@ -165,7 +164,7 @@ fn inspect_response(
     let Some(mut policy) = policy.response(&context) else {
         return Ok(HookOutput::default());
     };
-    let mut document = ResponseDocument::made(&event.llm_response)?;
+    let mut document = ResponseDocument::from_model(&event.llm_response)?;
     let edit = earlier.specific("llm_response");
     if let Some(edit) = edit.and_then(ResponseMutation::read) {
         document.write(&edit)?;

@@ -1,4 +1,4 @@
-//! The policies that look at one answer, in order.
+//! Policies on one response, in order.
 
 use std::{sync::Arc, time::Duration};
 
@@ -7,41 +7,32 @@ use tokio::time::Instant;
 use super::configured_policy::ConfiguredPolicy;
 use crate::{
     config::HookMode,
-    dialect::{DialectError, ResponseDocument, Words},
+    dialect::{DialectError, ResponseDocument},
     event::{AfterModel, HookOutput, HookRun},
-    policy::{ChunkPosition, PolicyContext, PolicyEffects, ResponsePolicy, TextVerdict},
+    policy::{ChunkPosition, PolicyContext, PolicyEffects, ResponsePolicy},
 };
 
-/// The policies that look at one answer, in order. They live as long as it does.
+/// Policies on one response, in order. Created and dropped with it.
 #[derive(Debug, Default)]
 pub struct ResponsePolicies {
     policies: Vec<ActiveResponsePolicy>,
 }
 
-/// A chunk that policies have seen.
+/// A chunk that policies have inspected.
 #[derive(Debug)]
-pub struct Seen {
-    /// What is left of it.
+pub struct InspectedChunk {
+    /// The chunk with their edits.
     pub chunk: ResponseDocument,
-    /// One run for each policy that has.
+    /// Runs to report.
     pub runs: Vec<HookRun>,
 }
 
-/// How far policies have come with a chunk.
+/// Text that policies held back until after the last chunk.
 #[derive(Debug, Default)]
-pub struct Progress {
-    /// How many of them have seen it.
-    seen: usize,
-    /// The runs of those that had something to say.
-    runs: Vec<HookRun>,
-}
-
-/// What policies still held back after the last chunk.
-#[derive(Debug, Default)]
-pub struct Held {
-    /// What must still be said.
-    pub seen: Vec<Seen>,
-    /// What those found who only observe, and so hold nothing back.
+pub struct HeldBack {
+    /// Chunks of held-back text, one for each policy that has some.
+    pub chunks: Vec<InspectedChunk>,
+    /// Runs of policies in `mode: observe`, whose text was not held back.
     pub observed: Vec<HookRun>,
 }
 
@@ -62,189 +53,139 @@ impl ResponsePolicies {
         }
     }
 
-    /// Whether nobody looks.
+    /// Returns whether there are none.
     pub const fn is_empty(&self) -> bool {
         self.policies.is_empty()
     }
 
-    /// Shows all of them a chunk; each sees what those before left.
-    pub fn chunk(
+    /// Passes a chunk through all policies; each one gets the edits of those before it. Returns
+    /// the runs to report: the first one of each policy, and those with an output or effect.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an enforcing policy cannot read the chunk.
+    pub fn inspect(
         &mut self,
         chunk: &mut ResponseDocument,
-        extent: ChunkPosition,
+        position: ChunkPosition,
     ) -> Result<Vec<HookRun>, DialectError> {
-        show(&mut self.policies, chunk, extent)
+        inspect(&mut self.policies, chunk, position)
     }
 
-    /// Shows them a chunk that is nothing but words. If one of them has something to
-    /// say, or must see the document: how far they have come.
-    pub fn words(&mut self, words: &mut Words) -> Option<Progress> {
-        for (at, policy) in self.policies.iter_mut().enumerate() {
-            match policy.words(words) {
-                Shown::Silent => (),
-                Shown::Ran(run) => {
-                    return Some(Progress {
-                        seen: at + 1,
-                        runs: vec![*run],
-                    });
-                }
-                Shown::WantsDocument => {
-                    return Some(Progress {
-                        seen: at,
-                        runs: Vec::new(),
-                    });
-                }
-            }
-        }
-        None
+    /// Returns the unreported runs of each policy as one run and its count, and resets the
+    /// counts.
+    pub fn take_unreported(&mut self) -> Vec<(HookRun, u64)> {
+        let policies = self.policies.iter_mut();
+        policies
+            .filter_map(ActiveResponsePolicy::take_unreported)
+            .collect()
     }
 
-    /// Shows a chunk to those who have not seen it yet. The runs of all who had
-    /// something to say, or were shown the document.
-    pub fn go_on(
-        &mut self,
-        progress: Progress,
-        chunk: &mut ResponseDocument,
-        extent: ChunkPosition,
-    ) -> Result<Vec<HookRun>, DialectError> {
-        let Progress { seen, mut runs } = progress;
-        let rest = self.policies.get_mut(seen..).unwrap_or_default();
-        runs.extend(show(rest, chunk, extent)?);
-        Ok(runs)
-    }
-
-    /// The runs of each policy that had nothing to say of words, as one, and how
-    /// many they are. They are told once.
-    pub fn silent(&mut self) -> Vec<(HookRun, u64)> {
-        let silent = self
-            .policies
-            .iter_mut()
-            .filter_map(ActiveResponsePolicy::silent);
-        silent.collect()
-    }
-
-    /// What they still hold back, after the last chunk. What one held back, those
-    /// after it see as a chunk.
-    pub fn end(&mut self) -> Result<Held, DialectError> {
-        let mut held = Held::default();
+    /// Releases held-back text after the last chunk. The text of one policy passes through
+    /// those after it as a chunk.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an enforcing policy cannot read the text.
+    pub fn finish(&mut self) -> Result<HeldBack, DialectError> {
+        let mut held_back = HeldBack::default();
         let mut rest = self.policies.as_mut_slice();
         while let Some((policy, after)) = rest.split_first_mut() {
-            match policy.end()? {
-                Some((mut chunk, run)) if policy.enforces() => {
+            match policy.finish()? {
+                Some((mut chunk, run)) if policy.configured.mode == HookMode::Enforce => {
                     let mut runs = vec![run];
-                    runs.extend(show(after, &mut chunk, ChunkPosition::Chunk)?);
-                    held.seen.push(Seen { chunk, runs });
+                    runs.extend(inspect(after, &mut chunk, ChunkPosition::Chunk)?);
+                    held_back.chunks.push(InspectedChunk { chunk, runs });
                 }
-                Some((_, run)) => held.observed.push(run),
+                Some((_, run)) => held_back.observed.push(run),
                 None => (),
             }
             rest = after;
         }
-        Ok(held)
+        Ok(held_back)
     }
 }
 
-fn show(
+fn inspect(
     policies: &mut [ActiveResponsePolicy],
     chunk: &mut ResponseDocument,
-    extent: ChunkPosition,
+    position: ChunkPosition,
 ) -> Result<Vec<HookRun>, DialectError> {
     let mut runs = Vec::new();
     for policy in policies {
-        runs.push(policy.chunk(chunk, extent)?);
+        runs.extend(policy.inspect(chunk, position)?);
     }
     Ok(runs)
 }
 
-/// A policy that looks at one answer.
+/// A policy on one response.
 #[derive(Debug)]
 struct ActiveResponsePolicy {
     configured: Arc<ConfiguredPolicy>,
     policy: Box<dyn ResponsePolicy>,
-    /// Of how many chunks it had nothing to say, and nobody was told.
-    silent: u64,
-}
-
-/// What a policy comes to that is shown words.
-enum Shown {
-    /// It has nothing to say.
-    Silent,
-    /// Its run.
-    Ran(Box<HookRun>),
-    /// It must see the document.
-    WantsDocument,
+    /// Whether a run was reported.
+    is_reported: bool,
+    /// Number of runs without output and effect since the last report. A stream has thousands
+    /// of them, so they are reported together.
+    unreported: u64,
 }
 
 impl ActiveResponsePolicy {
-    /// The policy's inspector of a response; `None` if it does not inspect responses.
+    /// Returns `None` if the policy does not inspect responses.
     fn new(configured: &Arc<ConfiguredPolicy>, context: &PolicyContext<'_>) -> Option<Self> {
         Some(Self {
             policy: configured.policy.response(context)?,
             configured: Arc::clone(configured),
-            silent: 0,
+            is_reported: false,
+            unreported: 0,
         })
     }
 
-    /// Shows it a chunk. What it did, and what it has to say.
-    fn chunk(
+    /// Inspects a chunk. Returns the run, if it is to be reported.
+    fn inspect(
         &mut self,
         chunk: &mut ResponseDocument,
-        extent: ChunkPosition,
-    ) -> Result<HookRun, DialectError> {
+        position: ChunkPosition,
+    ) -> Result<Option<HookRun>, DialectError> {
         let started = Instant::now();
         let output = match self.configured.mode {
-            HookMode::Enforce => self.policy.chunk(chunk, extent)?,
+            HookMode::Enforce => self.policy.chunk(chunk, position)?,
             HookMode::Observe => {
-                let seen = self.policy.chunk(&mut chunk.clone(), extent);
-                seen.unwrap_or_default()
+                let output = self.policy.chunk(&mut chunk.clone(), position);
+                output.unwrap_or_default()
             }
         };
-        Ok(self.ran(output, started))
-    }
-
-    /// Shows it a chunk that is nothing but words. No clock is asked: a stream has
-    /// thousands of them, and looking takes less than asking.
-    fn words(&mut self, words: &mut Words) -> Shown {
-        let said = match self.configured.mode {
-            HookMode::Enforce => self.policy.words(words),
-            HookMode::Observe => self.policy.words(&mut words.clone()),
-        };
-        match said {
-            TextVerdict::Silent => {
-                self.silent += 1;
-                Shown::Silent
-            }
-            TextVerdict::Said(output) => Shown::Ran(Box::new(self.ran(*output, Instant::now()))),
-            TextVerdict::WantsDocument => Shown::WantsDocument,
+        let effects = self.policy.take_effects();
+        let has_effect = effects.edited || !effects.refused.is_empty();
+        if self.is_reported && !has_effect && output == HookOutput::default() {
+            self.unreported += 1;
+            return Ok(None);
         }
+        self.is_reported = true;
+        Ok(Some(self.run(output, effects, started)))
     }
 
-    /// Its runs of which nobody was told, as one, and how many they are.
-    fn silent(&mut self) -> Option<(HookRun, u64)> {
-        let silent = std::mem::take(&mut self.silent);
+    fn take_unreported(&mut self) -> Option<(HookRun, u64)> {
+        let count = std::mem::take(&mut self.unreported);
         let run = || {
-            let said = HookOutput::default();
-            self.configured.run::<AfterModel>(said, Duration::ZERO)
+            let output = HookOutput::default();
+            self.configured.run::<AfterModel>(output, Duration::ZERO)
         };
-        (silent > 0).then(|| (run(), silent))
+        (count > 0).then(|| (run(), count))
     }
 
-    /// Whether it may change anything.
-    fn enforces(&self) -> bool {
-        self.configured.mode == HookMode::Enforce
-    }
-
-    /// What it still holds back, and its run on that.
-    fn end(&mut self) -> Result<Option<(ResponseDocument, HookRun)>, DialectError> {
+    /// Releases held-back text, with the run on it.
+    fn finish(&mut self) -> Result<Option<(ResponseDocument, HookRun)>, DialectError> {
         let started = Instant::now();
         let Some((chunk, output)) = self.policy.end()? else {
             return Ok(None);
         };
-        Ok(Some((chunk, self.ran(output, started))))
+        let effects = self.policy.take_effects();
+        Ok(Some((chunk, self.run(output, effects, started))))
     }
 
-    fn ran(&mut self, output: HookOutput, started: Instant) -> HookRun {
-        let PolicyEffects { edited, refused } = self.policy.take_effects();
+    fn run(&self, output: HookOutput, effects: PolicyEffects, started: Instant) -> HookRun {
+        let PolicyEffects { edited, refused } = effects;
         HookRun {
             edited,
             refused,

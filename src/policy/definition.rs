@@ -12,7 +12,7 @@ use super::{
     session_counters::{SessionCounters, SessionUsage},
 };
 use crate::{
-    dialect::{DialectError, ResponseDocument, Words},
+    dialect::{DialectError, ResponseDocument},
     event::{Context, Event, EventName, HookOutput, RefusedCall},
 };
 
@@ -56,12 +56,6 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
         position: ChunkPosition,
     ) -> Result<HookOutput, DialectError>;
 
-    /// Inspects a chunk that contains text only, for which no document has been made
-    /// yet.
-    fn words(&mut self, _words: &mut Words) -> TextVerdict {
-        TextVerdict::WantsDocument
-    }
-
     /// Returns the effects on the response since the last call.
     fn take_effects(&mut self) -> PolicyEffects {
         PolicyEffects::default()
@@ -76,17 +70,6 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
         Ok(None)
     }
-}
-
-/// Result of inspecting a chunk that contains text only.
-#[derive(Debug)]
-pub enum TextVerdict {
-    /// Inspected, without output. The text may be edited.
-    Silent,
-    /// Inspected, with this output.
-    Said(Box<HookOutput>),
-    /// Not inspected: the policy needs the document.
-    WantsDocument,
 }
 
 /// Effects of a policy on a response, beside its output.

@@ -6,12 +6,12 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    definition::{ChunkPosition, Policy, PolicyContext, PolicyKind, ResponsePolicy, TextVerdict},
+    definition::{ChunkPosition, Policy, PolicyContext, PolicyKind, ResponsePolicy},
     matchers::Globs,
     policy_request::PolicyRequest,
 };
 use crate::{
-    dialect::{DialectError, ResponseDocument, Words},
+    dialect::{DialectError, ResponseDocument},
     event::{EventName, HookOutput},
 };
 
@@ -103,14 +103,8 @@ impl ResponsePolicy for ResponseModelCheck {
         chunk: &mut ResponseDocument,
         _position: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
-        let model = chunk.model()?.unwrap_or_default();
-        Ok(self.check(&model).unwrap_or_default())
-    }
-
-    fn words(&mut self, words: &mut Words) -> TextVerdict {
-        match self.check(words.model().unwrap_or_default()) {
-            Some(denial) => TextVerdict::Said(Box::new(denial)),
-            None => TextVerdict::Silent,
-        }
+        let model = chunk.model()?;
+        let denial = self.check(model.as_deref().unwrap_or_default());
+        Ok(denial.unwrap_or_default())
     }
 }

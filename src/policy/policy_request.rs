@@ -1,16 +1,14 @@
 //! A request as policies read and edit it.
 
 use crate::{
-    dialect::{Call, Dialect, DialectError, Document, TextEditor},
+    dialect::{self, Call, DialectError, Document, TextEditor},
     model::{ModelName, RequestMutation},
 };
 
 /// A request before it is sent.
 #[derive(Debug, Clone)]
 pub struct PolicyRequest {
-    /// Model API of the request.
-    pub dialect: &'static dyn Dialect,
-    /// Method and model of the request.
+    /// Method and model.
     pub call: Call,
     /// Body of the request.
     pub document: Document,
@@ -25,7 +23,7 @@ impl PolicyRequest {
     ///
     /// Fails if the body names another model than the path.
     pub fn model(&self) -> Result<&str, DialectError> {
-        self.dialect.check_model(&self.call, &self.document)?;
+        dialect::check_model(&self.call, &self.document)?;
         Ok(self.call.model_name())
     }
 
@@ -36,7 +34,7 @@ impl PolicyRequest {
     ///
     /// Fails if the body cannot be read.
     pub fn prompt(&self) -> Result<Vec<String>, DialectError> {
-        self.dialect.prompt(&self.call, &self.document)
+        dialect::new_prompt(&self.call, &self.document)
     }
 
     /// Length of the body, in bytes.
@@ -63,9 +61,7 @@ impl PolicyRequest {
             fields: [(name.to_owned(), value)].into_iter().collect(),
             appended_text: None,
         };
-        let edited = self
-            .dialect
-            .write_request(&self.call, self.document.clone(), &mutation)?;
+        let edited = dialect::write_request(&self.call, self.document.clone(), &mutation)?;
         self.document = edited.document;
         if let Some(model) = edited.model {
             self.call.model = Some(model);
@@ -82,7 +78,7 @@ impl PolicyRequest {
     /// Fails if the body cannot be read or edited.
     pub fn edit_texts(&mut self, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
         let document = &mut self.document;
-        self.dialect.edit_texts(&self.call, document, editor)
+        dialect::edit_request_texts(&self.call, document, editor)
     }
 
     /// Removes the declared tools for which `keeps` is false.
@@ -92,7 +88,7 @@ impl PolicyRequest {
     /// Fails if the body cannot be read or edited.
     pub fn withhold_tools(&mut self, keeps: &dyn Fn(&str) -> bool) -> Result<(), DialectError> {
         let document = &mut self.document;
-        let withheld = self.dialect.withhold_tools(&self.call, document, keeps)?;
+        let withheld = dialect::withhold_tools(&self.call, document, keeps)?;
         self.edited |= !withheld.is_empty();
         Ok(())
     }

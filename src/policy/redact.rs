@@ -10,7 +10,7 @@ use serde_json::Value;
 pub(super) use self::settings::FORMAT;
 use self::{
     redactor::{FoundDetectors, Redact},
-    response::Answering,
+    response::ResponseRedactor,
     settings::{RedactionMode, RedactionScope},
 };
 use super::{
@@ -59,7 +59,7 @@ impl Policy for Redact {
         if !scopes.iter().any(|scope| self.on.contains(scope)) {
             return None;
         }
-        Some(Box::new(Answering::new(self.clone())))
+        Some(Box::new(ResponseRedactor::new(self.clone())))
     }
 
     fn event(&self, _context: &PolicyContext<'_>, event: Event<'_>) -> HookOutput {
@@ -81,7 +81,7 @@ fn before_tool(redact: &Redact, event: &BeforeTool) -> HookOutput {
     let mut found = FoundDetectors::new();
     let mut arguments = Value::Object(event.tool_input.clone());
     let mut edit = |text: &str| redact.redact(RedactionScope::ToolCalls, text, &mut found);
-    let edited = dialect::edit_leaves(&mut arguments, &mut edit);
+    let edited = dialect::edit_json_strings(&mut arguments, &mut edit);
     let mut output = redact.output(&found);
     if edited {
         let specific = &mut output.hook_specific_output;
@@ -96,7 +96,7 @@ fn after_tool(redact: &Redact, event: &AfterTool) -> HookOutput {
     let mut found = FoundDetectors::new();
     let mut result = Value::Object(event.tool_response.clone());
     let mut edit = |text: &str| redact.redact(RedactionScope::ToolResults, text, &mut found);
-    if !dialect::edit_leaves(&mut result, &mut edit) {
+    if !dialect::edit_json_strings(&mut result, &mut edit) {
         return HookOutput::default();
     }
     if redact.mode == RedactionMode::Deny {
@@ -121,15 +121,15 @@ impl TextEditor for RequestEditor<'_> {
         self.redact.on.contains(&scope) && self.redact.mask.finds(text)
     }
 
-    fn run(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
+    fn edit_joined(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
         if let [text] = texts {
-            let Some(redacted) = self.alone(kind, text) else {
+            let Some(redacted) = self.edit(kind, text) else {
                 return false;
             };
             *text = redacted;
             return true;
         }
-        if self.alone(kind, &texts.concat()).is_none() {
+        if self.edit(kind, &texts.concat()).is_none() {
             return false;
         }
         let mut masker = self.redact.mask.stream();
@@ -142,7 +142,7 @@ impl TextEditor for RequestEditor<'_> {
         true
     }
 
-    fn alone(&mut self, kind: TextKind, text: &str) -> Option<String> {
+    fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
         let scope = RedactionScope::from_request_text(kind);
         self.redact.redact(scope, text, &mut self.found)
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     config::Size,
-    dialect::{DialectError, ResponseDocument},
+    dialect::{self, DialectError, ResponseDocument},
     event::{EventName, HookOutput},
 };
 
@@ -58,9 +58,7 @@ impl RequestLimits {
         &self,
         request: &PolicyRequest,
     ) -> Result<Map<String, Value>, DialectError> {
-        let parameters = request
-            .dialect
-            .parameters(&request.call, &request.document)?;
+        let parameters = dialect::generation_parameters(&request.call, &request.document)?;
         let mut clamped = Map::new();
         let mut clamp = |name: &str, min: f64, max: f64, value: Value| {
             let given = parameters.get(name).and_then(Value::as_f64);

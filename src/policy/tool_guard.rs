@@ -16,15 +16,12 @@ use serde_json::Value;
 
 use self::rule::ToolRule;
 use super::{
-    definition::{
-        ChunkPosition, Policy, PolicyContext, PolicyEffects, PolicyKind, ResponsePolicy,
-        TextVerdict,
-    },
+    definition::{ChunkPosition, Policy, PolicyContext, PolicyEffects, PolicyKind, ResponsePolicy},
     matchers::Globs,
     policy_request::PolicyRequest,
 };
 use crate::{
-    dialect::{DialectError, FunctionCall, PartialCalls, ResponseDocument, Words},
+    dialect::{DialectError, FunctionCall, PartialCalls, ResponseDocument},
     event::{Event, EventName, HookOutput, RefusedCall},
 };
 
@@ -118,7 +115,7 @@ impl Policy for ToolGuard {
         let call = FunctionCall {
             name: tool.tool_name.clone(),
             arguments: Value::Object(tool.tool_input.clone()),
-            in_pieces: false,
+            is_partial: false,
         };
         match self.denial(&call, Some(&context.context.cwd)) {
             Some(reason) => HookOutput::denial(reason),
@@ -154,11 +151,6 @@ impl ResponsePolicy for CallGuard {
         };
         chunk.withhold_calls(&mut self.partial_calls, &mut deny)?;
         Ok(HookOutput::default())
-    }
-
-    /// Text contains no calls.
-    fn words(&mut self, _words: &mut Words) -> TextVerdict {
-        TextVerdict::Silent
     }
 
     fn take_effects(&mut self) -> PolicyEffects {

@@ -7,6 +7,7 @@ use super::{
     turn_state::TurnState,
 };
 use crate::{
+    dialect,
     error::{ApiError, ErrorReason},
     event::{BeforeModel, BeforeModelVerdict, EventName, HookRun},
     hook::Plan,
@@ -22,7 +23,7 @@ pub(super) async fn run(
     request: &mut ModelRequest,
 ) -> Result<ControlFlow<Reply>, ApiError> {
     let engine = &context.snapshot.engine;
-    let subject = request.subject(context);
+    let subject = request.subject();
     let plan = engine.plan(EventName::BeforeModel, turn.scope(context), subject);
     if plan.is_empty() {
         clear_denial(turn).await;
@@ -35,7 +36,7 @@ pub(super) async fn run(
         BeforeModelVerdict::Proceed(mutation) if !mutation.is_empty() => {
             write_mutation(context, turn, request, &mutation)?;
             // INVARIANT: policies inspect what hooks changed before it goes upstream.
-            let subject = request.subject(context);
+            let subject = request.subject();
             let plan =
                 engine.plan_second_pass(EventName::BeforeModel, turn.scope(context), subject);
             let runs = apply_policies(context, turn, request, &plan, InspectionPass::Second)?;
@@ -56,7 +57,6 @@ fn apply_policies(
     pass: InspectionPass,
 ) -> Result<Vec<HookRun>, ApiError> {
     let mut edited = PolicyRequest {
-        dialect: context.dialect,
         call: request.call.clone(),
         document: request.document.clone(),
         edited: false,
@@ -85,7 +85,7 @@ async fn run_hooks(
     if plan.hooks.is_empty() {
         return Ok(Vec::new());
     }
-    let llm_request = request.stable_form(context, plan.detail())?;
+    let llm_request = request.stable_form(plan.detail())?;
     let document = request.document_for(plan);
     let mut event = BeforeModel { llm_request };
     let engine = &context.snapshot.engine;
@@ -101,9 +101,7 @@ fn write_mutation(
     mutation: &RequestMutation,
 ) -> Result<(), ApiError> {
     let document = request.document.clone();
-    let edited = context
-        .dialect
-        .write_request(&request.call, document, mutation)?;
+    let edited = dialect::write_request(&request.call, document, mutation)?;
     context
         .recorder
         .record(&ExchangeEvent::OutputIgnored(&edited.diagnostics));
@@ -118,7 +116,7 @@ fn write_mutation(
             .record(&ExchangeEvent::ModelChanged(model.as_str()));
         request.call.model = Some(model);
     }
-    turn.selected = edited.selected;
+    turn.selected = edited.selection;
     request.document = edited.document;
     Ok(())
 }

@@ -2,10 +2,10 @@
 
 use serde_json::value::RawValue;
 
-use super::{request_context::RequestContext, session_name::SessionName};
+use super::session_name::SessionName;
 use crate::{
     config::HookView,
-    dialect::{Call, Detail, DialectError, Document, Functions, Operation, ResponseExpectation},
+    dialect::{self, Call, Detail, DialectError, Document, Operation, ResponseExpectation},
     hook::{ConditionSubject, Plan},
     model::LlmRequest,
     session::CallRole,
@@ -26,9 +26,8 @@ pub(super) struct ModelRequest {
 
 impl ModelRequest {
     /// What conditions of hooks and policies are evaluated on.
-    pub(super) const fn subject(&self, context: &RequestContext) -> ConditionSubject<'_> {
+    pub(super) const fn subject(&self) -> ConditionSubject<'_> {
         ConditionSubject::Call {
-            dialect: context.dialect,
             call: &self.call,
             document: &self.document,
         }
@@ -50,18 +49,12 @@ impl ModelRequest {
         let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
         from_cli
             && self.call.operation == Operation::Generate
-            && self.expectation.functions == Functions::Absent
+            && !self.expectation.declares_functions
     }
 
     /// The stable form that hooks receive.
-    pub(super) fn stable_form(
-        &self,
-        context: &RequestContext,
-        detail: Detail,
-    ) -> Result<LlmRequest, DialectError> {
-        context
-            .dialect
-            .read_request(&self.call, &self.document, detail)
+    pub(super) fn stable_form(&self, detail: Detail) -> Result<LlmRequest, DialectError> {
+        dialect::read_request(&self.call, &self.document, detail)
     }
 
     /// The document, if a hook of the plan receives it.

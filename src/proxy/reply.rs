@@ -16,7 +16,9 @@ use super::{
 };
 use crate::{
     config::Denials,
-    dialect::{AnswerFormat, Call, Dialect, DialectError, Framing, Operation, ResponseDocument},
+    dialect::{
+        self, Call, Dialect, DialectError, Framing, Operation, ResponseDocument, ResponseFormat,
+    },
     error::{ApiError, ErrorReason},
     event::Reason,
     model::ResponseMutation,
@@ -49,7 +51,7 @@ impl DenialForm {
     /// answered with text. Embeddings contain no text at all.
     fn new(context: &RequestContext, request: &ModelRequest) -> Self {
         let can_be_text = request.call.operation.generates()
-            && request.expectation.format == AnswerFormat::Text
+            && request.expectation.format == ResponseFormat::Text
             && !request.is_helper(&context.hook_context.caller.agent);
         match context.snapshot.config.denials {
             Denials::Message if can_be_text => Self::Message,
@@ -142,13 +144,12 @@ impl Responder {
 
     fn message(&self, reason: &Reason) -> Value {
         let id = self.response_id();
-        self.dialect
-            .compose_message(&self.call, reason.as_str(), &id)
+        dialect::build_text_response(&self.call, reason.as_str(), &id)
     }
 
     fn answer(&self, answer: &ResponseMutation) -> Value {
         let id = self.response_id();
-        self.dialect.compose_answer(&self.call, answer, &id)
+        dialect::build_response(&self.call, answer, &id)
     }
 
     fn response_id(&self) -> String {
@@ -156,7 +157,9 @@ impl Responder {
     }
 
     fn to_wire(&self, document: &Value) -> Bytes {
-        self.dialect.wrap_answer(document.to_string().into())
+        self.dialect
+            .response_envelope()
+            .wrap(document.to_string().into())
     }
 
     fn respond_with(&self, document: &Value) -> Response {

@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     config::Limits,
-    dialect::{Call, Document},
+    dialect::{self, Call, Document},
     error::{ApiError, ErrorReason},
     middleware::reserve_memory,
     observe::recorder::ExchangeEvent,
@@ -61,13 +61,13 @@ pub(super) async fn read_request(
         model: call.model_name(),
         session_id: session_id.unwrap_or_default(),
     });
-    if let Some(cache) = context.dialect.cached_content(&opened.document)? {
+    if let Some(cache) = dialect::cached_content(&opened.document)? {
         cache_owner::check(context, &cache)?;
     }
     Ok(ModelRequest {
-        expectation: context.dialect.wish(&opened.document)?,
+        expectation: dialect::expected_response(&opened.document)?,
         document: opened.document,
-        envelope: opened.around,
+        envelope: opened.envelope,
         call,
         session_name,
     })

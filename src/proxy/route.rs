@@ -7,7 +7,7 @@ use http::request::Parts;
 use super::{request_context::RequestContext, session_name};
 use crate::{
     auth::Identity,
-    dialect::{self, Call, Operation, RequestLine, Row},
+    dialect::{self, Call, MethodSpec, Operation, RequestLine},
     error::{ApiError, ErrorReason},
     event::{Context, EventName},
     middleware::{Authenticated, trace_context},
@@ -37,27 +37,27 @@ pub(super) fn resolve(
         path,
         query: head.uri.query().unwrap_or_default(),
     };
-    let Some(recognised) = dialect::recognise(line) else {
+    let Some(recognized) = dialect::recognize_call(line) else {
         return Err(ApiError::new(ErrorReason::UnknownPath, "unknown path"));
     };
-    let recognised = recognised?;
-    recorder.record(&ExchangeEvent::MethodResolved(recognised.row.label()));
-    snapshot.check_coverage(recognised.row)?;
-    check_inspectable(recognised.row, &identity)?;
-    let call = recognised.call?;
+    let recognized = recognized?;
+    recorder.record(&ExchangeEvent::MethodResolved(recognized.method.label()));
+    snapshot.check_coverage(recognized.method)?;
+    check_inspectable(recognized.method, &identity)?;
+    let call = recognized.call?;
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
     recorder.record(&ExchangeEvent::CallRead {
         operation: call.label(),
         model: call.model_name(),
         session_id: session_id.unwrap_or_default(),
     });
-    let upstream = Arc::clone(snapshot.upstream(call.row.api)?);
+    let upstream = Arc::clone(snapshot.upstream(call.method.api)?);
     let hook_context = Context {
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
         ..Context::default()
     };
     let mut context = Box::new(RequestContext {
-        dialect: dialect::of(call.row.api),
+        dialect: dialect::of(call.method.api),
         cached_content: Arc::clone(&app.resources.cached_content),
         recorder: recorder.clone(),
         snapshot,
@@ -70,7 +70,7 @@ pub(super) fn resolve(
     if context.snapshot.audit.is_some() || is_hooked(&context, call.operation) {
         fill_hook_context(&mut context);
         recorder.record(&ExchangeEvent::CallAccepted {
-            dialect: call.row.api.as_str(),
+            dialect: call.method.api.as_str(),
             caller: &context.hook_context.caller,
             trace: context.hook_context.trace,
         });
@@ -92,8 +92,8 @@ pub(super) fn is_hooked(context: &RequestContext, operation: Operation) -> bool 
 
 /// Refuses a method whose content is not inspected to callers with limits on models, tools or
 /// tokens.
-fn check_inspectable(row: &Row, identity: &Identity) -> Result<(), ApiError> {
-    if !row.is_unseen() || !identity.is_restricted() {
+fn check_inspectable(row: &MethodSpec, identity: &Identity) -> Result<(), ApiError> {
+    if !row.is_uninspected() || !identity.is_restricted() {
         return Ok(());
     }
     let message = format!(

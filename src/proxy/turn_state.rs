@@ -2,7 +2,7 @@
 
 use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
-    dialect::{Allowed, DialectError, Document, ResponseDocument, Selected, Words},
+    dialect::{AllowedFunctions, AppliedSelection, DialectError, Document, ResponseDocument},
     event::{Context, EventName},
     hook::EventScope,
     session::{CallRole, Item, ResponseFingerprinter, Session},
@@ -17,7 +17,7 @@ pub(super) struct TurnState {
     /// `None` if the session could not be looked up and no event needs it.
     pub(super) session: Option<Box<Session>>,
     /// Tools selected by hooks.
-    pub(super) selected: Selected,
+    pub(super) selected: AppliedSelection,
     /// The request as it was before `BeforeModel`, the base of the next retry.
     pub(super) retry_base: Option<Document>,
     /// The user's prompt, if `AfterAgent` is derived.
@@ -44,7 +44,7 @@ impl TurnState {
             role: request.role(&hook_context.caller.agent),
             hook_context,
             session: None,
-            selected: Selected::Untouched,
+            selected: AppliedSelection::None,
             retry_base: None,
             prompt: String::new(),
             prompt_item: 0,
@@ -69,10 +69,10 @@ impl TurnState {
     }
 
     /// Functions that the response may call.
-    pub(super) fn allowed_functions(&self) -> Allowed {
+    pub(super) fn allowed_functions(&self) -> AllowedFunctions {
         match &self.selected {
-            Selected::Written(allowed) => allowed.clone(),
-            Selected::Untouched => Allowed::All,
+            AppliedSelection::Restricted(allowed) => allowed.clone(),
+            AppliedSelection::None => AllowedFunctions::All,
         }
     }
 
@@ -117,13 +117,6 @@ impl TurnState {
         match self.fingerprinter() {
             Some(fingerprinter) => fingerprinter.push_chunk(chunk),
             None => Ok(()),
-        }
-    }
-
-    /// Records a chunk of nothing but text that goes to the agent.
-    pub(super) fn record_emitted_text(&mut self, chunk: &Words) {
-        if let Some(fingerprinter) = self.fingerprinter() {
-            fingerprinter.push_text_chunk(chunk);
         }
     }
 

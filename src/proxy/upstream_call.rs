@@ -11,7 +11,7 @@ use super::{
     request_context::RequestContext,
 };
 use crate::{
-    dialect::{Api, Call, Framing, Operation},
+    dialect::{self, Api, Call, Framing, Operation},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     upstream::{
@@ -32,9 +32,7 @@ pub(super) async fn send_hooked(
         *framing = Framing::Sse;
     }
     let (call, envelope) = (&request.call, request.envelope.as_ref());
-    let body = context
-        .dialect
-        .close_request(call, envelope, &request.document)?;
+    let body = dialect::close_request(call, envelope, &request.document)?;
     let limit = context.snapshot.config.limits.body;
     if body.len() > limit {
         // Hooks may not exceed the limit that agents are held to.

@@ -7,7 +7,7 @@ use super::{
     conversation_cache::{HashedItem, OwnHash},
     fingerprint::RollingHash,
 };
-use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument, Words};
+use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument};
 
 /// How many bytes of a text are taken in at once. Texts come in small pieces, and
 /// each that is taken in costs as much as a few hundred bytes.
@@ -70,11 +70,11 @@ impl ResponseFingerprinter {
 
     /// Takes in an answer, or one chunk of it, as it goes out.
     pub fn push_chunk(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        if chunk.has_calls_in_pieces()? {
+        if chunk.has_partial_calls()? {
             self.take_in();
             self.broken = true;
         }
-        self.stops |= chunk.stops()?;
+        self.stops |= chunk.is_complete()?;
         for item in chunk.canonical_items()? {
             if item.kind == ItemKind::Text {
                 self.say(&item.text);
@@ -84,11 +84,6 @@ impl ResponseFingerprinter {
             }
         }
         Ok(())
-    }
-
-    /// The same of a chunk that is nothing but words.
-    pub fn push_text_chunk(&mut self, words: &Words) {
-        words.plain_texts().for_each(|it| self.say(it));
     }
 
     /// What was said.

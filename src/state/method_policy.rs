@@ -5,10 +5,7 @@ use utoipa::ToSchema;
 
 use crate::{
     config::Config,
-    dialect::{
-        Api, Row,
-        method_table::{self, Access, Runs},
-    },
+    dialect::{self, Access, Api, HookCoverage, MethodSpec},
 };
 
 /// One method of a model API, and which hooks inspect it.
@@ -24,7 +21,7 @@ pub struct MethodPolicy {
     pub name: &'static str,
     /// `hooked`, `request_only`, `passed` or `refused`.
     #[schema(value_type = String)]
-    pub runs: Runs,
+    pub runs: HookCoverage,
     /// Reason, if the config or the method itself gives one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -33,11 +30,11 @@ pub struct MethodPolicy {
 impl MethodPolicy {
     /// Returns every method under a config.
     pub fn all(config: &Config) -> Vec<Self> {
-        let rows = method_table::rows();
+        let rows = dialect::methods();
         rows.map(|row| Self::new(row, config)).collect()
     }
 
-    fn new(row: &'static Row, config: &Config) -> Self {
+    fn new(row: &'static MethodSpec, config: &Config) -> Self {
         let (mut runs, mut why) = hook_coverage(row, config);
         let upstreams = &config.upstreams;
         let upstream = match row.api {
@@ -47,7 +44,7 @@ impl MethodPolicy {
         };
         let api = row.api.as_str();
         if upstream.is_none() {
-            runs = Runs::Refused;
+            runs = HookCoverage::Refused;
             why = Some(format!("`upstreams.{api}` is not configured"));
         }
         Self {
@@ -62,12 +59,12 @@ impl MethodPolicy {
 }
 
 /// Returns the hooks that inspect a method, and the reason, whatever upstreams exist.
-pub(super) fn hook_coverage(row: &Row, config: &Config) -> (Runs, Option<String>) {
-    let runs = row.runs(config.coverage.allows(row.name));
+pub(super) fn hook_coverage(row: &MethodSpec, config: &Config) -> (HookCoverage, Option<String>) {
+    let runs = row.coverage(config.coverage.allows(row.name));
     let why = match (runs, row.access) {
         (_, Access::Open) => None,
         (_, Access::Never(why)) => Some(why),
-        (Runs::Refused, Access::ByName) => {
+        (HookCoverage::Refused, Access::ByName) => {
             Some("carries content that hookgate does not inspect; allow it with `coverage.allow`")
         }
         (_, Access::ByName) => Some("is allowed by `coverage.allow`"),

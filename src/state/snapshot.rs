@@ -9,7 +9,7 @@ use crate::{
     audit_log::{Audit, AuditError},
     auth::Authenticator,
     config::{Config, ConfigError, Problem, StoreSettings},
-    dialect::{Api, Row, method_table::Runs},
+    dialect::{Api, HookCoverage, MethodSpec},
     error::{ApiError, ErrorReason},
     event::EventName,
     hook::{Engine, HookTable, Tracer},
@@ -166,9 +166,9 @@ impl Snapshot {
     /// # Errors
     ///
     /// Returns an error for the agent if the method is refused.
-    pub fn check_coverage(&self, row: &Row) -> Result<(), ApiError> {
+    pub fn check_coverage(&self, row: &MethodSpec) -> Result<(), ApiError> {
         match hook_coverage(row, &self.config) {
-            (Runs::Refused, why) => {
+            (HookCoverage::Refused, why) => {
                 let message = why.unwrap_or_default();
                 Err(ApiError::new(ErrorReason::MethodRefused, message))
             }

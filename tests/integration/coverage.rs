@@ -5,10 +5,7 @@ mod caches;
 
 use std::collections::BTreeSet;
 
-use hookgate::dialect::{
-    Api, Row,
-    method_table::{self, Access, Runs},
-};
+use hookgate::dialect::{self, Access, Api, HookCoverage, MethodSpec};
 use insta::assert_snapshot;
 use serde_json::{Value, json};
 
@@ -21,7 +18,7 @@ const HOOKS: &str = "hooks:
 ";
 
 /// A path of this row.
-fn path_of(row: &Row) -> String {
+fn path_of(row: &MethodSpec) -> String {
     let version = match row.api {
         Api::Gemini | Api::Vertex => "v1",
         Api::CodeAssist => "v1internal",
@@ -35,7 +32,7 @@ fn path_of(row: &Row) -> String {
 }
 
 /// A body that suits every method that is read.
-fn body(row: &Row) -> String {
+fn body(row: &MethodSpec) -> String {
     if row.method == "GET" {
         return String::new();
     }
@@ -82,14 +79,14 @@ async fn upstream() -> Upstream {
 }
 
 /// What was seen to run on a call.
-fn seen(answer: &Answer, upstream: &Upstream, before: usize) -> Runs {
+fn seen(answer: &Answer, upstream: &Upstream, before: usize) -> HookCoverage {
     let hooks = answer.header("x-hookgate-hooks");
     let asked = upstream.seen().len() > before;
     match (hooks.contains("before;"), hooks.contains("after;")) {
-        (true, true) => Runs::Hooked,
-        (true, false) => Runs::RequestOnly,
-        _ if asked => Runs::Passed,
-        _ => Runs::Refused,
+        (true, true) => HookCoverage::Hooked,
+        (true, false) => HookCoverage::RequestOnly,
+        _ if asked => HookCoverage::Passed,
+        _ => HookCoverage::Refused,
     }
 }
 
@@ -97,14 +94,14 @@ fn seen(answer: &Answer, upstream: &Upstream, before: usize) -> Runs {
 async fn check(config: &str, allowed: bool) {
     let upstream = upstream().await;
     let gate = TestGateway::start(&upstream, &format!("{HOOKS}{config}")).await;
-    for row in method_table::rows() {
+    for row in dialect::methods() {
         let (path, before) = (path_of(row), upstream.seen().len());
         let answer = gate.agent().ask(row.method, &path, &body(row)).await;
 
-        let expected = row.runs(allowed);
+        let expected = row.coverage(allowed);
         let what = format!("{} {path}: {}", row.method, answer.text());
         assert_eq!(seen(&answer, &upstream, before), expected, "{what}");
-        if expected == Runs::Refused {
+        if expected == HookCoverage::Refused {
             assert_refused(&answer, 403, "METHOD_REFUSED");
             assert!(answer.text().contains(&format!("`{}`", row.name)), "{what}");
             continue;
@@ -125,7 +122,7 @@ async fn every_method_is_treated_as_the_table_says() {
 
 #[tokio::test]
 async fn every_method_that_is_allowed_by_name_passes() {
-    let by_name = method_table::rows().filter(|it| it.access == Access::ByName);
+    let by_name = dialect::methods().filter(|it| it.access == Access::ByName);
     let names: BTreeSet<&str> = by_name.map(|it| it.name).collect();
     check(&format!("coverage: {}\n", json!({ "allow": names })), true).await;
 }
@@ -135,7 +132,7 @@ async fn a_path_that_is_nearly_one_of_the_table_is_refused() {
     let upstream = upstream().await;
     let gate = TestGateway::start(&upstream, "").await;
     let mut checked = 0;
-    for row in method_table::rows().filter(|it| it.access == Access::Open) {
+    for row in dialect::methods().filter(|it| it.access == Access::Open) {
         let path = path_of(row);
         let (head, last) = path.rsplit_once('/').unwrap();
         for other in [
@@ -190,16 +187,16 @@ async fn operators_are_told_what_their_config_makes_of_the_table() {
     let told = gate.operator().get("/coverage").await.json();
 
     let told = told.as_array().unwrap();
-    assert_eq!(told.len(), method_table::rows().count());
+    assert_eq!(told.len(), dialect::methods().count());
     for it in told {
         let (api, name) = (it["api"].as_str().unwrap(), it["name"].as_str().unwrap());
         let allowed = name.starts_with("batches.") || name == "files.get";
         let row =
-            method_table::rows().find(|row| row.path == it["path"] && row.method == it["method"]);
+            dialect::methods().find(|row| row.path == it["path"] && row.method == it["method"]);
         let runs = if api == "gemini" {
-            row.unwrap().runs(allowed)
+            row.unwrap().coverage(allowed)
         } else {
-            Runs::Refused
+            HookCoverage::Refused
         };
         assert_eq!(it["runs"], json!(runs), "{it}");
     }
@@ -225,7 +222,7 @@ fn the_table_is_printed() {
     let (code, said, _) = run(&["coverage", "--json"], folder.path());
     let all: Value = serde_json::from_str(&said).unwrap();
     assert_eq!(code, 0);
-    assert_eq!(all.as_array().unwrap().len(), method_table::rows().count());
+    assert_eq!(all.as_array().unwrap().len(), dialect::methods().count());
 }
 
 #[test]

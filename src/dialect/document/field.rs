@@ -1,32 +1,34 @@
-//! A field of a document in a list, and what becomes of it.
+//! Entry in a document's list of fields.
 
 use std::ops::Range;
 
 use bytes::Bytes;
 use compact_str::CompactString;
 
-use super::keys::Key;
+use crate::dialect::document::key::Key;
 
-/// A field, edited or not.
 #[derive(Debug, Clone)]
-pub(super) struct Field {
-    pub(super) key: CompactString,
-    /// The old text's place; none if the field is new.
-    pub(super) place: Option<Range<usize>>,
-    /// Its number in the layout, if it has one.
-    pub(super) number: Option<usize>,
-    /// The new text; none if the field is as it came.
-    pub(super) edit: Option<Edit>,
+pub struct Field {
+    pub key: CompactString,
+    /// Position of the original value; `None` if the field is new.
+    pub place: Option<Range<usize>>,
+    /// Index in the layout, if there is one.
+    pub index: Option<usize>,
+    pub edit: Option<Edit>,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Edit {
+pub enum Edit {
     Set(Bytes),
     Remove,
 }
 
 impl Field {
-    pub(super) fn key(&self) -> Key<'_> {
-        Key::Meant(&self.key)
+    pub fn key(&self) -> Key<'_> {
+        Key::Decoded(&self.key)
+    }
+
+    pub fn is_removed(&self) -> bool {
+        matches!(self.edit, Some(Edit::Remove))
     }
 }

@@ -1,73 +1,77 @@
-//! A document as it goes out.
+//! Serialization of edited documents.
 
 use bytes::Bytes;
 use serde_json::Value;
 
-use super::{Document, Edit, Field};
+use crate::dialect::document::field::{Edit, Field};
 
-impl Document {
-    /// The document as it goes out: the bytes it came as, but for the edits.
-    pub fn to_bytes(&self) -> Bytes {
-        if !self.is_edited() {
-            return self.bytes.clone();
+/// Writes a JSON array of serialized elements.
+pub fn write_array(elements: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+    let mut out = vec![b'['];
+    for (position, element) in elements.into_iter().enumerate() {
+        if position > 0 {
+            out.push(b',');
         }
-        let mut out = Vec::with_capacity(self.bytes.len());
-        let removes = |it: &Field| matches!(it.edit, Some(Edit::Remove));
-        if self.listed().iter().any(removes) {
-            self.write_anew(&mut out);
-        } else {
-            self.splice(&mut out);
-        }
-        out.into()
+        out.extend(element.as_ref());
     }
-
-    /// Replaces the texts of edited fields and adds new ones before the end.
-    fn splice(&self, out: &mut Vec<u8>) {
-        let mut done = 0;
-        for field in self.listed() {
-            if let (Some(Edit::Set(text)), Some(place)) = (&field.edit, &field.place) {
-                out.extend(self.bytes.get(done..place.start).unwrap_or_default());
-                out.extend(text);
-                done = place.end;
-            }
-        }
-        let end = self
-            .bytes
-            .iter()
-            .rposition(|it| *it == b'}')
-            .unwrap_or(done);
-        out.extend(self.bytes.get(done..end).unwrap_or_default());
-        let had_fields = self.listed().iter().any(|it| it.place.is_some());
-        let mut separator = if had_fields { "," } else { "" };
-        for field in self.listed().iter().filter(|it| it.place.is_none()) {
-            if let Some(Edit::Set(text)) = &field.edit {
-                write_field(out, separator, &field.key, text);
-                separator = ",";
-            }
-        }
-        out.extend(self.bytes.get(end..).unwrap_or_default());
-    }
-
-    /// Writes field after field; only white space between them is lost.
-    fn write_anew(&self, out: &mut Vec<u8>) {
-        out.push(b'{');
-        let mut separator = "";
-        for field in self.listed() {
-            let text = match (&field.edit, &field.place) {
-                (Some(Edit::Remove), _) | (None, None) => continue,
-                (Some(Edit::Set(text)), _) => text.as_ref(),
-                (None, Some(place)) => self.bytes.get(place.clone()).unwrap_or_default(),
-            };
-            write_field(out, separator, &field.key, text);
-            separator = ",";
-        }
-        out.push(b'}');
-    }
+    out.push(b']');
+    out.into()
 }
 
-fn write_field(out: &mut Vec<u8>, separator: &str, key: &str, text: &[u8]) {
+/// Writes the object in `bytes` with the edits of its fields.
+pub fn apply_edits(bytes: &[u8], fields: &[Field]) -> Bytes {
+    let mut out = Vec::with_capacity(bytes.len());
+    if fields.iter().any(Field::is_removed) {
+        rewrite(bytes, fields, &mut out);
+    } else {
+        splice(bytes, fields, &mut out);
+    }
+    out.into()
+}
+
+/// Replaces the values of edited fields and appends new fields.
+fn splice(bytes: &[u8], fields: &[Field], out: &mut Vec<u8>) {
+    let mut copied = 0;
+    for field in fields {
+        if let (Some(Edit::Set(json)), Some(place)) = (&field.edit, &field.place) {
+            out.extend(bytes.get(copied..place.start).unwrap_or_default());
+            out.extend(json);
+            copied = place.end;
+        }
+    }
+    let end = bytes.iter().rposition(|byte| *byte == b'}');
+    let end = end.unwrap_or(copied);
+    out.extend(bytes.get(copied..end).unwrap_or_default());
+    let had_fields = fields.iter().any(|field| field.place.is_some());
+    let mut separator = if had_fields { "," } else { "" };
+    for field in fields.iter().filter(|field| field.place.is_none()) {
+        if let Some(Edit::Set(json)) = &field.edit {
+            write_field(out, separator, &field.key, json);
+            separator = ",";
+        }
+    }
+    out.extend(bytes.get(end..).unwrap_or_default());
+}
+
+/// Writes field after field. Only white space between fields is lost.
+fn rewrite(bytes: &[u8], fields: &[Field], out: &mut Vec<u8>) {
+    out.push(b'{');
+    let mut separator = "";
+    for field in fields {
+        let json = match (&field.edit, &field.place) {
+            (Some(Edit::Remove), _) | (None, None) => continue,
+            (Some(Edit::Set(json)), _) => json.as_ref(),
+            (None, Some(place)) => bytes.get(place.clone()).unwrap_or_default(),
+        };
+        write_field(out, separator, &field.key, json);
+        separator = ",";
+    }
+    out.push(b'}');
+}
+
+fn write_field(out: &mut Vec<u8>, separator: &str, key: &str, json: &[u8]) {
     out.extend(separator.as_bytes());
-    out.extend(Value::String(key.to_owned()).to_string().as_bytes());
+    out.extend(Value::from(key).to_string().as_bytes());
     out.push(b':');
-    out.extend(text);
+    out.extend(json);
 }

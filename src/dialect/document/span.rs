@@ -1,55 +1,51 @@
-//! Where the fields of a document stand in what it was part of.
+//! Position of a document in the layout of the text that it was parsed from.
 
 use std::{ops::Range, sync::Arc};
 
-use super::{
-    DialectError,
-    keys::{Key, one_of},
-};
 use strict_json::Layout;
 
-/// What an object was part of when it was read.
+use crate::dialect::{
+    document::key::{Key, find_one},
+    error::DialectError,
+};
+
 #[derive(Debug, Clone)]
-pub(super) struct Origin {
-    pub(super) layout: Arc<Layout>,
-    /// The object's number there.
-    pub(super) number: usize,
-    /// Where the object's text stood.
-    pub(super) start: usize,
+pub struct Span {
+    pub layout: Arc<Layout>,
+    /// Index of the object in the layout.
+    pub index: usize,
+    /// Offset of the object in the parsed text.
+    pub start: usize,
 }
 
-impl Origin {
-    /// A place in the object's own text.
+impl Span {
+    /// Converts an offset in the parsed text to one in the object.
     #[inline]
-    fn own(&self, place: Range<usize>) -> Option<Range<usize>> {
+    fn relative(&self, place: Range<usize>) -> Option<Range<usize>> {
         Some(place.start.checked_sub(self.start)?..place.end.checked_sub(self.start)?)
     }
 
-    /// Where a value stands in the object's own text.
+    /// Returns the place of a value in the object.
     #[inline]
-    pub(super) fn place(&self, number: usize) -> Option<Range<usize>> {
-        self.own(self.layout.place(number)?)
+    pub fn place(&self, index: usize) -> Option<Range<usize>> {
+        self.relative(self.layout.place(index)?)
     }
 
-    /// The number of the field known under one of `spellings`.
-    pub(super) fn find(
-        &self,
-        bytes: &[u8],
-        spellings: &[&str],
-    ) -> Result<Option<usize>, DialectError> {
-        let Some(numbers) = self.layout.within(self.number) else {
+    /// Returns the index of the field known under `spellings`.
+    pub fn find(&self, bytes: &[u8], spellings: &[&str]) -> Result<Option<usize>, DialectError> {
+        let Some(indexes) = self.layout.within(self.index) else {
             return Ok(None);
         };
-        let key = |it| Key::Written(self.key(bytes, it));
-        one_of(numbers.map(|it| (it, key(it))), spellings)
+        let fields = indexes.map(|index| (index, Key::Raw(self.key(bytes, index))));
+        find_one(fields, spellings)
     }
 
-    /// A field's key as it is written in `bytes`, between its quotes.
+    /// Returns a field's key between its quotes.
     #[inline]
-    pub(super) fn key<'a>(&self, bytes: &'a [u8], number: usize) -> &'a [u8] {
-        let place = self.layout.key(number).and_then(|it| self.own(it));
-        let quoted = place.and_then(|it| bytes.get(it)).unwrap_or_default();
-        match quoted {
+    pub fn key<'a>(&self, bytes: &'a [u8], index: usize) -> &'a [u8] {
+        let place = self.layout.key(index);
+        let place = place.and_then(|place| self.relative(place));
+        match place.and_then(|place| bytes.get(place)).unwrap_or_default() {
             [b'"', text @ .., b'"'] => text,
             other => other,
         }

@@ -1,15 +1,15 @@
-//! The table itself: that every row is found by its path and by no other, and
-//! that the documentation says what it says.
+//! The method table: each row matches its own paths only, and the documentation lists all.
 
 use std::{collections::BTreeSet, fmt::Write as _, fs};
 
 use http::Method;
 
 use super::*;
+use crate::dialect::{Access, Api, methods, of, recognize_call};
 
 /// A path of this row.
-fn example(row: &Row) -> String {
-    let version = versions(row.api).first().unwrap();
+fn example(row: &MethodSpec) -> String {
+    let version = of(row.api).versions().first().unwrap();
     let mut path = row.path.replace("{version}", version);
     while let Some((head, rest)) = path.split_once('{') {
         let (_, tail) = rest.split_once('}').unwrap();
@@ -18,8 +18,12 @@ fn example(row: &Row) -> String {
     path
 }
 
-fn recognise_as(method: &str, path: &str, query: &str) -> Option<Result<Recognised, DialectError>> {
-    recognise(RequestLine {
+fn recognize(
+    method: &str,
+    path: &str,
+    query: &str,
+) -> Option<Result<RecognizedCall, DialectError>> {
+    recognize_call(RequestLine {
         method: &method.parse::<Method>().unwrap(),
         path,
         query,
@@ -27,16 +31,16 @@ fn recognise_as(method: &str, path: &str, query: &str) -> Option<Result<Recognis
 }
 
 fn call(path: &str, query: &str) -> Call {
-    let known = recognise_as("POST", path, query).unwrap().unwrap();
+    let known = recognize("POST", path, query).unwrap().unwrap();
     known.call.unwrap()
 }
 
 #[test]
-fn every_row_is_found_by_its_own_path_alone() {
-    for row in rows() {
+fn every_row_matches_its_own_path_only() {
+    for row in methods() {
         let path = example(row);
-        let known = recognise_as(row.method, &path, "").unwrap().unwrap();
-        assert_eq!(known.row, row, "{path}");
+        let known = recognize(row.method, &path, "").unwrap().unwrap();
+        assert_eq!(known.method, row, "{path}");
         assert_eq!(known.call.unwrap().target(), path);
 
         let (head, last) = path.rsplit_once('/').unwrap();
@@ -52,19 +56,19 @@ fn every_row_is_found_by_its_own_path_alone() {
             path.to_uppercase(),
             format!("/x{path}"),
         ] {
-            assert!(recognise_as(row.method, &other, "").is_none(), "{other}");
+            assert!(recognize(row.method, &other, "").is_none(), "{other}");
         }
     }
 }
 
 #[test]
 fn no_two_rows_share_a_path_and_a_method() {
-    let lines: BTreeSet<_> = rows().map(|it| (it.method, it.path)).collect();
-    assert_eq!(lines.len(), rows().count());
+    let lines: BTreeSet<_> = methods().map(|it| (it.method, it.path)).collect();
+    assert_eq!(lines.len(), methods().count());
 }
 
 #[test]
-fn what_stands_in_a_place_is_checked() {
+fn path_parameters_are_checked() {
     for path in [
         "/v1beta/models/..:generateContent",
         "/v1beta/models/a%2Fb:generateContent",
@@ -79,7 +83,7 @@ fn what_stands_in_a_place_is_checked() {
         "/v1internal:GenerateContent",
         "/v1internal/generateContent",
     ] {
-        assert!(recognise_as("POST", path, "").is_none(), "{path}");
+        assert!(recognize("POST", path, "").is_none(), "{path}");
     }
     let scoped =
         "/v1/projects/example.com:p-1/locations/us-central1/publishers/google/models/m:countTokens";
@@ -87,14 +91,14 @@ fn what_stands_in_a_place_is_checked() {
 }
 
 #[test]
-fn a_path_without_a_version_is_one_of_the_gemini_api() {
+fn a_path_without_a_version_belongs_to_the_gemini_api() {
     let call = call("/models/m:countTokens", "");
     assert_eq!(call.target(), "/v1beta/models/m:countTokens");
-    assert!(recognise_as("POST", "/publishers/google/models/m:countTokens", "").is_none());
+    assert!(recognize("POST", "/publishers/google/models/m:countTokens", "").is_none());
 }
 
 #[test]
-fn of_a_query_only_what_is_known_is_left() {
+fn unknown_query_parameters_are_refused() {
     let stream = "/v1beta/models/m:streamGenerateContent";
     let target = |query: &str| call(stream, query).target();
     assert_eq!(target("key=SECRET&alt=sse"), format!("{stream}?alt=sse"));
@@ -108,20 +112,20 @@ fn of_a_query_only_what_is_known_is_left() {
         "uploadType=media",
         "%6bey=K",
     ] {
-        let known = recognise_as("POST", stream, query).unwrap().unwrap();
+        let known = recognize("POST", stream, query).unwrap().unwrap();
         assert!(matches!(known.call, Err(DialectError::Query(_))), "{query}");
     }
 }
 
 #[test]
-fn a_known_path_says_which_methods_it_has() {
-    let error = recognise_as("POST", "/v1beta/cachedContents/c", "").unwrap();
+fn an_error_lists_the_allowed_methods() {
+    let error = recognize("POST", "/v1beta/cachedContents/c", "").unwrap();
     let error = error.unwrap_err().to_string();
-    assert_eq!(error, "another method is wanted here: GET, PATCH, DELETE");
+    assert_eq!(error, "method not allowed; allowed: GET, PATCH, DELETE");
 }
 
 #[test]
-fn a_model_in_a_body_is_one_of_the_place_that_the_path_names() {
+fn a_model_in_a_body_must_belong_to_the_project_in_the_path() {
     let project = call(
         "/v1/projects/p/locations/l/publishers/google/models/m:countTokens",
         "",
@@ -144,13 +148,13 @@ fn a_model_in_a_body_is_one_of_the_place_that_the_path_names() {
         (&gemini, "models/m", "publishers/google/models/m"),
         (&gemini, "m", "models/models/m"),
     ] {
-        assert_eq!(call.named(good), call.model, "{good}");
-        assert_eq!(call.named(bad), None, "{bad}");
+        assert_eq!(call.resolve_model(good), call.model, "{good}");
+        assert_eq!(call.resolve_model(bad), None, "{bad}");
     }
 }
 
 #[test]
-fn the_documentation_is_made_of_the_table() {
+fn the_documentation_lists_the_table() {
     let file = "docs/coverage.md";
     let page = fs::read_to_string(file).unwrap();
     let (head, _) = page.split_once("\n## The table\n").unwrap();
@@ -163,8 +167,8 @@ fn the_documentation_is_made_of_the_table() {
         };
         write!(made, "\n### {title} (`upstreams.{}`)\n\n", api.as_str()).unwrap();
         made.push_str("| name | path | what runs | if allowed |\n|---|---|---|---|\n");
-        for row in rows().filter(|it| it.api == api) {
-            let (runs, allowed) = (row.runs(false), row.runs(true));
+        for row in methods().filter(|it| it.api == api) {
+            let (runs, allowed) = (row.coverage(false), row.coverage(true));
             let allowed = match row.access {
                 Access::Open => "",
                 Access::ByName => allowed.as_str(),

@@ -1,6 +1,8 @@
-//! `redact` on one answer: one carry for each text that comes in pieces.
+//! `redact` on one response: a stream of masks for each text that arrives in pieces.
 
 use std::collections::HashMap;
+
+use stream_redact::Masker;
 
 use super::{
     redactor::{FoundDetectors, Redact},
@@ -8,108 +10,99 @@ use super::{
 };
 use crate::{
     dialect::{
-        AnswerEditor, Channel, DialectError, ResponseDocument, Rest, TextKind, TextStream, Words,
+        DialectError, ResponseDocument, ResponseTextEditor, TextChannel, TextKind, TextRest,
+        TextStream,
     },
     event::HookOutput,
-    policy::definition::{ChunkPosition, PolicyEffects, ResponsePolicy, TextVerdict},
+    policy::definition::{ChunkPosition, PolicyEffects, ResponsePolicy},
 };
-use stream_redact::Masker;
 
-/// How many texts of one answer may be under way. A model has few.
-const MOST_CHANNELS: usize = 256;
+/// Maximum number of unfinished texts of one response.
+const MAX_CHANNELS: usize = 256;
 
-/// What stands in the place of a text that there is no room for.
-const NO_ROOM: &str = "[REDACTED]";
+/// Replacement of texts beyond [`MAX_CHANNELS`].
+const OVERFLOW_LABEL: &str = "[REDACTED]";
 
-/// Looks at one answer.
+/// Masks secrets in one response.
 #[derive(Debug)]
-pub(super) struct Answering {
+pub(super) struct ResponseRedactor {
     redact: Redact,
-    channels: HashMap<Channel, Masker>,
+    channels: HashMap<TextChannel, Masker>,
     found: FoundDetectors,
-    /// Of how many of these somebody was told.
-    told: usize,
+    /// Number of detectors in `found` that were reported as effects.
+    reported: usize,
 }
 
-impl Answering {
+impl ResponseRedactor {
     pub(super) fn new(redact: Redact) -> Self {
         Self {
             redact,
             channels: HashMap::new(),
             found: FoundDetectors::new(),
-            told: 0,
+            reported: 0,
         }
     }
 }
 
-impl ResponsePolicy for Answering {
+impl ResponsePolicy for ResponseRedactor {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
-        extent: ChunkPosition,
+        position: ChunkPosition,
     ) -> Result<HookOutput, DialectError> {
-        let rest = match extent {
-            ChunkPosition::Last => Rest::None,
-            ChunkPosition::Chunk => Rest::MayCome,
+        let rest = match position {
+            ChunkPosition::Last => TextRest::None,
+            ChunkPosition::Chunk => TextRest::MayFollow,
         };
         chunk.edit_texts(self, rest)?;
         Ok(self.redact.output(&self.found))
     }
 
-    fn words(&mut self, words: &mut Words) -> TextVerdict {
-        words.edit_texts(self);
-        let output = self.redact.output(&self.found);
-        if self.found.len() == self.told && output == HookOutput::default() {
-            return TextVerdict::Silent;
-        }
-        TextVerdict::Said(Box::new(output))
-    }
-
-    /// A detector is told of when it first finds something in an answer.
+    /// Reports each detector once per response.
     fn take_effects(&mut self) -> PolicyEffects {
         let found = self.found.len();
-        let told = std::mem::replace(&mut self.told, found);
+        let reported = std::mem::replace(&mut self.reported, found);
         PolicyEffects {
-            edited: found > told,
+            edited: found > reported,
             refused: Vec::new(),
         }
     }
 
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
-        let held = ResponseDocument::of_held(self)?;
-        Ok(held.map(|it| (it, self.redact.output(&self.found))))
+        let held_back = ResponseDocument::from_held_back(self)?;
+        Ok(held_back.map(|chunk| (chunk, self.redact.output(&self.found))))
     }
 }
 
-impl AnswerEditor for Answering {
-    fn piece(&mut self, channel: &Channel, text: &str, rest: Rest) -> Option<String> {
-        let side = match channel.stream {
+impl ResponseTextEditor for ResponseRedactor {
+    fn edit_piece(&mut self, channel: &TextChannel, text: &str, rest: TextRest) -> Option<String> {
+        let scope = match channel.stream {
             TextStream::Speech | TextStream::Thought => RedactionScope::Answer,
             TextStream::Argument(_) => RedactionScope::ToolCalls,
         };
-        if !self.redact.on.contains(&side) {
+        if !self.redact.on.contains(&scope) {
             return None;
         }
         if !self.channels.contains_key(channel) {
-            if self.channels.len() >= MOST_CHANNELS {
-                return Some(NO_ROOM.to_owned());
+            if self.channels.len() >= MAX_CHANNELS {
+                return Some(OVERFLOW_LABEL.to_owned());
             }
             let masker = self.redact.mask.stream();
             self.channels.insert(channel.clone(), masker);
         }
         let masker = self.channels.get_mut(channel)?;
-        let mut said = masker.push(text);
-        if rest == Rest::None {
-            said.push_str(&masker.finish());
+        let mut masked = masker.push(text);
+        if rest == TextRest::None {
+            masked.push_str(&masker.finish());
         }
         self.found.extend(masker.found());
-        if rest == Rest::None {
+        if rest == TextRest::None {
             self.channels.remove(channel);
         }
-        (said != text).then_some(said)
+        (masked != text).then_some(masked)
     }
 
-    fn alone(&mut self, kind: TextKind, text: &str) -> Option<String> {
+    fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
         self.redact.redact(
             RedactionScope::from_response_text(kind),
             text,
@@ -117,12 +110,12 @@ impl AnswerEditor for Answering {
         )
     }
 
-    fn holding(&self, candidate: Option<u64>) -> Vec<Channel> {
-        let holding = self.channels.iter().filter(|(channel, masker)| {
-            !masker.is_idle() && candidate.is_none_or(|it| channel.candidate == it)
+    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+        let channels = self.channels.iter().filter(|(channel, masker)| {
+            !masker.is_idle() && candidate.is_none_or(|index| channel.candidate == index)
         });
-        let mut holding: Vec<Channel> = holding.map(|it| it.0.clone()).collect();
-        holding.sort();
-        holding
+        let mut channels: Vec<TextChannel> = channels.map(|(channel, _)| channel.clone()).collect();
+        channels.sort();
+        channels
     }
 }

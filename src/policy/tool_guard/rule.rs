@@ -46,7 +46,7 @@ impl ToolRule {
     pub(super) fn violation(&self, call: &FunctionCall, directory: Option<&str>) -> Option<String> {
         let name = &self.argument;
         let arguments = &call.arguments;
-        if call.in_pieces {
+        if call.is_partial {
             return Some("may not be called with arguments in pieces".to_owned());
         }
         if !matches!(arguments, Value::Object(_) | Value::Null) {

@@ -7,6 +7,7 @@ use crate::{
     dialect,
     error::ApiError,
     event::{AfterAgent, EventName, EventOrigin, FlowVerdict, HookStatus, Reason},
+    model::Role,
     observe::recorder::ExchangeEvent,
     proxy::{request_context::RequestContext, turn_state::TurnState},
 };
@@ -56,8 +57,8 @@ pub async fn decide(
             if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
                 return ask_without_history(turn, buffer, &reason);
             }
-            let denied = dialect::saying(true, &buffer.text);
-            let prompt = dialect::saying(false, reason.as_str());
+            let denied = dialect::text_content(Role::Model, &buffer.text);
+            let prompt = dialect::text_content(Role::User, reason.as_str());
             AnswerDecision::ask_again(turn, buffer, &[denied, prompt])
         }
     }
@@ -76,7 +77,7 @@ fn ask_without_history(
         .chain([reason.as_str()])
         .collect();
     if let Some(document) = &mut turn.retry_base {
-        dialect::start_over(document, &texts)?;
+        dialect::replace_contents(document, &texts)?;
     }
     AnswerDecision::ask_again(turn, buffer, &[])
 }

@@ -34,7 +34,7 @@ impl AnswerDecision {
         let Some(mut document) = turn.retry_base.take() else {
             return Ok(Self::Accept);
         };
-        dialect::append(&mut document, contents)?;
+        dialect::append_contents(&mut document, contents)?;
         Ok(Self::AskAgain(document))
     }
 }

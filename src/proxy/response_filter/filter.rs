@@ -10,14 +10,14 @@ use serde_json::Value;
 use crate::{
     config::{AskMode, HookView},
     dialect::{
-        Allowed, CallDecision, DialectError, FunctionCall, PartialCalls, ResponseDocument, Words,
+        AllowedFunctions, CallDecision, DialectError, FunctionCall, PartialCalls, ResponseDocument,
     },
     error::ApiError,
     event::{
         AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, EventOrigin,
         FlowVerdict, HookOutput, HookRun, Reason, mcp_context,
     },
-    hook::{EventScope, Held, Plan, Progress, ResponsePolicies, Seen},
+    hook::{EventScope, HeldBack, InspectedChunk, Plan, ResponsePolicies},
     model::CachedRequest,
     observe::recorder::{ExchangeAction, ExchangeEvent, Recorder},
     policy::{ChunkPosition, InspectionPass},
@@ -34,7 +34,7 @@ use crate::{
 pub struct FilterPlan {
     /// Policies and hooks on `AfterModel`. Planned once, because the event has no subject.
     plan: Plan,
-    allowed: Allowed,
+    allowed: AllowedFunctions,
     fires_before_tool: bool,
 }
 
@@ -45,14 +45,14 @@ impl FilterPlan {
             return None;
         }
         let engine = &context.snapshot.engine;
-        let subject = request.subject(context);
+        let subject = request.subject();
         let plan = engine.plan(EventName::AfterModel, turn.scope(context), subject);
         let allowed = turn.allowed_functions();
         let fires_before_tool = turn.derives(context, EventName::BeforeTool);
         let is_hooked = !plan.is_empty()
             || fires_before_tool
             || turn.derives(context, EventName::AfterAgent)
-            || allowed != Allowed::All;
+            || allowed != AllowedFunctions::All;
         // A summary of the conversation replaces it in later requests, which are matched to the
         // session by the summary.
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any();
@@ -79,7 +79,7 @@ impl FilterPlan {
         let has_hooks = !plan.hooks.is_empty();
         let llm_request = if has_hooks {
             // Streams may be long, so the form that hooks receive holds no media.
-            request.stable_form(context, plan.detail())?.into()
+            request.stable_form(plan.detail())?.into()
         } else {
             CachedRequest::default()
         };
@@ -98,8 +98,7 @@ impl FilterPlan {
             model: model.to_owned(),
             llm_request: Arc::new(llm_request),
             partial_calls: PartialCalls::default(),
-            has_started: false,
-            passed_text_chunks: 0,
+            unrecorded_chunks: 0,
             plan,
             allowed,
             fires_before_tool,
@@ -122,13 +121,11 @@ pub struct ResponseFilter {
     last_policies: ResponsePolicies,
     /// The request that was sent; empty without hooks.
     llm_request: Arc<CachedRequest>,
-    allowed: Allowed,
+    allowed: AllowedFunctions,
     partial_calls: PartialCalls,
     fires_before_tool: bool,
-    /// Whether policies have inspected a chunk as a document.
-    has_started: bool,
-    /// Text chunks that policies let pass and that are not recorded yet.
-    passed_text_chunks: u64,
+    /// Number of inspected chunks that are not recorded yet.
+    unrecorded_chunks: u64,
 }
 
 /// Why a response is cut off.
@@ -148,44 +145,30 @@ impl ResponseFilter {
         !self.first_policies.is_empty() || !self.last_policies.is_empty()
     }
 
-    /// Returns whether chunks of nothing but text can be filtered as such. The first chunk is
-    /// always a document, so that response headers name the policies that inspected it.
-    pub fn takes_words(&self) -> bool {
-        self.plan.hooks.is_empty() && self.has_started
+    /// Returns whether a chunk passes without waiting for hooks.
+    pub fn is_immediate(&self, chunk: &ResponseDocument) -> bool {
+        self.plan.hooks.is_empty() && chunk.is_text()
     }
 
-    /// Filters a chunk of nothing but text. Returns `None` if it passes, else how far policies
-    /// have come with it.
-    pub fn judge_words(&mut self, words: &mut Words) -> Option<Progress> {
-        let progress = self.first_policies.words(words);
-        if words.is_edited() {
-            self.recorder
-                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
-        }
-        if progress.is_none() {
-            self.passed_text_chunks += 1;
-        }
-        progress
-    }
-
-    /// Filters a response or chunk. `progress` is how far policies have come with it.
+    /// Filters a response or chunk.
     ///
     /// INVARIANT: a response that cannot be parsed is never passed on.
     pub async fn filter(
         &mut self,
         mut chunk: ResponseDocument,
-        progress: Progress,
-        extent: ChunkPosition,
+        position: ChunkPosition,
     ) -> Result<Filtered, ApiError> {
-        self.has_started = true;
         self.withhold_unselected(&mut chunk)
             .map_err(unreadable_response)?;
-        let runs = self.first_policies.go_on(progress, &mut chunk, extent);
+        let runs = self.first_policies.inspect(&mut chunk, position);
         let runs = self.record_policies(runs.map_err(unreadable_response)?);
         if self.has_policies() {
-            self.recorder.record(&ExchangeEvent::ChunkToPolicies);
+            self.unrecorded_chunks += 1;
         }
-        match self.run_hooks(Seen { chunk, runs }, extent).await? {
+        match self
+            .run_hooks(InspectedChunk { chunk, runs }, position)
+            .await?
+        {
             Continue(chunk) => self.fire_before_tool(chunk).await,
             refused @ Break(_) => Ok(refused),
         }
@@ -193,8 +176,8 @@ impl ResponseFilter {
 
     /// Filters what policies still hold back after the last chunk.
     pub async fn finish(&mut self) -> Result<Vec<Filtered>, ApiError> {
-        self.record_passed_text();
-        let held = self.first_policies.end().map_err(unreadable_response)?;
+        self.record_unreported();
+        let held = self.first_policies.finish().map_err(unreadable_response)?;
         let mut filtered = Vec::new();
         for seen in self.record_held(held) {
             filtered.push(match self.run_hooks(seen, ChunkPosition::Chunk).await? {
@@ -202,7 +185,7 @@ impl ResponseFilter {
                 refused @ Break(_) => refused,
             });
         }
-        let held = self.last_policies.end().map_err(unreadable_response)?;
+        let held = self.last_policies.finish().map_err(unreadable_response)?;
         for seen in self.record_held(held) {
             filtered.push(self.conclude(seen)?);
         }
@@ -210,22 +193,27 @@ impl ResponseFilter {
     }
 
     /// Runs `AfterModel` hooks, then the policies that inspect what they changed.
-    async fn run_hooks(&mut self, seen: Seen, extent: ChunkPosition) -> Result<Filtered, ApiError> {
-        let Seen {
+    async fn run_hooks(
+        &mut self,
+        seen: InspectedChunk,
+        position: ChunkPosition,
+    ) -> Result<Filtered, ApiError> {
+        let InspectedChunk {
             mut chunk,
             mut runs,
         } = seen;
-        if !self.plan.hooks.is_empty() && chunk.carries_content() {
-            runs.extend(self.call_hooks(&chunk).await?);
+        if !self.plan.hooks.is_empty() && chunk.has_content() {
+            // Boxed, because most chunks run no hooks and futures are moved as a whole.
+            runs.extend(Box::pin(self.call_hooks(&chunk)).await?);
             self.recorder.record(&ExchangeEvent::ChunkToHooks);
             if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
                 return Ok(Break(refusal));
             }
             runs = Vec::new();
         }
-        let inspected = self.last_policies.chunk(&mut chunk, extent);
+        let inspected = self.last_policies.inspect(&mut chunk, position);
         runs.extend(self.record_policies(inspected.map_err(unreadable_response)?));
-        self.conclude(Seen { chunk, runs })
+        self.conclude(InspectedChunk { chunk, runs })
     }
 
     async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<HookRun>, ApiError> {
@@ -234,7 +222,7 @@ impl ResponseFilter {
             .hooks
             .iter()
             .any(|hook| hook.sees == HookView::Document);
-        let document = wants_document.then(|| chunk.document().to_raw()).flatten();
+        let document = wants_document.then(|| chunk.to_raw()).flatten();
         let mut event = AfterModel {
             llm_request: Arc::clone(&self.llm_request),
             llm_response: chunk.read().map_err(unreadable_response)?,
@@ -244,12 +232,12 @@ impl ResponseFilter {
         Ok(runs.await)
     }
 
-    fn conclude(&self, seen: Seen) -> Result<Filtered, ApiError> {
-        let Seen { mut chunk, runs } = seen;
+    fn conclude(&self, seen: InspectedChunk) -> Result<Filtered, ApiError> {
+        let InspectedChunk { mut chunk, runs } = seen;
         if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
             return Ok(Break(refusal));
         }
-        if chunk.document().is_edited() {
+        if chunk.is_edited() {
             self.recorder
                 .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
         }
@@ -297,7 +285,7 @@ impl ResponseFilter {
         let calls = chunk.calls().map_err(unreadable_response)?;
         let mut decisions = Vec::with_capacity(calls.len());
         for (candidate, call) in calls {
-            match self.decide_call(candidate, call).await {
+            match Box::pin(self.decide_call(candidate, call)).await {
                 Continue(decision) => decisions.push(decision),
                 Break(reason) => return Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
             }
@@ -312,7 +300,7 @@ impl ResponseFilter {
             .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
         let is_rewrite = |decision: &CallDecision| matches!(decision, CallDecision::Rewrite(_));
         let has_rewrites = decisions.iter().any(is_rewrite);
-        chunk.decide(decisions).map_err(unreadable_response)?;
+        chunk.decide_calls(decisions).map_err(unreadable_response)?;
         if has_rewrites {
             self.inspect_rewritten(chunk)
         } else {
@@ -326,10 +314,10 @@ impl ResponseFilter {
         candidate: u64,
         call: FunctionCall,
     ) -> ControlFlow<Reason, CallDecision> {
-        if call.in_pieces || call.name.is_empty() {
+        if call.is_partial || call.name.is_empty() {
             let reason = "its arguments are streamed in parts, which hooks cannot inspect";
             let mut refuse = |_: &FunctionCall| Some(reason.to_owned());
-            return Continue(self.partial_calls.judge(candidate, &call, &mut refuse));
+            return Continue(self.partial_calls.decide(candidate, &call, &mut refuse));
         }
         let tool_input = match call.arguments {
             Value::Null => serde_json::Map::new(),
@@ -377,14 +365,14 @@ impl ResponseFilter {
             &self.model,
             InspectionPass::Second,
         );
-        let runs = policies.chunk(&mut chunk, ChunkPosition::Last);
+        let runs = policies.inspect(&mut chunk, ChunkPosition::Last);
         let runs = self.record_policies(runs.map_err(unreadable_response)?);
-        self.conclude(Seen { chunk, runs })
+        self.conclude(InspectedChunk { chunk, runs })
     }
 
     /// Withholds calls of functions that were not selected.
     fn withhold_unselected(&mut self, chunk: &mut ResponseDocument) -> Result<(), DialectError> {
-        if self.allowed == Allowed::All {
+        if self.allowed == AllowedFunctions::All {
             return Ok(());
         }
         let mut refuse = |call: &FunctionCall| {
@@ -395,12 +383,13 @@ impl ResponseFilter {
         Ok(())
     }
 
-    /// Records text chunks that policies let pass since the last call.
-    fn record_passed_text(&mut self) {
-        let chunks = std::mem::take(&mut self.passed_text_chunks);
-        let silent = self.first_policies.silent();
-        if !silent.is_empty() {
-            let runs = silent.as_slice();
+    /// Records the inspected chunks, and the runs of policies that were not reported, since the
+    /// last call.
+    fn record_unreported(&mut self) {
+        let chunks = std::mem::take(&mut self.unrecorded_chunks);
+        if chunks > 0 {
+            let unreported = self.first_policies.take_unreported();
+            let runs = unreported.as_slice();
             self.recorder
                 .record(&ExchangeEvent::TextPassed { chunks, runs });
         }
@@ -436,15 +425,15 @@ impl ResponseFilter {
         }
     }
 
-    fn record_held(&self, held: Held) -> Vec<Seen> {
+    fn record_held(&self, held: HeldBack) -> Vec<InspectedChunk> {
         self.record_runs(&held.observed);
         self.recorder
             .record(&ExchangeEvent::ChunkInspected(&held.observed));
-        let record = |Seen { chunk, runs }| {
+        let record = |InspectedChunk { chunk, runs }| {
             let runs = self.record_policies(runs);
-            Seen { chunk, runs }
+            InspectedChunk { chunk, runs }
         };
-        held.seen.into_iter().map(record).collect()
+        held.chunks.into_iter().map(record).collect()
     }
 
     fn refuse(&self, reason: Reason, action: ExchangeAction) -> Refusal {
@@ -459,6 +448,6 @@ impl ResponseFilter {
 /// A response may be dropped before its end.
 impl Drop for ResponseFilter {
     fn drop(&mut self) {
-        self.record_passed_text();
+        self.record_unreported();
     }
 }

@@ -141,7 +141,7 @@ impl WholeOutput {
             turn.record_emitted(&chunk)?;
             self.chunks.push(chunk);
         }
-        let body = context.dialect.close_answer(&merge(self.chunks)?);
+        let body = merge(self.chunks)?.to_wire(context.dialect.response_envelope());
         turn.finish_response(by_model).await;
         let mut response = Response::new(Body::from(body));
         (*response.status_mut(), *response.headers_mut()) = self.head;
@@ -168,13 +168,14 @@ impl StreamOutput {
     ) -> Result<(), ApiError> {
         for chunk in chunks {
             turn.record_emitted(chunk)?;
-            self.write_bytes(context, &context.dialect.close_answer(chunk))?;
+            let json = chunk.to_wire(context.dialect.response_envelope());
+            self.write_bytes(context, &json)?;
         }
         Ok(())
     }
 
     /// Writes the JSON of one chunk.
-    pub fn write_bytes(&mut self, context: &RequestContext, json: &Bytes) -> Result<(), ApiError> {
+    fn write_bytes(&mut self, context: &RequestContext, json: &Bytes) -> Result<(), ApiError> {
         if json.len() > context.snapshot.config.limits.response {
             return Err(unreadable());
         }
@@ -230,6 +231,6 @@ fn merge(mut chunks: Vec<ResponseDocument>) -> Result<ResponseDocument, ApiError
         return Ok(only);
     }
     let bytes: Vec<Bytes> = chunks.iter().map(ResponseDocument::to_bytes).collect();
-    let merged = ResponseDocument::parse(MergedChunks::of(&bytes)?.answer)?;
-    Ok(merged.wrapped_like(chunks.first()))
+    let merged = ResponseDocument::parse(MergedChunks::parse(&bytes)?.response)?;
+    Ok(merged.in_envelope_of(chunks.first()))
 }

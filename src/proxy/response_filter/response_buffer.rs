@@ -9,10 +9,9 @@ use bytes::Bytes;
 
 use super::filter::{Refusal, ResponseFilter};
 use crate::{
-    dialect::{Counted, ResponseDocument, StepCall, Words},
+    dialect::{ProposedCall, RawUsage, ResponseDocument},
     error::ApiError,
     event::EventName,
-    hook::Progress,
     observe::recorder::{ExchangeEvent, Recorder},
     policy::ChunkPosition,
     proxy::{request_context::RequestContext, turn_state::TurnState},
@@ -23,11 +22,11 @@ use crate::{
 pub struct ResponseBuffer {
     pub filter: ResponseFilter,
     /// Function calls so far, in the model's order.
-    pub calls: Vec<StepCall>,
+    pub calls: Vec<ProposedCall>,
     /// Text of the response so far.
     pub text: String,
     /// Token usage, as upstream last counted it.
-    pub usage: Counted,
+    pub usage: RawUsage,
     /// Whether there are further candidates, which cannot be asked for again.
     pub has_alternatives: bool,
     held: Vec<ResponseDocument>,
@@ -46,7 +45,7 @@ impl ResponseBuffer {
             filter,
             calls: Vec::new(),
             text: String::new(),
-            usage: Counted::default(),
+            usage: RawUsage::default(),
             has_alternatives: false,
             held: Vec::new(),
             holds_end: turn.derives(context, EventName::AfterAgent),
@@ -55,32 +54,13 @@ impl ResponseBuffer {
         }
     }
 
-    /// Returns whether chunks of nothing but text pass as such: nothing is held back, and no
-    /// text of the response must be changed.
-    pub fn takes_words(&self) -> bool {
-        let holds = !self.calls.is_empty() || !self.held.is_empty();
-        self.filter.takes_words() && !holds && !self.starts_paragraph
-    }
-
-    /// Filters a chunk of nothing but text. Returns `None` if it passes, else how far it was
-    /// filtered.
-    pub fn take_words(&mut self, words: &mut Words) -> Option<Progress> {
-        let progress = self.filter.judge_words(words);
-        if progress.is_none() {
-            self.text.extend(words.plain_texts());
-            self.record_usage(words.usage());
-        }
-        progress
-    }
-
     /// Filters a chunk, or the whole response. Returns what goes to the agent now.
     pub async fn push(
         &mut self,
         chunk: ResponseDocument,
-        progress: Progress,
-        extent: ChunkPosition,
+        position: ChunkPosition,
     ) -> Result<ControlFlow<Refusal, Vec<ResponseDocument>>, ApiError> {
-        match self.filter.filter(chunk, progress, extent).await? {
+        match self.filter.filter(chunk, position).await? {
             Continue(chunk) => self.admit(chunk).map(Continue),
             Break(refusal) => Ok(Break(refusal)),
         }
@@ -101,22 +81,22 @@ impl ResponseBuffer {
     }
 
     fn admit(&mut self, mut chunk: ResponseDocument) -> Result<Vec<ResponseDocument>, ApiError> {
-        self.calls.extend(chunk.step()?);
-        self.text.push_str(&chunk.plain_text());
+        self.calls.extend(chunk.proposed_calls()?);
+        self.text.extend(chunk.plain_texts());
         self.record_usage(chunk.usage()?);
         self.has_alternatives |= chunk.has_alternatives();
         self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
-        if !self.calls.is_empty() || chunk.withholds() {
+        if !self.calls.is_empty() || chunk.has_withheld_calls() {
             self.held.push(chunk);
             return Ok(Vec::new());
         }
         // Some models set a finish reason in every chunk.
-        let mut admitted = if chunk.carries_content() {
+        let mut admitted = if chunk.has_content() {
             std::mem::take(&mut self.held)
         } else {
             Vec::new()
         };
-        if self.holds_end && (chunk.finishes() || !self.held.is_empty()) {
+        if self.holds_end && (chunk.has_finish_reason() || !self.held.is_empty()) {
             self.held.push(chunk);
         } else {
             admitted.push(chunk);
@@ -124,7 +104,7 @@ impl ResponseBuffer {
         Ok(admitted)
     }
 
-    fn record_usage(&mut self, usage: Option<Counted>) {
+    fn record_usage(&mut self, usage: Option<RawUsage>) {
         let Some(usage) = usage else {
             return;
         };
@@ -142,7 +122,7 @@ impl ResponseBuffer {
     /// Returns whether exactly this response is held back.
     pub fn holds_only(&self, response: &Bytes) -> bool {
         match self.held.as_slice() {
-            [chunk] => !chunk.withholds() && chunk.to_bytes() == response,
+            [chunk] => !chunk.has_withheld_calls() && chunk.to_bytes() == response,
             _ => false,
         }
     }
@@ -155,8 +135,8 @@ impl ResponseBuffer {
     /// Releases what is held back, once the response is accepted.
     pub fn release(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut held = std::mem::take(&mut self.held);
-        for chunk in held.iter_mut().filter(|chunk| chunk.withholds()) {
-            chunk.say_withheld()?;
+        for chunk in held.iter_mut().filter(|chunk| chunk.has_withheld_calls()) {
+            chunk.explain_withheld_calls()?;
         }
         Ok(held)
     }
@@ -165,7 +145,7 @@ impl ResponseBuffer {
     pub fn release_open(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut open = Vec::new();
         for mut chunk in std::mem::take(&mut self.held) {
-            if chunk.open_end()? {
+            if chunk.remove_end()? {
                 open.push(chunk);
             }
         }

@@ -13,9 +13,8 @@ use super::{
 };
 use crate::{
     config::AfterModelMode,
-    dialect::{MergedChunks, ResponseDocument, Words},
+    dialect::{ChunkReader, MergedChunks, ResponseDocument},
     error::ApiError,
-    hook::Progress,
     middleware::reserve_memory,
     policy::ChunkPosition,
     proxy::{
@@ -48,8 +47,7 @@ pub async fn filter(
     }
 }
 
-/// Filters chunk by chunk. What waits and is nothing but text passes as such, up to the first
-/// chunk that must be parsed.
+/// Filters chunk by chunk. What has passed goes out before hooks are awaited.
 async fn filter_chunks(
     context: &RequestContext,
     turn: &mut TurnState,
@@ -57,32 +55,24 @@ async fn filter_chunks(
     chunks: &mut ChunkQueue,
     output: &mut StreamOutput,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
-    let mut last_text = None;
+    let mut reader = ChunkReader::new(context.dialect.response_envelope());
     loop {
         chunks.fill().await?;
-        let is_end = chunks.waiting.is_empty();
-        let opened = pass_text(
-            context,
-            turn,
-            buffer,
-            (&mut chunks.waiting, &mut last_text),
-            output,
-        )?;
-        if let Some((data, progress)) = opened {
-            output.flush().await;
-            let extent = chunks.extent(buffer, &data).await?;
-            let chunk = context
-                .dialect
-                .open_answer(data)
-                .map_err(unreadable_response)?;
-            // Boxed, because most chunks take the way above.
-            match Box::pin(buffer.push(chunk, progress, extent)).await? {
+        if chunks.waiting.is_empty() {
+            break;
+        }
+        while let Some(data) = chunks.waiting.pop_front() {
+            let chunk = reader.read(data);
+            let is_immediate = matches!(&chunk, Ok(chunk) if buffer.filter.is_immediate(chunk));
+            if !is_immediate {
+                output.flush().await;
+            }
+            let chunk = chunk.map_err(unreadable_response)?;
+            let position = chunks.position(buffer, &chunk).await?;
+            match buffer.push(chunk, position).await? {
                 Continue(admitted) => output.write(context, turn, &admitted)?,
                 Break(refusal) => return Ok(Break(refusal)),
             }
-        }
-        if is_end {
-            break;
         }
         output.flush().await;
     }
@@ -91,33 +81,6 @@ async fn filter_chunks(
         Break(refusal) => return Ok(Break(refusal)),
     }
     Ok(Continue(()))
-}
-
-/// Writes chunks of nothing but text. Returns the first chunk that must be parsed, and how far
-/// policies have come with it.
-fn pass_text(
-    context: &RequestContext,
-    turn: &mut TurnState,
-    buffer: &mut ResponseBuffer,
-    (waiting, last): (&mut VecDeque<Bytes>, &mut Option<Words>),
-    output: &mut StreamOutput,
-) -> Result<Option<(Bytes, Progress)>, ApiError> {
-    while let Some(data) = waiting.pop_front() {
-        if !buffer.takes_words() {
-            return Ok(Some((data, Progress::default())));
-        }
-        let mut words = match context.dialect.open_words(data, last.as_ref()) {
-            Ok(words) => words,
-            Err(data) => return Ok(Some((data, Progress::default()))),
-        };
-        if let Some(progress) = buffer.take_words(&mut words) {
-            return Ok(Some((words.to_bytes(), progress)));
-        }
-        turn.record_emitted_text(&words);
-        output.write_bytes(context, &words.to_bytes())?;
-        *last = Some(words);
-    }
-    Ok(None)
 }
 
 /// Filters all chunks as one response. If it is left as it is and contains all that the chunks
@@ -140,24 +103,17 @@ async fn filter_whole(
         }
         chunks.extend(events);
     }
-    let open = |chunk| {
-        context
-            .dialect
-            .open_answer(chunk)
-            .map_err(unreadable_response)
-    };
+    let envelope = context.dialect.response_envelope();
+    let open = |chunk| ResponseDocument::open(chunk, envelope).map_err(unreadable_response);
     let chunks: Vec<ResponseDocument> = chunks.into_iter().map(open).collect::<Result<_, _>>()?;
-    let merged = MergedChunks::of_read(chunks.clone()).map_err(|_| unreadable())?;
-    let whole = ResponseDocument::parse(merged.answer.clone()).map_err(|_| unreadable())?;
-    let whole = whole.wrapped_like(chunks.last());
-    match buffer
-        .push(whole, Progress::default(), ChunkPosition::Last)
-        .await?
-    {
+    let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;
+    let whole = ResponseDocument::parse(merged.response.clone()).map_err(|_| unreadable())?;
+    let whole = whole.in_envelope_of(chunks.last());
+    match buffer.push(whole, ChunkPosition::Last).await? {
         Continue(admitted) => buffer.hold(admitted),
         Break(refusal) => return Ok(Break(refusal)),
     }
-    if !merged.omits && buffer.holds_only(&merged.answer) {
+    if !merged.is_lossy && buffer.holds_only(&merged.response) {
         buffer.hold_instead(chunks);
     }
     Ok(Continue(()))
@@ -180,15 +136,15 @@ impl ChunkQueue {
         Ok(())
     }
 
-    /// Returns whether `data` is the last chunk, with which policies must release what they hold
+    /// Returns whether `chunk` is the last chunk, with which policies must release what they hold
     /// back. Some models set a finish reason in every chunk, so only the next chunk shows it; no
     /// other chunk waits for the next one.
-    async fn extent(
+    async fn position(
         &mut self,
         buffer: &ResponseBuffer,
-        data: &Bytes,
+        chunk: &ResponseDocument,
     ) -> Result<ChunkPosition, ApiError> {
-        if buffer.filter.has_policies() && has_finish_reason(data) {
+        if buffer.filter.has_policies() && chunk.has_finish_reason() {
             self.fill().await?;
             if self.waiting.is_empty() {
                 return Ok(ChunkPosition::Last);
@@ -196,9 +152,4 @@ impl ChunkQueue {
         }
         Ok(ChunkPosition::Chunk)
     }
-}
-
-fn has_finish_reason(data: &[u8]) -> bool {
-    let has = |key: &str| memchr::memmem::find(data, key.as_bytes()).is_some();
-    has("finishReason") || has("finish_reason")
 }

@@ -6,7 +6,7 @@ use bytes::Bytes;
 
 use super::{decision::AnswerDecision, response_buffer::ResponseBuffer};
 use crate::{
-    dialect::{self, StepCall},
+    dialect::{self, ProposedCall},
     error::ApiError,
     event::Reason,
     observe::recorder::{ExchangeAction, ExchangeEvent},
@@ -42,9 +42,9 @@ pub fn decide(
             .record(&ExchangeEvent::ActionTaken(ExchangeAction::Deny));
         return Ok(AnswerDecision::End(reason.clone()));
     }
-    hide(turn, &dialect::refused_step("", &buffer.calls)?);
+    hide(turn, &dialect::denied_step("", &buffer.calls)?);
     turn.denied_rounds += 1;
-    let contents = dialect::refused_step(&buffer.text, &buffer.calls)?;
+    let contents = dialect::denied_step(&buffer.text, &buffer.calls)?;
     AnswerDecision::ask_again(turn, buffer, &contents)
 }
 
@@ -65,7 +65,7 @@ fn hide(turn: &mut TurnState, contents: &[Bytes]) {
 }
 
 /// Counts the denied calls. Returns how often the most frequent of them was denied in this turn.
-fn count_denials(turn: &mut TurnState, calls: &[StepCall]) -> u32 {
+fn count_denials(turn: &mut TurnState, calls: &[ProposedCall]) -> u32 {
     let Some(session) = &mut turn.session else {
         return 0;
     };
@@ -73,7 +73,7 @@ fn count_denials(turn: &mut TurnState, calls: &[StepCall]) -> u32 {
         return 0;
     };
     let fingerprint =
-        |call: &StepCall| session.fingerprint(&(&call.name, call.arguments.to_string()));
+        |call: &ProposedCall| session.fingerprint(&(&call.name, call.arguments.to_string()));
     let fingerprints: Vec<u64> = denied(calls).map(fingerprint).collect();
     let counts = &mut session.note_mut(&item).denied_calls;
     if counts.len() > MAX_COUNTED_CALLS {
@@ -88,6 +88,6 @@ fn count_denials(turn: &mut TurnState, calls: &[StepCall]) -> u32 {
     max
 }
 
-fn denied(calls: &[StepCall]) -> impl Iterator<Item = &StepCall> {
+fn denied(calls: &[ProposedCall]) -> impl Iterator<Item = &ProposedCall> {
     calls.iter().filter(|call| call.refusal.is_some())
 }

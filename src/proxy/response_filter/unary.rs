@@ -4,8 +4,8 @@ use std::ops::ControlFlow::{self, Break, Continue};
 
 use super::{chunk_source, filter::Refusal, response_buffer::ResponseBuffer};
 use crate::{
+    dialect::ResponseDocument,
     error::ApiError,
-    hook::Progress,
     policy::ChunkPosition,
     proxy::{reply::unreadable_response, request_context::RequestContext},
     upstream::UpstreamResponse,
@@ -19,14 +19,9 @@ pub async fn filter(
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let limits = &context.snapshot.config.limits;
     let body = chunk_source::read_json(answer, &context.head, limits).await?;
-    let response = context
-        .dialect
-        .open_answer(body)
-        .map_err(unreadable_response)?;
-    match buffer
-        .push(response, Progress::default(), ChunkPosition::Last)
-        .await?
-    {
+    let envelope = context.dialect.response_envelope();
+    let response = ResponseDocument::open(body, envelope).map_err(unreadable_response)?;
+    match buffer.push(response, ChunkPosition::Last).await? {
         Continue(chunks) => buffer.hold(chunks),
         Break(refusal) => return Ok(Break(refusal)),
     }

@@ -37,7 +37,7 @@ pub fn run(
             Some(context) if is_result => {
                 history.append_to_result(item.content, item.part, context)?;
             }
-            Some(context) if prompt == Some(index) => history.add_part(item.content, context)?,
+            Some(context) if prompt == Some(index) => history.append_text(item.content, context)?,
             Some(_) | None => (),
         }
         if item.content < last_content {
@@ -49,17 +49,17 @@ pub fn run(
             && is_earlier
             && let Some(text) = &note.denied
         {
-            let next = history.turn(item.content + 1)?;
+            let next = history.message(item.content + 1)?;
             let is_answered = next.is_some_and(|turn| turn.by_model && turn.text == *text);
             let to = item.content + 1 + usize::from(is_answered);
             // An agent may keep a denied prompt and append the next one to it.
             let from = conversation.step_of(index).max(removed_to);
-            history.take_out(from, to)?;
+            history.remove_contents(from, to)?;
             removed_to = to;
         }
     }
     if let (Some(context), CallRole::Main) = (&session.state.context, role) {
-        history.lead(context)?;
+        history.prepend_text(context)?;
     }
     Ok(())
 }

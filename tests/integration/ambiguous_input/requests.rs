@@ -220,7 +220,7 @@ async fn a_body_that_names_another_model_than_its_path_reaches_nobody() {
 
             let what = format!("{other}: {}", door.path());
             assert_stopped(&upstream, &answer, (400, "AMBIGUOUS"), &what);
-            let message = "`model` names another model than the path";
+            let message = "`model` does not match the model in the path";
             let said = String::from_utf8_lossy(&answer.body);
             assert!(said.contains(message), "{what}: {said}");
         }

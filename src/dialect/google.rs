@@ -1,0 +1,36 @@
+//! The Google API family: Gemini API, Vertex AI and Code Assist.
+//!
+//! The three share request and response bodies. They differ in paths, and Code Assist
+//! wraps both bodies in an envelope.
+
+mod canonical_items;
+pub mod code_assist;
+mod content;
+mod contents;
+mod error_body;
+mod fields;
+pub mod gemini;
+mod history;
+mod part;
+mod part_text;
+mod request;
+pub mod response;
+pub mod vertex;
+
+pub use self::{
+    canonical_items::{CanonicalItem, ItemKind, canonical_items},
+    error_body::google_error,
+    history::{History, HistoryMessage, ToolResult},
+    part::FunctionCall,
+    request::{
+        AllowedFunctions, AppliedSelection, Detail, PatchedRequest, RequestSummary,
+        ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
+        check_model, close_request, edit_request_texts, expected_response, generation_parameters,
+        new_prompt, read_request, replace_contents, summarize_request, text_content,
+        withhold_tools, write_request, write_tool_selection,
+    },
+    response::{
+        CallDecision, ChunkReader, MergedChunks, PartialCalls, ProposedCall, RawUsage,
+        ResponseDocument, ResponseEnvelope, build_response, build_text_response, denied_step,
+    },
+};

@@ -1,0 +1,323 @@
+//! Canonical form of a conversation: what stays equal however often agents send it, and in
+//! whatever spelling.
+//!
+//! Thoughts, signatures, ids, empty texts and repeated tool results are omitted.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::{
+    dialect::{
+        document::Document,
+        error::DialectError,
+        google::{
+            content::Content,
+            fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
+            part::{Part, is_introduction},
+        },
+    },
+    model::Role,
+};
+
+const ARGUMENTS: &[&str] = &["args"];
+const RESPONSE: &[&str] = &["response"];
+const MEDIA: &[&str] = &["parts"];
+
+/// One item of a content.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CanonicalItem {
+    /// Index of the part in the content.
+    pub part: usize,
+    /// Kind of the item.
+    pub kind: ItemKind,
+    /// Whether the model produced it.
+    pub by_model: bool,
+    /// The text, or for other kinds a text that is equal for equal items.
+    pub text: String,
+    /// Id of a call or a result.
+    pub id: Option<String>,
+}
+
+/// Kind of an item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ItemKind {
+    /// Plain text.
+    Text,
+    /// Text of the user in the form of gemini-cli's introduction.
+    Introduction,
+    /// Function call.
+    Call,
+    /// Function response.
+    Result,
+    /// Media, code and everything else.
+    Other,
+}
+
+/// Returns the items of a content.
+pub fn canonical_items(content: &Bytes) -> Result<Vec<CanonicalItem>, DialectError> {
+    let content = Content::from_bytes(content.clone())?;
+    Ok(ContentItems::read(&content.parts, content.role())?.items)
+}
+
+/// The items of one content.
+#[derive(Debug, Default)]
+pub struct ContentItems {
+    pub items: Vec<CanonicalItem>,
+    /// Part indexes of repeated results, each with the index of the first equal one.
+    pub repeats: Vec<(usize, usize)>,
+}
+
+impl ContentItems {
+    pub fn read<'a>(
+        parts: impl IntoIterator<Item = &'a Part>,
+        role: Role,
+    ) -> Result<Self, DialectError> {
+        let mut read = Self::default();
+        let mut results = HashMap::new();
+        for (index, part) in parts.into_iter().enumerate() {
+            let Some(item) = read_item(index, part, role)? else {
+                continue;
+            };
+            match first_equal(&mut results, &item) {
+                Some(first) => read.repeats.push((index, first)),
+                None => read.items.push(item),
+            }
+        }
+        Ok(read)
+    }
+}
+
+/// Results by id and text: the index of the first and of the latest.
+type Results = HashMap<(Option<String>, String), (usize, usize)>;
+
+/// Returns the index of the first result that this one repeats: one with the same id, or
+/// without ids the one directly before.
+fn first_equal(results: &mut Results, item: &CanonicalItem) -> Option<usize> {
+    if item.kind != ItemKind::Result {
+        return None;
+    }
+    let entry = results.entry((item.id.clone(), item.text.clone()));
+    let (first, latest) = entry.or_insert((item.part, item.part));
+    let is_first = *latest == item.part;
+    let is_repeat = item.id.is_some() || *latest + 1 == item.part;
+    if !is_repeat {
+        *first = item.part;
+    }
+    *latest = item.part;
+    (is_repeat && !is_first).then_some(*first)
+}
+
+fn read_item(index: usize, part: &Part, role: Role) -> Result<Option<CanonicalItem>, DialectError> {
+    let by_model = role == Role::Model;
+    let item = |kind, text, id| CanonicalItem {
+        part: index,
+        kind,
+        by_model,
+        text,
+        id,
+    };
+    if let Some(result) = part.document.child(FUNCTION_RESPONSE)? {
+        let text = canonical_call(&result, RESPONSE)?;
+        return Ok(Some(item(ItemKind::Result, text, result.string(&["id"])?)));
+    }
+    if let Some(call) = part.document.child(FUNCTION_CALL)? {
+        let text = canonical_call(&call, ARGUMENTS)?;
+        return Ok(Some(item(ItemKind::Call, text, call.string(&["id"])?)));
+    }
+    // Only the model has thoughts, even if a part of the user is marked as one.
+    if by_model && part.is_thought {
+        return Ok(None);
+    }
+    if let Some(text) = part.text.clone().filter(|text| !text.is_empty()) {
+        let kind = if !by_model && is_introduction(&text) {
+            ItemKind::Introduction
+        } else {
+            ItemKind::Text
+        };
+        return Ok(Some(item(kind, text, None)));
+    }
+    let text = canonical_fields(&part.document)?;
+    Ok((!text.is_empty()).then(|| item(ItemKind::Other, text, None)))
+}
+
+/// Returns the canonical text of a call or a result: name, arguments or response, media.
+fn canonical_call(item: &Document, field: &[&str]) -> Result<String, DialectError> {
+    let name = item.string(&["name"])?.unwrap_or_default();
+    let mut text = Value::String(name).to_string();
+    match item.get(field)? {
+        None | Some(Value::Null) => text.push_str("{}"),
+        Some(value) => write_canonical(&mut text, &value, KeyStyle::FreeForm),
+    }
+    match item.get(MEDIA)? {
+        Some(Value::Array(parts)) if !parts.is_empty() => {
+            write_canonical(&mut text, &Value::Array(parts), KeyStyle::Api);
+        }
+        Some(_) | None => (),
+    }
+    Ok(text)
+}
+
+/// Returns the canonical text of all fields that identify a part; empty if there are none.
+fn canonical_fields(part: &Document) -> Result<String, DialectError> {
+    let mut fields = Map::new();
+    for (key, _) in part.fields() {
+        let name = camel_case(&key);
+        if !["thoughtSignature", "thought", "text"].contains(&name.as_str()) {
+            let value = part.get(&[&key])?.unwrap_or_default();
+            fields.insert(name, value);
+        }
+    }
+    fields.retain(|_, value| !value.is_null());
+    let mut text = String::new();
+    if !fields.is_empty() {
+        write_canonical(&mut text, &Value::Object(fields), KeyStyle::Api);
+    }
+    Ok(text)
+}
+
+#[derive(Debug, Clone, Copy)]
+enum KeyStyle {
+    /// Keys of the user, which keep their spelling.
+    FreeForm,
+    /// Keys of the API, which accepts two spellings of each.
+    Api,
+}
+
+/// Writes keys sorted and numbers by value. The text is no JSON, but equal for equal values
+/// only.
+fn write_canonical(out: &mut String, value: &Value, style: KeyStyle) {
+    match value {
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| match style {
+                KeyStyle::FreeForm => (key.clone(), value),
+                KeyStyle::Api => (camel_case(key), value),
+            });
+            let mut fields: Vec<(String, &Value)> = fields.collect();
+            fields.sort_by(|one, other| one.0.cmp(&other.0));
+            out.push('{');
+            for (key, value) in fields {
+                out.push_str(&Value::String(key).to_string());
+                write_canonical(out, value, style);
+            }
+            out.push('}');
+        }
+        Value::Array(list) => {
+            out.push('[');
+            for value in list {
+                write_canonical(out, value, style);
+                out.push(',');
+            }
+            out.push(']');
+        }
+        Value::Number(number) => out.push_str(&canonical_number(&number.to_string())),
+        Value::Null | Value::Bool(_) | Value::String(_) => out.push_str(&value.to_string()),
+    }
+}
+
+/// Returns the same text for `1.0` and `1`: clients that parse a response serialize its
+/// numbers anew.
+fn canonical_number(number: &str) -> String {
+    let is_integer = number
+        .bytes()
+        .all(|byte| byte.is_ascii_digit() || byte == b'-');
+    match number.parse::<f64>() {
+        Ok(float) if !is_integer && float.is_finite() => float.to_string(),
+        Ok(_) | Err(_) => number.to_owned(),
+    }
+}
+
+/// Converts `inline_data` to `inlineData`.
+pub fn camel_case(name: &str) -> String {
+    let mut words = name.split('_');
+    let mut camel = words.next().unwrap_or_default().to_owned();
+    for word in words {
+        let mut letters = word.chars();
+        camel.extend(letters.next().map(|letter| letter.to_ascii_uppercase()));
+        camel.push_str(letters.as_str());
+    }
+    camel
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(content: &str) -> Vec<CanonicalItem> {
+        canonical_items(&Bytes::from(content.to_owned())).unwrap()
+    }
+
+    #[track_caller]
+    fn same(one: &str, other: &str) {
+        let plain = |it: &str| {
+            let all = items(it).into_iter();
+            all.map(|it| (it.kind, it.text)).collect::<Vec<_>>()
+        };
+        assert_eq!(plain(one), plain(other));
+    }
+
+    #[test]
+    fn thoughts_signatures_ids_and_empty_texts_are_ignored() {
+        same(
+            r#"{"role":"model","parts":[{"text":"hm","thought":true},{"text":"a","thoughtSignature":"s"},{"text":""},{"functionCall":{"id":"1","name":"f","args":{"a":1,"b":2}},"thoughtSignature":"s"},{"text":"","thoughtSignature":"t"},{"thoughtSignature":"u"}]}"#,
+            r#"{"role":"model","parts":[{"text":"a"},{"function_call":{"args":{"b":2.0,"a":1},"name":"f","id":"f__1"}}]}"#,
+        );
+    }
+
+    #[test]
+    fn media_are_equal_in_both_spellings() {
+        same(
+            r#"{"parts":[{"inlineData":{"mimeType":"image/png","data":"aa_b"}}]}"#,
+            r#"{"parts":[{"inline_data":{"data":"aa_b","mime_type":"image/png"},"text":null}]}"#,
+        );
+    }
+
+    #[test]
+    fn free_form_keys_keep_their_spelling() {
+        let one = items(r#"{"parts":[{"functionResponse":{"name":"f","response":{"a_b":1}}}]}"#);
+        let other = items(r#"{"parts":[{"functionResponse":{"name":"f","response":{"aB":1}}}]}"#);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn nothing_and_an_empty_object_are_the_same_arguments() {
+        same(
+            r#"{"role":"model","parts":[{"functionCall":{"name":"f"}}]}"#,
+            r#"{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}"#,
+        );
+    }
+
+    #[test]
+    fn a_repeated_result_is_one_item() {
+        let result = |id: &str, says: &str| {
+            format!(r#"{{"functionResponse":{{{id}"name":"f","response":{{"output":"{says}"}}}}}}"#)
+        };
+        let (one, two) = (result(r#""id":"1","#, "x"), result(r#""id":"2","#, "x"));
+        let content = |parts: &[&String]| {
+            let parts: Vec<&str> = parts.iter().map(|it| it.as_str()).collect();
+            format!(r#"{{"role":"user","parts":[{}]}}"#, parts.join(","))
+        };
+        same(&content(&[&one, &two, &one, &two]), &content(&[&one, &two]));
+        assert_eq!(items(&content(&[&one, &two])).len(), 2);
+        let (bare, other) = (result("", "x"), result("", "y"));
+        same(
+            &content(&[&bare, &bare, &other]),
+            &content(&[&bare, &other]),
+        );
+        assert_eq!(items(&content(&[&bare, &other, &bare])).len(), 3);
+    }
+
+    #[test]
+    fn only_a_user_text_is_an_introduction() {
+        let kind = |role: &str| {
+            let text = "<session_context>x</session_context>";
+            items(&format!(
+                r#"{{"role":"{role}","parts":[{{"text":"{text}"}}]}}"#
+            ))[0]
+                .kind
+        };
+        assert_eq!(kind("user"), ItemKind::Introduction);
+        assert_eq!(kind("model"), ItemKind::Text);
+    }
+}

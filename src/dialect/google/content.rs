@@ -1,0 +1,115 @@
+//! One content: the parts of one role.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::{
+    dialect::{
+        document::Document,
+        error::DialectError,
+        google::{fields::PARTS, part::Part},
+    },
+    model::{Message, MessagePart, MessageParts, Role},
+};
+
+/// An element of `contents`, a system instruction, or the content of a candidate.
+#[derive(Debug, Clone)]
+pub struct Content {
+    pub document: Document,
+    pub parts: Vec<Part>,
+}
+
+impl Content {
+    pub fn read(document: Document) -> Result<Self, DialectError> {
+        let parts = document.children(PARTS)?.unwrap_or_default();
+        let parts = parts.into_iter().map(Part::read);
+        Ok(Self {
+            parts: parts.collect::<Result<_, _>>()?,
+            document,
+        })
+    }
+
+    /// Reads bytes of a content that were part of a checked document.
+    pub fn from_bytes(bytes: Bytes) -> Result<Self, DialectError> {
+        Self::read(Document::split(bytes)?)
+    }
+
+    /// Creates a content from JSON of our own.
+    pub fn from_json(content: &Value) -> Result<Self, DialectError> {
+        Self::from_bytes(content.to_string().into())
+    }
+
+    pub fn from_message(message: &Message) -> Result<Self, DialectError> {
+        let role = match message.role {
+            Role::Model => "model",
+            Role::User | Role::System => "user",
+        };
+        Self::from_json(&json!({ "role": role, "parts": [{ "text": message.content }] }))
+    }
+
+    /// Returns the plain text as a message, unless it is empty.
+    pub fn message(&self) -> Option<Message> {
+        let content: String = self.parts.iter().filter_map(Part::plain_text).collect();
+        (!content.is_empty()).then(|| Message {
+            role: self.role(),
+            content,
+        })
+    }
+
+    /// Returns the role; a missing or unknown one is the user's.
+    pub fn role(&self) -> Role {
+        match self.document.string(&["role"]).ok().flatten().as_deref() {
+            Some("model") => Role::Model,
+            _ => Role::User,
+        }
+    }
+
+    /// Returns the content with what is not text. Thoughts are omitted.
+    pub fn whole(&self) -> MessageParts {
+        let parts = self.parts.iter();
+        let parts = parts.filter(|part| part.text.is_none() || !part.is_thought);
+        let shown = parts.map(|part| match &part.text {
+            Some(text) => MessagePart::Text(text.clone()),
+            None => MessagePart::Json(part.document.to_bytes()),
+        });
+        MessageParts {
+            role: self.role(),
+            parts: shown.collect(),
+        }
+    }
+
+    /// Returns whether any part has a field under one of `spellings`.
+    pub fn has(&self, spellings: &[&str]) -> bool {
+        self.parts.iter().any(|part| part.document.has(spellings))
+    }
+
+    /// Returns the content with another plain text: the first plain text part takes it, the
+    /// other ones are removed.
+    pub fn with_text(&self, text: &str) -> Result<Self, DialectError> {
+        let mut parts = Vec::with_capacity(self.parts.len());
+        let mut is_written = false;
+        for part in &self.parts {
+            if part.plain_text().is_none() {
+                parts.push(part.clone());
+            } else if !is_written {
+                parts.push(part.with_text(text)?);
+                is_written = true;
+            }
+        }
+        self.with_parts(parts)
+    }
+
+    /// Returns the content without its plain text, or `None` if no part is left.
+    pub fn without_text(&self) -> Result<Option<Self>, DialectError> {
+        let others = self.parts.iter().filter(|part| part.plain_text().is_none());
+        let content = self.with_parts(others.cloned().collect())?;
+        Ok(Some(content).filter(|content| !content.parts.is_empty()))
+    }
+
+    /// Returns the content with other parts.
+    pub fn with_parts(&self, parts: Vec<Part>) -> Result<Self, DialectError> {
+        let mut document = self.document.clone();
+        document.set_children(PARTS, parts.iter().map(|part| &part.document))?;
+        Ok(Self { document, parts })
+    }
+}

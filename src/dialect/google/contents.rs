@@ -1,0 +1,179 @@
+//! The conversation in a request: contents to messages, and edited messages back to
+//! contents (hook protocol, section 6).
+
+use bytes::Bytes;
+
+use crate::{
+    dialect::{
+        document::{Document, write_array},
+        error::DialectError,
+        google::{
+            content::Content,
+            fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
+            part::Part,
+        },
+    },
+    model::{Message, MessageParts, Role, align},
+};
+
+/// The contents of a request.
+#[derive(Debug, Default)]
+pub struct Contents {
+    items: Vec<Content>,
+}
+
+impl Contents {
+    /// Reads a list of contents.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a field has the wrong type, since hooks could not see its text.
+    pub fn read(list: Vec<Document>) -> Result<Self, DialectError> {
+        let items = list.into_iter().map(Content::read);
+        Ok(Self {
+            items: items.collect::<Result<_, _>>()?,
+        })
+    }
+
+    /// Returns one message for each content with text.
+    pub fn messages(&self) -> Vec<Message> {
+        self.items.iter().filter_map(Content::message).collect()
+    }
+
+    /// Returns the user's texts after the model's last content. Contents of the model
+    /// behind the user's last one are ignored: an agent put them there itself.
+    pub fn new_prompt(&self) -> Vec<String> {
+        let is_by_model = |content: &Content| content.role() == Role::Model;
+        let last_by_user = self.items.iter().rposition(|content| !is_by_model(content));
+        let asked = self.items.get(..=last_by_user.unwrap_or(0));
+        let asked = asked.unwrap_or_default();
+        let start = asked.iter().rposition(is_by_model).map_or(0, |at| at + 1);
+        let contents = asked.iter().skip(start);
+        let mut parts = contents.flat_map(|content| &content.parts).peekable();
+        if start == 0 {
+            parts.next_if(|part| part.is_introduction());
+        }
+        parts.filter_map(|part| part.text.clone()).collect()
+    }
+
+    /// Returns every content with what is not text. Thoughts are omitted.
+    pub fn whole(&self) -> Vec<MessageParts> {
+        let all = self.items.iter().map(Content::whole);
+        all.filter(|message| !message.parts.is_empty()).collect()
+    }
+
+    /// Appends a text to the user's last content, or a new content if there is none.
+    pub fn append_text(&mut self, text: &str) -> Result<(), DialectError> {
+        let mut items = self.items.iter_mut().rev();
+        if let Some(last) = items.find(|content| content.role() == Role::User) {
+            let mut parts = last.parts.clone();
+            parts.push(Part::from_text(text)?);
+            *last = last.with_parts(parts)?;
+            return Ok(());
+        }
+        let (role, content) = (Role::User, text.to_owned());
+        self.items
+            .push(Content::from_message(&Message { role, content })?);
+        Ok(())
+    }
+
+    /// Returns the JSON of each content. Unedited ones keep their bytes.
+    pub fn elements(&self) -> Vec<Bytes> {
+        let documents = self.items.iter().map(|content| &content.document);
+        documents.map(Document::to_bytes).collect()
+    }
+
+    /// Returns the JSON array.
+    pub fn to_array(&self) -> Bytes {
+        write_array(self.elements())
+    }
+
+    /// Applies the messages that hooks returned, without `system` ones. Returns `false`
+    /// and changes nothing if no content would be left.
+    pub fn write(&mut self, returned: &[Message]) -> Result<bool, DialectError> {
+        let mut kept = align(&self.messages(), returned).into_iter();
+        let mut writer = Writer::new(returned);
+        for content in &self.items {
+            match content.message() {
+                None => writer.push(content.clone()),
+                Some(old) => writer.push_shown(content, &old, kept.next().flatten())?,
+            }
+        }
+        let written = writer.finish()?;
+        if written.is_empty() {
+            return Ok(false);
+        }
+        self.items = written;
+        Ok(true)
+    }
+}
+
+/// Writes the new list of contents from start to end.
+#[derive(Debug)]
+struct Writer<'a> {
+    returned: &'a [Message],
+    /// Index of the first returned message without a position.
+    next: usize,
+    /// Inserted contents that wait for a position.
+    pending: Vec<Content>,
+    written: Vec<Content>,
+}
+
+impl<'a> Writer<'a> {
+    fn new(returned: &'a [Message]) -> Self {
+        Self {
+            returned,
+            next: 0,
+            pending: Vec::new(),
+            written: Vec::new(),
+        }
+    }
+
+    /// Adds a content that was shown as `old` and returned at index `new`.
+    fn push_shown(
+        &mut self,
+        content: &Content,
+        old: &Message,
+        new: Option<usize>,
+    ) -> Result<(), DialectError> {
+        let Some(index) = new else {
+            if let Some(content) = content.without_text()? {
+                self.push(content);
+            }
+            return Ok(());
+        };
+        self.insert_until(index)?;
+        self.next = index + 1;
+        match self.returned.get(index) {
+            Some(new) if new.content != old.content => self.push(content.with_text(&new.content)?),
+            Some(_) | None => self.push(content.clone()),
+        }
+        Ok(())
+    }
+
+    fn insert_until(&mut self, index: usize) -> Result<(), DialectError> {
+        for message in self.returned.get(self.next..index).unwrap_or_default() {
+            self.pending.push(Content::from_message(message)?);
+        }
+        Ok(())
+    }
+
+    /// INVARIANT: nothing is inserted between a functionCall and its functionResponse.
+    fn push(&mut self, content: Content) {
+        let last = self.written.last();
+        let follows_call = last.is_some_and(|last| last.has(FUNCTION_CALL));
+        if !(follows_call && content.has(FUNCTION_RESPONSE)) {
+            self.written.append(&mut self.pending);
+        }
+        self.written.push(content);
+    }
+
+    fn finish(mut self) -> Result<Vec<Content>, DialectError> {
+        self.insert_until(self.returned.len())?;
+        self.written.append(&mut self.pending);
+        Ok(self.written)
+    }
+}
+
+#[cfg(test)]
+mod tests;

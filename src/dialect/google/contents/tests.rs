@@ -1,0 +1,143 @@
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::*;
+
+const TALK: &str = r#"[{"role":"user","parts":[{"text":"my ssn is 1","x":1.0}]},
+ {"role":"model","parts":[{"text":"hm","thought":true},{"text":"calling"},{"functionCall":{"name":"f","args":{"p":1e2}},"thoughtSignature":"s"}]},
+ {"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}}]},
+ {"role":"model","parts":[{"text":"do"},{"text":"ne"}]}]"#;
+
+fn said(role: Role, content: &str) -> Message {
+    let content = content.to_owned();
+    Message { role, content }
+}
+
+fn parse(text: &str) -> Result<Contents, DialectError> {
+    let document = Document::parse(format!(r#"{{"contents":{text}}}"#).into())?;
+    Contents::read(document.children(&["contents"])?.unwrap_or_default())
+}
+
+fn write_into(contents: &mut Contents, returned: &[Message]) -> bool {
+    contents.write(returned).unwrap()
+}
+
+fn texts(contents: &Contents) -> Vec<String> {
+    let texts = contents.elements();
+    texts
+        .iter()
+        .map(|it| String::from_utf8(it.to_vec()).unwrap())
+        .collect()
+}
+
+/// Writes `returned` into [`TALK`] and gives the contents, one text each.
+fn write(returned: &[(Role, &str)]) -> Vec<String> {
+    let mut contents = parse(TALK).unwrap();
+    let returned: Vec<Message> = returned.iter().map(|(role, it)| said(*role, it)).collect();
+    assert!(write_into(&mut contents, &returned));
+    texts(&contents)
+}
+
+use Role::{Model, User};
+
+#[test]
+fn calls_thoughts_and_responses_are_not_shown() {
+    let shown = parse(TALK).unwrap().messages();
+    let expected = [
+        said(User, "my ssn is 1"),
+        said(Model, "calling"),
+        said(Model, "done"),
+    ];
+    assert_eq!(shown, expected);
+}
+
+#[test]
+fn a_changed_text_leaves_all_else_in_its_place() {
+    let texts = write(&[(User, "[SSN]"), (Model, "calling"), (Model, "done")]);
+    assert_eq!(
+        texts[0],
+        r#"{"role":"user","parts":[{"text":"[SSN]","x":1.0}]}"#
+    );
+    assert!(texts[1].contains(r#""args":{"p":1e2}},"thoughtSignature":"s""#));
+}
+
+#[test]
+fn several_texts_become_one() {
+    let texts = write(&[(User, "my ssn is 1"), (Model, "calling"), (Model, "DONE")]);
+    assert_eq!(texts[3], r#"{"role":"model","parts":[{"text":"DONE"}]}"#);
+}
+
+#[test]
+fn a_deleted_text_takes_no_call_with_it() {
+    let texts = write(&[(User, "my ssn is 1"), (Model, "done")]);
+    assert_eq!(texts.len(), 4);
+    assert!(!texts[1].contains("calling") && texts[1].contains("functionCall"));
+}
+
+#[test]
+fn nothing_comes_between_a_call_and_its_response() {
+    let texts = write(&[
+        (User, "my ssn is 1"),
+        (Model, "calling"),
+        (User, "EXTRA"),
+        (Model, "done"),
+    ]);
+    assert!(texts[2].contains("functionResponse"));
+    assert_eq!(texts[3], r#"{"role":"user","parts":[{"text":"EXTRA"}]}"#);
+}
+
+#[test]
+fn a_response_with_text_still_follows_its_call() {
+    let talk = r#"[{"role":"model","parts":[{"text":"a"},{"functionCall":{}}]},
+        {"role":"user","parts":[{"functionResponse":{}},{"text":"b"}]}]"#;
+    let mut contents = parse(talk).unwrap();
+    assert!(write_into(
+        &mut contents,
+        &[said(Model, "a"), said(User, "NEW"), said(User, "b")]
+    ));
+    assert!(texts(&contents)[1].contains("functionResponse"));
+    assert!(texts(&contents)[2].contains("NEW"));
+}
+
+#[test]
+fn an_edit_that_leaves_nothing_is_no_edit() {
+    let mut contents = parse(r#"[{"parts":[{"text":"a"}]}]"#).unwrap();
+    assert!(!write_into(&mut contents, &[]));
+    assert_eq!(contents.elements().len(), 1);
+}
+
+#[test]
+fn what_hooks_could_not_read_is_refused() {
+    for text in [
+        "5",
+        r#""hi""#,
+        "[5]",
+        r#"[{"parts":{}}]"#,
+        r#"[{"parts":["a"]}]"#,
+        r#"[{"parts":[{"text":5}]}]"#,
+        r#"[{"parts":[{"text":"a","text":"b"}]}]"#,
+    ] {
+        assert!(parse(text).is_err(), "{text}");
+    }
+}
+
+proptest! {
+    #[test]
+    fn writing_what_was_shown_changes_no_byte(texts in prop::collection::vec("[a-z\"\\\\é]{0,6}", 1..6)) {
+        let items: Vec<String> = texts.iter().map(|it| json!({"parts": [{"text": it}]}).to_string()).collect();
+        let text = format!("[{}]", items.join(","));
+        let mut contents = parse(&text).unwrap();
+        let shown = contents.messages();
+        prop_assert!(write_into(&mut contents, &shown));
+        prop_assert_eq!(contents.to_array(), text);
+    }
+
+    #[test]
+    fn what_was_written_is_what_is_shown(old in prop::collection::vec("[a-c]{1,2}", 1..5), new in prop::collection::vec("[a-c]{1,2}", 1..5)) {
+        let items: Vec<Value> = old.iter().map(|it| json!({"role": "user", "parts": [{"text": it}]})).collect();
+        let mut contents = parse(&Value::Array(items).to_string()).unwrap();
+        let returned: Vec<Message> = new.iter().map(|it| said(User, it)).collect();
+        prop_assert!(write_into(&mut contents, &returned));
+        prop_assert_eq!(contents.messages(), returned);
+    }
+}

@@ -1,0 +1,31 @@
+//! Error bodies.
+
+use serde_json::{Value, json};
+
+use crate::model::ErrorInfo;
+
+/// Returns an error in the format of Google's APIs (`google.rpc.Status`).
+pub fn google_error(error: &ErrorInfo) -> Value {
+    let mut info = json!({
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": error.reason,
+        "domain": "hookgate",
+    });
+    if let (false, Some(fields)) = (error.request_id.is_empty(), info.as_object_mut()) {
+        let metadata = json!({ "request_id": error.request_id });
+        fields.insert("metadata".to_owned(), metadata);
+    }
+    let retry = error.retry_after.map(|seconds| {
+        json!({
+            "@type": "type.googleapis.com/google.rpc.RetryInfo",
+            "retryDelay": format!("{seconds}s"),
+        })
+    });
+    let details: Vec<Value> = std::iter::once(info).chain(retry).collect();
+    json!({ "error": {
+        "code": error.code,
+        "message": error.message,
+        "status": error.status,
+        "details": details,
+    }})
+}

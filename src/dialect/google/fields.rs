@@ -1,0 +1,23 @@
+//! Field names that several files use, in the spellings that the API accepts.
+
+pub const CACHED_CONTENT: &[&str] = &["cachedContent", "cached_content"];
+pub const CANDIDATES: &[&str] = &["candidates"];
+pub const CONTENT: &[&str] = &["content"];
+pub const CONTENTS: &[&str] = &["contents"];
+pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
+pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
+pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
+pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"];
+pub const MODEL: &[&str] = &["model"];
+/// Chunks of a function call's arguments.
+pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];
+pub const PARTS: &[&str] = &["parts"];
+/// Elements of `batchEmbedContents`.
+pub const REQUESTS: &[&str] = &["requests"];
+pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction", "system_instruction"];
+pub const TOOLS: &[&str] = &["tools"];
+pub const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];
+/// Whether another chunk of a function call, or of one argument, follows.
+pub const WILL_CONTINUE: &[&str] = &["willContinue", "will_continue"];
+/// Whole request inside a `countTokens` request.
+pub const WRAPPED_REQUEST: &[&str] = &["generateContentRequest", "generate_content_request"];

@@ -1,0 +1,279 @@
+//! The conversation of a request as agents resend it, and edits of it.
+//!
+//! Contents are parsed when they are requested. Indexes are those of the request as sent:
+//! edits are collected, so none of them shifts another.
+
+mod content_edit;
+mod tool_result_matching;
+
+use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
+
+use bytes::Bytes;
+use serde_json::json;
+
+pub use self::tool_result_matching::ToolResult;
+use self::{content_edit::ContentEdit, tool_result_matching::PrecedingCalls};
+use crate::{
+    dialect::{
+        document::{Document, write_array},
+        error::DialectError,
+        google::{
+            canonical_items::{ContentItems, ItemKind},
+            content::Content,
+            fields::{CONTENTS, FUNCTION_CALL, FUNCTION_RESPONSE, WRAPPED_REQUEST},
+            part::Part,
+        },
+    },
+    model::Role,
+};
+
+/// The conversation of a request.
+#[derive(Debug, Clone)]
+pub struct History {
+    contents: Vec<Bytes>,
+    /// Whether the contents are in the wrapped request of a `countTokens` call.
+    is_wrapped: bool,
+    edits: BTreeMap<usize, ContentEdit>,
+    /// Contents inserted in front.
+    front: Vec<Bytes>,
+}
+
+/// Role and text of one content.
+#[derive(Debug, PartialEq, Eq)]
+pub struct HistoryMessage {
+    /// Whether it is the model's.
+    pub by_model: bool,
+    /// Plain text, without thoughts.
+    pub text: String,
+}
+
+impl History {
+    /// Reads the conversation of a request; `None` if it has no list of contents.
+    pub fn read(document: &Document) -> Result<Option<Self>, DialectError> {
+        let contents = document.list(CONTENTS)?;
+        let wrapped = match document.child(WRAPPED_REQUEST)? {
+            Some(wrapped) => wrapped.list(CONTENTS)?,
+            None => None,
+        };
+        let is_wrapped = wrapped.is_some();
+        if contents.is_some() && is_wrapped {
+            return Err(DialectError::Ambiguous("contents".to_owned()));
+        }
+        Ok(contents.or(wrapped).map(|contents| Self {
+            contents,
+            is_wrapped,
+            edits: BTreeMap::new(),
+            front: Vec::new(),
+        }))
+    }
+
+    /// Returns the unedited contents.
+    pub fn contents(&self) -> &[Bytes] {
+        &self.contents
+    }
+
+    /// Returns role and text of one unedited content; `None` if the index is out of range.
+    pub fn message(&self, index: usize) -> Result<Option<HistoryMessage>, DialectError> {
+        if index >= self.contents.len() {
+            return Ok(None);
+        }
+        let content = self.parse(index)?;
+        let message = content.message();
+        Ok(Some(HistoryMessage {
+            by_model: content.role() == Role::Model,
+            text: message.map(|message| message.content).unwrap_or_default(),
+        }))
+    }
+
+    /// Returns the tool results around one content, in order, with the calls that they
+    /// answer: those of all contents of the user up to the model's next ones, or of a
+    /// content of the model that one alone.
+    pub fn results(&self, content: usize) -> Result<Vec<ToolResult>, DialectError> {
+        let requested = self.parse(content)?;
+        if requested.role() == Role::Model {
+            // Tools answer as the user, but a result in a content of the model must not
+            // escape hooks.
+            return match_results(
+                std::slice::from_ref(&requested),
+                &[(content, requested.clone())],
+            );
+        }
+        let mut answers = VecDeque::new();
+        let mut calls = VecDeque::new();
+        // Some agents give each result, or each call, a content of its own.
+        for index in (0..=content).rev() {
+            let parsed = self.parse(index)?;
+            match parsed.role() {
+                Role::Model => calls.push_front(parsed),
+                Role::User | Role::System if calls.is_empty() => {
+                    answers.push_front((index, parsed));
+                }
+                Role::User | Role::System => break,
+            }
+        }
+        for index in content + 1..self.contents.len() {
+            let parsed = self.parse(index)?;
+            if parsed.role() == Role::Model {
+                break;
+            }
+            answers.push_back((index, parsed));
+        }
+        match_results(calls.make_contiguous(), answers.make_contiguous())
+    }
+
+    /// Replaces a tool result, and its repeats in the same content, by an error. Media of
+    /// the content are removed, since they may belong to the result.
+    pub fn replace_result(
+        &mut self,
+        content: usize,
+        part: usize,
+        reason: &str,
+    ) -> Result<(), DialectError> {
+        self.edit(content)?.replace_result(part, reason)
+    }
+
+    /// Appends a text to a tool result: to `output`, else to its only string, else as
+    /// `hook_context`.
+    pub fn append_to_result(
+        &mut self,
+        content: usize,
+        part: usize,
+        text: &str,
+    ) -> Result<(), DialectError> {
+        self.edit(content)?.append_to_result(part, text)
+    }
+
+    /// Appends a text part to a content.
+    pub fn append_text(&mut self, content: usize, text: &str) -> Result<(), DialectError> {
+        self.edit(content)?.added.push(Part::from_text(text)?);
+        Ok(())
+    }
+
+    /// Inserts a text in front of the conversation: in the first remaining content of the
+    /// user without tool results, behind gemini-cli's introduction.
+    pub fn prepend_text(&mut self, text: &str) -> Result<(), DialectError> {
+        for index in 0..self.contents.len() {
+            let content = self.parse(index)?;
+            let is_prompt = content.role() == Role::User && !content.has(FUNCTION_RESPONSE);
+            if is_prompt && !self.is_removed(index) {
+                self.edit(index)?.leading.push(Part::from_text(text)?);
+                return Ok(());
+            }
+        }
+        let content = json!({ "role": "user", "parts": [{ "text": text }] });
+        self.front.push(content.to_string().into());
+        Ok(())
+    }
+
+    /// Inserts contents, as JSON, after one.
+    pub fn insert_after(&mut self, content: usize, new: &[String]) -> Result<(), DialectError> {
+        let edit = self.edit(content)?;
+        for json in new {
+            let inserted = Document::split(Bytes::from(json.clone()))?;
+            edit.following.push(inserted.to_bytes());
+        }
+        Ok(())
+    }
+
+    /// Removes contents `from..to`, and the calls that they answer. gemini-cli's introduction
+    /// before the first prompt is kept.
+    pub fn remove_contents(&mut self, from: usize, to: usize) -> Result<(), DialectError> {
+        let mut has_results = false;
+        for index in from..to.min(self.contents.len()) {
+            let edit = self.edit(index)?;
+            has_results |= edit.content.has(FUNCTION_RESPONSE);
+            edit.remove_prompt(index == 0);
+        }
+        let mut end = if has_results { from } else { 0 };
+        while let Some(index) = end.checked_sub(1) {
+            if self.parse(index)?.role() != Role::Model {
+                break;
+            }
+            let edit = self.edit(index)?;
+            if edit.content.has(FUNCTION_CALL) {
+                edit.retain_parts(|part| !part.document.has(FUNCTION_CALL));
+            }
+            end = index;
+        }
+        Ok(())
+    }
+
+    /// Returns whether all contents of the agent were removed.
+    pub fn is_empty(&self) -> bool {
+        (0..self.contents.len()).all(|index| self.is_removed(index))
+    }
+
+    fn is_removed(&self, index: usize) -> bool {
+        self.edits.get(&index).is_some_and(|edit| edit.is_removed)
+    }
+
+    /// Returns whether any content was edited.
+    pub fn is_edited(&self) -> bool {
+        !self.edits.is_empty() || !self.front.is_empty()
+    }
+
+    /// Writes the edited conversation to its request.
+    pub fn write(&self, document: &mut Document) -> Result<(), DialectError> {
+        if !self.is_edited() {
+            return Ok(());
+        }
+        let mut contents = self.front.clone();
+        for (index, content) in self.contents.iter().enumerate() {
+            match self.edits.get(&index) {
+                Some(edit) => edit.write(&mut contents)?,
+                None => contents.push(content.clone()),
+            }
+        }
+        let contents = write_array(contents);
+        if self.is_wrapped {
+            document.edit_child(WRAPPED_REQUEST, |inner| inner.set_bytes(CONTENTS, contents))
+        } else {
+            document.set_bytes(CONTENTS, contents)
+        }
+    }
+
+    fn parse(&self, index: usize) -> Result<Content, DialectError> {
+        parse_content(self.contents.get(index))
+    }
+
+    fn edit(&mut self, index: usize) -> Result<&mut ContentEdit, DialectError> {
+        let content = self.contents.get(index);
+        match self.edits.entry(index) {
+            Entry::Occupied(known) => Ok(known.into_mut()),
+            Entry::Vacant(entry) => Ok(entry.insert(ContentEdit::new(parse_content(content)?)?)),
+        }
+    }
+}
+
+/// Returns the results in `answers`, which are contents with their indexes, together with
+/// the calls that they answer.
+fn match_results(
+    calls: &[Content],
+    answers: &[(usize, Content)],
+) -> Result<Vec<ToolResult>, DialectError> {
+    let mut calls = PrecedingCalls::read(calls.iter().flat_map(|content| &content.parts))?;
+    let mut results = Vec::new();
+    for (index, content) in answers {
+        let items = ContentItems::read(&content.parts, content.role())?.items;
+        for item in items.iter().filter(|item| item.kind == ItemKind::Result) {
+            let Some(part) = content.parts.get(item.part) else {
+                continue;
+            };
+            results.extend(calls.next_result(part)?.map(|result| ToolResult {
+                content: *index,
+                part: item.part,
+                ..result
+            }));
+        }
+    }
+    Ok(results)
+}
+
+/// Parses a content; a missing one counts as empty.
+fn parse_content(content: Option<&Bytes>) -> Result<Content, DialectError> {
+    let empty = || Bytes::from_static(b"{}");
+    Content::from_bytes(content.cloned().unwrap_or_else(empty))
+}
+
+#[cfg(test)]
+mod tests;

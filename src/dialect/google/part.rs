@@ -1,0 +1,132 @@
+//! One part of a content, in requests and responses.
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    google::fields::{FUNCTION_CALL, PARTIAL_ARGS, WILL_CONTINUE},
+};
+
+const ARGUMENTS: &[&str] = &["args"];
+const TEXT: &[&str] = &["text"];
+const THOUGHT: &[&str] = &["thought"];
+
+/// A text, thought, function call, function response or media.
+#[derive(Debug, Clone)]
+pub struct Part {
+    pub document: Document,
+    pub text: Option<String>,
+    /// Whether it is a thought of the model, which hooks are not shown.
+    pub is_thought: bool,
+}
+
+/// A function call in a response.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FunctionCall {
+    /// Function name; empty if the call names none.
+    pub name: String,
+    /// Arguments; `null` if there are none.
+    pub arguments: Value,
+    /// Whether the arguments arrive in several parts, of which this is one.
+    pub is_partial: bool,
+}
+
+/// Returns whether a text is the introduction that gemini-cli puts before the first prompt.
+pub fn is_introduction(text: &str) -> bool {
+    text.starts_with("<session_context>") && text.trim_end().ends_with("</session_context>")
+}
+
+impl Part {
+    pub fn read(document: Document) -> Result<Self, DialectError> {
+        let thought = document.bytes_of(THOUGHT)?;
+        Ok(Self {
+            text: document.string(TEXT)?,
+            is_thought: thought.is_some_and(|value| *value == *b"true"),
+            document,
+        })
+    }
+
+    /// Creates a part that holds a text only.
+    pub fn from_text(text: &str) -> Result<Self, DialectError> {
+        Self::from_json(&json!({ "text": text }))
+    }
+
+    /// Creates a part from JSON of our own.
+    pub fn from_json(part: &Value) -> Result<Self, DialectError> {
+        Self::read(Document::split(part.to_string().into())?)
+    }
+
+    /// Returns the text, unless it is a thought.
+    pub fn plain_text(&self) -> Option<&str> {
+        self.text.as_deref().filter(|_| !self.is_thought)
+    }
+
+    /// Returns the part with another text.
+    pub fn with_text(&self, text: &str) -> Result<Self, DialectError> {
+        let mut document = self.document.clone();
+        document.set(TEXT, &json!(text))?;
+        Ok(Self {
+            document,
+            text: Some(text.to_owned()),
+            is_thought: self.is_thought,
+        })
+    }
+
+    /// Returns whether the part is gemini-cli's introduction.
+    pub fn is_introduction(&self) -> bool {
+        self.plain_text().is_some_and(is_introduction)
+    }
+
+    /// Returns whether this part and the next one hold text only, both thoughts or neither.
+    pub fn can_join(&self, next: &Self) -> bool {
+        let is_text_only = |part: &Self| {
+            let mut fields = part.document.fields();
+            part.text.is_some() && fields.all(|(key, _)| key == "text" || key == "thought")
+        };
+        self.is_thought == next.is_thought && is_text_only(self) && is_text_only(next)
+    }
+
+    /// Returns the function call in the part.
+    pub fn call(&self) -> Result<Option<FunctionCall>, DialectError> {
+        let Some(call) = self.document.child(FUNCTION_CALL)? else {
+            return Ok(None);
+        };
+        let will_continue = call.get(WILL_CONTINUE)? == Some(Value::Bool(true));
+        Ok(Some(FunctionCall {
+            name: call.string(&["name"])?.unwrap_or_default(),
+            arguments: call.get(ARGUMENTS)?.unwrap_or_default(),
+            is_partial: call.has(PARTIAL_ARGS) || will_continue,
+        }))
+    }
+
+    /// Returns the id of the function call in the part.
+    pub fn call_id(&self) -> Result<Option<String>, DialectError> {
+        match self.document.child(FUNCTION_CALL)? {
+            Some(call) => call.string(&["id"]),
+            None => Ok(None),
+        }
+    }
+
+    /// Returns the function call with other arguments.
+    pub fn with_arguments(&self, arguments: &Map<String, Value>) -> Result<Self, DialectError> {
+        self.edit_call(|call| call.set(ARGUMENTS, &Value::Object(arguments.clone())))
+    }
+
+    /// Returns the function call as a request takes it: without the fields of partial calls.
+    pub fn complete_call(&self) -> Result<Self, DialectError> {
+        self.edit_call(|call| {
+            call.remove(PARTIAL_ARGS)?;
+            call.remove(WILL_CONTINUE)
+        })
+    }
+
+    fn edit_call(
+        &self,
+        edit: impl FnOnce(&mut Document) -> Result<(), DialectError>,
+    ) -> Result<Self, DialectError> {
+        let mut part = self.document.clone();
+        part.edit_child(FUNCTION_CALL, edit)?;
+        Self::read(part)
+    }
+}

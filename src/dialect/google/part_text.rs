@@ -1,0 +1,100 @@
+//! Texts in a part beside its plain text, and in fields that hookgate does not interpret.
+
+use serde_json::Value;
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
+    json_strings::edit_json_strings,
+    text_edit::TextKind,
+};
+
+/// Fields of a part that hold no text: signatures and media.
+pub const OPAQUE_FIELDS: &[&str] = &[
+    "thoughtSignature",
+    "thought_signature",
+    "inlineData",
+    "inline_data",
+    "fileData",
+    "file_data",
+    "videoMetadata",
+    "video_metadata",
+];
+
+/// Names, ids and enumerations in calls and results.
+pub const NAME_FIELDS: &[&str] = &["id", "name", "scheduling", "language", "outcome"];
+
+/// Returns the kind of the texts in a part's field; `None` for opaque fields. Unknown fields
+/// count as speech.
+pub fn kind_of_field(field: &str) -> Option<TextKind> {
+    match field {
+        field if OPAQUE_FIELDS.contains(&field) => None,
+        field if FUNCTION_CALL.contains(&field) => Some(TextKind::ToolCall),
+        field if FUNCTION_RESPONSE.contains(&field) => Some(TextKind::ToolResult),
+        "executableCode" | "executable_code" => Some(TextKind::ToolCall),
+        "codeExecutionResult" | "code_execution_result" => Some(TextKind::ToolResult),
+        _ => Some(TextKind::Speech),
+    }
+}
+
+/// Edits all texts of a part but its plain text. Fields in `except` are skipped inside calls
+/// and results.
+pub fn edit_fields(
+    part: &mut Document,
+    except: &[&str],
+    edit: &mut dyn FnMut(TextKind, &str) -> Option<String>,
+) -> Result<(), DialectError> {
+    for key in other_keys(part, &["text"]) {
+        let Some(kind) = kind_of_field(&key) else {
+            continue;
+        };
+        let mut edit = |text: &str| edit(kind, text);
+        if kind == TextKind::Speech {
+            edit_value(part, &key, &mut edit)?;
+        } else {
+            part.edit_child(&[&key], |inner| edit_inner(inner, except, &mut edit))?;
+        }
+    }
+    Ok(())
+}
+
+/// Edits a call or a result, which may have media with texts of their own.
+fn edit_inner(
+    inner: &mut Document,
+    except: &[&str],
+    edit: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<(), DialectError> {
+    edit_other_fields(inner, &[except, PARTS].concat(), edit)?;
+    inner.edit_children(PARTS, |part| edit_other_fields(part, OPAQUE_FIELDS, edit))
+}
+
+/// Edits the strings of all fields but those in `except`.
+pub fn edit_other_fields(
+    document: &mut Document,
+    except: &[&str],
+    edit: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<(), DialectError> {
+    for key in other_keys(document, except) {
+        edit_value(document, &key, edit)?;
+    }
+    Ok(())
+}
+
+fn other_keys(document: &Document, except: &[&str]) -> Vec<String> {
+    let keys = document.fields().map(|(key, _)| key);
+    let keys = keys.filter(|key| !except.contains(&key.as_str()));
+    keys.map(Into::into).collect()
+}
+
+fn edit_value(
+    document: &mut Document,
+    key: &str,
+    edit: &mut dyn FnMut(&str) -> Option<String>,
+) -> Result<(), DialectError> {
+    let mut value: Value = document.get(&[key])?.unwrap_or_default();
+    if edit_json_strings(&mut value, edit) {
+        document.set(&[key], &value)?;
+    }
+    Ok(())
+}

@@ -1,0 +1,28 @@
+//! Request bodies: the stable form that hooks see, and edits.
+
+mod body;
+mod contents_edit;
+mod envelope;
+mod expectation;
+mod model;
+mod parameters;
+mod patch;
+mod read;
+mod system_instruction;
+mod text;
+mod text_prescan;
+mod tool_declarations;
+mod tool_selection;
+
+pub use self::{
+    contents_edit::{append_contents, replace_contents, text_content},
+    envelope::{close_request, open_bare, open_wrapped},
+    expectation::{ResponseExpectation, ResponseFormat, expected_response},
+    model::check_model,
+    parameters::generation_parameters,
+    patch::{PatchedRequest, build_request, write_request},
+    read::{Detail, RequestSummary, cached_content, new_prompt, read_request, summarize_request},
+    text::edit_request_texts,
+    tool_declarations::withhold_tools,
+    tool_selection::{AllowedFunctions, AppliedSelection, write_tool_selection},
+};

@@ -1,0 +1,44 @@
+//! Edits of a request's contents for asking the model again.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::{
+    dialect::{
+        document::{Document, write_array},
+        error::DialectError,
+        google::{content::Content, fields::CONTENTS, part::Part},
+    },
+    model::Role,
+};
+
+/// Returns a content with one text.
+pub fn text_content(role: Role, text: &str) -> Bytes {
+    let role = match role {
+        Role::Model => "model",
+        Role::User | Role::System => "user",
+    };
+    json!({ "role": role, "parts": [{ "text": text }] })
+        .to_string()
+        .into()
+}
+
+/// Replaces all contents by texts of the user. gemini-cli's introduction is kept.
+pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<(), DialectError> {
+    let contents = document.list(CONTENTS)?.unwrap_or_default();
+    let first = contents.into_iter().next().map(Content::from_bytes);
+    let parts = first.transpose()?.map(|first| first.parts);
+    let kept = parts.unwrap_or_default().into_iter();
+    let kept = kept.filter(Part::is_introduction).map(Ok);
+    let new = texts.iter().map(|text| Part::from_text(text));
+    let parts: Vec<Part> = kept.chain(new).collect::<Result<_, _>>()?;
+    let content = Content::from_json(&json!({ "role": "user" }))?.with_parts(parts)?;
+    document.set_children(CONTENTS, [&content.document])
+}
+
+/// Appends contents.
+pub fn append_contents(document: &mut Document, contents: &[Bytes]) -> Result<(), DialectError> {
+    let mut all = document.list(CONTENTS)?.unwrap_or_default();
+    all.extend_from_slice(contents);
+    document.set_bytes(CONTENTS, write_array(all))
+}

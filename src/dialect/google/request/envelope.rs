@@ -1,0 +1,114 @@
+//! Envelopes of requests.
+
+use bytes::Bytes;
+
+use crate::{
+    dialect::{
+        api_dialect::Unwrapped,
+        call::Call,
+        document::Document,
+        error::DialectError,
+        google::{
+            fields::{
+                CACHED_CONTENT, CONTENTS, GENERATION_CONFIG, MODEL, SYSTEM_INSTRUCTION,
+                TOOL_CONFIG, TOOLS,
+            },
+            request::model::{check_model, rename_model},
+        },
+        method::Operation,
+    },
+    model::ModelName,
+};
+
+const REQUEST: &[&str] = &["request"];
+const SESSION: &[&str] = &["session_id", "sessionId"];
+
+/// Fields that a model reads and hooks see. They are refused in the envelope.
+const INNER_FIELDS: &[&[&str]] = &[
+    CONTENTS,
+    CACHED_CONTENT,
+    SYSTEM_INSTRUCTION,
+    TOOLS,
+    TOOL_CONFIG,
+    GENERATION_CONFIG,
+];
+
+/// Opens a request without envelope. The creation of cached content names its model in the
+/// body.
+pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+    if call.operation == Operation::CreateCache {
+        call.model = Some(read_model(call, &body)?.ok_or_else(invalid_model)?);
+    }
+    check_model(call, &body)?;
+    Ok(Unwrapped {
+        document: body,
+        envelope: None,
+        session: None,
+    })
+}
+
+/// Opens a request in the field `request`. The model is named beside it, in it, or equally in
+/// both.
+pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+    let document = body.child(REQUEST)?.ok_or_else(|| DialectError::Field {
+        field: "request".to_owned(),
+        expected: "an object",
+    })?;
+    let mut inner_fields = INNER_FIELDS.iter().copied().flatten();
+    if let Some(field) = inner_fields.find(|field| body.has(&[**field])) {
+        return Err(DialectError::Ambiguous((*field).to_owned()));
+    }
+    let model = match read_model(call, &body)? {
+        Some(model) => Some(model),
+        None => read_model(call, &document)?,
+    };
+    call.model = Some(model.ok_or_else(invalid_model)?);
+    check_model(call, &document)?;
+    Ok(Unwrapped {
+        session: document.string(SESSION)?,
+        document,
+        envelope: Some(body),
+    })
+}
+
+/// Returns the body for upstream. Unedited parts keep their bytes.
+///
+/// # Errors
+///
+/// Fails if the envelope cannot be edited.
+pub fn close_request(
+    call: &Call,
+    envelope: Option<&Document>,
+    document: &Document,
+) -> Result<Bytes, DialectError> {
+    let Some(envelope) = envelope else {
+        return Ok(document.to_bytes());
+    };
+    let mut envelope = envelope.clone();
+    if let Some(model) = &call.model
+        && read_model(call, &envelope)?.is_some_and(|named| named != *model)
+    {
+        rename_model(&mut envelope, model)?;
+    }
+    let request = document.to_bytes();
+    if envelope.bytes_of(REQUEST)?.as_ref() != Some(&request) {
+        envelope.set_bytes(REQUEST, request)?;
+    }
+    Ok(envelope.to_bytes())
+}
+
+fn read_model(call: &Call, document: &Document) -> Result<Option<ModelName>, DialectError> {
+    let Some(name) = document.string(MODEL)? else {
+        return Ok(None);
+    };
+    call.resolve_model(&name)
+        .map(Some)
+        .ok_or_else(invalid_model)
+}
+
+fn invalid_model() -> DialectError {
+    DialectError::Field {
+        field: "model".to_owned(),
+        expected: "the name of a model",
+    }
+}

@@ -1,0 +1,48 @@
+//! Model names in request bodies.
+
+use serde_json::json;
+
+use crate::{
+    dialect::{
+        call::Call,
+        document::Document,
+        error::DialectError,
+        google::fields::{MODEL, REQUESTS, WRAPPED_REQUEST},
+    },
+    model::ModelName,
+};
+
+/// Refuses a body that names another model than the path.
+///
+/// # Errors
+///
+/// Fails with [`DialectError::OtherModel`].
+pub fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
+    let check = |document: &Document| match document.string(MODEL)? {
+        Some(name) if call.resolve_model(&name) != call.model => Err(DialectError::OtherModel),
+        Some(_) | None => Ok(()),
+    };
+    check(document)?;
+    let requests = document.children(REQUESTS)?.unwrap_or_default();
+    let wrapped = document.child(WRAPPED_REQUEST)?;
+    wrapped.iter().chain(&requests).try_for_each(check)
+}
+
+/// Replaces the model wherever a request names one.
+pub fn rename_all(document: &mut Document, model: &ModelName) -> Result<(), DialectError> {
+    rename_model(document, model)?;
+    document.edit_child(WRAPPED_REQUEST, |inner| rename_model(inner, model))?;
+    document.edit_children(REQUESTS, |request| rename_model(request, model))
+}
+
+/// Replaces the model of one object, with the prefix of the old name.
+pub fn rename_model(document: &mut Document, model: &ModelName) -> Result<(), DialectError> {
+    let Some(old) = document.string(MODEL)? else {
+        return Ok(());
+    };
+    let name = match old.rsplit_once('/') {
+        Some((prefix, _)) => format!("{prefix}/{model}"),
+        None => model.to_string(),
+    };
+    document.set(MODEL, &json!(name))
+}

@@ -1,0 +1,261 @@
+//! Edits of hooks, applied to a request (hook protocol, section 6).
+
+use serde_json::{Map, Value};
+
+use crate::{
+    dialect::{
+        call::Call,
+        document::Document,
+        error::DialectError,
+        google::{
+            contents::Contents,
+            fields::{CONTENT, CONTENTS, GENERATION_CONFIG, REQUESTS, WRAPPED_REQUEST},
+            request::{
+                body::{counted_request, read_contents},
+                model::rename_all,
+                parameters::PARAMETERS,
+                system_instruction::{extend_system_instruction, replace_system_instruction},
+                tool_selection::{AppliedSelection, write_tool_selection},
+            },
+        },
+        method::Operation,
+    },
+    event::{Diagnostic, DiagnosticCode},
+    model::{LlmRequest, Message, ModelName, RequestMutation, Role},
+};
+
+/// Keys of `llm_request` that hooks may edit.
+const KNOWN_KEYS: &[&str] = &[
+    "model",
+    "messages",
+    "config",
+    "generationConfig",
+    "toolConfig",
+    "systemInstruction",
+];
+
+/// A request with the edits of hooks.
+#[derive(Debug)]
+pub struct PatchedRequest {
+    /// Model to call instead.
+    pub model: Option<ModelName>,
+    /// Document to send.
+    pub document: Document,
+    /// Effect of a tool selection.
+    pub selection: AppliedSelection,
+    /// Edits that could not be applied.
+    pub diagnostics: Vec<Diagnostic>,
+}
+
+/// Applies the edits of hooks to a request. Edits that cannot be applied are dropped with a
+/// diagnostic.
+///
+/// # Errors
+///
+/// Fails if the request itself cannot be read.
+pub fn write_request(
+    call: &Call,
+    document: Document,
+    mutation: &RequestMutation,
+) -> Result<PatchedRequest, DialectError> {
+    let mut patch = Patch {
+        call,
+        diagnostics: unknown_keys(&mutation.fields),
+    };
+    let mut document = document;
+    let selection = match counted_request(call, &document)? {
+        None => patch.body(&mut document, mutation)?,
+        Some(mut inner) => {
+            let selection = patch.body(&mut inner, mutation)?;
+            document.set_child(WRAPPED_REQUEST, &inner)?;
+            selection
+        }
+    };
+    Ok(PatchedRequest {
+        model: patch.model(&mut document, mutation)?,
+        document,
+        selection,
+        diagnostics: patch.diagnostics,
+    })
+}
+
+/// Builds a call and a document from the stable form, for agents that report no more.
+pub fn build_request(llm_request: &LlmRequest) -> Result<(Call, Document), DialectError> {
+    let call = Call::reported(ModelName::parse(&llm_request.model));
+    let mut fields = Map::new();
+    if let Ok(Value::Object(all)) = serde_json::to_value(llm_request) {
+        fields.extend(all);
+    }
+    // A selection has no effect without declarations.
+    fields.shift_remove("toolConfig");
+    if let Some(system) = &llm_request.system {
+        fields.insert("systemInstruction".to_owned(), system.as_str().into());
+    }
+    let mutation = RequestMutation {
+        fields,
+        appended_text: None,
+    };
+    let patched = write_request(&call, Document::empty(), &mutation)?;
+    Ok((call, patched.document))
+}
+
+#[derive(Debug)]
+struct Patch<'a> {
+    call: &'a Call,
+    diagnostics: Vec<Diagnostic>,
+}
+
+impl Patch<'_> {
+    fn body(
+        &mut self,
+        document: &mut Document,
+        mutation: &RequestMutation,
+    ) -> Result<AppliedSelection, DialectError> {
+        if let Some(messages) = mutation.messages() {
+            self.messages(document, messages)?;
+        } else if mutation.fields.contains_key("messages") {
+            self.drop("messages", "the list is empty or has the wrong type");
+        }
+        if let Some(text) = mutation.system() {
+            replace_system_instruction(document, &text)?;
+        }
+        if let Some(text) = &mutation.appended_text {
+            self.system_message(document, text)?;
+        }
+        self.parameters(document, mutation)?;
+        match mutation.tool_config() {
+            Some(selection) => write_tool_selection(document, &selection),
+            None => Ok(AppliedSelection::None),
+        }
+    }
+
+    fn messages(
+        &mut self,
+        document: &mut Document,
+        messages: Vec<Message>,
+    ) -> Result<(), DialectError> {
+        let is_system = |message: &Message| message.role == Role::System;
+        let (system, messages): (Vec<_>, Vec<_>) = messages.into_iter().partition(is_system);
+        if !system.is_empty() {
+            extend_system_instruction(document, &system)?;
+        }
+        let mut contents = read_contents(self.call, document)?;
+        if contents.messages() == messages {
+            return Ok(());
+        }
+        if messages.is_empty() || !contents.write(&messages)? {
+            // System messages alone leave the conversation as it is.
+            if system.is_empty() {
+                self.drop("messages", "no content would be left");
+            }
+            return Ok(());
+        }
+        self.set_contents(document, &contents)
+    }
+
+    fn system_message(&mut self, document: &mut Document, text: &str) -> Result<(), DialectError> {
+        if matches!(
+            self.call.operation,
+            Operation::Embed | Operation::BatchEmbed
+        ) {
+            self.drop("systemMessage", "an embedding is no conversation");
+            return Ok(());
+        }
+        let mut contents = read_contents(self.call, document)?;
+        contents.append_text(text)?;
+        self.set_contents(document, &contents)
+    }
+
+    fn set_contents(
+        &mut self,
+        document: &mut Document,
+        contents: &Contents,
+    ) -> Result<(), DialectError> {
+        match self.call.operation {
+            Operation::Embed => {
+                if let [one] = contents.elements().as_slice() {
+                    return document.set_bytes(CONTENT, one.clone());
+                }
+                self.drop("messages", "an embedding has exactly one content");
+                Ok(())
+            }
+            Operation::BatchEmbed => self.set_batch(document, contents),
+            Operation::Generate
+            | Operation::Stream(_)
+            | Operation::CountTokens
+            | Operation::CreateCache
+            | Operation::UseCache
+            | Operation::Other => document.set_bytes(CONTENTS, contents.to_array()),
+        }
+    }
+
+    fn set_batch(
+        &mut self,
+        document: &mut Document,
+        contents: &Contents,
+    ) -> Result<(), DialectError> {
+        let elements = contents.elements();
+        let mut requests = document.children(REQUESTS)?.unwrap_or_default();
+        if requests.len() != elements.len() {
+            self.drop("messages", "each embedding has exactly one content");
+            return Ok(());
+        }
+        for (request, content) in requests.iter_mut().zip(elements) {
+            request.set_bytes(CONTENT, content)?;
+        }
+        document.set_children(REQUESTS, &requests)
+    }
+
+    fn parameters(
+        &mut self,
+        document: &mut Document,
+        mutation: &RequestMutation,
+    ) -> Result<(), DialectError> {
+        let mut edits = mutation.config().peekable();
+        if edits.peek().is_none() {
+            return Ok(());
+        }
+        let config = document.child(GENERATION_CONFIG)?;
+        let mut config = config.unwrap_or_else(Document::empty);
+        for (name, value) in edits {
+            let mut parameters = PARAMETERS.iter();
+            match parameters.find(|parameter| parameter.name == name) {
+                None => self.diagnostics.push(DiagnosticCode::UnknownKey.with(name)),
+                Some(known) if value.is_null() => config.remove(&known.spellings)?,
+                Some(known) if (known.is_valid)(value) => config.set(&known.spellings, value)?,
+                Some(_) => self.drop(name, "wrong type"),
+            }
+        }
+        document.set_child(GENERATION_CONFIG, &config)
+    }
+
+    fn model(
+        &mut self,
+        document: &mut Document,
+        mutation: &RequestMutation,
+    ) -> Result<Option<ModelName>, DialectError> {
+        let Some(model) = mutation.model() else {
+            if mutation.fields.contains_key("model") {
+                self.drop("model", "not a model name");
+            }
+            return Ok(None);
+        };
+        if self.call.model.as_ref() == Some(&model) {
+            return Ok(None);
+        }
+        rename_all(document, &model)?;
+        Ok(Some(model))
+    }
+
+    fn drop(&mut self, key: &str, reason: &str) {
+        let dropped = DiagnosticCode::EditDropped.with(format!("{key}: {reason}"));
+        self.diagnostics.push(dropped);
+    }
+}
+
+fn unknown_keys(fields: &Map<String, Value>) -> Vec<Diagnostic> {
+    let keys = fields.keys();
+    keys.filter(|key| !KNOWN_KEYS.contains(&key.as_str()))
+        .map(|key| DiagnosticCode::UnknownKey.with(key))
+        .collect()
+}

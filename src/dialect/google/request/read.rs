@@ -1,0 +1,147 @@
+//! The stable form of a request and facts read from it (hook protocol, section 6).
+
+use crate::{
+    dialect::{
+        call::Call,
+        document::Document,
+        error::DialectError,
+        google::{
+            content::Content,
+            fields::{CACHED_CONTENT, CONTENT, CONTENTS, REQUESTS, TOOL_CONFIG, WRAPPED_REQUEST},
+            request::{
+                body::{counted_request, read_contents},
+                model::check_model,
+                parameters::{read_integer, read_parameters},
+                system_instruction::read_system_instruction,
+                tool_declarations::declared_functions,
+            },
+        },
+        method::Operation,
+    },
+    model::{LlmRequest, ToolConfig},
+};
+
+/// Amount of detail in the messages of the stable form.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Detail {
+    /// Texts only.
+    Texts,
+    /// Texts, calls, results and media.
+    Whole,
+}
+
+/// Facts about a request for conditions.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestSummary {
+    /// Number of contents.
+    pub contents: usize,
+    /// Names of the declared functions.
+    pub functions: Vec<String>,
+    /// Token limit of the response.
+    pub max_output_tokens: Option<i64>,
+}
+
+/// Returns the stable form of a request.
+///
+/// # Errors
+///
+/// Fails if a field that hooks see has the wrong type or is ambiguous.
+pub fn read_request(
+    call: &Call,
+    document: &Document,
+    detail: Detail,
+) -> Result<LlmRequest, DialectError> {
+    check_model(call, document)?;
+    let inner = counted_request(call, document)?;
+    let inner = inner.as_ref().unwrap_or(document);
+    let tool_config = inner.get(TOOL_CONFIG)?;
+    let contents = read_contents(call, inner)?;
+    Ok(LlmRequest {
+        model: call.model_name().to_owned(),
+        messages: contents.messages(),
+        message_parts: match detail {
+            Detail::Texts => Vec::new(),
+            Detail::Whole => contents.whole(),
+        },
+        config: read_parameters(inner)?,
+        tool_config: tool_config.as_ref().and_then(ToolConfig::read),
+        system: read_system_instruction(inner)?,
+    })
+}
+
+/// Returns the name of the cached content that a request builds upon; empty names count as
+/// absent.
+///
+/// # Errors
+///
+/// Fails if the request names two.
+pub fn cached_content(document: &Document) -> Result<Option<String>, DialectError> {
+    let inner = document.child(WRAPPED_REQUEST)?;
+    let mut names = Vec::new();
+    for document in inner.iter().chain([document]) {
+        let name = document.string(CACHED_CONTENT)?;
+        names.extend(name.filter(|name| !name.is_empty()));
+    }
+    match names.as_slice() {
+        [] | [_] => Ok(names.pop()),
+        [..] => Err(DialectError::Ambiguous("cachedContent".to_owned())),
+    }
+}
+
+/// Returns the new texts of the user: those after the model's last content, without
+/// gemini-cli's introduction. For embeddings, all texts. Empty if only tools answered.
+pub fn new_prompt(call: &Call, document: &Document) -> Result<Vec<String>, DialectError> {
+    match call.operation {
+        Operation::Embed => embedded_texts(document),
+        Operation::BatchEmbed => {
+            let requests = document.children(REQUESTS)?.unwrap_or_default();
+            let texts: Vec<_> = requests
+                .iter()
+                .map(embedded_texts)
+                .collect::<Result<_, _>>()?;
+            Ok(texts.concat())
+        }
+        Operation::Generate
+        | Operation::Stream(_)
+        | Operation::CountTokens
+        | Operation::CreateCache
+        | Operation::UseCache
+        | Operation::Other => {
+            let inner = counted_request(call, document)?;
+            let contents = read_contents(call, inner.as_ref().unwrap_or(document))?;
+            Ok(contents.new_prompt())
+        }
+    }
+}
+
+fn embedded_texts(document: &Document) -> Result<Vec<String>, DialectError> {
+    let content = document.child(CONTENT)?.map(Content::read).transpose()?;
+    let parts = content.into_iter().flat_map(|content| content.parts);
+    let title = document.string(&["title"])?;
+    Ok(title
+        .into_iter()
+        .chain(parts.filter_map(|part| part.text))
+        .collect())
+}
+
+/// Returns facts about a request for conditions.
+pub fn summarize_request(call: &Call, document: &Document) -> Result<RequestSummary, DialectError> {
+    let inner = counted_request(call, document)?;
+    let document = inner.as_ref().unwrap_or(document);
+    let count = |field| Ok::<_, DialectError>(document.list(field)?.map_or(0, |list| list.len()));
+    let contents = match call.operation {
+        Operation::Embed => document.child(CONTENT)?.map_or(0, |_| 1),
+        Operation::BatchEmbed => count(REQUESTS)?,
+        Operation::Generate
+        | Operation::Stream(_)
+        | Operation::CountTokens
+        | Operation::CreateCache
+        | Operation::UseCache
+        | Operation::Other => count(CONTENTS)?,
+    };
+    Ok(RequestSummary {
+        contents,
+        functions: declared_functions(document)?,
+        max_output_tokens: read_integer(&read_parameters(document)?, "maxOutputTokens")?,
+    })
+}

@@ -1,0 +1,185 @@
+//! Edits of every text in a request that a model reads. Signatures, ids, media and names
+//! are excluded.
+
+use crate::dialect::{
+    call::Call,
+    document::Document,
+    error::DialectError,
+    google::{
+        content::Content,
+        fields::{CONTENT, CONTENTS, PARTS, REQUESTS, SYSTEM_INSTRUCTION, WRAPPED_REQUEST},
+        part::Part,
+        part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
+        request::text_prescan,
+    },
+    method::Operation,
+    text_edit::{TextEditor, TextKind},
+};
+
+/// Fields of an embedding request that hold no text, or are edited otherwise.
+const EMBEDDING_FIELDS: &[&str] = &[
+    "model",
+    "content",
+    "taskType",
+    "task_type",
+    "outputDimensionality",
+    "output_dimensionality",
+];
+
+/// Edits every text of a request that a model reads.
+pub fn edit_request_texts(
+    call: &Call,
+    document: &mut Document,
+    editor: &mut dyn TextEditor,
+) -> Result<(), DialectError> {
+    match call.operation {
+        Operation::Embed => edit_embedding(document, editor),
+        Operation::BatchEmbed => {
+            document.edit_children(REQUESTS, |request| edit_embedding(request, editor))
+        }
+        Operation::CountTokens => {
+            document.edit_child(WRAPPED_REQUEST, |inner| edit_conversation(inner, editor))?;
+            edit_conversation(document, editor)
+        }
+        Operation::Generate
+        | Operation::Stream(_)
+        | Operation::CreateCache
+        | Operation::UseCache
+        | Operation::Other => edit_conversation(document, editor),
+    }
+}
+
+/// Edits the content to embed, and its title.
+fn edit_embedding(
+    document: &mut Document,
+    editor: &mut dyn TextEditor,
+) -> Result<(), DialectError> {
+    document.edit_child(CONTENT, |content| edit_content(content, editor))?;
+    edit_other_fields(document, EMBEDDING_FIELDS, &mut |text| {
+        editor.edit(TextKind::Speech, text)
+    })
+}
+
+fn edit_conversation(
+    document: &mut Document,
+    editor: &mut dyn TextEditor,
+) -> Result<(), DialectError> {
+    document.edit_child(SYSTEM_INSTRUCTION, |content| edit_content(content, editor))?;
+    let contents = document.bytes_of(CONTENTS)?;
+    if !contents.is_some_and(|json| text_prescan::contents_need_edit(&json, editor)) {
+        return Ok(());
+    }
+    document.edit_children(CONTENTS, |content| edit_content(content, editor))
+}
+
+fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+    if !text_prescan::content_needs_edit(&document.to_bytes(), editor) {
+        return Ok(());
+    }
+    let mut parts = Content::read(document.clone())?.parts;
+    let reads_as_one = |part: &Part, next: &Part| {
+        part.text.is_some() && next.text.is_some() && part.is_thought == next.is_thought
+    };
+    for run in parts.chunk_by_mut(reads_as_one) {
+        edit_joined(run, editor)?;
+    }
+    for part in &mut parts {
+        edit_fields(&mut part.document, NAME_FIELDS, &mut |kind, text| {
+            editor.edit(kind, text)
+        })?;
+    }
+    if parts.iter().any(|part| part.document.is_edited()) {
+        document.set_children(PARTS, parts.iter().map(|part| &part.document))?;
+    }
+    edit_other_fields(document, &["role", "parts"], &mut |text| {
+        editor.edit(TextKind::Speech, text)
+    })
+}
+
+/// Edits consecutive parts that a model reads as one text.
+fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+    let mut texts: Vec<String> = run.iter().filter_map(|part| part.text.clone()).collect();
+    if texts.len() != run.len() || !editor.edit_joined(TextKind::Speech, &mut texts) {
+        return Ok(());
+    }
+    for (part, text) in run.iter_mut().zip(&texts) {
+        if part.text.as_ref() != Some(text) {
+            *part = part.with_text(text)?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::dialect::{RequestLine, recognize_call};
+
+    /// Puts `*` for every `s` where a run of texts holds `ss`.
+    struct Stars;
+
+    impl TextEditor for Stars {
+        fn wants(&self, _kind: TextKind, text: &str) -> bool {
+            text.contains("ss")
+        }
+
+        fn edit_joined(&mut self, _kind: TextKind, texts: &mut [String]) -> bool {
+            let found = texts.concat().contains("ss");
+            for text in texts.iter_mut().filter(|_| found) {
+                *text = text.replace('s', "*");
+            }
+            found
+        }
+
+        fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
+            text.contains("ss").then(|| format!("{kind:?}"))
+        }
+    }
+
+    #[track_caller]
+    fn check(operation: &str, body: &str, expected: &str) {
+        let line = RequestLine {
+            method: &http::Method::POST,
+            path: &format!("/v1beta/models/m:{operation}"),
+            query: "",
+        };
+        let call = recognize_call(line).unwrap().unwrap().call.unwrap();
+        let mut document = Document::parse(body.to_owned().into()).unwrap();
+        edit_request_texts(&call, &mut document, &mut Stars).unwrap();
+        assert_eq!(document.to_text(), expected);
+    }
+
+    #[test]
+    fn every_text_is_edited_and_nothing_else() {
+        check(
+            "generateContent",
+            r#"{"system_instruction":{"parts":[{"text":"ss"}]}, "contents":[{"role":"uss","parts":[{"text":"as"},{"text":"sb"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ss",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ss":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ss"}},{"new":"ss"}]}]}"#,
+            r#"{"system_instruction":{"parts":[{"text":"**"}]}, "contents":[{"role":"uss","parts":[{"text":"a*"},{"text":"*b"},{"thought":true,"text":"s"}]},{"parts":[{"functionCall":{"id":"ss","name":"ss","args":{"k":["ToolCall",1.0]}},"thoughtSignature":"ss"},{"functionResponse":{"name":"ss","response":{"ToolResult":1}}},{"inlineData":{"data":"ss"}},{"executableCode":{"language":"ss","code":"ToolCall"}},{"new":"Speech"}]}]}"#,
+        );
+    }
+
+    #[test]
+    fn texts_to_count_and_to_embed_are_edited() {
+        check(
+            "countTokens",
+            r#"{"generateContentRequest":{"contents":[{"parts":[{"text":"ss"}]}]}}"#,
+            r#"{"generateContentRequest":{"contents":[{"parts":[{"text":"**"}]}]}}"#,
+        );
+        check(
+            "embedContent",
+            r#"{"content":{"parts":[{"text":"ss"}]}}"#,
+            r#"{"content":{"parts":[{"text":"**"}]}}"#,
+        );
+        check(
+            "batchEmbedContents",
+            r#"{"requests":[{"content":{"parts":[{"text":"a"}]}},{"content":{"parts":[{"text":"ss"}]}}]}"#,
+            r#"{"requests":[{"content":{"parts":[{"text":"a"}]}},{"content":{"parts":[{"text":"**"}]}}]}"#,
+        );
+    }
+
+    #[test]
+    fn a_request_without_matches_keeps_its_bytes() {
+        let body = r#" {"contents": [ {"parts":[ {"text":"a\u00e9"} , {"functionCall":{"args":{"n":1e5}}}]} ] }"#;
+        check("generateContent", body, body);
+    }
+}

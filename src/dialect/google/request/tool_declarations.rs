@@ -1,0 +1,227 @@
+//! Tools in a request: functions that the agent declares, and built-in tools of the API.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    call::Call,
+    document::Document,
+    error::DialectError,
+    google::{
+        canonical_items::camel_case,
+        fields::{TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
+        request::body::counted_request,
+    },
+};
+
+const DECLARATIONS: &[&str] = &["functionDeclarations", "function_declarations"];
+pub const CALLING_CONFIG: &[&str] = &["functionCallingConfig", "function_calling_config"];
+const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames", "allowed_function_names"];
+
+/// Returns the names of the declared functions, in order.
+pub fn declared_functions(document: &Document) -> Result<Vec<String>, DialectError> {
+    let mut names = Vec::new();
+    for tool in document.children(TOOLS)?.unwrap_or_default() {
+        for declaration in tool.children(DECLARATIONS)?.unwrap_or_default() {
+            names.extend(declaration.string(&["name"])?);
+        }
+    }
+    Ok(names)
+}
+
+/// Returns whether any function is declared.
+pub fn declares_functions(document: &Document) -> Result<bool, DialectError> {
+    for tool in document.children(TOOLS)?.unwrap_or_default() {
+        if tool.has_elements(DECLARATIONS)? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Removes every tool that `keep` rejects: functions by their names, built-in tools by names
+/// such as `googleSearch`. Adapts the list of functions that the model may call. Returns the
+/// names of the removed tools.
+pub fn withhold_tools(
+    call: &Call,
+    document: &mut Document,
+    keep: &dyn Fn(&str) -> bool,
+) -> Result<Vec<String>, DialectError> {
+    let Some(mut inner) = counted_request(call, document)? else {
+        return withhold(document, keep);
+    };
+    let withheld = withhold(&mut inner, keep)?;
+    if !withheld.is_empty() {
+        document.set_child(WRAPPED_REQUEST, &inner)?;
+    }
+    Ok(withheld)
+}
+
+fn withhold(
+    document: &mut Document,
+    keep: &dyn Fn(&str) -> bool,
+) -> Result<Vec<String>, DialectError> {
+    let mut withheld = Vec::new();
+    let mut kept = Vec::new();
+    for mut tool in document.children(TOOLS)?.unwrap_or_default() {
+        withhold_built_in(&mut tool, keep, &mut withheld)?;
+        retain_declarations(&mut tool, |name| match name {
+            Some(name) if !keep(&name) => {
+                withheld.push(name);
+                false
+            }
+            Some(_) | None => true,
+        })?;
+        if !tool.is_empty() {
+            kept.push(tool);
+        }
+    }
+    if !withheld.is_empty() {
+        document.set_children(TOOLS, &kept)?;
+        withhold_allowed_names(document, &withheld)?;
+    }
+    Ok(withheld)
+}
+
+/// Removes all declarations but the named ones, and tools without any other field.
+pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<(), DialectError> {
+    let mut kept = Vec::new();
+    for mut tool in document.children(TOOLS)?.unwrap_or_default() {
+        retain_declarations(&mut tool, |name| {
+            name.is_some_and(|name| names.contains(&name))
+        })?;
+        if !tool.is_empty() {
+            kept.push(tool);
+        }
+    }
+    document.set_children(TOOLS, &kept)
+}
+
+/// Removes the declarations of a tool that `keep` rejects by their names, and the list if
+/// none is left.
+fn retain_declarations(
+    tool: &mut Document,
+    mut keep: impl FnMut(Option<String>) -> bool,
+) -> Result<(), DialectError> {
+    let declarations = tool.children(DECLARATIONS)?.unwrap_or_default();
+    let count = declarations.len();
+    let mut kept = Vec::with_capacity(count);
+    for declaration in declarations {
+        if keep(declaration.string(&["name"])?) {
+            kept.push(declaration);
+        }
+    }
+    if kept.len() == count {
+        Ok(())
+    } else if kept.is_empty() {
+        tool.remove(DECLARATIONS)
+    } else {
+        tool.set_children(DECLARATIONS, &kept)
+    }
+}
+
+/// Removes built-in tools, which are fields of a tool.
+fn withhold_built_in(
+    tool: &mut Document,
+    keep: &dyn Fn(&str) -> bool,
+    withheld: &mut Vec<String>,
+) -> Result<(), DialectError> {
+    let keys = tool.fields().map(|(key, _)| key);
+    let built_in = keys.filter(|key| !DECLARATIONS.contains(&key.as_str()));
+    let removed: Vec<String> = built_in
+        .filter(|key| !keep(&camel_case(key)))
+        .map(Into::into)
+        .collect();
+    for key in removed {
+        tool.remove(&[&key])?;
+        withheld.push(camel_case(&key));
+    }
+    Ok(())
+}
+
+/// Removes withheld functions from the list of those that the model may call.
+fn withhold_allowed_names(
+    document: &mut Document,
+    withheld: &[String],
+) -> Result<(), DialectError> {
+    let has_functions = !declared_functions(document)?.is_empty();
+    document.edit_child(TOOL_CONFIG, |config| {
+        if !has_functions {
+            if config.child(CALLING_CONFIG)?.is_some() {
+                config.remove(CALLING_CONFIG)?;
+            }
+            return Ok(());
+        }
+        config.edit_child(CALLING_CONFIG, |calling| {
+            let Some(Value::Array(mut names)) = calling.get(ALLOWED_NAMES)? else {
+                return Ok(());
+            };
+            let count = names.len();
+            names.retain(|name| !withheld.iter().any(|withheld| name == withheld));
+            if names.len() == count {
+                Ok(())
+            } else if names.is_empty() {
+                // An absent list would allow every function.
+                calling.remove(ALLOWED_NAMES)?;
+                calling.set(&["mode"], &json!("NONE"))
+            } else {
+                calling.set(ALLOWED_NAMES, &names.into())
+            }
+        })
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, kept: &[&str], withheld: &[&str], expected: &str) {
+        let mut document = Document::parse(text.to_owned().into()).unwrap();
+        let names = withhold(&mut document, &|name| kept.contains(&name)).unwrap();
+        assert_eq!(names, withheld);
+        assert_eq!(document.to_text(), expected);
+    }
+
+    #[test]
+    fn declarations_and_built_in_tools_are_removed() {
+        check(
+            r#"{"tools": [{"function_declarations": [{"name":"a"},{"name":"b"}]}, {"google_search":{}}], "x":1.0}"#,
+            &["a"],
+            &["b", "googleSearch"],
+            r#"{"tools": [{"function_declarations": [{"name":"a"}]}], "x":1.0}"#,
+        );
+    }
+
+    #[test]
+    fn a_request_that_keeps_all_tools_keeps_its_bytes() {
+        let text = r#"{"tools": [ {"functionDeclarations": [ ]} , {"googleSearch":{}} ]}"#;
+        check(text, &["googleSearch"], &[], text);
+    }
+
+    #[test]
+    fn the_allowed_function_names_follow() {
+        let text = |names: &str| {
+            format!(
+                r#"{{"tools":[{{"functionDeclarations":[{{"name":"a"}},{{"name":"b"}}]}}],"toolConfig":{{"functionCallingConfig":{{"mode":"ANY","allowedFunctionNames":{names}}}}}}}"#
+            )
+        };
+        check(
+            &text(r#"["a","b"]"#),
+            &["a"],
+            &["b"],
+            r#"{"tools":[{"functionDeclarations":[{"name":"a"}]}],"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["a"]}}}"#,
+        );
+        check(
+            &text(r#"["b"]"#),
+            &["a"],
+            &["b"],
+            r#"{"tools":[{"functionDeclarations":[{"name":"a"}]}],"toolConfig":{"functionCallingConfig":{"mode":"NONE"}}}"#,
+        );
+        check(
+            &text(r#"["b"]"#),
+            &[],
+            &["a", "b"],
+            r#"{"tools":[],"toolConfig":{}}"#,
+        );
+    }
+}

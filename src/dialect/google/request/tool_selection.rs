@@ -1,0 +1,157 @@
+//! Selection of tools for a request (hook protocol, section 7).
+
+use serde_json::{Value, json};
+
+use crate::{
+    dialect::{
+        document::Document,
+        error::DialectError,
+        google::{
+            fields::TOOL_CONFIG,
+            request::tool_declarations::{CALLING_CONFIG, declared_functions, keep_declarations},
+        },
+    },
+    model::{FunctionCallingMode, ToolConfig},
+};
+
+/// Effect of a tool selection.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AppliedSelection {
+    /// Nothing was selected, or the request declares no function.
+    None,
+    /// The selection was written, and restricts the response.
+    Restricted(AllowedFunctions),
+}
+
+/// The functions that a response may call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum AllowedFunctions {
+    /// All declared ones.
+    All,
+    /// The listed ones.
+    Only(Vec<String>),
+}
+
+impl AllowedFunctions {
+    /// Returns whether a response may call the function.
+    pub fn includes(&self, function: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Only(names) => names.iter().any(|name| name == function),
+        }
+    }
+}
+
+/// Writes a selection of tools into a request. Undeclared names are ignored.
+pub fn write_tool_selection(
+    document: &mut Document,
+    selection: &ToolConfig,
+) -> Result<AppliedSelection, DialectError> {
+    use FunctionCallingMode as Mode;
+    let declared = declared_functions(document)?;
+    if declared.is_empty() {
+        return Ok(AppliedSelection::None);
+    }
+    let selected = &selection.allowed_function_names;
+    let names = selected.iter().filter(|name| declared.contains(name));
+    let names: Vec<String> = names.cloned().collect();
+    let mode = match selection.mode.unwrap_or_default() {
+        _ if names.is_empty() && !selected.is_empty() => Mode::None,
+        mode => mode,
+    };
+    let calling = match mode {
+        Mode::Any if !names.is_empty() => {
+            json!({ "mode": mode, "allowedFunctionNames": names })
+        }
+        Mode::Any | Mode::Auto | Mode::None => json!({ "mode": mode }),
+    };
+    write_calling_config(document, &calling)?;
+    if mode == Mode::Auto && !names.is_empty() {
+        // The API accepts names with mode `ANY` only.
+        keep_declarations(document, &names)?;
+    }
+    let allowed = match mode {
+        Mode::None => AllowedFunctions::Only(Vec::new()),
+        Mode::Any | Mode::Auto if names.is_empty() => AllowedFunctions::All,
+        Mode::Any | Mode::Auto => AllowedFunctions::Only(names),
+    };
+    Ok(AppliedSelection::Restricted(allowed))
+}
+
+fn write_calling_config(document: &mut Document, calling: &Value) -> Result<(), DialectError> {
+    match document.child(TOOL_CONFIG)? {
+        None => document.set(TOOL_CONFIG, &json!({ "functionCallingConfig": calling })),
+        Some(mut config) => {
+            config.set(CALLING_CONFIG, calling)?;
+            document.set_child(TOOL_CONFIG, &config)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::Bytes;
+
+    use super::*;
+
+    fn selected(text: &str, selection: &Value) -> (AppliedSelection, String) {
+        let mut document = Document::parse(Bytes::from(text.to_owned())).unwrap();
+        let selection = ToolConfig::read(selection).unwrap();
+        let selected = write_tool_selection(&mut document, &selection).unwrap();
+        (selected, document.to_text())
+    }
+
+    fn only(names: &[&str]) -> AppliedSelection {
+        let names = names.iter().map(|it| (*it).to_owned()).collect();
+        AppliedSelection::Restricted(AllowedFunctions::Only(names))
+    }
+
+    const TWO: &str = r#"{"tools":[{"function_declarations":[{"name":"a"},{"name":"b"}]},{"googleSearch":{}},{"functionDeclarations":[{"name":"c"}]}]}"#;
+
+    #[test]
+    fn auto_mode_with_names_removes_other_declarations() {
+        let (bound, text) = selected(TWO, &json!({"allowedFunctionNames": ["a", "ghost"]}));
+        assert_eq!(bound, only(&["a"]));
+        assert_eq!(
+            text,
+            r#"{"tools":[{"function_declarations":[{"name":"a"}]},{"googleSearch":{}}],"toolConfig":{"functionCallingConfig":{"mode":"AUTO"}}}"#
+        );
+    }
+
+    #[test]
+    fn any_mode_keeps_declarations_and_lists_names() {
+        let (bound, text) = selected(TWO, &json!({"mode": "ANY", "allowedFunctionNames": ["c"]}));
+        assert_eq!(bound, only(&["c"]));
+        assert!(text.ends_with(
+            r#""toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["c"]}}}"#
+        ));
+    }
+
+    #[test]
+    fn undeclared_names_leave_no_tool() {
+        let (bound, text) = selected(
+            TWO,
+            &json!({"mode": "ANY", "allowedFunctionNames": ["ghost"]}),
+        );
+        assert_eq!(bound, only(&[]));
+        assert!(text.contains(r#"{"mode":"NONE"}"#));
+    }
+
+    #[test]
+    fn other_tool_settings_are_kept() {
+        let text = r#"{"tools":[{"functionDeclarations":[{"name":"a"}]}],"tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"ANY"}}}"#;
+        let (bound, text) = selected(text, &json!({"mode": "AUTO"}));
+        assert_eq!(bound, AppliedSelection::Restricted(AllowedFunctions::All));
+        assert!(text.ends_with(r#""tool_config":{"retrieval_config":{"x":1.0},"function_calling_config":{"mode":"AUTO"}}}"#));
+    }
+
+    #[test]
+    fn a_request_without_functions_is_unchanged() {
+        let (bound, text) = selected(
+            r#"{"tools":[{"googleSearch":{}}]}"#,
+            &json!({"mode": "NONE"}),
+        );
+        assert_eq!(bound, AppliedSelection::None);
+        assert_eq!(text, r#"{"tools":[{"googleSearch":{}}]}"#);
+    }
+}

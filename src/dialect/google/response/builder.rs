@@ -1,0 +1,82 @@
+//! Responses of our own.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    dialect::{call::Call, error::DialectError, google::response::document::ResponseDocument},
+    model::{CandidateMutation, LlmResponse, ResponseMutation},
+};
+
+impl ResponseDocument {
+    /// Builds a document from the stable form, for agents that report no more.
+    pub fn from_model(llm_response: &LlmResponse) -> Result<Self, DialectError> {
+        let candidates = llm_response.candidates.iter().map(|candidate| {
+            json!({
+                "content": { "role": "model", "parts": text_parts(&candidate.content.parts) },
+                "finishReason": candidate.finish_reason,
+                "index": candidate.index,
+                "safetyRatings": candidate.safety_ratings,
+            })
+        });
+        let mut response = json!({ "candidates": candidates.collect::<Vec<_>>() });
+        if let (Some(usage), Some(fields)) =
+            (&llm_response.usage_metadata, response.as_object_mut())
+        {
+            fields.insert("usageMetadata".to_owned(), json!(usage));
+        }
+        Self::parse(response.to_string().into())
+    }
+}
+
+/// Builds a response from a hook's. `finishReason` defaults to `STOP`, `index` to the position
+/// and token counts to zero.
+pub fn build_response(call: &Call, response: &ResponseMutation, response_id: &str) -> Value {
+    let candidates = response.candidates.iter().enumerate();
+    let candidates = candidates.map(|(position, candidate)| build_candidate(position, candidate));
+    let mut usage = Map::new();
+    for field in [
+        "promptTokenCount",
+        "candidatesTokenCount",
+        "totalTokenCount",
+    ] {
+        usage.insert(field.to_owned(), json!(0));
+    }
+    if let Some(Value::Object(counts)) = &response.usage_metadata {
+        usage.extend(counts.clone());
+    }
+    json!({
+        "candidates": candidates.collect::<Vec<_>>(),
+        "usageMetadata": usage,
+        "modelVersion": call.model_name(),
+        "responseId": response_id,
+    })
+}
+
+/// Builds a response with one text.
+pub fn build_text_response(call: &Call, text: &str, response_id: &str) -> Value {
+    let response = ResponseMutation {
+        candidates: vec![CandidateMutation {
+            parts: Some(vec![text.to_owned()]),
+            ..CandidateMutation::default()
+        }],
+        usage_metadata: None,
+    };
+    build_response(call, &response, response_id)
+}
+
+fn build_candidate(position: usize, candidate: &CandidateMutation) -> Value {
+    let texts = candidate.parts.as_deref().unwrap_or_default();
+    let mut built = json!({
+        "content": { "role": "model", "parts": text_parts(texts) },
+        "finishReason": candidate.finish_reason.as_deref().unwrap_or("STOP"),
+        "index": candidate.index.clone().unwrap_or_else(|| json!(position)),
+    });
+    if let (Some(ratings), Some(fields)) = (&candidate.safety_ratings, built.as_object_mut()) {
+        fields.insert("safetyRatings".to_owned(), ratings.clone());
+    }
+    built
+}
+
+fn text_parts(texts: &[String]) -> Vec<Value> {
+    texts.iter().map(|text| json!({ "text": text })).collect()
+}

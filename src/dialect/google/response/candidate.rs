@@ -1,0 +1,189 @@
+//! One candidate of a response.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    dialect::{
+        document::Document,
+        error::DialectError,
+        google::{
+            content::Content,
+            fields::{CONTENT, FINISH_REASON},
+            part::{FunctionCall, Part},
+            response::partial_function_calls::CallDecision,
+        },
+    },
+    model::{Candidate, CandidateContent, CandidateMutation, Role},
+};
+
+pub const INDEX: &[&str] = &["index"];
+const SAFETY_RATINGS: &[&str] = &["safetyRatings", "safety_ratings"];
+
+#[derive(Debug, Clone)]
+pub struct CandidateDocument {
+    /// Index of the candidate, equal in every chunk.
+    pub index: u64,
+    pub document: Document,
+    pub content: Option<Content>,
+    pub withheld: Vec<WithheldCall>,
+}
+
+/// A call that is not sent to the agent.
+#[derive(Debug, Clone)]
+pub struct WithheldCall {
+    /// Number of calls in front of it that are sent to the agent.
+    pub preceding: usize,
+    pub part: Part,
+    pub reason: String,
+}
+
+impl CandidateDocument {
+    pub fn read(index: u64, document: Document) -> Result<Self, DialectError> {
+        let content = document.child(CONTENT)?.map(Content::read).transpose()?;
+        Ok(Self {
+            index,
+            document,
+            content,
+            withheld: Vec::new(),
+        })
+    }
+
+    pub fn parts(&self) -> &[Part] {
+        self.content.as_ref().map_or(&[], |content| &content.parts)
+    }
+
+    /// Returns the stable form.
+    pub fn to_model(&self) -> Result<Candidate, DialectError> {
+        let ratings = self.document.children(SAFETY_RATINGS)?;
+        let texts = self.parts().iter().filter_map(|part| part.text.clone());
+        Ok(Candidate {
+            content: CandidateContent {
+                role: Role::Model,
+                parts: texts.collect(),
+            },
+            finish_reason: self.document.string(FINISH_REASON)?,
+            index: self.document.get(INDEX)?,
+            safety_ratings: ratings.as_deref().map(read_ratings).transpose()?,
+        })
+    }
+
+    /// Applies the edits of hooks.
+    pub fn write(&mut self, mutation: &CandidateMutation) -> Result<(), DialectError> {
+        if let Some(texts) = &mutation.parts {
+            let parts = replace_texts(self.parts(), texts)?;
+            self.set_parts(parts)?;
+        }
+        let fields = [
+            (
+                FINISH_REASON,
+                mutation.finish_reason.clone().map(Value::String),
+            ),
+            (INDEX, mutation.index.clone()),
+            (SAFETY_RATINGS, mutation.safety_ratings.clone()),
+        ];
+        for (field, value) in fields {
+            if let Some(value) = value {
+                self.document.set(field, &value)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sets the parts of the content, which is created if it is absent.
+    pub fn set_parts(&mut self, parts: Vec<Part>) -> Result<(), DialectError> {
+        let content = match self.content.take() {
+            Some(content) => content,
+            None => Content::from_json(&json!({ "role": "model", "parts": [] }))?,
+        };
+        let content = content.with_parts(parts)?;
+        self.document.set_child(CONTENT, &content.document)?;
+        self.content = Some(content);
+        Ok(())
+    }
+
+    /// Applies a decision to each call that is still sent to the agent.
+    pub fn decide_calls(
+        &mut self,
+        decide: &mut dyn FnMut(&FunctionCall) -> CallDecision,
+    ) -> Result<(), DialectError> {
+        let mut earlier = std::mem::take(&mut self.withheld).into_iter().peekable();
+        let mut withheld = Vec::new();
+        let mut parts = Vec::with_capacity(self.parts().len());
+        let (mut seen, mut kept, mut is_edited) = (0, 0, false);
+        let moved_to = |call: WithheldCall, preceding| WithheldCall { preceding, ..call };
+        for part in self.parts() {
+            let Some(call) = part.call()? else {
+                parts.push(part.clone());
+                continue;
+            };
+            while let Some(call) = earlier.next_if(|call| call.preceding == seen) {
+                withheld.push(moved_to(call, kept));
+            }
+            seen += 1;
+            let decision = decide(&call);
+            is_edited |= decision != CallDecision::Keep;
+            match decision {
+                CallDecision::Keep => {
+                    parts.push(part.clone());
+                    kept += 1;
+                }
+                CallDecision::Rewrite(arguments) => {
+                    parts.push(part.with_arguments(&arguments)?);
+                    kept += 1;
+                }
+                CallDecision::Refuse(reason) => withheld.push(WithheldCall {
+                    preceding: kept,
+                    part: part.clone(),
+                    reason,
+                }),
+                CallDecision::Drop => (),
+            }
+        }
+        withheld.extend(earlier.map(|call| moved_to(call, kept)));
+        self.withheld = withheld;
+        if is_edited {
+            self.set_parts(parts)?;
+        }
+        Ok(())
+    }
+}
+
+/// Replaces the texts of parts. If there are as many as before, each part keeps its flags and
+/// signature. Otherwise the new ones take the position of the first old one.
+fn replace_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectError> {
+    let has_text = |part: &&Part| part.text.is_some();
+    if parts.iter().filter(has_text).count() == texts.len() {
+        let mut texts = texts.iter();
+        let mut replace = |part: &Part| match texts.as_slice() {
+            [_, ..] if part.text.is_some() => {
+                part.with_text(texts.next().map_or("", String::as_str))
+            }
+            _ => Ok(part.clone()),
+        };
+        return parts.iter().map(&mut replace).collect();
+    }
+    let first = parts.iter().position(|part| part.text.is_some());
+    let (head, tail) = parts.split_at(first.unwrap_or(0));
+    let new = texts.iter().map(|text| Part::from_text(text));
+    let tail = tail.iter().filter(|part| part.text.is_none());
+    head.iter()
+        .cloned()
+        .map(Ok)
+        .chain(new)
+        .chain(tail.cloned().map(Ok))
+        .collect()
+}
+
+fn read_ratings(ratings: &[Document]) -> Result<Value, DialectError> {
+    let read = |rating: &Document| -> Result<Value, DialectError> {
+        let mut fields = Map::new();
+        for key in ["category", "probability", "blocked"] {
+            if let Some(value) = rating.get(&[key])? {
+                fields.insert(key.to_owned(), value);
+            }
+        }
+        Ok(Value::Object(fields))
+    };
+    let ratings: Vec<Value> = ratings.iter().map(read).collect::<Result<_, _>>()?;
+    Ok(Value::Array(ratings))
+}

@@ -1,0 +1,166 @@
+//! Merges the chunks of a stream into one response.
+
+use bytes::Bytes;
+use indexmap::{IndexMap, map::Entry};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    google::{
+        fields::CANDIDATES,
+        part::Part,
+        response::{
+            candidate::CandidateDocument,
+            document::ResponseDocument,
+            text::{CANDIDATE_FIELDS, RESPONSE_FIELDS},
+        },
+    },
+};
+
+/// The chunks of a stream as one response: parts in order, neighbouring texts joined, every
+/// other field as in the last chunk.
+#[derive(Debug)]
+pub struct MergedChunks {
+    /// The merged response.
+    pub response: Bytes,
+    /// Whether a later chunk replaced a value of an earlier one.
+    pub is_lossy: bool,
+}
+
+impl MergedChunks {
+    /// Parses and merges chunks without envelopes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if hooks could not see all of a chunk.
+    pub fn parse(chunks: &[Bytes]) -> Result<Self, DialectError> {
+        let parsed = chunks.iter().cloned().map(ResponseDocument::parse);
+        Self::new(parsed.collect::<Result<_, _>>()?)
+    }
+
+    /// Merges chunks.
+    pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self, DialectError> {
+        let mut response = Document::empty();
+        let mut candidates: IndexMap<u64, ChunkMerger> = IndexMap::new();
+        let mut is_lossy = false;
+        for mut chunk in chunks {
+            let chunk = chunk.make_parsed()?;
+            for candidate in std::mem::take(&mut chunk.candidates) {
+                match candidates.entry(candidate.index) {
+                    Entry::Vacant(entry) => drop(entry.insert(ChunkMerger::new(candidate))),
+                    Entry::Occupied(mut known) => is_lossy |= known.get_mut().append(candidate)?,
+                }
+            }
+            is_lossy |= overlay(&mut response, chunk.document_mut(), RESPONSE_FIELDS)?;
+        }
+        let candidates = candidates.into_values().map(ChunkMerger::finish);
+        let candidates: Vec<Document> = candidates.collect::<Result<_, _>>()?;
+        response.set_children(CANDIDATES, &candidates)?;
+        Ok(Self {
+            response: response.to_bytes(),
+            is_lossy,
+        })
+    }
+}
+
+/// Merges the chunks of one candidate.
+struct ChunkMerger {
+    candidate: CandidateDocument,
+    parts: Vec<Part>,
+}
+
+impl ChunkMerger {
+    fn new(mut candidate: CandidateDocument) -> Self {
+        let content = candidate.content.as_mut();
+        let parts = content.map(|content| std::mem::take(&mut content.parts));
+        Self {
+            parts: parts.unwrap_or_default(),
+            candidate,
+        }
+    }
+
+    /// Appends the next chunk. Returns whether it replaced a value.
+    fn append(&mut self, next: CandidateDocument) -> Result<bool, DialectError> {
+        let is_lossy = overlay(
+            &mut self.candidate.document,
+            &next.document,
+            CANDIDATE_FIELDS,
+        )?;
+        if let Some(mut content) = next.content {
+            self.parts.append(&mut content.parts);
+            self.candidate.content.get_or_insert(content);
+        }
+        Ok(is_lossy)
+    }
+
+    fn finish(mut self) -> Result<Document, DialectError> {
+        if self.candidate.content.is_some() {
+            let runs = self.parts.chunk_by(Part::can_join);
+            let parts = runs.map(|run| match run {
+                [first, _, ..] => {
+                    let texts = run.iter().filter_map(|part| part.text.as_deref());
+                    first.with_text(&texts.collect::<String>())
+                }
+                [one] => Ok(one.clone()),
+                [] => Part::from_text(""),
+            });
+            let parts: Vec<Part> = parts.collect::<Result<_, _>>()?;
+            self.candidate.set_parts(parts)?;
+        }
+        Ok(self.candidate.document)
+    }
+}
+
+/// Copies the fields of a later chunk, but for candidates and contents. Returns whether a
+/// value was replaced that is not among `repeated`, the fields that every chunk repeats.
+fn overlay(
+    merged: &mut Document,
+    next: &Document,
+    repeated: &[&str],
+) -> Result<bool, DialectError> {
+    let mut is_lossy = false;
+    for (key, value) in next.fields() {
+        if key == "candidates" || key == "content" {
+            continue;
+        }
+        let known = merged.bytes_of(&[&key])?;
+        is_lossy |= !repeated.contains(&key.as_str()) && known.is_some_and(|known| known != value);
+        merged.set_bytes(&[&key], value)?;
+    }
+    Ok(is_lossy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(chunks: &[&str], expected: &str, is_lossy: bool) {
+        let chunks: Vec<Bytes> = chunks.iter().map(|it| (*it).to_owned().into()).collect();
+        let merged = MergedChunks::parse(&chunks).unwrap();
+        assert_eq!(merged.response, expected);
+        assert_eq!(merged.is_lossy, is_lossy);
+    }
+
+    #[test]
+    fn candidates_are_matched_by_index() {
+        check(
+            &[
+                r#"{"candidates":[{"content":{"parts":[{"text":"a"}]}},{"index":1,"content":{"parts":[{"text":"x"}]}}],"usageMetadata":{"n":1}}"#,
+                r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"y"},{"text":"t","thought":true}]},"finishReason":"STOP"}],"usageMetadata":{"n":2}}"#,
+                r#"{"candidates":[{"index":0,"finishReason":"STOP"}]}"#,
+            ],
+            r#"{"usageMetadata":{"n":2},"candidates":[{"content":{"parts":[{"text":"a"}]},"index":0,"finishReason":"STOP"},{"index":1,"content":{"parts":[{"text":"xy"},{"text":"t","thought":true}]},"finishReason":"STOP"}]}"#,
+            false,
+        );
+    }
+
+    #[test]
+    fn fields_that_later_chunks_overwrite_count_as_lost() {
+        let with =
+            |metadata: &str| format!(r#"{{"candidates":[{{"groundingMetadata":{metadata}}}]}}"#);
+        let (one, two) = (with(r#"{"q":1}"#), with(r#"{"q":2}"#));
+        check(&[&one, &two], &two, true);
+        check(&[&two, &two], &two, false);
+    }
+}

@@ -1,0 +1,421 @@
+//! A response, or one chunk of it.
+
+use std::borrow::Cow;
+
+use bytes::Bytes;
+use serde_json::{Value, value::RawValue};
+
+use crate::{
+    dialect::{
+        document::Document,
+        error::DialectError,
+        google::{
+            canonical_items::{CanonicalItem, ContentItems, ItemKind},
+            fields::{CANDIDATES, FINISH_REASON},
+            part::Part,
+            response::{
+                candidate::{CandidateDocument, INDEX},
+                envelope::{ResponseEnvelope, replace_response, unwrap_response},
+                text_chunk::TextChunk,
+            },
+        },
+        json,
+    },
+    event::{Diagnostic, DiagnosticCode},
+    model::{LlmResponse, ResponseMutation, Role, UsageMetadata},
+};
+
+const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
+const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
+const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
+
+/// A response, or one chunk of it.
+///
+/// A chunk of text is not parsed until a method needs more than its text, its model and its
+/// token counts.
+#[derive(Debug, Clone)]
+pub struct ResponseDocument {
+    /// Set until the chunk is parsed. The fields below are empty then, which agrees with a
+    /// chunk that holds neither calls nor the end of a candidate.
+    text: Option<TextChunk>,
+    document: Document,
+    pub(in crate::dialect::google::response) candidates: Vec<CandidateDocument>,
+    envelope: Option<Box<Document>>,
+}
+
+/// Token counts of a response, as JSON. Many chunks have them, and few are read.
+#[derive(Debug, Clone, Default)]
+pub struct RawUsage(Bytes);
+
+impl RawUsage {
+    /// Parses the counts; `null` if there are none.
+    pub fn read(&self) -> Value {
+        // Part of a document that was checked, so parsing fails for empty bytes only.
+        let text = json::from_utf8(&self.0).unwrap_or_default();
+        json::parse_checked(text).unwrap_or_default()
+    }
+}
+
+impl ResponseDocument {
+    /// Parses a response without envelope.
+    ///
+    /// # Errors
+    ///
+    /// Fails if hooks could not see all of it: for wrong types and ambiguous fields.
+    pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
+        let document = Document::parse(bytes)?;
+        let listed = document.children(CANDIDATES)?.unwrap_or_default();
+        let indexes = listed.iter().map(|candidate| candidate.get(INDEX));
+        let indexes: Vec<Option<Value>> = indexes.collect::<Result<_, _>>()?;
+        let indexes: Vec<Option<u64>> = indexes.into_iter().map(|index| index?.as_u64()).collect();
+        // An API that sends indexes may omit a zero.
+        let is_unnumbered = indexes.iter().all(Option::is_none);
+        let candidates = (0..).zip(indexes).zip(listed);
+        let candidates = candidates.map(|((position, index), candidate)| {
+            let index = index.unwrap_or(if is_unnumbered { position } else { 0 });
+            CandidateDocument::read(index, candidate)
+        });
+        Ok(Self {
+            text: None,
+            candidates: candidates.collect::<Result<_, _>>()?,
+            document,
+            envelope: None,
+        })
+    }
+
+    /// Parses a response in its envelope.
+    ///
+    /// # Errors
+    ///
+    /// Fails like [`ResponseDocument::parse`], and if the envelope holds candidates itself.
+    pub fn open(bytes: Bytes, envelope: ResponseEnvelope) -> Result<Self, DialectError> {
+        match envelope {
+            ResponseEnvelope::None => Self::parse(bytes),
+            ResponseEnvelope::ResponseField => {
+                let envelope = Document::parse(bytes)?;
+                let response = Self::parse(unwrap_response(&envelope)?)?;
+                Ok(Self {
+                    envelope: Some(Box::new(envelope)),
+                    ..response
+                })
+            }
+        }
+    }
+
+    /// Creates an unparsed chunk of text.
+    pub(in crate::dialect::google::response) fn from_text(text: TextChunk) -> Self {
+        Self {
+            text: Some(text),
+            document: Document::empty(),
+            candidates: Vec::new(),
+            envelope: None,
+        }
+    }
+
+    /// Returns whether it is an unparsed chunk of text.
+    pub fn is_text(&self) -> bool {
+        self.text.is_some()
+    }
+
+    /// Returns the chunk as text, unless it was parsed.
+    pub(in crate::dialect::google::response) fn as_text_mut(&mut self) -> Option<&mut TextChunk> {
+        self.text.as_mut()
+    }
+
+    /// Parses the chunk, if it is not parsed yet.
+    pub(in crate::dialect::google::response) fn make_parsed(
+        &mut self,
+    ) -> Result<&mut Self, DialectError> {
+        if let Some(text) = &self.text {
+            *self = Self::open(text.to_bytes(), text.envelope())?;
+        }
+        Ok(self)
+    }
+
+    fn to_parsed(&self) -> Result<Cow<'_, Self>, DialectError> {
+        match &self.text {
+            Some(text) => Self::open(text.to_bytes(), text.envelope()).map(Cow::Owned),
+            None => Ok(Cow::Borrowed(self)),
+        }
+    }
+
+    /// Returns the document of a parsed response.
+    pub(in crate::dialect::google::response) fn document_mut(&mut self) -> &mut Document {
+        &mut self.document
+    }
+
+    /// Returns whether any part is left.
+    pub fn has_content(&self) -> bool {
+        let mut candidates = self.candidates.iter();
+        match &self.text {
+            Some(text) => text.has_parts(),
+            None => candidates.any(|candidate| !candidate.parts().is_empty()),
+        }
+    }
+
+    /// Returns whether it was edited.
+    pub fn is_edited(&self) -> bool {
+        match &self.text {
+            Some(text) => text.is_edited(),
+            None => self.document.is_edited(),
+        }
+    }
+
+    /// Returns the response without envelope: the original bytes with the edits.
+    pub fn to_bytes(&self) -> Bytes {
+        let parsed = self.to_parsed();
+        parsed.map_or_else(|_| Bytes::new(), |parsed| parsed.document.to_bytes())
+    }
+
+    /// Returns the response as the agent receives it. One of our own gets a new envelope.
+    pub fn to_wire(&self, envelope: ResponseEnvelope) -> Bytes {
+        if let Some(text) = &self.text {
+            return text.to_bytes();
+        }
+        let response = self.document.to_bytes();
+        let original = self.envelope.as_deref();
+        original
+            .and_then(|original| replace_response(original, &response).ok())
+            .unwrap_or_else(|| envelope.wrap(response))
+    }
+
+    /// Returns the response in the envelope of another one.
+    #[must_use]
+    pub fn in_envelope_of(mut self, other: Option<&Self>) -> Self {
+        self.envelope = other.and_then(|other| other.envelope.clone());
+        self
+    }
+
+    /// Returns the edited response for hooks that receive it whole.
+    pub fn to_raw(&self) -> Option<Box<RawValue>> {
+        self.to_parsed().ok()?.document.to_raw()
+    }
+
+    /// Returns the token counts.
+    pub fn usage(&self) -> Result<Option<RawUsage>, DialectError> {
+        let usage = match &self.text {
+            Some(text) => text.usage(),
+            None => self.document.bytes_of(USAGE)?,
+        };
+        Ok(usage.map(RawUsage))
+    }
+
+    /// Returns the number of tokens of request and response so far.
+    pub fn total_tokens(&self) -> Result<Option<u64>, DialectError> {
+        let usage = match &self.text {
+            Some(text) => text.usage().map(Document::split).transpose()?,
+            None => self.document.child(USAGE)?,
+        };
+        let Some(usage) = usage else {
+            return Ok(None);
+        };
+        let total = usage.get(TOTAL_TOKENS)?;
+        Ok(total.and_then(|total| total.as_u64()))
+    }
+
+    /// Returns the name of the model that answered.
+    pub fn model(&self) -> Result<Option<Cow<'_, str>>, DialectError> {
+        match &self.text {
+            Some(text) => Ok(text.model().map(Cow::Borrowed)),
+            None => Ok(self.document.string(MODEL_VERSION)?.map(Cow::Owned)),
+        }
+    }
+
+    /// Returns the texts of the first candidate, without thoughts.
+    pub fn plain_texts(&self) -> impl Iterator<Item = &str> {
+        let text = self.text.iter().flat_map(TextChunk::plain_texts);
+        text.chain(self.first_parts().filter_map(Part::plain_text))
+    }
+
+    /// Returns the items of the first candidate, without partial calls.
+    pub fn canonical_items(&self) -> Result<Vec<CanonicalItem>, DialectError> {
+        if let Some(text) = &self.text {
+            let texts = text.plain_texts().enumerate();
+            let texts = texts.filter(|(_, text)| !text.is_empty());
+            let items = texts.map(|(part, text)| CanonicalItem {
+                part,
+                kind: ItemKind::Text,
+                by_model: true,
+                text: text.to_owned(),
+                id: None,
+            });
+            return Ok(items.collect());
+        }
+        let mut complete = Vec::new();
+        for part in self.first_parts() {
+            if !part.call()?.is_some_and(|call| call.is_partial) {
+                complete.push(part);
+            }
+        }
+        Ok(ContentItems::read(complete, Role::Model)?.items)
+    }
+
+    /// Returns whether the first candidate has partial calls.
+    pub fn has_partial_calls(&self) -> Result<bool, DialectError> {
+        for part in self.first_parts() {
+            if part.call()?.is_some_and(|call| call.is_partial) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Returns whether any candidate has a finish reason.
+    pub fn has_finish_reason(&self) -> bool {
+        let mut candidates = self.candidates.iter();
+        candidates.any(|candidate| candidate.document.has(FINISH_REASON))
+    }
+
+    /// Returns whether the first candidate ends here, and was not cut off.
+    pub fn is_complete(&self) -> Result<bool, DialectError> {
+        let reason = match self.first_candidate() {
+            Some(first) => first.document.string(FINISH_REASON)?,
+            None => None,
+        };
+        Ok(reason.as_deref() == Some("STOP"))
+    }
+
+    /// Returns whether it holds other candidates than the first.
+    pub fn has_alternatives(&self) -> bool {
+        self.candidates.iter().any(|candidate| candidate.index != 0)
+    }
+
+    /// Returns the stable form.
+    pub fn read(&self) -> Result<LlmResponse, DialectError> {
+        let parsed = self.to_parsed()?;
+        let first = parsed.candidates.first();
+        let parts = first.map_or(&[][..], CandidateDocument::parts);
+        let candidates = parsed.candidates.iter().map(CandidateDocument::to_model);
+        let usage = parsed.document.child(USAGE)?;
+        Ok(LlmResponse {
+            text: parts.iter().filter_map(Part::plain_text).collect(),
+            candidates: candidates.collect::<Result<_, _>>()?,
+            usage_metadata: usage.as_ref().map(read_usage).transpose()?,
+        })
+    }
+
+    /// Applies the edits of hooks. Candidates are paired by position.
+    pub fn write(&mut self, mutation: &ResponseMutation) -> Result<Vec<Diagnostic>, DialectError> {
+        self.make_parsed()?;
+        let mut diagnostics = Vec::new();
+        if mutation.candidates.len() > self.candidates.len() {
+            let dropped = "llm_response: more candidates than there are";
+            diagnostics.push(DiagnosticCode::EditDropped.with(dropped));
+        }
+        for (candidate, mutation) in self.candidates.iter_mut().zip(&mutation.candidates) {
+            candidate.write(mutation)?;
+        }
+        self.update_candidates()?;
+        if let Some(Value::Object(counts)) = &mutation.usage_metadata {
+            let usage = self.document.child(USAGE)?;
+            let mut usage = usage.unwrap_or_else(Document::empty);
+            for (key, value) in counts {
+                usage.set(&[key], value)?;
+            }
+            self.document.set_child(USAGE, &usage)?;
+        }
+        Ok(diagnostics)
+    }
+
+    /// Inserts white space in front of the first text, since it follows another response.
+    /// Returns `false` if there is no text.
+    pub fn start_paragraph(&mut self) -> Result<bool, DialectError> {
+        self.make_parsed()?;
+        for candidate in &mut self.candidates {
+            let mut parts = candidate.parts().to_vec();
+            let has_text =
+                |part: &&mut Part| part.plain_text().is_some_and(|text| !text.is_empty());
+            let Some(first) = parts.iter_mut().find(has_text) else {
+                continue;
+            };
+            let text = format!("\n\n{}", first.plain_text().unwrap_or_default());
+            *first = first.with_text(&text)?;
+            candidate.set_parts(parts)?;
+            self.update_candidates()?;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    pub(in crate::dialect::google::response) fn first_candidate(
+        &self,
+    ) -> Option<&CandidateDocument> {
+        self.candidates
+            .iter()
+            .find(|candidate| candidate.index == 0)
+    }
+
+    fn first_parts(&self) -> impl Iterator<Item = &Part> {
+        self.first_candidate()
+            .into_iter()
+            .flat_map(CandidateDocument::parts)
+    }
+
+    /// Writes edited candidates to the document.
+    pub(in crate::dialect::google::response) fn update_candidates(
+        &mut self,
+    ) -> Result<(), DialectError> {
+        let documents = self.candidates.iter().map(|candidate| &candidate.document);
+        if !documents.clone().any(Document::is_edited) {
+            return Ok(());
+        }
+        self.document.set_children(CANDIDATES, documents)
+    }
+}
+
+fn read_usage(usage: &Document) -> Result<UsageMetadata, DialectError> {
+    Ok(UsageMetadata {
+        prompt_token_count: usage.get(&["promptTokenCount", "prompt_token_count"])?,
+        candidates_token_count: usage.get(&["candidatesTokenCount", "candidates_token_count"])?,
+        total_token_count: usage.get(TOTAL_TOKENS)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(parts: &str) -> ResponseDocument {
+        let text = format!(
+            r#"{{"candidates":[{{"content":{{"role":"model","parts":{parts}}},"n":1E5}}]}}"#
+        );
+        ResponseDocument::parse(text.into()).unwrap()
+    }
+
+    #[track_caller]
+    fn check(old: &str, llm_response: &Value, new: &str) {
+        let mut document = parse(old);
+        let mutation = ResponseMutation::read(llm_response).unwrap();
+        document.write(&mutation).unwrap();
+        assert_eq!(document.to_bytes(), parse(new).to_bytes());
+    }
+
+    #[test]
+    fn other_numbers_of_texts_replace_all_old_texts() {
+        check(
+            r#"[{"inlineData":{}},{"text":"secret","thought":true},{"functionCall":{"args":{"n":1.0e1}}},{"text":"secret"}]"#,
+            &json!({"text": "[x]"}),
+            r#"[{"inlineData":{}},{"text":"[x]"},{"functionCall":{"args":{"n":1.0e1}}}]"#,
+        );
+    }
+
+    #[test]
+    fn equal_numbers_of_texts_keep_their_parts() {
+        check(
+            r#"[{"text":"a","thought":true,"thoughtSignature":"s"},{"functionCall":{}},{"text":"b"}]"#,
+            &json!({"candidates": [{"content": {"parts": ["A", {"text": "B"}]}}]}),
+            r#"[{"text":"A","thought":true,"thoughtSignature":"s"},{"functionCall":{}},{"text":"B"}]"#,
+        );
+    }
+
+    #[test]
+    fn an_empty_list_removes_texts_and_keeps_calls() {
+        check(
+            r#"[{"text":"secret"},{"functionCall":{"name":"f"}}]"#,
+            &json!({"candidates": [{"content": {"parts": []}}]}),
+            r#"[{"functionCall":{"name":"f"}}]"#,
+        );
+    }
+}

@@ -1,0 +1,179 @@
+//! Function calls in a response: which of them are sent to the agent.
+
+use serde_json::Value;
+
+use crate::dialect::{
+    error::DialectError,
+    google::{
+        fields::FINISH_REASON,
+        part::{FunctionCall, Part},
+        response::{
+            candidate::CandidateDocument,
+            document::ResponseDocument,
+            partial_function_calls::{CallDecision, PartialCalls},
+        },
+    },
+};
+
+/// A function call as the model made it.
+#[derive(Debug, Clone)]
+pub struct ProposedCall {
+    /// Function name; empty if the call names none.
+    pub name: String,
+    /// Arguments; `null` if there are none.
+    pub arguments: Value,
+    /// Reason to withhold it from the agent.
+    pub refusal: Option<String>,
+    pub(in crate::dialect::google::response) part: Part,
+}
+
+impl ProposedCall {
+    fn new(part: &Part, call: FunctionCall, refusal: Option<String>) -> Self {
+        Self {
+            name: call.name,
+            arguments: call.arguments,
+            refusal,
+            part: part.clone(),
+        }
+    }
+}
+
+/// Returns the text that stands for a refused call.
+pub fn refusal_text(reason: &str) -> String {
+    format!("Tool execution blocked: {reason}")
+}
+
+impl ResponseDocument {
+    /// Returns the calls that are sent to the agent, with the indexes of their candidates.
+    pub fn calls(&self) -> Result<Vec<(u64, FunctionCall)>, DialectError> {
+        let mut calls = Vec::new();
+        for candidate in &self.candidates {
+            for part in candidate.parts() {
+                calls.extend(part.call()?.map(|call| (candidate.index, call)));
+            }
+        }
+        Ok(calls)
+    }
+
+    /// Applies one decision to each of [`ResponseDocument::calls`], in order.
+    pub fn decide_calls(&mut self, decisions: Vec<CallDecision>) -> Result<(), DialectError> {
+        let mut decisions = decisions.into_iter();
+        for candidate in &mut self.candidates {
+            candidate.decide_calls(&mut |_| decisions.next().unwrap_or(CallDecision::Keep))?;
+        }
+        self.update_candidates()
+    }
+
+    /// Withholds the calls for which `refuse` returns a reason. They are kept beside the
+    /// document. `partial` holds the open calls of the response.
+    pub fn withhold_calls(
+        &mut self,
+        partial: &mut PartialCalls,
+        refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
+    ) -> Result<(), DialectError> {
+        for candidate in &mut self.candidates {
+            let index = candidate.index;
+            candidate.decide_calls(&mut |call| partial.decide(index, call, refuse))?;
+        }
+        self.update_candidates()
+    }
+
+    /// Returns whether any call is withheld.
+    pub fn has_withheld_calls(&self) -> bool {
+        let mut candidates = self.candidates.iter();
+        candidates.any(|candidate| !candidate.withheld.is_empty())
+    }
+
+    /// Appends a text for each withheld call. Used if the model cannot be asked again.
+    pub fn explain_withheld_calls(&mut self) -> Result<(), DialectError> {
+        for candidate in &mut self.candidates {
+            let withheld = std::mem::take(&mut candidate.withheld);
+            if candidate.content.is_none() || withheld.is_empty() {
+                continue;
+            }
+            let mut parts = candidate.parts().to_vec();
+            for call in withheld {
+                parts.push(Part::from_text(&refusal_text(&call.reason))?);
+            }
+            candidate.set_parts(parts)?;
+        }
+        self.update_candidates()
+    }
+
+    /// Returns every call of the first candidate in the model's order, withheld ones included.
+    pub fn proposed_calls(&self) -> Result<Vec<ProposedCall>, DialectError> {
+        let Some(first) = self.first_candidate() else {
+            return Ok(Vec::new());
+        };
+        let mut calls = Vec::new();
+        let mut withheld = first.withheld.iter().peekable();
+        let mut kept = 0;
+        for part in first.parts() {
+            let Some(call) = part.call()? else {
+                continue;
+            };
+            while let Some(call) = withheld.next_if(|call| call.preceding == kept) {
+                calls.push(withheld_call(&call.part, &call.reason)?);
+            }
+            calls.push(ProposedCall::new(part, call, None));
+            kept += 1;
+        }
+        for call in withheld {
+            calls.push(withheld_call(&call.part, &call.reason)?);
+        }
+        Ok(calls)
+    }
+
+    /// Removes calls and finish reasons, since another response follows. Returns `false` if
+    /// no content is left.
+    pub fn remove_end(&mut self) -> Result<bool, DialectError> {
+        for candidate in &mut self.candidates {
+            remove_calls(candidate)?;
+            candidate.document.remove(FINISH_REASON)?;
+        }
+        self.update_candidates()?;
+        Ok(self.has_content())
+    }
+}
+
+fn remove_calls(candidate: &mut CandidateDocument) -> Result<(), DialectError> {
+    candidate.decide_calls(&mut |_| CallDecision::Drop)?;
+    candidate.withheld.clear();
+    Ok(())
+}
+
+fn withheld_call(part: &Part, reason: &str) -> Result<ProposedCall, DialectError> {
+    let call = part.call()?.unwrap_or_else(|| FunctionCall {
+        name: String::new(),
+        arguments: Value::Null,
+        is_partial: false,
+    });
+    Ok(ProposedCall::new(part, call, Some(reason.to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_call_is_withheld_and_can_be_explained() {
+        let parts = r#"[{"functionCall":{"name":"rm"}},{"functionCall":{"name":"ls"}}]"#;
+        let response =
+            format!(r#"{{"candidates":[{{"content":{{"role":"model","parts":{parts}}}}}]}}"#);
+        let mut document = ResponseDocument::parse(response.into()).unwrap();
+        let refuse = |call: &FunctionCall| (call.name != "ls").then(|| "no".to_owned());
+        let mut partial = PartialCalls::default();
+
+        document
+            .withhold_calls(&mut partial, &mut { refuse })
+            .unwrap();
+
+        let calls = document.proposed_calls().unwrap();
+        let names: Vec<&str> = calls.iter().map(|call| call.name.as_str()).collect();
+        assert_eq!(names, ["rm", "ls"]);
+        document.explain_withheld_calls().unwrap();
+        let text = String::from_utf8(document.to_bytes().to_vec()).unwrap();
+        assert!(!text.contains(r#""name":"rm""#) && text.contains(r#""name":"ls""#));
+        assert!(text.contains("Tool execution blocked: no"));
+    }
+}

@@ -1,0 +1,95 @@
+//! Function calls whose arguments arrive in several parts. Only the first part names the
+//! function; the decision on it holds for the others.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::dialect::google::part::FunctionCall;
+
+/// Maximum number of candidates with an open call.
+const MAX_OPEN_CALLS: usize = 256;
+
+/// Decision on a function call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallDecision {
+    /// Send it to the agent unchanged.
+    Keep,
+    /// Send it to the agent with these arguments.
+    Rewrite(Map<String, Value>),
+    /// Withhold it from the agent, for this reason.
+    Refuse(String),
+    /// Drop it: it is a later part of a refused call.
+    Drop,
+}
+
+/// The open calls of one response, by candidate.
+#[derive(Debug, Default)]
+pub struct PartialCalls(HashMap<u64, Decision>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Decision {
+    Keep,
+    Refuse,
+}
+
+impl PartialCalls {
+    /// Decides on a call of a candidate. `refuse` returns the reason to refuse a named call.
+    /// A part without a name is refused unless it continues an open call, since its function
+    /// is unknown.
+    pub fn decide(
+        &mut self,
+        candidate: u64,
+        call: &FunctionCall,
+        refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
+    ) -> CallDecision {
+        if call.name.is_empty() {
+            return match self.0.get(&candidate) {
+                Some(Decision::Keep) => CallDecision::Keep,
+                Some(Decision::Refuse) => CallDecision::Drop,
+                None => CallDecision::Refuse("the call names no tool".to_owned()),
+            };
+        }
+        let reason = refuse(call);
+        let decision = match reason {
+            Some(_) => Decision::Refuse,
+            None => Decision::Keep,
+        };
+        self.0.remove(&candidate);
+        if call.is_partial && self.0.len() < MAX_OPEN_CALLS {
+            self.0.insert(candidate, decision);
+        }
+        reason.map_or(CallDecision::Keep, CallDecision::Refuse)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::Value;
+
+    use super::*;
+
+    fn call(name: &str, is_partial: bool) -> FunctionCall {
+        FunctionCall {
+            name: name.to_owned(),
+            arguments: Value::Null,
+            is_partial,
+        }
+    }
+
+    #[test]
+    fn later_parts_share_the_decision_on_their_call() {
+        let mut calls = PartialCalls::default();
+        let mut decide = |candidate: u64, name: &str, is_partial: bool| {
+            let refuse = |call: &FunctionCall| (call.name == "rm").then(|| "no".to_owned());
+            calls.decide(candidate, &call(name, is_partial), &mut { refuse })
+        };
+
+        assert_eq!(decide(0, "rm", true), CallDecision::Refuse("no".to_owned()));
+        assert_eq!(decide(1, "ls", true), CallDecision::Keep);
+        assert_eq!(decide(0, "", true), CallDecision::Drop);
+        assert_eq!(decide(1, "", false), CallDecision::Keep);
+        assert_eq!(decide(0, "ls", false), CallDecision::Keep);
+        assert!(matches!(decide(0, "", true), CallDecision::Refuse(_)));
+    }
+}

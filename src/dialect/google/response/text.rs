@@ -1,0 +1,383 @@
+//! Edits of every text in a response. Texts that arrive in pieces are edited by channel,
+//! others one by one.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    google::{
+        fields::{CANDIDATES, FUNCTION_CALL, PARTIAL_ARGS, WILL_CONTINUE},
+        part::Part,
+        part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
+        response::{candidate::CandidateDocument, document::ResponseDocument},
+    },
+    text_edit::{ResponseTextEditor, TextChannel, TextKind, TextRest, TextStream},
+};
+
+/// Tokens with their probabilities: a copy of every text in small pieces.
+const LOGPROBS: &[&str] = &["logprobsResult", "logprobs_result"];
+const JSON_PATH: &[&str] = &["jsonPath", "json_path"];
+const STRING_VALUE: &[&str] = &["stringValue", "string_value"];
+const NUMBER_VALUE: &[&str] = &["numberValue", "number_value"];
+
+/// Fields of a candidate that hold no text, or are edited otherwise.
+pub const CANDIDATE_FIELDS: &[&str] = &[
+    "content",
+    "finishReason",
+    "finish_reason",
+    "index",
+    "safetyRatings",
+    "safety_ratings",
+    "avgLogprobs",
+    "avg_logprobs",
+    "tokenCount",
+    "token_count",
+];
+
+/// Fields of a response that hold no text, or are edited otherwise. Others are errors,
+/// feedback and fields that hookgate does not interpret.
+pub const RESPONSE_FIELDS: &[&str] = &[
+    "candidates",
+    "usageMetadata",
+    "usage_metadata",
+    "modelVersion",
+    "model_version",
+    "responseId",
+    "response_id",
+    "createTime",
+    "create_time",
+];
+
+impl ResponseDocument {
+    /// Edits every text. With [`TextRest::None`], for a whole response or its last chunk, the
+    /// editor holds nothing back.
+    pub fn edit_texts(
+        &mut self,
+        editor: &mut dyn ResponseTextEditor,
+        rest: TextRest,
+    ) -> Result<(), DialectError> {
+        if let (Some(text), TextRest::MayFollow) = (self.as_text_mut(), rest) {
+            text.edit_texts(editor);
+            return Ok(());
+        }
+        self.make_parsed()?;
+        for candidate in &mut self.candidates {
+            candidate.edit_texts(editor, rest)?;
+        }
+        self.update_candidates()?;
+        if rest == TextRest::None {
+            self.append_held_back(editor)?;
+        }
+        edit_other_fields(self.document_mut(), RESPONSE_FIELDS, &mut |text| {
+            editor.edit(TextKind::Speech, text)
+        })
+    }
+
+    /// Appends held-back text of candidates that are not in this chunk.
+    fn append_held_back(
+        &mut self,
+        editor: &mut dyn ResponseTextEditor,
+    ) -> Result<(), DialectError> {
+        let Some(held_back) = Self::from_held_back(editor)? else {
+            return Ok(());
+        };
+        self.candidates.extend(held_back.candidates);
+        let documents = self.candidates.iter().map(|candidate| &candidate.document);
+        let documents: Vec<Document> = documents.cloned().collect();
+        self.document_mut().set_children(CANDIDATES, &documents)
+    }
+
+    /// Creates a chunk of all held-back text; `None` if there is none.
+    pub fn from_held_back(
+        editor: &mut dyn ResponseTextEditor,
+    ) -> Result<Option<Self>, DialectError> {
+        let channels = editor.held_back(None);
+        let candidates = channels.iter().filter_map(|channel| {
+            let text = editor.edit_piece(channel, "", TextRest::None)?;
+            let part = text_part(&channel.stream, &text)?;
+            let content = json!({ "role": "model", "parts": [part] });
+            Some(json!({ "content": content, "index": channel.candidate }))
+        });
+        let candidates: Vec<Value> = candidates.collect();
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let chunk = json!({ "candidates": candidates });
+        Self::parse(chunk.to_string().into()).map(Some)
+    }
+}
+
+/// Returns a part with held-back text. The rest of an argument is lost with its call.
+fn text_part(stream: &TextStream, text: &str) -> Option<Value> {
+    match stream {
+        TextStream::Speech => Some(json!({ "text": text })),
+        TextStream::Thought => Some(json!({ "text": text, "thought": true })),
+        TextStream::Argument(_) => None,
+    }
+}
+
+impl CandidateDocument {
+    fn edit_texts(
+        &mut self,
+        editor: &mut dyn ResponseTextEditor,
+        rest: TextRest,
+    ) -> Result<(), DialectError> {
+        let mut candidate = CandidateEditor {
+            index: self.index,
+            editor,
+            rest,
+            is_edited: false,
+        };
+        let mut parts = match &mut self.content {
+            Some(content) => std::mem::take(&mut content.parts),
+            None => Vec::new(),
+        };
+        candidate.edit_parts(&mut parts)?;
+        if candidate.is_edited {
+            self.set_parts(parts)?;
+        } else if let Some(content) = &mut self.content {
+            content.parts = parts;
+        }
+        self.document.remove(LOGPROBS)?;
+        edit_other_fields(&mut self.document, CANDIDATE_FIELDS, &mut |text| {
+            editor.edit(TextKind::Speech, text)
+        })
+    }
+}
+
+/// Edits the texts of one candidate.
+struct CandidateEditor<'a> {
+    index: u64,
+    editor: &'a mut dyn ResponseTextEditor,
+    rest: TextRest,
+    is_edited: bool,
+}
+
+impl CandidateEditor<'_> {
+    fn edit_parts(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
+        for part in parts.iter_mut() {
+            self.edit_text(part)?;
+            self.edit_fields(&mut part.document)?;
+        }
+        if self.rest == TextRest::None {
+            self.release_held_back(parts)?;
+        }
+        Ok(())
+    }
+
+    fn edit_text(&mut self, part: &mut Part) -> Result<(), DialectError> {
+        let Some(text) = &part.text else {
+            return Ok(());
+        };
+        let channel = self.channel(stream_of(part));
+        if let Some(new) = self.editor.edit_piece(&channel, text, TextRest::MayFollow) {
+            *part = part.with_text(&new)?;
+            self.is_edited = true;
+        }
+        Ok(())
+    }
+
+    /// Appends held-back text to the last part of its channel, or inserts it in front of all
+    /// parts.
+    fn release_held_back(&mut self, parts: &mut Vec<Part>) -> Result<(), DialectError> {
+        let mut front = Vec::new();
+        for channel in self.editor.held_back(Some(self.index)) {
+            let Some(rest) = self.editor.edit_piece(&channel, "", TextRest::None) else {
+                continue;
+            };
+            let is_of_channel =
+                |part: &&mut Part| part.text.is_some() && stream_of(part) == channel.stream;
+            if let Some(part) = parts.iter_mut().rev().find(is_of_channel) {
+                let text = part.text.as_deref().unwrap_or_default();
+                *part = part.with_text(&format!("{text}{rest}"))?;
+            } else if let Some(part) = text_part(&channel.stream, &rest) {
+                front.push(Part::from_json(&part)?);
+            }
+            self.is_edited = true;
+        }
+        parts.splice(..0, front);
+        Ok(())
+    }
+
+    fn edit_fields(&mut self, part: &mut Document) -> Result<(), DialectError> {
+        // Most parts hold a text only.
+        if part.fields().all(|(key, _)| key == "text") {
+            return Ok(());
+        }
+        let except = [NAME_FIELDS, PARTIAL_ARGS].concat();
+        let editor = &mut *self.editor;
+        edit_fields(part, &except, &mut |kind, text| editor.edit(kind, text))?;
+        part.edit_child(FUNCTION_CALL, |call| {
+            call.edit_children(PARTIAL_ARGS, |piece| self.edit_partial_argument(piece))
+        })?;
+        self.is_edited |= part.is_edited();
+        Ok(())
+    }
+
+    fn edit_partial_argument(&mut self, piece: &mut Document) -> Result<(), DialectError> {
+        if let Some(number @ Value::Number(_)) = piece.get(NUMBER_VALUE)?
+            && let Some(text) = self.editor.edit(TextKind::ToolCall, &number.to_string())
+        {
+            piece.remove(NUMBER_VALUE)?;
+            return piece.set(STRING_VALUE, &json!(text));
+        }
+        let Some(text) = piece.string(STRING_VALUE)? else {
+            return Ok(());
+        };
+        let path = piece.string(JSON_PATH)?.unwrap_or_default();
+        let channel = self.channel(TextStream::Argument(path));
+        let rest = match piece.get(WILL_CONTINUE)? {
+            Some(Value::Bool(true)) => TextRest::MayFollow,
+            _ => TextRest::None,
+        };
+        if let Some(new) = self.editor.edit_piece(&channel, &text, rest) {
+            piece.set(STRING_VALUE, &json!(new))?;
+        }
+        Ok(())
+    }
+
+    fn channel(&self, stream: TextStream) -> TextChannel {
+        TextChannel {
+            candidate: self.index,
+            stream,
+        }
+    }
+}
+
+fn stream_of(part: &Part) -> TextStream {
+    if part.is_thought {
+        TextStream::Thought
+    } else {
+        TextStream::Speech
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    /// Holds every text back by one character, and puts `*` for `s` elsewhere.
+    #[derive(Default)]
+    struct Late(BTreeMap<String, (TextChannel, String)>);
+
+    impl ResponseTextEditor for Late {
+        fn edit_piece(
+            &mut self,
+            channel: &TextChannel,
+            text: &str,
+            rest: TextRest,
+        ) -> Option<String> {
+            let name = format!("{channel:?}");
+            let held = self.0.remove(&name).map_or_else(String::new, |it| it.1);
+            let mut said = held + text;
+            if rest == TextRest::MayFollow
+                && let Some(last) = said.pop()
+            {
+                let held = (channel.clone(), last.to_string());
+                self.0.insert(name, held);
+            }
+            Some(said)
+        }
+
+        fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
+            text.contains('s').then(|| text.replace('s', "*"))
+        }
+
+        fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+            let all = self.0.values().map(|it| it.0.clone());
+            all.filter(|it| candidate.is_none_or(|one| it.candidate == one))
+                .collect()
+        }
+    }
+
+    #[track_caller]
+    fn check(editor: &mut Late, chunk: &str, expected: &str) {
+        check_with(editor, TextRest::MayFollow, chunk, expected);
+    }
+
+    #[track_caller]
+    fn check_with(editor: &mut Late, rest: TextRest, chunk: &str, expected: &str) {
+        let mut document = ResponseDocument::parse(chunk.to_owned().into()).unwrap();
+        document.edit_texts(editor, rest).unwrap();
+        assert_eq!(document.to_bytes(), expected);
+    }
+
+    #[test]
+    fn each_channel_releases_its_text_at_the_end() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"ab"},{"text":"th","thought":true,"thoughtSignature":"ss"}]}}],"usageMetadata":{"n":1.0}}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"a"},{"text":"t","thought":true,"thoughtSignature":"ss"}]}}],"usageMetadata":{"n":1.0}}"#,
+        );
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"ss"}}}]},"logprobsResult":{}}]}"#,
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"functionCall":{"name":"ss","args":{"a":"**"}}}]}}]}"#,
+        );
+        check_with(
+            &mut editor,
+            TextRest::None,
+            r#"{"candidates":[{"content":{"parts":[{"text":"cd"}]},"finishReason":"STOP","groundingMetadata":{"q":["s"]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"h","thought":true},{"text":"bcd"}]},"finishReason":"STOP","groundingMetadata":{"q":["*"]}}]}"#,
+        );
+        assert!(
+            ResponseDocument::from_held_back(&mut editor)
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn a_candidate_that_ends_without_content_releases_held_text() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"index":1,"content":{"parts":[{"text":"x"}]}}]}"#,
+            r#"{"candidates":[{"index":1,"content":{"parts":[{"text":""}]}}]}"#,
+        );
+        check_with(
+            &mut editor,
+            TextRest::None,
+            r#"{"candidates":[{"index":1,"finishReason":"STOP"}]}"#,
+            r#"{"candidates":[{"index":1,"finishReason":"STOP","content":{"role":"model","parts":[{"text":"x"}]}}]}"#,
+        );
+    }
+
+    #[test]
+    fn a_stream_that_breaks_off_releases_held_text() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"parts":[{"text":"xy"}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"text":"x"}]}}]}"#,
+        );
+
+        let held = ResponseDocument::from_held_back(&mut editor)
+            .unwrap()
+            .unwrap();
+
+        assert_eq!(
+            held.to_bytes(),
+            r#"{"candidates":[{"content":{"role":"model","parts":[{"text":"y"}]},"index":0}]}"#
+        );
+    }
+
+    #[test]
+    fn a_partial_argument_is_a_channel() {
+        let mut editor = Late::default();
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","partialArgs":[{"jsonPath":"$.a","stringValue":"xy","willContinue":true}]}}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","partialArgs":[{"jsonPath":"$.a","stringValue":"x","willContinue":true}]}}]}}]}"#,
+        );
+        check(
+            &mut editor,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"z"}]}}]}}]}"#,
+            r#"{"candidates":[{"content":{"parts":[{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"yz"}]}}]}}]}"#,
+        );
+    }
+}

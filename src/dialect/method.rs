@@ -1,0 +1,192 @@
+//! Rows of the method table: the methods of a model API and whether agents may call
+//! them.
+
+use serde::Serialize;
+
+/// A model API.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Api {
+    /// Gemini API.
+    Gemini,
+    /// Vertex AI.
+    Vertex,
+    /// Code Assist, which gemini-cli uses after a login with Google.
+    CodeAssist,
+}
+
+impl Api {
+    /// Every API.
+    pub const ALL: [Self; 3] = [Self::Gemini, Self::Vertex, Self::CodeAssist];
+
+    /// Returns the name used in the config.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Gemini => "gemini",
+            Self::Vertex => "vertex",
+            Self::CodeAssist => "code_assist",
+        }
+    }
+}
+
+/// The kind of call that a method makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Operation {
+    /// `generateContent`: one response.
+    Generate,
+    /// `streamGenerateContent`: a response in chunks.
+    Stream(Framing),
+    /// `countTokens`.
+    CountTokens,
+    /// `embedContent`.
+    Embed,
+    /// `batchEmbedContents`.
+    BatchEmbed,
+    /// `cachedContents.create`: content stored for later calls.
+    CreateCache,
+    /// Reads, changes or deletes cached content.
+    UseCache,
+    /// A call without hooks.
+    Other,
+}
+
+impl Operation {
+    /// Returns the name that conditions compare with.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Generate => "generateContent",
+            Self::Stream(_) => "streamGenerateContent",
+            Self::CountTokens => "countTokens",
+            Self::Embed => "embedContent",
+            Self::BatchEmbed => "batchEmbedContents",
+            Self::CreateCache => "createCachedContent",
+            Self::UseCache => "useCachedContent",
+            Self::Other => "other",
+        }
+    }
+
+    /// Returns whether the response holds text of a model.
+    pub const fn generates(self) -> bool {
+        matches!(self, Self::Generate | Self::Stream(_))
+    }
+
+    /// Returns whether the request carries a conversation or a text.
+    pub const fn sends_content(self) -> bool {
+        !matches!(self, Self::UseCache | Self::Other)
+    }
+}
+
+/// The wire format of a stream of chunks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framing {
+    /// Server-sent events, `alt=sse`.
+    Sse,
+    /// Elements of one JSON array.
+    Array,
+}
+
+/// One method of a model API.
+#[derive(Debug, PartialEq, Eq)]
+pub struct MethodSpec {
+    /// API that has the method.
+    pub api: Api,
+    /// HTTP method.
+    pub method: &'static str,
+    /// Path template; `{…}` matches one segment, or the part of a segment before `:`.
+    pub path: &'static str,
+    /// Name in the API's documentation. Two paths may share one.
+    pub name: &'static str,
+    /// Kind of call. The query decides on the framing of a stream.
+    pub operation: Operation,
+    /// Whether agents may call it.
+    pub access: Access,
+}
+
+/// Whether agents may call a method.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// Allowed.
+    Open,
+    /// Allowed if the config names it: the method carries content that hooks do not
+    /// see.
+    ByName,
+    /// Refused. Holds the reason: the rest of a sentence that begins with the
+    /// method's name.
+    Never(&'static str),
+}
+
+/// Which parts of a call hooks and policies run on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HookCoverage {
+    /// Request and response.
+    Hooked,
+    /// The request; the response holds no text of a model.
+    RequestOnly,
+    /// None: request and response are forwarded unparsed.
+    Passed,
+    /// None: the call is refused.
+    Refused,
+}
+
+impl HookCoverage {
+    /// Returns the name shown to people.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Hooked => "hooked",
+            Self::RequestOnly => "request only",
+            Self::Passed => "passed",
+            Self::Refused => "refused",
+        }
+    }
+}
+
+impl MethodSpec {
+    /// Returns the coverage under a config that allows the method by name, or not.
+    pub const fn coverage(&self, allowed: bool) -> HookCoverage {
+        match (self.access, self.operation) {
+            (Access::Never(_), _) => HookCoverage::Refused,
+            (Access::ByName, _) if !allowed => HookCoverage::Refused,
+            (_, Operation::Generate | Operation::Stream(_)) => HookCoverage::Hooked,
+            (_, Operation::UseCache | Operation::Other) => HookCoverage::Passed,
+            (
+                _,
+                Operation::CountTokens
+                | Operation::Embed
+                | Operation::BatchEmbed
+                | Operation::CreateCache,
+            ) => HookCoverage::RequestOnly,
+        }
+    }
+
+    /// Returns whether the method carries content that hooks never see, even if it is
+    /// allowed.
+    pub const fn is_uninspected(&self) -> bool {
+        matches!(
+            (self.access, self.operation),
+            (Access::ByName, Operation::Other)
+        )
+    }
+
+    /// Returns the name used in logs and metrics.
+    pub const fn label(&self) -> &'static str {
+        match self.operation {
+            Operation::UseCache | Operation::CreateCache | Operation::Other => self.name,
+            operation => operation.as_str(),
+        }
+    }
+}
+
+/// Declares the methods of one API as `METHODS`, one line for each.
+macro_rules! method_table {
+    ($api:ident: $($method:ident $path:literal $name:literal $operation:expr, $access:expr;)*) => {
+        pub const METHODS: &[MethodSpec] = &[$(MethodSpec {
+            api: Api::$api,
+            method: stringify!($method),
+            path: $path,
+            name: $name,
+            operation: $operation,
+            access: $access,
+        }),*];
+    };
+}
+pub(in crate::dialect) use method_table;

@@ -1,0 +1,67 @@
+//! Interfaces for editing the texts of requests and responses.
+
+/// Kind of a text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum TextKind {
+    /// Text of the user or the model, thoughts included.
+    Speech,
+    /// Argument of a function call, or code to run.
+    ToolCall,
+    /// Result of a tool, or output of code.
+    ToolResult,
+}
+
+/// Edits the texts of a request.
+pub trait TextEditor {
+    /// Returns whether it would change a text. Consecutive texts that are read as one are
+    /// passed joined. The other methods are called only if this returns `true`.
+    fn wants(&self, kind: TextKind, text: &str) -> bool;
+
+    /// Edits consecutive texts that a model reads as one. Returns whether any was changed.
+    fn edit_joined(&mut self, kind: TextKind, texts: &mut [String]) -> bool;
+
+    /// Returns the replacement of a text, if it has one.
+    fn edit(&mut self, kind: TextKind, text: &str) -> Option<String>;
+}
+
+/// Edits the texts of a response, which arrive in chunks.
+pub trait ResponseTextEditor {
+    /// Returns the replacement of the next piece of a text, if it has one. The editor may
+    /// hold the end of a text back until the next piece.
+    fn edit_piece(&mut self, channel: &TextChannel, text: &str, rest: TextRest) -> Option<String>;
+
+    /// Returns the replacement of a complete text, if it has one.
+    fn edit(&mut self, kind: TextKind, text: &str) -> Option<String>;
+
+    /// Returns the channels with held-back text, of one candidate or all.
+    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel>;
+}
+
+/// Source of the pieces of one text.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct TextChannel {
+    /// Index of the candidate.
+    pub candidate: u64,
+    /// Text within the candidate.
+    pub stream: TextStream,
+}
+
+/// A text of a candidate that arrives in pieces.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TextStream {
+    /// Plain text.
+    Speech,
+    /// Thoughts.
+    Thought,
+    /// Argument of a partial function call, by its JSON path.
+    Argument(String),
+}
+
+/// Whether more of a text may follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum TextRest {
+    /// More may follow.
+    MayFollow,
+    /// This is the last piece.
+    None,
+}
