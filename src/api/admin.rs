@@ -65,7 +65,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     }
     let snapshot = app.snapshot();
     if let Some(audit) = &snapshot.audit
-        && audit.check().is_err()
+        && audit.ensure_writable().is_err()
     {
         return unavailable("the decision log cannot be written");
     }

@@ -69,7 +69,7 @@ pub(super) async fn report_event(
     };
     let Authenticated { identity, snapshot } = authenticated.clone();
     if let Some(audit) = &snapshot.audit {
-        audit.check()?;
+        audit.ensure_writable()?;
     }
     let length = body
         .size_hint()

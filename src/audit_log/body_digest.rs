@@ -1,71 +1,71 @@
-//! The print of something that passes piece by piece, and if it is wanted the
-//! thing itself.
+//! Digests of bodies, computed as they stream by, with their content if the log stores
+//! content.
 
 use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-/// The most of one thing that a log holds, in bytes.
-const MOST: usize = 1024 * 1024;
+/// Bytes of one body that a log stores.
+const MAX_STORED_BYTES: usize = 1024 * 1024;
 
 /// What the log holds of a body.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Sample {
-    /// How long it is.
+pub struct BodyDigest {
+    /// Length of the body.
     pub bytes: u64,
-    /// Its SHA-256 in lower-case hex.
+    /// SHA-256 of the body in lower-case hex.
     pub sha256: String,
-    /// It, or its begin; only where the log holds content.
+    /// The body, or its first mebibyte; only if the log stores content.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<String>,
-    /// Whether `text` is only its begin.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub cut: bool,
+    /// Whether `text` is not the whole body.
+    #[serde(rename = "truncated", skip_serializing_if = "std::ops::Not::not")]
+    pub is_truncated: bool,
 }
 
-/// Takes the print of something as it passes.
+/// Computes a [`BodyDigest`] chunk by chunk.
 #[derive(Debug, Clone)]
-pub struct BodyDigester {
+pub struct BodyHasher {
     hash: Sha256,
     bytes: u64,
-    kept: Option<Vec<u8>>,
+    stored: Option<Vec<u8>>,
 }
 
-impl BodyDigester {
-    pub(super) fn new(keeps: bool) -> Self {
+impl BodyHasher {
+    pub(super) fn new(stores_content: bool) -> Self {
         Self {
             hash: Sha256::default(),
             bytes: 0,
-            kept: keeps.then(Vec::new),
+            stored: stores_content.then(Vec::new),
         }
     }
 
-    /// Takes the next piece.
-    pub fn take(&mut self, piece: &[u8]) {
-        self.hash.update(piece);
-        self.bytes = self.bytes.saturating_add(piece.len() as u64);
-        if let Some(kept) = &mut self.kept {
-            let room = MOST.saturating_sub(kept.len()).min(piece.len());
-            kept.extend_from_slice(piece.get(..room).unwrap_or_default());
+    /// Adds the next chunk.
+    pub fn update(&mut self, chunk: &[u8]) {
+        self.hash.update(chunk);
+        self.bytes = self.bytes.saturating_add(chunk.len() as u64);
+        if let Some(stored) = &mut self.stored {
+            let length = MAX_STORED_BYTES.saturating_sub(stored.len());
+            stored.extend(chunk.iter().take(length));
         }
     }
 
-    /// The print of it all.
-    pub fn finish(self) -> Sample {
-        let cut = |it: &Vec<u8>| (it.len() as u64) < self.bytes;
-        Sample {
+    /// Returns the digest of all chunks.
+    pub fn finish(self) -> BodyDigest {
+        let is_shorter = |stored: &Vec<u8>| (stored.len() as u64) < self.bytes;
+        BodyDigest {
             bytes: self.bytes,
             sha256: HEXLOWER.encode(&self.hash.finalize()),
-            cut: self.kept.as_ref().is_some_and(cut),
+            is_truncated: self.stored.as_ref().is_some_and(is_shorter),
             text: self
-                .kept
-                .map(|it| String::from_utf8_lossy(&it).into_owned()),
+                .stored
+                .map(|stored| String::from_utf8_lossy(&stored).into_owned()),
         }
     }
 
-    /// The print of this, in one piece.
-    pub fn of(mut self, whole: &[u8]) -> Sample {
-        self.take(whole);
+    /// Returns the digest of a complete body.
+    pub fn digest(mut self, body: &[u8]) -> BodyDigest {
+        self.update(body);
         self.finish()
     }
 }
@@ -75,27 +75,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_have_the_print_of_the_whole() {
-        let mut pieces = BodyDigester::new(false);
-        for piece in ["a", "", "bc"] {
-            pieces.take(piece.as_bytes());
+    fn chunks_have_the_digest_of_the_whole_body() {
+        let mut hasher = BodyHasher::new(false);
+        for chunk in ["a", "", "bc"] {
+            hasher.update(chunk.as_bytes());
         }
 
-        let sample = pieces.finish();
+        let digest = hasher.finish();
 
-        assert_eq!(sample, BodyDigester::new(false).of(b"abc"));
-        assert_eq!((sample.bytes, sample.text), (3, None));
+        assert_eq!(digest, BodyHasher::new(false).digest(b"abc"));
+        assert_eq!((digest.bytes, digest.text), (3, None));
         // printf abc | sha256sum
-        assert!(sample.sha256.starts_with("ba7816bf8f01cfea"));
+        assert!(digest.sha256.starts_with("ba7816bf8f01cfea"));
     }
 
     #[test]
-    fn content_is_kept_up_to_a_bound_and_says_where_it_ends() {
-        let short = BodyDigester::new(true).of(b"abc");
-        let long = BodyDigester::new(true).of(&vec![b'x'; MOST + 1]);
+    fn stored_content_is_truncated_at_a_bound() {
+        let short = BodyHasher::new(true).digest(b"abc");
+        let long = BodyHasher::new(true).digest(&vec![b'x'; MAX_STORED_BYTES + 1]);
 
-        assert_eq!((short.text.as_deref(), short.cut), (Some("abc"), false));
-        assert_eq!(long.text.map(|it| it.len()), Some(MOST));
-        assert!(long.cut && long.bytes == MOST as u64 + 1);
+        assert_eq!(short.text.as_deref(), Some("abc"));
+        assert!(!short.is_truncated);
+        assert_eq!(long.text.map(|text| text.len()), Some(MAX_STORED_BYTES));
+        assert!(long.is_truncated && long.bytes == MAX_STORED_BYTES as u64 + 1);
     }
 }

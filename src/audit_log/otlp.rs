@@ -1,19 +1,19 @@
-//! What a collector is told: each event, each of its hooks and each call as a
-//! span, by the conventions for generative AI where they have a name for it; and
-//! lines as log records, without content whatever the log holds.
+//! Export of records to an OTLP collector: events, hook runs and calls as spans, named
+//! by the semantic conventions for generative AI where they apply; all records as log
+//! records, always without content.
 
 use std::{
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    AuditError,
-    rate_limit::{Admitted, Flood},
-    record::{EventRecord, HookRecord, OutcomeRecord, Period, Record, write},
+    error::AuditError,
+    rate_limit::{Admission, RecordRateLimiter},
+    record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord, TimeRange},
 };
 use crate::{
     config::OtlpSettings,
@@ -24,15 +24,15 @@ use crate::{
     },
 };
 
-/// One collector.
+/// Exports the records of a log to one collector.
 #[derive(Debug)]
-pub(super) struct Export {
+pub(super) struct RecordExporter {
     pub(super) settings: OtlpSettings,
     pub(super) exporter: Exporter,
-    flood: Flood,
+    rejected_requests: RecordRateLimiter,
 }
 
-impl Export {
+impl RecordExporter {
     pub(super) fn new(settings: &OtlpSettings, metrics: &Arc<Metrics>) -> Result<Self, AuditError> {
         let collector = Collector {
             endpoint: &settings.endpoint,
@@ -44,72 +44,71 @@ impl Export {
         Ok(Self {
             settings: settings.clone(),
             exporter: Exporter::new(&collector, metrics)?,
-            flood: Flood::default(),
+            rejected_requests: RecordRateLimiter::default(),
         })
     }
 
-    /// What is to be told of one more request that was turned away.
-    pub(super) fn admit(&self) -> Admitted {
-        self.flood.admit(Instant::now())
+    /// Decides whether one more rejected request gets a record.
+    pub(super) fn admit_rejected(&self) -> Admission {
+        self.rejected_requests.admit(Instant::now())
     }
 
-    /// Never waits.
-    pub(super) fn tell(&self, record: &Record, config: &str) {
+    /// Queues a record for export. Does not block.
+    pub(super) fn export(&self, record: &AuditRecord, config: &str) {
         if self.exporter.exports_traces() {
             match record {
-                Record::Event(event) => self.event(event),
-                Record::Outcome(outcome) => self.exporter.record_span(&call(outcome)),
+                AuditRecord::Event(event) => self.export_event(event),
+                AuditRecord::Outcome(outcome) => self.exporter.record_span(&call_span(outcome)),
                 _ => (),
             }
         }
         if self.exporter.exports_logs() {
-            self.exporter.record_log(&line(record, config));
+            self.exporter.record_log(&log_record(record, config));
         }
     }
 
-    /// An event of a call is a part of it; any other stands for itself.
-    fn event(&self, event: &EventRecord) {
+    fn export_event(&self, event: &EventRecord) {
+        // An event of a call is a child of the call's span; a reported one has the span
+        // of its own request.
         let trace = match (event.trace.is_enabled(), event.origin) {
-            (false, _) => begun(None),
+            (false, _) => start_trace(None),
             (true, "reported") => event.trace,
-            (true, _) => event.trace.child(fresh_span()),
+            (true, _) => event.trace.child(new_span_id()),
         };
+        let subject = event.subject.as_deref().unwrap_or_default();
         self.exporter.record_span(&Span {
             trace,
             name: event.event.as_str().to_owned(),
             kind: SpanKind::Internal,
             started: event.time.started,
             ended: event.time.ended,
-            attributes: known(&event.request, &event.session, &event.caller.name)
+            attributes: request_attributes(&event.request, &event.session, &event.caller.name)
                 .text("hookgate.event", event.event.as_str())
                 .text("hookgate.origin", event.origin)
-                .text(
-                    "hookgate.subject",
-                    event.subject.as_deref().unwrap_or_default(),
-                )
+                .text("hookgate.subject", subject)
                 .text("hookgate.verdict", event.verdict.as_str())
                 .number("hookgate.chunks", event.chunks),
             failed: false,
         });
         for hook in &event.hooks {
-            self.exporter.record_span(&of_hook(hook, trace));
+            self.exporter.record_span(&hook_span(hook, trace));
         }
     }
 }
 
-/// A span within what an agent sends as `traceparent`, if it sends one.
-pub(super) fn begun(traceparent: Option<&str>) -> Trace {
-    Trace::from_traceparent(traceparent, Uuid::new_v4().as_u128(), fresh_span())
+/// Starts a span within the trace of a `traceparent` header, or in a new trace.
+pub(super) fn start_trace(traceparent: Option<&str>) -> Trace {
+    Trace::from_traceparent(traceparent, Uuid::new_v4().as_u128(), new_span_id())
 }
 
-/// Not zero: a UUID has bits that are always set.
-fn fresh_span() -> u64 {
+/// Returns a random id. It is not zero, because some bits of a UUID are always set.
+fn new_span_id() -> u64 {
     Uuid::new_v4().as_u64_pair().1
 }
 
-fn of_hook(hook: &HookRecord, of_event: Trace) -> Span {
+fn hook_span(hook: &HookRunRecord, event: Trace) -> Span {
     Span {
-        trace: of_event.child(fresh_span()),
+        trace: event.child(new_span_id()),
         name: format!("hook {}", hook.name),
         kind: SpanKind::Internal,
         started: hook.time.started,
@@ -124,36 +123,39 @@ fn of_hook(hook: &HookRecord, of_event: Trace) -> Span {
     }
 }
 
-fn call(outcome: &OutcomeRecord) -> Span {
+fn call_span(outcome: &OutcomeRecord) -> Span {
     let OutcomeRecord { call, usage, .. } = outcome;
     let usage = usage.unwrap_or_default();
-    let ended = SystemTime::now();
-    let operation = operation(call.method);
+    let time = TimeRange::ending_at(SystemTime::now(), call.elapsed);
+    let operation = operation_name(call.method);
     let status = outcome.status;
-    let error = outcome.error.map(str::to_owned);
-    let error = error.or_else(|| (status >= 400).then(|| status.to_string()));
-    let error = error.or_else(|| (outcome.ended == "truncated").then(|| "truncated".to_owned()));
+    let error = match outcome.error {
+        Some(code) => Some(code.to_owned()),
+        None if status >= 400 => Some(status.to_string()),
+        None if outcome.ended == "truncated" => Some(outcome.ended.to_owned()),
+        None => None,
+    };
+    let status = (status > 0).then_some(status.into());
     Span {
         trace: call.trace,
-        name: format!("{operation} {}", call.asked).trim_end().to_owned(),
+        name: format!("{operation} {}", call.requested_model)
+            .trim_end()
+            .to_owned(),
         kind: SpanKind::Client,
-        started: before(ended, call.elapsed),
-        ended,
-        attributes: known(&outcome.request, &outcome.session, &outcome.caller.name)
+        started: time.started,
+        ended: time.ended,
+        attributes: request_attributes(&outcome.request, &outcome.session, &outcome.caller.name)
             .text("gen_ai.operation.name", operation)
-            .text("gen_ai.provider.name", provider(call.dialect))
+            .text("gen_ai.provider.name", provider_name(call.dialect))
             .text("gen_ai.conversation.id", &outcome.session)
-            .text("gen_ai.request.model", &call.asked)
-            .text("gen_ai.response.model", &call.answered)
+            .text("gen_ai.request.model", &call.requested_model)
+            .text("gen_ai.response.model", &call.response_model)
             .number("gen_ai.usage.input_tokens", usage.prompt)
             .number("gen_ai.usage.output_tokens", usage.candidates)
-            .number(
-                "http.response.status_code",
-                (status > 0).then_some(status.into()),
-            )
+            .number("http.response.status_code", status)
             .text("error.type", error.as_deref().unwrap_or_default())
             .text("hookgate.method", call.method)
-            .text("hookgate.model.called", &outcome.called)
+            .text("hookgate.model.called", &outcome.model)
             .text("hookgate.action", outcome.action)
             .text("hookgate.ended", outcome.ended)
             .number("hookgate.rounds", Some(outcome.rounds.into()))
@@ -162,16 +164,16 @@ fn call(outcome: &OutcomeRecord) -> Span {
     }
 }
 
-/// What all spans of a request have.
-fn known(request: &str, session: &str, caller: &str) -> Attributes {
+/// Returns the attributes that all spans of a request have.
+fn request_attributes(request: &str, session: &str, caller: &str) -> Attributes {
     Attributes::default()
         .text("hookgate.request.id", request)
         .text("hookgate.session.id", session)
         .text("hookgate.caller.name", caller)
 }
 
-/// What the conventions call it; our name, if they have none.
-fn operation(method: &str) -> &str {
+/// Returns `gen_ai.operation.name`: the conventions' name, or the method's own.
+fn operation_name(method: &str) -> &str {
     match method {
         "generateContent" | "streamGenerateContent" => "generate_content",
         "embedContent" | "batchEmbedContents" => "embeddings",
@@ -179,8 +181,8 @@ fn operation(method: &str) -> &str {
     }
 }
 
-/// What the conventions call a model API.
-fn provider(dialect: &str) -> &'static str {
+/// Returns `gen_ai.provider.name`.
+fn provider_name(dialect: &str) -> &'static str {
     match dialect {
         "gemini" => "gcp.gemini",
         "vertex" => "gcp.vertex_ai",
@@ -188,54 +190,29 @@ fn provider(dialect: &str) -> &'static str {
     }
 }
 
-fn line(record: &Record, config: &str) -> LogRecord {
-    let fields = write(record, config);
-    let whole = [b"{", fields.as_slice(), b"}"].concat();
-    // What was just written as JSON always is JSON.
-    let mut line: Value = serde_json::from_slice(&whole).unwrap_or_default();
-    let mut known = Attributes::default();
-    let mut name = String::new();
-    if let Some(fields) = line.as_object_mut() {
+fn log_record(record: &AuditRecord, config: &str) -> LogRecord {
+    let line = [b"{", record.to_line(config).as_slice(), b"}"].concat();
+    // The line was just serialized.
+    let mut body: Value = serde_json::from_slice(&line).unwrap_or_default();
+    for field in body
+        .as_object_mut()
+        .into_iter()
+        .flat_map(|fields| fields.values_mut())
+    {
         // Content is a `text` beside its hash, and nowhere else.
-        for field in fields.values_mut().filter_map(Value::as_object_mut) {
-            field.shift_remove("text");
+        if let Some(digest) = field.as_object_mut() {
+            digest.shift_remove("text");
         }
-        let text = |key: &str| fields.get(key).and_then(Value::as_str).unwrap_or_default();
-        name = format!("hookgate.{}", text("kind"));
-        known = known
-            .text("hookgate.kind", text("kind"))
-            .text("hookgate.request.id", text("request"))
-            .text("hookgate.session.id", text("session"));
     }
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default();
     LogRecord {
         trace: record.trace(),
-        name,
+        name: format!("hookgate.{}", text("kind")),
         time: SystemTime::now(),
-        body: line.to_string(),
-        attributes: known,
-    }
-}
-
-/// A clock may have been set back; nothing ends before it begins.
-pub(super) fn before(ended: SystemTime, elapsed: Duration) -> SystemTime {
-    ended.checked_sub(elapsed).unwrap_or(ended)
-}
-
-impl Period {
-    /// What has just ended.
-    pub fn ended(elapsed: Duration, ended: SystemTime) -> Self {
-        Self {
-            started: before(ended, elapsed),
-            ended,
-        }
-    }
-
-    /// From the start of the first to the end of the last.
-    #[must_use]
-    pub fn and(self, other: Self) -> Self {
-        Self {
-            started: self.started.min(other.started),
-            ended: self.ended.max(other.ended),
-        }
+        attributes: Attributes::default()
+            .text("hookgate.kind", text("kind"))
+            .text("hookgate.request.id", text("request"))
+            .text("hookgate.session.id", text("session")),
+        body: body.to_string(),
     }
 }

@@ -1,63 +1,68 @@
-//! How many requests that were turned away get a line of their own. Whoever
-//! knocks on the door all the time must not push out of the log what others did.
+//! Rate limit of records about rejected requests, so that a flood of them does not
+//! rotate useful history out of the log.
 
 use std::{
     sync::{Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-/// So many lines for each [`SPAN`].
-const MOST: u64 = 100;
-const SPAN: Duration = Duration::from_secs(1);
+const MAX_RECORDS_PER_WINDOW: u64 = 100;
+const WINDOW: Duration = Duration::from_secs(1);
 
-/// How many there were of late.
+/// Admits a number of records per window and counts the others.
 #[derive(Debug, Default)]
-pub(super) struct Flood {
-    state: Mutex<State>,
+pub(super) struct RecordRateLimiter {
+    window: Mutex<Window>,
 }
 
 #[derive(Debug, Default)]
-struct State {
-    since: Option<Instant>,
-    told: u64,
-    left_out: u64,
+struct Window {
+    start: Option<Instant>,
+    admitted: u64,
+    suppressed: u64,
 }
 
-/// What is to be told of one more.
+/// Decision about one rejected request.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Admitted {
-    /// How many were left out before it, if that is to be told now.
-    pub(super) left_out: u64,
-    /// Whether it gets a line of its own.
-    pub(super) line: bool,
+pub(super) struct Admission {
+    /// Records suppressed in earlier windows and not reported yet.
+    pub(super) suppressed_before: u64,
+    /// Whether this request gets a record of its own.
+    pub(super) admitted: bool,
 }
 
-impl Flood {
-    /// One more at this time.
-    pub(super) fn admit(&self, now: Instant) -> Admitted {
-        let mut state = self.state();
-        let mut left_out = 0;
-        let fresh = |since| now.saturating_duration_since(since) < SPAN;
-        if !state.since.is_some_and(fresh) {
-            left_out = std::mem::take(&mut state.left_out);
-            (state.since, state.told) = (Some(now), 0);
+impl RecordRateLimiter {
+    /// Decides about one more rejected request.
+    pub(super) fn admit(&self, now: Instant) -> Admission {
+        let mut window = self.window();
+        let mut suppressed_before = 0;
+        let is_open = |start| now.saturating_duration_since(start) < WINDOW;
+        if !window.start.is_some_and(is_open) {
+            suppressed_before = window.suppressed;
+            *window = Window {
+                start: Some(now),
+                ..Window::default()
+            };
         }
-        let line = state.told < MOST;
-        if line {
-            state.told += 1;
+        let admitted = window.admitted < MAX_RECORDS_PER_WINDOW;
+        if admitted {
+            window.admitted += 1;
         } else {
-            state.left_out += 1;
+            window.suppressed += 1;
         }
-        Admitted { left_out, line }
+        Admission {
+            suppressed_before,
+            admitted,
+        }
     }
 
-    /// How many were left out and not told of yet.
-    pub(super) fn rest(&self) -> u64 {
-        std::mem::take(&mut self.state().left_out)
+    /// Returns and resets the number of suppressed records that was not reported yet.
+    pub(super) fn take_suppressed(&self) -> u64 {
+        std::mem::take(&mut self.window().suppressed)
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    fn window(&self) -> MutexGuard<'_, Window> {
+        self.window.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -66,20 +71,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flood_is_counted_and_then_told() {
-        let (flood, now) = (Flood::default(), Instant::now());
+    fn records_beyond_the_limit_are_counted_and_reported_in_the_next_window() {
+        let (limiter, now) = (RecordRateLimiter::default(), Instant::now());
 
-        let lines = (0..MOST + 7).filter(|_| flood.admit(now).line).count();
-        let next = flood.admit(now + SPAN);
+        let requests = 0..MAX_RECORDS_PER_WINDOW + 7;
+        let admitted = requests.filter(|_| limiter.admit(now).admitted).count();
+        let next = limiter.admit(now + WINDOW);
 
-        assert_eq!(lines as u64, MOST);
-        assert_eq!(
-            next,
-            Admitted {
-                left_out: 7,
-                line: true
-            }
-        );
-        assert_eq!(flood.rest(), 0);
+        assert_eq!(admitted as u64, MAX_RECORDS_PER_WINDOW);
+        let expected = Admission {
+            suppressed_before: 7,
+            admitted: true,
+        };
+        assert_eq!(next, expected);
+        assert_eq!(limiter.take_suppressed(), 0);
     }
 }

@@ -1,4 +1,4 @@
-//! Reading a log, line by line and file by file.
+//! Reads and verifies a log, line by line and file by file.
 
 use std::{
     fs::File,
@@ -10,164 +10,173 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    file::{is_held, older},
-    hash_chain::{self, Head, NOTHING},
+    hash_chain::{ChainHead, ChainLink, GENESIS_HASH},
+    log_file::{is_locked, rotated_files},
 };
 
-/// The longest line that is read, in bytes. None that is written comes near it.
-const LONGEST: u64 = 128 * 1024 * 1024;
+/// Length of a line that is read, in bytes; written lines are far shorter.
+const MAX_LINE_BYTES: u64 = 128 * 1024 * 1024;
 
-/// One line of a log.
+/// One line of a decision log.
 #[derive(Debug)]
-pub struct Line {
-    /// The file that it is in.
+pub struct LogLine {
+    /// Path of the file.
     pub file: PathBuf,
-    /// Its place there, from 1.
+    /// Line number in the file, from 1.
     pub number: u64,
-    /// Without its line break.
+    /// Content without the line break.
     pub bytes: Vec<u8>,
-    /// Whether a line break follows.
-    whole: bool,
+    /// Whether a line break follows. The last line may be incomplete while it is written.
+    pub is_complete: bool,
 }
 
-impl Line {
-    /// Whether all of it is there; the last one may just be being written.
-    pub const fn is_whole(&self) -> bool {
-        self.whole
-    }
-
-    /// As JSON.
-    pub fn json(&self) -> Result<Value, Broken> {
-        serde_json::from_slice(&self.bytes).map_err(|_| Broken::Line {
-            file: self.file.clone(),
-            number: self.number,
-            what: "the line is no JSON".to_owned(),
-        })
-    }
-}
-
-/// What is found of a log whose chain holds.
+/// Result of verifying a log whose chain is intact.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Verified {
-    /// How many lines it has.
+pub struct Verification {
+    /// Number of lines.
     pub lines: u64,
-    /// The number of the first one: if that is not 1, older ones are not there.
-    pub first: u64,
-    /// The hash of the last one.
-    pub last: String,
-    /// Whether a line is just being written.
-    pub under_way: bool,
+    /// Sequence number of the first line. Above 1, older files were removed.
+    pub first_seq: u64,
+    /// Hash of the last line.
+    pub last_hash: String,
+    /// Whether a further line was being written.
+    pub has_incomplete_line: bool,
 }
 
-/// Where a log is broken, and how.
+/// Why a log could not be read or verified.
 #[derive(Debug, Error)]
-pub enum Broken {
-    /// A line is not what was written.
-    #[error("{}:{number}: {what}", file.display())]
+pub enum ReadError {
+    /// A line is not the one that was written.
+    #[error("{}:{number}: {reason}", file.display())]
     Line {
-        /// The file.
+        /// Path of the file.
         file: PathBuf,
-        /// The line, from 1.
+        /// Line number, from 1.
         number: u64,
-        /// What is wrong with it.
-        what: String,
+        /// What is wrong with the line.
+        reason: String,
     },
-    /// A file cannot be read.
-    #[error("`{}` cannot be read: {cause}", file.display())]
-    Unread {
-        /// The file.
+    /// A file could not be read.
+    #[error("failed to read `{}`: {cause}", file.display())]
+    Io {
+        /// Path of the file.
         file: PathBuf,
-        /// What the system said.
+        /// The system's error.
         #[source]
         cause: io::Error,
     },
-    /// There is no log.
-    #[error("`{}` holds no line of a decision log", file.display())]
+    /// The log has no lines.
+    #[error("`{}` contains no decision log records", file.display())]
     Empty {
-        /// The file.
+        /// Path of the log.
         file: PathBuf,
     },
 }
 
-/// The lines of the log at `path`, the oldest first, those of full files
-/// included. Nothing is checked.
-pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Line, Broken>>, Broken> {
-    let mut files = older(path).map_err(|it| unread(path, it))?;
-    // Between two files, there is none for a moment.
+impl LogLine {
+    /// Parses the line as JSON.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`ReadError::Line`] if the line is not JSON.
+    pub fn json(&self) -> Result<Value, ReadError> {
+        serde_json::from_slice(&self.bytes).map_err(|_| self.error("invalid JSON".to_owned()))
+    }
+
+    fn error(&self, reason: String) -> ReadError {
+        ReadError::Line {
+            file: self.file.clone(),
+            number: self.number,
+            reason,
+        }
+    }
+}
+
+/// Returns the lines of the log at `path`, rotated files included, oldest first. The
+/// chain is not verified.
+///
+/// # Errors
+///
+/// Fails if a file cannot be read.
+pub fn lines(path: &Path) -> Result<impl Iterator<Item = Result<LogLine, ReadError>>, ReadError> {
+    let mut files = rotated_files(path).map_err(|cause| io_error(path, cause))?;
+    // During a rotation the log's own file is missing for a moment.
     if path.exists() || files.is_empty() {
         files.push(path.to_owned());
     }
     Ok(files.into_iter().flat_map(file_lines))
 }
 
-/// Checks the whole chain of the log at `path`. It ends at the first line that
-/// is broken.
-pub fn verify(path: &Path) -> Result<Verified, Broken> {
-    let mut first = None;
-    let (mut head, mut lines_seen, mut under_way) = (Head::default(), 0, false);
+/// Verifies the hash chain of the log at `path`.
+///
+/// # Errors
+///
+/// Returns the first line that breaks the chain, or why the log could not be read.
+pub fn verify(path: &Path) -> Result<Verification, ReadError> {
+    let mut first_seq = None;
+    let (mut head, mut count, mut has_incomplete_line) = (ChainHead::default(), 0, false);
     for line in lines(path)? {
         let line = line?;
-        if !line.whole && line.file == path && is_held(path) {
-            under_way = true;
+        if !line.is_complete && line.file == path && is_locked(path) {
+            has_incomplete_line = true;
             break;
         }
-        head = follows(&line, &head, first.is_none()).map_err(|what| Broken::Line {
-            file: line.file.clone(),
-            number: line.number,
-            what,
-        })?;
-        first = first.or(Some(head.seq));
-        lines_seen += 1;
+        let previous = first_seq.is_some().then_some(&head);
+        head = verify_line(&line, previous).map_err(|reason| line.error(reason))?;
+        first_seq = first_seq.or(Some(head.seq));
+        count += 1;
     }
-    let Some(first) = first else {
-        let file = path.to_owned();
-        return Err(Broken::Empty { file });
-    };
-    Ok(Verified {
-        lines: lines_seen,
-        first,
-        last: head.hash,
-        under_way,
+    let first_seq = first_seq.ok_or_else(|| ReadError::Empty {
+        file: path.to_owned(),
+    })?;
+    Ok(Verification {
+        lines: count,
+        first_seq,
+        last_hash: head.hash,
+        has_incomplete_line,
     })
 }
 
-/// Whether a line follows the one before; nobody knows that one if it is the
-/// first there is.
-fn follows(line: &Line, before: &Head, is_first: bool) -> Result<Head, String> {
-    if !line.whole {
-        return Err("the line is torn: its end is missing".to_owned());
+/// Checks that a line is intact and follows `previous`; older files may have been
+/// removed before the first line.
+fn verify_line(line: &LogLine, previous: Option<&ChainHead>) -> Result<ChainHead, String> {
+    if !line.is_complete {
+        return Err("incomplete line".to_owned());
     }
-    let Some(found) = hash_chain::read(&line.bytes) else {
-        return Err("the line is not what was written: its hash is another".to_owned());
+    let Some(ChainLink { head, prev }) = ChainLink::parse(&line.bytes) else {
+        return Err("hash mismatch: the line was changed".to_owned());
     };
     if serde_json::from_slice::<serde::de::IgnoredAny>(&line.bytes).is_err() {
-        return Err("the line is no JSON".to_owned());
+        return Err("invalid JSON".to_owned());
     }
-    let (seq, expected) = (found.head.seq, before.seq + 1);
-    if is_first {
-        if (seq == 1) != (found.prev == NOTHING) {
-            return Err(format!("line {seq} cannot begin a log"));
+    let seq = head.seq;
+    match previous {
+        None if (seq == 1) != (prev == GENESIS_HASH) => {
+            Err(format!("line {seq} cannot be the first of a log"))
         }
-    } else if seq != expected {
-        return Err(format!("line {seq} stands where {expected} should"));
-    } else if found.prev != before.hash {
-        return Err(format!("line {seq} follows another line than the one here"));
+        Some(previous) if seq != previous.seq + 1 => {
+            let expected = previous.seq + 1;
+            Err(format!("sequence number {seq}, expected {expected}"))
+        }
+        Some(previous) if prev != previous.hash => Err(format!(
+            "`prev` of line {seq} is not the hash of the previous line"
+        )),
+        _ => Ok(head),
     }
-    Ok(found.head)
 }
 
-fn file_lines(file: PathBuf) -> impl Iterator<Item = Result<Line, Broken>> {
+fn file_lines(file: PathBuf) -> impl Iterator<Item = Result<LogLine, ReadError>> {
     let mut number = 0;
     let mut reader = None;
-    let mut ended = false;
+    let mut has_ended = false;
     std::iter::from_fn(move || {
-        if ended {
+        if has_ended {
             return None;
         }
         number += 1;
         let line = next_line(&mut reader, &file, number);
-        ended = !matches!(line, Ok(Some(_)));
-        line.map_err(|it| unread(&file, it)).transpose()
+        has_ended = !matches!(line, Ok(Some(_)));
+        line.map_err(|cause| io_error(&file, cause)).transpose()
     })
 }
 
@@ -175,26 +184,26 @@ fn next_line(
     reader: &mut Option<BufReader<File>>,
     file: &Path,
     number: u64,
-) -> io::Result<Option<Line>> {
+) -> io::Result<Option<LogLine>> {
     let reader = match reader {
         Some(reader) => reader,
         none => none.insert(BufReader::new(File::open(file)?)),
     };
     let mut bytes = Vec::new();
-    let read = reader.take(LONGEST).read_until(b'\n', &mut bytes)?;
+    let read = reader.take(MAX_LINE_BYTES).read_until(b'\n', &mut bytes)?;
     if read == 0 {
         return Ok(None);
     }
-    let whole = bytes.pop_if(|it| *it == b'\n').is_some();
-    Ok(Some(Line {
+    let is_complete = bytes.pop_if(|byte| *byte == b'\n').is_some();
+    Ok(Some(LogLine {
         file: file.to_owned(),
         number,
         bytes,
-        whole,
+        is_complete,
     }))
 }
 
-fn unread(file: &Path, cause: io::Error) -> Broken {
+fn io_error(file: &Path, cause: io::Error) -> ReadError {
     let file = file.to_owned();
-    Broken::Unread { file, cause }
+    ReadError::Io { file, cause }
 }

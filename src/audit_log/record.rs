@@ -1,8 +1,7 @@
-//! What lines hold.
+//! The records of a decision log.
 //!
-//! Content, that is words of people, models and hooks, is in them as a hash; as
-//! itself only where the operator wants it. Names of tools, models, sessions and
-//! hooks are no content.
+//! Content (texts of users, models and hooks) is stored as a hash; the text itself only
+//! if the config enables it. Names of tools, models, sessions and hooks are not content.
 
 use std::{
     net::IpAddr,
@@ -13,380 +12,406 @@ use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::Sample;
+use super::body_digest::BodyDigest;
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
     observe::ReloadOutcome,
 };
 
-/// The longest name that is told, in bytes; agents and models make them up.
-const LONGEST: usize = 256;
+/// Bytes of a name that are stored; agents and models choose names.
+const MAX_NAME_BYTES: usize = 256;
 
-/// The most of a reason that is told, in bytes.
-const LONGEST_REASON: usize = 16 * 1024;
+/// Bytes of a text that are stored, such as a reason or a path.
+const MAX_TEXT_BYTES: usize = 16 * 1024;
 
-/// One line, but for its place in the chain.
+/// One line of the log, except for its position in the chain.
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
-pub enum Record {
-    /// Writing begins.
+pub enum AuditRecord {
+    /// Writing started.
     Start {
-        /// Of hookgate.
+        /// Version of hookgate.
         version: &'static str,
-        /// How lines are written.
+        /// How records are written.
         mode: AuditMode,
-        /// Whether they hold content.
+        /// Whether content is stored.
         content: bool,
     },
-    /// Writing ends in order.
+    /// Writing ended in an orderly way.
     Stop,
-    /// The config was read anew.
+    /// The config was reloaded.
     Reload {
         /// Whether the new config is in force.
         outcome: ReloadOutcome,
     },
-    /// The file did not end with a whole line. What was cut off lies beside it.
+    /// The file ended with an incomplete line, which was moved to another file.
     Repaired {
-        /// How many bytes.
+        /// Number of bytes that were moved.
         bytes: u64,
-        /// The name of the file that they are in now.
+        /// Name of the file to which they were moved.
         file: String,
     },
-    /// The file was gone, so this is a new one.
-    Lost,
-    /// So many lines are missing here: there was no room for them.
+    /// The file had been removed and was created anew.
+    Recreated,
+    /// Records are missing here, because the queue was full.
     Dropped {
-        /// How many.
+        /// Number of missing records.
         lines: u64,
     },
-    /// A model call is about to go upstream, or has ended without.
+    /// A model call is about to go upstream, or was decided without.
     Request(Box<RequestRecord>),
     /// An event was fired.
     Event(Box<EventRecord>),
-    /// A model call is over.
+    /// A model call has ended.
     Outcome(Box<OutcomeRecord>),
-    /// A request got no further than the door.
-    Refused(Box<RefusedRecord>),
-    /// So many more did not, which have no lines of their own.
-    LeftOut {
-        /// How many.
+    /// A request was rejected before it was recognised as a model call.
+    Rejected(Box<RejectionRecord>),
+    /// Rejected requests that have no records of their own.
+    Suppressed {
+        /// Number of requests.
         requests: u64,
     },
 }
 
-/// Who called.
+/// The caller of a request.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct CallerRecord {
-    /// Who it is by the config; absent if nobody is asked.
+    /// Name in the config; absent without authentication.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What its sessions are kept apart by: the SHA-256 of its credential, or of
-    /// its name; absent without either.
+    /// Key that separates sessions of callers: SHA-256 of the credential, or of the
+    /// name; absent without either.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
-    /// The `User-Agent`.
+    /// The `User-Agent` header.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub agent: String,
+}
+
+/// A model call before it goes upstream.
+#[derive(Debug, Default, Serialize)]
+pub struct RequestRecord {
+    /// Request id, as in `x-hookgate-request-id`.
+    pub request: String,
+    /// Span of the request; not written to the log.
+    #[serde(skip)]
+    pub trace: Trace,
+    /// Number of upstream requests for this call, this one included; 0 if none is made.
+    pub round: u32,
+    /// Session id; empty if unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// The caller.
+    pub caller: CallerRecord,
+    /// Dialect of the call.
+    pub dialect: &'static str,
+    /// API method, such as `generateContent`.
+    pub method: &'static str,
+    /// Model that the agent requested.
+    pub requested_model: String,
+    /// Model that is called.
+    pub model: String,
+    /// Body from the agent; absent until it is read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<BodyDigest>,
+    /// Body sent upstream; absent if none is sent, or if it is streamed unread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sent: Option<BodyDigest>,
+}
+
+/// An event and its verdict. All chunks of one response are one event.
+#[derive(Debug, Serialize)]
+pub struct EventRecord {
+    /// Id of the request that caused or reported the event.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub request: String,
+    /// Session id; empty if unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// The caller.
+    pub caller: CallerRecord,
+    /// Span of the request; not written to the log.
+    #[serde(skip)]
+    pub trace: Trace,
+    /// When its hooks ran; not written to the log.
+    #[serde(skip)]
+    pub time: TimeRange,
+    /// Name of the event.
+    pub event: EventName,
+    /// `call`, `derived` or `reported`.
+    pub origin: &'static str,
+    /// Tool of the event, or the value that matchers are applied to.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub subject: Option<String>,
+    /// Number of chunks that hooks inspected, for events of a response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<u64>,
+    /// Policies and hooks that ran, in order.
+    pub hooks: Vec<HookRunRecord>,
+    /// The combined verdict.
+    pub verdict: Action,
+    /// Reason of a denial or stop.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<TextDigest>,
+    /// Input that the agent reported or that was derived from its call; only if the log
+    /// stores content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub input: Option<BodyDigest>,
+}
+
+/// The runs of one hook or policy on an event.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct HookRunRecord {
+    /// Name of the hook.
+    pub name: String,
+    /// `ok`, `block` or `failed`; the worst of several runs.
+    pub status: &'static str,
+    /// When it ran; not written to the log.
+    #[serde(skip)]
+    pub time: TimeRange,
+    /// Duration in milliseconds; the sum of several runs.
+    pub ms: u64,
+    /// Decision of a hook that only observes, such as `would_deny`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub would: Option<&'static str>,
+    /// Number of runs, if it is not one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runs: Option<u64>,
+    /// Whether it is a policy that changed the document, or would have.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub edited: bool,
+    /// Number of tool calls it removed from the response, or would have.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub denied_calls: usize,
+}
+
+/// What the log holds of a text.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TextDigest {
+    /// SHA-256 of the whole text.
+    pub sha256: String,
+    /// The text, truncated; only if the log stores content.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<String>,
+}
+
+/// A model call that has ended.
+#[derive(Debug, Default, Serialize)]
+pub struct OutcomeRecord {
+    /// Request id, as in `x-hookgate-request-id`.
+    pub request: String,
+    /// Session id; empty if unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// The caller.
+    pub caller: CallerRecord,
+    /// Further attributes of the call's span; not written to the log.
+    #[serde(skip)]
+    pub call: CallSpan,
+    /// What hookgate did, as in `x-hookgate-action`.
+    pub action: &'static str,
+    /// Code of hookgate's own error, if the response is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+    /// HTTP status of the response; 0 if the agent disconnected before it.
+    pub status: u16,
+    /// How the response body ended.
+    pub ended: &'static str,
+    /// Upstream address of the last attempt, `primary` or `fallback`; empty if none.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub upstream: &'static str,
+    /// Number of upstream requests.
+    pub rounds: u32,
+    /// Model that was called last.
+    pub model: String,
+    /// Body from the agent, unless a request record holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub received: Option<BodyDigest>,
+    /// Body of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub response: Option<BodyDigest>,
+    /// Number of chunks that hooks inspected.
+    pub chunks: u64,
+    /// Tokens as counted by upstream, if known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub usage: Option<TokenCounts>,
+    /// Time from the request's head to the end of the response, in milliseconds.
+    pub duration_ms: u64,
+}
+
+/// Attributes of a call's span that its outcome record does not hold.
+#[derive(Debug, Default)]
+pub struct CallSpan {
+    /// Trace, span and parent ids.
+    pub trace: Trace,
+    /// Dialect of the call.
+    pub dialect: &'static str,
+    /// API method, such as `generateContent`.
+    pub method: &'static str,
+    /// Model that the agent requested.
+    pub requested_model: String,
+    /// Model named in the response; empty if none.
+    pub response_model: String,
+    /// Duration of the call.
+    pub elapsed: Duration,
+}
+
+/// Start and end of an operation; the end is not before the start.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TimeRange {
+    /// Start of the operation.
+    pub started: SystemTime,
+    /// End of the operation.
+    pub ended: SystemTime,
+}
+
+/// Token counts of upstream's `usageMetadata`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct TokenCounts {
+    /// Tokens of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt: Option<u64>,
+    /// Tokens of the response.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub candidates: Option<u64>,
+    /// All tokens, thoughts and tool use included.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total: Option<u64>,
+}
+
+/// A request that was rejected before it was recognised as a model call.
+#[derive(Debug, Default, Serialize)]
+pub struct RejectionRecord {
+    /// Request id, as in `x-hookgate-request-id`.
+    pub request: String,
+    /// `agents` or `operators`.
+    pub listener: &'static str,
+    /// Operation that was requested, such as `files.list`; empty if unknown.
+    #[serde(skip_serializing_if = "str::is_empty")]
+    pub operation: &'static str,
+    /// HTTP method.
+    pub method: String,
+    /// Path without the query. Agents choose it, so it is content.
+    pub path: TextDigest,
+    /// Code of the error.
+    pub error: &'static str,
+    /// HTTP status of the response.
+    pub status: u16,
+    /// Address of the connection's peer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub peer: Option<IpAddr>,
+    /// The caller, as far as it is known.
+    pub caller: CallerRecord,
+}
+
+impl AuditRecord {
+    /// Returns the fields of the record's line, without the braces around them.
+    /// `config` is the version of the config in force; empty if it does not matter.
+    pub(super) fn to_line(&self, config: &str) -> Vec<u8> {
+        #[derive(Serialize)]
+        struct Fields<'a> {
+            time: String,
+            #[serde(skip_serializing_if = "str::is_empty")]
+            config: &'a str,
+            #[serde(flatten)]
+            record: &'a AuditRecord,
+        }
+
+        let fields = Fields {
+            time: format!("{:.3}", jiff::Timestamp::now()),
+            config,
+            record: self,
+        };
+        // Structs of strings and numbers always serialize.
+        let mut line = serde_json::to_vec(&fields).unwrap_or_default();
+        line.pop();
+        if !line.is_empty() {
+            line.remove(0);
+        }
+        line
+    }
+
+    /// Returns the span that the record belongs to, if spans are exported.
+    pub(super) fn trace(&self) -> Trace {
+        match self {
+            Self::Request(request) => request.trace,
+            Self::Event(event) => event.trace,
+            Self::Outcome(outcome) => outcome.call.trace,
+            Self::Start { .. }
+            | Self::Stop
+            | Self::Reload { .. }
+            | Self::Repaired { .. }
+            | Self::Recreated
+            | Self::Dropped { .. }
+            | Self::Rejected(_)
+            | Self::Suppressed { .. } => Trace::default(),
+        }
+    }
 }
 
 impl From<&Caller> for CallerRecord {
     fn from(caller: &Caller) -> Self {
         Self {
-            name: short(&caller.name),
+            name: short_name(&caller.name),
             key: caller.key.clone(),
-            agent: short(&caller.agent),
+            agent: short_name(&caller.agent),
         }
     }
 }
 
-/// A model call, before upstream is called.
-#[derive(Debug, Default, Serialize)]
-pub struct RequestRecord {
-    /// The id in `x-hookgate-request-id`.
-    pub request: String,
-    /// Its span. No line holds it.
-    #[serde(skip)]
-    pub trace: Trace,
-    /// How often the model is asked for this call, this time included; 0 if it is
-    /// not.
-    pub round: u32,
-    /// The agent's session; empty if none is known.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub session: String,
-    /// Who called.
-    pub caller: CallerRecord,
-    /// The way the call is written.
-    pub dialect: &'static str,
-    /// What is asked for, such as `generateContent`.
-    pub method: &'static str,
-    /// The model that the agent asked for.
-    pub asked: String,
-    /// The model that is called.
-    pub called: String,
-    /// The body as it came; absent as long as it is not read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub received: Option<Sample>,
-    /// The body as it goes out; absent if it goes nowhere, or unread.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub sent: Option<Sample>,
-}
-
-/// An event and what came of it. The chunks of one answer are one event.
-#[derive(Debug, Serialize)]
-pub struct EventRecord {
-    /// The request that brought it about or reported it.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub request: String,
-    /// The agent's session; empty if none is known.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub session: String,
-    /// Who called.
-    pub caller: CallerRecord,
-    /// The span of that request. No line holds it.
-    #[serde(skip)]
-    pub trace: Trace,
-    /// How long its hooks took together. No line holds it.
-    #[serde(skip)]
-    pub time: Period,
-    /// Which event.
-    pub event: EventName,
-    /// `call`, `derived` or `reported`.
-    pub origin: &'static str,
-    /// The tool it is about, or the word that matchers see.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub subject: Option<String>,
-    /// Chunks that hooks judged, where chunks are.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub chunks: Option<u64>,
-    /// Who was asked, in order.
-    pub hooks: Vec<HookRecord>,
-    /// What it came to.
-    pub verdict: Action,
-    /// Why, if that is no or stop.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub reason: Option<DigestRecord>,
-    /// What the agent reported, or what was read off its call; only where the log
-    /// holds content.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input: Option<Sample>,
-}
-
-/// What one hook did; in all its runs, if there were many.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct HookRecord {
-    /// Its name.
-    pub name: String,
-    /// `ok`, `block` or `failed`; the worst of many.
-    pub status: &'static str,
-    /// When it ran. No line holds it.
-    #[serde(skip)]
-    pub time: Period,
-    /// How long it took.
-    pub ms: u64,
-    /// What it would have done, if it only observes, such as `would_deny`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub would: Option<&'static str>,
-    /// How often it ran, if that is not once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub runs: Option<u64>,
-    /// Whether it is a policy that changed what it was shown, or would have.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub edited: bool,
-    /// How many calls it took out of the answer, or would have.
-    #[serde(skip_serializing_if = "is_none")]
-    pub refused: usize,
-}
-
-/// Words of a hook, or of an agent.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
-pub struct DigestRecord {
-    /// The SHA-256 of all of them.
-    pub sha256: String,
-    /// The words; only where the log holds content.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-}
-
-impl DigestRecord {
-    /// Of this text; with it, if the log holds content.
-    pub fn new(text: &str, with_text: bool) -> Self {
+impl TextDigest {
+    /// Creates the digest of a text, without the text itself.
+    pub fn new(text: &str) -> Self {
         Self {
             sha256: HEXLOWER.encode(&Sha256::digest(text)),
-            text: with_text.then(|| cut(text, LONGEST_REASON).to_owned()),
+            text: None,
+        }
+    }
+
+    /// Creates the digest of a text, with the text.
+    pub fn with_text(text: &str) -> Self {
+        Self {
+            text: Some(truncate(text, MAX_TEXT_BYTES).to_owned()),
+            ..Self::new(text)
         }
     }
 }
 
-/// A model call that is over.
-#[derive(Debug, Default, Serialize)]
-pub struct OutcomeRecord {
-    /// The id in `x-hookgate-request-id`.
-    pub request: String,
-    /// The agent's session; empty if none is known.
-    #[serde(skip_serializing_if = "String::is_empty")]
-    pub session: String,
-    /// Who called.
-    pub caller: CallerRecord,
-    /// What its span is made of. No line holds it.
-    #[serde(skip)]
-    pub call: CallRecord,
-    /// What became of it, in one word.
-    pub action: &'static str,
-    /// The reason of an error of ours.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub error: Option<&'static str>,
-    /// The HTTP status told to the agent; 0 if it left before.
-    pub status: u16,
-    /// How the answer ended.
-    pub ended: &'static str,
-    /// Which address of the model API was asked last, `first` or `fallback`; empty
-    /// if none was.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub upstream: &'static str,
-    /// How often the model was asked.
-    pub rounds: u32,
-    /// The model called in the end.
-    pub called: String,
-    /// The body as it came, if no request line holds it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub received: Option<Sample>,
-    /// The answer's body as it was told.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub told: Option<Sample>,
-    /// Chunks handed to hooks.
-    pub chunks: u64,
-    /// What upstream counted; absent if that is not known.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub usage: Option<Usage>,
-    /// From the request's head to the answer's end.
-    pub duration_ms: u64,
-}
+impl TimeRange {
+    /// Creates the range of an operation that took `elapsed` and ended at `ended`.
+    pub fn ending_at(ended: SystemTime, elapsed: Duration) -> Self {
+        // The clock may have been set back to before `elapsed`.
+        let started = ended.checked_sub(elapsed).unwrap_or(ended);
+        Self { started, ended }
+    }
 
-/// What the span of a call holds, beside what its outcome does.
-#[derive(Debug, Default)]
-pub struct CallRecord {
-    /// Its place in its trace.
-    pub trace: Trace,
-    /// The way the call is written.
-    pub dialect: &'static str,
-    /// What is asked for, such as `generateContent`.
-    pub method: &'static str,
-    /// The model that the agent asked for.
-    pub asked: String,
-    /// The model that says it has answered; empty if none does.
-    pub answered: String,
-    /// How long it took.
-    pub elapsed: Duration,
-}
-
-/// From when to when.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Period {
-    /// Its start.
-    pub started: SystemTime,
-    /// Its end, not before its start.
-    pub ended: SystemTime,
-}
-
-/// Tokens, as upstream counted them.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
-pub struct Usage {
-    /// Of the request.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompt: Option<u64>,
-    /// Of the answer.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub candidates: Option<u64>,
-    /// Together, thoughts and tools included.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub total: Option<u64>,
-}
-
-/// A request that was turned away.
-#[derive(Debug, Default, Serialize)]
-pub struct RefusedRecord {
-    /// The id in `x-hookgate-request-id`.
-    pub request: String,
-    /// `agents` or `operators`.
-    pub door: &'static str,
-    /// What it would have been, such as `files.list`; empty if nobody knows.
-    #[serde(skip_serializing_if = "str::is_empty")]
-    pub operation: &'static str,
-    /// The HTTP method.
-    pub method: String,
-    /// The path, without its query. Agents make it up, so it is content.
-    pub path: DigestRecord,
-    /// The reason of the error.
-    pub error: &'static str,
-    /// The HTTP status.
-    pub status: u16,
-    /// The address that the connection came from.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub peer: Option<IpAddr>,
-    /// Who called, as far as somebody asked.
-    pub caller: CallerRecord,
-}
-
-impl Record {
-    /// The span that it belongs to, if anything is traced.
-    pub(super) fn trace(&self) -> Trace {
-        match self {
-            Self::Request(it) => it.trace,
-            Self::Event(it) => it.trace,
-            Self::Outcome(it) => it.call.trace,
-            Self::Start { .. }
-            | Self::Stop
-            | Self::Reload { .. }
-            | Self::Repaired { .. }
-            | Self::Lost
-            | Self::Dropped { .. }
-            | Self::Refused(_)
-            | Self::LeftOut { .. } => Trace::default(),
+    /// Returns the smallest range that contains both.
+    #[must_use]
+    pub fn union(self, other: Self) -> Self {
+        Self {
+            started: self.started.min(other.started),
+            ended: self.ended.max(other.ended),
         }
     }
 }
 
-/// A name, cut where it becomes too long to be one.
-pub fn short(name: &str) -> String {
-    cut(name, LONGEST).to_owned()
+/// Returns a name, truncated to the length that the log stores.
+pub fn short_name(name: &str) -> String {
+    truncate(name, MAX_NAME_BYTES).to_owned()
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over")]
-const fn is_none(number: &usize) -> bool {
+fn truncate(text: &str, max_bytes: usize) -> &str {
+    text.get(..text.floor_char_boundary(max_bytes))
+        .unwrap_or(text)
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_zero(number: &usize) -> bool {
     *number == 0
-}
-
-/// At most `most` bytes of a text.
-fn cut(text: &str, most: usize) -> &str {
-    text.get(..text.floor_char_boundary(most)).unwrap_or(text)
-}
-
-/// The fields of a line, without the braces around them. `config` is the version
-/// of the config in force; empty if it does not matter.
-pub(super) fn write(record: &Record, config: &str) -> Vec<u8> {
-    #[derive(Serialize)]
-    struct Line<'a> {
-        time: String,
-        #[serde(skip_serializing_if = "str::is_empty")]
-        config: &'a str,
-        #[serde(flatten)]
-        record: &'a Record,
-    }
-
-    let time = format!("{:.3}", jiff::Timestamp::now());
-    let line = Line {
-        time,
-        config,
-        record,
-    };
-    // Structs of names and numbers always become JSON.
-    let mut bytes = serde_json::to_vec(&line).unwrap_or_default();
-    bytes.pop();
-    if !bytes.is_empty() {
-        bytes.remove(0);
-    }
-    bytes
 }
 
 #[cfg(test)]
@@ -395,7 +420,7 @@ mod tests {
 
     #[test]
     fn a_line_has_its_time_its_config_and_its_kind() {
-        let fields = write(&Record::Dropped { lines: 3 }, "0badcafe");
+        let fields = AuditRecord::Dropped { lines: 3 }.to_line("0badcafe");
 
         let line = format!("{{{}}}", String::from_utf8(fields).unwrap());
         let line: serde_json::Value = serde_json::from_str(&line).unwrap();
@@ -407,11 +432,11 @@ mod tests {
     }
 
     #[test]
-    fn reasons_are_content_and_names_are_short() {
-        let without = DigestRecord::new("no", false);
-        let with = DigestRecord::new("no", true);
+    fn texts_are_stored_on_request_and_names_are_truncated() {
+        let without = TextDigest::new("no");
+        let with = TextDigest::with_text("no");
 
         assert_eq!((without.text, with.text.as_deref()), (None, Some("no")));
-        assert_eq!(short(&"ä".repeat(1000)).len(), LONGEST);
+        assert_eq!(short_name(&"ä".repeat(1000)).len(), MAX_NAME_BYTES);
     }
 }

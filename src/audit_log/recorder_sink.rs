@@ -6,11 +6,11 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{
-    Audit, Mark,
-    body_digest::{BodyDigester, Sample},
+    body_digest::{BodyDigest, BodyHasher},
+    decision_log::{AuditLog, Checkpoint},
     record::{
-        CallRecord, CallerRecord, EventRecord, OutcomeRecord, Record, RefusedRecord, RequestRecord,
-        Usage, short,
+        AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
+        RequestRecord, TokenCounts, short_name,
     },
     response_tail::ResponseTail,
     run_stats::RunStats,
@@ -25,34 +25,34 @@ use crate::{
 /// Writes the records of one request.
 #[derive(Debug)]
 pub struct DecisionLogSink {
-    audit: Arc<Audit>,
+    audit: Arc<AuditLog>,
     /// Position in the log before the first record of the request.
-    since: Mark,
+    since: Checkpoint,
     /// The record if the request is rejected; `None` for a single hook event.
-    rejected: Option<Box<RefusedRecord>>,
+    rejected: Option<Box<RejectionRecord>>,
     /// Number of times upstream was called.
     rounds: u32,
     has_request_record: bool,
-    request_digester: Option<BodyDigester>,
-    response_digester: Option<BodyDigester>,
+    request_digester: Option<BodyHasher>,
+    response_digester: Option<BodyHasher>,
     /// Digest of the request body, until a record holds it.
-    received: Option<Sample>,
+    received: Option<BodyDigest>,
     /// Digest of the response body.
-    sent: Option<Sample>,
+    sent: Option<BodyDigest>,
     tail: ResponseTail,
     /// Runs on the chunks of the response.
     stats: RunStats,
     /// Token usage of earlier responses.
-    earlier_usage: Option<Usage>,
+    earlier_usage: Option<TokenCounts>,
     /// Token usage of this response so far.
-    usage: Option<Usage>,
+    usage: Option<TokenCounts>,
     response_model: String,
 }
 
 impl DecisionLogSink {
     /// Writes a request to the proxy. `rejected` is its record if it is rejected.
-    pub fn for_exchange(audit: Arc<Audit>, rejected: RefusedRecord) -> Self {
-        let digester = audit.sampler();
+    pub fn for_exchange(audit: Arc<AuditLog>, rejected: RejectionRecord) -> Self {
+        let digester = audit.body_hasher();
         Self {
             rejected: Some(Box::new(rejected)),
             request_digester: Some(digester.clone()),
@@ -62,9 +62,9 @@ impl DecisionLogSink {
     }
 
     /// Writes a single hook event.
-    pub fn for_event(audit: Arc<Audit>) -> Self {
+    pub fn for_event(audit: Arc<AuditLog>) -> Self {
         Self {
-            since: audit.mark(),
+            since: audit.checkpoint(),
             audit,
             rejected: None,
             rounds: 0,
@@ -88,9 +88,11 @@ impl DecisionLogSink {
         let mut stats = RunStats::default();
         stats.add_decision(decision);
         let record = stats.into_record(&self.audit, exchange, decision.event, decision.origin);
-        self.audit.tell(&Record::Event(Box::new(EventRecord {
-            subject: decision.subject.map(short),
-            input: decision.input.map(|input| self.audit.sampler().of(input)),
+        self.audit.append(&AuditRecord::Event(Box::new(EventRecord {
+            subject: decision.subject.map(short_name),
+            input: decision
+                .input
+                .map(|input| self.audit.body_hasher().digest(input)),
             chunks: None,
             ..record
         })));
@@ -138,25 +140,26 @@ impl DecisionLogSink {
         if !stats.is_empty() {
             let (event, origin) = (EventName::AfterModel, EventOrigin::ModelCall);
             let record = stats.into_record(&self.audit, exchange, event, origin);
-            self.audit.tell(&Record::Event(Box::new(record)));
+            self.audit.append(&AuditRecord::Event(Box::new(record)));
         }
     }
 
-    fn write_request(&mut self, exchange: &Exchange, sent: Option<Sample>) {
+    fn write_request(&mut self, exchange: &Exchange, sent: Option<BodyDigest>) {
         self.has_request_record = true;
-        self.audit.tell(&Record::Request(Box::new(RequestRecord {
-            request: exchange.request_id.to_string(),
-            trace: exchange.trace,
-            round: self.rounds,
-            session: short(&exchange.session_id),
-            caller: CallerRecord::from(&exchange.caller),
-            dialect: exchange.dialect,
-            method: exchange.operation,
-            asked: short(&exchange.requested_model),
-            called: short(&exchange.model),
-            received: self.received.take(),
-            sent,
-        })));
+        self.audit
+            .append(&AuditRecord::Request(Box::new(RequestRecord {
+                request: exchange.request_id.to_string(),
+                trace: exchange.trace,
+                round: self.rounds,
+                session: short_name(&exchange.session_id),
+                caller: CallerRecord::from(&exchange.caller),
+                dialect: exchange.dialect,
+                method: exchange.operation,
+                requested_model: short_name(&exchange.requested_model),
+                model: short_name(&exchange.model),
+                received: self.received.take(),
+                sent,
+            })));
     }
 
     /// Writes what must be in the log before the agent receives a decision.
@@ -170,16 +173,16 @@ impl DecisionLogSink {
     fn end_body(&mut self, side: BodySide) {
         match side {
             BodySide::Request => {
-                self.received = self.request_digester.take().map(BodyDigester::finish);
+                self.received = self.request_digester.take().map(BodyHasher::finish);
             }
             BodySide::Response => {
-                self.sent = self.response_digester.take().map(BodyDigester::finish);
+                self.sent = self.response_digester.take().map(BodyHasher::finish);
                 let usage = self.tail.usage().as_ref().and_then(read_usage);
                 if self.usage.is_none() && self.earlier_usage.is_none() {
                     self.usage = usage;
                 }
                 if let Some(model) = self.tail.model() {
-                    self.response_model = short(&model);
+                    self.response_model = short_name(&model);
                 }
             }
         }
@@ -196,35 +199,36 @@ impl DecisionLogSink {
             if exchange.operation != "unknown" {
                 rejected.operation = exchange.operation;
             }
-            self.audit.refused(*rejected);
+            self.audit.append_rejection(*rejected);
             return;
         }
         self.write_before_reply(exchange);
-        self.audit.tell(&Record::Outcome(Box::new(OutcomeRecord {
-            request: exchange.request_id.to_string(),
-            session: short(&exchange.session_id),
-            caller: CallerRecord::from(&exchange.caller),
-            call: CallRecord {
-                trace: exchange.trace,
-                dialect: exchange.dialect,
-                method: exchange.operation,
-                asked: short(&exchange.requested_model),
-                answered: std::mem::take(&mut self.response_model),
-                elapsed: exchange.elapsed,
-            },
-            action: exchange.action.as_str(),
-            error: exchange.error,
-            status: exchange.status,
-            ended: exchange.end.as_str(),
-            upstream: exchange.upstream,
-            rounds: self.rounds,
-            called: short(&exchange.model),
-            received: self.received.take(),
-            told: self.sent.take(),
-            chunks: exchange.chunks,
-            usage: add_usage(self.earlier_usage, self.usage),
-            duration_ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
-        })));
+        self.audit
+            .append(&AuditRecord::Outcome(Box::new(OutcomeRecord {
+                request: exchange.request_id.to_string(),
+                session: short_name(&exchange.session_id),
+                caller: CallerRecord::from(&exchange.caller),
+                call: CallSpan {
+                    trace: exchange.trace,
+                    dialect: exchange.dialect,
+                    method: exchange.operation,
+                    requested_model: short_name(&exchange.requested_model),
+                    response_model: std::mem::take(&mut self.response_model),
+                    elapsed: exchange.elapsed,
+                },
+                action: exchange.action.as_str(),
+                error: exchange.error,
+                status: exchange.status,
+                ended: exchange.end.as_str(),
+                upstream: exchange.upstream,
+                rounds: self.rounds,
+                model: short_name(&exchange.model),
+                received: self.received.take(),
+                response: self.sent.take(),
+                chunks: exchange.chunks,
+                usage: add_usage(self.earlier_usage, self.usage),
+                duration_ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
+            })));
     }
 }
 
@@ -251,19 +255,19 @@ impl Sink for DecisionLogSink {
             ExchangeEvent::Sending(body) => {
                 self.rounds += 1;
                 self.earlier_usage = add_usage(self.earlier_usage, self.usage.take());
-                let sent = body.map(|body| self.audit.sampler().of(body));
+                let sent = body.map(|body| self.audit.body_hasher().digest(body));
                 self.write_request(exchange, sent);
             }
             ExchangeEvent::Replying => self.write_before_reply(exchange),
             ExchangeEvent::UsageReported(usage) => self.usage = read_usage(usage).or(self.usage),
             ExchangeEvent::BodyPiece(BodySide::Request, piece) => {
                 if let Some(digester) = &mut self.request_digester {
-                    digester.take(piece);
+                    digester.update(piece);
                 }
             }
             ExchangeEvent::BodyPiece(BodySide::Response, piece) => {
                 if let Some(digester) = &mut self.response_digester {
-                    digester.take(piece);
+                    digester.update(piece);
                 }
                 self.tail.push(piece);
             }
@@ -287,28 +291,28 @@ impl Sink for DecisionLogSink {
     }
 
     fn wants_inputs(&self) -> bool {
-        self.audit.holds_content()
+        self.audit.stores_content()
     }
 }
 
 /// Reads token counts in either spelling of the model API.
-fn read_usage(usage: &Value) -> Option<Usage> {
+fn read_usage(usage: &Value) -> Option<TokenCounts> {
     let count = |names: [&str; 2]| names.iter().find_map(|name| usage.get(name)?.as_u64());
-    let usage = Usage {
+    let usage = TokenCounts {
         prompt: count(["promptTokenCount", "prompt_token_count"]),
         candidates: count(["candidatesTokenCount", "candidates_token_count"]),
         total: count(["totalTokenCount", "total_token_count"]),
     };
-    (usage != Usage::default()).then_some(usage)
+    (usage != TokenCounts::default()).then_some(usage)
 }
 
-fn add_usage(one: Option<Usage>, other: Option<Usage>) -> Option<Usage> {
+fn add_usage(one: Option<TokenCounts>, other: Option<TokenCounts>) -> Option<TokenCounts> {
     let sum = |a: Option<u64>, b: Option<u64>| match (a, b) {
         (Some(a), Some(b)) => Some(a.saturating_add(b)),
         (a, b) => a.or(b),
     };
     match (one, other) {
-        (Some(one), Some(other)) => Some(Usage {
+        (Some(one), Some(other)) => Some(TokenCounts {
             prompt: sum(one.prompt, other.prompt),
             candidates: sum(one.candidates, other.candidates),
             total: sum(one.total, other.total),

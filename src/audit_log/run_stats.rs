@@ -3,8 +3,8 @@
 use std::time::{Duration, SystemTime};
 
 use super::{
-    Audit,
-    record::{CallerRecord, EventRecord, HookRecord, Period, short},
+    decision_log::AuditLog,
+    record::{CallerRecord, EventRecord, HookRunRecord, TimeRange, short_name},
 };
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus},
@@ -29,7 +29,7 @@ struct HookStats {
     name: String,
     status: HookStatus,
     elapsed: Duration,
-    time: Period,
+    time: TimeRange,
     would: Option<Action>,
     runs: u64,
     edited: bool,
@@ -62,7 +62,7 @@ impl RunStats {
 
     pub(super) fn into_record(
         self,
-        audit: &Audit,
+        audit: &AuditLog,
         exchange: &Exchange,
         event: EventName,
         origin: EventOrigin,
@@ -71,20 +71,20 @@ impl RunStats {
             .hooks
             .iter()
             .map(|stats| stats.time)
-            .reduce(Period::and);
+            .reduce(TimeRange::union);
         EventRecord {
             request: exchange.request_id.to_string(),
-            session: short(&exchange.session_id),
+            session: short_name(&exchange.session_id),
             caller: CallerRecord::from(&exchange.caller),
             trace: exchange.trace,
-            time: times.unwrap_or_else(|| Period::ended(Duration::ZERO, SystemTime::now())),
+            time: times.unwrap_or_else(|| TimeRange::ending_at(SystemTime::now(), Duration::ZERO)),
             event,
             origin: origin.as_str(),
             subject: None,
             chunks: Some(self.inspected_chunks.max(self.hooked_chunks)),
             hooks: self.hooks.into_iter().map(HookStats::into_record).collect(),
             verdict: self.verdict.unwrap_or(Action::Proceed),
-            reason: self.reason.map(|reason| audit.reason(&reason)),
+            reason: self.reason.map(|reason| audit.text_digest(&reason)),
             input: None,
         }
     }
@@ -96,7 +96,7 @@ impl HookStats {
             name: run.name.clone(),
             status: run.status(),
             elapsed: run.elapsed,
-            time: Period::ended(run.elapsed, run.ended),
+            time: TimeRange::ending_at(run.ended, run.elapsed),
             would: run.would,
             runs: times,
             edited: run.edited,
@@ -109,15 +109,17 @@ impl HookStats {
             self.status = run.status();
         }
         self.elapsed += run.elapsed;
-        self.time = self.time.and(Period::ended(run.elapsed, run.ended));
+        self.time = self
+            .time
+            .union(TimeRange::ending_at(run.ended, run.elapsed));
         self.would = self.would.max(run.would);
         self.runs += times;
         self.edited |= run.edited;
         self.refused += run.refused.len();
     }
 
-    fn into_record(self) -> HookRecord {
-        HookRecord {
+    fn into_record(self) -> HookRunRecord {
+        HookRunRecord {
             name: self.name,
             status: self.status.as_str(),
             time: self.time,
@@ -125,7 +127,7 @@ impl HookStats {
             would: self.would.map(would),
             runs: (self.runs > 1).then_some(self.runs),
             edited: self.edited,
-            refused: self.refused,
+            denied_calls: self.refused,
         }
     }
 }

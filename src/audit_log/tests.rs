@@ -1,7 +1,12 @@
-//! Logs on a disk: what is written, what a crash leaves, and what is found of
-//! those who meddle.
+//! Logs on disk: writing, recovery after a crash, and detection of changes.
 
-use std::{fs, os::unix::fs::PermissionsExt};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -9,40 +14,49 @@ use tempfile::TempDir;
 use tokio_util::task::TaskTracker;
 
 use super::*;
-use crate::config::Rotation;
+use crate::{
+    config::{AuditMode, AuditSettings, Rotation},
+    observe::{Metrics, ReloadOutcome, recorder::Unavailable},
+};
 
-/// A folder with a log.
-struct Place {
-    folder: TempDir,
+/// Time after which a log that is writable again must be in use.
+const RECOVERY_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A log in a directory of its own.
+struct TestLog {
+    directory: TempDir,
     settings: AuditSettings,
 }
 
-impl Place {
+impl TestLog {
     fn new() -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let directory = tempfile::tempdir().unwrap();
         let settings = AuditSettings {
-            path: folder.path().join("audit.jsonl"),
+            path: directory.path().join("audit.jsonl"),
             mode: AuditMode::Durable,
             content: false,
             rotate: Rotation::default(),
         };
-        Self { folder, settings }
+        Self {
+            directory,
+            settings,
+        }
     }
 
-    fn open(&self) -> Result<Audit, AuditError> {
+    fn open(&self) -> Result<AuditLog, AuditError> {
         let metrics = Arc::new(Metrics::default());
-        Audit::open(&self.settings, "v", &Logs::default(), &metrics)
+        AuditLog::open(&self.settings, "v", &OpenLogs::default(), &metrics)
     }
 
-    /// Lets a gateway write so many lines of its own.
+    /// Opens the log, appends records and closes item.
     async fn write(&self, lines: u64) {
         let tasks = TaskTracker::new();
         let audit = self.open().unwrap();
-        audit.begin(&tasks);
+        audit.start(&tasks);
         for number in 0..lines {
-            audit.tell(&Record::Dropped { lines: number });
+            audit.append(&AuditRecord::Dropped { lines: number });
             if number % 3 == 0 {
-                audit.commit(audit.mark()).await.unwrap();
+                audit.commit(audit.checkpoint()).await.unwrap();
             }
         }
         drop(audit);
@@ -60,313 +74,310 @@ impl Place {
 
     fn kinds(&self) -> Vec<String> {
         let lines = lines(self.path()).unwrap();
-        let kind = |it: Result<Line, Broken>| {
-            let line: Value = serde_json::from_slice(&it.unwrap().bytes).unwrap();
+        let kind = |item: Result<LogLine, ReadError>| {
+            let line: Value = serde_json::from_slice(&item.unwrap().bytes).unwrap();
             line["kind"].as_str().unwrap().to_owned()
         };
         lines.map(kind).collect()
     }
 
     #[track_caller]
-    fn whole(&self) -> Verified {
-        verify(self.path()).unwrap_or_else(|it| panic!("{it}"))
+    fn whole(&self) -> Verification {
+        verify(self.path()).unwrap_or_else(|item| panic!("{item}"))
     }
 
     #[track_caller]
     fn broken(&self, at: u64, why: &str) {
         let broken = verify(self.path()).unwrap_err().to_string();
-        let place = format!("{}:{at}: ", self.path().display());
-        let what = broken.strip_prefix(&place);
-        assert!(what.is_some_and(|it| it.contains(why)), "{broken}");
+        let log = format!("{}:{at}: ", self.path().display());
+        let what = broken.strip_prefix(&log);
+        assert!(what.is_some_and(|item| item.contains(why)), "{broken}");
     }
 }
 
 #[tokio::test]
-async fn a_log_goes_on_where_it_ended() {
-    let place = Place::new();
+async fn a_reopened_log_continues_its_chain() {
+    let log = TestLog::new();
 
-    place.write(2).await;
-    place.write(1).await;
+    log.write(2).await;
+    log.write(1).await;
 
-    let kinds = place.kinds();
+    let kinds = log.kinds();
     let expected = [
         "start", "dropped", "dropped", "stop", "start", "dropped", "stop",
     ];
     assert_eq!(kinds, expected);
-    let verified = place.whole();
-    assert_eq!((verified.lines, verified.first), (7, 1));
-    assert!(!verified.under_way);
-    let mode = fs::metadata(place.path()).unwrap().permissions().mode();
+    let verified = log.whole();
+    assert_eq!((verified.lines, verified.first_seq), (7, 1));
+    assert!(!verified.has_incomplete_line);
+    let mode = fs::metadata(log.path()).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
 }
 
 #[tokio::test]
-async fn what_is_committed_is_in_the_file() {
-    let place = Place::new();
+async fn committed_records_are_in_the_file() {
+    let log = TestLog::new();
     let tasks = TaskTracker::new();
-    let audit = place.open().unwrap();
-    audit.begin(&tasks);
+    let audit = log.open().unwrap();
+    audit.start(&tasks);
 
     for number in 0..20 {
-        audit.tell(&Record::Dropped { lines: number });
-        audit.commit(audit.mark()).await.unwrap();
+        audit.append(&AuditRecord::Dropped { lines: number });
+        audit.commit(audit.checkpoint()).await.unwrap();
 
-        let last = place.text().lines().last().map(str::to_owned).unwrap();
+        let last = log.text().lines().last().map(str::to_owned).unwrap();
         let last: Value = serde_json::from_str(&last).unwrap();
         assert_eq!(last["lines"], number);
     }
 }
 
 #[tokio::test]
-async fn nobody_writes_a_log_that_another_writes() {
-    let place = Place::new();
-    let first = place.open().unwrap();
+async fn a_locked_log_cannot_be_opened() {
+    let log = TestLog::new();
+    let first = log.open().unwrap();
 
-    let second = place.open();
+    let second = log.open();
 
-    assert!(matches!(second, Err(AuditError::Taken { .. })));
+    assert!(matches!(second, Err(AuditError::Locked { .. })));
     drop(first);
-    assert!(place.open().is_ok());
+    assert!(log.open().is_ok());
 }
 
 #[tokio::test]
-async fn one_process_opens_a_log_once() {
-    let place = Place::new();
-    let (logs, metrics) = (Logs::default(), Arc::new(Metrics::default()));
-    let open = || Audit::open(&place.settings, "v", &logs, &metrics).unwrap();
+async fn configs_of_one_process_share_an_open_log() {
+    let log = TestLog::new();
+    let (logs, metrics) = (OpenLogs::default(), Arc::new(Metrics::default()));
+    let open = || AuditLog::open(&log.settings, "v", &logs, &metrics).unwrap();
 
     let (first, second) = (open(), open());
 
-    let log = |it: &Audit| Arc::clone(&it.file.as_ref().unwrap().log);
-    assert!(Arc::ptr_eq(&log(&first), &log(&second)));
+    assert!(log.open().is_err(), "the file is locked");
+    drop((first, second));
+    assert!(log.open().is_ok());
 }
 
 #[tokio::test]
-async fn a_torn_end_is_set_aside_wherever_it_was_torn() {
-    let place = Place::new();
-    place.write(1).await;
-    let whole = place.text();
+async fn an_incomplete_line_is_moved_aside_wherever_it_ends() {
+    let log = TestLog::new();
+    log.write(1).await;
+    let whole = log.text();
     let last = whole.trim_end().rfind('\n').unwrap() + 1;
 
     for at in last..whole.len() {
-        let place = Place::new();
-        fs::write(place.path(), whole.get(..at).unwrap()).unwrap();
-        place.write(1).await;
+        let log = TestLog::new();
+        fs::write(log.path(), whole.get(..at).unwrap()).unwrap();
+        log.write(1).await;
 
-        let verified = place.whole();
+        let verified = log.whole();
         let torn = at - last;
-        let repaired = place.kinds().iter().any(|it| it == "repaired");
+        let repaired = log.kinds().iter().any(|item| item == "repaired");
         assert_eq!(repaired, torn > 0, "at {at}");
         assert_eq!(verified.lines, 2 + 3 + u64::from(torn > 0), "at {at}");
-        let aside = place.folder.path().join("audit.jsonl.torn-3");
+        let aside = log.directory.path().join("audit.jsonl.torn-3");
         let aside = fs::read_to_string(aside).unwrap_or_default();
         assert_eq!(aside, whole.get(last..at).unwrap());
     }
 }
 
 #[tokio::test]
-async fn a_torn_first_line_is_set_aside_too() {
-    let place = Place::new();
-    fs::write(place.path(), "{\"seq\":1,\"pre").unwrap();
+async fn an_incomplete_first_line_is_moved_aside() {
+    let log = TestLog::new();
+    fs::write(log.path(), "{\"seq\":1,\"pre").unwrap();
 
-    place.write(1).await;
+    log.write(1).await;
 
-    assert_eq!(place.kinds(), ["repaired", "start", "dropped", "stop"]);
-    place.whole();
+    assert_eq!(log.kinds(), ["repaired", "start", "dropped", "stop"]);
+    log.whole();
 }
 
 #[tokio::test]
-async fn blocks_that_never_reached_the_disk_are_a_torn_end() {
-    let place = Place::new();
-    place.write(1).await;
-    let whole = place.text();
+async fn zeros_after_the_last_line_are_moved_aside() {
+    let log = TestLog::new();
+    log.write(1).await;
+    let whole = log.text();
 
-    // Some file systems leave zeros where bytes were not written in time.
-    fs::write(
-        place.path(),
-        format!("{whole}{}\n\0\0", "\0".repeat(70_000)),
-    )
-    .unwrap();
-    place.write(1).await;
+    // Some file systems leave zeros where bytes were not written before a crash.
+    fs::write(log.path(), format!("{whole}{}\n\0\0", "\0".repeat(70_000))).unwrap();
+    log.write(1).await;
 
-    assert_eq!(place.whole().lines, 3 + 1 + 3);
+    assert_eq!(log.whole().lines, 3 + 1 + 3);
 }
 
 #[tokio::test]
-async fn what_is_no_log_is_left_alone() {
+async fn a_file_that_is_not_a_log_is_not_changed() {
     for text in ["precious", "precious\n", "{\"a\":1}\n"] {
-        let place = Place::new();
-        fs::write(place.path(), text).unwrap();
+        let log = TestLog::new();
+        fs::write(log.path(), text).unwrap();
 
-        let opened = place.open();
+        let opened = log.open();
 
-        assert!(matches!(opened, Err(AuditError::Alien { .. })), "{text}");
-        assert_eq!(place.text(), text);
+        assert!(matches!(opened, Err(AuditError::NotALog { .. })), "{text}");
+        assert_eq!(log.text(), text);
     }
 }
 
 #[tokio::test]
-async fn a_link_is_not_followed() {
-    let place = Place::new();
-    let precious = place.folder.path().join("precious");
+async fn a_symbolic_link_is_not_followed() {
+    let log = TestLog::new();
+    let precious = log.directory.path().join("precious");
     fs::write(&precious, "").unwrap();
-    std::os::unix::fs::symlink(&precious, place.path()).unwrap();
+    std::os::unix::fs::symlink(&precious, log.path()).unwrap();
 
-    assert!(matches!(place.open(), Err(AuditError::Open { .. })));
+    assert!(matches!(log.open(), Err(AuditError::Open { .. })));
 }
 
 #[tokio::test]
-async fn full_files_are_put_aside_and_the_oldest_go() {
-    let mut place = Place::new();
-    place.settings.rotate = Rotation {
+async fn full_files_are_rotated_and_the_oldest_removed() {
+    let mut log = TestLog::new();
+    log.settings.rotate = Rotation {
         size: 2000,
         keep: 3,
     };
 
-    place.write(100).await;
+    log.write(100).await;
 
-    let files = file::older(place.path()).unwrap();
+    let files = log_file::rotated_files(log.path()).unwrap();
     assert_eq!(files.len(), 3);
     for full in &files {
         let size = fs::metadata(full).unwrap().len();
         assert!((500..=2000).contains(&size), "{size}");
     }
-    let verified = place.whole();
-    assert!(verified.first > 1 && verified.first + verified.lines == 103);
-    // A full file alone, just renamed, is gone on with.
+    let verified = log.whole();
+    assert!(verified.first_seq > 1 && verified.first_seq + verified.lines == 103);
+    // A rotated file without a current one is continued.
     fs::rename(
-        place.path(),
-        place.folder.path().join(format!("audit.jsonl.{:020}", 99)),
+        log.path(),
+        log.directory.path().join(format!("audit.jsonl.{:020}", 99)),
     )
     .unwrap();
-    place.write(1).await;
-    place.whole();
+    log.write(1).await;
+    log.whole();
 }
 
 #[tokio::test]
-async fn a_file_that_is_taken_away_is_missed() {
-    let place = Place::new();
+async fn a_removed_file_is_recreated_and_recorded() {
+    let log = TestLog::new();
     let tasks = TaskTracker::new();
-    let audit = place.open().unwrap();
-    audit.begin(&tasks);
-    audit.commit(audit.mark()).await.unwrap();
-    fs::remove_file(place.path()).unwrap();
+    let audit = log.open().unwrap();
+    audit.start(&tasks);
+    audit.commit(audit.checkpoint()).await.unwrap();
+    fs::remove_file(log.path()).unwrap();
 
-    audit.tell(&Record::Reload {
-        outcome: crate::observe::ReloadOutcome::Applied,
+    audit.append(&AuditRecord::Reload {
+        outcome: ReloadOutcome::Applied,
     });
-    audit.commit(audit.mark()).await.unwrap();
+    audit.commit(audit.checkpoint()).await.unwrap();
 
-    assert_eq!(place.kinds(), ["lost", "reload"]);
-    assert_eq!(place.whole().first, 2);
+    assert_eq!(log.kinds(), ["recreated", "reload"]);
+    assert_eq!(log.whole().first_seq, 2);
 }
 
 #[tokio::test]
-async fn who_meddles_is_found_out() {
-    let place = Place::new();
-    place.write(4).await;
-    let text = place.text();
+async fn changed_removed_added_and_moved_lines_are_detected() {
+    let log = TestLog::new();
+    log.write(4).await;
+    let text = log.text();
     let lines: Vec<&str> = text.lines().collect();
-    let put = |lines: &[&str]| fs::write(place.path(), lines.join("\n") + "\n").unwrap();
+    let put = |lines: &[&str]| fs::write(log.path(), lines.join("\n") + "\n").unwrap();
     let with = |change: &dyn Fn(&mut Vec<String>)| {
-        let mut lines: Vec<String> = lines.iter().map(|it| (*it).to_owned()).collect();
+        let mut lines: Vec<String> = lines.iter().map(|item| (*item).to_owned()).collect();
         change(&mut lines);
         put(&lines.iter().map(String::as_str).collect::<Vec<_>>());
     };
 
-    with(&|it| it[2] = it[2].replace("\"lines\":1", "\"lines\":7"));
-    place.broken(3, "its hash is another");
-    with(&|it| drop(it.remove(2)));
-    place.broken(3, "line 4 stands where 3 should");
-    with(&|it| it.swap(2, 3));
-    place.broken(3, "line 4 stands where 3 should");
-    with(&|it| it.insert(2, it[1].clone()));
-    place.broken(3, "line 2 stands where 3 should");
-    with(&|it| it.insert(2, "{}".to_owned()));
-    place.broken(3, "its hash is another");
-    with(&|it| drop(it.remove(0)));
+    with(&|item| item[2] = item[2].replace("\"lines\":1", "\"lines\":7"));
+    log.broken(3, "hash mismatch");
+    with(&|item| drop(item.remove(2)));
+    log.broken(3, "sequence number 4, expected 3");
+    with(&|item| item.swap(2, 3));
+    log.broken(3, "sequence number 4, expected 3");
+    with(&|item| item.insert(2, item[1].clone()));
+    log.broken(3, "sequence number 2, expected 3");
+    with(&|item| item.insert(2, "{}".to_owned()));
+    log.broken(3, "hash mismatch");
+    with(&|item| drop(item.remove(0)));
     assert_eq!(
-        place.whole().first,
+        log.whole().first_seq,
         2,
-        "only that older ones are not there is known"
+        "removal of the oldest lines shows as a higher first number"
     );
-    fs::write(place.path(), text.trim_end()).unwrap();
-    place.broken(6, "torn");
+    fs::write(log.path(), text.trim_end()).unwrap();
+    log.broken(6, "incomplete line");
 
-    // Whoever writes a chain of his own cannot hang the rest of ours on it.
+    // A forged chain cannot be continued by the original lines.
     let mut forged = Vec::new();
-    let mut head = hash_chain::Head::default();
+    let mut head = hash_chain::ChainHead::default();
     for _ in 0..3 {
-        hash_chain::seal(&mut forged, &mut head, b"\"kind\":\"stop\"");
+        head.append_line(&mut forged, b"\"kind\":\"stop\"");
     }
     let forged = String::from_utf8(forged).unwrap();
     let rest = lines[3..].join("\n");
-    fs::write(place.path(), format!("{forged}{rest}\n")).unwrap();
-    place.broken(4, "follows another line");
+    fs::write(log.path(), format!("{forged}{rest}\n")).unwrap();
+    log.broken(4, "is not the hash of the previous line");
 }
 
 #[tokio::test]
-async fn a_clock_that_jumps_breaks_nothing() {
-    // Times are what the clock says; the order is the numbers'.
-    let place = Place::new();
-    let mut head = hash_chain::Head::default();
+async fn a_clock_that_is_set_back_does_not_break_the_chain() {
+    // Sequence numbers give the order, not timestamps.
+    let log = TestLog::new();
+    let mut head = hash_chain::ChainHead::default();
     let mut bytes = Vec::new();
     for time in ["2026-11-22T12:00:00.000Z", "1970-01-01T00:00:00.000Z"] {
         let fields = format!("\"time\":\"{time}\",\"kind\":\"stop\"");
-        hash_chain::seal(&mut bytes, &mut head, fields.as_bytes());
+        head.append_line(&mut bytes, fields.as_bytes());
     }
-    fs::write(place.path(), bytes).unwrap();
+    fs::write(log.path(), bytes).unwrap();
 
-    place.write(1).await;
+    log.write(1).await;
 
-    assert_eq!(place.whole().lines, 5);
+    assert_eq!(log.whole().lines, 5);
 }
 
 #[tokio::test]
-async fn a_log_that_cannot_be_written_says_so_and_gets_over_it() {
-    let place = Place::new();
+async fn a_log_that_cannot_be_written_fails_commits_and_recovers() {
+    let log = TestLog::new();
     let tasks = TaskTracker::new();
-    let audit = place.open().unwrap();
-    audit.begin(&tasks);
-    audit.commit(audit.mark()).await.unwrap();
-    // Another file is in its place.
-    let aside = place.folder.path().join("aside");
-    fs::rename(place.path(), &aside).unwrap();
-    fs::create_dir(place.path()).unwrap();
+    let audit = log.open().unwrap();
+    audit.start(&tasks);
+    audit.commit(audit.checkpoint()).await.unwrap();
+    // Another file is in its log.
+    let aside = log.directory.path().join("aside");
+    fs::rename(log.path(), &aside).unwrap();
+    fs::create_dir(log.path()).unwrap();
 
-    audit.tell(&Record::Reload {
-        outcome: crate::observe::ReloadOutcome::Applied,
+    audit.append(&AuditRecord::Reload {
+        outcome: ReloadOutcome::Applied,
     });
 
-    assert_eq!(audit.commit(audit.mark()).await, Err(Unavailable));
-    assert_eq!(audit.check(), Err(Unavailable));
-    fs::remove_dir(place.path()).unwrap();
-    fs::rename(&aside, place.path()).unwrap();
-    // What could not be written waits, and goes first.
-    let deadline = std::time::Instant::now() + PATIENCE;
-    while audit.commit(audit.mark()).await.is_err() {
-        assert!(std::time::Instant::now() < deadline);
+    assert_eq!(audit.commit(audit.checkpoint()).await, Err(Unavailable));
+    assert_eq!(audit.ensure_writable(), Err(Unavailable));
+    fs::remove_dir(log.path()).unwrap();
+    fs::rename(&aside, log.path()).unwrap();
+    // Queued records are written first.
+    let deadline = Instant::now() + RECOVERY_TIMEOUT;
+    while audit.commit(audit.checkpoint()).await.is_err() {
+        assert!(Instant::now() < deadline);
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
-    assert_eq!(place.kinds(), ["start", "reload"]);
-    place.whole();
+    assert_eq!(log.kinds(), ["start", "reload"]);
+    log.whole();
 }
 
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
-    fn no_byte_of_a_log_can_change(at in any::<prop::sample::Index>(), with in any::<u8>()) {
-        let place = Place::new();
+    fn a_changed_byte_breaks_the_chain(at in any::<prop::sample::Index>(), with in any::<u8>()) {
+        let log = TestLog::new();
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-        runtime.block_on(place.write(3));
-        let mut bytes = fs::read(place.path()).unwrap();
+        runtime.block_on(log.write(3));
+        let mut bytes = fs::read(log.path()).unwrap();
         let at = at.index(bytes.len());
         prop_assume!(bytes[at] != with);
 
         bytes[at] = with;
-        fs::write(place.path(), bytes).unwrap();
+        fs::write(log.path(), bytes).unwrap();
 
-        prop_assert!(verify(place.path()).is_err());
+        prop_assert!(verify(log.path()).is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! Lines that wait to be written.
+//! Bounded queue of lines between requests and the writer thread.
 
 use std::{
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
@@ -7,184 +7,181 @@ use std::{
 
 use crate::config::{AuditMode, Rotation};
 
-/// The most that waits, in bytes. What comes on top of it is dropped and counted.
-const MOST: usize = 64 * 1024 * 1024;
+/// Bytes that may be queued. Lines that exceed them are dropped and counted.
+const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
 
-/// The most that is written at once, in bytes.
-const AT_ONCE: usize = 8 * 1024 * 1024;
+/// Bytes that are written at once, unless a single line is longer.
+const MAX_BATCH_BYTES: usize = 8 * 1024 * 1024;
 
-/// How long lines wait for others that nobody waits for.
+/// How long lines wait for more, unless a commit waits for them.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// How many waiting bytes are written without further waiting.
-const ENOUGH: usize = 256 * 1024;
+/// Queued bytes that are written without waiting for [`LINGER`].
+const FULL_BATCH_BYTES: usize = 256 * 1024;
 
-/// Lines on their way from those who tell to the one who writes.
+/// Queue of lines for the writer thread.
 #[derive(Debug)]
-pub(super) struct Queue {
-    state: Mutex<State>,
+pub(super) struct WriteQueue {
+    state: Mutex<QueueState>,
     wake: Condvar,
 }
 
 /// How lines are written.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Manner {
+pub(super) struct WriteMode {
     pub(super) mode: AuditMode,
     pub(super) rotation: Rotation,
 }
 
 #[derive(Debug)]
-struct State {
+struct QueueState {
     lines: Vec<Vec<u8>>,
     bytes: usize,
-    /// How many were told so far, dropped ones included.
-    told: u64,
-    /// How many were dropped behind those that wait.
-    dropped: u64,
-    /// How many were ever dropped.
-    lost: u64,
-    /// Somebody waits until so many are written.
-    wanted: u64,
-    /// How many were handed out to be written, or dropped.
+    /// Lines pushed so far, dropped ones included.
+    pushed: u64,
+    /// Lines dropped after those that are queued.
+    dropped_after: u64,
+    /// Lines dropped so far.
+    dropped_total: u64,
+    /// A commit waits until this number of pushed lines is written.
+    commit_target: u64,
+    /// Pushed lines that were handed to the writer, or dropped.
     taken: u64,
-    closed: bool,
-    manner: Manner,
+    is_closed: bool,
+    write_mode: WriteMode,
 }
 
-/// Lines to be written together.
+/// Lines that are written together.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) lines: Vec<Vec<u8>>,
-    /// How many lines after these were dropped.
+    /// Lines that were dropped after these.
     pub(super) dropped: u64,
-    /// How many were told up to here.
-    pub(super) until: u64,
-    pub(super) manner: Manner,
-    /// Whether nothing follows any more.
-    pub(super) last: bool,
+    /// Number of pushed lines up to the end of this batch.
+    pub(super) position: u64,
+    pub(super) write_mode: WriteMode,
+    /// Whether no further batch follows.
+    pub(super) is_last: bool,
 }
 
-impl Queue {
-    pub(super) fn new(manner: Manner) -> Self {
+impl WriteQueue {
+    pub(super) fn new(write_mode: WriteMode) -> Self {
         Self {
-            state: Mutex::new(State {
+            state: Mutex::new(QueueState {
                 lines: Vec::new(),
                 bytes: 0,
-                told: 0,
-                dropped: 0,
-                lost: 0,
-                wanted: 0,
+                pushed: 0,
+                dropped_after: 0,
+                dropped_total: 0,
+                commit_target: 0,
                 taken: 0,
-                closed: false,
-                manner,
+                is_closed: false,
+                write_mode,
             }),
             wake: Condvar::new(),
         }
     }
 
-    /// Adds a line; whether there was room for it.
+    /// Adds a line; returns `false` if it was dropped.
     pub(super) fn push(&self, line: Vec<u8>) -> bool {
         let mut state = self.state();
-        state.told += 1;
-        // Behind one that was dropped, the next is dropped too: the gap is one.
-        if state.dropped > 0 || state.bytes.saturating_add(line.len()) > MOST {
-            state.dropped += 1;
-            state.lost += 1;
+        state.pushed += 1;
+        // Lines after a dropped one are dropped too, so that there is one gap.
+        if state.dropped_after > 0 || state.bytes.saturating_add(line.len()) > MAX_QUEUED_BYTES {
+            state.dropped_after += 1;
+            state.dropped_total += 1;
             return false;
         }
-        let (first, before) = (state.lines.is_empty(), state.bytes);
+        let (is_first, bytes_before) = (state.lines.is_empty(), state.bytes);
         state.bytes += line.len();
         state.lines.push(line);
-        // Whoever writes is woken once to linger, and once when there is enough.
-        if first || (before < ENOUGH && state.bytes >= ENOUGH) {
+        // The writer is woken to linger, and again when the batch is full.
+        if is_first || (bytes_before < FULL_BATCH_BYTES && state.bytes >= FULL_BATCH_BYTES) {
             self.wake.notify_one();
         }
         true
     }
 
-    /// How many lines were ever dropped.
-    pub(super) fn lost(&self) -> u64 {
-        self.state().lost
+    /// Returns the number of lines dropped so far.
+    pub(super) fn dropped_total(&self) -> u64 {
+        self.state().dropped_total
     }
 
-    /// Asks for all that was told to be written now. How many that are; `None` if
-    /// anything was dropped since `lost` lines were.
-    pub(super) fn want(&self, lost: u64) -> Option<u64> {
+    /// Requests that all pushed lines are written now and returns their number; `None`
+    /// if lines were dropped since `dropped_total` was read.
+    pub(super) fn request_commit(&self, dropped_total: u64) -> Option<u64> {
         let mut state = self.state();
-        if state.lost != lost {
+        if state.dropped_total != dropped_total {
             return None;
         }
-        state.wanted = state.told;
+        state.commit_target = state.pushed;
         self.wake.notify_one();
-        Some(state.told)
+        Some(state.pushed)
     }
 
-    /// Lines are written like this from now on.
-    pub(super) fn set_manner(&self, manner: Manner) {
-        self.state().manner = manner;
+    /// Sets how lines are written from now on.
+    pub(super) fn set_write_mode(&self, write_mode: WriteMode) {
+        self.state().write_mode = write_mode;
     }
 
-    /// Nothing follows.
+    /// Ends the queue after the lines that were pushed.
     pub(super) fn close(&self) {
-        self.state().closed = true;
+        self.state().is_closed = true;
         self.wake.notify_one();
     }
 
-    /// Waits for lines; all that there are go together.
+    /// Waits for lines and returns them as a batch.
     pub(super) fn take(&self) -> Batch {
         let mut state = self.state();
-        let mut since = None;
+        let mut first_seen = None;
         loop {
-            let urgent = state.wanted > state.taken || state.bytes >= ENOUGH;
-            let waiting = !state.lines.is_empty() || state.dropped > 0;
-            if state.closed || (waiting && urgent) {
-                return state.batch();
+            let is_urgent = state.commit_target > state.taken || state.bytes >= FULL_BATCH_BYTES;
+            let is_filled = !state.lines.is_empty() || state.dropped_after > 0;
+            if state.is_closed || (is_filled && is_urgent) {
+                return state.take_batch();
             }
-            if !waiting {
-                state = self.wait(state);
+            if !is_filled {
+                let woken = self.wake.wait(state);
+                state = woken.unwrap_or_else(PoisonError::into_inner);
                 continue;
             }
-            let since = *since.get_or_insert_with(Instant::now);
-            let left = LINGER.saturating_sub(since.elapsed());
-            if left.is_zero() {
-                return state.batch();
+            let first_seen = *first_seen.get_or_insert_with(Instant::now);
+            let linger = LINGER.saturating_sub(first_seen.elapsed());
+            if linger.is_zero() {
+                return state.take_batch();
             }
-            let waited = self.wake.wait_timeout(state, left);
-            state = waited.unwrap_or_else(PoisonError::into_inner).0;
+            let woken = self.wake.wait_timeout(state, linger);
+            state = woken.unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Waits, but not if the end has come. Whether it has.
-    pub(super) fn pause(&self, time: Duration) -> bool {
+    /// Waits for `duration`, or until the queue is closed; returns whether it is.
+    pub(super) fn wait_for_close(&self, duration: Duration) -> bool {
         let state = self.state();
-        let waited = self.wake.wait_timeout_while(state, time, |it| !it.closed);
-        waited.unwrap_or_else(PoisonError::into_inner).0.closed
+        let woken = self
+            .wake
+            .wait_timeout_while(state, duration, |state| !state.is_closed);
+        woken.unwrap_or_else(PoisonError::into_inner).0.is_closed
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        let waited = self.wake.wait(state);
-        waited.unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl State {
-    fn batch(&mut self) -> Batch {
+impl QueueState {
+    fn take_batch(&mut self) -> Batch {
         let mut bytes = 0;
-        let fits = |it: &&Vec<u8>| {
-            bytes += it.len();
-            bytes <= AT_ONCE
+        let fits = |line: &&Vec<u8>| {
+            bytes += line.len();
+            bytes <= MAX_BATCH_BYTES
         };
-        // At least one, however long.
         let count = self.lines.iter().take_while(fits).count().max(1);
         let rest = self.lines.split_off(count.min(self.lines.len()));
         let lines = std::mem::replace(&mut self.lines, rest);
         self.bytes = self.lines.iter().map(Vec::len).sum();
         let dropped = if self.lines.is_empty() {
-            std::mem::take(&mut self.dropped)
+            std::mem::take(&mut self.dropped_after)
         } else {
             0
         };
@@ -192,9 +189,9 @@ impl State {
         Batch {
             lines,
             dropped,
-            until: self.taken,
-            manner: self.manner,
-            last: self.closed && self.lines.is_empty(),
+            position: self.taken,
+            write_mode: self.write_mode,
+            is_last: self.is_closed && self.lines.is_empty(),
         }
     }
 }
@@ -203,52 +200,58 @@ impl State {
 mod tests {
     use super::*;
 
-    fn queue() -> Queue {
-        Queue::new(Manner {
+    fn queue() -> WriteQueue {
+        WriteQueue::new(WriteMode {
             mode: AuditMode::Durable,
             rotation: Rotation { size: 1, keep: 1 },
         })
     }
 
     #[test]
-    fn what_waits_goes_together() {
+    fn queued_lines_are_taken_together() {
         let queue = queue();
         assert!(queue.push(b"a".to_vec()) && queue.push(b"b".to_vec()));
 
-        assert_eq!(queue.want(0), Some(2));
+        assert_eq!(queue.request_commit(0), Some(2));
         let batch = queue.take();
 
         assert_eq!(batch.lines, [b"a", b"b"]);
-        assert_eq!((batch.until, batch.dropped, batch.last), (2, 0, false));
+        assert_eq!(
+            (batch.position, batch.dropped, batch.is_last),
+            (2, 0, false)
+        );
     }
 
     #[test]
-    fn what_there_is_no_room_for_is_counted_where_it_is_missing() {
+    fn dropped_lines_are_counted_at_their_position_and_fail_commits() {
         let queue = queue();
-        assert!(queue.push(vec![b'x'; MOST]));
+        assert!(queue.push(vec![b'x'; MAX_QUEUED_BYTES]));
 
-        let kept = [queue.push(b"a".to_vec()), queue.push(b"b".to_vec())];
+        let queued = [queue.push(b"a".to_vec()), queue.push(b"b".to_vec())];
 
-        assert_eq!(kept, [false, false]);
-        assert_eq!(queue.want(0), None, "nobody may rely on them");
+        assert_eq!(queued, [false, false]);
+        assert_eq!(queue.request_commit(0), None);
         let batch = queue.take();
-        assert_eq!((batch.lines.len(), batch.dropped, batch.until), (1, 2, 3));
+        assert_eq!(
+            (batch.lines.len(), batch.dropped, batch.position),
+            (1, 2, 3)
+        );
         assert!(queue.push(b"c".to_vec()));
-        assert_eq!(queue.want(0), None, "not even when there is room again");
-        assert_eq!(queue.want(queue.lost()), Some(4));
+        assert_eq!(queue.request_commit(0), None, "the gap remains");
+        assert_eq!(queue.request_commit(queue.dropped_total()), Some(4));
     }
 
     #[test]
-    fn a_batch_is_bounded_and_nothing_is_left_behind() {
+    fn a_batch_is_bounded_and_all_lines_are_taken() {
         let queue = queue();
         for _ in 0..3 {
-            queue.push(vec![b'x'; AT_ONCE / 2 + 1]);
+            queue.push(vec![b'x'; MAX_BATCH_BYTES / 2 + 1]);
         }
         queue.close();
 
         let batches = [queue.take(), queue.take(), queue.take()];
 
-        let shape = batches.map(|it| (it.lines.len(), it.until, it.last));
-        assert_eq!(shape, [(1, 1, false), (1, 2, false), (1, 3, true)]);
+        let shapes = batches.map(|batch| (batch.lines.len(), batch.position, batch.is_last));
+        assert_eq!(shapes, [(1, 1, false), (1, 2, false), (1, 3, true)]);
     }
 }

@@ -1,89 +1,84 @@
-//! The one who writes.
+//! Background thread that writes queued lines to the log file and syncs it.
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, sync::Arc, thread, time::Duration};
 
 use tokio::sync::watch;
 
 use super::{
-    file::{LogFile, Torn},
-    hash_chain::{Head, seal},
-    record::{Record, write},
-    write_queue::{Batch, Queue},
+    hash_chain::ChainHead,
+    log_file::{LogFile, TornTail},
+    record::AuditRecord,
+    write_queue::{Batch, WriteQueue},
 };
 use crate::observe::Metrics;
 
-/// How long to wait before the same lines are tried again.
-const AGAIN: Duration = Duration::from_millis(100);
-const AGAIN_AT_MOST: Duration = Duration::from_secs(1);
+/// Pause before a failed write is retried; doubled with each attempt.
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(100);
+const MAX_RETRY_PAUSE: Duration = Duration::from_secs(1);
 
-/// How often they are tried once nothing follows.
-const LAST_TRIES: u32 = 20;
+/// Attempts for the last batch once the queue is closed.
+const MAX_ATTEMPTS_AFTER_CLOSE: u32 = 20;
 
-/// How far the log is.
+/// State of the log that commits wait for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Progress {
-    /// So many of the lines that were told are written.
+pub(super) struct WriteProgress {
+    /// Pushed lines that are written or were dropped.
     pub(super) written: u64,
-    /// Whether the next ones cannot be.
-    pub(super) failing: bool,
+    /// Whether the next lines cannot be written.
+    pub(super) is_failing: bool,
 }
 
-/// Writes what waits, until nothing follows.
+/// Writes the lines of a queue until it is closed.
 #[derive(Debug)]
-pub(super) struct Writer {
-    pub(super) queue: Arc<Queue>,
-    pub(super) progress: watch::Sender<Progress>,
+pub(super) struct LogWriter {
+    pub(super) queue: Arc<WriteQueue>,
+    pub(super) progress: watch::Sender<WriteProgress>,
     pub(super) metrics: Arc<Metrics>,
     pub(super) file: LogFile,
-    pub(super) head: Head,
-    pub(super) torn: Option<Torn>,
+    pub(super) head: ChainHead,
+    pub(super) torn: Option<TornTail>,
 }
 
-impl Writer {
-    /// Writes. Blocks until the log is let go.
+impl LogWriter {
+    /// Writes until the queue is closed. Blocks.
     pub(super) fn run(mut self) {
-        let mut first = Vec::new();
-        if let Some(Torn { bytes, file }) = self.torn.take() {
+        let repaired = self.torn.take().map(|TornTail { bytes, file }| {
             tracing::warn!(
                 audit.bytes = bytes,
                 "decision log: moved incomplete lines aside"
             );
-            first.push(write(&Record::Repaired { bytes, file }, ""));
-        }
+            AuditRecord::Repaired { bytes, file }.to_line("")
+        });
+        let mut first_line = repaired;
         loop {
             let mut batch = self.queue.take();
-            let last = batch.last;
-            batch.lines.splice(0..0, std::mem::take(&mut first));
+            let is_last = batch.is_last;
+            batch.lines.splice(0..0, first_line.take());
             if batch.dropped > 0 {
                 let lines = batch.dropped;
-                batch.lines.push(write(&Record::Dropped { lines }, ""));
+                batch.lines.push(AuditRecord::Dropped { lines }.to_line(""));
             }
-            if last {
-                batch.lines.push(write(&Record::Stop, ""));
+            if is_last {
+                batch.lines.push(AuditRecord::Stop.to_line(""));
             }
-            let written = self.write_all(&batch);
-            if last || !written {
+            let is_written = self.write_with_retries(&batch);
+            if is_last || !is_written {
                 return;
             }
         }
     }
 
-    /// Writes a batch, however long it takes. Whether it is written: at the end,
-    /// patience has an end, too.
-    fn write_all(&mut self, batch: &Batch) -> bool {
-        let (mut pause, mut tries) = (AGAIN, 0);
-        loop {
-            let Err(cause) = self.write(batch) else {
-                self.done(batch);
-                return true;
-            };
-            self.failed(&cause);
-            let closed = self.queue.pause(pause);
-            if closed {
-                tries += 1;
-                std::thread::sleep(AGAIN);
+    /// Writes a batch, however often it fails. Returns `false` if the queue was closed
+    /// and [`MAX_ATTEMPTS_AFTER_CLOSE`] have failed.
+    fn write_with_retries(&mut self, batch: &Batch) -> bool {
+        let (mut pause, mut attempts_after_close) = (MIN_RETRY_PAUSE, 0);
+        while let Err(error) = self.write(batch) {
+            self.record_failure(&error);
+            if self.queue.wait_for_close(pause) {
+                attempts_after_close += 1;
+                thread::sleep(MIN_RETRY_PAUSE);
             }
-            if tries >= LAST_TRIES {
+            if attempts_after_close >= MAX_ATTEMPTS_AFTER_CLOSE {
                 let lines = batch.lines.len() as u64;
                 self.metrics.audit_dropped_lines.inc_by(lines);
                 tracing::error!(
@@ -92,45 +87,47 @@ impl Writer {
                 );
                 return false;
             }
-            pause = (pause * 2).min(AGAIN_AT_MOST);
+            pause = (pause * 2).min(MAX_RETRY_PAUSE);
         }
+        self.record_success(batch);
+        true
     }
 
     fn write(&mut self, batch: &Batch) -> io::Result<()> {
         let mut head = self.head.clone();
         let mut bytes = Vec::new();
         if self.file.is_gone()? {
-            seal(&mut bytes, &mut head, &write(&Record::Lost, ""));
+            head.append_line(&mut bytes, &AuditRecord::Recreated.to_line(""));
         }
         for line in &batch.lines {
-            seal(&mut bytes, &mut head, line);
+            head.append_line(&mut bytes, line);
         }
-        let manner = batch.manner;
-        let first = self.head.seq + 1;
+        let first_seq = self.head.seq + 1;
+        let write_mode = batch.write_mode;
         self.file
-            .append(&bytes, first, manner.rotation, manner.mode)?;
-        let added = head.seq - self.head.seq;
-        self.metrics.audit_lines.inc_by(added);
+            .append(&bytes, first_seq, write_mode.rotation, write_mode.mode)?;
+        self.metrics.audit_lines.inc_by(head.seq - self.head.seq);
         self.head = head;
         Ok(())
     }
 
-    fn done(&self, batch: &Batch) {
-        if self.progress.borrow().failing {
+    fn record_success(&self, batch: &Batch) {
+        if self.progress.borrow().is_failing {
             tracing::info!("decision log: writing recovered");
         }
         self.metrics.audit_failing.set(0);
-        self.progress.send_replace(Progress {
-            written: batch.until,
-            failing: false,
+        self.progress.send_replace(WriteProgress {
+            written: batch.position,
+            is_failing: false,
         });
     }
 
-    fn failed(&self, cause: &io::Error) {
-        if !self.progress.borrow().failing {
-            tracing::error!(error = %cause, "decision log: writing failed");
+    fn record_failure(&self, error: &io::Error) {
+        if !self.progress.borrow().is_failing {
+            tracing::error!(%error, "decision log: writing failed");
         }
         self.metrics.audit_failing.set(1);
-        self.progress.send_modify(|it| it.failing = true);
+        self.progress
+            .send_modify(|progress| progress.is_failing = true);
     }
 }

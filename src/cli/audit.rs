@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use self::table::{header, person, row};
 use super::{Failure, print};
-use crate::audit_log::{self, Broken, Line, Verified};
+use crate::audit_log::{self, LogLine, ReadError, Verification};
 
 /// What events and calls come to, and what hooks that observe would have done.
 const VERDICTS: [&str; 13] = [
@@ -164,8 +164,8 @@ impl Wanted {
 }
 
 /// The lines of a log as JSON. One that is just being written is left out.
-fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Value, Broken>>, Broken> {
-    let whole = |it: &Result<Line, Broken>| it.as_ref().map_or(true, Line::is_whole);
+fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Value, ReadError>>, ReadError> {
+    let whole = |it: &Result<LogLine, ReadError>| it.as_ref().map_or(true, |line| line.is_complete);
     Ok(audit_log::lines(path)?.filter(whole).map(|it| it?.json()))
 }
 
@@ -205,23 +205,26 @@ fn export_json(path: &Path, wanted: &Wanted) -> Result<(), Failure> {
     print(if lead == "[" { "[]" } else { "]" })
 }
 
-fn summary(verified: &Verified) -> String {
-    let Verified {
-        lines, first, last, ..
+fn summary(verified: &Verification) -> String {
+    let Verification {
+        lines,
+        first_seq: first,
+        last_hash: last,
+        ..
     } = verified;
     let mut said = format!("the chain holds: {lines} lines, the last one has the hash {last}");
     if *first > 1 {
         let before = first - 1;
         said = format!("{said}; {before} lines before line {first} are not there any more");
     }
-    if verified.under_way {
+    if verified.has_incomplete_line {
         said.push_str("; a line is just being written");
     }
     said
 }
 
-impl From<Broken> for Failure {
-    fn from(broken: Broken) -> Self {
+impl From<ReadError> for Failure {
+    fn from(broken: ReadError) -> Self {
         Self::Failed(broken.to_string())
     }
 }

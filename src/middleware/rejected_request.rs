@@ -6,7 +6,7 @@ use axum::extract::Request;
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 
 use super::peer_info::PeerInfo;
-use crate::audit_log::{CallerRecord, DigestRecord, RefusedRecord, short};
+use crate::audit_log::{CallerRecord, RejectionRecord, TextDigest, short_name};
 
 /// Response extension of an error that is in the decision log already.
 #[derive(Debug, Clone, Copy)]
@@ -43,8 +43,8 @@ impl RejectedRequest {
     /// Copies the parts from a request's head.
     pub fn from_parts(head: &Parts) -> Self {
         Self {
-            method: short(head.method.as_str()),
-            path: short(head.uri.path()),
+            method: short_name(head.method.as_str()),
+            path: short_name(head.uri.path()),
             user_agent: user_agent(&head.headers),
             peer: head.extensions.get::<PeerInfo>().map(|peer| peer.addr.ip()),
         }
@@ -54,27 +54,27 @@ impl RejectedRequest {
     pub fn from_request(request: &Request) -> Self {
         let peer = request.extensions().get::<PeerInfo>();
         Self {
-            method: short(request.method().as_str()),
-            path: short(request.uri().path()),
+            method: short_name(request.method().as_str()),
+            path: short_name(request.uri().path()),
             user_agent: user_agent(request.headers()),
             peer: peer.map(|peer| peer.addr.ip()),
         }
     }
 
     /// Creates the record, without caller and error.
-    pub fn into_record(self, listener: ListenerKind) -> RefusedRecord {
+    pub fn into_record(self, listener: ListenerKind) -> RejectionRecord {
         let user_agent = self.user_agent.as_ref();
         let user_agent = user_agent.map(|value| String::from_utf8_lossy(value.as_bytes()));
-        RefusedRecord {
-            door: listener.as_str(),
+        RejectionRecord {
+            listener: listener.as_str(),
             method: self.method,
-            path: DigestRecord::new(&self.path, true),
+            path: TextDigest::with_text(&self.path),
             peer: self.peer,
             caller: CallerRecord {
-                agent: short(&user_agent.unwrap_or_default()),
+                agent: short_name(&user_agent.unwrap_or_default()),
                 ..CallerRecord::default()
             },
-            ..RefusedRecord::default()
+            ..RejectionRecord::default()
         }
     }
 }

@@ -29,7 +29,7 @@ pub(super) fn resolve(
 ) -> Result<(Box<RequestContext>, Call), ApiError> {
     let Authenticated { identity, snapshot } = authenticated;
     if let Some(audit) = &snapshot.audit {
-        audit.check()?;
+        audit.ensure_writable()?;
     }
     let (path, session_name) = session_name::split(head.uri.path(), &head.headers)?;
     let line = RequestLine {

@@ -13,7 +13,7 @@ use tower::ServiceExt;
 
 use crate::{
     api::{admin, events},
-    audit_log::{Audit, CallerRecord},
+    audit_log::{AuditLog, CallerRecord},
     auth::CallerInFlightGuard,
     error::{ApiError, ErrorReason},
     event::Caller,
@@ -149,7 +149,7 @@ impl MiddlewareStack {
     /// was known.
     fn record_rejection(
         &self,
-        audit: &Audit,
+        audit: &AuditLog,
         rejected: RejectedRequest,
         id: &str,
         response: &Response,
@@ -166,7 +166,7 @@ impl MiddlewareStack {
         }
         record.error = error.reason().as_str();
         record.status = error.status().as_u16();
-        audit.refused(record);
+        audit.append_rejection(record);
     }
 }
 

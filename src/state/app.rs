@@ -13,7 +13,7 @@ use super::{
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
-    audit_log::Record,
+    audit_log::AuditRecord,
     config::{Config, ConfigError},
     observe::ReloadOutcome,
 };
@@ -104,7 +104,7 @@ impl App {
         };
         self.resources.metrics.record_reload(outcome);
         if let Some(audit) = &self.snapshot().audit {
-            audit.tell(&Record::Reload { outcome });
+            audit.append(&AuditRecord::Reload { outcome });
         }
         *lock(&self.reloads.last_error) = reloaded.clone().err();
         reloaded

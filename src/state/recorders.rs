@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::snapshot::Snapshot;
 use crate::{
-    audit_log::{DecisionLogSink, RefusedRecord},
+    audit_log::{DecisionLogSink, RejectionRecord},
     event::Context,
     observe::recorder::{Exchange, LogSink, MetricsSink, Recorder, Sink},
 };
@@ -17,7 +17,7 @@ impl Snapshot {
     pub fn exchange_recorder(
         &self,
         exchange: Exchange,
-        rejected: impl FnOnce() -> RefusedRecord,
+        rejected: impl FnOnce() -> RejectionRecord,
         aborted: CancellationToken,
     ) -> Recorder {
         let log = self.audit.as_ref().map(Arc::clone);

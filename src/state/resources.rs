@@ -6,7 +6,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::cached_content_owners::CachedContentOwners;
 use crate::{
-    audit_log::Logs, auth::AuthState, hook::Tracer, observe::Metrics, policy::SessionCounters,
+    audit_log::OpenLogs, auth::AuthState, hook::Tracer, observe::Metrics, policy::SessionCounters,
     transport::ProcessSlots,
 };
 
@@ -29,7 +29,7 @@ pub struct AppResources {
     /// Counters of policies, by session.
     pub session_counters: Arc<SessionCounters>,
     /// Open decision logs.
-    pub audit_logs: Arc<Logs>,
+    pub audit_logs: Arc<OpenLogs>,
     /// Slots for hook processes.
     pub process_slots: Arc<ProcessSlots>,
     /// Owners of content cached by model APIs.

@@ -6,7 +6,7 @@ use thiserror::Error;
 
 use super::{method_policy::hook_coverage, resources::AppResources, upstreams::Upstreams};
 use crate::{
-    audit_log::{Audit, AuditError},
+    audit_log::{AuditError, AuditLog},
     auth::Authenticator,
     config::{Config, ConfigError, Problem, StoreSettings},
     dialect::{Api, HookCoverage, MethodSpec},
@@ -37,7 +37,7 @@ pub struct Snapshot {
     /// Transcript files, if enabled.
     pub transcripts: Option<Arc<Transcripts>>,
     /// Decision log and OTLP export of decisions, if either is enabled.
-    pub audit: Option<Arc<Audit>>,
+    pub audit: Option<Arc<AuditLog>>,
     pub(super) metrics: Arc<Metrics>,
     /// Trace of all hook events, for `explain` and `test`.
     pub(super) tracer: Option<Arc<Tracer>>,
@@ -138,12 +138,12 @@ impl Snapshot {
     ) -> Result<Self, AuditError> {
         let (version, metrics) = (&self.config.version, &resources.metrics);
         let file = self.config.audit.as_ref();
-        let file = file.map(|file| Audit::open(file, version, &resources.audit_logs, metrics));
+        let file = file.map(|file| AuditLog::open(file, version, &resources.audit_logs, metrics));
         let mut audit = file.transpose()?;
         if let Some(collector) = &self.config.otlp {
             let previous = previous.and_then(|previous| previous.audit.as_deref());
-            let audit_to_export = audit.unwrap_or_else(|| Audit::nowhere(version));
-            audit = Some(audit_to_export.exported(collector, previous, metrics)?);
+            let audit_to_export = audit.unwrap_or_else(|| AuditLog::without_file(version));
+            audit = Some(audit_to_export.with_collector(collector, previous, metrics)?);
         }
         self.audit = audit.map(Arc::new);
         Ok(self)
@@ -197,7 +197,7 @@ impl Snapshot {
     /// prewarmed processes.
     pub(super) fn start(&self, resources: &AppResources) {
         if let Some(audit) = &self.audit {
-            audit.begin(&resources.tasks);
+            audit.start(&resources.tasks);
         }
         let slots = self.engine.table().free_slots();
         resources.process_slots.resize(slots);

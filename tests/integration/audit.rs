@@ -23,7 +23,7 @@ fn log(path: &Path) -> Vec<Value> {
     audit_log::verify(path).unwrap_or_else(|it| panic!("{it}"));
     let lines = audit_log::lines(path).unwrap();
     let parse =
-        |it: Result<audit_log::Line, _>| serde_json::from_slice(&it.unwrap().bytes).unwrap();
+        |it: Result<audit_log::LogLine, _>| serde_json::from_slice(&it.unwrap().bytes).unwrap();
     lines.map(parse).collect()
 }
 

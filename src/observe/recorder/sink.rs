@@ -12,7 +12,7 @@ pub type CommitFuture = BoxFuture<'static, Result<(), Unavailable>>;
 
 /// A durable sink that cannot store events, so that nothing may happen that it must hold.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-#[error("the decision log cannot be written")]
+#[error("decision log not writable")]
 pub struct Unavailable;
 
 /// Receives the events of one request, in order. Called with a lock held, so it must not block.

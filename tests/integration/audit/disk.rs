@@ -202,7 +202,7 @@ async fn two_gateways_do_not_write_one_log() {
 
     let said = String::from_utf8(second.stderr).unwrap();
     assert_eq!(second.status.code(), Some(1), "{said}");
-    assert!(said.contains("belongs to another gateway"), "{said}");
+    assert!(said.contains("in use by another process"), "{said}");
     assert!(check.status.success(), "a config can be checked meanwhile");
     log(&gateway.stop().path().join("audit.jsonl"));
 }
@@ -257,7 +257,7 @@ async fn a_config_that_changes_is_written_down_and_may_change_the_file() {
 
     let one = log(&folder.path().join("one.jsonl"));
     // A file that changes may be noticed more than once.
-    let beside = ["AfterModel", "refused", "reload"];
+    let beside = ["AfterModel", "rejected", "reload"];
     let mut told = kinds(&one);
     told.retain(|it| !beside.contains(&it.as_str()));
     let call = ["BeforeModel", "request", "outcome"];

@@ -78,7 +78,7 @@ fn assert_request(request: &Value, asked: &Asked) {
         (&json!("gemini"), &json!("generateContent"), &json!(1))
     );
     assert_eq!(
-        (&request["asked"], &request["called"]),
+        (&request["requested_model"], &request["model"]),
         (&json!(MODEL), &json!(MODEL))
     );
     assert_eq!(request["received"], print(sent.as_bytes()));
@@ -98,7 +98,7 @@ fn assert_event(event: &Value) {
 
 #[track_caller]
 fn assert_outcome(outcome: &Value, answer: &Answer) {
-    assert_eq!(outcome["told"], print(&answer.body));
+    assert_eq!(outcome["response"], print(&answer.body));
     assert_eq!(
         (&outcome["action"], &outcome["status"]),
         (&json!("pass"), &json!(200))
@@ -131,7 +131,7 @@ async fn the_chunks_of_a_stream_are_one_line() {
     assert_eq!(event["hooks"][0]["runs"], event["chunks"]);
     let outcome = only(&lines, "outcome");
     assert_eq!(outcome["chunks"], event["chunks"]);
-    assert_eq!(outcome["told"]["sha256"], hash(&answer.body));
+    assert_eq!(outcome["response"]["sha256"], hash(&answer.body));
 }
 
 #[tokio::test]
@@ -229,12 +229,12 @@ async fn content_is_written_down_where_the_operator_wants_it() {
     let lines = ended(gate).await;
     let request = only(&lines, "request");
     assert_eq!(
-        (&request["asked"], &request["called"]),
+        (&request["requested_model"], &request["model"]),
         (&json!(MODEL), &json!("other"))
     );
     assert_eq!(request["received"]["text"], prompt("an apple").to_string());
     assert_eq!(request["sent"]["text"], upstream.only().body);
-    assert_eq!(only(&lines, "outcome")["told"]["text"], answer.text());
+    assert_eq!(only(&lines, "outcome")["response"]["text"], answer.text());
     let tool = lines.iter().find(|it| it["event"] == "BeforeTool").unwrap();
     assert_eq!(
         (&tool["origin"], &tool["subject"]),
@@ -265,7 +265,7 @@ async fn a_call_that_nobody_reads_is_written_down_with_its_prints() {
     );
     let outcome = &lines[2];
     assert_eq!(outcome["received"]["sha256"], hash(&sent));
-    assert_eq!(outcome["told"]["sha256"], hash(&answer.body));
+    assert_eq!(outcome["response"]["sha256"], hash(&answer.body));
     let last = answer.events().pop().unwrap();
     assert_eq!(
         outcome["usage"]["total"],
@@ -354,11 +354,11 @@ async fn what_is_turned_away_is_written_down_without_its_query() {
     gate.operator().get("/metrics").await;
 
     let lines = ended(gate).await;
-    let refused = lines.iter().filter(|it| it["kind"] == "refused");
+    let refused = lines.iter().filter(|it| it["kind"] == "rejected");
     let shape = |it: &Value| {
         let part = |key| it[key].as_str().unwrap_or_default().to_owned();
         (
-            part("door"),
+            part("listener"),
             it["path"]["sha256"].as_str().unwrap().to_owned(),
             part("error"),
             it["status"].as_u64(),

@@ -85,7 +85,7 @@ async fn a_call_that_a_policy_takes_out_is_a_denial() {
     assert_eq!(
         (
             &looked["hooks"][0]["edited"],
-            &looked["hooks"][0]["refused"]
+            &looked["hooks"][0]["denied_calls"]
         ),
         (&json!(true), &json!(1))
     );
@@ -115,7 +115,7 @@ async fn a_call_that_a_policy_would_take_out_is_known() {
         (&json!("proceed"), &json!("would_deny"))
     );
     let looked = lines.iter().find(|it| it["event"] == "AfterModel").unwrap();
-    assert_eq!(looked["hooks"][0]["refused"], 1);
+    assert_eq!(looked["hooks"][0]["denied_calls"], 1);
 }
 
 #[tokio::test]

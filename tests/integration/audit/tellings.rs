@@ -45,7 +45,7 @@ async fn a_caller_that_has_used_up_what_it_may_is_named() {
 
     assert_eq!(refused.status, 429);
     let (text, lines) = end(served, &folder).await;
-    let line = only(&lines, "refused");
+    let line = only(&lines, "rejected");
     assert_eq!(
         (&line["caller"]["name"], &line["error"]),
         (&json!("team-a"), &json!("RATE_LIMIT_EXCEEDED"))

@@ -30,7 +30,7 @@ fn config(tls: &str) -> String {
 /// The callers' names in the decision log, of each call and refusal.
 fn callers(log: &str) -> Vec<String> {
     let lines = log.lines().map(|it| serde_json::from_str(it).unwrap());
-    let ends = |it: &serde_json::Value| it["kind"] == "outcome" || it["kind"] == "refused";
+    let ends = |it: &serde_json::Value| it["kind"] == "outcome" || it["kind"] == "rejected";
     let lines = lines.filter(ends);
     lines
         .map(|it| it["caller"]["name"].as_str().unwrap_or("-").to_owned())

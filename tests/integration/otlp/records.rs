@@ -37,7 +37,7 @@ async fn lines_are_told_without_content_with_and_without_a_file() {
             .iter()
             .map(|it| attribute(it, "hookgate.kind"))
             .collect();
-        assert_eq!(kinds, ["request", "outcome", "event", "refused"]);
+        assert_eq!(kinds, ["request", "outcome", "event", "rejected"]);
         let id = answer.header("x-hookgate-request-id");
         assert_eq!(attribute(&records[1], "hookgate.request.id"), id);
         let spans = spans(&collector);
@@ -49,8 +49,8 @@ async fn lines_are_told_without_content_with_and_without_a_file() {
             let body = records[at]["body"]["stringValue"].as_str().unwrap();
             serde_json::from_str::<Value>(body).unwrap()
         };
-        assert_eq!(body(0)["called"], "m");
-        assert_eq!(body(1)["told"]["sha256"].as_str().unwrap().len(), 64);
+        assert_eq!(body(0)["model"], "m");
+        assert_eq!(body(1)["response"]["sha256"].as_str().unwrap().len(), 64);
         assert_eq!(body(2)["reason"]["sha256"].as_str().unwrap().len(), 64);
         assert_eq!(body(2)["verdict"], "deny");
         for asked in collector.seen() {

@@ -1,0 +1,227 @@
+//! The handle through which records are appended and committed.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use tokio_util::task::TaskTracker;
+
+use super::{
+    body_digest::BodyHasher,
+    error::AuditError,
+    open_log::{OpenLog, OpenLogs},
+    otlp::{self, RecordExporter},
+    record::{AuditRecord, RejectionRecord, TextDigest},
+};
+use crate::{
+    config::{AuditMode, AuditSettings, OtlpSettings},
+    event::Trace,
+    observe::{Metrics, recorder::Unavailable},
+};
+
+/// Time that a request waits for its records to reach the disk.
+const COMMIT_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The decision log of one config: a file, a collector, or both.
+#[derive(Clone)]
+pub struct AuditLog {
+    /// Version of the config, which records name.
+    config: Arc<str>,
+    file: Option<FileSink>,
+    exporter: Option<Arc<RecordExporter>>,
+}
+
+#[derive(Clone)]
+struct FileSink {
+    settings: AuditSettings,
+    log: Arc<OpenLog>,
+}
+
+/// A position in the log, from before the records that a commit needs: the number of
+/// records dropped until then.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint(u64);
+
+impl AuditLog {
+    /// Opens the log file, or shares it if it is open: repairs what a crash left, and
+    /// locks it. Writes no record before [`Self::start`]. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be opened, is locked, or is not a decision log.
+    pub fn open(
+        settings: &AuditSettings,
+        config: &str,
+        logs: &OpenLogs,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, AuditError> {
+        let file = FileSink {
+            log: logs.open(&settings.path, metrics)?,
+            settings: settings.clone(),
+        };
+        Ok(Self {
+            file: Some(file),
+            ..Self::without_file(config)
+        })
+    }
+
+    /// Creates a log without a file, for [`Self::with_collector`].
+    pub fn without_file(config: &str) -> Self {
+        Self {
+            config: config.into(),
+            file: None,
+            exporter: None,
+        }
+    }
+
+    /// Adds a collector. The exporter of `previous` is kept if its settings are equal.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the HTTP client cannot be built.
+    pub fn with_collector(
+        mut self,
+        settings: &OtlpSettings,
+        previous: Option<&Self>,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, AuditError> {
+        let previous = previous.and_then(|log| log.exporter.as_ref());
+        let exporter = match previous.filter(|exporter| exporter.settings == *settings) {
+            Some(same) => Arc::clone(same),
+            None => Arc::new(RecordExporter::new(settings, metrics)?),
+        };
+        self.exporter = Some(exporter);
+        Ok(self)
+    }
+
+    /// Puts the settings into force, and starts writing unless it was started before.
+    pub fn start(&self, tasks: &TaskTracker) {
+        if let Some(exporter) = &self.exporter {
+            exporter.exporter.start(tasks);
+        }
+        let Some(FileSink { settings, log }) = &self.file else {
+            return;
+        };
+        log.set_settings(settings);
+        if let Some(writer) = log.take_writer() {
+            let start = AuditRecord::Start {
+                version: env!("CARGO_PKG_VERSION"),
+                mode: settings.mode,
+                content: settings.content,
+            };
+            log.push(start.to_line(&self.config));
+            tasks.spawn_blocking(move || writer.run());
+        }
+    }
+
+    /// Queues a record; never waits. A record that does not fit into the queue is
+    /// counted, and the log has a `dropped` record in its place.
+    pub fn append(&self, record: &AuditRecord) {
+        if let Some(file) = &self.file {
+            file.log.push(record.to_line(&self.config));
+        }
+        if let Some(exporter) = &self.exporter {
+            exporter.export(record, &self.config);
+        }
+    }
+
+    /// Queues the record of a rejected request, subject to a rate limit.
+    pub fn append_rejection(&self, mut record: RejectionRecord) {
+        let admission = match (&self.file, &self.exporter) {
+            (Some(file), _) => file.log.admit_rejected(),
+            (None, Some(exporter)) => exporter.admit_rejected(),
+            (None, None) => return,
+        };
+        if admission.suppressed_before > 0 {
+            let requests = admission.suppressed_before;
+            self.append(&AuditRecord::Suppressed { requests });
+        }
+        if admission.admitted {
+            if !self.stores_content() {
+                record.path.text = None;
+            }
+            self.append(&AuditRecord::Rejected(Box::new(record)));
+        }
+    }
+
+    /// Returns the current position, for a commit of all records from here on.
+    pub fn checkpoint(&self) -> Checkpoint {
+        Checkpoint(
+            self.file
+                .as_ref()
+                .map_or(0, |file| file.log.dropped_total()),
+        )
+    }
+
+    /// Waits until all queued records are on disk; returns at once if the log is not
+    /// durable. `since` is from before the first record that must be there.
+    ///
+    /// # Errors
+    ///
+    /// Fails if any record was dropped since the checkpoint, or cannot be written in
+    /// time.
+    pub async fn commit(&self, since: Checkpoint) -> Result<(), Unavailable> {
+        let Some(log) = self.durable_log() else {
+            return Ok(());
+        };
+        let committed = tokio::time::timeout(COMMIT_TIMEOUT, log.commit(since.0));
+        committed.await.unwrap_or(Err(Unavailable))
+    }
+
+    /// Checks that requests may be accepted.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the log is durable and cannot be written.
+    pub fn ensure_writable(&self) -> Result<(), Unavailable> {
+        match self.durable_log() {
+            Some(log) if log.is_failing() => Err(Unavailable),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns a hasher for one body, which stores its content if the log does.
+    pub fn body_hasher(&self) -> BodyHasher {
+        BodyHasher::new(self.stores_content())
+    }
+
+    /// Returns the digest of a text, with the text if the log stores content.
+    pub fn text_digest(&self, text: &str) -> TextDigest {
+        if self.stores_content() {
+            TextDigest::with_text(text)
+        } else {
+            TextDigest::new(text)
+        }
+    }
+
+    /// Whether the log file stores content.
+    pub fn stores_content(&self) -> bool {
+        self.file.as_ref().is_some_and(|file| file.settings.content)
+    }
+
+    /// Starts the span of a request with this `traceparent` header; off if spans are
+    /// not exported.
+    pub fn start_trace(&self, traceparent: Option<&str>) -> Trace {
+        match &self.exporter {
+            Some(exporter) if exporter.exporter.exports_traces() => otlp::start_trace(traceparent),
+            _ => Trace::default(),
+        }
+    }
+
+    /// Whether requests wait until their records are on disk.
+    pub fn is_durable(&self) -> bool {
+        self.durable_log().is_some()
+    }
+
+    fn durable_log(&self) -> Option<&OpenLog> {
+        let file = self.file.as_ref()?;
+        (file.settings.mode == AuditMode::Durable).then_some(&*file.log)
+    }
+}
+
+impl fmt::Debug for AuditLog {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let path = self.file.as_ref().map(|file| &file.settings.path);
+        f.debug_struct("AuditLog")
+            .field("path", &path)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,359 @@
+//! The files of a log: `PATH`, to which lines are appended; `PATH.N`, rotated files,
+//! where N is the sequence number of their first line; `PATH.torn-N`, the incomplete
+//! line N that a crash left; `PATH.lock`, locked by the process that writes.
+
+use std::{
+    ffi::OsStr,
+    fs::{self, File, OpenOptions},
+    io::{self, ErrorKind, Write},
+    os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+use rustix::fs::OFlags;
+
+use super::{
+    error::AuditError,
+    hash_chain::{ChainHead, ChainLink},
+};
+use crate::config::{AuditMode, Rotation};
+
+/// Readable and writable by the owner only.
+const FILE_MODE: u32 = 0o600;
+
+/// Bytes at the end of a file that are treated as an incomplete write. A crash leaves
+/// at most one batch of lines.
+const MAX_TORN_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Bytes per read when searching backwards from the end of a file.
+const READ_BYTES: u64 = 64 * 1024;
+
+/// Every line begins so.
+const LINE_START: &[u8] = b"{\"seq\":";
+
+/// Incomplete lines that were moved out of the log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct TornTail {
+    pub(super) bytes: u64,
+    /// Name of the file to which they were moved.
+    pub(super) file: String,
+}
+
+/// The file to which lines are appended.
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    file: Option<File>,
+    /// Length up to the end of the last complete line.
+    len: u64,
+    /// Sequence number of the first line.
+    first_seq: u64,
+    /// Whether a failed write may have left bytes after `len`.
+    is_dirty: bool,
+    _lock: File,
+}
+
+impl LogFile {
+    /// Opens the log at `path` and moves incomplete lines at its end aside. Returns the
+    /// file and the head of its chain.
+    pub(super) fn open(path: &Path) -> Result<(Self, ChainHead, Option<TornTail>), AuditError> {
+        let lock = lock(path)?;
+        let failed = |cause| AuditError::open(path, cause);
+        let mut head = ChainHead::default();
+        if let Some(newest) = rotated_files(path).map_err(failed)?.last() {
+            let file = File::open(newest).map_err(failed)?;
+            let last = last_line(&file).map_err(failed)?;
+            (_, head) = last.ok_or_else(|| AuditError::not_a_log(newest))?;
+        }
+        let mut log = Self {
+            path: path.to_owned(),
+            file: None,
+            len: 0,
+            first_seq: head.seq + 1,
+            is_dirty: false,
+            _lock: lock,
+        };
+        let mut torn = None;
+        if path.try_exists().map_err(failed)? {
+            let file = log.reopen().map_err(failed)?;
+            let size = file.metadata().map_err(failed)?.len();
+            match last_line(&file).map_err(failed)? {
+                Some((end, last)) => (log.len, head) = (end, last),
+                // Empty, or the very first line is incomplete.
+                None if size == 0 || size < READ_BYTES && starts_like_a_line(&file) => (),
+                None => return Err(AuditError::not_a_log(path)),
+            }
+            log.first_seq = first_seq(&file).unwrap_or(head.seq + 1);
+            if size > log.len {
+                torn = Some(log.move_tail_aside(&file, &head).map_err(failed)?);
+            }
+            log.file = Some(file);
+        }
+        Ok((log, head, torn))
+    }
+
+    /// Appends complete lines, the first of which has the sequence number `first_seq`.
+    ///
+    /// # Errors
+    ///
+    /// Fails with none of the lines in the file: what a failed write left is cut off
+    /// at once, or else before the next write.
+    pub(super) fn append(
+        &mut self,
+        lines: &[u8],
+        first_seq: u64,
+        rotation: Rotation,
+        mode: AuditMode,
+    ) -> io::Result<()> {
+        let added = lines.len() as u64;
+        if self.len > 0 && self.len + added > rotation.size {
+            self.rotate(rotation)?;
+        }
+        let mut file = match self.file.take() {
+            Some(file) => file,
+            None => self.create(first_seq, mode)?,
+        };
+        let written = self.write(&mut file, lines, mode);
+        if written.is_err() {
+            self.is_dirty = file.set_len(self.len).is_err();
+        } else {
+            self.len += added;
+        }
+        self.file = Some(file);
+        written
+    }
+
+    /// Whether the file was removed from its path and must be created anew.
+    ///
+    /// # Errors
+    ///
+    /// Fails if another file is at its path.
+    pub(super) fn is_gone(&mut self) -> io::Result<bool> {
+        let Some(file) = &self.file else {
+            return Ok(false);
+        };
+        let ours = file.metadata()?;
+        match fs::symlink_metadata(&self.path) {
+            Ok(found) if (found.dev(), found.ino()) == (ours.dev(), ours.ino()) => Ok(false),
+            Ok(_) => Err(io::Error::other("another file is at the log's path")),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                (self.file, self.len, self.is_dirty) = (None, 0, false);
+                Ok(true)
+            }
+            Err(error) => Err(error),
+        }
+    }
+
+    fn write(&mut self, file: &mut File, lines: &[u8], mode: AuditMode) -> io::Result<()> {
+        self.cut_dirty_tail(file)?;
+        // The file is open for appending.
+        file.write_all(lines)?;
+        match mode {
+            AuditMode::Durable => file.sync_data(),
+            AuditMode::BestEffort => Ok(()),
+        }
+    }
+
+    fn cut_dirty_tail(&mut self, file: &File) -> io::Result<()> {
+        if self.is_dirty {
+            file.set_len(self.len)?;
+            self.is_dirty = false;
+        }
+        Ok(())
+    }
+
+    /// Renames the full file and removes the oldest rotated files.
+    fn rotate(&mut self, rotation: Rotation) -> io::Result<()> {
+        if let Some(file) = self.file.take() {
+            let renamed = self
+                .cut_dirty_tail(&file)
+                .and_then(|()| fs::rename(&self.path, rotated_path(&self.path, self.first_seq)));
+            if renamed.is_err() {
+                self.file = Some(file);
+                return renamed;
+            }
+        }
+        self.len = 0;
+        let rotated = rotated_files(&self.path)?;
+        let excess = rotated.len().saturating_sub(rotation.keep);
+        for oldest in rotated.iter().take(excess) {
+            fs::remove_file(oldest)?;
+        }
+        // The directory is synced when the next file is created.
+        Ok(())
+    }
+
+    fn create(&mut self, first_seq: u64, mode: AuditMode) -> io::Result<File> {
+        let file = match open_options().create_new(true).open(&self.path) {
+            // An earlier attempt created it, and then failed.
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => {
+                let file = self.reopen()?;
+                if file.metadata()?.len() > 0 {
+                    return Err(io::Error::other("another file is at the log's path"));
+                }
+                file
+            }
+            opened => opened?,
+        };
+        self.first_seq = first_seq;
+        // A created or renamed file survives a crash once its directory is synced.
+        if mode == AuditMode::Durable {
+            sync_directory(&self.path)?;
+        }
+        Ok(file)
+    }
+
+    fn reopen(&self) -> io::Result<File> {
+        let file = open_options().open(&self.path)?;
+        let metadata = file.metadata()?;
+        if !metadata.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        if metadata.permissions().mode() & 0o777 != FILE_MODE {
+            file.set_permissions(fs::Permissions::from_mode(FILE_MODE))?;
+        }
+        Ok(file)
+    }
+
+    /// Moves the bytes after the last complete line into a file of their own.
+    fn move_tail_aside(&self, file: &File, head: &ChainHead) -> io::Result<TornTail> {
+        let bytes = file.metadata()?.len() - self.len;
+        let mut tail = vec![0; usize::try_from(bytes).unwrap_or_default()];
+        file.read_exact_at(&mut tail, self.len)?;
+        let path = with_suffix(&self.path, &format!("torn-{}", head.seq + 1));
+        // A file left by an earlier start that failed has the same content.
+        let mut torn = open_options().create(true).open(&path)?;
+        torn.set_len(0)?;
+        torn.write_all(&tail)?;
+        torn.sync_all()?;
+        file.set_len(self.len)?;
+        file.sync_all()?;
+        sync_directory(&self.path)?;
+        let name = path.file_name().unwrap_or_default();
+        Ok(TornTail {
+            bytes,
+            file: name.to_string_lossy().into_owned(),
+        })
+    }
+}
+
+/// Returns the rotated files of a log, oldest first.
+pub(super) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+    let name = path.file_name().unwrap_or_default();
+    let mut rotated: Vec<(u64, PathBuf)> = Vec::new();
+    for entry in fs::read_dir(directory(path))? {
+        let entry = entry?;
+        if let Some(first_seq) = rotated_seq(&entry.file_name(), name) {
+            rotated.push((first_seq, directory(path).join(entry.file_name())));
+        }
+    }
+    rotated.sort();
+    Ok(rotated.into_iter().map(|(_, path)| path).collect())
+}
+
+/// Whether a process holds the lock of the log at `path`.
+pub(super) fn is_locked(path: &Path) -> bool {
+    let lock = File::open(with_suffix(path, "lock"));
+    lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
+}
+
+fn lock(path: &Path) -> Result<File, AuditError> {
+    let lock = open_options().create(true).open(with_suffix(path, "lock"));
+    let lock = lock.map_err(|cause| AuditError::open(path, cause))?;
+    match lock.try_lock() {
+        Ok(()) => Ok(lock),
+        Err(fs::TryLockError::WouldBlock) => {
+            let path = path.to_owned();
+            Err(AuditError::Locked { path })
+        }
+        Err(fs::TryLockError::Error(cause)) => Err(AuditError::open(path, cause)),
+    }
+}
+
+fn open_options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    // A symbolic link could redirect records to another file.
+    let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+    options
+        .read(true)
+        .append(true)
+        .mode(FILE_MODE)
+        .custom_flags(no_follow);
+    options
+}
+
+fn sync_directory(path: &Path) -> io::Result<()> {
+    File::open(directory(path))?.sync_all()
+}
+
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(directory) if directory != Path::new("") => directory,
+        Some(_) | None => Path::new("."),
+    }
+}
+
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.file_name().unwrap_or_default().to_owned();
+    name.push(".");
+    name.push(suffix);
+    path.with_file_name(name)
+}
+
+/// Pads the sequence number, so that names sort as numbers do.
+fn rotated_path(path: &Path, first_seq: u64) -> PathBuf {
+    with_suffix(path, &format!("{first_seq:020}"))
+}
+
+fn rotated_seq(name: &OsStr, log_name: &OsStr) -> Option<u64> {
+    let name = name.to_str()?;
+    let digits = name.strip_prefix(log_name.to_str()?)?.strip_prefix('.')?;
+    let is_padded = digits.len() == 20 && digits.bytes().all(|byte| byte.is_ascii_digit());
+    is_padded.then(|| digits.parse().ok()).flatten()
+}
+
+fn starts_like_a_line(file: &File) -> bool {
+    let mut start = [0; LINE_START.len()];
+    let read = file.read_at(&mut start, 0).unwrap_or_default();
+    read > 0 && start.get(..read) == LINE_START.get(..read)
+}
+
+fn first_seq(file: &File) -> Option<u64> {
+    let mut start = [0; 32];
+    let read = file.read_at(&mut start, 0).ok()?;
+    let rest = start.get(..read)?.strip_prefix(LINE_START)?;
+    let digits = str::from_utf8(rest).ok()?.split(',').next()?;
+    digits.parse().ok()
+}
+
+/// Returns the last intact line: the offset of its end, and its position in the chain.
+/// Bytes after it are what a crash left.
+fn last_line(file: &File) -> io::Result<Option<(u64, ChainHead)>> {
+    let size = file.metadata()?.len();
+    let mut end = size;
+    while end > 0 && size - end < MAX_TORN_BYTES {
+        let start = line_start(file, end - 1)?;
+        let mut line = vec![0; usize::try_from(end - start).unwrap_or_default()];
+        file.read_exact_at(&mut line, start)?;
+        if let Some(link) = line.strip_suffix(b"\n").and_then(ChainLink::parse) {
+            return Ok(Some((end, link.head)));
+        }
+        end = start;
+    }
+    Ok(None)
+}
+
+/// Returns the start of the line whose last byte is at `last`.
+fn line_start(file: &File, last: u64) -> io::Result<u64> {
+    let mut end = last;
+    while end > 0 {
+        let start = end.saturating_sub(READ_BYTES);
+        let mut bytes = vec![0; usize::try_from(end - start).unwrap_or_default()];
+        file.read_exact_at(&mut bytes, start)?;
+        if let Some(line_break) = memchr::memrchr(b'\n', &bytes) {
+            return Ok(start + line_break as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
