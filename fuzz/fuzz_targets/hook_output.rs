@@ -1,15 +1,14 @@
-//! What a hook writes: nothing of it takes a refusal back, and no edit of it
-//! makes a request that means two things. Input: exit code, standard error (a
-//! line), standard output.
+//! Hook output: no output revokes a refusal, and no edit makes an ambiguous
+//! request. Input: exit code, standard error (a line), standard output.
 
 #![no_main]
 
 use bytes::Bytes;
 use hookgate::{
     dialect::{self, Document, RequestLine},
-    event::{Decision, EventName, HookStatus, fold},
+    event::{Decision, EventName, HookStatus, merge_outputs},
     model::ModelName,
-    protocol::{self, Ended, Exit},
+    protocol::{self, ProcessExit, ProcessOutput},
 };
 use http::Method;
 use libfuzzer_sys::fuzz_target;
@@ -22,35 +21,35 @@ const REQUEST: &[u8] = br#"{"systemInstruction":{"parts":[{"text":"s"}]},
     "generation_config":{"topK":1}}"#;
 
 fuzz_target!(|bytes: &[u8]| {
-    let Some((code, said)) = bytes.split_first() else {
+    let Some((code, output)) = bytes.split_first() else {
         return;
     };
-    let line = said.iter().position(|it| *it == b'\n').unwrap_or(0);
-    let (stderr, stdout) = said.split_at(line);
+    let line = output.iter().position(|byte| *byte == b'\n').unwrap_or(0);
+    let (stderr, stdout) = output.split_at(line);
     for name in protocol::names() {
         for event in EventName::ALL {
-            let ended = Ended {
-                exit: Exit::Code(i32::from(*code)),
+            let output = ProcessOutput {
+                exit: ProcessExit::Code(i32::from(*code)),
                 stdout: stdout.to_vec(),
                 stderr: stderr.to_vec(),
             };
-            check(protocol::find(name).unwrap(), &ended, *event);
+            check(protocol::find(name).unwrap(), &output, *event);
         }
     }
 });
 
-fn check(protocol: &dyn protocol::Protocol, ended: &Ended, event: EventName) {
-    let answer = protocol.read(ended, event);
-    if ended.exit == Exit::Code(2) {
-        assert_eq!(answer.output.decision, Some(Decision::Deny));
+fn check(protocol: &dyn protocol::Protocol, process: &ProcessOutput, event: EventName) {
+    let result = protocol.read(process, event);
+    if process.exit == ProcessExit::Code(2) {
+        assert_eq!(result.output.decision, Some(Decision::Deny));
     }
-    if !matches!(ended.exit, Exit::Code(0 | 2)) {
-        assert_ne!(answer.status, HookStatus::Ok);
+    if !matches!(process.exit, ProcessExit::Code(0 | 2)) {
+        assert_ne!(result.status, HookStatus::Ok);
     }
-    if answer.status == HookStatus::Failed {
-        assert!(answer.output.hook_specific_output.is_empty());
+    if result.status == HookStatus::Failed {
+        assert!(result.output.hook_specific_output.is_empty());
     }
-    let _ = fold(std::slice::from_ref(&answer.output), &[]);
+    let _ = merge_outputs(std::slice::from_ref(&result.output), &[]);
     if event != EventName::BeforeModel {
         return;
     }
@@ -62,7 +61,7 @@ fn check(protocol: &dyn protocol::Protocol, ended: &Ended, event: EventName) {
     let known = dialect::recognize_call(line).unwrap().unwrap();
     let call = known.call.unwrap();
     let document = Document::parse(Bytes::from_static(REQUEST)).unwrap();
-    let edit = answer.output.request_edit();
+    let edit = result.output.request_edit();
     let edited = dialect::write_request(&call, document, &edit);
     let edited = edited.expect("an edit is left out or applied");
     let bytes = edited.document.to_bytes();

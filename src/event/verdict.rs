@@ -14,7 +14,7 @@ pub enum Action {
     Ask,
     /// A hook responds instead of the model.
     Respond,
-    /// Refuse the event.
+    /// Refuse the event with a reason.
     Deny,
     /// Refuse and end the agent's loop.
     Stop,

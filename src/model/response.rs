@@ -39,7 +39,7 @@ pub struct Candidate {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct CandidateContent {
-    /// Author; always [`Role::Model`].
+    /// Author of the text: always [`Role::Model`].
     pub role: Role,
     /// All text parts, thoughts included.
     #[serde(deserialize_with = "read_parts")]

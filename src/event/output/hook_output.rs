@@ -73,7 +73,7 @@ pub enum Decision {
     Allow,
     /// Ask the human for permission.
     Ask,
-    /// Refuse the event.
+    /// Refuse the event with a reason.
     #[serde(alias = "block")]
     Deny,
 }
