@@ -180,4 +180,4 @@ fn version(config: &str, blocks: &[HookBlock]) -> String {
 }
 
 #[cfg(test)]
-mod hook_tests;
+mod tests;
