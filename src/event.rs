@@ -40,7 +40,7 @@ pub use self::{
     before_tool_selection::BeforeToolSelection,
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     hook_run::{EventOrigin, HookRun, RefusedCall},
-    input::{Caller, Context, HookInput, SessionScope},
+    input::{CallContext, Caller, Context, GatewayContext, HookInput, InputExtras, SessionScope},
     mcp::mcp_context,
     name::EventName,
     notification::Notification,

@@ -362,6 +362,7 @@ fn context(
         cwd: text("cwd", &hook_directory)?,
         timestamp: text("timestamp", &utc_timestamp)?,
         caller,
+        call: None,
         trace: Trace::default(),
     })
 }

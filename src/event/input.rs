@@ -28,6 +28,8 @@ pub struct Context {
     pub caller: Caller,
     /// Span of the request, if tracing is enabled. Hidden from hooks.
     pub trace: Trace,
+    /// Model call that the event belongs to.
+    pub call: Option<CallContext>,
 }
 
 /// Caller of a request, as far as it is known.
@@ -43,6 +45,15 @@ pub struct Caller {
     pub agent: String,
     /// Scope of the session ids that hooks see.
     pub session_scope: SessionScope,
+}
+
+/// Model call that an event belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+pub struct CallContext {
+    /// Name of the model API.
+    pub dialect: &'static str,
+    /// Name of the method, such as `generateContent`.
+    pub operation: &'static str,
 }
 
 /// Scope of session ids.
@@ -62,6 +73,15 @@ const SCOPE_CHARS: usize = 16;
 const ANONYMOUS_SCOPE: &str = "anonymous";
 
 impl Context {
+    /// Returns the facts of the request for hooks with `context: true`.
+    pub fn gateway_context(&self) -> GatewayContext<'_> {
+        GatewayContext {
+            caller: &self.caller.name,
+            request_id: &self.request_id,
+            call: self.call,
+        }
+    }
+
     /// Returns the session id for hooks. Agents choose ids, so two callers may choose
     /// the same one: with [`SessionScope::PerCaller`] the caller's key is appended.
     pub fn hook_session_id(&self) -> Cow<'_, str> {
@@ -74,6 +94,26 @@ impl Context {
             }
         }
     }
+}
+
+/// Facts of the request for hooks. Unknown facts are omitted.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct GatewayContext<'a> {
+    #[serde(skip_serializing_if = "str::is_empty")]
+    caller: &'a str,
+    #[serde(skip_serializing_if = "str::is_empty")]
+    request_id: &'a str,
+    #[serde(flatten)]
+    call: Option<CallContext>,
+}
+
+/// Optional fields of a hook input.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct InputExtras<'a> {
+    /// The request or chunk on the wire, for hooks with `document: true`.
+    pub document: Option<&'a RawValue>,
+    /// Facts of the request, for hooks with `context: true`.
+    pub hookgate: Option<GatewayContext<'a>>,
 }
 
 /// JSON document that a hook reads.
@@ -92,6 +132,9 @@ pub struct HookInput<'a, E> {
     /// Fields of the event.
     #[serde(flatten)]
     pub event: E,
+    /// Facts of the request, for hooks with `context: true`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hookgate: Option<GatewayContext<'a>>,
     /// The request or chunk on the wire, for hooks with `document: true`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub document: Option<&'a RawValue>,

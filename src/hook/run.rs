@@ -9,7 +9,7 @@ use tokio::time::{Instant, timeout};
 use super::{event_scope::EventScope, outcome::hook_run, plan::Plan, table::Hook};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
-    event::{DiagnosticCode, EventKind, HookResult, HookRun, HookStatus},
+    event::{DiagnosticCode, EventKind, HookResult, HookRun, HookStatus, InputExtras},
     observe::recorder::ExchangeEvent,
     transport::HookCall,
 };
@@ -58,7 +58,8 @@ fn encode_inputs<E: EventKind>(
     for hook in &plan.hooks {
         let equal = inputs.iter().find(|(other, _)| {
             other.protocol.name() == hook.protocol.name()
-                && (other.sees, other.system_messages) == (hook.sees, hook.system_messages)
+                && (other.sees, other.system_messages, other.context)
+                    == (hook.sees, hook.system_messages, hook.context)
         });
         let input = match equal {
             Some((_, input)) => input.clone(),
@@ -70,14 +71,17 @@ fn encode_inputs<E: EventKind>(
 }
 
 fn encode<E: EventKind>(hook: &Hook, hook_context: &HookContext<'_>, event: &E) -> Bytes {
-    let document = match hook.sees {
-        HookView::Document => hook_context.document,
-        HookView::StableForm => None,
+    let context = hook_context.scope.context;
+    let extras = InputExtras {
+        document: match hook.sees {
+            HookView::Document => hook_context.document,
+            HookView::StableForm => None,
+        },
+        hookgate: hook.context.then(|| context.gateway_context()),
     };
     let with_system = with_system_message(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
-    let context = hook_context.scope.context;
-    hook.protocol.write(context, event.as_event(), document)
+    hook.protocol.write(context, event.as_event(), extras)
 }
 
 /// The event with the system instruction as a message, if the hook is configured to

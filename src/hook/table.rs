@@ -39,6 +39,8 @@ pub struct Hook {
     pub sees: HookView,
     /// Whether its input includes the system instruction as a first message.
     pub system_messages: SystemMessages,
+    /// Whether its input includes the context of the gateway.
+    pub context: bool,
     /// Condition under which it runs; always if `None`.
     pub when: Option<Condition>,
     /// Hook protocol of its input and output.
@@ -188,6 +190,7 @@ impl TableBuilder<'_> {
             mode: spec.mode,
             sees: spec.view,
             system_messages: spec.system_messages,
+            context: spec.context,
             when,
             protocol,
             transport,

@@ -16,7 +16,7 @@ mod tests {
     use serde_json::{Map, Value, from_slice, json, value::RawValue};
 
     use super::*;
-    use crate::event::{BeforeTool, Context, Event};
+    use crate::event::{BeforeTool, Context, Event, InputExtras};
 
     fn context() -> Context {
         Context {
@@ -39,7 +39,11 @@ mod tests {
 
     #[test]
     fn the_base_fields_are_always_present() {
-        let written = GeminiProtocol.write(&context(), Event::BeforeTool(&call()), None);
+        let written = GeminiProtocol.write(
+            &context(),
+            Event::BeforeTool(&call()),
+            InputExtras::default(),
+        );
 
         let expected = json!({
             "session_id": "s1",
@@ -60,7 +64,11 @@ mod tests {
         call.tool_input.insert("large".into(), large);
         let document = RawValue::from_string(r#"{ "b":1,"a":1.0 }"#.into()).unwrap();
 
-        let written = GeminiProtocol.write(&context(), Event::BeforeTool(&call), Some(&document));
+        let extras = InputExtras {
+            document: Some(&document),
+            ..InputExtras::default()
+        };
+        let written = GeminiProtocol.write(&context(), Event::BeforeTool(&call), extras);
 
         let text = String::from_utf8(written.into()).unwrap();
         assert!(

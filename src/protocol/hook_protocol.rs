@@ -3,10 +3,9 @@
 use std::fmt;
 
 use bytes::Bytes;
-use serde_json::value::RawValue;
 
 use super::{exit_code, input, process_output::ProcessOutput};
-use crate::event::{Context, Event, EventName, HookResult};
+use crate::event::{Context, Event, EventName, HookResult, InputExtras};
 
 /// Encoding of hook inputs and interpretation of hook outputs.
 pub trait Protocol: fmt::Debug + Send + Sync {
@@ -18,10 +17,9 @@ pub trait Protocol: fmt::Debug + Send + Sync {
         false
     }
 
-    /// Encodes the hook input as one JSON object. `document` is the request or chunk
-    /// on the wire, for hooks with `document: true`.
-    fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
-        input::write(context, event, document)
+    /// Encodes the hook input as one JSON object.
+    fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
+        input::write(context, event, extras)
     }
 
     /// Reads the output of an exited hook on `event`.

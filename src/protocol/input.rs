@@ -4,22 +4,22 @@ use bytes::Bytes;
 use serde::Serialize;
 use serde_json::{Map, Value, value::RawValue};
 
-use crate::event::{Context, Event, HookInput};
+use crate::event::{Context, Event, HookInput, InputExtras};
 
 /// Rough sizes in bytes, to allocate the buffer of an input once.
 const BASE_BYTES: usize = 1024;
 const MESSAGE_OVERHEAD_BYTES: usize = 40;
 
 /// Encodes an event unchanged.
-pub(super) fn write(context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
-    encode(context, event, event, document)
+pub(super) fn write(context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
+    encode(context, event, event, extras)
 }
 
 /// Encodes an event with some of its fields replaced.
 pub(super) fn write_with(
     context: &Context,
     event: Event<'_>,
-    document: Option<&RawValue>,
+    extras: InputExtras<'_>,
     replacements: impl IntoIterator<Item = (&'static str, Value)>,
 ) -> Bytes {
     let mut fields = match serde_json::to_value(event) {
@@ -29,7 +29,7 @@ pub(super) fn write_with(
     for (key, value) in replacements {
         fields.insert(key.to_owned(), value);
     }
-    encode(context, event, fields, document)
+    encode(context, event, fields, extras)
 }
 
 /// `fields` are the encoded fields of the event.
@@ -37,7 +37,7 @@ fn encode<E: Serialize>(
     context: &Context,
     event: Event<'_>,
     fields: E,
-    document: Option<&RawValue>,
+    extras: InputExtras<'_>,
 ) -> Bytes {
     let input = HookInput {
         session_id: context.hook_session_id(),
@@ -46,9 +46,10 @@ fn encode<E: Serialize>(
         timestamp: &context.timestamp,
         hook_event_name: event.name(),
         event: fields,
-        document,
+        hookgate: extras.hookgate,
+        document: extras.document,
     };
-    let mut encoded = Vec::with_capacity(estimated_bytes(event, document));
+    let mut encoded = Vec::with_capacity(estimated_bytes(event, extras.document));
     // Serialization of strings, numbers and JSON values cannot fail.
     match serde_json::to_writer(&mut encoded, &input) {
         Ok(()) => encoded.into(),

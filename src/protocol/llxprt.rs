@@ -3,12 +3,13 @@
 //! allows none, and `systemMessage` is added to the conversation as well.
 
 use bytes::Bytes;
-use serde_json::{Map, Value, json, value::RawValue};
+use serde_json::{Map, Value, json};
 
 use super::{hook_protocol::Protocol, input};
 use crate::{
     event::{
-        AddedContext, ArgumentsMode, Context, Event, HookOutput, HookResult, HookStatus, OutputPart,
+        AddedContext, ArgumentsMode, Context, Event, HookOutput, HookResult, HookStatus,
+        InputExtras, OutputPart,
     },
     model::{LlmRequest, LlmResponse, Message, Role, ToolConfig},
 };
@@ -21,14 +22,14 @@ impl Protocol for LlxprtProtocol {
         "llxprt"
     }
 
-    fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
+    fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
         let request = event.llm_request().map(request);
         let response = event.llm_response().map(response);
         let fields = [("llm_request", request), ("llm_response", response)];
         let replacements = fields
             .into_iter()
             .filter_map(|(key, value)| Some((key, value?)));
-        input::write_with(context, event, document, replacements)
+        input::write_with(context, event, extras, replacements)
     }
 
     fn interpret(&self, result: &mut HookResult, event: Event<'_>) {
@@ -154,7 +155,7 @@ fn is_system(message: &Message) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event::{BeforeModel, EventName};
+    use crate::event::{BeforeModel, EventName, InputExtras};
 
     fn shown() -> BeforeModel {
         let reported = json!({
@@ -184,7 +185,11 @@ mod tests {
 
     #[test]
     fn a_request_is_shown_in_the_shape_of_the_api() {
-        let written = LlxprtProtocol.write(&Context::default(), Event::BeforeModel(&shown()), None);
+        let written = LlxprtProtocol.write(
+            &Context::default(),
+            Event::BeforeModel(&shown()),
+            InputExtras::default(),
+        );
 
         let written: Value = serde_json::from_slice(&written).unwrap();
         let expected = json!({

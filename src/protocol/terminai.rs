@@ -2,11 +2,11 @@
 //! text inside `content`, and context is added verbatim.
 
 use bytes::Bytes;
-use serde_json::{json, value::RawValue};
+use serde_json::json;
 
 use super::{hook_protocol::Protocol, input};
 use crate::{
-    event::{AddedContext, Context, Diagnostic, DiagnosticCode, Event, HookResult},
+    event::{AddedContext, Context, Diagnostic, DiagnosticCode, Event, HookResult, InputExtras},
     model::{LlmRequest, Message, MessageParts, align},
 };
 
@@ -22,16 +22,16 @@ impl Protocol for TerminaiProtocol {
         true
     }
 
-    fn write(&self, context: &Context, event: Event<'_>, document: Option<&RawValue>) -> Bytes {
+    fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
         let Some(request) = event.llm_request() else {
-            return input::write(context, event, document);
+            return input::write(context, event, extras);
         };
         let parts = message_parts(request);
         let shown = LlmRequest {
             messages: parts.iter().map(MessageParts::to_message).collect(),
             ..request.clone()
         };
-        input::write_with(context, event, document, [("llm_request", json!(shown))])
+        input::write_with(context, event, extras, [("llm_request", json!(shown))])
     }
 
     fn interpret(&self, result: &mut HookResult, event: Event<'_>) {

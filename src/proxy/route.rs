@@ -9,7 +9,7 @@ use crate::{
     auth::Identity,
     dialect::{self, Call, MethodSpec, Operation, RequestLine},
     error::{ApiError, ErrorReason},
-    event::{Context, EventName},
+    event::{CallContext, Context, EventName},
     middleware::{Authenticated, trace_context},
     observe::recorder::{ExchangeEvent, Recorder},
     state::{App, utc_timestamp},
@@ -53,6 +53,10 @@ pub(super) fn resolve(
     });
     let upstream = Arc::clone(snapshot.upstream(call.method.api)?);
     let hook_context = Context {
+        call: Some(CallContext {
+            dialect: call.method.api.as_str(),
+            operation: call.operation.as_str(),
+        }),
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
         ..Context::default()
     };

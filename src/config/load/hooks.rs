@@ -56,6 +56,7 @@ impl Loader {
         let mut fields = Map::from_iter([
             ("on_failure".to_owned(), json!("open")),
             ("timeout".to_owned(), json!(60_000)),
+            ("context".to_owned(), json!(false)),
         ]);
         let written = self.value.get("hook_defaults").and_then(Value::as_object);
         fields.extend(written.cloned().unwrap_or_default());

@@ -76,6 +76,10 @@ pub struct HookSpec {
     #[serde(default, rename = "document")]
     #[schemars(with = "bool")]
     pub view: HookView,
+    /// Add facts of the request to the hook's input: caller, request id, model API
+    /// and method.
+    #[schemars(with = "Option<bool>")]
+    pub context: bool,
     /// Set by the loader for all hooks of a file.
     #[schemars(skip)]
     pub system_messages: SystemMessages,
@@ -226,6 +230,8 @@ pub(crate) struct HookDefaults {
     /// Timeout in milliseconds or as a duration.
     #[serde(with = "Milliseconds")]
     timeout: Duration,
+    /// Add facts of the request to the inputs of hooks.
+    context: bool,
 }
 
 impl Default for HookDefaults {
@@ -233,6 +239,7 @@ impl Default for HookDefaults {
         Self {
             on_failure: FailureMode::Open,
             timeout: Duration::from_mins(1),
+            context: false,
         }
     }
 }

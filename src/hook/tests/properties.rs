@@ -164,6 +164,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         when: None,
         view: HookView::StableForm,
         system_messages: SystemMessages::Hidden,
+        context: false,
         settings: HookSettings(Map::new()),
         span: SourceSpan {
             file: PathBuf::new(),
@@ -184,6 +185,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         when: None,
         sees: spec.view,
         system_messages: spec.system_messages,
+        context: spec.context,
     })
 }
 

@@ -151,3 +151,34 @@ async fn without_auth_hooks_see_the_session_id_that_the_agent_names() {
 
     assert_eq!(session_ids(&gate, "models"), ["shared"]);
 }
+
+#[tokio::test]
+async fn the_context_names_the_caller_and_only_what_is_known() {
+    let upstream = Upstream::mock().await;
+    let with_context = |file: &str| {
+        let mut hook = appending(file);
+        hook["context"] = json!(true);
+        hook
+    };
+    let hooks = hook::config(&[
+        ("BeforeModel", with_context("models")),
+        ("BeforeTool", with_context("tools")),
+    ]);
+    let gate = TestGateway::start(&upstream, &(auth(&[("team-a", "")]) + &hooks)).await;
+
+    let call = agent(&gate, "team-a").stream("m", &prompt("hi")).await;
+    let event = agent(&gate, "team-a").report(&report("shared"), "").await;
+
+    let id = "x-hookgate-request-id";
+    assert_eq!(
+        gate.json("models")["hookgate"],
+        json!({
+            "caller": "team-a", "request_id": call.header(id),
+            "dialect": "gemini", "operation": "streamGenerateContent",
+        })
+    );
+    assert_eq!(
+        gate.json("tools")["hookgate"],
+        json!({ "caller": "team-a", "request_id": event.header(id) })
+    );
+}

@@ -180,6 +180,33 @@ async fn a_document_is_shown_to_those_that_ask() {
 }
 
 #[tokio::test]
+async fn the_gateway_context_is_in_the_input_of_hooks_that_ask_for_it() {
+    for way in WAYS {
+        for (settings, more, expected) in [
+            (json!({ "context": true }), "", true),
+            (json!({}), "hook_defaults: { context: true }", true),
+            (
+                json!({ "context": false }),
+                "hook_defaults: { context: true }",
+                false,
+            ),
+            (json!({}), "", false),
+        ] {
+            let bench = Bench::call(way, Act::Says("{}"), &settings, more).await;
+
+            bench.assert_passed(way);
+            let context = json!({
+                "request_id": bench.answer.header("x-hookgate-request-id"),
+                "dialect": "gemini",
+                "operation": "generateContent",
+            });
+            let expected = expected.then_some(context);
+            assert_eq!(bench.input().get("hookgate").cloned(), expected, "{way}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_name_means_the_same() {
     for way in WAYS {
         let bench = Bench::call(way, Act::Says("{}"), &json!({}), "").await;

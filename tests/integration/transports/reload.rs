@@ -199,3 +199,24 @@ async fn many_reloads_under_load_lose_no_call_and_leave_nothing() {
     }
     bench.gateway.stop().await;
 }
+
+#[tokio::test]
+async fn a_reload_that_adds_the_context_reaches_a_worker_that_lives_on() {
+    let says = r#"case "$line" in *'"hookgate"'*) seen=1 ;; *) seen=0 ;; esac; "#;
+    let says = format!(
+        "{says}{}",
+        r#"answer '{"decision":"deny","reason":"'"$$ $seen"'"}'"#
+    );
+    let hook = json!({ "type": "worker", "name": "a", "command": worker(&says, "") });
+    let mut with_context = hook.clone();
+    with_context["context"] = json!(true);
+    let bench = Bench::start(std::slice::from_ref(&hook)).await;
+
+    let before = bench.call().await;
+    bench.reload_well(&[with_context], "").await;
+    let after = bench.call().await;
+
+    assert_eq!((before[0].1, after[0].1), (0, 1));
+    assert_eq!(before[0].0, after[0].0, "the same process");
+    bench.gateway.stop().await;
+}
