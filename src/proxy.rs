@@ -13,8 +13,8 @@
 //!
 //! Each step is one file of functions over three values: [`RequestContext`] does not change
 //! during a call, [`ModelRequest`] is what goes upstream, [`TurnState`] is what the call has
-//! learned so far. A step returns [`ControlFlow`](std::ops::ControlFlow)(std::ops::ControlFlow): it continues, or breaks with the reply for
-//! the agent.
+//! learned so far. A step returns [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply
+//! for the agent.
 
 mod before_model;
 mod cache_owner;
@@ -127,7 +127,8 @@ async fn run(
 ) -> Result<Reply, ApiError> {
     let mut turn = TurnState::new(&context, &request);
     let reply = run_steps(&context, &mut turn, &mut request, &mut output).await?;
-    output.finish(&context, &mut turn, reply).await
+    // Boxed, like each step, so that it occupies no memory while the response is streamed.
+    Box::pin(output.finish(&context, &mut turn, reply)).await
 }
 
 /// Runs the steps of the pipeline. Returns the reply that replaces the model's response, or

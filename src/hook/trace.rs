@@ -78,7 +78,7 @@ pub struct HookTrace {
 pub struct RunTrace {
     /// `ok`, `block` or `failed`.
     pub status: &'static str,
-    /// Duration in milliseconds.
+    /// Duration of the run in milliseconds.
     pub ms: u64,
     /// Output of the hook.
     pub output: Value,

@@ -162,3 +162,83 @@ impl Drop for RecorderState {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+    use crate::event::{Caller, HookOutput, HookResult, HookRun, HookStatus};
+
+    /// Keeps the actions with which requests finish.
+    #[derive(Debug, Clone, Default)]
+    struct FinishedActions(Arc<Mutex<Vec<&'static str>>>);
+
+    impl Sink for FinishedActions {
+        fn record(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+            if matches!(event, ExchangeEvent::Finished) {
+                self.0.lock().unwrap().push(exchange.action.as_str());
+            }
+        }
+    }
+
+    fn recorder(sinks: Vec<Box<dyn Sink>>) -> Recorder {
+        let exchange = Exchange::new("id".into(), Caller::default());
+        Recorder::for_exchange(exchange, sinks, CancellationToken::new())
+    }
+
+    fn run(name: &str) -> HookRun {
+        HookRun {
+            name: name.to_owned(),
+            answer: HookResult {
+                status: HookStatus::Ok,
+                output: HookOutput::default(),
+                diagnostics: Vec::new(),
+            },
+            elapsed: Duration::from_millis(7),
+            ended: SystemTime::UNIX_EPOCH,
+            would: None,
+            edited: false,
+            refused: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_request_finishes_once_with_its_strictest_action() {
+        let finished = FinishedActions::default();
+        let recorder = recorder(vec![Box::new(finished.clone())]);
+        let clone = recorder.clone();
+
+        recorder.record(&ExchangeEvent::ActionTaken(ExchangeAction::Deny));
+        clone.record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
+        drop(recorder);
+        assert!(finished.0.lock().unwrap().is_empty());
+        drop(clone);
+
+        assert_eq!(*finished.0.lock().unwrap(), ["deny"]);
+    }
+
+    #[test]
+    fn the_summary_lists_a_policy_once_and_is_fixed_when_taken() {
+        let recorder = recorder(Vec::new());
+        let runs = [run("mask it")];
+
+        recorder.record(&ExchangeEvent::ChunkInspected(&runs));
+        recorder.record(&ExchangeEvent::ChunkInspected(&runs));
+        let taken = recorder.take_summary();
+        recorder.record(&ExchangeEvent::ChunkInspected(&[run("late")]));
+
+        assert_eq!(taken.hooks, "mask%20it;7");
+        assert_eq!(recorder.take_summary().hooks, "");
+    }
+
+    #[test]
+    fn a_summary_too_long_for_a_header_is_omitted() {
+        let recorder = recorder(Vec::new());
+        let runs: Vec<HookRun> = (0..1000).map(|number| run(&number.to_string())).collect();
+
+        recorder.record(&ExchangeEvent::ChunkInspected(&runs));
+
+        assert_eq!(recorder.take_summary().hooks, "");
+    }
+}
