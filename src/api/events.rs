@@ -11,7 +11,7 @@ use axum::{
     routing::post,
 };
 use http::{HeaderMap, StatusCode};
-use http_body::Body as _;
+use hyper::body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::Serialize;
 use serde_json::{Map, Value, json};

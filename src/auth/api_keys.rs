@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 
-use aws_lc_rs::rand;
-use base64::{Engine, prelude::BASE64_URL_SAFE_NO_PAD};
-use data_encoding::HEXLOWER;
+use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
 use sha2::{Digest, Sha256};
 use subtle::{ConditionallySelectable, ConstantTimeEq};
+use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 use super::{credentials::PresentedKey, identity::Principal};
 use crate::config::KeySpec;
@@ -54,8 +53,9 @@ pub fn digest(key: &str) -> [u8; 32] {
 /// source of randomness.
 pub fn new_key() -> Option<(String, String)> {
     let mut bytes = [0; 32];
-    rand::fill(&mut bytes).ok()?;
-    let key = format!("hookgate-{}", BASE64_URL_SAFE_NO_PAD.encode(bytes));
+    let random = aws_lc_rs::default_provider().secure_random;
+    random.fill(&mut bytes).ok()?;
+    let key = format!("hookgate-{}", BASE64URL_NOPAD.encode(&bytes));
     let sha256 = HEXLOWER.encode(&digest(&key));
     Some((key, sha256))
 }

@@ -7,7 +7,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 
 use crate::observe::recorder::ExchangeEnd;
 
@@ -32,7 +32,7 @@ impl<F: FnOnce(ExchangeEnd) + Unpin> OnBodyEnd<F> {
 
     /// A body of known length may not be polled again after its last frame.
     fn check_end(&mut self) {
-        if http_body::Body::is_end_stream(&self.body) {
+        if hyper::body::Body::is_end_stream(&self.body) {
             self.call(ExchangeEnd::Complete);
         }
     }
@@ -44,7 +44,7 @@ impl<F: FnOnce(ExchangeEnd) + Unpin> OnBodyEnd<F> {
     }
 }
 
-impl<F: FnOnce(ExchangeEnd) + Unpin> http_body::Body for OnBodyEnd<F> {
+impl<F: FnOnce(ExchangeEnd) + Unpin> hyper::body::Body for OnBodyEnd<F> {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -11,7 +11,7 @@ use std::{
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
 use http::{HeaderValue, header};
-use http_body::Frame;
+use hyper::body::Frame;
 use tokio::time::Instant;
 
 use super::{
@@ -45,7 +45,7 @@ pub(super) async fn forward(
         return Err(too_large(limit));
     }
     let body_error = SharedError::default();
-    let outgoing_body = if http_body::Body::is_end_stream(&body) {
+    let outgoing_body = if hyper::body::Body::is_end_stream(&body) {
         RequestBody::empty()
     } else {
         let limited = LimitedBody::new(body, body_error.clone(), limit, read_timeout);
@@ -142,7 +142,7 @@ impl LimitedBody {
     }
 }
 
-impl http_body::Body for LimitedBody {
+impl hyper::body::Body for LimitedBody {
     type Data = Bytes;
     type Error = axum::Error;
 

@@ -4,7 +4,7 @@ use std::{convert::Infallible, error::Error, io, net, sync::Arc};
 
 use axum::{body::Body, extract::Request};
 use http::Response;
-use http_body::Body as _;
+use hyper::body::Body as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
     rt::{TokioIo, TokioTimer},

@@ -8,7 +8,7 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use http_body::{Body as _, Frame, SizeHint};
+use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
 use tokio::time::{Instant, Sleep, sleep_until};
 
@@ -64,7 +64,7 @@ impl Paced {
     }
 }
 
-impl http_body::Body for Paced {
+impl hyper::body::Body for Paced {
     type Data = Bytes;
     type Error = axum::BoxError;
 

@@ -10,7 +10,7 @@ use std::{
 use axum::body::Body;
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use http_body::{Frame, SizeHint};
+use hyper::body::{Frame, SizeHint};
 
 /// Request as it is sent upstream.
 #[derive(Debug)]
@@ -124,7 +124,7 @@ struct ReplayableBody {
     taken: Option<Body>,
 }
 
-impl http_body::Body for ReplayableBody {
+impl hyper::body::Body for ReplayableBody {
     type Data = Bytes;
     type Error = axum::Error;
 
@@ -146,12 +146,12 @@ impl http_body::Body for ReplayableBody {
     fn is_end_stream(&self) -> bool {
         self.taken
             .as_ref()
-            .is_some_and(http_body::Body::is_end_stream)
+            .is_some_and(hyper::body::Body::is_end_stream)
     }
 
     fn size_hint(&self) -> SizeHint {
         self.taken
             .as_ref()
-            .map_or_else(SizeHint::new, http_body::Body::size_hint)
+            .map_or_else(SizeHint::new, hyper::body::Body::size_hint)
     }
 }

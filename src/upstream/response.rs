@@ -10,7 +10,7 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use http::{HeaderMap, Response, StatusCode, header};
-use http_body::{Body, Frame, SizeHint};
+use hyper::body::{Body, Frame, SizeHint};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
 use tokio::time::Instant;
