@@ -11,8 +11,8 @@ use axum::{
     routing::post,
 };
 use http::{HeaderMap, StatusCode};
-use hyper::body::Body as _;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
+use hyper::body::Body as _;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use utoipa::ToSchema;

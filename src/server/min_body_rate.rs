@@ -8,8 +8,8 @@ use std::{
 
 use axum::body::Body;
 use bytes::Bytes;
-use hyper::body::{Body as _, Frame, SizeHint};
 use hyper::body::Incoming;
+use hyper::body::{Body as _, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::io_timeout::Busy;

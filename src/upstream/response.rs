@@ -10,9 +10,9 @@ use std::{
 use bytes::{Bytes, BytesMut};
 use futures_util::{StreamExt, stream, stream::BoxStream};
 use http::{HeaderMap, Response, StatusCode, header};
-use hyper::body::{Body, Frame, SizeHint};
 use http_body_util::BodyDataStream;
 use hyper::body::Incoming;
+use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::Instant;
 
 use super::{
