@@ -245,12 +245,11 @@ impl Sink for DecisionLogSink {
             ExchangeEvent::ChunkInspected(runs) => {
                 runs.iter().for_each(|run| self.stats.add_run(run, 1));
             }
-            ExchangeEvent::TextPassed { chunks, runs } => {
+            ExchangeEvent::ChunksPassed { chunks, runs } => {
                 self.stats.inspected_chunks += chunks;
                 runs.iter()
                     .for_each(|(run, times)| self.stats.add_run(run, *times));
             }
-            ExchangeEvent::ChunkToPolicies => self.stats.inspected_chunks += 1,
             ExchangeEvent::ChunkToHooks => self.stats.hooked_chunks += 1,
             ExchangeEvent::Sending(body) => {
                 self.rounds += 1;

@@ -66,15 +66,14 @@ pub enum ExchangeEvent<'a> {
     ChunkDecided(&'a EventDecision<'a>),
     /// Policies inspected a chunk and had no output.
     ChunkInspected(&'a [HookRun]),
-    /// Policies let chunks of nothing but text pass.
-    TextPassed {
-        /// Number of such chunks.
+    /// Policies inspected chunks. Reported for many chunks at once, because streams have
+    /// thousands.
+    ChunksPassed {
+        /// Number of chunks since the last report.
         chunks: u64,
-        /// One run for each policy, and the number of equal runs.
+        /// Runs without output and effect: one for each policy, and the number of equal runs.
         runs: &'a [(HookRun, u64)],
     },
-    /// Policies received a chunk as a document.
-    ChunkToPolicies,
     /// Hooks received a chunk.
     ChunkToHooks,
     /// Parts of outputs were ignored.

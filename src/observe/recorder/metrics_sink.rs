@@ -29,7 +29,7 @@ impl Sink for MetricsSink {
             {
                 metrics.record_denial(decision.event);
             }
-            ExchangeEvent::TextPassed { runs, .. } => {
+            ExchangeEvent::ChunksPassed { runs, .. } => {
                 for (run, times) in *runs {
                     metrics.count_hook_runs(
                         EventName::AfterModel,

@@ -391,7 +391,7 @@ impl ResponseFilter {
             let unreported = self.first_policies.take_unreported();
             let runs = unreported.as_slice();
             self.recorder
-                .record(&ExchangeEvent::TextPassed { chunks, runs });
+                .record(&ExchangeEvent::ChunksPassed { chunks, runs });
         }
     }
 
