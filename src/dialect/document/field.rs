@@ -5,7 +5,7 @@ use std::ops::Range;
 use bytes::Bytes;
 use compact_str::CompactString;
 
-use crate::dialect::document::key::Key;
+use crate::dialect::document::key::FieldKey;
 
 #[derive(Debug, Clone)]
 pub struct Field {
@@ -24,8 +24,8 @@ pub enum Edit {
 }
 
 impl Field {
-    pub fn key(&self) -> Key<'_> {
-        Key::Decoded(&self.key)
+    pub fn key(&self) -> FieldKey<'_> {
+        FieldKey::Decoded(&self.key)
     }
 
     pub fn is_removed(&self) -> bool {

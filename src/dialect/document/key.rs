@@ -11,14 +11,14 @@ use crate::dialect::{error::DialectError, json};
 const MAX_SHOWN_CHARS: usize = 64;
 
 #[derive(Clone, Copy)]
-pub enum Key<'a> {
+pub enum FieldKey<'a> {
     /// Text between the quotes, with its escapes.
     Raw(&'a [u8]),
     /// Decoded text.
     Decoded(&'a str),
 }
 
-impl<'a> Key<'a> {
+impl<'a> FieldKey<'a> {
     fn decoded(self) -> Cow<'a, [u8]> {
         match self {
             Self::Decoded(text) => text.as_bytes().into(),
@@ -102,7 +102,7 @@ const fn equal_ignoring_case(one: u8, other: u8) -> bool {
 /// INVARIANT: a field that hookgate treats as unknown is unknown to every parser, including
 /// ones that ignore case.
 pub fn find_one<'a, T>(
-    fields: impl Iterator<Item = (T, Key<'a>)>,
+    fields: impl Iterator<Item = (T, FieldKey<'a>)>,
     spellings: &[&str],
 ) -> Result<Option<T>, DialectError> {
     let mut found = None;

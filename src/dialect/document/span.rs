@@ -5,12 +5,12 @@ use std::{ops::Range, sync::Arc};
 use strict_json::Layout;
 
 use crate::dialect::{
-    document::key::{Key, find_one},
+    document::key::{FieldKey, find_one},
     error::DialectError,
 };
 
 #[derive(Debug, Clone)]
-pub struct Span {
+pub struct LayoutSpan {
     pub layout: Arc<Layout>,
     /// Index of the object in the layout.
     pub index: usize,
@@ -18,7 +18,7 @@ pub struct Span {
     pub start: usize,
 }
 
-impl Span {
+impl LayoutSpan {
     /// Converts an offset in the parsed text to one in the object.
     #[inline]
     fn relative(&self, place: Range<usize>) -> Option<Range<usize>> {
@@ -36,7 +36,7 @@ impl Span {
         let Some(indexes) = self.layout.within(self.index) else {
             return Ok(None);
         };
-        let fields = indexes.map(|index| (index, Key::Raw(self.key(bytes, index))));
+        let fields = indexes.map(|index| (index, FieldKey::Raw(self.key(bytes, index))));
         find_one(fields, spellings)
     }
 

@@ -92,7 +92,7 @@ impl Contents {
     /// and changes nothing if no content would be left.
     pub fn write(&mut self, returned: &[Message]) -> Result<bool, DialectError> {
         let mut kept = align(&self.messages(), returned).into_iter();
-        let mut writer = Writer::new(returned);
+        let mut writer = ContentsWriter::new(returned);
         for content in &self.items {
             match content.message() {
                 None => writer.push(content.clone()),
@@ -110,7 +110,7 @@ impl Contents {
 
 /// Writes the new list of contents from start to end.
 #[derive(Debug)]
-struct Writer<'a> {
+struct ContentsWriter<'a> {
     returned: &'a [Message],
     /// Index of the first returned message without a position.
     next: usize,
@@ -119,7 +119,7 @@ struct Writer<'a> {
     written: Vec<Content>,
 }
 
-impl<'a> Writer<'a> {
+impl<'a> ContentsWriter<'a> {
     fn new(returned: &'a [Message]) -> Self {
         Self {
             returned,

@@ -91,15 +91,15 @@ impl ResponseTextEditor for ResponseRedactor {
             self.channels.insert(channel.clone(), masker);
         }
         let masker = self.channels.get_mut(channel)?;
-        let mut masked = masker.push(text);
+        let mut edited = masker.push(text);
         if rest == TextRest::None {
-            masked.push_str(&masker.finish());
+            edited.push_str(&masker.finish());
         }
         self.found.extend(masker.found());
         if rest == TextRest::None {
             self.channels.remove(channel);
         }
-        (masked != text).then_some(masked)
+        (edited != text).then_some(edited)
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {

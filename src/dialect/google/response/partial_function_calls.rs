@@ -10,7 +10,7 @@ use crate::dialect::google::part::FunctionCall;
 /// Maximum number of candidates with an open call.
 const MAX_OPEN_CALLS: usize = 256;
 
-/// Decision on a function call.
+/// OpenCall on a function call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallDecision {
     /// Send it to the agent unchanged.
@@ -25,10 +25,10 @@ pub enum CallDecision {
 
 /// The open calls of one response, by candidate.
 #[derive(Debug, Default)]
-pub struct PartialCalls(HashMap<u64, Decision>);
+pub struct PartialCalls(HashMap<u64, OpenCall>);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Decision {
+enum OpenCall {
     Keep,
     Refuse,
 }
@@ -45,15 +45,15 @@ impl PartialCalls {
     ) -> CallDecision {
         if call.name.is_empty() {
             return match self.0.get(&candidate) {
-                Some(Decision::Keep) => CallDecision::Keep,
-                Some(Decision::Refuse) => CallDecision::Drop,
+                Some(OpenCall::Keep) => CallDecision::Keep,
+                Some(OpenCall::Refuse) => CallDecision::Drop,
                 None => CallDecision::Refuse("the call names no tool".to_owned()),
             };
         }
         let reason = refuse(call);
         let decision = match reason {
-            Some(_) => Decision::Refuse,
-            None => Decision::Keep,
+            Some(_) => OpenCall::Refuse,
+            None => OpenCall::Keep,
         };
         self.0.remove(&candidate);
         if call.is_partial && self.0.len() < MAX_OPEN_CALLS {

@@ -19,7 +19,7 @@ pub struct TextChunk {
     /// INVARIANT: checked JSON.
     bytes: Bytes,
     envelope: ResponseEnvelope,
-    texts: Vec<Text>,
+    texts: Vec<ChunkText>,
     fields: ChunkFields,
 }
 
@@ -35,7 +35,7 @@ struct ChunkFields {
 }
 
 #[derive(Debug, Clone)]
-struct Text {
+struct ChunkText {
     /// Place of the string, with quotes.
     place: Range<usize>,
     decoded: String,
@@ -180,7 +180,7 @@ impl TextChunkTemplate {
             shift(place.start)..shift(place.end)
         };
         Some(TextChunk {
-            texts: vec![Text::read(bytes, start..end, self.is_thought)?],
+            texts: vec![ChunkText::read(bytes, start..end, self.is_thought)?],
             bytes: bytes.clone(),
             envelope,
             fields: ChunkFields {
@@ -192,7 +192,7 @@ impl TextChunkTemplate {
     }
 }
 
-impl Text {
+impl ChunkText {
     fn read(bytes: &[u8], place: Range<usize>, is_thought: bool) -> Option<Self> {
         Some(Self {
             decoded: json::unquote(bytes.get(place.clone())?).ok()?,
@@ -207,7 +207,7 @@ impl Text {
 struct LayoutReader<'a> {
     bytes: &'a [u8],
     layout: &'a Layout,
-    texts: Vec<Text>,
+    texts: Vec<ChunkText>,
     fields: ChunkFields,
 }
 
@@ -270,7 +270,8 @@ impl<'a> LayoutReader<'a> {
             _ => None,
         })?;
         if let Some(place) = text {
-            self.texts.push(Text::read(self.bytes, place, is_thought)?);
+            self.texts
+                .push(ChunkText::read(self.bytes, place, is_thought)?);
         }
         Some(())
     }
