@@ -1,34 +1,41 @@
-//! What is remembered of agents' sessions.
+//! Sessions of agents, and what hooks have decided about their conversations.
 //!
-//! Agents send their whole history again with every call. A session is known by
-//! its name, else by that history; and what is remembered of it is a memo of what
-//! hooks said of the history's items. So a request alone decides what of the memo
-//! applies, and what is forgotten hooks are asked about again.
-//! Read in this order: `state` (the memo), `conversation` (a history as items),
-//! `recognise` (which session it is), `visit` (one request's copy of it), `store`
-//! (where sessions are kept).
+//! Agents send the whole history with every request. A session is identified by its
+//! name or by that history; its state holds the decisions of hooks about items of the
+//! history. Therefore a request alone decides which decisions apply, and hooks
+//! evaluate items without a stored decision again.
+//!
+//! Reading order: `state` (stored decisions), `conversation` (a history as items),
+//! `lookup` and `prefix_match` (finding the session), `checkout` (one request's copy),
+//! `store` (memory and Redis), `transcript` (files for hooks).
 
 mod checkout;
+mod clock;
 mod conversation;
 mod conversation_cache;
 mod fingerprint;
+mod fingerprint_chain;
+mod hashed_item;
 mod in_flight;
 mod lookup;
+mod prefix_match;
 mod response_fingerprint;
 mod session_key;
+mod session_request;
 mod state;
 mod store;
 mod transcript;
 mod yield_budget;
 
 pub use self::{
-    checkout::{CallRole, MatchKind, Session, SessionRequest},
+    checkout::Session,
     conversation::{Conversation, Item, Prompt},
     conversation_cache::ConversationCache,
     fingerprint::{Fingerprint, FingerprintBuildHasher, FingerprintHasher, Fingerprinter},
     lookup::Sessions,
     response_fingerprint::{ResponseFingerprinter, ResponseSummary},
     session_key::SessionKey,
+    session_request::{CallRole, MatchKind, SessionRequest},
     state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
     store::{MemoryStore, RedisStore, SessionStore, StoreError, StoreFuture},
     transcript::{TranscriptRequest, TranscriptResponse, Transcripts},

@@ -2,17 +2,18 @@
 //! expire.
 
 use std::{
+    num::NonZeroUsize,
     sync::{
-        Arc,
+        Arc, Mutex, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use moka::sync::Cache;
+use lru::LruCache;
 
 /// Maximum number of sessions with counters, over all policies.
-const MAX_COUNTED_SESSIONS: u64 = 100_000;
+const MAX_COUNTED_SESSIONS: usize = 100_000;
 
 /// Time after which unused counters expire.
 const IDLE_TIMEOUT: Duration = Duration::from_hours(24);
@@ -20,7 +21,8 @@ const IDLE_TIMEOUT: Duration = Duration::from_hours(24);
 /// The counters of all policies. They survive a reload of the config.
 #[derive(Debug)]
 pub struct SessionCounters {
-    usage: Cache<UsageKey, Arc<SessionUsage>>,
+    /// The usage of each session, and when it was last needed.
+    usage: Mutex<LruCache<UsageKey, (Arc<SessionUsage>, Instant)>>,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -39,11 +41,9 @@ pub(super) struct SessionUsage {
 
 impl Default for SessionCounters {
     fn default() -> Self {
-        let usage = Cache::builder()
-            .max_capacity(MAX_COUNTED_SESSIONS)
-            .time_to_idle(IDLE_TIMEOUT);
+        let max = NonZeroUsize::new(MAX_COUNTED_SESSIONS).unwrap_or(NonZeroUsize::MIN);
         Self {
-            usage: usage.build(),
+            usage: Mutex::new(LruCache::new(max)),
         }
     }
 }
@@ -56,7 +56,14 @@ impl SessionCounters {
             caller: caller.to_owned(),
             session_id: session_id.to_owned(),
         };
-        self.usage.get_with(key, Arc::default)
+        let now = Instant::now();
+        let mut sessions = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
+        let (usage, last_used) = sessions.get_or_insert_mut(key, || (Arc::default(), now));
+        if now.duration_since(*last_used) > IDLE_TIMEOUT {
+            *usage = Arc::default();
+        }
+        *last_used = now;
+        Arc::clone(usage)
     }
 }
 

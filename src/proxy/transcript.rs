@@ -19,7 +19,7 @@ use crate::{
 /// Adds the transcript's path to the fields that hooks receive.
 pub(super) async fn set_path(context: &RequestContext, turn: &mut TurnState, session: &Session) {
     let transcripts = context.snapshot.transcripts.as_ref();
-    if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Unkept) {
+    if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Transient) {
         let (cwd, now) = (&turn.hook_context.cwd, &turn.hook_context.timestamp);
         let id = turn.hook_context.hook_session_id();
         turn.hook_context.transcript_path = transcripts.path(&session.key, &id, cwd, now).await;

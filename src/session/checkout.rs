@@ -4,281 +4,223 @@ use std::{
     collections::{BTreeMap, HashSet},
     hash::Hash,
     sync::Arc,
-    time::{SystemTime, UNIX_EPOCH},
 };
 
 use super::{
-    Conversation, Fingerprint, FingerprintBuildHasher, Fingerprinter, Item, ItemNote,
-    MAX_KNOWN_ITEMS, Prompt, ResponseFingerprinter, SessionKey, SessionSource, SessionState,
-    SessionStore, in_flight::ActiveRequestGuard,
+    clock::{now_ms, touch},
+    conversation::{Conversation, Item, Prompt},
+    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
+    in_flight::ActiveRequestGuard,
+    response_fingerprint::ResponseFingerprinter,
+    session_key::SessionKey,
+    session_request::{CallRole, Lookup, MatchKind, SessionRequest},
+    state::{ItemNote, MAX_KNOWN_ITEMS, SessionSource, SessionState},
+    store::SessionStore,
 };
 use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
 
-/// How many states the line of a session has; of more, the last.
-const LONGEST_LINE: usize = 8192;
+/// Most prefixes of the latest conversation that a session keeps.
+const MAX_PREFIXES: usize = 8192;
 
-/// How many items before the new ones lead to the session for longer.
-const REFRESHED: usize = 16;
+/// Number of items before the new ones whose index entries are renewed.
+const RENEWED_ITEMS: usize = 16;
 
-/// Who comes with a request.
-#[derive(Debug, Clone, Copy)]
-pub struct SessionRequest<'a> {
-    /// SHA-256 of the caller's credential; empty without one.
-    pub caller: &'a str,
-    /// The agent, as it calls itself.
-    pub agent: &'a str,
-    /// The session's name, and where it is said.
-    pub named: Option<(&'a str, SessionSource)>,
-    /// What kind of call it is.
-    pub role: CallRole,
-}
-
-/// What kind of call a request is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum CallRole {
-    /// An agent's own.
-    Main,
-    /// One that an agent makes on the side: to choose a model, to sum up.
-    Helper,
-}
-
-/// How a request came to its session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum MatchKind {
-    /// The session begins.
-    New,
-    /// Where it ended last time.
-    GoesOn,
-    /// After an earlier word of it.
-    RolledBack,
-    /// After an earlier word of another agent's, with what is remembered of that.
-    Forked,
-    /// With a history that was rewritten; some of it is known.
-    Rewritten,
-    /// A helper call of no session; nothing is remembered of it.
-    Unkept,
-}
-
-impl MatchKind {
-    /// The word for it in metrics.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::New => "new",
-            Self::GoesOn => "continued",
-            Self::RolledBack => "rolled_back",
-            Self::Forked => "forked",
-            Self::Rewritten => "rewritten",
-            Self::Unkept => "untracked",
-        }
-    }
-}
-
-/// What a request is met with.
-#[derive(Debug)]
-pub(super) struct Lookup {
-    pub(super) key: SessionKey,
-    pub(super) state: SessionState,
-    pub(super) match_kind: MatchKind,
-    /// How many items of the request lead to the session already.
-    pub(super) known: usize,
-}
-
-impl Lookup {
-    pub(super) fn new(key: SessionKey) -> Self {
-        Self {
-            key,
-            state: SessionState::default(),
-            match_kind: MatchKind::New,
-            known: 0,
-        }
-    }
-}
-
-/// One request's copy of a session. Changes are merged back by [`Session::save`].
+/// One request's copy of a session. [`Session::save`] merges changes back.
 #[derive(Debug)]
 pub struct Session {
-    /// What it is known by.
+    /// Caller and id.
     pub key: SessionKey,
-    /// What the request says.
+    /// The conversation of the request.
     pub conversation: Conversation,
-    /// What is remembered.
+    /// The stored state, with the changes of this request.
     pub state: SessionState,
-    /// How the request came to it.
+    /// How the request relates to the session.
     pub match_kind: MatchKind,
     role: CallRole,
-    /// The prompts of the request, in order.
     prompts: Vec<Prompt>,
-    /// The content in which the last step begins.
+    /// Content in which the last step begins.
     last_step: usize,
-    printer: Fingerprinter,
+    fingerprinter: Fingerprinter,
     store: Arc<dyn SessionStore>,
-    /// Fingerprints that are to lead here.
-    leading: Vec<Fingerprint>,
-    /// Items whose notes were changed: their states, and their own prints.
+    /// Fingerprints to index for the session.
+    to_index: Vec<Fingerprint>,
+    /// Items with changed notes, by prefix, with their own fingerprint.
     noted: BTreeMap<u64, u64>,
-    /// Says that it is being answered.
-    begun: Option<ActiveRequestGuard>,
+    active: Option<ActiveRequestGuard>,
 }
 
 impl Session {
     pub(super) fn new(
-        visit: SessionRequest<'_>,
-        found: Lookup,
+        request: SessionRequest<'_>,
+        lookup: Lookup,
         conversation: Conversation,
-        (printer, store): (Fingerprinter, Arc<dyn SessionStore>),
+        fingerprinter: Fingerprinter,
+        store: Arc<dyn SessionStore>,
     ) -> Self {
         let last_step = conversation.last_step().start;
         let first = conversation.items.get(last_step);
         let mut session = Self {
-            key: found.key,
-            last_step: first.map_or(0, |it| it.content),
+            key: lookup.key,
+            last_step: first.map_or(0, |item| item.content),
             conversation,
-            state: found.state,
-            match_kind: found.match_kind,
-            role: visit.role,
+            state: lookup.state,
+            match_kind: lookup.match_kind,
+            role: request.role,
             prompts: Vec::new(),
-            printer,
+            fingerprinter,
             store,
-            leading: Vec::new(),
+            to_index: Vec::new(),
             noted: BTreeMap::new(),
-            begun: None,
+            active: None,
         };
-        // INVARIANT: what is remembered later of this request changes none of them.
-        let ended = |it: Fingerprint| session.state.known.contains(&session.end_of_prompt(it));
-        session.prompts = session.conversation.prompts(&ended);
-        session.meet(visit, found.known);
+        // INVARIANT: later changes of this request do not affect its prompts.
+        let is_end = |prefix| {
+            session
+                .state
+                .evaluated
+                .contains(&session.prompt_end(prefix))
+        };
+        session.prompts = session.conversation.prompts(&is_end);
+        session.record_request(request, lookup.known_items);
         session
     }
 
-    /// Keeps the sign that the request is being answered, as long as it is.
-    pub(super) fn under_way(&mut self, begun: ActiveRequestGuard) {
-        self.begun = Some(begun);
+    /// Keeps the request marked as in flight until its response is recorded.
+    pub(super) fn hold_active(&mut self, guard: ActiveRequestGuard) {
+        self.active = Some(guard);
     }
 
-    /// Takes down that the request came.
-    fn meet(&mut self, visit: SessionRequest<'_>, known: usize) {
-        let begins = matches!(self.match_kind, MatchKind::New | MatchKind::Forked);
+    fn record_request(&mut self, request: SessionRequest<'_>, known_items: usize) {
+        let is_new = matches!(self.match_kind, MatchKind::New | MatchKind::Forked);
         let state = &mut self.state;
-        hear(state);
+        touch(state);
         state.requests += 1;
-        if begins {
+        if is_new {
             state.first_seen = state.last_seen;
-            state.source = visit.named.map_or(SessionSource::History, |it| it.1);
-            visit.caller.clone_into(&mut state.caller);
-            visit.agent.clone_into(&mut state.agent);
+            state.source = request
+                .named
+                .map_or(SessionSource::History, |named| named.1);
+            request.caller.clone_into(&mut state.caller);
+            request.agent.clone_into(&mut state.agent);
         }
-        if visit.role == CallRole::Main && self.begins_turn() {
+        if request.role == CallRole::Main && self.starts_turn() {
             self.state.turns += 1;
         }
-        // A helper call sends a part of the conversation, or more than it.
-        let helps = visit.role == CallRole::Helper && !begins;
-        if helps || visit.named.is_some() {
+        // A helper call has a part of the conversation, or more than it.
+        let is_helper = request.role == CallRole::Helper && !is_new;
+        if is_helper || request.named.is_some() {
             return;
         }
         let items = &self.conversation.items;
-        let line = items.iter().skip(items.len().saturating_sub(LONGEST_LINE));
-        self.state.line = line.map(|it| it.state).collect();
-        self.state.asked = items.last().map(|it| it.state);
+        let latest = items.iter().skip(items.len().saturating_sub(MAX_PREFIXES));
+        self.state.prefixes = latest.map(|item| item.prefix).collect();
+        self.state.last_request = items.last().map(|item| item.prefix);
         self.state.answered = false;
-        let new = items.iter().skip(known);
-        let marks = new.filter(|it| it.by_model).filter_map(|it| it.mark);
-        let states = items.iter().skip(known.saturating_sub(REFRESHED));
-        self.leading = states.map(|it| it.state).chain(marks).collect();
+        let new = items.iter().skip(known_items);
+        let unique = new
+            .filter(|item| item.by_model)
+            .filter_map(|item| item.unique);
+        let renewed = items.iter().skip(known_items.saturating_sub(RENEWED_ITEMS));
+        self.to_index = renewed.map(|item| item.prefix).chain(unique).collect();
     }
 
-    /// Whether hooks were asked about an item. In the last step only the very same
-    /// words in the very same place count.
+    /// Whether hooks have evaluated an item. An item of the last step must be the same
+    /// at the same position; earlier ones may have moved.
     pub fn is_evaluated(&self, item: &Item, in_last_step: bool) -> bool {
-        let known = |it: Fingerprint| self.state.known.contains(&it.short());
-        known(item.state) || (!in_last_step && known(item.own))
+        let contains = |key: Fingerprint| self.state.evaluated.contains(&key.short());
+        contains(item.prefix) || (!in_last_step && contains(item.own))
     }
 
-    /// Remembers that hooks were asked about an item.
+    /// Records that hooks have evaluated an item.
     pub fn mark_evaluated(&mut self, item: &Item) {
-        let prints = [item.state.short(), item.own.short()];
-        self.state.known.extend(prints);
+        let fingerprints = [item.prefix.short(), item.own.short()];
+        self.state.evaluated.extend(fingerprints);
     }
 
-    /// What hooks said of an item. One that stands elsewhere than it did, because
-    /// its history was rewritten, has the note that it had there.
+    /// Returns the note on an item. An item that was moved by a rewritten history has
+    /// the note of its former position.
     pub fn note(&self, item: &Item) -> Option<&ItemNote> {
         let notes = &self.state.notes;
-        let note = notes.get(&item.state.short());
-        let moved = || {
-            let known = self.state.known.contains(&item.state.short());
-            !known && (self.role == CallRole::Helper || !self.is_of_last_step(item))
+        let is_moved = || {
+            let is_evaluated = self.state.evaluated.contains(&item.prefix.short());
+            !is_evaluated && (self.role == CallRole::Helper || !self.is_in_last_step(item))
         };
-        let note = note.or_else(|| notes.get(&item.own.short()).filter(|_| moved()));
-        note.filter(|it| !it.is_empty())
+        let note = notes.get(&item.prefix.short());
+        let note = note.or_else(|| notes.get(&item.own.short()).filter(|_| is_moved()));
+        note.filter(|note| !note.is_empty())
     }
 
-    /// What hooks said of an item, to be changed.
+    /// Returns the note on an item for changing it.
     pub fn note_mut(&mut self, item: &Item) -> &mut ItemNote {
-        let known = self.note(item).cloned().unwrap_or_default();
-        let (state, own) = (item.state.short(), item.own.short());
-        if self.noted.insert(state, own).is_none() && item.kind == ItemKind::Result {
-            let print = self.conversation.chain.hidden(&self.printer, item.own);
-            self.leading.push(print);
+        let note = self.note(item).cloned().unwrap_or_default();
+        let (prefix, own) = (item.prefix.short(), item.own.short());
+        if self.noted.insert(prefix, own).is_none() && item.kind == ItemKind::Result {
+            let chain = &self.conversation.chain;
+            let replaced = chain.replaced_result(&self.fingerprinter, item.own);
+            self.to_index.push(replaced);
         }
-        self.state.notes.entry(state).or_insert(known);
-        self.state.revise(state, now())
+        self.state.notes.entry(prefix).or_insert(note);
+        self.state.revise(prefix, now_ms())
     }
 
-    /// Remembers that the session's start was told of, and what hooks added to it.
+    /// Records that `SessionStart` was fired, and the context that hooks added.
     pub fn record_start(&mut self, context: Option<String>) {
         self.state.started = true;
         self.state.context = context;
     }
 
-    /// An item of the request.
+    /// Returns an item of the request.
     pub fn item(&self, at: usize) -> Option<&Item> {
         self.conversation.items.get(at)
     }
 
-    /// A keyed hash of anything, to count it by.
+    /// Returns a keyed hash of a value, for counting it.
     pub fn fingerprint(&self, value: &impl Hash) -> u64 {
-        self.printer.print(value).short()
+        self.fingerprinter.fingerprint(value).short()
     }
 
-    /// Remembers that a turn, known by the last item of its prompt, is stopped.
+    /// Records that a turn was stopped. `turn` is the last item of its prompt.
     pub fn record_stop(&mut self, turn: usize, reason: &str) {
         if let Some(item) = self.item(turn).cloned() {
             self.note_mut(&item).stopped = Some(reason.to_owned());
         }
     }
 
-    /// The prompts of the request, in order.
+    /// Returns the prompts of the request, in order.
     pub fn prompts(&self) -> &[Prompt] {
         &self.prompts
     }
 
-    /// The prompt that the request is about; none if tools answer, or nobody asks.
+    /// Returns the prompt of the last step; `None` if it has tool results or nothing.
     pub fn current_prompt(&self) -> Option<&Prompt> {
-        self.prompts.last().filter(|it| it.last)
+        self.prompts.last().filter(|prompt| prompt.last)
     }
 
-    /// The text of a prompt, with a blank line between its parts.
+    /// Returns the text of a prompt, with a blank line between its parts.
     pub fn prompt_text(&self, prompt: &Prompt, history: &History) -> Result<String, DialectError> {
         let contents = history.contents().get(prompt.contents.clone());
         let first = self.conversation.items.first();
-        let introduced = first.filter(|it| {
-            it.kind == ItemKind::Introduction && prompt.items.contains(&0) && prompt.items.len() > 1
+        let introduction = first.filter(|item| {
+            item.kind == ItemKind::Introduction
+                && prompt.items.contains(&0)
+                && prompt.items.len() > 1
         });
-        let mut skipped = introduced.map(|it| it.part);
+        let mut skipped_part = introduction.map(|item| item.part);
         let mut texts = Vec::new();
         for content in contents.unwrap_or_default() {
-            let items = canonical_items(content)?.into_iter();
-            let asked = items.filter(|it| skipped.take_if(|part| *part == it.part).is_none());
-            let is_text =
-                |it: &CanonicalItem| matches!(it.kind, ItemKind::Text | ItemKind::Introduction);
-            texts.extend(asked.filter(is_text).map(|it| it.text));
+            for item in canonical_items(content)? {
+                let is_skipped = skipped_part.take_if(|part| *part == item.part).is_some();
+                if !is_skipped && is_text(&item) {
+                    texts.push(item.text);
+                }
+            }
         }
         Ok(texts.join("\n\n"))
     }
 
-    /// Merges what was changed into what is remembered.
+    /// Merges the changes of this request into the stored state.
     pub async fn save(&mut self) {
-        if self.match_kind == MatchKind::Unkept {
+        if self.match_kind == MatchKind::Transient {
             return;
         }
         if let Some(prompt) = self
@@ -286,87 +228,79 @@ impl Session {
             .filter(|_| self.role == CallRole::Main)
         {
             let item = self.conversation.items.get(prompt.item);
-            let ended = item.map(|it| self.end_of_prompt(it.state));
-            self.state.known.extend(ended);
+            let end = item.map(|item| self.prompt_end(item.prefix));
+            self.state.evaluated.extend(end);
         }
-        for (state, own) in &self.noted {
-            if let Some(note) = self.state.notes.get(state).cloned() {
+        for (prefix, own) in &self.noted {
+            if let Some(note) = self.state.notes.get(prefix).cloned() {
                 self.state.notes.insert(*own, note);
             }
         }
-        if self.state.known.len() > MAX_KNOWN_ITEMS {
-            self.forget_others();
+        if self.state.evaluated.len() > MAX_KNOWN_ITEMS {
+            self.remove_other_items();
         }
-        let leading = std::mem::take(&mut self.leading);
+        let to_index = std::mem::take(&mut self.to_index);
         let state = self.state.clone();
-        self.store.save(&self.key, state, &leading).await;
+        self.store.save(&self.key, state, &to_index).await;
     }
 
-    /// Whether it will be found again by what is said in it, and not by a name.
+    /// Whether the session is matched by its history, not by a name.
     pub fn is_found_by_history(&self) -> bool {
         self.state.source == SessionSource::History
     }
 
-    /// An answer to this request, to be fed with what goes out.
+    /// Returns a fingerprinter for the response to this request.
     pub fn response_fingerprinter(&self) -> ResponseFingerprinter {
-        ResponseFingerprinter::new(&self.conversation, &self.printer)
+        ResponseFingerprinter::new(&self.conversation, &self.fingerprinter)
     }
 
-    /// Remembers what the agent was given: the model's answer, or other words.
-    pub async fn record_response(&mut self, emission: ResponseFingerprinter, by_model: bool) {
-        self.begun = None;
+    /// Records the response that the agent has received, `by_model` or composed by the
+    /// gateway.
+    pub async fn record_response(&mut self, response: ResponseFingerprinter, by_model: bool) {
+        self.active = None;
         if self.is_found_by_history() {
-            let said = emission.finish();
+            let response = response.finish();
             if self.role == CallRole::Main {
-                self.state.answered = by_model && said.concludes;
-                self.state.line.extend(&said.states);
-                self.leading.extend(said.states);
+                self.state.answered = by_model && response.ends_turn;
+                self.state.prefixes.extend(&response.prefixes);
+                self.to_index.extend(response.prefixes);
             }
-            self.leading.extend(said.marks);
+            self.to_index.extend(response.unique);
         }
-        hear(&mut self.state);
+        touch(&mut self.state);
         self.save().await;
     }
 
-    /// Whether the request asks for something that it did not ask for before.
-    fn begins_turn(&self) -> bool {
-        let item = self.current_prompt().map(|it| it.item);
-        let item = item.and_then(|it| self.conversation.items.get(it));
-        item.is_some_and(|it| !self.state.known.contains(&self.end_of_prompt(it.state)))
+    /// Whether the request has a prompt that no request had before.
+    fn starts_turn(&self) -> bool {
+        let prompt = self.current_prompt();
+        let item = prompt.and_then(|prompt| self.item(prompt.item));
+        item.is_some_and(|item| !self.state.evaluated.contains(&self.prompt_end(item.prefix)))
     }
 
-    fn is_of_last_step(&self, item: &Item) -> bool {
+    fn is_in_last_step(&self, item: &Item) -> bool {
         !item.by_model && item.content >= self.last_step
     }
 
-    /// What says that a request ended with the prompt whose last item has this
-    /// state.
-    fn end_of_prompt(&self, state: Fingerprint) -> u64 {
-        self.printer.print(&("prompt", state)).short()
+    /// Returns the entry for a request that ended with a prompt with this prefix.
+    fn prompt_end(&self, prefix: Fingerprint) -> u64 {
+        self.fingerprinter.fingerprint(&("prompt", prefix)).short()
     }
 
-    /// Forgets what is not of this request. Hooks are asked about it again.
-    fn forget_others(&mut self) {
+    /// Removes entries of items that are not in this request. Hooks evaluate them
+    /// again.
+    fn remove_other_items(&mut self) {
         let items = self.conversation.items.iter();
-        let here = items.flat_map(|it| {
-            let prompt = self.end_of_prompt(it.state);
-            [it.state.short(), it.own.short(), prompt]
+        let kept = items.flat_map(|item| {
+            let prompt = self.prompt_end(item.prefix);
+            [item.prefix.short(), item.own.short(), prompt]
         });
-        let here: HashSet<u64, FingerprintBuildHasher> = here.collect();
-        self.state.known.retain(|it| here.contains(it));
-        self.state.notes.retain(|it, _| here.contains(it));
+        let kept: HashSet<u64, FingerprintBuildHasher> = kept.collect();
+        self.state.evaluated.retain(|entry| kept.contains(entry));
+        self.state.notes.retain(|entry, _| kept.contains(entry));
     }
 }
 
-/// A session is heard of: later than before, whatever the clock says, for of two
-/// states of a session the later one has its line.
-pub(super) fn hear(state: &mut SessionState) {
-    state.last_seen = now().max(state.last_seen.saturating_add(1));
-}
-
-/// Milliseconds since 1970.
-pub(super) fn now() -> u64 {
-    let now = SystemTime::now().duration_since(UNIX_EPOCH);
-    let now = now.map(|it| it.as_millis()).unwrap_or_default();
-    u64::try_from(now).unwrap_or(u64::MAX)
+fn is_text(item: &CanonicalItem) -> bool {
+    matches!(item.kind, ItemKind::Text | ItemKind::Introduction)
 }

@@ -1,38 +1,38 @@
-//! A conversation as items, each known by all that was said up to it. Pure.
+//! A conversation as a list of items. Pure.
 
 use std::ops::Range;
 
 use super::{
-    Fingerprint, Fingerprinter,
-    conversation_cache::{HashedItem, OwnHash},
-    fingerprint::RollingHash,
+    fingerprint::{Fingerprint, Fingerprinter},
+    fingerprint_chain::FingerprintChain,
+    hashed_item::HashedItem,
 };
 use crate::dialect::ItemKind;
 
-/// One thing that was said.
+/// One item of a conversation: a text, a function call, a function response.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Item {
-    /// The content in which it begins.
+    /// Index of the content in which it begins.
     pub content: usize,
-    /// The part of that content.
+    /// Index of its part in that content.
     pub part: usize,
-    /// The content in which it ends: texts of the model that follow each other
-    /// are one item.
+    /// Index of the content in which it ends: consecutive texts of the model are one
+    /// item.
     pub last_content: usize,
-    /// What it is.
+    /// Kind of the item.
     pub kind: ItemKind,
-    /// Whether the model says it.
+    /// Whether it is from the model.
     pub by_model: bool,
-    /// The print of all items up to this one, and of the caller.
-    pub state: Fingerprint,
-    /// The print of this item alone.
+    /// Fingerprint of the caller and all items up to this one.
+    pub prefix: Fingerprint,
+    /// Fingerprint of this item only.
     pub own: Fingerprint,
-    /// The print by which its session is found again when the conversation before
-    /// it was rewritten: it will hardly be said twice.
-    pub mark: Option<Fingerprint>,
+    /// Fingerprint that identifies the session even when the history before the item
+    /// was rewritten. Only items that are unlikely to be repeated have one.
+    pub unique: Option<Fingerprint>,
 }
 
-/// Everything that a request says, item by item.
+/// All items of a request, in order.
 #[derive(Debug, Clone)]
 pub struct Conversation {
     /// The items in order.
@@ -40,21 +40,56 @@ pub struct Conversation {
     pub(super) chain: FingerprintChain,
 }
 
-/// What a user asks for.
+/// Prompt of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// Its contents.
+    /// Range of contents.
     pub contents: Range<usize>,
-    /// Its items; what gemini-cli tells of itself may be the first.
+    /// Range of items. The first may be the introduction that gemini-cli sends.
     pub items: Range<usize>,
-    /// Its last item, which it is known by.
+    /// Index of the last item, which identifies the prompt.
     pub item: usize,
-    /// Whether it is of the last step.
+    /// Whether it belongs to the last step.
     pub last: bool,
 }
 
 impl Conversation {
-    /// Runs of items between the model's words, in order.
+    /// Returns a conversation without items.
+    pub(super) fn empty(fingerprinter: &Fingerprinter, caller: &str) -> Self {
+        Self {
+            items: Vec::new(),
+            chain: FingerprintChain::new(fingerprinter, caller),
+        }
+    }
+
+    pub(super) fn push(
+        &mut self,
+        fingerprinter: &Fingerprinter,
+        content: usize,
+        hashed: &HashedItem,
+    ) {
+        let link = self.chain.push(fingerprinter, hashed);
+        match self.items.last_mut() {
+            Some(item) if link.continues => {
+                item.last_content = content;
+                item.prefix = link.prefix;
+                item.own = link.own;
+                item.unique = link.unique;
+            }
+            Some(_) | None => self.items.push(Item {
+                content,
+                part: hashed.part,
+                last_content: content,
+                kind: hashed.kind,
+                by_model: hashed.by_model,
+                prefix: link.prefix,
+                own: link.own,
+                unique: link.unique,
+            }),
+        }
+    }
+
+    /// Returns the runs of items between items of the model, in order.
     pub fn steps(&self) -> Vec<Range<usize>> {
         let mut steps: Vec<Range<usize>> = Vec::new();
         for (at, item) in self.items.iter().enumerate() {
@@ -67,50 +102,47 @@ impl Conversation {
         steps
     }
 
-    /// What the request is about: the items after the model's last word. What an
-    /// agent lets the model say after them does not answer them. Empty if the
-    /// user says nothing.
+    /// Returns the items that the request asks the model to respond to: those after
+    /// the model's last item. Items that an agent prefills for the model after them
+    /// are not a response. Empty if the user sends nothing.
     pub fn last_step(&self) -> Range<usize> {
-        let by_model = |it: &Item| it.by_model;
-        let end = self.items.iter().rposition(|it| !it.by_model);
-        let end = end.map_or(0, |it| it + 1);
+        let last = self.items.iter().rposition(|item| !item.by_model);
+        let end = last.map_or(0, |at| at + 1);
         let asked = self.items.get(..end).unwrap_or_default();
-        let start = asked.iter().rposition(by_model).map_or(0, |it| it + 1);
-        start..end
+        let start = asked.iter().rposition(|item| item.by_model);
+        start.map_or(0, |at| at + 1)..end
     }
 
-    /// The content in which the step of an item begins.
+    /// Returns the content in which the step of an item begins.
     pub fn step_of(&self, at: usize) -> usize {
         let before = self.items.get(..at).unwrap_or_default();
-        let said = before.iter().rfind(|it| it.by_model);
-        said.map_or(0, |it| it.last_content + 1)
+        let last_of_model = before.iter().rfind(|item| item.by_model);
+        last_of_model.map_or(0, |item| item.last_content + 1)
     }
 
-    /// The prompts in order: contents of the user without results of tools. Those
-    /// that follow each other are one, unless `is_prompt` says of the state of an
-    /// earlier one that a prompt ended there before.
-    pub fn prompts(&self, is_prompt: &dyn Fn(Fingerprint) -> bool) -> Vec<Prompt> {
+    /// Returns the prompts in order: contents of the user without tool results.
+    /// Consecutive contents are one prompt, unless `is_prompt_end` holds for the
+    /// prefix of an earlier one, since a request has ended there before.
+    pub fn prompts(&self, is_prompt_end: &dyn Fn(Fingerprint) -> bool) -> Vec<Prompt> {
         let last_step = self.last_step();
         let mut prompts: Vec<Prompt> = Vec::new();
-        // The state at the end of what may go on.
+        // Prefix at the end of a prompt that the next content may continue.
         let mut open: Option<Fingerprint> = None;
         for items in self.user_contents() {
             let all = self.items.get(items.clone()).unwrap_or_default();
-            let asks = |it: &Item| it.kind != ItemKind::Introduction;
-            let answers = all.iter().any(|it| it.kind == ItemKind::Result);
-            // It asks for something if nothing else of its step does.
+            let is_request = |item: &Item| item.kind != ItemKind::Introduction;
+            let has_results = all.iter().any(|item| item.kind == ItemKind::Result);
+            // An introduction counts as a prompt if nothing else in its step does.
             let next = self.items.get(items.end);
-            let alone = next.is_none_or(|it| it.by_model);
-            let Some(last) = all
-                .last()
-                .filter(|_| !answers && (alone || all.iter().any(asks)))
-            else {
+            let is_last_of_step = next.is_none_or(|item| item.by_model);
+            let is_prompt = !has_results && (is_last_of_step || all.iter().any(is_request));
+            let Some(last) = all.last().filter(|_| is_prompt) else {
                 open = None;
                 continue;
             };
-            let begins = items.start == 0 || self.is_by_model(items.start - 1);
-            let goes_on = !begins && open.is_some_and(|it| !is_prompt(it));
-            match prompts.last_mut().filter(|_| goes_on) {
+            let starts_step = items.start == 0 || self.is_by_model(items.start - 1);
+            let continues = !starts_step && open.is_some_and(|prefix| !is_prompt_end(prefix));
+            match prompts.last_mut().filter(|_| continues) {
                 Some(prompt) => {
                     prompt.contents.end = last.content + 1;
                     prompt.items.end = items.end;
@@ -123,21 +155,21 @@ impl Conversation {
                     items,
                 }),
             }
-            open = Some(last.state);
+            open = Some(last.prefix);
         }
         prompts
     }
 
-    /// The items of each content in which the user says something.
+    /// Returns the items of each content of the user.
     fn user_contents(&self) -> Vec<Range<usize>> {
         let mut contents: Vec<Range<usize>> = Vec::new();
         let mut before = None;
         for (at, item) in self.items.iter().enumerate() {
-            let same = before == Some(item.content);
+            let is_same = before == Some(item.content);
             before = (!item.by_model).then_some(item.content);
             match contents.last_mut() {
                 _ if item.by_model => (),
-                Some(content) if same => content.end = at + 1,
+                Some(content) if is_same => content.end = at + 1,
                 Some(_) | None => contents.push(at..at + 1),
             }
         }
@@ -145,79 +177,6 @@ impl Conversation {
     }
 
     fn is_by_model(&self, at: usize) -> bool {
-        self.items.get(at).is_some_and(|it| it.by_model)
+        self.items.get(at).is_some_and(|item| item.by_model)
     }
 }
-
-/// Where a conversation stands: each item's state is made of the one before it.
-#[derive(Debug, Clone)]
-pub(super) struct FingerprintChain {
-    caller: Fingerprint,
-    state: Fingerprint,
-    /// The model's text that stands last, and the state before it.
-    open: Option<(Fingerprint, RollingHash)>,
-}
-
-/// What an item is known by in its place.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct ChainLink {
-    pub(super) state: Fingerprint,
-    pub(super) own: Fingerprint,
-    pub(super) mark: Option<Fingerprint>,
-    /// Whether it goes on with the item before it.
-    pub(super) joins: bool,
-}
-
-impl FingerprintChain {
-    /// The start of every conversation of a caller.
-    pub(super) fn new(printer: &Fingerprinter, caller: &str) -> Self {
-        let caller = printer.print(&("caller", caller));
-        Self {
-            caller,
-            state: caller,
-            open: None,
-        }
-    }
-
-    pub(super) fn push(&mut self, printer: &Fingerprinter, known: &HashedItem) -> ChainLink {
-        let open = self.open.take();
-        let (own, text, joins) = match known.own {
-            OwnHash::Text(piece) if known.by_model => {
-                let joins = open.is_some();
-                let (before, said) = open.unwrap_or((self.state, RollingHash::EMPTY));
-                let text = said.join(piece);
-                self.state = before;
-                self.open = Some((before, text));
-                (printer.print(&(known.kind, true, text)), Some(text), joins)
-            }
-            OwnHash::Text(text) => (printer.print(&(known.kind, false, text)), Some(text), false),
-            OwnHash::Other(own) => (own, None, false),
-        };
-        self.state = printer.print(&(self.state, own));
-        let mark = match (text, known.id) {
-            (Some(text), _) => self.mark(printer, text),
-            (None, Some(id)) => Some(printer.print(&("call", self.caller, id, own))),
-            (None, None) => None,
-        };
-        ChainLink {
-            state: self.state,
-            own,
-            mark,
-            joins,
-        }
-    }
-
-    /// The print that leads to the session in which this result was hidden.
-    pub(super) fn hidden(&self, printer: &Fingerprinter, own: Fingerprint) -> Fingerprint {
-        printer.print(&("hidden", self.caller, own))
-    }
-
-    /// The print of a text that will hardly be said twice; none of a short one.
-    pub(super) fn mark(&self, printer: &Fingerprinter, text: RollingHash) -> Option<Fingerprint> {
-        let distinct = text.length() >= DISTINCT_TEXT;
-        distinct.then(|| printer.print(&("text", self.caller, text)))
-    }
-}
-
-/// How many bytes a text must have so that it is hardly said twice.
-const DISTINCT_TEXT: usize = 64;

@@ -1,207 +1,155 @@
-//! Reads conversations. Agents send all of it again with every request, so the
-//! longest start that was read before is neither parsed nor read item by item.
+//! Cache of conversation prefixes.
+//!
+//! Agents send the whole history again with every request. The longest prefix that was
+//! read before is neither parsed nor hashed item by item.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
-use moka::{policy::EvictionPolicy, sync::Cache};
+use lru::LruCache;
 
 use super::{
-    Conversation, Fingerprint, Fingerprinter, Item, YieldBudget,
-    conversation::FingerprintChain,
-    fingerprint::{PrefixHasher, RollingHash},
+    conversation::{Conversation, Item},
+    fingerprint::{ContentHasher, Fingerprint, FingerprintBuildHasher, Fingerprinter},
+    fingerprint_chain::FingerprintChain,
+    hashed_item::HashedItem,
+    yield_budget::YieldBudget,
 };
-use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
+use crate::dialect::{DialectError, History, ItemKind, canonical_items};
 
-/// How many bytes of memory the starts of conversations may take.
-const MOST: u64 = 64 << 20;
+const MAX_CACHE_BYTES: usize = 64 << 20;
 
-/// About how many bytes a start takes beside its items.
-const ENTRY: usize = 300;
+/// Approximate size of a prefix without its items.
+const PREFIX_BYTES: usize = 300;
 
-/// How many bytes of an id make it one that is hardly given twice.
-const DISTINCT_ID: usize = 8;
+/// Reads conversations and caches their prefixes.
+#[derive(Debug, Default)]
+pub struct ConversationCache(Mutex<PrefixCache>);
 
-/// Reads conversations, and keeps those that it read.
 #[derive(Debug)]
-pub struct ConversationCache {
-    /// By the print of their contents' bytes.
-    starts: Cache<Fingerprint, Arc<CachedPrefix>>,
+struct PrefixCache {
+    /// By the fingerprint of the bytes of their contents.
+    prefixes: LruCache<Fingerprint, Arc<CachedPrefix>, FingerprintBuildHasher>,
+    bytes: usize,
 }
 
-/// The start of a conversation.
+/// Start of a conversation.
 #[derive(Debug)]
 struct CachedPrefix {
     items: Box<[Item]>,
     chain: FingerprintChain,
 }
 
-/// What is known of one item, wherever it stands.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct HashedItem {
-    pub(super) part: usize,
-    pub(super) kind: ItemKind,
-    pub(super) by_model: bool,
-    pub(super) own: OwnHash,
-    /// The print of a call's id, if that is hardly given twice.
-    pub(super) id: Option<Fingerprint>,
-}
-
-/// What an item is known by, alone.
-#[derive(Debug, Clone, Copy)]
-pub(super) enum OwnHash {
-    /// A text, which others may follow.
-    Text(RollingHash),
-    /// Anything else.
-    Other(Fingerprint),
-}
-
-impl Default for ConversationCache {
+impl Default for PrefixCache {
     fn default() -> Self {
-        let weigh = |_: &Fingerprint, it: &Arc<CachedPrefix>| {
-            let bytes = ENTRY + size_of::<Item>() * it.items.len();
-            u32::try_from(bytes).unwrap_or(u32::MAX)
-        };
-        let starts = Cache::builder().weigher(weigh).max_capacity(MOST);
-        // A start is asked for once or twice, and then a longer one.
-        let starts = starts.eviction_policy(EvictionPolicy::lru());
         Self {
-            starts: starts.build(),
+            prefixes: LruCache::unbounded_with_hasher(FingerprintBuildHasher::default()),
+            bytes: 0,
         }
+    }
+}
+
+impl PrefixCache {
+    fn insert(&mut self, key: Fingerprint, prefix: Arc<CachedPrefix>) {
+        self.bytes += prefix.memory_bytes();
+        let replaced = self.prefixes.push(key, prefix);
+        self.bytes -= replaced.map_or(0, |(_, prefix)| prefix.memory_bytes());
+        while self.bytes > MAX_CACHE_BYTES
+            && let Some((_, oldest)) = self.prefixes.pop_lru()
+        {
+            self.bytes -= oldest.memory_bytes();
+        }
+    }
+}
+
+impl CachedPrefix {
+    fn memory_bytes(&self) -> usize {
+        PREFIX_BYTES + size_of::<Item>() * self.items.len()
     }
 }
 
 impl ConversationCache {
-    /// The conversation of a request. A long one that nobody has read before takes
-    /// its time; others get their turns in between.
+    /// Reads the conversation of a request. Yields to other tasks while it reads a
+    /// long history for the first time.
     pub async fn read(
         &self,
-        printer: &Fingerprinter,
+        fingerprinter: &Fingerprinter,
         caller: &str,
         history: &History,
     ) -> Result<Conversation, DialectError> {
-        let prints = prints(printer, caller, history);
-        let mut conversation = Conversation::empty(printer, caller);
-        let (mut read, mut turns) = (0, YieldBudget::default());
-        for (at, print) in prints.iter().enumerate().rev() {
-            turns.step().await;
-            if let Some(start) = self.starts.get(&print.print()) {
-                conversation.items.extend_from_slice(&start.items);
-                conversation.chain.clone_from(&start.chain);
-                read = at + 1;
+        let hashers = prefix_hashers(fingerprinter, caller, history);
+        let mut conversation = Conversation::empty(fingerprinter, caller);
+        let (mut cached, mut budget) = (0, YieldBudget::default());
+        for (at, hasher) in hashers.iter().enumerate().rev() {
+            budget.step().await;
+            if let Some(prefix) = self.get(hasher) {
+                conversation.items.extend_from_slice(&prefix.items);
+                conversation.chain.clone_from(&prefix.chain);
+                cached = at + 1;
                 break;
             }
         }
-        // An agent may take its last step back, so that what was said before it is
-        // kept, too.
-        let mut answered = None;
-        for (content, bytes) in history.contents().iter().enumerate().skip(read) {
-            turns.step().await;
+        // The agent may undo its last step, so the prefix before it is cached, too.
+        let mut before_last_step = None;
+        for (content, bytes) in history.contents().iter().enumerate().skip(cached) {
+            budget.step().await;
             for mut item in canonical_items(bytes)? {
-                item.kind = placed(item.kind, conversation.items.is_empty());
-                conversation.push(printer, content, &HashedItem::of(printer, &item));
+                item.kind = kind_at(item.kind, conversation.items.is_empty());
+                let item = HashedItem::new(fingerprinter, &item);
+                conversation.push(fingerprinter, content, &item);
             }
-            if conversation.items.last().is_some_and(|it| it.by_model) {
-                answered = Some((
-                    content,
-                    conversation.items.len(),
-                    conversation.chain.clone(),
-                ));
+            if conversation.items.last().is_some_and(|item| item.by_model) {
+                let chain = conversation.chain.clone();
+                before_last_step = Some((content, conversation.items.len(), chain));
             }
         }
-        if let Some((content, items, chain)) = answered {
+        if let Some((content, items, chain)) = before_last_step {
             let items = conversation.items.get(..items).unwrap_or_default();
-            self.keep(prints.get(content), items, chain);
+            self.insert(hashers.get(content), items, chain);
         }
-        if read < prints.len() {
+        if cached < hashers.len() {
             let chain = conversation.chain.clone();
-            self.keep(prints.last(), &conversation.items, chain);
+            self.insert(hashers.last(), &conversation.items, chain);
         }
         Ok(conversation)
     }
 
-    fn keep(&self, prints: Option<&PrefixHasher>, items: &[Item], chain: FingerprintChain) {
-        if let Some(prints) = prints {
+    fn get(&self, hasher: &ContentHasher) -> Option<Arc<CachedPrefix>> {
+        let key = hasher.fingerprint();
+        let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        cache.prefixes.get(&key).cloned()
+    }
+
+    fn insert(&self, hasher: Option<&ContentHasher>, items: &[Item], chain: FingerprintChain) {
+        if let Some(hasher) = hasher {
             let items = items.into();
-            let start = Arc::new(CachedPrefix { items, chain });
-            self.starts.insert(prints.print(), start);
+            let prefix = Arc::new(CachedPrefix { items, chain });
+            let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            cache.insert(hasher.fingerprint(), prefix);
         }
     }
 }
 
-/// What an item is in its place: gemini-cli tells of itself before all else, and
-/// once.
-const fn placed(kind: ItemKind, is_first: bool) -> ItemKind {
+/// Introductions of gemini-cli are recognised as the first item only.
+const fn kind_at(kind: ItemKind, is_first: bool) -> ItemKind {
     match kind {
         ItemKind::Introduction if !is_first => ItemKind::Text,
         kind => kind,
     }
 }
 
-/// For each content all bytes up to its end. Few of the prints are asked for.
-fn prints(printer: &Fingerprinter, caller: &str, history: &History) -> Vec<PrefixHasher> {
-    let mut prints = printer.prints();
-    prints.push(caller.as_bytes());
+/// Returns a hasher of all bytes up to the end of each content. Few of the
+/// fingerprints are needed, so they are not computed here.
+fn prefix_hashers(
+    fingerprinter: &Fingerprinter,
+    caller: &str,
+    history: &History,
+) -> Vec<ContentHasher> {
+    let mut hasher = fingerprinter.content_hasher();
+    hasher.push(caller.as_bytes());
     let next = |content: &Bytes| {
-        prints.push(content);
-        prints.clone()
+        hasher.push(content);
+        hasher.clone()
     };
     history.contents().iter().map(next).collect()
-}
-
-impl HashedItem {
-    pub(super) fn of(printer: &Fingerprinter, item: &CanonicalItem) -> Self {
-        let own = match item.kind {
-            ItemKind::Text | ItemKind::Introduction => OwnHash::Text(printer.piece(&item.text)),
-            ItemKind::Call | ItemKind::Result | ItemKind::Other => {
-                OwnHash::Other(printer.print(&(item.kind, item.by_model, &item.text)))
-            }
-        };
-        let id = item.id.as_deref().filter(|_| item.kind == ItemKind::Call);
-        let id = id.map(plain_id).filter(|it| it.len() >= DISTINCT_ID);
-        Self {
-            part: item.part,
-            kind: item.kind,
-            by_model: item.by_model,
-            own,
-            id: id.map(|it| printer.print(&it)),
-        }
-    }
-}
-
-/// In helper calls gemini-cli writes the tool's name in front of an id.
-fn plain_id(id: &str) -> &str {
-    id.rsplit_once("__").map_or(id, |it| it.1)
-}
-
-impl Conversation {
-    /// One in which nothing was said.
-    pub(super) fn empty(printer: &Fingerprinter, caller: &str) -> Self {
-        Self {
-            items: Vec::new(),
-            chain: FingerprintChain::new(printer, caller),
-        }
-    }
-
-    fn push(&mut self, printer: &Fingerprinter, content: usize, known: &HashedItem) {
-        let link = self.chain.push(printer, known);
-        match self.items.last_mut() {
-            Some(item) if link.joins => {
-                item.last_content = content;
-                item.state = link.state;
-                item.own = link.own;
-                item.mark = link.mark;
-            }
-            Some(_) | None => self.items.push(Item {
-                content,
-                part: known.part,
-                last_content: content,
-                kind: known.kind,
-                by_model: known.by_model,
-                state: link.state,
-                own: link.own,
-                mark: link.mark,
-            }),
-        }
-    }
 }

@@ -1,87 +1,87 @@
-//! Sessions whose requests are being answered in this process.
+//! Requests in flight in this process, by session.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{Fingerprint, Item, SessionKey};
+use super::{conversation::Item, fingerprint::Fingerprint, session_key::SessionKey};
 
-/// The requests of each session that are being answered, by the state of their
-/// last item.
+/// Requests in flight of each session, by the prefix of their last item.
 #[derive(Debug, Default)]
-pub(super) struct ActiveRequests(Mutex<Requests>);
+pub(super) struct ActiveRequests(Mutex<PrefixesBySession>);
 
-type Requests = HashMap<Arc<SessionKey>, Vec<Option<Fingerprint>>>;
+type PrefixesBySession = HashMap<Arc<SessionKey>, Vec<Option<Fingerprint>>>;
 
-/// What else of a session is being answered.
+/// Other requests in flight of a session, as seen from one conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ConcurrentRequests {
-    /// No request.
-    Nothing,
-    /// Only what the conversation knows of.
-    Known,
-    /// A request for something of which the conversation does not know.
-    Other,
+    /// No other request is in flight.
+    None,
+    /// Only requests that the conversation contains.
+    Contained,
+    /// A request that is not part of the conversation.
+    Diverging,
 }
 
-/// One request that is being answered, until this is dropped.
+/// Marks a request as in flight until it is dropped.
 #[derive(Debug)]
 pub(super) struct ActiveRequestGuard {
     key: Arc<SessionKey>,
-    end: Option<Fingerprint>,
-    all: Arc<ActiveRequests>,
+    prefix: Option<Fingerprint>,
+    requests: Arc<ActiveRequests>,
 }
 
 impl ActiveRequests {
-    /// What else of a session is being answered, as a conversation sees it.
-    pub(super) fn beside(&self, key: &SessionKey, conversation: &[Item]) -> ConcurrentRequests {
-        let knows = |end: &Fingerprint| conversation.iter().any(|it| it.state == *end);
-        let requests = self.requests();
-        let Some(ends) = requests.get(key) else {
-            return ConcurrentRequests::Nothing;
+    /// Compares the requests in flight of a session with a conversation.
+    pub(super) fn compare(&self, key: &SessionKey, conversation: &[Item]) -> ConcurrentRequests {
+        let contains =
+            |prefix: &Fingerprint| conversation.iter().any(|item| item.prefix == *prefix);
+        let requests = self.lock();
+        let Some(prefixes) = requests.get(key) else {
+            return ConcurrentRequests::None;
         };
-        if ends.iter().flatten().all(knows) {
-            ConcurrentRequests::Known
+        if prefixes.iter().flatten().all(contains) {
+            ConcurrentRequests::Contained
         } else {
-            ConcurrentRequests::Other
+            ConcurrentRequests::Diverging
         }
     }
 
-    /// A request of a session begins.
-    pub(super) fn begin(
-        all: &Arc<Self>,
+    /// Marks a request of a session as in flight.
+    pub(super) fn start(
+        self: &Arc<Self>,
         key: &SessionKey,
         conversation: &[Item],
     ) -> ActiveRequestGuard {
-        let end = conversation.last().map(|it| it.state);
+        let prefix = conversation.last().map(|item| item.prefix);
         let key = Arc::new(key.clone());
-        let mut requests = all.requests();
-        requests.entry(Arc::clone(&key)).or_default().push(end);
+        let mut requests = self.lock();
+        requests.entry(Arc::clone(&key)).or_default().push(prefix);
         drop(requests);
         ActiveRequestGuard {
             key,
-            end,
-            all: Arc::clone(all),
+            prefix,
+            requests: Arc::clone(self),
         }
     }
 
-    fn requests(&self) -> MutexGuard<'_, Requests> {
+    fn lock(&self) -> MutexGuard<'_, PrefixesBySession> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
 impl Drop for ActiveRequestGuard {
     fn drop(&mut self) {
-        let mut requests = self.all.requests();
-        let Some(mut ends) = requests.remove(&self.key) else {
+        let mut requests = self.requests.lock();
+        let Some(mut prefixes) = requests.remove(&self.key) else {
             return;
         };
-        if let Some(at) = ends.iter().position(|it| *it == self.end) {
-            ends.swap_remove(at);
+        if let Some(at) = prefixes.iter().position(|prefix| *prefix == self.prefix) {
+            prefixes.swap_remove(at);
         }
-        if !ends.is_empty() {
-            requests.insert(Arc::clone(&self.key), ends);
+        if !prefixes.is_empty() {
+            requests.insert(Arc::clone(&self.key), prefixes);
         }
     }
 }

@@ -1,180 +1,164 @@
-//! What an agent is given as an answer, read as the items that it will send back.
-//! Pure.
+//! Fingerprints of a response, as the items that the agent will send back. Pure.
 
 use super::{
-    Conversation, Fingerprint, Fingerprinter,
-    conversation::FingerprintChain,
-    conversation_cache::{HashedItem, OwnHash},
-    fingerprint::RollingHash,
+    conversation::Conversation,
+    fingerprint::{Fingerprint, Fingerprinter, RollingHash},
+    fingerprint_chain::FingerprintChain,
+    hashed_item::{HashedItem, ItemHash},
 };
 use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument};
 
-/// How many bytes of a text are taken in at once. Texts come in small pieces, and
-/// each that is taken in costs as much as a few hundred bytes.
-const AT_ONCE: usize = 4096;
+/// Bytes of text that are hashed together. Hashing a small chunk on its own costs as
+/// much as hashing a few hundred bytes.
+const TEXT_BUFFER_BYTES: usize = 4096;
 
-/// An answer on its way to the agent: goes on where the request's conversation
-/// ended.
+/// Hashes a response while it is sent, continuing the chain of its request.
 #[derive(Debug)]
 pub struct ResponseFingerprinter {
-    printer: Fingerprinter,
+    fingerprinter: Fingerprinter,
     chain: FingerprintChain,
-    states: Vec<Fingerprint>,
-    marks: Vec<Fingerprint>,
-    /// The end of the text that stands last, not yet taken in.
-    waiting: String,
-    /// The mark of the text that stands last.
-    text_mark: Option<Fingerprint>,
-    /// That text without white space around it.
+    summary: ResponseSummary,
+    /// End of the last text, not hashed yet.
+    buffer: String,
+    /// Unique fingerprint of the last text.
+    text: Option<Fingerprint>,
+    /// The last text without surrounding white space.
     trimmed: RollingHash,
-    /// White space behind it.
-    pending: RollingHash,
-    /// Whether it came to a good end.
-    stops: bool,
-    /// Whether it calls anything.
-    calls: bool,
-    /// Whether something was said that cannot be told yet, so that nothing after
-    /// it can be known.
-    broken: bool,
+    /// White space after `trimmed`.
+    trailing_space: RollingHash,
+    is_finished: bool,
+    has_calls: bool,
+    /// Whether a function call was sent in parts, so that later items cannot be hashed.
+    is_incomplete: bool,
 }
 
-/// What an answer left behind.
+/// Fingerprints of a response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ResponseSummary {
-    /// The states of its items.
-    pub states: Vec<Fingerprint>,
-    /// Fingerprints by which its session is found when its history was rewritten.
-    pub marks: Vec<Fingerprint>,
-    /// Whether it came to a good end and calls nothing: the turn is over, and
-    /// agents keep such an answer.
-    pub concludes: bool,
+    /// Prefix fingerprints of its items.
+    pub prefixes: Vec<Fingerprint>,
+    /// Unique fingerprints of its items.
+    pub unique: Vec<Fingerprint>,
+    /// Whether it finished without function calls: the turn is over, and agents keep
+    /// such a response in their history.
+    pub ends_turn: bool,
 }
 
 impl ResponseFingerprinter {
-    /// An answer to this conversation.
-    pub fn new(conversation: &Conversation, printer: &Fingerprinter) -> Self {
+    /// Returns a fingerprinter for a response to this conversation.
+    pub fn new(conversation: &Conversation, fingerprinter: &Fingerprinter) -> Self {
         Self {
-            printer: printer.clone(),
+            fingerprinter: fingerprinter.clone(),
             chain: conversation.chain.clone(),
-            states: Vec::new(),
-            marks: Vec::new(),
-            waiting: String::new(),
-            text_mark: None,
+            summary: ResponseSummary::default(),
+            buffer: String::new(),
+            text: None,
             trimmed: RollingHash::EMPTY,
-            pending: RollingHash::EMPTY,
-            stops: false,
-            calls: false,
-            broken: false,
+            trailing_space: RollingHash::EMPTY,
+            is_finished: false,
+            has_calls: false,
+            is_incomplete: false,
         }
     }
 
-    /// Takes in an answer, or one chunk of it, as it goes out.
+    /// Adds a response, or one chunk of it.
     pub fn push_chunk(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
         if chunk.has_partial_calls()? {
-            self.take_in();
-            self.broken = true;
+            self.flush_text();
+            self.is_incomplete = true;
         }
-        self.stops |= chunk.is_complete()?;
+        self.is_finished |= chunk.is_complete()?;
         for item in chunk.canonical_items()? {
             if item.kind == ItemKind::Text {
-                self.say(&item.text);
+                self.push_text(&item.text);
             } else {
-                self.take_in();
-                self.push(&item);
+                self.flush_text();
+                self.push_item(&item);
             }
         }
         Ok(())
     }
 
-    /// What was said.
+    /// Returns the fingerprints of the response.
     pub fn finish(mut self) -> ResponseSummary {
-        self.take_in();
-        self.close_text();
+        self.flush_text();
+        self.end_text();
         ResponseSummary {
-            states: self.states,
-            marks: self.marks,
-            concludes: self.stops && !self.calls,
+            ends_turn: self.is_finished && !self.has_calls,
+            ..self.summary
         }
     }
 
-    /// The text that stands last goes on, or one begins.
-    fn say(&mut self, text: &str) {
-        self.waiting.push_str(text);
-        if self.waiting.len() >= AT_ONCE {
-            self.take_in();
+    fn push_text(&mut self, text: &str) {
+        self.buffer.push_str(text);
+        if self.buffer.len() >= TEXT_BUFFER_BYTES {
+            self.flush_text();
         }
     }
 
-    /// Takes in what waits of a text.
-    fn take_in(&mut self) {
-        let text = std::mem::take(&mut self.waiting);
+    /// Hashes the buffered text. Agents may trim a text before they send it back, so
+    /// that the trimmed text is hashed, too.
+    fn flush_text(&mut self) {
+        let text = std::mem::take(&mut self.buffer);
         if text.is_empty() {
             return;
         }
-        // Agents may take white space off a text before they send it back.
-        let begin = text.trim_start();
-        let body = begin.trim_end();
-        let piece = |text: Option<&str>| self.printer.piece(text.unwrap_or_default());
-        let before = piece(text.get(..text.len() - begin.len()));
-        let said = piece(Some(body));
-        let after = piece(begin.get(body.len()..));
-        self.link(&HashedItem {
+        let without_start = text.trim_start();
+        let body = without_start.trim_end();
+        let hash = |text: Option<&str>| self.fingerprinter.rolling_hash(text.unwrap_or_default());
+        let before = hash(text.get(..text.len() - without_start.len()));
+        let middle = hash(Some(body));
+        let after = hash(without_start.get(body.len()..));
+        self.text = self.push_hashed(&HashedItem {
             part: 0,
             kind: ItemKind::Text,
             by_model: true,
-            own: OwnHash::Text(before.join(said).join(after)),
+            hash: ItemHash::Text(before.join(middle).join(after)),
             id: None,
         });
         if body.is_empty() {
-            let white = if self.trimmed.length() == 0 {
+            let space = if self.trimmed.length() == 0 {
                 after
             } else {
                 before.join(after)
             };
-            self.pending = self.pending.join(white);
+            self.trailing_space = self.trailing_space.join(space);
         } else {
             if self.trimmed.length() > 0 {
-                self.trimmed = self.trimmed.join(self.pending).join(before);
+                self.trimmed = self.trimmed.join(self.trailing_space).join(before);
             }
-            self.trimmed = self.trimmed.join(said);
-            self.pending = after;
+            self.trimmed = self.trimmed.join(middle);
+            self.trailing_space = after;
         }
     }
 
-    /// Something else than text.
-    fn push(&mut self, item: &CanonicalItem) {
-        let known = HashedItem::of(&self.printer, item);
-        let mark = self.link(&known);
-        self.calls |= item.kind == ItemKind::Call;
-        self.marks.extend(mark);
+    fn push_item(&mut self, item: &CanonicalItem) {
+        let hashed = HashedItem::new(&self.fingerprinter, item);
+        let unique = self.push_hashed(&hashed);
+        self.has_calls |= item.kind == ItemKind::Call;
+        self.summary.unique.extend(unique);
     }
 
-    /// Goes on with an item. Its mark, if it is none of a text.
-    fn link(&mut self, known: &HashedItem) -> Option<Fingerprint> {
-        let link = self.chain.push(&self.printer, known);
-        if !link.joins {
-            self.close_text();
+    /// Appends an item to the chain and returns its unique fingerprint.
+    fn push_hashed(&mut self, item: &HashedItem) -> Option<Fingerprint> {
+        let link = self.chain.push(&self.fingerprinter, item);
+        if !link.continues {
+            self.end_text();
         }
-        if !self.broken {
-            if link.joins {
-                self.states.pop();
+        if !self.is_incomplete {
+            if link.continues {
+                self.summary.prefixes.pop();
             }
-            self.states.push(link.state);
+            self.summary.prefixes.push(link.prefix);
         }
-        match known.own {
-            OwnHash::Text(_) => {
-                self.text_mark = link.mark;
-                None
-            }
-            OwnHash::Other(_) => link.mark,
-        }
+        link.unique
     }
 
-    /// Something else than text comes, or nothing.
-    fn close_text(&mut self) {
-        let trimmed = self.chain.mark(&self.printer, self.trimmed);
-        let whole = self.text_mark.take().filter(|it| Some(*it) != trimmed);
-        self.marks.extend(whole.into_iter().chain(trimmed));
-        (self.trimmed, self.pending) = (RollingHash::EMPTY, RollingHash::EMPTY);
+    /// Adds the unique fingerprints of the last text.
+    fn end_text(&mut self) {
+        let trimmed = self.chain.unique_text(&self.fingerprinter, self.trimmed);
+        let whole = self.text.take().filter(|text| Some(*text) != trimmed);
+        self.summary.unique.extend(whole.into_iter().chain(trimmed));
+        (self.trimmed, self.trailing_space) = (RollingHash::EMPTY, RollingHash::EMPTY);
     }
 }

@@ -1,10 +1,9 @@
-//! What is remembered of one session. Pure.
+//! State of one session: cached hook decisions about items of a conversation. Pure.
 //!
-//! It is a memo of what hooks said of the items of a conversation. A request
-//! brings its history along, and that alone decides what of the memo applies; so
-//! what is lost is only asked again. Two states of one session are merged by
-//! union, and of two notes on one item the one revised later stands: whoever saves
-//! last takes nothing away.
+//! A request brings its history along, and that alone decides which decisions apply, so
+//! items without a stored decision are evaluated by hooks again. Two states of a session
+//! are merged by union, and of two notes on one item the one revised later wins: no
+//! save removes anything.
 
 use std::{
     cmp::Ordering,
@@ -13,35 +12,35 @@ use std::{
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fingerprint, FingerprintBuildHasher};
+use super::fingerprint::{Fingerprint, FingerprintBuildHasher};
 use crate::event::EventName;
 
-/// How many prints of items are known of one session, two for an item. Of more,
-/// those of the latest request stay.
+/// Most item fingerprints of one session, two for each item. Beyond that, only those of
+/// the latest request are kept.
 pub const MAX_KNOWN_ITEMS: usize = 2 * 8192;
 
-/// How many bytes of hooks' words are remembered of one session. Of more, the
-/// longest are forgotten, with the items that they are about.
+/// Most bytes of hook text of one session. Beyond that, the longest notes are removed
+/// and their items evaluated again.
 pub const MAX_HOOK_TEXT_BYTES: usize = 4 << 20;
 
-/// How a session was response apart from others.
+/// How a session is identified.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub enum SessionSource {
-    /// By the history that its requests bring along.
+    /// Matched by the history of its requests.
     #[default]
     History,
-    /// By the prefix `/s/{session}`.
+    /// The path prefix `/s/{session}`.
     Path,
-    /// By `x-hookgate-session`.
+    /// The header `x-hookgate-session`.
     Header,
-    /// By Code Assist's `session_id`.
+    /// The field `session_id` of Code Assist.
     CodeAssist,
-    /// By the id that the agent reports events with.
+    /// The id in events that the agent reports.
     Reported,
 }
 
 impl SessionSource {
-    /// The word for it.
+    /// Returns the value for the API and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::History => "history",
@@ -53,108 +52,108 @@ impl SessionSource {
     }
 }
 
-/// What is remembered of one session.
+/// State of one session.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct SessionState {
-    /// How it was response apart.
+    /// How the session is identified.
     pub source: SessionSource,
     /// SHA-256 of its caller's credential; empty without one.
     pub caller: String,
-    /// The agent, as it calls itself.
+    /// `User-Agent` of its first request.
     pub agent: String,
-    /// Milliseconds since 1970.
+    /// First use, in milliseconds since the Unix epoch.
     pub first_seen: u64,
-    /// Milliseconds since 1970.
+    /// Last use, in milliseconds since the Unix epoch.
     pub last_seen: u64,
-    /// Model calls.
+    /// Number of model calls.
     pub requests: u64,
-    /// Prompts.
+    /// Number of prompts.
     pub turns: u64,
-    /// Whether `SessionStart` was fired, or need not be.
+    /// Whether `SessionStart` was fired or is not needed.
     pub started: bool,
-    /// What `SessionStart` hooks added to the session, as it stands there.
+    /// Context that `SessionStart` hooks added, as inserted.
     pub context: Option<String>,
-    /// The states of its latest conversation, from the first item to the last.
-    pub line: Vec<Fingerprint>,
-    /// The state of the last item of its latest request.
-    pub asked: Option<Fingerprint>,
-    /// Whether the last word of it is an answer that the agent has got whole.
+    /// Prefix fingerprints of the latest conversation, in order.
+    pub prefixes: Vec<Fingerprint>,
+    /// Prefix fingerprint of the latest request.
+    pub last_request: Option<Fingerprint>,
+    /// Whether the latest conversation ends with a complete response of the model.
     pub answered: bool,
-    /// Items that hooks were asked about: states, and items by themselves.
-    pub known: HashSet<u64, FingerprintBuildHasher>,
-    /// What hooks said of items, if it was more than nothing.
+    /// Items that hooks have evaluated, by prefix and by own fingerprint.
+    pub evaluated: HashSet<u64, FingerprintBuildHasher>,
+    /// Decisions of hooks about items, by the same fingerprints.
     pub notes: HashMap<u64, ItemNote, FingerprintBuildHasher>,
     /// Events that the agent reports itself.
     pub reported: BTreeSet<EventName>,
 }
 
-/// What hooks said of one item.
+/// Decisions of hooks about one item.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct ItemNote {
-    /// When it was written last, in milliseconds since 1970.
+    /// Last change, in milliseconds since the Unix epoch.
     pub revised: u64,
-    /// What the agent is response whenever this prompt is asked: `BeforeAgent` hooks
-    /// refused it or stopped its turn.
+    /// Response to this prompt whenever it is sent: `BeforeAgent` hooks denied it or
+    /// stopped its turn.
     pub response: Option<String>,
-    /// The request that ended with this item was denied; what the agent was response.
+    /// Response to the denied request that ended with this item.
     pub denied: Option<String>,
-    /// The turn of this prompt was stopped; why.
+    /// Reason why the turn of this prompt was stopped.
     pub stopped: Option<String>,
-    /// What hooks added to this prompt, or to this tool's result, as it stands
-    /// there. A prompt's is of no use after its turn.
+    /// Context that hooks added to this prompt or tool result, as inserted. That of a
+    /// prompt applies during its turn only.
     pub context: Option<String>,
-    /// Why this tool's result is not shown to the model.
+    /// Reason why this tool result is hidden from the model.
     pub replaced: Option<String>,
-    /// Contents that the agent does not know of and that stand behind this item:
-    /// calls that were denied, and what the model was response. JSON.
+    /// Contents after this item that the agent does not have: denied calls, and the
+    /// denials for the model. JSON.
     pub hidden_contents: Vec<String>,
-    /// How often calls were denied in the turn of this prompt.
+    /// Number of denials of each call in the turn of this prompt.
     pub denied_calls: BTreeMap<u64, u32>,
 }
 
-/// How much is remembered of one session.
+/// Numbers of stored decisions of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionCounts {
-    /// Items that hooks were asked about.
+    /// Evaluated items.
     pub items: usize,
-    /// Requests that were denied.
+    /// Denied requests.
     pub denied: usize,
-    /// Turns that were stopped.
+    /// Stopped turns.
     pub stopped: usize,
-    /// Tool results that are not shown to the model.
+    /// Tool results hidden from the model.
     pub replaced: usize,
-    /// Prompts, results and starts that something was added to.
+    /// Prompts, results and session starts with added context.
     pub contexts: usize,
 }
 
 impl SessionState {
-    /// How much is remembered.
+    /// Counts the stored decisions.
     pub fn counts(&self) -> SessionCounts {
-        // An item is known by two prints, and so is what is said of it.
+        // Each item has an entry for its prefix and one for its own fingerprint.
         let mut notes: Vec<&ItemNote> = self.notes.values().collect();
         notes.sort();
         notes.dedup();
-        let count = |says: fn(&ItemNote) -> bool| notes.iter().filter(|it| says(it)).count();
+        let count = |has: fn(&ItemNote) -> bool| notes.iter().filter(|note| has(note)).count();
         SessionCounts {
-            items: self.known.len().div_ceil(2),
-            denied: count(|it| it.denied.is_some()),
-            stopped: count(|it| it.stopped.is_some()),
-            replaced: count(|it| it.replaced.is_some()),
-            contexts: count(|it| it.context.is_some()) + usize::from(self.context.is_some()),
+            items: self.evaluated.len().div_ceil(2),
+            denied: count(|note| note.denied.is_some()),
+            stopped: count(|note| note.stopped.is_some()),
+            replaced: count(|note| note.replaced.is_some()),
+            contexts: count(|note| note.context.is_some()) + usize::from(self.context.is_some()),
         }
     }
 
-    /// The note of an item, to be changed; `now` is in milliseconds since 1970.
+    /// Returns the note of an item for changing it. `now` is in milliseconds since the
+    /// Unix epoch.
     pub fn revise(&mut self, item: u64, now: u64) -> &mut ItemNote {
         let note = self.notes.entry(item).or_default();
-        // Later than before, whatever the clock says.
+        // Monotonic, even if the clock goes back.
         note.revised = note.revised.saturating_add(1).max(now);
         note
     }
 
-    /// Takes in what is remembered of the same session elsewhere. What only one
-    /// of the two knows stays; where they differ, the one that was heard of
-    /// later is right.
+    /// Merges another state of the same session. Entries of either are kept; where
+    /// they differ, the state that was used last wins.
     pub fn merge(&mut self, other: Self) {
         let (mut newer, older) = if other.last_seen > self.last_seen {
             (other, std::mem::take(self))
@@ -169,9 +168,9 @@ impl SessionState {
                 *text = before;
             }
         }
-        // What was never seen does not begin anything.
+        // Zero means never used.
         newer.first_seen = match (newer.first_seen, older.first_seen) {
-            (0, begun) | (begun, 0) => begun,
+            (0, first) | (first, 0) => first,
             (one, other) => one.min(other),
         };
         newer.requests = newer.requests.max(older.requests);
@@ -179,51 +178,53 @@ impl SessionState {
         newer.started |= older.started;
         newer.context = newer.context.or(older.context);
         newer.reported.extend(older.reported);
-        if newer.known.union(&older.known).count() <= MAX_KNOWN_ITEMS {
-            newer.known.extend(older.known);
+        if newer.evaluated.union(&older.evaluated).count() <= MAX_KNOWN_ITEMS {
+            newer.evaluated.extend(older.evaluated);
             for (item, note) in older.notes {
                 newer.notes.entry(item).or_default().merge(note);
             }
         }
-        newer.forget_what_is_too_long();
+        newer.remove_longest_notes();
         *self = newer;
     }
 
-    /// About how many bytes of memory it takes.
-    pub fn weight(&self) -> usize {
-        const A_STATE: usize = 700;
-        // Hash tables are half empty at times.
-        const A_NUMBER: usize = 16;
-        const A_NOTE: usize = 320;
-        A_STATE
-            + self.line.len() * size_of::<Fingerprint>()
-            + self.known.len() * A_NUMBER
-            + self.notes.len() * A_NOTE
-            + self.text()
+    /// Estimates the memory in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        const STATE_BYTES: usize = 700;
+        // Hash tables may be half empty.
+        const NUMBER_BYTES: usize = 16;
+        const NOTE_BYTES: usize = 320;
+        STATE_BYTES
+            + self.prefixes.len() * size_of::<Fingerprint>()
+            + self.evaluated.len() * NUMBER_BYTES
+            + self.notes.len() * NOTE_BYTES
+            + self.text_bytes()
     }
 
-    /// How many bytes hooks' words have.
-    fn text(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         let context = self.context.as_ref().map_or(0, String::len);
-        context + self.notes.values().map(ItemNote::text).sum::<usize>()
+        context + self.notes.values().map(ItemNote::text_bytes).sum::<usize>()
     }
 
-    fn forget_what_is_too_long(&mut self) {
-        let mut text = self.text();
+    fn remove_longest_notes(&mut self) {
+        let mut text = self.text_bytes();
         while text > MAX_HOOK_TEXT_BYTES {
-            let notes = self.notes.iter().map(|(item, it)| (it.text(), *item));
+            let notes = self
+                .notes
+                .iter()
+                .map(|(item, note)| (note.text_bytes(), *item));
             let Some((bytes, item)) = notes.max() else {
                 return;
             };
             self.notes.remove(&item);
-            self.known.remove(&item);
+            self.evaluated.remove(&item);
             text -= bytes;
         }
     }
 }
 
 impl ItemNote {
-    /// Whether it says nothing.
+    /// Whether there is no decision.
     pub fn is_empty(&self) -> bool {
         let Self {
             revised: _,
@@ -237,19 +238,19 @@ impl ItemNote {
         } = self;
         [response, denied, stopped, context, replaced]
             .iter()
-            .all(|it| it.is_none())
+            .all(|text| text.is_none())
             && hidden_contents.is_empty()
             && denied_calls.is_empty()
     }
 
-    /// Takes in a note of the same item. What hides something is never lost.
+    /// Merges another note on the same item. A hidden result is never lost.
     fn merge(&mut self, other: Self) {
         let own = std::mem::take(self);
         let replaced = own.replaced.clone().max(other.replaced.clone());
         let merged = match own.revised.cmp(&other.revised) {
             Ordering::Less => other,
             Ordering::Greater => own,
-            // Nobody knows which was first, so that what either says stays.
+            // The order is unknown, so entries of either are kept.
             Ordering::Equal => Self {
                 revised: own.revised,
                 response: own.response.max(other.response),
@@ -264,7 +265,7 @@ impl ItemNote {
         *self = Self { replaced, ..merged };
     }
 
-    fn text(&self) -> usize {
+    fn text_bytes(&self) -> usize {
         let Self {
             response,
             denied,
@@ -307,8 +308,8 @@ mod tests {
             requests in 0_u64..3,
             started in any::<bool>(),
             context in text(),
-            line in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
-            known in proptest::collection::hash_set(0_u64..9, 0..5),
+            prefixes in proptest::collection::vec((0_u128..9).prop_map(Fingerprint), 0..3),
+            evaluated in proptest::collection::hash_set(0_u64..9, 0..5),
             notes in proptest::collection::hash_map(0_u64..4, a_note(), 0..4),
         ) -> SessionState {
             SessionState {
@@ -317,8 +318,8 @@ mod tests {
                 requests,
                 started,
                 context,
-                line,
-                known: known.into_iter().collect(),
+                prefixes,
+                evaluated: evaluated.into_iter().collect(),
                 notes: notes.into_iter().collect(),
                 ..SessionState::default()
             }
@@ -333,7 +334,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn it_does_not_matter_who_merges_what_first(
+        fn merging_is_commutative_idempotent_and_associative(
             one in a_state(0..1),
             other in a_state(1..2),
             third in a_state(2..3),
@@ -345,10 +346,10 @@ mod tests {
         }
 
         #[test]
-        fn nothing_that_hides_is_lost(one in a_state(0..2), other in a_state(0..2)) {
+        fn merging_loses_no_denial_and_no_hidden_result(one in a_state(0..2), other in a_state(0..2)) {
             let both = merged(&one, &other);
             for state in [&one, &other] {
-                prop_assert!(state.known.is_subset(&both.known));
+                prop_assert!(state.evaluated.is_subset(&both.evaluated));
                 for (item, note) in &state.notes {
                     let kept = &both.notes[item];
                     prop_assert!(note.replaced.is_none() || kept.replaced.is_some());
@@ -360,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_taken_back_does_not_come_again() {
+    fn a_revoked_denial_does_not_return() {
         let mut denied = SessionState::default();
         denied.revise(7, 1).denied = Some("no".to_owned());
         let mut allowed = denied.clone();
@@ -371,10 +372,10 @@ mod tests {
     }
 
     #[test]
-    fn what_is_too_much_is_asked_again() {
+    fn entries_over_the_limits_are_removed() {
         let most = MAX_KNOWN_ITEMS as u64;
         let state = |known: std::ops::Range<u64>, last_seen| SessionState {
-            known: known.collect(),
+            evaluated: known.collect(),
             last_seen,
             ..SessionState::default()
         };
@@ -386,8 +387,8 @@ mod tests {
         let many = merged(&state(0..most, 0), &state(most..most + 5, 1));
         let long = merged(&long, &SessionState::default());
 
-        assert_eq!(many.known.len(), 5);
-        assert_eq!(long.known, HashSet::from_iter([0, 2]));
+        assert_eq!(many.evaluated.len(), 5);
+        assert_eq!(long.evaluated, HashSet::from_iter([0, 2]));
         assert_eq!(long.notes.len(), 2);
     }
 }

@@ -53,7 +53,7 @@ async fn denied(store: &dyn SessionStore, id: &str) -> Vec<u64> {
 /// Tends until Redis is reached again.
 async fn tended_until_it_is_back(store: &RedisStore, redis: &Redis, id: &str) {
     let deadline = Instant::now() + PATIENCE;
-    let command = format!("EXISTS hookgate:1:session:ab:{id}");
+    let command = format!("EXISTS hookgate:2:session:ab:{id}");
     while !redis.ask(&command).starts_with(":1") {
         assert!(Instant::now() < deadline, "`{id}` is not written");
         store.expire().await;
@@ -161,13 +161,13 @@ async fn gateways_have_one_secret_even_if_redis_comes_later() {
     let mut redis = Redis::start();
     redis.kill();
     let early = store(&redis);
-    let alone = early.fingerprinter().await.print(&"x");
+    let alone = early.fingerprinter().await.fingerprint(&"x");
     redis.start_again();
     let late = store(&redis);
-    let shared = late.fingerprinter().await.print(&"x");
+    let shared = late.fingerprinter().await.fingerprint(&"x");
 
     let deadline = Instant::now() + PATIENCE;
-    while early.fingerprinter().await.print(&"x") != shared {
+    while early.fingerprinter().await.fingerprint(&"x") != shared {
         assert!(Instant::now() < deadline, "they never agree");
         early.expire().await;
         sleep(Duration::from_millis(20)).await;
@@ -252,7 +252,7 @@ async fn sessions_are_listed_and_found_by_their_names() {
     assert_eq!(called, [key("a"), elsewhere.clone()]);
     assert!(other.remove(&elsewhere).await.is_some());
     assert_eq!(one.find_by_id("a").await.len(), 1);
-    assert_eq!(redis.ask("ZCARD hookgate:1:names"), ":2\r\n+OK\r\n");
+    assert_eq!(redis.ask("ZCARD hookgate:2:names"), ":2\r\n+OK\r\n");
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn prints_last_as_long_as_their_session() {
 
 /// How many milliseconds the print 1 lasts.
 fn lasts(redis: &Redis) -> i64 {
-    let answer = redis.ask(&format!("PTTL hookgate:1:print:{:032x}", 1));
+    let answer = redis.ask(&format!("PTTL hookgate:2:print:{:032x}", 1));
     let line = answer.lines().next().unwrap();
     line.trim_start_matches(':').parse().unwrap()
 }

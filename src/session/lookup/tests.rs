@@ -113,7 +113,7 @@ async fn an_agent_that_goes_on_has_one_session() {
     let third = house.ask(&talk, &[text("no")]).await;
 
     for session in [&second, &third] {
-        assert_eq!(session.match_kind, MatchKind::GoesOn);
+        assert_eq!(session.match_kind, MatchKind::Continued);
         assert_eq!(session.key, first.key);
     }
     assert_eq!((third.state.turns, third.state.requests), (2, 3));
@@ -213,7 +213,7 @@ async fn who_begins_as_another_ended_is_another_agent() {
 
     assert_eq!(
         (other.match_kind, goes_on.match_kind),
-        (MatchKind::New, MatchKind::GoesOn)
+        (MatchKind::New, MatchKind::Continued)
     );
     assert_ne!(other.key, first.key);
     assert_eq!(goes_on.key, other.key);
@@ -233,7 +233,7 @@ async fn the_same_first_prompt_much_later_begins_another_session() {
     let mut old = first.state.clone();
     house.sessions.remove(&first.key).await.unwrap();
     old.last_seen = 1;
-    let prints = [first.conversation.items[0].state];
+    let prints = [first.conversation.items[0].prefix];
     house.sessions.store().save(&first.key, old, &prints).await;
     let later = house.visit(MAIN, &start).await;
 
@@ -271,7 +271,7 @@ async fn two_agents_are_two_as_soon_as_anything_differs() {
         let later = house.ask(&talk, &[]).await;
         assert_eq!(
             (&later.key, later.match_kind),
-            (&session.key, MatchKind::GoesOn)
+            (&session.key, MatchKind::Continued)
         );
     }
 }
@@ -294,8 +294,8 @@ async fn callers_and_sub_agents_have_sessions_of_their_own() {
     assert_ne!(sub.key.id, main.key.id);
     assert_eq!(again.key, main.key);
     assert_ne!(
-        theirs.conversation.items[0].state,
-        main.conversation.items[0].state
+        theirs.conversation.items[0].prefix,
+        main.conversation.items[0].prefix
     );
 }
 
@@ -322,7 +322,7 @@ async fn a_resumed_session_says_results_twice_and_is_the_same() {
 
     assert_eq!(
         (later.key, later.match_kind),
-        (first.key, MatchKind::GoesOn)
+        (first.key, MatchKind::Continued)
     );
 }
 
@@ -341,7 +341,7 @@ async fn contents_of_one_chunk_each_are_one_answer() {
 
     assert_eq!(
         (&later.key, later.match_kind),
-        (&first.key, MatchKind::GoesOn)
+        (&first.key, MatchKind::Continued)
     );
     let spoken = &later.conversation.items[1];
     assert_eq!((spoken.content, spoken.last_content), (2, 3));
@@ -352,8 +352,8 @@ async fn contents_of_one_chunk_each_are_one_answer() {
     ];
     let whole = house.ask(&whole, &[]).await;
     assert_eq!(
-        whole.conversation.items[2].state,
-        later.conversation.items[2].state
+        whole.conversation.items[2].prefix,
+        later.conversation.items[2].prefix
     );
 }
 
@@ -373,7 +373,7 @@ async fn a_compressed_session_goes_on() {
     let mut helper = house.visit(HELPER, &talk).await;
     assert_eq!(
         (&helper.key, helper.match_kind),
-        (&first.key, MatchKind::GoesOn)
+        (&first.key, MatchKind::Continued)
     );
     let (one, two) = snapshot.split_at(70);
     answered(&mut helper, &[text("\n"), text(one), text(two), text("\n")]).await;
@@ -396,7 +396,7 @@ async fn a_compressed_session_goes_on() {
     let later = house.ask(&more, &[]).await;
     assert_eq!(
         (&later.key, later.match_kind),
-        (&first.key, MatchKind::GoesOn)
+        (&first.key, MatchKind::Continued)
     );
 }
 
@@ -409,7 +409,10 @@ async fn a_session_begins_with_the_choice_of_a_model() {
 
     let main = house.ask(&[user(&[introduction(), text("go")])], &[]).await;
 
-    assert_eq!((main.key, main.match_kind), (helper.key, MatchKind::GoesOn));
+    assert_eq!(
+        (main.key, main.match_kind),
+        (helper.key, MatchKind::Continued)
+    );
     assert_eq!((main.state.turns, main.state.started), (1, false));
 }
 
@@ -419,7 +422,10 @@ async fn a_helper_call_of_nobody_is_not_remembered() {
     let asked = [user(&[text("Summarize the user's primary intent")])];
     let one = house.visit(HELPER, &asked).await;
     let other = house.visit(HELPER, &asked).await;
-    assert_eq!((&one.key, one.match_kind), (&other.key, MatchKind::Unkept));
+    assert_eq!(
+        (&one.key, one.match_kind),
+        (&other.key, MatchKind::Transient)
+    );
     assert_eq!(house.sessions.store().count(), 0);
 }
 

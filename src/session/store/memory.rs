@@ -1,4 +1,4 @@
-//! Sessions in this process's memory.
+//! Sessions in the memory of this process.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -17,111 +17,119 @@ use crate::session::{
     state::SessionState,
 };
 
-/// How many bytes a session has on average at most, all in all.
-const SHARE: usize = 16 << 10;
+/// Most bytes per session, on average over all sessions.
+const BYTES_PER_SESSION: usize = 16 << 10;
 
-/// What is granted to however few sessions, in bytes.
-const LEAST: usize = 64 << 20;
+/// Lower bound of the memory limit, for small numbers of sessions.
+const MIN_STORE_BYTES: usize = 64 << 20;
 
-/// How many prints lead to one session. Of more, the oldest do not any longer.
-const MOST_PRINTS: usize = 16_384;
+/// Most indexed fingerprints per session. The oldest are removed first.
+const MAX_FINGERPRINTS: usize = 16_384;
 
-/// Sessions in this process's memory: so many, so large, and for so long.
+/// Session store in memory, bounded in number, bytes and idle time.
 #[derive(Debug)]
 pub struct MemoryStore {
     fingerprinter: Fingerprinter,
-    idle: Duration,
-    kept: Mutex<MemoryStoreInner>,
+    idle_timeout: Duration,
+    inner: Mutex<MemoryStoreInner>,
 }
 
-/// What the lock guards.
 #[derive(Debug)]
 struct MemoryStoreInner {
-    /// The one that was heard of last is first.
+    /// Most recently used first.
     sessions: LruCache<Arc<SessionKey>, MemoryEntry>,
-    leads: Leads,
+    fingerprint_index: FingerprintIndex,
     max: usize,
-    weight: usize,
+    memory_bytes: usize,
     ended: Vec<(SessionKey, SessionState)>,
 }
 
-/// Which session a print leads to.
-type Leads = HashMap<Fingerprint, Arc<SessionKey>, FingerprintBuildHasher>;
+type FingerprintIndex = HashMap<Fingerprint, Arc<SessionKey>, FingerprintBuildHasher>;
 
 #[derive(Debug)]
 struct MemoryEntry {
     state: SessionState,
-    /// What leads here, from the oldest on; some may lead elsewhere by now.
-    prints: VecDeque<Fingerprint>,
-    heard: Instant,
-    weight: usize,
-    stamp: Uuid,
-    told_prints: Option<Instant>,
+    /// Oldest first. Some may be indexed for another session by now.
+    fingerprints: VecDeque<Fingerprint>,
+    last_used: Instant,
+    memory_bytes: usize,
+    version: Uuid,
+    all_fingerprints_written: Option<Instant>,
 }
 
-/// What a shared store is told of what leads to a session.
+/// Fingerprints of a session to write to a shared store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum FingerprintSync {
-    /// All that does.
-    AllPrints,
-    /// What did not before.
-    NewPrints,
+    /// All of them, since they may have expired there.
+    All,
+    /// Those that were not indexed before.
+    New,
 }
 
 impl MemoryStore {
-    /// A store of at most `max` sessions, which end when nothing is heard of
-    /// them for `idle`.
-    pub fn new(max: usize, idle: Duration) -> Self {
+    /// Returns a store of at most `max` sessions, which end after `idle_timeout`
+    /// without a request.
+    pub fn new(max: usize, idle_timeout: Duration) -> Self {
         Self {
             fingerprinter: Fingerprinter::new(Uuid::new_v4().into_bytes()),
-            idle,
-            kept: Mutex::new(MemoryStoreInner {
+            idle_timeout,
+            inner: Mutex::new(MemoryStoreInner {
                 sessions: LruCache::unbounded(),
-                leads: HashMap::default(),
+                fingerprint_index: HashMap::default(),
                 max,
-                weight: 0,
+                memory_bytes: 0,
                 ended: Vec::new(),
             }),
         }
     }
 
     /// See [`SessionStore::find`].
-    pub(super) fn find_now(&self, prints: &[Fingerprint]) -> Option<(usize, String)> {
-        let kept = self.kept();
-        let mut led = prints.iter().map(|it| kept.leads.get(it)).enumerate();
-        led.find_map(|(position, key)| Some((position, key?.id.clone())))
+    pub(super) fn find_now(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
+        let inner = self.lock();
+        let keys = fingerprints
+            .iter()
+            .map(|fingerprint| inner.fingerprint_index.get(fingerprint));
+        keys.enumerate()
+            .find_map(|(position, key)| Some((position, key?.id.clone())))
     }
 
     /// See [`SessionStore::load`].
     pub(super) fn load_now(&self, key: &SessionKey) -> Option<SessionState> {
-        self.kept().sessions.peek(key).map(|it| it.state.clone())
+        self.lock()
+            .sessions
+            .peek(key)
+            .map(|entry| entry.state.clone())
     }
 
-    /// See [`SessionStore::save`]; says which prints did not lead there before.
+    /// See [`SessionStore::save`]. Returns the fingerprints that were not indexed for
+    /// the session before.
     pub(super) fn save_now(
         &self,
         key: &SessionKey,
         state: SessionState,
-        prints: &[Fingerprint],
+        fingerprints: &[Fingerprint],
     ) -> Vec<Fingerprint> {
-        let mut kept = self.kept();
-        let fresh = kept.save(key, state, prints);
-        kept.make_room();
+        let mut inner = self.lock();
+        let fresh = inner.save(key, state, fingerprints);
+        inner.enforce_limits();
         fresh
     }
 
     /// See [`SessionStore::remove`].
     pub(super) fn remove_now(&self, key: &SessionKey) -> Option<SessionState> {
-        self.kept().remove(key)
+        self.lock().remove(key)
     }
 
     /// See [`SessionStore::expire`].
     pub(super) fn expire_now(&self) -> Vec<(SessionKey, SessionState)> {
-        let mut kept = self.kept();
-        while kept.oldest().is_some_and(|it| it.elapsed() >= self.idle) {
-            kept.end_the_oldest();
+        let mut inner = self.lock();
+        while inner
+            .oldest()
+            .is_some_and(|last_used| last_used.elapsed() >= self.idle_timeout)
+        {
+            inner.end_oldest();
         }
-        std::mem::take(&mut kept.ended)
+        std::mem::take(&mut inner.ended)
     }
 
     /// See [`SessionStore::newest`].
@@ -131,59 +139,63 @@ impl MemoryStore {
 
     /// See [`SessionStore::find_by_id`].
     pub(super) fn find_by_id_now(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
-        self.select(|it| it.id == id, usize::MAX)
+        self.select(|key| key.id == id, usize::MAX)
     }
 
-    /// What leads to a session.
-    pub(super) fn prints(&self, key: &SessionKey) -> Vec<Fingerprint> {
-        let kept = self.kept();
-        let entry = kept.sessions.peek(key);
-        entry.map_or_else(Vec::new, |it| it.prints.iter().copied().collect())
+    /// Returns the fingerprints of a session.
+    pub(super) fn fingerprints(&self, key: &SessionKey) -> Vec<Fingerprint> {
+        let inner = self.lock();
+        let entry = inner.sessions.peek(key);
+        entry.map_or_else(Vec::new, |entry| {
+            entry.fingerprints.iter().copied().collect()
+        })
     }
 
-    /// The version of a session that a shared store had when it was the same as
-    /// this one; nil if it never was.
-    pub(super) fn stamp(&self, key: &SessionKey) -> Uuid {
-        let kept = self.kept();
-        kept.sessions.peek(key).map_or(Uuid::nil(), |it| it.stamp)
+    /// Returns the version that a shared store had when it was last in sync with this
+    /// one; nil if it never was.
+    pub(super) fn version(&self, key: &SessionKey) -> Uuid {
+        let inner = self.lock();
+        inner
+            .sessions
+            .peek(key)
+            .map_or(Uuid::nil(), |entry| entry.version)
     }
 
-    /// A shared store has this version of a session.
-    pub(super) fn stamped(&self, key: &SessionKey, stamp: Uuid, told: FingerprintSync) {
-        if let Some(entry) = self.kept().sessions.peek_mut(key) {
-            entry.stamp = stamp;
-            if told == FingerprintSync::AllPrints {
-                entry.told_prints = Some(Instant::now());
+    /// Records the version that a shared store has.
+    pub(super) fn record_version(&self, key: &SessionKey, version: Uuid, sync: FingerprintSync) {
+        if let Some(entry) = self.lock().sessions.peek_mut(key) {
+            entry.version = version;
+            if sync == FingerprintSync::All {
+                entry.all_fingerprints_written = Some(Instant::now());
             }
         }
     }
 
-    /// What a shared store should be told of a session, so that it does not
-    /// remove what leads there.
-    pub(super) fn prints_to_tell(&self, key: &SessionKey) -> FingerprintSync {
-        let kept = self.kept();
-        let entry = kept.sessions.peek(key);
-        match entry.and_then(|it| it.told_prints) {
-            Some(told) if told.elapsed() < self.idle => FingerprintSync::NewPrints,
-            _ => FingerprintSync::AllPrints,
+    /// Returns which fingerprints to write to a shared store, so that none expires there.
+    pub(super) fn fingerprint_sync(&self, key: &SessionKey) -> FingerprintSync {
+        let inner = self.lock();
+        let entry = inner.sessions.peek(key);
+        match entry.and_then(|entry| entry.all_fingerprints_written) {
+            Some(written) if written.elapsed() < self.idle_timeout => FingerprintSync::New,
+            _ => FingerprintSync::All,
         }
     }
 
     fn select(
         &self,
         wanted: impl Fn(&SessionKey) -> bool,
-        most: usize,
+        max: usize,
     ) -> Vec<(SessionKey, SessionState)> {
-        let kept = self.kept();
-        let wanted = kept.sessions.iter().filter(|(key, _)| wanted(key));
+        let inner = self.lock();
+        let wanted = inner.sessions.iter().filter(|(key, _)| wanted(key));
         let pair = |(key, entry): (&Arc<SessionKey>, &MemoryEntry)| {
             (SessionKey::clone(key), entry.state.clone())
         };
-        wanted.take(most).map(pair).collect()
+        wanted.take(max).map(pair).collect()
     }
 
-    fn kept(&self) -> MutexGuard<'_, MemoryStoreInner> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, MemoryStoreInner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -192,50 +204,54 @@ impl MemoryStoreInner {
         &mut self,
         key: &SessionKey,
         state: SessionState,
-        prints: &[Fingerprint],
+        fingerprints: &[Fingerprint],
     ) -> Vec<Fingerprint> {
         if !self.sessions.contains(key) {
             self.sessions
                 .push(Arc::new(key.clone()), MemoryEntry::new());
         }
-        // It becomes the one that was heard of last.
+        // The session becomes the most recently used.
         let Some((key, entry)) = self.sessions.get_key_value_mut(key) else {
             return Vec::new();
         };
         let key = Arc::clone(key);
         entry.state.merge(state);
         let mut fresh = Vec::new();
-        for print in prints {
-            let before = self.leads.insert(*print, Arc::clone(&key));
-            if before.is_none_or(|it| it != key) {
-                entry.prints.push_back(*print);
-                fresh.push(*print);
+        for fingerprint in fingerprints {
+            let before = self
+                .fingerprint_index
+                .insert(*fingerprint, Arc::clone(&key));
+            if before.is_none_or(|before| before != key) {
+                entry.fingerprints.push_back(*fingerprint);
+                fresh.push(*fingerprint);
             }
         }
-        while entry.prints.len() > MOST_PRINTS {
-            let oldest = entry.prints.pop_front();
-            mislead(&mut self.leads, &key, oldest);
+        while entry.fingerprints.len() > MAX_FINGERPRINTS {
+            let oldest = entry.fingerprints.pop_front();
+            unlink(&mut self.fingerprint_index, &key, oldest);
         }
-        entry.heard = Instant::now();
-        self.weight -= entry.weight;
-        entry.weight = entry.weigh(&key);
-        self.weight += entry.weight;
+        entry.last_used = Instant::now();
+        self.memory_bytes -= entry.memory_bytes;
+        entry.memory_bytes = entry.estimated_bytes(&key);
+        self.memory_bytes += entry.memory_bytes;
         fresh
     }
 
-    fn make_room(&mut self) {
-        let most = self.max.saturating_mul(SHARE).max(LEAST);
-        while self.sessions.len() > self.max || self.weight > most {
-            self.end_the_oldest();
+    fn enforce_limits(&mut self) {
+        let max_bytes = self
+            .max
+            .saturating_mul(BYTES_PER_SESSION)
+            .max(MIN_STORE_BYTES);
+        while self.sessions.len() > self.max || self.memory_bytes > max_bytes {
+            self.end_oldest();
         }
     }
 
-    /// When the session was heard of that was heard of the longest ago.
     fn oldest(&self) -> Option<Instant> {
-        self.sessions.peek_lru().map(|(_, entry)| entry.heard)
+        self.sessions.peek_lru().map(|(_, entry)| entry.last_used)
     }
 
-    fn end_the_oldest(&mut self) {
+    fn end_oldest(&mut self) {
         let Some((key, _)) = self.sessions.peek_lru() else {
             return;
         };
@@ -249,21 +265,21 @@ impl MemoryStoreInner {
 
     fn remove(&mut self, key: &SessionKey) -> Option<SessionState> {
         let (key, entry) = self.sessions.pop_entry(key)?;
-        mislead(&mut self.leads, &key, entry.prints);
-        self.weight -= entry.weight;
+        unlink(&mut self.fingerprint_index, &key, entry.fingerprints);
+        self.memory_bytes -= entry.memory_bytes;
         Some(entry.state)
     }
 }
 
-/// Fingerprints lead no longer to a session, if they did.
-fn mislead(
-    leads: &mut Leads,
+/// Removes index entries that still point to `key`.
+fn unlink(
+    index: &mut FingerprintIndex,
     key: &Arc<SessionKey>,
-    prints: impl IntoIterator<Item = Fingerprint>,
+    fingerprints: impl IntoIterator<Item = Fingerprint>,
 ) {
-    for print in prints {
-        if leads.get(&print) == Some(key) {
-            leads.remove(&print);
+    for fingerprint in fingerprints {
+        if index.get(&fingerprint) == Some(key) {
+            index.remove(&fingerprint);
         }
     }
 }
@@ -272,20 +288,20 @@ impl MemoryEntry {
     fn new() -> Self {
         Self {
             state: SessionState::default(),
-            prints: VecDeque::new(),
-            heard: Instant::now(),
-            weight: 0,
-            stamp: Uuid::nil(),
-            told_prints: None,
+            fingerprints: VecDeque::new(),
+            last_used: Instant::now(),
+            memory_bytes: 0,
+            version: Uuid::nil(),
+            all_fingerprints_written: None,
         }
     }
 
-    /// About how many bytes it takes, with what leads here.
-    fn weigh(&self, key: &SessionKey) -> usize {
-        const AN_ENTRY: usize = 300;
-        const A_PRINT: usize = 64;
+    /// Estimates the memory of the entry and its index entries.
+    fn estimated_bytes(&self, key: &SessionKey) -> usize {
+        const ENTRY_BYTES: usize = 300;
+        const FINGERPRINT_BYTES: usize = 64;
         let key = key.id.len() + key.caller.len();
-        AN_ENTRY + key + self.state.weight() + self.prints.len() * A_PRINT
+        ENTRY_BYTES + key + self.state.memory_bytes() + self.fingerprints.len() * FINGERPRINT_BYTES
     }
 }
 
@@ -294,8 +310,11 @@ impl SessionStore for MemoryStore {
         ready(self.fingerprinter.clone())
     }
 
-    fn find<'a>(&'a self, prints: &'a [Fingerprint]) -> StoreFuture<'a, Option<(usize, String)>> {
-        ready(self.find_now(prints))
+    fn find<'a>(
+        &'a self,
+        fingerprints: &'a [Fingerprint],
+    ) -> StoreFuture<'a, Option<(usize, String)>> {
+        ready(self.find_now(fingerprints))
     }
 
     fn load<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
@@ -306,9 +325,9 @@ impl SessionStore for MemoryStore {
         &'a self,
         key: &'a SessionKey,
         state: SessionState,
-        prints: &'a [Fingerprint],
+        fingerprints: &'a [Fingerprint],
     ) -> StoreFuture<'a, ()> {
-        self.save_now(key, state, prints);
+        self.save_now(key, state, fingerprints);
         ready(())
     }
 
@@ -329,7 +348,7 @@ impl SessionStore for MemoryStore {
     }
 
     fn count(&self) -> usize {
-        self.kept().sessions.len()
+        self.lock().sessions.len()
     }
 }
 
@@ -341,7 +360,7 @@ fn ready<'a, T: Send + 'a>(value: T) -> StoreFuture<'a, T> {
 mod tests {
     use super::*;
 
-    const IDLE: Duration = Duration::from_mins(1);
+    const IDLE_TIMEOUT: Duration = Duration::from_mins(1);
 
     fn key(id: &str) -> SessionKey {
         SessionKey {
@@ -357,24 +376,30 @@ mod tests {
         }
     }
 
-    fn save(store: &MemoryStore, id: &str, prints: &[u128]) {
-        let prints: Vec<Fingerprint> = prints.iter().copied().map(Fingerprint).collect();
-        store.save_now(&key(id), state(1), &prints);
+    fn save(store: &MemoryStore, id: &str, fingerprints: &[u128]) {
+        let fingerprints: Vec<Fingerprint> =
+            fingerprints.iter().copied().map(Fingerprint).collect();
+        store.save_now(&key(id), state(1), &fingerprints);
     }
 
     fn ended(store: &MemoryStore) -> Vec<String> {
-        store.expire_now().into_iter().map(|it| it.0.id).collect()
+        store
+            .expire_now()
+            .into_iter()
+            .map(|entry| entry.0.id)
+            .collect()
     }
 
     #[test]
-    fn prints_lead_to_the_session_that_had_them_last() {
-        let store = MemoryStore::new(10, IDLE);
+    fn fingerprints_point_to_the_session_that_had_them_last() {
+        let store = MemoryStore::new(10, IDLE_TIMEOUT);
         save(&store, "a", &[1, 2, 3]);
         save(&store, "b", &[2]);
 
-        let find = |prints: &[u128]| {
-            let prints: Vec<Fingerprint> = prints.iter().copied().map(Fingerprint).collect();
-            store.find_now(&prints)
+        let find = |fingerprints: &[u128]| {
+            let fingerprints: Vec<Fingerprint> =
+                fingerprints.iter().copied().map(Fingerprint).collect();
+            store.find_now(&fingerprints)
         };
         assert_eq!(find(&[9, 3, 2]), Some((1, "a".to_owned())));
         assert_eq!(find(&[2, 1]), Some((0, "b".to_owned())));
@@ -387,7 +412,7 @@ mod tests {
 
     #[test]
     fn callers_have_sessions_of_their_own() {
-        let store = MemoryStore::new(10, IDLE);
+        let store = MemoryStore::new(10, IDLE_TIMEOUT);
         let other = SessionKey {
             caller: "b".to_owned(),
             ..key("a")
@@ -397,43 +422,43 @@ mod tests {
 
         assert_eq!(store.load_now(&key("a")), Some(state(1)));
         assert_eq!(store.load_now(&other), Some(state(5)));
-        assert_eq!(store.select(|it| it.id == "a", 9).len(), 2);
+        assert_eq!(store.select(|key| key.id == "a", 9).len(), 2);
     }
 
     #[test]
-    fn what_is_saved_is_merged_and_new_prints_are_said_once() {
-        let store = MemoryStore::new(10, IDLE);
+    fn saved_states_are_merged_and_new_fingerprints_returned_once() {
+        let store = MemoryStore::new(10, IDLE_TIMEOUT);
 
-        let prints = store.save_now(&key("a"), state(5), &[Fingerprint(1), Fingerprint(2)]);
+        let fingerprints = store.save_now(&key("a"), state(5), &[Fingerprint(1), Fingerprint(2)]);
         let more = store.save_now(&key("a"), state(1), &[Fingerprint(2), Fingerprint(3)]);
 
         assert_eq!(store.load_now(&key("a")), Some(state(5)));
         assert_eq!(
-            (prints, more),
+            (fingerprints, more),
             (vec![Fingerprint(1), Fingerprint(2)], vec![Fingerprint(3)])
         );
     }
 
     #[tokio::test(start_paused = true)]
-    async fn a_session_ends_when_nothing_is_heard_of_it_and_is_told_once() {
-        let store = MemoryStore::new(10, IDLE);
+    async fn an_idle_session_ends_once() {
+        let store = MemoryStore::new(10, IDLE_TIMEOUT);
         save(&store, "a", &[1]);
         save(&store, "b", &[2]);
-        tokio::time::advance(IDLE / 2).await;
+        tokio::time::advance(IDLE_TIMEOUT / 2).await;
         save(&store, "a", &[1]);
-        tokio::time::advance(IDLE / 2).await;
+        tokio::time::advance(IDLE_TIMEOUT / 2).await;
 
         assert_eq!(ended(&store), ["b"]);
         assert!(ended(&store).is_empty());
         assert!(store.load_now(&key("a")).is_some());
-        tokio::time::advance(IDLE).await;
+        tokio::time::advance(IDLE_TIMEOUT).await;
         assert_eq!(ended(&store), ["a"]);
         assert_eq!(store.find_now(&[Fingerprint(1), Fingerprint(2)]), None);
     }
 
     #[test]
-    fn of_too_many_sessions_the_oldest_end() {
-        let store = MemoryStore::new(2, IDLE);
+    fn the_oldest_of_too_many_sessions_end() {
+        let store = MemoryStore::new(2, IDLE_TIMEOUT);
         for id in ["a", "b", "a", "c"] {
             save(&store, id, &[]);
         }
@@ -446,8 +471,8 @@ mod tests {
     }
 
     #[test]
-    fn of_too_large_sessions_the_oldest_end() {
-        let store = MemoryStore::new(100, IDLE);
+    fn the_oldest_of_too_large_sessions_end() {
+        let store = MemoryStore::new(100, IDLE_TIMEOUT);
         for id in 0..50 {
             let mut large = SessionState::default();
             large.revise(1, 1).context = Some("x".repeat(3 << 20));
@@ -455,15 +480,16 @@ mod tests {
         }
 
         let count = store.count();
-        assert_eq!(count, LEAST / (3 << 20));
+        assert_eq!(count, MIN_STORE_BYTES / (3 << 20));
         assert_eq!(ended(&store).len(), 50 - count);
     }
 
     #[test]
-    fn of_too_many_prints_the_oldest_lead_nowhere() {
-        let store = MemoryStore::new(10, IDLE);
-        let prints: Vec<Fingerprint> = (0..=MOST_PRINTS as u128).map(Fingerprint).collect();
-        store.save_now(&key("a"), state(1), &prints);
+    fn the_oldest_of_too_many_fingerprints_are_removed() {
+        let store = MemoryStore::new(10, IDLE_TIMEOUT);
+        let fingerprints: Vec<Fingerprint> =
+            (0..=MAX_FINGERPRINTS as u128).map(Fingerprint).collect();
+        store.save_now(&key("a"), state(1), &fingerprints);
 
         assert_eq!(store.find_now(&[Fingerprint(0)]), None);
         assert!(store.find_now(&[Fingerprint(1)]).is_some());

@@ -1,7 +1,7 @@
-//! Sessions in Redis, so that several gateways share them.
+//! Session store in Redis, shared by several gateways.
 //!
-//! Everything is in this process's memory, too: that answers while Redis is
-//! away, and what was saved meanwhile is written once Redis is back.
+//! The memory of this process has a copy, which is used while Redis is unavailable. What
+//! was saved in the meantime is written once Redis is available again.
 
 mod codec;
 mod connection;
@@ -17,7 +17,7 @@ use prometheus_client::metrics::counter::Counter;
 use uuid::Uuid;
 
 use self::{
-    codec::{Version, key_of, unname},
+    codec::{Version, key_of, key_of_name},
     connection::RedisConnection,
     lua::RedisLimits,
 };
@@ -36,25 +36,25 @@ use crate::{
 
 pub use self::connection::StoreError;
 
-/// How many sessions are written, or end, in one go.
-const BATCH: usize = 100;
+/// Sessions that are written or expired by one call.
+const BATCH_SIZE: usize = 100;
 
-/// How often a session is merged with what others wrote meanwhile.
-const TRIES: usize = 5;
+/// Attempts to merge a session with concurrent writes of other gateways.
+const MAX_WRITE_ATTEMPTS: usize = 5;
 
-/// Sessions in Redis, and a copy of those that came by here.
+/// Session store in Redis with a copy of the sessions that this process has used.
 #[derive(Debug)]
 pub struct RedisStore {
     copy: MemoryStore,
-    link: RedisConnection,
-    bounds: RedisLimits,
-    /// The secret, and whether it is that of Redis.
-    fingerprinter: Mutex<(Uuid, SecretSource)>,
-    /// What was saved while Redis was away.
-    unwritten: Mutex<PendingWrites>,
+    connection: RedisConnection,
+    limits: RedisLimits,
+    /// Secret of the fingerprints, and whether it is that of Redis.
+    fingerprinter: Mutex<(Uuid, SecretOrigin)>,
+    /// Saves that Redis does not have yet.
+    pending: Mutex<PendingWrites>,
 }
 
-/// Sessions, each with the number of the save that Redis has not.
+/// Sessions to write, each with the number of its last save.
 #[derive(Debug, Default)]
 struct PendingWrites {
     saves: u64,
@@ -62,9 +62,9 @@ struct PendingWrites {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum SecretSource {
-    Yes,
-    NotYet,
+enum SecretOrigin {
+    Shared,
+    Local,
 }
 
 impl RedisStore {
@@ -78,130 +78,131 @@ impl RedisStore {
     ) -> Result<Self, StoreError> {
         Ok(Self {
             copy: MemoryStore::new(max, idle),
-            link: RedisConnection::new(url, failures)?,
-            bounds: RedisLimits { max, idle },
-            fingerprinter: Mutex::new((Uuid::new_v4(), SecretSource::NotYet)),
-            unwritten: Mutex::default(),
+            connection: RedisConnection::new(url, failures)?,
+            limits: RedisLimits { max, idle },
+            fingerprinter: Mutex::new((Uuid::new_v4(), SecretOrigin::Local)),
+            pending: Mutex::default(),
         })
     }
 
-    /// Makes prints with the secret of all gateways, if Redis can be asked for it.
-    async fn agreed_printer(&self) -> Fingerprinter {
+    /// Returns a fingerprinter with the shared secret, if Redis is available.
+    async fn shared_fingerprinter(&self) -> Fingerprinter {
         let (_, agreed) = *lock(&self.fingerprinter);
-        if agreed == SecretSource::NotYet {
-            self.agree().await;
+        if agreed == SecretOrigin::Local {
+            self.sync_secret().await;
         }
         let (secret, _) = *lock(&self.fingerprinter);
         Fingerprinter::new(secret.into_bytes())
     }
 
-    /// Takes over the secret of all gateways; the first one makes it.
-    async fn agree(&self) {
+    /// Takes over the shared secret. The first gateway creates it.
+    async fn sync_secret(&self) {
         let (own, _) = *lock(&self.fingerprinter);
-        let secret: Option<Vec<u8>> = self.link.run(lua::secret(own)).await;
+        let secret: Option<Vec<u8>> = self.connection.run(lua::secret(own)).await;
         if let Some(secret) = secret.and_then(|it| Uuid::from_slice(&it).ok()) {
-            *lock(&self.fingerprinter) = (secret, SecretSource::Yes);
+            *lock(&self.fingerprinter) = (secret, SecretOrigin::Shared);
         }
     }
 
-    async fn find(&self, prints: &[Fingerprint]) -> Option<(usize, String)> {
-        let own = self.copy.find_now(prints);
-        // Only what would be better than that, or as good, need be asked for.
-        let until = own.as_ref().map_or(prints.len(), |(at, _)| at + 1);
-        let find = lua::find(prints.get(..until)?);
-        let found: Option<Option<(usize, Vec<u8>)>> = self.link.run(find).await;
+    async fn find(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
+        let own = self.copy.find_now(fingerprints);
+        // Later fingerprints cannot be a better match.
+        let until = own.as_ref().map_or(fingerprints.len(), |(at, _)| at + 1);
+        let find = lua::find(fingerprints.get(..until)?);
+        let found: Option<Option<(usize, Vec<u8>)>> = self.connection.run(find).await;
         let found = found.flatten();
         let found = found.and_then(|(at, member)| Some((at, key_of(&member)?.id)));
         found.or(own)
     }
 
     async fn load(&self, key: &SessionKey) -> Option<SessionState> {
-        let load = lua::load(key, self.copy.stamp(key));
-        let changed: Option<Option<Vec<u8>>> = self.link.run(load).await;
+        let load = lua::load(key, self.copy.version(key));
+        let changed: Option<Option<Vec<u8>>> = self.connection.run(load).await;
         if let Some(blob) = changed.flatten() {
-            self.take_in(key, &blob);
+            self.merge_blob(key, &blob);
         }
         self.copy.load_now(key)
     }
 
-    async fn save(&self, key: &SessionKey, state: SessionState, prints: &[Fingerprint]) {
-        let fresh = self.copy.save_now(key, state, prints);
-        // If the agent leaves meanwhile, nobody waits for this any more.
-        let save = lock(&self.unwritten).save(key);
-        if self.write(key, &fresh).await == WriteOutcome::Yes {
-            lock(&self.unwritten).written(key, save);
+    async fn save(&self, key: &SessionKey, state: SessionState, fingerprints: &[Fingerprint]) {
+        let fresh = self.copy.save_now(key, state, fingerprints);
+        // If the agent disconnects now, the save stays pending.
+        let save = lock(&self.pending).save(key);
+        if self.write(key, &fresh).await == WriteOutcome::Done {
+            lock(&self.pending).remove_written(key, save);
         }
     }
 
     /// Writes what this process knows of a session, merged with what others
-    /// wrote. `fresh` are prints that did not lead there before.
+    /// wrote. `fresh` are fingerprints that did not lead there before.
     async fn write(&self, key: &SessionKey, fresh: &[Fingerprint]) -> WriteOutcome {
-        let mut expected = self.copy.stamp(key);
-        let mut told = self.copy.prints_to_tell(key);
-        for _ in 0..TRIES {
+        let mut expected = self.copy.version(key);
+        let mut sync = self.copy.fingerprint_sync(key);
+        for _ in 0..MAX_WRITE_ATTEMPTS {
             let Some(state) = self.copy.load_now(key) else {
-                return WriteOutcome::Yes; // It has ended meanwhile.
+                return WriteOutcome::Done; // It has ended in the meantime.
             };
-            let stamp = Version::new_v4();
-            let Some(blob) = codec::encode(stamp, &state) else {
-                return WriteOutcome::Yes; // Nothing that could be written later either.
+            let version = Version::new_v4();
+            let Some(blob) = codec::encode(version, &state) else {
+                return WriteOutcome::Done; // It cannot be encoded later either.
             };
-            let prints = match told {
-                FingerprintSync::AllPrints => self.copy.prints(key),
-                FingerprintSync::NewPrints => fresh.to_vec(),
+            let fingerprints = match sync {
+                FingerprintSync::All => self.copy.fingerprints(key),
+                FingerprintSync::New => fresh.to_vec(),
             };
-            let save = self.bounds.save(key, expected, blob, &prints);
-            let there: Option<Option<Vec<u8>>> = self.link.run(save).await;
+            let save = self.limits.save(key, expected, blob, &fingerprints);
+            let there: Option<Option<Vec<u8>>> = self.connection.run(save).await;
             let Some(there) = there else {
-                return WriteOutcome::NotYet;
+                return WriteOutcome::Pending;
             };
             match there.as_deref() {
                 None => {
-                    self.copy.stamped(key, stamp, told);
-                    return WriteOutcome::Yes;
+                    self.copy.record_version(key, version, sync);
+                    return WriteOutcome::Done;
                 }
-                // Redis has lost it.
-                Some([]) => (expected, told) = (Version::nil(), FingerprintSync::AllPrints),
-                Some(blob) => expected = self.take_in(key, blob),
+                // Redis has lost the session.
+                Some([]) => (expected, sync) = (Version::nil(), FingerprintSync::All),
+                Some(blob) => expected = self.merge_blob(key, blob),
             }
         }
-        WriteOutcome::NotYet
+        WriteOutcome::Pending
     }
 
-    /// Merges what others wrote; the stamp of that.
-    fn take_in(&self, key: &SessionKey, blob: &[u8]) -> Version {
-        let (stamp, state) = codec::decode(blob);
+    /// Merges what another gateway wrote, and returns its version.
+    fn merge_blob(&self, key: &SessionKey, blob: &[u8]) -> Version {
+        let (version, state) = codec::decode(blob);
         if let Some(state) = state {
             self.copy.save_now(key, state, &[]);
-            self.copy.stamped(key, stamp, FingerprintSync::NewPrints);
+            self.copy.record_version(key, version, FingerprintSync::New);
         }
-        stamp
+        version
     }
 
     async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
         self.copy.remove_now(key);
-        lock(&self.unwritten).sessions.remove(key);
-        let _gone: Option<()> = self.link.run(lua::forget(key)).await;
+        lock(&self.pending).sessions.remove(key);
+        let _gone: Option<()> = self.connection.run(lua::forget(key)).await;
         state
     }
 
     async fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
-        let listed: Option<Vec<Listed>> = self.link.run(lua::newest(limit)).await;
+        let listed: Option<Vec<ListedSession>> = self.connection.run(lua::newest(limit)).await;
         let Some(listed) = listed else {
             return self.copy.newest_now(limit);
         };
-        let read = |(member, blob): Listed| Some((key_of(&member)?, codec::decode(&blob).1?));
+        let read =
+            |(member, blob): ListedSession| Some((key_of(&member)?, codec::decode(&blob).1?));
         listed.into_iter().filter_map(read).collect()
     }
 
     async fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
-        let names: Option<Vec<Vec<u8>>> = self.link.run(lua::called(id)).await;
+        let names: Option<Vec<Vec<u8>>> = self.connection.run(lua::called(id)).await;
         let Some(names) = names else {
             return self.copy.find_by_id_now(id);
         };
         let mut find_by_id = Vec::new();
-        for key in names.iter().filter_map(|it| unname(it)) {
+        for key in names.iter().filter_map(|it| key_of_name(it)) {
             let state = self.load(&key).await;
             find_by_id.extend(state.map(|it| (key, it)));
         }
@@ -209,34 +210,34 @@ impl RedisStore {
     }
 
     async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
-        // Whether one has ended for all gateways, only Redis can tell.
+        // Only Redis decides which sessions have ended for all gateways.
         drop(self.copy.expire_now());
-        self.link.reach().await;
-        self.agree().await;
-        while self.write_some().await == MoreWork::Yes {}
+        self.connection.connect().await;
+        self.sync_secret().await;
+        while self.write_batch().await == BatchOutcome::Full {}
         let mut ended = Vec::new();
-        while self.claim_some(&mut ended).await == MoreWork::Yes {}
+        while self.claim_batch(&mut ended).await == BatchOutcome::Full {}
         ended
     }
 
-    /// Writes some of what was saved while Redis was away.
-    async fn write_some(&self) -> MoreWork {
-        let some = lock(&self.unwritten).some();
+    /// Writes a batch of pending saves.
+    async fn write_batch(&self) -> BatchOutcome {
+        let some = lock(&self.pending).batch();
         for (key, save) in &some {
-            let prints = self.copy.prints(key);
-            if self.write(key, &prints).await == WriteOutcome::NotYet {
-                return MoreWork::No;
+            let fingerprints = self.copy.fingerprints(key);
+            if self.write(key, &fingerprints).await == WriteOutcome::Pending {
+                return BatchOutcome::Last;
             }
-            lock(&self.unwritten).written(key, *save);
+            lock(&self.pending).remove_written(key, *save);
         }
-        MoreWork::after(some.len())
+        BatchOutcome::from_count(some.len())
     }
 
-    /// Takes some sessions that ended, and that no other gateway has claimed.
-    async fn claim_some(&self, ended: &mut Vec<(SessionKey, SessionState)>) -> MoreWork {
-        let claimed = self.link.run(self.bounds.claim(BATCH)).await;
-        let claimed: Vec<Listed> = claimed.unwrap_or_default();
-        let more = MoreWork::after(claimed.len());
+    /// Claims a batch of ended sessions.
+    async fn claim_batch(&self, ended: &mut Vec<(SessionKey, SessionState)>) -> BatchOutcome {
+        let claimed = self.connection.run(self.limits.claim(BATCH_SIZE)).await;
+        let claimed: Vec<ListedSession> = claimed.unwrap_or_default();
+        let more = BatchOutcome::from_count(claimed.len());
         ended.extend(claimed.into_iter().filter_map(|(member, blob)| {
             let key = key_of(&member)?;
             let mut state = self.copy.remove_now(&key).unwrap_or_default();
@@ -247,19 +248,22 @@ impl RedisStore {
     }
 }
 
-/// A member, and the session as it is written.
-type Listed = (Vec<u8>, Vec<u8>);
+/// Member and encoded state of a session.
+type ListedSession = (Vec<u8>, Vec<u8>);
 
-/// Whether there may be more to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum MoreWork {
-    Yes,
-    No,
+enum BatchOutcome {
+    Full,
+    Last,
 }
 
-impl MoreWork {
-    fn after(done: usize) -> Self {
-        if done < BATCH { Self::No } else { Self::Yes }
+impl BatchOutcome {
+    fn from_count(done: usize) -> Self {
+        if done < BATCH_SIZE {
+            Self::Last
+        } else {
+            Self::Full
+        }
     }
 }
 
@@ -270,33 +274,35 @@ impl PendingWrites {
         self.saves
     }
 
-    /// Redis has what a save left, and so what those before it left.
-    fn written(&mut self, key: &SessionKey, save: u64) {
+    /// Removes a session unless it was saved again after save number `save`.
+    fn remove_written(&mut self, key: &SessionKey, save: u64) {
         if self.sessions.get(key).is_some_and(|it| *it <= save) {
             self.sessions.remove(key);
         }
     }
 
-    fn some(&self) -> Vec<(SessionKey, u64)> {
+    fn batch(&self) -> Vec<(SessionKey, u64)> {
         let pair = |(key, save): (&SessionKey, &u64)| (key.clone(), *save);
-        self.sessions.iter().take(BATCH).map(pair).collect()
+        self.sessions.iter().take(BATCH_SIZE).map(pair).collect()
     }
 }
 
-/// Whether Redis has it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum WriteOutcome {
-    Yes,
-    NotYet,
+    Done,
+    Pending,
 }
 
 impl SessionStore for RedisStore {
     fn fingerprinter(&self) -> StoreFuture<'_, Fingerprinter> {
-        Box::pin(self.agreed_printer())
+        Box::pin(self.shared_fingerprinter())
     }
 
-    fn find<'a>(&'a self, prints: &'a [Fingerprint]) -> StoreFuture<'a, Option<(usize, String)>> {
-        Box::pin(self.find(prints))
+    fn find<'a>(
+        &'a self,
+        fingerprints: &'a [Fingerprint],
+    ) -> StoreFuture<'a, Option<(usize, String)>> {
+        Box::pin(self.find(fingerprints))
     }
 
     fn load<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
@@ -307,9 +313,9 @@ impl SessionStore for RedisStore {
         &'a self,
         key: &'a SessionKey,
         state: SessionState,
-        prints: &'a [Fingerprint],
+        fingerprints: &'a [Fingerprint],
     ) -> StoreFuture<'a, ()> {
-        Box::pin(self.save(key, state, prints))
+        Box::pin(self.save(key, state, fingerprints))
     }
 
     fn remove<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {

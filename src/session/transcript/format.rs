@@ -15,7 +15,7 @@ pub(super) struct MessageGroup {
     pub(super) who: Author,
     contents: Range<usize>,
     /// The print of all that was said up to its end.
-    pub(super) state: Fingerprint,
+    pub(super) prefix: Fingerprint,
 }
 
 /// Author says it.
@@ -47,12 +47,12 @@ pub(super) fn groups(conversation: &Conversation) -> Vec<MessageGroup> {
         match groups.last_mut().filter(|it| it.who == who) {
             Some(group) if who != Author::User || group.contents.end > item.content => {
                 group.contents.end = group.contents.end.max(end);
-                group.state = item.state;
+                group.prefix = item.prefix;
             }
             Some(_) | None => groups.push(MessageGroup {
                 who,
                 contents: item.content..end,
-                state: item.state,
+                prefix: item.prefix,
             }),
         }
     }

@@ -32,7 +32,7 @@ pub(super) struct TranscriptLog {
 #[derive(Debug)]
 struct LoggedMessage {
     id: String,
-    state: Fingerprint,
+    prefix: Fingerprint,
 }
 
 #[derive(Debug, Clone)]
@@ -67,10 +67,10 @@ impl TranscriptLog {
                     it.who == Author::Model && it.words(told.history).are(&said.words)
                 }) =>
             {
-                let state = confirmed.map_or(Fingerprint(0), |it| it.state);
+                let prefix = confirmed.map_or(Fingerprint(0), |it| it.prefix);
                 let words = confirmed.map_or_else(ModelText::default, |it| it.words(told.history));
                 let id = said.id.clone();
-                self.written.push(LoggedMessage { id, state });
+                self.written.push(LoggedMessage { id, prefix });
                 // The agent knows the ids of the calls.
                 self.last = Some(ModelMessage { words, ..said });
                 same += 1;
@@ -95,7 +95,7 @@ impl TranscriptLog {
     fn same(&self, groups: &[MessageGroup]) -> usize {
         let pairs = self.written.iter().zip(groups);
         let same = pairs
-            .take_while(|(it, group)| it.state == group.state)
+            .take_while(|(it, group)| it.prefix == group.prefix)
             .count();
         let goes_on = same == self.written.len() && self.last.is_some();
         let tools = groups.get(same).is_some_and(|it| it.who == Author::Tools);
@@ -137,8 +137,8 @@ impl TranscriptLog {
                 self.last = Some(ModelMessage { id, words, record });
             }
         }
-        let state = group.state;
-        self.written.push(LoggedMessage { id, state });
+        let prefix = group.prefix;
+        self.written.push(LoggedMessage { id, prefix });
         lines
     }
 

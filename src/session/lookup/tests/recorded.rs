@@ -57,11 +57,11 @@ async fn visited(house: &House, recorded: &Recorded, ids: &mut Vec<String>) -> S
     let number = ids.iter().position(|it| *it == session.key.id).unwrap() + 1;
     let match_kind = match session.match_kind {
         MatchKind::New => "new",
-        MatchKind::GoesOn => "goes on",
+        MatchKind::Continued => "goes on",
         MatchKind::RolledBack => "rolled back",
         MatchKind::Forked => "forked",
         MatchKind::Rewritten => "rewritten",
-        MatchKind::Unkept => "not kept",
+        MatchKind::Transient => "not kept",
     };
     let news = match recorded.role {
         CallRole::Main => news(&mut session, &read),

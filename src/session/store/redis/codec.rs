@@ -1,36 +1,36 @@
-//! How sessions are written in Redis. Pure.
+//! Encoding of sessions in Redis. Pure.
 
 use uuid::Uuid;
 
 use crate::session::{session_key::SessionKey, state::SessionState};
 
-/// Tells one version of a session from all others; nil for none.
+/// Random id of a version of a session; nil for none.
 pub(super) type Version = Uuid;
 
-const STAMP: usize = 16;
+const VERSION_BYTES: usize = 16;
 
-/// A stamp and a state; `None` if it cannot be written.
-pub(super) fn encode(stamp: Version, state: &SessionState) -> Option<Vec<u8>> {
-    postcard::to_extend(state, stamp.as_bytes().to_vec()).ok()
+/// Encodes a version and a state; `None` if that fails.
+pub(super) fn encode(version: Version, state: &SessionState) -> Option<Vec<u8>> {
+    postcard::to_extend(state, version.as_bytes().to_vec()).ok()
 }
 
-/// The stamp, and the state if it can be read.
+/// Decodes the version, and the state if it is valid.
 pub(super) fn decode(blob: &[u8]) -> (Version, Option<SessionState>) {
-    let Some((stamp, state)) = blob.split_first_chunk::<STAMP>() else {
+    let Some((version, state)) = blob.split_first_chunk::<VERSION_BYTES>() else {
         return (Version::nil(), None);
     };
     (
-        Version::from_bytes(*stamp),
+        Version::from_bytes(*version),
         postcard::from_bytes(state).ok(),
     )
 }
 
-/// A session among those of all callers.
+/// Returns the member of a session in the set ordered by last use.
 pub(super) fn member(key: &SessionKey) -> String {
     format!("{}:{}", key.caller, key.id)
 }
 
-/// The session of [`member`]: a caller is written in hex.
+/// Parses a [`member`]. A caller is in hex, so it has no colon.
 pub(super) fn key_of(member: &[u8]) -> Option<SessionKey> {
     let (caller, id) = std::str::from_utf8(member).ok()?.split_once(':')?;
     Some(SessionKey {
@@ -39,13 +39,13 @@ pub(super) fn key_of(member: &[u8]) -> Option<SessionKey> {
     })
 }
 
-/// A session among those of one name.
+/// Returns the member of a session in the set ordered by id.
 pub(super) fn name(key: &SessionKey) -> String {
     format!("{}\0{}", key.id, key.caller)
 }
 
-/// The session of [`name`].
-pub(super) fn unname(name: &[u8]) -> Option<SessionKey> {
+/// Parses a [`name`].
+pub(super) fn key_of_name(name: &[u8]) -> Option<SessionKey> {
     let (id, caller) = std::str::from_utf8(name).ok()?.rsplit_once('\0')?;
     Some(SessionKey {
         caller: caller.to_owned(),
@@ -58,7 +58,7 @@ mod tests {
     use super::*;
     use crate::{event::EventName, session::Fingerprint};
 
-    /// One of everything.
+    /// A state with a value in every field.
     fn state() -> SessionState {
         let mut state = SessionState {
             caller: "c".to_owned(),
@@ -69,8 +69,8 @@ mod tests {
             turns: 4,
             started: true,
             context: Some("x".to_owned()),
-            line: vec![Fingerprint(1 << 100), Fingerprint(7)],
-            known: [u64::MAX].into_iter().collect(),
+            prefixes: vec![Fingerprint(1 << 100), Fingerprint(7)],
+            evaluated: [u64::MAX].into_iter().collect(),
             reported: [EventName::AfterTool].into(),
             ..SessionState::default()
         };
@@ -82,21 +82,21 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read() {
-        let stamp = Version::from_bytes([1; 16]);
-        let blob = encode(stamp, &state()).unwrap();
+    fn encoded_sessions_are_decoded() {
+        let version = Version::from_bytes([1; 16]);
+        let blob = encode(version, &state()).unwrap();
 
-        assert_eq!(decode(&blob), (stamp, Some(state())));
-        assert_eq!(decode(&blob[..20]), (stamp, None));
+        assert_eq!(decode(&blob), (version, Some(state())));
+        assert_eq!(decode(&blob[..20]), (version, None));
         assert_eq!(decode(b""), (Version::nil(), None));
     }
 
-    /// Gateways of two releases may share a Redis: if this changes, so must the
-    /// prefix of all keys.
+    /// Gateways of two releases may share a Redis: if the encoding changes, the prefix
+    /// of all keys must change.
     #[test]
-    fn sessions_are_written_as_ever() {
+    fn the_encoding_is_stable() {
         let blob = encode(Version::nil(), &state()).unwrap();
-        let hex = format!("{:02x?}", &blob[STAMP..]);
+        let hex = format!("{:02x?}", &blob[VERSION_BYTES..]);
 
         insta::assert_snapshot!(hex, @r"
     [00, 01, 63, 01, 61, 01, 02, 03, 04, 01, 01, 01, 78, 02, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 04, 07, 00, 00, 01, ff, ff, ff, ff, ff, ff, ff, ff, ff, 01, 01, 05, 06, 00, 00, 00, 00, 01, 01, 72, 01, 01, 68, 01, 08, 09, 01, 06]
@@ -104,14 +104,14 @@ mod tests {
     }
 
     #[test]
-    fn names_are_told_apart() {
+    fn keys_are_parsed_from_members_and_names() {
         let key = SessionKey {
             caller: "00ff".to_owned(),
             id: "a:b\0c".to_owned(),
         };
 
         assert_eq!(key_of(member(&key).as_bytes()), Some(key.clone()));
-        assert_eq!(unname(name(&key).as_bytes()), Some(key));
+        assert_eq!(key_of_name(name(&key).as_bytes()), Some(key));
         assert_eq!(key_of(b"none"), None);
     }
 }

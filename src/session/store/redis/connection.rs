@@ -1,5 +1,4 @@
-//! The way to Redis: nobody waits for long, and while it is away it is left
-//! alone.
+//! Connection to Redis with short timeouts and a pause after each failure.
 
 use std::{
     fmt,
@@ -15,115 +14,118 @@ use tokio::time::{Instant, timeout};
 
 use crate::config::Secret;
 
-/// How long anybody waits for Redis.
-const WAIT: Duration = Duration::from_millis(250);
+/// Timeout of a command, including a new connection.
+const COMMAND_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How long it may take to connect when nobody waits for it.
-const CONNECT: Duration = Duration::from_secs(3);
+/// Timeout of a connection in the background.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// How long Redis is left alone after it did not answer.
-const REST: Duration = Duration::from_secs(1);
+/// Pause after a failure, during which no command is sent.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// Why sessions cannot be kept in Redis.
+/// The URL of Redis is invalid.
 #[derive(Debug, Error)]
-#[error("`sessions.store.redis.url` cannot be used: {0}")]
+#[error("invalid `sessions.store.redis.url`: {0}")]
 pub struct StoreError(String);
 
-/// The way to Redis.
+/// Shared connection to Redis.
 pub(super) struct RedisConnection {
     client: Client,
-    state: Mutex<LinkState>,
-    /// Held by whoever connects.
+    state: Mutex<ConnectionInner>,
+    /// Held while connecting.
     connecting: tokio::sync::Mutex<()>,
     failures: Counter,
 }
 
 #[derive(Default)]
-struct LinkState {
+struct ConnectionInner {
     connection: Option<MultiplexedConnection>,
-    /// Until when Redis is left alone.
-    rests_until: Option<Instant>,
-    /// Whether it was said that Redis is away.
-    away: bool,
+    paused_until: Option<Instant>,
+    /// Whether an outage was logged.
+    is_unavailable: bool,
 }
 
 impl RedisConnection {
     pub(super) fn new(url: &Secret, failures: Counter) -> Result<Self, StoreError> {
         let client = Client::open(url.expose_secret());
         Ok(Self {
-            client: client.map_err(|it| StoreError(it.category().to_owned()))?,
+            client: client.map_err(|error| StoreError(error.category().to_owned()))?,
             state: Mutex::default(),
             connecting: tokio::sync::Mutex::default(),
             failures,
         })
     }
 
-    /// Asks Redis; `None` if it is away.
+    /// Runs a command; `None` if Redis is unavailable.
     pub(super) async fn run<T: FromRedisValue>(&self, command: Cmd) -> Option<T> {
-        if self.rests() {
+        if self.is_paused() {
             return None;
         }
         let asked = async {
             let mut connection = self.connection().await?;
             command.query_async(&mut connection).await
         };
-        match timeout(WAIT, asked).await {
+        match timeout(COMMAND_TIMEOUT, asked).await {
             Ok(Ok(answer)) => {
-                self.is_back();
+                self.record_success();
                 Some(answer)
             }
-            Ok(Err(error)) => self.is_away(&cause(&error)),
-            Err(_elapsed) => self.is_away("no answer in time"),
+            Ok(Err(error)) => self.record_failure(&cause(&error)),
+            Err(_elapsed) => self.record_failure("command timed out"),
         }
     }
 
-    /// Connects, and takes its time for that, unless Redis is left alone.
-    pub(super) async fn reach(&self) {
-        if self.rests() {
+    /// Connects with the longer timeout, unless paused after a failure.
+    pub(super) async fn connect(&self) {
+        if self.is_paused() {
             return;
         }
-        match timeout(CONNECT, self.connection()).await {
+        match timeout(CONNECT_TIMEOUT, self.connection()).await {
             Ok(Ok(_)) => (),
-            Ok(Err(error)) => self.is_away(&cause(&error)).unwrap_or_default(),
-            Err(_elapsed) => self.is_away("no connection in time").unwrap_or_default(),
+            Ok(Err(error)) => self.record_failure(&cause(&error)).unwrap_or_default(),
+            Err(_elapsed) => self
+                .record_failure("connection timed out")
+                .unwrap_or_default(),
         }
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
-        if let Some(connection) = &self.way().connection {
+        if let Some(connection) = &self.state().connection {
             return Ok(connection.clone());
         }
         let _one_at_a_time = self.connecting.lock().await;
-        if let Some(connection) = &self.way().connection {
+        if let Some(connection) = &self.state().connection {
             return Ok(connection.clone());
         }
-        // It has no deadline of its own: whoever waits for it has one.
+        // The callers have timeouts.
         let connection = self.client.get_multiplexed_async_connection().await?;
-        self.way().connection = Some(connection.clone());
+        self.state().connection = Some(connection.clone());
         Ok(connection)
     }
 
-    fn rests(&self) -> bool {
-        let way = self.way();
-        way.rests_until.is_some_and(|it| it > Instant::now())
+    fn is_paused(&self) -> bool {
+        let state = self.state();
+        state
+            .paused_until
+            .is_some_and(|until| until > Instant::now())
     }
 
-    fn is_back(&self) {
-        let was_away = std::mem::take(&mut self.way().away);
-        if was_away {
+    fn record_success(&self) {
+        let was_unavailable = std::mem::take(&mut self.state().is_unavailable);
+        if was_unavailable {
             tracing::info!("session store recovered");
         }
     }
 
-    fn is_away<T>(&self, cause: &str) -> Option<T> {
+    fn record_failure<T>(&self, cause: &str) -> Option<T> {
         self.failures.inc();
-        let was_away = {
-            let mut way = self.way();
-            way.connection = None;
-            way.rests_until = Some(Instant::now() + REST);
-            std::mem::replace(&mut way.away, true)
+        let was_unavailable = {
+            let mut state = self.state();
+            state.connection = None;
+            state.paused_until = Some(Instant::now() + RETRY_DELAY);
+            std::mem::replace(&mut state.is_unavailable, true)
         };
-        if !was_away {
+        if !was_unavailable {
             tracing::warn!(
                 error = cause,
                 "session store unavailable, falling back to memory"
@@ -132,12 +134,12 @@ impl RedisConnection {
         None
     }
 
-    fn way(&self) -> MutexGuard<'_, LinkState> {
+    fn state(&self) -> MutexGuard<'_, ConnectionInner> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What went wrong, without the address.
+/// Describes an error without the address.
 fn cause(error: &RedisError) -> String {
     let code = error.code().unwrap_or_default();
     format!("{} {code}", error.category()).trim_end().to_owned()

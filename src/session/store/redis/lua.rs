@@ -1,9 +1,8 @@
-//! What is asked of Redis. Each is one script, so that it happens at once.
+//! Lua scripts for Redis, each of which runs atomically.
 //!
-//! A session is one value, which two sorted sets list: by when it was heard of
-//! (in the clock of Redis), and by its name. A print is a value that holds a
-//! session. All but the sets and the secret vanish by themselves, should no
-//! gateway be there to see to it.
+//! A session is one value, listed in two sorted sets: by last use (in the clock of
+//! Redis), and by id. A fingerprint is a key whose value is a session. All keys but
+//! the sets and the secret expire, in case no gateway removes them.
 
 use std::time::Duration;
 
@@ -13,22 +12,22 @@ use uuid::Uuid;
 use super::codec::{Version, member, name};
 use crate::session::{fingerprint::Fingerprint, session_key::SessionKey};
 
-/// What all keys begin with. The number changes when what they hold does.
-pub(super) const PREFIX: &str = "hookgate:1:";
+/// Prefix of all keys. The number changes with the encoding of values or fingerprints.
+pub(super) const PREFIX: &str = "hookgate:2:";
 
-/// How many sessions there are, and for how long.
+/// Limits of the sessions in Redis.
 #[derive(Debug)]
 pub(super) struct RedisLimits {
     pub(super) max: usize,
     pub(super) idle: Duration,
 }
 
-/// Only if nobody has made one: the secret of prints.
+/// Returns the secret of fingerprints, set before if there is none.
 const SECRET: &str = "
 redis.call('SET', KEYS[1], ARGV[1], 'NX')
 return redis.call('GET', KEYS[1])";
 
-/// The first print that leads to a session which has not ended.
+/// Returns the first fingerprint of a session that has not ended.
 const FIND: &str = "
 for at = 2, #KEYS do
   local member = redis.call('GET', KEYS[at])
@@ -36,18 +35,18 @@ for at = 2, #KEYS do
 end
 return false";
 
-/// A session, unless the stamp of it is known.
+/// Returns a session unless its version is the given one.
 const LOAD: &str = "
 if redis.call('GETRANGE', KEYS[1], 0, 15) == ARGV[1] then return false end
 return redis.call('GET', KEYS[1])";
 
-/// Writes a session if what is there has the stamp that is expected; else says
-/// what is there, which may be nothing.
+/// Writes a session if the stored one has the expected version; else returns the
+/// stored one, or an empty string.
 const SAVE: &str = "
 local session, seen, names = KEYS[1], KEYS[2], KEYS[3]
 local expected, blob, lasts, member, name = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
-local stamp = redis.call('GETRANGE', session, 0, 15)
-if stamp ~= expected then return redis.call('GET', session) or '' end
+local version = redis.call('GETRANGE', session, 0, 15)
+if version ~= expected then return redis.call('GET', session) or '' end
 local now = redis.call('TIME')
 redis.call('SET', session, blob, 'PX', lasts)
 redis.call('ZADD', seen, now[1] * 1000 + math.floor(now[2] / 1000), member)
@@ -61,8 +60,7 @@ redis.call('ZREM', KEYS[2], ARGV[1])
 redis.call('ZREM', KEYS[3], ARGV[2])
 return redis.status_reply('OK')";
 
-/// Takes away sessions of which nothing was heard for too long, and those that
-/// are too many; whoever asks has them.
+/// Removes idle and surplus sessions and returns them.
 const CLAIM: &str = "
 local seen, names, sessions = KEYS[1], KEYS[2], KEYS[3]
 local idle, max, batch = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -92,69 +90,81 @@ return listed";
 const CALLED: &str =
     "return redis.call('ZRANGEBYLEX', KEYS[1], '[' .. ARGV[1], '(' .. ARGV[2], 'LIMIT', 0, 100)";
 
-/// Takes over the secret of prints; the first one who asks brings it.
+/// Returns the shared secret; `own` becomes it if there is none.
 pub(super) fn secret(own: Uuid) -> Cmd {
     eval(SECRET, &[key("secret")], (own.as_bytes(),))
 }
 
-/// The position and the member of the first print that leads to a session.
-pub(super) fn find(prints: &[Fingerprint]) -> Cmd {
-    let keys: Vec<String> = [key("seen")].into_iter().chain(led(prints)).collect();
+/// Returns the position and the member of the first indexed fingerprint.
+pub(super) fn find(fingerprints: &[Fingerprint]) -> Cmd {
+    let keys: Vec<String> = [key("seen")]
+        .into_iter()
+        .chain(fingerprint_keys(fingerprints))
+        .collect();
     let nothing: [&str; 0] = [];
     eval(FIND, &keys, &nothing)
 }
 
-/// A session, unless this version is known.
+/// Returns a session unless it has this version.
 pub(super) fn load(session: &SessionKey, known: Version) -> Cmd {
-    eval(LOAD, &[session_key(session)], (written(known),))
+    eval(LOAD, &[session_key(session)], (version_bytes(known),))
 }
 
-/// Ends a session.
+/// Removes a session.
 pub(super) fn forget(session: &SessionKey) -> Cmd {
     let keys = [session_key(session), key("seen"), key("names")];
     eval(FORGET, &keys, (member(session), name(session)))
 }
 
-/// Members and sessions, newest first.
+/// Returns members and sessions, most recently used first.
 pub(super) fn newest(limit: usize) -> Cmd {
     eval(NEWEST, &[key("seen"), key("session:")], (limit,))
 }
 
-/// The names of the sessions that are called `id`.
+/// Returns the names of the sessions with this id.
 pub(super) fn called(id: &str) -> Cmd {
     let (from, to) = (format!("{id}\0"), format!("{id}\u{1}"));
     eval(CALLED, &[key("names")], (from, to))
 }
 
 impl RedisLimits {
-    /// Writes a session instead of the version that is expected, and what leads
-    /// to it. The answer is nothing, or what is there instead.
+    /// Replaces the expected version of a session and indexes fingerprints. Returns the
+    /// stored session if it has another version.
     pub(super) fn save(
         &self,
         session: &SessionKey,
         expected: Version,
         blob: Vec<u8>,
-        prints: &[Fingerprint],
+        fingerprints: &[Fingerprint],
     ) -> Cmd {
         let keys = [session_key(session), key("seen"), key("names")];
-        let keys: Vec<String> = keys.into_iter().chain(led(prints)).collect();
+        let keys: Vec<String> = keys
+            .into_iter()
+            .chain(fingerprint_keys(fingerprints))
+            .collect();
         let (member, name) = (member(session), name(session));
         eval(
             SAVE,
             &keys,
-            (written(expected), blob, self.lasts(), member, name),
+            (
+                version_bytes(expected),
+                blob,
+                self.expiry_ms(),
+                member,
+                name,
+            ),
         )
     }
 
-    /// Members and sessions that have ended.
+    /// Returns members and states of ended sessions.
     pub(super) fn claim(&self, batch: usize) -> Cmd {
         let keys = [key("seen"), key("names"), key("session:")];
         eval(CLAIM, &keys, (milliseconds(self.idle), self.max, batch))
     }
 
-    /// How long a value stays by itself, in milliseconds: as long as gateways may
-    /// need to see that the session has ended.
-    fn lasts(&self) -> u64 {
+    /// Returns the expiry of values in milliseconds, long enough for a gateway to see
+    /// that the session has ended.
+    fn expiry_ms(&self) -> u64 {
         let twice = self.idle.saturating_mul(2);
         milliseconds(twice.saturating_add(Duration::from_mins(1)))
     }
@@ -174,12 +184,14 @@ fn session_key(session: &SessionKey) -> String {
     key(&format!("session:{}", member(session)))
 }
 
-fn led(prints: &[Fingerprint]) -> impl Iterator<Item = String> {
-    prints.iter().map(|it| key(&format!("print:{:032x}", it.0)))
+fn fingerprint_keys(fingerprints: &[Fingerprint]) -> impl Iterator<Item = String> {
+    fingerprints
+        .iter()
+        .map(|fingerprint| key(&format!("fingerprint:{:032x}", fingerprint.0)))
 }
 
-/// What `GETRANGE` says of a session with this stamp.
-fn written(stamp: Version) -> Vec<u8> {
+/// Returns the result of `GETRANGE` for a session with this version.
+fn version_bytes(stamp: Version) -> Vec<u8> {
     if stamp.is_nil() {
         return Vec::new();
     }
@@ -188,7 +200,7 @@ fn written(stamp: Version) -> Vec<u8> {
 
 fn milliseconds(duration: Duration) -> u64 {
     // Redis counts in doubles and in 63 bits.
-    const MOST: u64 = 1 << 52;
-    let ms = u64::try_from(duration.as_millis()).unwrap_or(MOST);
-    ms.min(MOST)
+    const MAX_MS: u64 = 1 << 52;
+    let ms = u64::try_from(duration.as_millis()).unwrap_or(MAX_MS);
+    ms.min(MAX_MS)
 }

@@ -1,0 +1,81 @@
+//! Input and result of a session lookup.
+
+use super::{
+    session_key::SessionKey,
+    state::{SessionSource, SessionState},
+};
+
+/// Origin of a request.
+#[derive(Debug, Clone, Copy)]
+pub struct SessionRequest<'a> {
+    /// SHA-256 of the caller's credential; empty without one.
+    pub caller: &'a str,
+    /// `User-Agent` of the request.
+    pub agent: &'a str,
+    /// Name of the session, and where the request has it.
+    pub named: Option<(&'a str, SessionSource)>,
+    /// Purpose of the call.
+    pub role: CallRole,
+}
+
+/// Purpose of a model call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CallRole {
+    /// A turn of the agent's conversation.
+    Main,
+    /// An auxiliary call of the agent, such as choosing a model or summarizing.
+    Helper,
+}
+
+/// How a request relates to the session that it was matched to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MatchKind {
+    /// It starts a session.
+    New,
+    /// It continues after the latest item of the session.
+    Continued,
+    /// It continues after an earlier item: the agent took items back.
+    RolledBack,
+    /// It continues another agent's conversation and copies the decisions about it.
+    Forked,
+    /// Its history was rewritten; some items are known.
+    Rewritten,
+    /// A helper call without a session. No state is kept.
+    Transient,
+}
+
+impl MatchKind {
+    /// Returns the label value for metrics.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::New => "new",
+            Self::Continued => "continued",
+            Self::RolledBack => "rolled_back",
+            Self::Forked => "forked",
+            Self::Rewritten => "rewritten",
+            Self::Transient => "transient",
+        }
+    }
+}
+
+/// Result of a session lookup.
+#[derive(Debug)]
+pub(super) struct Lookup {
+    pub(super) key: SessionKey,
+    pub(super) state: SessionState,
+    pub(super) match_kind: MatchKind,
+    /// Number of leading items that are indexed already.
+    pub(super) known_items: usize,
+}
+
+impl Lookup {
+    /// Returns a lookup that starts a session.
+    pub(super) fn new_session(key: SessionKey) -> Self {
+        Self {
+            key,
+            state: SessionState::default(),
+            match_kind: MatchKind::New,
+            known_items: 0,
+        }
+    }
+}
