@@ -6,7 +6,7 @@ use std::{hint::black_box, sync::Arc, time::Duration};
 use bytes::Bytes;
 use hookgate::{
     dialect::{self, Call, Detail, Document, History, RequestLine},
-    event::{BeforeModel, Context, Event},
+    event::{BeforeModel, Context, Event, InputExtras},
     model::RequestMutation,
     protocol,
     session::{CallRole, MatchKind, MemoryStore, SessionRequest, Sessions},
@@ -94,7 +94,7 @@ fn write_event() -> Outcome {
     };
     let protocol = protocol::find("gemini").ok_or("there is no such protocol")?;
     done(measured(|| {
-        let written = protocol.write(&context, Event::BeforeModel(&event), None);
+        let written = protocol.write(&context, Event::BeforeModel(&event), InputExtras::default());
         written.len() > LARGE / 4
     }))
 }
