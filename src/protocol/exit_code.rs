@@ -9,7 +9,7 @@ use super::{
 };
 use crate::event::{Decision, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus};
 
-/// ProcessExit code of a refusal.
+/// Exit code of a refusal.
 const EXIT_BLOCK: i32 = 2;
 
 /// Reason of a refusal without any output.
