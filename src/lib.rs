@@ -1,22 +1,8 @@
 //! hookgate: hooks between an AI agent and a Gemini-style model API.
 //!
-//! Read the rooms in this order; each may import only from rooms above it
-//! (`tests/architecture.rs` holds the rule).
-//!
-//! 0. [`model`]: a model call in neutral words; [`json`]: whether a document
-//!    means one thing; [`resettable_timer`]: a timer whose end moves.
-//! 1. [`event`]: what happens, what hooks may answer, how answers combine.
-//! 2. [`condition`], [`config`], [`dialect`], [`mask`], [`protocol`],
-//!    [`telemetry`]: facts and rules.
-//! 3. [`transport`], [`upstream`]: the rooms that reach outside; [`audit`]: the
-//!    decision log; [`caller`]: who calls;
-//!    [`session`]: what is remembered of conversations; [`policy`]: hooks
-//!    without a process.
-//! 4. [`hook`]: plan, run, judge.
-//! 5. [`app`]: the snapshot every request holds, and the one error type.
-//! 6. [`gateway`], [`api`], [`admin`], [`mock`]: the doors.
-//! 7. [`server`]: listeners, layers, shutdown.
-//! 8. [`cli`]: the commands.
+//! Modules from the lowest layer up; each imports only from lower layers
+//! (`tests/architecture/`). `ARCHITECTURE.md` describes them, and [`proxy`] is where a
+//! model call begins.
 
 pub mod model;
 pub mod resettable_timer;
