@@ -11,7 +11,7 @@ use crate::dialect::{
 /// The differences between model APIs: paths, and the envelope around request and
 /// response.
 pub trait Dialect: std::fmt::Debug + Send + Sync {
-    /// Returns the API.
+    /// Returns the API that it implements.
     fn api(&self) -> Api;
 
     /// Returns the API's part of the method table.

@@ -12,7 +12,7 @@ use crate::{
 /// Name and value of a path parameter.
 pub type PathParameter<'a> = (&'static str, &'a str);
 
-/// A recognized call.
+/// A call whose path is in the method table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Call {
     /// Row of the method table.
@@ -43,7 +43,7 @@ impl Call {
     /// # Errors
     ///
     /// Fails if the query holds an unsupported parameter, or one twice.
-    pub(in crate::dialect) fn new(
+    pub(crate) fn new(
         method: &'static MethodSpec,
         parameters: &[PathParameter<'_>],
         query: &str,
@@ -65,8 +65,8 @@ impl Call {
         })
     }
 
-    /// Creates the call that stands for a reported one.
-    pub(in crate::dialect) fn reported(model: Option<ModelName>) -> Self {
+    /// Creates the call that represents a reported one.
+    pub(crate) fn reported(model: Option<ModelName>) -> Self {
         Self {
             method: &REPORTED,
             parameters: vec![("version", "v1beta".to_owned())],
@@ -136,7 +136,7 @@ impl Call {
 
     /// Resolves a model name in a body. Returns `None` if it is malformed, or belongs to
     /// another project, location or publisher.
-    pub(in crate::dialect) fn resolve_model(&self, name: &str) -> Option<ModelName> {
+    pub(crate) fn resolve_model(&self, name: &str) -> Option<ModelName> {
         let start = name.rfind('/').map_or(0, |slash| slash + 1);
         let (prefix, model) = name.split_at_checked(start)?;
         let full_prefix = self.model_prefix();

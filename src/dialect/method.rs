@@ -3,19 +3,19 @@
 
 use serde::Serialize;
 
-/// A model API.
+/// A model API with paths and credentials of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Api {
-    /// Gemini API.
+    /// The Gemini API (`generativelanguage.googleapis.com`).
     Gemini,
-    /// Vertex AI.
+    /// Vertex AI on Google Cloud.
     Vertex,
     /// Code Assist, which gemini-cli uses after a login with Google.
     CodeAssist,
 }
 
 impl Api {
-    /// Every API.
+    /// Every API, in the order of the config.
     pub const ALL: [Self; 3] = [Self::Gemini, Self::Vertex, Self::CodeAssist];
 
     /// Returns the name used in the config.
@@ -31,15 +31,15 @@ impl Api {
 /// The kind of call that a method makes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Operation {
-    /// `generateContent`: one response.
+    /// `generateContent`: one complete response.
     Generate,
     /// `streamGenerateContent`: a response in chunks.
     Stream(Framing),
-    /// `countTokens`.
+    /// `countTokens`: the size of a request.
     CountTokens,
-    /// `embedContent`.
+    /// `embedContent`: the embedding of one text.
     Embed,
-    /// `batchEmbedContents`.
+    /// `batchEmbedContents`: the embeddings of several texts.
     BatchEmbed,
     /// `cachedContents.create`: content stored for later calls.
     CreateCache,
@@ -78,7 +78,7 @@ impl Operation {
 /// The wire format of a stream of chunks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framing {
-    /// Server-sent events, `alt=sse`.
+    /// Server-sent events, requested by `alt=sse`.
     Sse,
     /// Elements of one JSON array.
     Array,
@@ -89,7 +89,7 @@ pub enum Framing {
 pub struct MethodSpec {
     /// API that has the method.
     pub api: Api,
-    /// HTTP method.
+    /// HTTP method in upper case.
     pub method: &'static str,
     /// Path template; `{…}` matches one segment, or the part of a segment before `:`.
     pub path: &'static str,
@@ -104,7 +104,7 @@ pub struct MethodSpec {
 /// Whether agents may call a method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Access {
-    /// Allowed.
+    /// Allowed without further configuration.
     Open,
     /// Allowed if the config names it: the method carries content that hooks do not
     /// see.
@@ -118,7 +118,7 @@ pub enum Access {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookCoverage {
-    /// Request and response.
+    /// Request and response are inspected.
     Hooked,
     /// The request; the response holds no text of a model.
     RequestOnly,
@@ -189,4 +189,4 @@ macro_rules! method_table {
         }),*];
     };
 }
-pub(in crate::dialect) use method_table;
+pub(crate) use method_table;

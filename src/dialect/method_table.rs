@@ -28,7 +28,7 @@ const MAX_PARAMETER_BYTES: usize = 256;
 /// Method, path and query of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLine<'a> {
-    /// HTTP method.
+    /// HTTP method as sent.
     pub method: &'a Method,
     /// Path as sent, without a session prefix.
     pub path: &'a str,
@@ -89,7 +89,9 @@ fn match_path<'a>(
     let versions = dialect.versions();
     let mut patterns = template.split('/').skip(1).peekable();
     let mut segments = path.strip_prefix('/')?.split('/').peekable();
-    let has_version = segments.peek().is_some_and(|it| versions.contains(it));
+    let has_version = segments
+        .peek()
+        .is_some_and(|segment| versions.contains(segment));
     let may_omit_version = versions.contains(&DEFAULT_VERSION);
     if may_omit_version && !has_version && patterns.peek() == Some(&"{version}") {
         patterns.next();

@@ -27,7 +27,7 @@ const FORWARDED_UNINSPECTED: [&str; 12] = [
     "view",
 ];
 
-/// A parsed query.
+/// A parsed query without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
     /// Framing of a stream.

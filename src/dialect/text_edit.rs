@@ -49,9 +49,9 @@ pub struct TextChannel {
 /// A text of a candidate that arrives in pieces.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum TextStream {
-    /// Plain text.
+    /// Plain text of the response.
     Speech,
-    /// Thoughts.
+    /// Thoughts of the model.
     Thought,
     /// Argument of a partial function call, by its JSON path.
     Argument(String),
@@ -60,7 +60,7 @@ pub enum TextStream {
 /// Whether more of a text may follow.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum TextRest {
-    /// More may follow.
+    /// More pieces may follow.
     MayFollow,
     /// This is the last piece.
     None,

@@ -39,7 +39,7 @@ impl Document {
     }
 
     /// Edits an object field in place, if it is present.
-    pub(in crate::dialect) fn edit_child(
+    pub(crate) fn edit_child(
         &mut self,
         spellings: &[&str],
         edit: impl FnOnce(&mut Self) -> Result<(), DialectError>,
@@ -55,7 +55,7 @@ impl Document {
     }
 
     /// Edits the elements of an array of objects in place.
-    pub(in crate::dialect) fn edit_children(
+    pub(crate) fn edit_children(
         &mut self,
         spellings: &[&str],
         edit: impl FnMut(&mut Self) -> Result<(), DialectError>,

@@ -14,7 +14,7 @@ const MAX_SHOWN_CHARS: usize = 64;
 pub enum FieldKey<'a> {
     /// Text between the quotes, with its escapes.
     Raw(&'a [u8]),
-    /// Decoded text.
+    /// Text with its escapes decoded.
     Decoded(&'a str),
 }
 
@@ -67,7 +67,7 @@ impl<'a> FieldKey<'a> {
 
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Likeness {
-    /// Another field.
+    /// The name of another field.
     None,
     /// One of the spellings.
     Same,

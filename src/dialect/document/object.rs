@@ -28,7 +28,7 @@ pub struct Document {
     span: Option<LayoutSpan>,
     /// Fields in order; `None` if there is a layout and no edit.
     /// INVARIANT: no two have the same key.
-    pub(in crate::dialect::document) listed: Option<Vec<Field>>,
+    pub(crate) listed: Option<Vec<Field>>,
 }
 
 /// Current bytes of a field, and its index in the layout if it is unedited.
@@ -70,7 +70,7 @@ impl Document {
     }
 
     /// Lists the fields of a JSON object that is part of a parsed document, or our own.
-    pub(in crate::dialect) fn split(bytes: Bytes) -> Result<Self, DialectError> {
+    pub(crate) fn split(bytes: Bytes) -> Result<Self, DialectError> {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
             return Err(not_an_object());
         }
@@ -88,7 +88,7 @@ impl Document {
         })
     }
 
-    /// Returns `{}`.
+    /// Returns an object without fields.
     pub fn empty() -> Self {
         Self {
             bytes: Bytes::from_static(b"{}"),
@@ -187,10 +187,7 @@ impl Document {
     /// # Errors
     ///
     /// Fails if the field is neither an array nor `null`.
-    pub(in crate::dialect) fn has_elements(
-        &self,
-        spellings: &[&str],
-    ) -> Result<bool, DialectError> {
+    pub(crate) fn has_elements(&self, spellings: &[&str]) -> Result<bool, DialectError> {
         let array = self.typed(spellings, b'[', "an array")?;
         let inner = array
             .and_then(|array| Some(array.bytes.get(1..)?.trim_ascii_start().first()? != &b']'));
@@ -273,10 +270,7 @@ impl Document {
     }
 
     /// Returns the JSON of the field known under `spellings`.
-    pub(in crate::dialect) fn bytes_of(
-        &self,
-        spellings: &[&str],
-    ) -> Result<Option<Bytes>, DialectError> {
+    pub(crate) fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DialectError> {
         Ok(self.text(spellings)?.map(|text| text.bytes))
     }
 
@@ -302,10 +296,7 @@ impl Document {
         })
     }
 
-    pub(in crate::dialect::document) fn find(
-        &self,
-        spellings: &[&str],
-    ) -> Result<Option<&Field>, DialectError> {
+    pub(crate) fn find(&self, spellings: &[&str]) -> Result<Option<&Field>, DialectError> {
         let fields = self.listed().iter();
         find_one(fields.map(|field| (field, field.key())), spellings)
     }
@@ -315,9 +306,7 @@ impl Document {
     }
 
     /// Returns layout indexes and keys of the fields, unless they are listed.
-    pub(in crate::dialect::document) fn unlisted(
-        &self,
-    ) -> impl Iterator<Item = (usize, FieldKey<'_>)> {
+    pub(crate) fn unlisted(&self) -> impl Iterator<Item = (usize, FieldKey<'_>)> {
         let span = self.span.as_ref().filter(|_| self.listed.is_none());
         let key = move |index| FieldKey::Raw(span.map_or(&[], |span| span.key(&self.bytes, index)));
         let indexes = span.and_then(|span| span.layout.within(span.index));
@@ -325,7 +314,7 @@ impl Document {
         indexes.map(move |index| (index, key(index)))
     }
 
-    pub(in crate::dialect::document) fn place(&self, index: usize) -> Option<Range<usize>> {
+    pub(crate) fn place(&self, index: usize) -> Option<Range<usize>> {
         self.span.as_ref()?.place(index)
     }
 }

@@ -43,13 +43,13 @@ pub struct CanonicalItem {
 /// Kind of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ItemKind {
-    /// Plain text.
+    /// Plain text without thoughts.
     Text,
     /// Text of the user in the form of gemini-cli's introduction.
     Introduction,
-    /// Function call.
+    /// A function call of the model.
     Call,
-    /// Function response.
+    /// The result of a function call.
     Result,
     /// Media, code and everything else.
     Other,

@@ -12,7 +12,7 @@ pub const MODEL: &[&str] = &["model"];
 /// Chunks of a function call's arguments.
 pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];
 pub const PARTS: &[&str] = &["parts"];
-/// Elements of `batchEmbedContents`.
+/// Elements of a `batchEmbedContents` request.
 pub const REQUESTS: &[&str] = &["requests"];
 pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction", "system_instruction"];
 pub const TOOLS: &[&str] = &["tools"];

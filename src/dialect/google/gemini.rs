@@ -17,7 +17,7 @@ use crate::dialect::{
 /// A stream; the query decides on its framing.
 pub const STREAM: Operation = Operation::Stream(Framing::Array);
 
-/// Live sessions.
+/// Access of methods that open live sessions.
 pub const LIVE: Access =
     Access::Never("is a session over a websocket, which hookgate does not carry");
 

@@ -25,7 +25,7 @@ pub struct ContentEdit {
     parts: Vec<Option<Part>>,
     /// Parts inserted in front, but behind gemini-cli's introduction.
     pub leading: Vec<Part>,
-    /// Parts appended.
+    /// Parts appended behind all others.
     pub added: Vec<Part>,
     /// Contents inserted after this one.
     pub following: Vec<Bytes>,

@@ -36,7 +36,7 @@ pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<(), D
     document.set_children(CONTENTS, [&content.document])
 }
 
-/// Appends contents.
+/// Appends contents to those of a request.
 pub fn append_contents(document: &mut Document, contents: &[Bytes]) -> Result<(), DialectError> {
     let mut all = document.list(CONTENTS)?.unwrap_or_default();
     all.extend_from_slice(contents);

@@ -21,7 +21,7 @@ pub struct ResponseExpectation {
 /// Format of a response's text.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum ResponseFormat {
-    /// Plain text.
+    /// Text without a prescribed format.
     #[default]
     Text,
     /// JSON, since the request has a response schema or a JSON media type.

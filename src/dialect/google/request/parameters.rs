@@ -13,7 +13,6 @@ use crate::dialect::{
 pub struct Parameter {
     /// Name in the stable form.
     pub name: &'static str,
-    /// Accepted spellings.
     pub spellings: [&'static str; 2],
     pub is_valid: fn(&Value) -> bool,
     /// Whether the stable form shows it.

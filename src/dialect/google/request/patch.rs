@@ -39,7 +39,7 @@ const KNOWN_KEYS: &[&str] = &[
 pub struct PatchedRequest {
     /// Model to call instead.
     pub model: Option<ModelName>,
-    /// Document to send.
+    /// Document to send upstream.
     pub document: Document,
     /// Effect of a tool selection.
     pub selection: AppliedSelection,

@@ -24,7 +24,7 @@ use crate::{
 /// Amount of detail in the messages of the stable form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Detail {
-    /// Texts only.
+    /// Texts of each message only.
     Texts,
     /// Texts, calls, results and media.
     Whole,
@@ -33,7 +33,7 @@ pub enum Detail {
 /// Facts about a request for conditions.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestSummary {
-    /// Number of contents.
+    /// Number of contents in the conversation.
     pub contents: usize,
     /// Names of the declared functions.
     pub functions: Vec<String>,

@@ -26,9 +26,9 @@ pub enum AppliedSelection {
 /// The functions that a response may call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum AllowedFunctions {
-    /// All declared ones.
+    /// Every function that the request declares.
     All,
-    /// The listed ones.
+    /// The listed functions and no others.
     Only(Vec<String>),
 }
 

@@ -21,7 +21,7 @@ use crate::dialect::{
 /// other field as in the last chunk.
 #[derive(Debug)]
 pub struct MergedChunks {
-    /// The merged response.
+    /// The merged response as JSON.
     pub response: Bytes,
     /// Whether a later chunk replaced a value of an earlier one.
     pub is_lossy: bool,
@@ -38,7 +38,7 @@ impl MergedChunks {
         Self::new(parsed.collect::<Result<_, _>>()?)
     }
 
-    /// Merges chunks.
+    /// Merges chunks that were parsed before.
     pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self, DialectError> {
         let mut response = Document::empty();
         let mut candidates: IndexMap<u64, ChunkMerger> = IndexMap::new();

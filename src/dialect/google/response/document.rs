@@ -39,7 +39,7 @@ pub struct ResponseDocument {
     /// chunk that holds neither calls nor the end of a candidate.
     text: Option<TextChunk>,
     document: Document,
-    pub(in crate::dialect::google::response) candidates: Vec<CandidateDocument>,
+    pub(crate) candidates: Vec<CandidateDocument>,
     envelope: Option<Box<Document>>,
 }
 
@@ -103,7 +103,7 @@ impl ResponseDocument {
     }
 
     /// Creates an unparsed chunk of text.
-    pub(in crate::dialect::google::response) fn from_text(text: TextChunk) -> Self {
+    pub(crate) fn from_text(text: TextChunk) -> Self {
         Self {
             text: Some(text),
             document: Document::empty(),
@@ -118,14 +118,12 @@ impl ResponseDocument {
     }
 
     /// Returns the chunk as text, unless it was parsed.
-    pub(in crate::dialect::google::response) fn as_text_mut(&mut self) -> Option<&mut TextChunk> {
+    pub(crate) fn as_text_mut(&mut self) -> Option<&mut TextChunk> {
         self.text.as_mut()
     }
 
     /// Parses the chunk, if it is not parsed yet.
-    pub(in crate::dialect::google::response) fn make_parsed(
-        &mut self,
-    ) -> Result<&mut Self, DialectError> {
+    pub(crate) fn make_parsed(&mut self) -> Result<&mut Self, DialectError> {
         if let Some(text) = &self.text {
             *self = Self::open(text.to_bytes(), text.envelope())?;
         }
@@ -140,7 +138,7 @@ impl ResponseDocument {
     }
 
     /// Returns the document of a parsed response.
-    pub(in crate::dialect::google::response) fn document_mut(&mut self) -> &mut Document {
+    pub(crate) fn document_mut(&mut self) -> &mut Document {
         &mut self.document
     }
 
@@ -337,9 +335,7 @@ impl ResponseDocument {
         Ok(false)
     }
 
-    pub(in crate::dialect::google::response) fn first_candidate(
-        &self,
-    ) -> Option<&CandidateDocument> {
+    pub(crate) fn first_candidate(&self) -> Option<&CandidateDocument> {
         self.candidates
             .iter()
             .find(|candidate| candidate.index == 0)
@@ -352,9 +348,7 @@ impl ResponseDocument {
     }
 
     /// Writes edited candidates to the document.
-    pub(in crate::dialect::google::response) fn update_candidates(
-        &mut self,
-    ) -> Result<(), DialectError> {
+    pub(crate) fn update_candidates(&mut self) -> Result<(), DialectError> {
         let documents = self.candidates.iter().map(|candidate| &candidate.document);
         if !documents.clone().any(Document::is_edited) {
             return Ok(());

@@ -9,7 +9,7 @@ const RESPONSE: &[&str] = &["response"];
 /// Envelope around a response and around each chunk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResponseEnvelope {
-    /// No envelope.
+    /// The response itself, without envelope.
     None,
     /// An object with the response in its field `response`.
     ResponseField,

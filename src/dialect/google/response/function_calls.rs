@@ -24,7 +24,7 @@ pub struct ProposedCall {
     pub arguments: Value,
     /// Reason to withhold it from the agent.
     pub refusal: Option<String>,
-    pub(in crate::dialect::google::response) part: Part,
+    pub(crate) part: Part,
 }
 
 impl ProposedCall {
@@ -38,7 +38,7 @@ impl ProposedCall {
     }
 }
 
-/// Returns the text that stands for a refused call.
+/// Returns the text that replaces a refused call.
 pub fn refusal_text(reason: &str) -> String {
     format!("Tool execution blocked: {reason}")
 }

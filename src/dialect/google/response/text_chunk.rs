@@ -16,7 +16,7 @@ use crate::dialect::{
 /// A chunk that holds text of the first candidate and nothing else to inspect.
 #[derive(Debug, Clone)]
 pub struct TextChunk {
-    /// INVARIANT: checked JSON.
+    /// INVARIANT: JSON that was checked like a document.
     bytes: Bytes,
     envelope: ResponseEnvelope,
     texts: Vec<ChunkText>,
