@@ -8,7 +8,7 @@ use crate::{
 /// A request before it is sent.
 #[derive(Debug, Clone)]
 pub struct PolicyRequest {
-    /// Method and model.
+    /// Method and model of the request.
     pub call: Call,
     /// Body of the request.
     pub document: Document,

@@ -101,7 +101,7 @@ impl Policy for ToolGuard {
     }
 
     fn response(&self, _context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {
-        Some(Box::new(CallGuard {
+        Some(Box::new(ToolCallFilter {
             guard: self.clone(),
             partial_calls: PartialCalls::default(),
             refused: Vec::new(),
@@ -126,14 +126,14 @@ impl Policy for ToolGuard {
 
 /// Removes denied calls from one response.
 #[derive(Debug)]
-struct CallGuard {
+struct ToolCallFilter {
     guard: ToolGuard,
     partial_calls: PartialCalls,
     /// Calls removed since the effects were last taken.
     refused: Vec<RefusedCall>,
 }
 
-impl ResponsePolicy for CallGuard {
+impl ResponsePolicy for ToolCallFilter {
     fn chunk(
         &mut self,
         chunk: &mut ResponseDocument,
