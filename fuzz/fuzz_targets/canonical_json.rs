@@ -4,7 +4,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use strict_json::{self, DEPTH, Names};
+use strict_json::{self, MAX_DEPTH, Names};
 use hookgate::{
     dialect::Document,
     
@@ -29,7 +29,7 @@ fuzz_target!(|bytes: &[u8]| {
 /// How deep a text is nested, as `serde_json` reads it; none if it is no JSON,
 /// says a key twice, or is deeper than is allowed.
 fn depth(text: &str, above: usize) -> Option<usize> {
-    if above > DEPTH {
+    if above > MAX_DEPTH {
         return None;
     }
     // Numbers and keys are read by `serde_json`; what stands within, by ourselves,
@@ -53,7 +53,7 @@ fn depth(text: &str, above: usize) -> Option<usize> {
     let depths = inner.into_iter().map(|it| depth(it, above + 1));
     let deepest = depths.collect::<Option<Vec<_>>>()?.into_iter().max();
     let deepest = deepest.unwrap_or(0) + 1;
-    (above + deepest <= DEPTH).then_some(deepest)
+    (above + deepest <= MAX_DEPTH).then_some(deepest)
 }
 
 /// How many keys an object has, counted with repetition, and its values.

@@ -45,9 +45,9 @@ pub enum DialectError {
 impl From<JsonError> for DialectError {
     fn from(error: JsonError) -> Self {
         match error {
-            JsonError::Broken { .. } => Self::Json(error.to_string()),
-            JsonError::Twice(field) => Self::Ambiguous(field),
-            JsonError::TwiceWithin(field) => Self::Twice(field),
+            JsonError::Invalid { .. } => Self::Json(error.to_string()),
+            JsonError::DuplicateKey(field) => Self::Ambiguous(field),
+            JsonError::DuplicateFreeKey(field) => Self::Twice(field),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! What the mock says to a request, as the chunks that Gemini would send.
+//! Responses derived from a request, as the chunks that Gemini would send.
 
 use serde_json::{Map, Value, json};
 
@@ -12,14 +12,14 @@ use super::{
 const THOUGHT: &str =
     "**Considering the request**\n\nThe agent has said something, so it gets an answer.\n";
 
-/// What an answer consists of, beside thoughts.
+/// Content of a response, except thoughts.
 enum Said {
     Text(String),
     Calls(Vec<Value>),
 }
 
-/// The chunks of the answer number `number`, each one JSON text, or what is wrong with the request.
-/// A call that is not streamed gets one chunk. Pure.
+/// Returns the chunks of response `number`, each one JSON text, or what is wrong with
+/// the request. A response that is not streamed has one chunk.
 pub(super) fn chunks(
     asked: &Asked<'_>,
     number: u64,
@@ -50,12 +50,12 @@ pub(super) fn chunks(
     Ok(envelopes(pieces, asked, &id))
 }
 
-/// How many tokens a text of so many bytes counts for. Pure.
+/// Returns the number of tokens of a text of this length.
 pub(super) fn tokens(bytes: usize) -> usize {
     bytes.div_ceil(4)
 }
 
-/// A small vector that is always the same for one content. Pure.
+/// Returns a small vector that depends only on the content.
 pub(super) fn embedding(request: &Value) -> Value {
     let text = request.get("content").unwrap_or(request).to_string();
     let mut values = [0.0_f64; 8];
@@ -67,7 +67,7 @@ pub(super) fn embedding(request: &Value) -> Value {
     json!({ "values": values })
 }
 
-/// One vector for each request of a batch. Pure.
+/// Returns one vector for each request of a batch.
 pub(super) fn embeddings(document: &Value) -> Value {
     let requests = document.get("requests").and_then(Value::as_array);
     requests.into_iter().flatten().map(embedding).collect()
@@ -98,7 +98,7 @@ fn say(request: &Value, id: &str) -> Result<Said, &'static str> {
     Ok(Said::Text(text))
 }
 
-/// The last text of the last content of the user.
+/// Returns the last text of the user's last content.
 fn last_prompt<'a>(contents: impl DoubleEndedIterator<Item = &'a Value>) -> &'a str {
     let of_user = |it: &&Value| it.get("role").is_none_or(|role| role == "user");
     let content = contents.rev().find(of_user);
@@ -117,7 +117,7 @@ fn wants_thoughts(request: &Value) -> bool {
     config.and_then(|it| field(it, "includeThoughts")) == Some(&Value::Bool(true))
 }
 
-/// A document that fits what the request wants, if it wants JSON.
+/// Returns a document that fits the requested schema, if JSON is requested.
 fn wanted_json(request: &Value) -> Option<Value> {
     let config = field(request, "generationConfig")?;
     let schemas = ["responseJsonSchema", "responseSchema"];
@@ -128,7 +128,7 @@ fn wanted_json(request: &Value) -> Option<Value> {
     (mime_type == "application/json").then(|| json!({ "answer": "example" }))
 }
 
-/// Cuts a text between characters, into `count` pieces of nearly the same length, none of them empty.
+/// Splits a text into `count` chunks of nearly equal length, none of them empty.
 fn cut(text: &str, count: usize) -> Vec<String> {
     let length = text.chars().count();
     let count = count.min(length).max(1);
@@ -141,7 +141,7 @@ fn cut(text: &str, count: usize) -> Vec<String> {
         .collect()
 }
 
-/// Puts each piece into what Gemini sends around it. Token counts grow from chunk to chunk.
+/// Wraps each chunk as Gemini does. Token counts grow from chunk to chunk.
 fn envelopes(pieces: Vec<Vec<Value>>, asked: &Asked<'_>, id: &str) -> Vec<String> {
     let last = pieces.len().saturating_sub(1);
     let prompt = tokens(asked.bytes);

@@ -1,11 +1,11 @@
-//! Which call a request line is, and the request in it.
+//! Recognises the API method of a request.
 
 use axum::http::{Method, Uri};
 use serde_json::{Value, json};
 
 use super::code_assist;
 
-/// A recognised request line.
+/// A recognised API method.
 #[derive(Debug)]
 pub(super) enum Call<'a> {
     Generate(Line<'a>),
@@ -14,25 +14,25 @@ pub(super) enum Call<'a> {
     BatchEmbed,
     ListModels,
     GetModel(&'a str),
-    /// Of Code Assist, with its answer.
+    /// Code Assist method with a fixed response.
     Helper(Value),
-    /// Content is kept, under this path behind the version.
+    /// Creation of cached content at this path, without the version.
     CreateCache(&'a str),
-    /// Content that was kept is shown, changed or deleted.
+    /// Read, change or deletion of cached content.
     UseCache(&'a str),
 }
 
-/// What the request line of a generate call says.
+/// Model and format of a generate request.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Line<'a> {
-    /// Empty for Code Assist, which names the model in the body.
+    /// Model in the path; empty for Code Assist, which has it in the body.
     pub(super) model: &'a str,
     pub(super) framing: Framing,
-    /// Code Assist has the request under `request` and the answer under `response`.
+    /// Code Assist wraps the request in `request` and the response in `response`.
     pub(super) wrapping: Wrapping,
 }
 
-/// How the chunks of an answer are written.
+/// Format of the response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Framing {
     Object,
@@ -46,18 +46,18 @@ pub(super) enum Wrapping {
     CodeAssist,
 }
 
-/// A generate call with its request.
+/// A generate request with its body.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Asked<'a> {
     pub(super) line: Line<'a>,
     pub(super) model: &'a str,
     pub(super) request: &'a Value,
-    /// The length of the body, which stands for the length of the prompt.
+    /// Length of the body, from which prompt tokens are estimated.
     pub(super) bytes: usize,
 }
 
 impl<'a> Call<'a> {
-    /// Any prefix is accepted in front of `/models`: a version, a Vertex project, a session, nothing.
+    /// Accepts any prefix before `/models`, such as a version or a Vertex project.
     pub(super) fn recognise(method: &Method, uri: &'a Uri) -> Option<Self> {
         let path = uri.path();
         let get = method == Method::GET;
@@ -135,7 +135,7 @@ fn stream_framing(uri: &Uri) -> Framing {
     }
 }
 
-/// The list of models. Pure.
+/// Returns the list of models.
 pub(super) fn models() -> Value {
     let names = [
         "gemini-2.5-pro",
@@ -146,7 +146,7 @@ pub(super) fn models() -> Value {
     json!({ "models": names.map(model) })
 }
 
-/// One model; every name is one. Pure.
+/// Returns a model; every name is valid.
 pub(super) fn model(name: &str) -> Value {
     let methods: &[&str] = if name.contains("embedding") {
         &["embedContent", "batchEmbedContents", "countTokens"]
@@ -164,7 +164,7 @@ pub(super) fn model(name: &str) -> Value {
     })
 }
 
-/// A field under its camelCase name or the same in `snake_case`, as the API reads both. Pure.
+/// Returns a field by its camelCase or `snake_case` name, as the API does.
 pub(super) fn field<'a>(value: &'a Value, name: &str) -> Option<&'a Value> {
     value.get(name).or_else(|| value.get(snake_case(name)))
 }

@@ -1,9 +1,9 @@
-//! What gemini-cli asks Code Assist beside models: who the user is and what they may do.
+//! Account methods of Code Assist that gemini-cli calls.
 
 use axum::http::Method;
 use serde_json::{Value, json};
 
-/// The answer to a helper call, if `verb` is one. Pure.
+/// Returns the response of an account method, if `verb` is one.
 pub(super) fn answer(method: &Method, verb: &str) -> Option<Value> {
     let answer = match (method.as_str(), verb) {
         ("POST", "loadCodeAssist") => json!({
@@ -23,7 +23,7 @@ pub(super) fn answer(method: &Method, verb: &str) -> Option<Value> {
     Some(answer)
 }
 
-/// What becomes of signing a user up: it is done. Pure.
+/// Returns the completed operation of signing up a user.
 pub(super) fn operation() -> Value {
     json!({
         "name": "operations/mock",

@@ -1,7 +1,27 @@
-//! A model API without a model: answers from the request or from a script, and remembers what it was asked.
+//! A Gemini-style model API without a model, for demos, tests and benchmarks.
 //!
-//! It imports no other room, so that a test which compares what an agent sent with what the API saw
-//! does not lean on the code under test.
+//! Responses are derived from the request or taken from a [`Script`]. The mock speaks
+//! the Gemini API, Vertex AI and Code Assist, streams as server-sent events or as a
+//! JSON array, and records requests: `GET /__requests` returns them, so that a test can
+//! compare what a client sent with what the API received.
+//!
+//! ```
+//! use mock_model_api::{MockConfig, router};
+//! use tower::ServiceExt;
+//!
+//! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+//! let request =
+//! axum::http::Request::post("/v1beta/models/gemini-2.5-flash:generateContent")
+//!     .body(axum::body::Body::from(r#"{"contents":[{"parts":[{"text":"hello"}]}]}"#))?;
+//!
+//! let response = router(MockConfig::default()).oneshot(request).await?;
+//!
+//! let body = axum::body::to_bytes(response.into_body(), 10_000).await?;
+//! assert!(String::from_utf8_lossy(&body).contains("You said: hello"));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! # })?;
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
 
 mod answer;
 mod call;
@@ -38,19 +58,19 @@ use call::{Asked, Call};
 use reply::Reply;
 use request_log::RequestLog;
 
-/// The longest request body that is read, in bytes.
+/// Maximum size of a request body in bytes.
 const MAX_BODY: usize = 64 * 1024 * 1024;
 
-/// What the mock does.
+/// Behaviour of the mock.
 #[derive(Debug)]
 pub struct MockConfig {
-    /// Answers to give in order. Without it, answers are made from the request.
+    /// Responses to give in order. Without it, responses are derived from requests.
     pub script: Option<Script>,
-    /// How many chunks a streamed text is cut into (fewer if it has fewer characters).
+    /// Number of chunks of a streamed text; fewer if it has fewer characters.
     pub chunks: usize,
-    /// The pause before each chunk.
+    /// Pause before each chunk.
     pub interval: Duration,
-    /// If set, every chunk carries a filler text of this many bytes, for benches.
+    /// If set, every chunk carries a filler text of this many bytes.
     pub chunk_bytes: Option<usize>,
 }
 
@@ -65,7 +85,8 @@ impl Default for MockConfig {
     }
 }
 
-/// The whole mock: the model API under every prefix, and `/__requests`, the requests it has seen.
+/// Returns the mock as a router: the model API under any prefix, and `/__requests`,
+/// which returns the recorded requests (`DELETE` clears them).
 pub fn router(mut config: MockConfig) -> Router {
     let mock = Mock {
         script: config.script.take().map(Mutex::new),
@@ -98,7 +119,8 @@ async fn forget_requests(State(mock): State<Arc<Mock>>) -> StatusCode {
 
 async fn answer(State(mock): State<Arc<Mock>>, request: Request) -> Response {
     let (head, body) = request.into_parts();
-    // A body that breaks off has nobody left to be answered, so only a too long one sees this.
+    // If the body breaks off, the client is gone; only one that is too long gets this
+    // response.
     let Ok(body) = to_bytes(body, MAX_BODY).await else {
         return Reply::bad_request("Request payload size exceeds the limit.").into_response();
     };

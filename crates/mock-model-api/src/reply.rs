@@ -1,4 +1,4 @@
-//! An answer on its way out: Google's error shape, and the three ways to write chunks.
+//! Response formats: JSON object, JSON array, server-sent events, and Google's errors.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     request_log::Finished,
 };
 
-/// A response whose body is cut where its pauses are.
+/// A response whose body is sent frame by frame.
 #[derive(Debug)]
 pub(super) struct Reply {
     status: StatusCode,
@@ -37,7 +37,7 @@ impl Reply {
         Self::error(StatusCode::NOT_FOUND, "NOT_FOUND", message)
     }
 
-    /// The chunks of an answer, each one JSON text.
+    /// Creates a response of chunks, each one JSON text.
     pub(super) fn chunks(chunks: &[String], line: Line<'_>) -> Self {
         let chunks = chunks.iter().map(|chunk| match line.wrapping {
             Wrapping::Plain => chunk.clone(),
@@ -71,14 +71,14 @@ impl Reply {
         }
     }
 
-    /// The whole reply at once.
+    /// Returns the whole response at once.
     pub(super) fn into_response(self) -> Response {
         let body = Body::from(self.frames.concat());
         respond(self.status, self.content_type, body)
     }
 
-    /// The reply frame by frame, with a pause before each. An agent that leaves drops the rest,
-    /// and then `finished` is never set.
+    /// Returns the response frame by frame, with a pause before each. If the client
+    /// disconnects, `finished` is never set.
     pub(super) fn stream(self, pause: Duration, finished: Finished) -> Response {
         if self.frames.is_empty() {
             finished.set();
@@ -98,7 +98,7 @@ impl Reply {
     }
 }
 
-/// One array over all frames, one element in each.
+/// Splits one JSON array into frames of one element each.
 fn array(chunks: Vec<String>) -> Vec<Bytes> {
     let last = chunks.len().saturating_sub(1);
     if chunks.is_empty() {

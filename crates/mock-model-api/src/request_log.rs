@@ -1,4 +1,4 @@
-//! What the mock was asked, as it came over the wire.
+//! Requests as they arrived.
 
 use std::{
     collections::VecDeque,
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 const MAX_REQUESTS: usize = 10_000;
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
-/// The last requests, bounded by number and by the size of their bodies.
+/// The last requests, bounded in number and in bytes of their bodies.
 #[derive(Debug, Default)]
 pub(super) struct RequestLog(Mutex<Entries>);
 
@@ -34,7 +34,7 @@ struct Entry {
     finished: Arc<AtomicBool>,
 }
 
-/// Says that an answer was handed over to its end.
+/// Records that a response was sent completely.
 #[derive(Debug)]
 pub(super) struct Finished(Arc<AtomicBool>);
 
@@ -45,7 +45,7 @@ impl Finished {
 }
 
 impl RequestLog {
-    /// Remembers a request; the oldest ones give way.
+    /// Records a request and drops the oldest ones beyond the bounds.
     pub(super) fn record(&self, head: &Parts, body: Bytes) -> Finished {
         let finished = Arc::new(AtomicBool::new(false));
         let entry = Entry {
@@ -71,7 +71,7 @@ impl RequestLog {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Entries::default();
     }
 
-    /// All remembered requests, oldest first.
+    /// Returns all recorded requests, oldest first.
     pub(super) fn to_json(&self) -> Value {
         let log = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         log.requests.iter().map(Entry::to_json).collect()
@@ -95,7 +95,7 @@ impl Entry {
     }
 }
 
-/// Lower-case names; the values of a repeated header are joined by `, `.
+/// Returns headers with lower-case names; repeated headers are joined by `, `.
 fn headers(headers: &HeaderMap) -> Map<String, Value> {
     headers
         .keys()

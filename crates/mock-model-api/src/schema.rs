@@ -1,16 +1,17 @@
-//! A value that fits a schema: JSON Schema, or Gemini's own with its upper-case types.
+//! Example values for JSON Schema and for Gemini schemas with upper-case types.
 
 use serde_json::{Map, Value};
 
 use super::call::field;
 
-/// Schemas that refer to themselves end here.
+/// Maximum nesting, which ends recursive schemas.
 const MAX_DEPTH: usize = 8;
 
-/// The most items and letters a schema can ask for.
+/// Maximum number of items and of characters that a schema can require.
 const MAX_LENGTH: u64 = 100;
 
-/// The plainest value that fits: the required properties, or all if nothing says which are required. Pure.
+/// Returns the simplest value that fits: required properties only, or all of them if
+/// none is marked as required.
 pub(super) fn example(schema: &Value) -> Value {
     value(schema, schema, 0)
 }
@@ -48,7 +49,8 @@ fn value(schema: &Value, root: &Value, depth: usize) -> Value {
     }
 }
 
-/// The type in lower case; of several the first; an object if there are properties and no type.
+/// Returns the type in lower case: the first of several; `object` if only properties
+/// are given.
 fn kind(schema: &Value) -> String {
     let named = match schema.get("type") {
         Some(Value::Array(_)) => first(schema, "type"),
@@ -78,7 +80,7 @@ fn text(schema: &Value) -> String {
     text
 }
 
-/// 1, unless the schema begins above or ends below it.
+/// Returns 1, or a bound of the schema that excludes it.
 fn number(schema: &Value) -> Value {
     let minimum = schema.get("minimum").filter(|it| it.is_number());
     let low_maximum = schema
@@ -87,7 +89,7 @@ fn number(schema: &Value) -> Value {
     minimum.or(low_maximum).cloned().unwrap_or_else(|| 1.into())
 }
 
-/// A length, which Gemini's own schemas spell as a string.
+/// Returns a length; Gemini's schemas write it as a string.
 fn length(schema: &Value, name: &str) -> u64 {
     let length = field(schema, name).and_then(|it| match it {
         Value::String(digits) => digits.parse().ok(),

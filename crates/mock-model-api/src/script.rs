@@ -1,4 +1,4 @@
-//! Answers written down beforehand, in the form in which gemini-cli records them.
+//! Scripted responses, in the format in which gemini-cli records them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,22 +8,22 @@ use thiserror::Error;
 
 use super::call::Framing;
 
-/// Answers to give in order, for each of the two methods, kept as they are spelt.
+/// Responses to give in order, for each of the two methods, byte for byte.
 #[derive(Debug, Default)]
 pub struct Script {
     answers: VecDeque<String>,
     streams: VecDeque<Vec<String>>,
 }
 
-/// Why a script cannot be used.
+/// Why a script could not be parsed.
 #[derive(Debug, Error)]
 pub enum MockError {
-    /// A line is not a scripted answer.
+    /// A line is not a scripted response.
     #[error("line {line} is no scripted answer: {cause}")]
     Line {
-        /// Counted from 1.
+        /// Line number, from 1.
         line: usize,
-        /// What is wrong with it.
+        /// The parser's error.
         cause: serde_json::Error,
     },
 }
@@ -43,8 +43,13 @@ enum Method {
 }
 
 impl Script {
-    /// Reads JSON lines `{"method":"generateContent"|"generateContentStream","response":…}`.
-    /// The response of a stream is the array of its chunks. Blank lines are skipped.
+    /// Parses JSON lines
+    /// `{"method":"generateContent"|"generateContentStream","response":…}`. The
+    /// response of a stream is the array of its chunks. Blank lines are skipped.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first line that is not a scripted response.
     pub fn parse(text: &str) -> Result<Self, MockError> {
         let mut script = Self::default();
         for (index, line) in text.lines().enumerate() {
@@ -74,7 +79,7 @@ impl Script {
         Ok(())
     }
 
-    /// The chunks of the next answer, or what to say when there is none left.
+    /// Returns the chunks of the next response, or an error message if none is left.
     pub(super) fn next(&mut self, framing: Framing) -> Result<Vec<String>, &'static str> {
         match framing {
             Framing::Object => self.answers.pop_front().map(|it| vec![it]),

@@ -1,14 +1,15 @@
-//! Which declared functions a prompt asks for by name, and with what arguments.
+//! Function calls that a prompt requests by name.
 
 use serde_json::{Map, Value, json};
 
 use super::{call::field, schema};
 
-/// A thought signature; nobody but the API can read one.
+/// Thought signature, which only the API can verify.
 pub(super) const SIGNATURE: &str = "bW9jay1zaWduYXR1cmU=";
 
-/// One `functionCall` part for each declared function that `prompt` names, in order of mention.
-/// A JSON object right after the name becomes the arguments; without one, they are made from the declaration. Pure.
+/// Returns one `functionCall` part for each declared function that `prompt` names, in
+/// order. A JSON object after the name becomes its arguments; otherwise they are
+/// derived from the declaration.
 pub(super) fn calls(request: &Value, prompt: &str, answer_id: &str) -> Vec<Value> {
     let callable = callable(request);
     let mut calls = Vec::new();
@@ -28,7 +29,7 @@ pub(super) fn calls(request: &Value, prompt: &str, answer_id: &str) -> Vec<Value
     calls
 }
 
-/// The declared functions that the tool config leaves callable.
+/// Returns the declared functions that the tool config allows.
 fn callable(request: &Value) -> Vec<&Value> {
     let config = field(request, "toolConfig").and_then(|it| field(it, "functionCallingConfig"));
     let mode = config.and_then(|it| field(it, "mode"));
@@ -50,7 +51,7 @@ fn callable(request: &Value) -> Vec<&Value> {
         .collect()
 }
 
-/// The first word of `text` that is the name of a declaration, and what comes after it.
+/// Returns the first word that is a declared name, and the text after it.
 fn next_mention<'a, 'b>(
     text: &'a str,
     declarations: &[&'b Value],
@@ -80,7 +81,7 @@ fn split_at_word<'a>(text: &'a str, word: &str) -> Option<(&'a str, &'a str)> {
     })
 }
 
-/// A JSON object at the beginning of `text`, and what comes after it.
+/// Returns a JSON object at the start of `text`, and the text after it.
 fn leading_object(text: &str) -> (Option<Value>, &str) {
     let mut values = serde_json::Deserializer::from_str(text).into_iter::<Map<String, Value>>();
     match values.next() {
@@ -92,7 +93,7 @@ fn leading_object(text: &str) -> (Option<Value>, &str) {
     }
 }
 
-/// Examples for the required parameters.
+/// Returns examples of the required parameters.
 fn arguments(declaration: &Value) -> Value {
     let schema =
         field(declaration, "parametersJsonSchema").or_else(|| declaration.get("parameters"));

@@ -1,5 +1,5 @@
-//! One regular expression as an automaton that takes a byte at a time and
-//! knows at every byte whether a match can still come.
+//! A regular expression as a DFA that reads one byte at a time and reports whether a
+//! match is still possible.
 
 use std::collections::BTreeSet;
 
@@ -18,34 +18,34 @@ use super::MaskError;
 
 pub(super) use regex_automata::util::primitives::StateID as State;
 
-/// Bytes that one automaton may take, and as many again while it is built.
-const MOST_BYTES: usize = 4 << 20;
+/// Memory limit of one automaton, and of its construction.
+const MAX_AUTOMATON_BYTES: usize = 4 << 20;
 
-/// How deep a pattern may be nested.
-const DEEPEST: u32 = 100;
+/// Maximum nesting depth of a pattern.
+const MAX_PATTERN_DEPTH: u32 = 100;
 
-/// What taking a byte led to.
+/// Result of reading a byte.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
-    /// A match can still come.
+    /// A match is still possible.
     Live,
-    /// Before this byte a match ended; a longer one can still come.
+    /// A match ended before this byte; a longer one is possible.
     Match,
-    /// Before this byte a match ended, and no longer one can come.
+    /// A match ended before this byte, and no longer one is possible.
     LastMatch,
-    /// No match can come any more.
+    /// No match is possible.
     Dead,
 }
 
-/// A regular expression that only matches where it is started.
+/// A regular expression that is anchored at the start of the search.
 #[derive(Debug)]
 pub(super) struct Automaton {
     dfa: dense::DFA<Vec<u32>>,
-    /// Where it starts at the beginning of a text.
+    /// Initial state at the start of a text.
     first_start: State,
-    /// Where it starts after each byte.
+    /// Initial state after each byte value.
     starts: Vec<State>,
-    /// The match states from which nothing can come any more, sorted.
+    /// Match states from which no further match is possible, sorted.
     last: Vec<State>,
 }
 
@@ -55,7 +55,7 @@ impl Automaton {
         let hir = parse(name, pattern)?;
         let config = thompson::Config::new()
             .which_captures(thompson::WhichCaptures::None)
-            .nfa_size_limit(Some(MOST_BYTES));
+            .nfa_size_limit(Some(MAX_AUTOMATON_BYTES));
         let nfa = thompson::Compiler::new()
             .configure(config)
             .build_from_hir(&hir)
@@ -67,8 +67,8 @@ impl Automaton {
         let config = dense::Config::new()
             .start_kind(StartKind::Anchored)
             .match_kind(MatchKind::LeftmostFirst)
-            .dfa_size_limit(Some(MOST_BYTES))
-            .determinize_size_limit(Some(MOST_BYTES));
+            .dfa_size_limit(Some(MAX_AUTOMATON_BYTES))
+            .determinize_size_limit(Some(MAX_AUTOMATON_BYTES));
         let dfa = dense::Builder::new()
             .configure(config.accelerate(false))
             .build_from_nfa(&nfa)
@@ -98,13 +98,13 @@ impl Automaton {
         Ok(it)
     }
 
-    /// Where to start after this byte; `None` is the beginning of the text.
+    /// Returns the initial state after this byte; `None` is the start of the text.
     pub(super) fn start(&self, before: Option<u8>) -> State {
         let after = before.and_then(|byte| self.starts.get(usize::from(byte)));
         after.copied().unwrap_or(self.first_start)
     }
 
-    /// Takes a byte.
+    /// Reads a byte and returns the next state.
     pub(super) fn step(&self, from: State, byte: u8) -> (State, Step) {
         let to = self.dfa.next_state(from, byte);
         if !self.dfa.is_special_state(to) {
@@ -119,21 +119,21 @@ impl Automaton {
         }
     }
 
-    /// Whether a match ends here if the text does.
+    /// Whether a match ends here if the text ends.
     pub(super) fn matches_at_end(&self, state: State) -> bool {
         self.dfa.is_match_state(self.dfa.next_eoi_state(state))
     }
 
-    /// Whether a match ends here whatever byte follows, and no longer one can
-    /// come. Then it ends here, too, if the text does: what may stand at the end
-    /// of a text may stand before some byte or other, or not before every one.
+    /// Whether a match ends here whatever byte follows, and no longer one is possible.
+    /// It then ends here at the end of the text as well: look-ahead that holds before
+    /// every byte holds there.
     pub(super) fn is_settled(&self, state: State) -> bool {
         let mut bytes = 0..=u8::MAX;
         bytes.all(|byte| self.step(state, byte).1 == Step::LastMatch)
     }
 
-    /// The bytes with which a match can begin, those that can be second, and so
-    /// on.
+    /// Returns the sets of bytes with which a match can begin: the first, the second,
+    /// and so on.
     pub(super) fn opening<const N: usize>(&self) -> [BTreeSet<u8>; N] {
         let mut states = self.all_starts();
         let mut has_matched = false;
@@ -145,7 +145,7 @@ impl Automaton {
                 has_matched |= step != Step::Live;
             }
             states = next;
-            // What follows a match can be anything.
+            // Any byte may follow a match.
             if has_matched {
                 bytes.extend(0..=u8::MAX);
             }
@@ -153,7 +153,7 @@ impl Automaton {
         })
     }
 
-    /// Every step from a state after which a match can still come.
+    /// Returns every transition from a state after which a match is possible.
     fn steps(&self, from: State) -> impl Iterator<Item = (u8, State, Step)> {
         (0..=u8::MAX).filter_map(move |byte| {
             let (to, step) = self.step(from, byte);
@@ -166,7 +166,7 @@ impl Automaton {
         starts.chain([self.first_start]).collect()
     }
 
-    /// Walks through all states once.
+    /// Visits every state and returns the final match states.
     fn last_matches(&self) -> Vec<State> {
         let mut last = Vec::new();
         let mut seen = self.all_starts();
@@ -201,7 +201,7 @@ fn parse(name: &str, pattern: &str) -> Result<Hir, MaskError> {
         at,
     };
     let parsed = ParserBuilder::new()
-        .nest_limit(DEEPEST)
+        .nest_limit(MAX_PATTERN_DEPTH)
         .build()
         .parse(pattern);
     let hir = parsed.map_err(|error| match error {
@@ -216,7 +216,7 @@ fn parse(name: &str, pattern: &str) -> Result<Hir, MaskError> {
     }
 }
 
-/// Word boundaries that know ASCII letters only: an automaton has no others.
+/// Replaces Unicode word boundaries by ASCII ones, which are all that a DFA supports.
 fn with_ascii_words(hir: Hir) -> Hir {
     let all = |subs: Vec<Hir>| subs.into_iter().map(with_ascii_words).collect();
     match hir.into_kind() {

@@ -1,54 +1,53 @@
-//! The table of detectors. To add one: its rule and one line in [`DETECTORS`],
-//! one line in `docs/policies/redact.md`, and texts in `tests.rs`.
+//! The table of detectors. To add one: its regular expression and a line in
+//! [`DETECTORS`], a line in `docs/policies/redact.md`, and examples in `tests.rs`.
 //!
-//! Rules know ASCII only and have no look-around: what may stand beside a match
-//! is said by [`Edges`], and what a rule cannot say by a check.
+//! Regular expressions are ASCII only, without look-around: [`Edges`] restricts the
+//! bytes beside a match, and a validator checks the rest.
 
-use super::validators::{self, Check};
+use super::validators::{self, Validator};
 
-/// What finds one kind of secret.
+/// Finds one kind of secret.
 #[derive(Debug)]
 pub struct Detector {
-    /// Its name in configs and labels.
+    /// Name in configs and labels.
     pub name: &'static str,
-    /// What it finds, in a few words.
+    /// Short description of the secrets.
     pub finds: &'static str,
-    /// The regular expression of a match.
+    /// Regular expression of a match.
     pub rule: &'static str,
     pub(super) edges: Edges,
-    /// What makes a match a secret; without it every match is one.
-    pub(super) check: Option<Check>,
+    /// Validator of matches; without one, every match is a secret.
+    pub(super) check: Option<Validator>,
 }
 
-/// Bytes of a kind.
+/// Class of byte values.
 pub(super) type Class = fn(u8) -> bool;
 
-/// What may not stand beside a match.
+/// Bytes that may not be adjacent to a match.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Edges {
-    /// Before it, unless an escape such as `\n` ends there. Nothing is asked of
-    /// what a rule finds anywhere.
+    /// Class of the byte before, unless an escape such as `\n` ends there. Without it,
+    /// a match may begin anywhere.
     pub(super) before: Option<Class>,
-    /// What an escape may end with that stands before a match.
+    /// Last bytes of escapes that may precede a match.
     pub(super) escape: Class,
-    /// After it.
+    /// Class of the byte after.
     pub(super) after: Option<Class>,
-    /// How a match is found that could begin anywhere.
+    /// For matches that may begin anywhere: how to find their start.
     pub(super) lead: Option<Lead>,
 }
 
-/// A match that is given away by a byte inside it: where it begins is then
-/// looked for backwards.
+/// A match that is found by a byte inside it; its start is searched backwards.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Lead {
     pub(super) mark: u8,
-    /// What may stand between the beginning and the mark, and how much of it.
+    /// Class and maximum number of the bytes between the start and the mark.
     pub(super) body: Class,
     pub(super) most: usize,
 }
 
 impl Edges {
-    /// Anything may stand beside it.
+    /// No restriction on adjacent bytes.
     pub(super) const OPEN: Self = Self::new(None, None);
     const EMAIL: Self = Self {
         lead: Some(Lead {
@@ -63,7 +62,7 @@ impl Edges {
     };
     /// Digits that are not part of a longer word or number.
     const NUMBER: Self = Self {
-        // `%20415` may be anything.
+        // `%20415` is ambiguous.
         escape: validators::letter_of_escape,
         ..Self::new(
             Some(validators::before_number),
@@ -78,7 +77,7 @@ impl Edges {
         Some(validators::alphanumeric),
         Some(validators::alphanumeric),
     );
-    /// A word that may hold `-` and `_`, and ends only where these do.
+    /// A word that may contain `-` and `_`, and ends where they do.
     const TOKEN: Self = Self::new(Some(validators::alphanumeric), Some(validators::base64url));
     /// What begins with `://` after a scheme and ends before `@`.
     const AUTHORITY: Self = Self::new(Some(validators::not_scheme), Some(validators::not_at));
@@ -95,10 +94,9 @@ impl Edges {
 
 const EMAIL: &str = r"[A-Za-z0-9][A-Za-z0-9._%+-]{0,63}@([A-Za-z0-9-]{1,63}\.){1,8}[A-Za-z]{2,24}";
 
-/// With country code; North America in three spellings; France; Germany; the
-/// United Kingdom in three; Japan. Of two alternatives
-/// that begin alike the longer comes first: an automaton drops what comes after
-/// a match.
+/// With country code; North America in three spellings; France; Germany; the United
+/// Kingdom in three; Japan. Of two alternatives with a common prefix the longer comes
+/// first: an automaton ignores alternatives after a match.
 const PHONE: &str = concat!(
     r"\+[1-9][0-9]{0,2}([ .-]?\([0-9]{1,4}\))?([ .-]?[0-9]){4,14}|",
     r"(1[ .-])?\([2-9][0-9]{2}\) ?[2-9][0-9]{2}[ .-][0-9]{4}|",
@@ -112,7 +110,7 @@ const PHONE: &str = concat!(
     r"0[1-9][0-9]{0,2}-[0-9]{2,4}-[0-9]{4}",
 );
 
-/// In one, in groups of four, or as American Express and Diners write it.
+/// Undivided, in groups of four, or as American Express and Diners write it.
 const CARD: &str =
     r"([0-9]{4}[ -]?){3}[0-9]{1,4}([ -]?[0-9]{1,3})?|[0-9]{4}[ -]?[0-9]{6}[ -]?[0-9]{4,5}";
 
@@ -125,15 +123,15 @@ const JWT: &str = concat!(
     r"([A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+){3}|[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]*)",
 );
 
-/// After the first line comes a line break, written out or escaped, or the key
-/// itself: a mention of the line is no key.
+/// The first line must be followed by a line break, literal or escaped, or by the key
+/// itself: a mention of the line is not a key.
 const PRIVATE_KEY: &str = concat!(
     r"-----BEGIN [A-Z0-9 ]{0,32}PRIVATE KEY( BLOCK)?-----",
     r"( {0,8}\\{1,4}[nrt]| {0,8}[\r\n]| ?[A-Za-z0-9+/=]{16})(?s:.*?)",
     r"(-----END [A-Z0-9 ]{0,32}PRIVATE KEY( BLOCK)?-----|\z)",
 );
 
-/// A secret is known only by the name it is given: its last 40 characters.
+/// A secret key is recognised by its name: the last 40 characters are the secret.
 const AWS_KEY: &str = concat!(
     r"(AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}",
     r"|(?i:aws_?secret_?(access_?)?key|secret_?access_?key)",
@@ -142,7 +140,7 @@ const AWS_KEY: &str = concat!(
 
 const GOOGLE_KEY: &str = r"AIza[A-Za-z0-9_-]{35}|AQ\.[A-Za-z0-9_-]{30,128}";
 
-/// What GitHub Apps have holds a JSON web token.
+/// Tokens of GitHub Apps contain a JSON web token.
 const GITHUB_KEY: &str = concat!(
     r"ghs_[0-9]{1,20}_eyJ[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]+",
     r"|gh[oprsu]_[A-Za-z0-9_]{36,}|github_pat_[A-Za-z0-9_]{22,}",
@@ -160,7 +158,7 @@ const ANTHROPIC_KEY: &str = r"sk-ant-[A-Za-z0-9_-]{20,}";
 /// Only what follows the second colon is secret.
 const URL_PASSWORD: &str = r#"://[!-~&&[^/@:"'<>\\]]{0,64}:[!-~&&[^/@"'<>\\]]{1,128}"#;
 
-/// Every detector. Where two matches begin at one place, the first named here
+/// All detectors. Of two matches that begin at one offset, the detector listed first
 /// gives the label.
 #[rustfmt::skip]
 pub const DETECTORS: &[Detector] = &[

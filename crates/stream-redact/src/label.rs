@@ -1,4 +1,4 @@
-//! What stands in the place of a secret.
+//! Labels that replace secrets.
 
 use hmac::{Hmac, KeyInit, Mac};
 use secrecy::{ExposeSecret, SecretString};
@@ -6,21 +6,21 @@ use sha2::Sha256;
 
 use super::MaskError;
 
-/// How many digits of a hash are shown.
-const SHOWN: usize = 12;
+/// Hex digits of a hash in a label.
+const LABEL_HASH_DIGITS: usize = 12;
 
-/// What stands in the place of a secret.
+/// Format of the labels that replace secrets.
 #[derive(Debug, Clone)]
 pub enum Style {
-    /// `[REDACTED:<detector>]`.
+    /// The name of the detector: `[REDACTED:<detector>]`.
     Label,
-    /// `[REDACTED:<detector>:<12 hex digits>]`: equal secrets have equal
-    /// digits. They are of an HMAC with this key, so that without it nobody can
-    /// try out which secret it was.
+    /// `[REDACTED:<detector>:<12 hex digits>]`, where equal secrets have equal digits.
+    /// They are an HMAC-SHA256 with this key, so that secrets cannot be guessed without
+    /// it.
     Hash(SecretString),
 }
 
-/// A style that is ready to be used.
+/// Creates labels of one style.
 #[derive(Debug)]
 pub(super) struct Labels {
     keyed: Option<Hmac<Sha256>>,
@@ -39,7 +39,7 @@ impl Labels {
         Ok(Self { keyed })
     }
 
-    /// Begins a label, which is written at once unless it holds a hash.
+    /// Starts a label; writes it at once unless it holds a hash.
     pub(super) fn open(&self, detector: &str, out: &mut String) -> Label {
         match &self.keyed {
             None => {
@@ -54,7 +54,7 @@ impl Labels {
     }
 }
 
-/// A label whose secret is not whole yet.
+/// A label whose secret is not complete.
 #[derive(Debug)]
 pub(super) enum Label {
     Written,
@@ -65,14 +65,14 @@ pub(super) enum Label {
 }
 
 impl Label {
-    /// Takes the next bytes of the secret.
+    /// Adds the next bytes of the secret.
     pub(super) fn take(&mut self, secret: &[u8]) {
         if let Self::Hashed { hash, .. } = self {
             hash.update(secret);
         }
     }
 
-    /// The secret is whole.
+    /// Ends the secret and writes a label with a hash.
     pub(super) fn close(self, out: &mut String) {
         let Self::Hashed { detector, hash } = self else {
             return;
@@ -81,7 +81,7 @@ impl Label {
         out.extend(["[REDACTED:", &detector, ":"]);
         let nibbles = digest.iter().flat_map(|it| [it >> 4, it & 0xf]);
         let digits = nibbles.filter_map(|it| char::from_digit(u32::from(it), 16));
-        out.extend(digits.take(SHOWN));
+        out.extend(digits.take(LABEL_HASH_DIGITS));
         out.push(']');
     }
 }

@@ -1,15 +1,29 @@
-//! Secrets in text: found, and replaced by a label.
+//! Finds secrets in text, complete or streamed, and replaces them by labels.
 //!
-//! A [`Mask`] holds detectors, and patterns of the operator. Each is an
-//! automaton that looks for its leftmost matches; what any of them finds is
-//! concealed, under one label where matches overlap. It does not matter whether
-//! a text is whole or comes in pieces: the same is released, and of a text that
-//! comes in pieces only that is held which may still be part of a match. What
-//! may be part of a match for longer than [`MOST_HELD`] bytes is concealed
-//! whatever comes.
+//! A [`Mask`] has detectors for well-known secrets ([`DETECTORS`]) and patterns of your
+//! own. Each is compiled to an automaton that finds leftmost matches; overlapping
+//! matches share one label. The result does not depend on how a stream is split: a
+//! [`Masker`] holds back only what may still be part of a match, at most
+//! [`MAX_HELD_BYTES`]. What may be part of a match for longer is masked.
 //!
-//! Pure; knows text only: no JSON, no events, no config. To add a detector: one
-//! line in [`DETECTORS`].
+//! ```
+//! use stream_redact::{Mask, Style};
+//!
+//! let mask = Mask::new(&["email"], &[("ticket", "TICKET-[0-9]{4}")], &Style::Label)?;
+//!
+//! let masked = mask.mask("write to john@example.com about TICKET-0042");
+//! assert_eq!(
+//!     masked.map(|masked| masked.text).as_deref(),
+//!     Some("write to [REDACTED:email] about [REDACTED:ticket]")
+//! );
+//!
+//! let mut stream = mask.stream();
+//! let mut out = stream.push("call john@exam");
+//! out += &stream.push("ple.com now");
+//! out += &stream.finish();
+//! assert_eq!(out, "call [REDACTED:email] now");
+//! # Ok::<(), stream_redact::MaskError>(())
+//! ```
 
 mod automaton;
 mod detectors;
@@ -32,72 +46,75 @@ pub use self::{
     label::Style,
     masker::Masker,
 };
-use self::{label::Labels, pattern::Rule, prefilter_table::Gate, stream::Flow, window::View};
+use self::{
+    label::Labels, pattern::Pattern, prefilter_table::FirstByteTable, stream::MaskStream,
+    window::MaskWindow,
+};
 
-/// How many bytes of a text are held at most.
-pub const MOST_HELD: usize = 8 * 1024;
+/// Maximum number of bytes that a stream holds back.
+pub const MAX_HELD_BYTES: usize = 8 * 1024;
 
-/// What conceals secrets. Cheap to clone.
+/// Compiled detectors and patterns. Cheap to clone.
 #[derive(Debug, Clone)]
 pub struct Mask {
-    rules: Arc<Rules>,
+    rules: Arc<PatternSet>,
 }
 
-/// What all texts of a mask share.
+/// State that all texts of a mask share.
 #[derive(Debug)]
-struct Rules {
-    all: Vec<Rule>,
-    gate: Gate,
+struct PatternSet {
+    all: Vec<Pattern>,
+    first_bytes: FirstByteTable,
     labels: Labels,
     limit: usize,
 }
 
-/// A text whose secrets were replaced.
+/// A text with its secrets replaced.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Concealed {
-    /// The text with labels in it.
+pub struct MaskedText {
+    /// The text with labels.
     pub text: String,
-    /// The names of the detectors and patterns that found something, each once.
+    /// Names of the detectors and patterns that matched, each once.
     pub detectors: Vec<Arc<str>>,
 }
 
-/// Why there is no mask.
+/// Why a mask could not be compiled.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum MaskError {
     /// No detector has this name.
     #[error("no detector is named `{0}`; there are {all}", all = names())]
     UnknownDetector(String),
-    /// A label could not show this name.
+    /// The name of a pattern is empty, too long or has invalid characters.
     #[error("`{0}` is no name for a pattern; a name has 1 to 64 of a-z, A-Z, 0-9, `_`, `-`")]
     Name(String),
-    /// Two patterns have one name, or a pattern has the name of a detector.
+    /// The name of a pattern is that of another pattern or of a detector.
     #[error("`{0}` is the name of another pattern or of a detector")]
     NameTaken(String),
-    /// A pattern is no regular expression.
+    /// A pattern is not a regular expression.
     #[error("pattern `{name}`, character {at}: {reason}")]
     Syntax {
-        /// Of the pattern.
+        /// Name of the pattern.
         name: String,
-        /// What is wrong.
+        /// The parser's message.
         reason: String,
-        /// Where, counted from 1.
+        /// Column, counted from 1.
         at: usize,
     },
-    /// A pattern needs what an automaton cannot do.
+    /// A pattern uses a feature that automata do not support.
     #[error("pattern `{name}` cannot be an automaton: {reason}")]
     Unsupported {
-        /// Of the pattern.
+        /// Name of the pattern.
         name: String,
-        /// What is wrong.
+        /// The compiler's message.
         reason: String,
     },
     /// A pattern matches the empty text, which is everywhere.
     #[error("pattern `{0}` matches nothing at all, so it would match everywhere")]
     MatchesNothing(String),
-    /// A pattern matches no text.
+    /// A pattern can never match.
     #[error("pattern `{0}` can never match")]
     NeverMatches(String),
-    /// A pattern needs too much memory.
+    /// The automaton of a pattern exceeds its memory limit.
     #[error(
         "pattern `{0}` is too large; shorter repetitions, or `[a-z]` for `\\w`, make it smaller"
     )]
@@ -113,18 +130,23 @@ fn names() -> String {
 }
 
 impl Mask {
-    /// Compiles detectors, by their names, and patterns: pairs of a name and a
-    /// regular expression.
+    /// Compiles detectors by name, and patterns as pairs of a name and a regular
+    /// expression.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a name is unknown, invalid or taken, or if a pattern cannot be
+    /// compiled.
     pub fn new(
         detectors: &[&str],
         patterns: &[(&str, &str)],
         style: &Style,
     ) -> Result<Self, MaskError> {
-        Self::holding(MOST_HELD, detectors, patterns, style)
+        Self::holding(MAX_HELD_BYTES, detectors, patterns, style)
     }
 
-    /// The same, where at most so many bytes of a text are held: more than the
-    /// lead of any detector.
+    /// Compiles a mask whose streams hold back at most `limit` bytes, which must exceed
+    /// the lead of every detector.
     fn holding(
         limit: usize,
         detectors: &[&str],
@@ -136,16 +158,18 @@ impl Mask {
             return Err(MaskError::UnknownDetector((*name).to_owned()));
         }
         let wanted = DETECTORS.iter().filter(|it| detectors.contains(&it.name));
-        let mut all: Vec<Rule> = wanted.map(Rule::of_detector).collect::<Result<_, _>>()?;
+        let mut all: Vec<Pattern> = wanted
+            .map(Pattern::from_detector)
+            .collect::<Result<_, _>>()?;
         for (name, pattern) in patterns {
             check_name(name)?;
             if is_known(name) || all.iter().any(|it| *it.name == **name) {
                 return Err(MaskError::NameTaken((*name).to_owned()));
             }
-            all.push(Rule::of_pattern(name, pattern)?);
+            all.push(Pattern::from_pattern(name, pattern)?);
         }
-        let rules = Rules {
-            gate: Gate::new(&all),
+        let rules = PatternSet {
+            first_bytes: FirstByteTable::new(&all),
             labels: Labels::new(style)?,
             all,
             limit,
@@ -155,37 +179,37 @@ impl Mask {
         })
     }
 
-    /// Whether there is a secret in a whole text.
+    /// Whether a complete text contains a secret.
     pub fn finds(&self, text: &str) -> bool {
-        let mut flow = Flow::default();
-        flow.search(&self.rules, View::whole(text));
+        let mut flow = MaskStream::default();
+        flow.search(&self.rules, MaskWindow::whole(text));
         flow.has_found()
     }
 
-    /// Replaces every secret in a whole text. `None`: there is none.
-    pub fn conceal(&self, text: &str) -> Option<Concealed> {
-        let view = View::whole(text);
-        let mut flow = Flow::default();
+    /// Replaces every secret in a complete text. Returns `None` if there is none.
+    pub fn mask(&self, text: &str) -> Option<MaskedText> {
+        let view = MaskWindow::whole(text);
+        let mut flow = MaskStream::default();
         flow.search(&self.rules, view);
         if !flow.has_found() {
             return None;
         }
         let mut text = String::with_capacity(text.len());
         flow.settle(&self.rules, view, &mut text);
-        Some(Concealed {
+        Some(MaskedText {
             text,
             detectors: self.rules.names(flow.rules()).collect(),
         })
     }
 
-    /// Starts a text that comes in pieces.
+    /// Starts masking a streamed text.
     pub fn stream(&self) -> Masker {
         Masker::new(self.clone())
     }
 }
 
-impl Rules {
-    /// What rules are called.
+impl PatternSet {
+    /// Returns the names of patterns.
     fn names(&self, rules: impl Iterator<Item = usize>) -> impl Iterator<Item = Arc<str>> {
         rules.filter_map(|it| Some(self.all.get(it)?.name.clone()))
     }

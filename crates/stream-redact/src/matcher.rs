@@ -1,44 +1,43 @@
-//! The search of one rule through a text that comes in pieces: leftmost matches
-//! that do not overlap, each as long as its rule wants it.
+//! Matcher of one pattern in a streamed text: leftmost matches that do not overlap.
 
 use std::ops::Range;
 
 use super::{
     automaton::{State, Step},
-    pattern::Rule,
-    window::View,
+    pattern::Pattern,
+    window::MaskWindow,
 };
 
-/// Runs shorter than this leave no trail: they cost little anyway.
-const SHORT: usize = 64;
+/// Attempts shorter than this are not recorded: repeating them is cheap.
+const MIN_RECORDED_BYTES: usize = 64;
 
-/// How far the search of one rule has come.
+/// Matcher state of one pattern.
 #[derive(Debug, Default)]
-pub(super) struct Search {
-    /// Where the next match may begin.
+pub(super) struct Matcher {
+    /// First offset at which the next match may begin.
     from: usize,
-    run: Option<Run>,
-    trail: Trail,
-    /// Whether anything was found.
+    run: Option<MatchAttempt>,
+    trail: FailedStates,
+    /// Whether anything matched.
     pub(super) has_found: bool,
 }
 
-/// One attempt to match, from one place on.
+/// An attempt to match from one offset.
 #[derive(Debug)]
-struct Run {
+struct MatchAttempt {
     start: usize,
-    /// The place it has read up to.
+    /// End of the text that was read.
     at: usize,
     state: State,
     /// The longest match so far.
     found: Option<Range<usize>>,
-    /// Whether the run is too long to be held: what it reads is a match then,
-    /// whatever comes.
+    /// Whether the attempt exceeds the limit of held text: what it reads is masked from
+    /// then on, match or not.
     is_endless: bool,
 }
 
-impl Search {
-    /// Where the next match may begin.
+impl Matcher {
+    /// Returns the first offset at which the next match may begin.
     pub(super) fn from(&self) -> usize {
         self.from
     }
@@ -47,10 +46,10 @@ impl Search {
         self.run.is_some()
     }
 
-    /// The first place that is not decided yet.
+    /// Returns the first offset that is not decided.
     pub(super) fn undecided(&self) -> Option<usize> {
         let run = self.run.as_ref()?;
-        // What an endless run has read is decided, but that it may go on is not.
+        // What an endless attempt has read is decided, but it may continue.
         Some(if run.is_endless {
             run.at - 1
         } else {
@@ -58,10 +57,10 @@ impl Search {
         })
     }
 
-    /// Starts to match where a place gives a match away.
-    pub(super) fn begin(&mut self, rule: &Rule, view: View<'_>, at: usize) {
+    /// Starts an attempt at an offset found by the prefilter.
+    pub(super) fn begin(&mut self, rule: &Pattern, view: MaskWindow<'_>, at: usize) {
         if let Some(start) = rule.begin(view, self.from, at) {
-            self.run = Some(Run {
+            self.run = Some(MatchAttempt {
                 start,
                 at: start,
                 state: rule.start(view, start),
@@ -71,13 +70,18 @@ impl Search {
         }
     }
 
-    /// Reads on as far as the text goes. What was found, if anything was: of an
-    /// endless run, all that it has read.
-    pub(super) fn go(&mut self, rule: &Rule, view: View<'_>, limit: usize) -> Option<Range<usize>> {
+    /// Reads to the end of the window. Returns the match, if it is decided; of an
+    /// endless attempt, everything it has read.
+    pub(super) fn go(
+        &mut self,
+        rule: &Pattern,
+        view: MaskWindow<'_>,
+        limit: usize,
+    ) -> Option<Range<usize>> {
         let run = self.run.as_mut()?;
         let ends = run.ends(rule, view, limit, &mut self.trail);
         let found = if run.is_endless {
-            Some(run.start..view.floor(run.at))
+            Some(run.start..view.char_boundary_before(run.at))
         } else {
             run.found.take_if(|_| ends)
         };
@@ -90,9 +94,15 @@ impl Search {
     }
 }
 
-impl Run {
-    /// Reads on. Whether it ended: then no longer match can come.
-    fn ends(&mut self, rule: &Rule, view: View<'_>, limit: usize, trail: &mut Trail) -> bool {
+impl MatchAttempt {
+    /// Reads on; returns whether the attempt has ended.
+    fn ends(
+        &mut self,
+        rule: &Pattern,
+        view: MaskWindow<'_>,
+        limit: usize,
+        trail: &mut FailedStates,
+    ) -> bool {
         for byte in view.bytes(self.at..view.end()) {
             let (state, step) = rule.automaton.step(self.state, *byte);
             match step {
@@ -108,7 +118,7 @@ impl Run {
             let length = self.at - self.start;
             if length >= limit {
                 self.is_endless = true;
-            } else if length > SHORT && trail.crosses(self.at, state) {
+            } else if length > MIN_RECORDED_BYTES && trail.crosses(self.at, state) {
                 return true;
             }
         }
@@ -119,9 +129,9 @@ impl Run {
         is_settled || view.is_last()
     }
 
-    /// A match ends where it has read up to.
-    fn matched(&mut self, rule: &Rule, view: View<'_>, trail: &mut Trail) {
-        // What this run found, others may find too.
+    /// Records a match that ends here.
+    fn matched(&mut self, rule: &Pattern, view: MaskWindow<'_>, trail: &mut FailedStates) {
+        // Other attempts may match from here, too.
         trail.forget();
         if !self.is_endless {
             let found = rule.accept(view, self.start..self.at);
@@ -130,17 +140,17 @@ impl Run {
     }
 }
 
-/// Where long runs have been that found nothing any more, and in which state.
-/// A later run that comes to the same place in the same state finds nothing
-/// from there either, so that no text is read over and over.
+/// States of long attempts that failed, by offset. A later attempt that reaches the
+/// same state at the same offset fails as well, which keeps the search linear.
 #[derive(Debug, Default)]
-struct Trail {
+struct FailedStates {
     from: usize,
     states: Vec<State>,
 }
 
-impl Trail {
-    /// Whether a run crosses the trail here. If not, its state is noted.
+impl FailedStates {
+    /// Whether an attempt failed in this state at this offset before; records it if
+    /// not.
     fn crosses(&mut self, at: usize, state: State) -> bool {
         let place = at.wrapping_sub(self.from);
         if place > self.states.len() {

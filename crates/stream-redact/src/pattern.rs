@@ -1,4 +1,4 @@
-//! One detector or pattern, ready to be run.
+//! A compiled detector or pattern.
 
 use std::{collections::BTreeSet, ops::Range, sync::Arc};
 
@@ -6,21 +6,21 @@ use super::{
     MaskError,
     automaton::{Automaton, State, Step},
     detectors::{Detector, Edges},
-    validators::{self, Candidate, Check},
-    window::View,
+    validators::{self, Candidate, Validator},
+    window::MaskWindow,
 };
 
-/// A compiled detector or pattern.
+/// A compiled detector or pattern, with its conditions on adjacent bytes.
 #[derive(Debug)]
-pub(super) struct Rule {
+pub(super) struct Pattern {
     pub(super) name: Arc<str>,
     pub(super) automaton: Automaton,
     edges: Edges,
-    check: Option<Check>,
+    check: Option<Validator>,
 }
 
-impl Rule {
-    pub(super) fn of_detector(detector: &Detector) -> Result<Self, MaskError> {
+impl Pattern {
+    pub(super) fn from_detector(detector: &Detector) -> Result<Self, MaskError> {
         Ok(Self {
             name: detector.name.into(),
             automaton: Automaton::compile(detector.name, detector.rule)?,
@@ -29,7 +29,7 @@ impl Rule {
         })
     }
 
-    pub(super) fn of_pattern(name: &str, pattern: &str) -> Result<Self, MaskError> {
+    pub(super) fn from_pattern(name: &str, pattern: &str) -> Result<Self, MaskError> {
         Ok(Self {
             name: name.into(),
             automaton: Automaton::compile(name, pattern)?,
@@ -38,7 +38,8 @@ impl Rule {
         })
     }
 
-    /// The bytes that give a match away: the first, and those after it.
+    /// Returns the sets of bytes with which a match begins: the first, the second, and
+    /// so on.
     pub(super) fn opening<const N: usize>(&self) -> [BTreeSet<u8>; N] {
         let Some(lead) = self.edges.lead else {
             return self.automaton.opening();
@@ -50,7 +51,7 @@ impl Rule {
         bytes
     }
 
-    /// Whether the byte that gives a match away may follow this one.
+    /// Whether the first byte of a match may follow this one.
     pub(super) fn may_follow(&self, byte: u8) -> bool {
         if let Some(lead) = self.edges.lead {
             return (lead.body)(byte);
@@ -59,17 +60,16 @@ impl Rule {
         is_apart || (self.edges.escape)(byte)
     }
 
-    /// Where a match begins, not before `from`, that is given away here.
-    pub(super) fn begin(&self, view: View<'_>, from: usize, at: usize) -> Option<usize> {
+    /// Returns the start of a match found at this offset, not before `from`.
+    pub(super) fn begin(&self, view: MaskWindow<'_>, from: usize, at: usize) -> Option<usize> {
         match self.edges.lead {
             Some(_) => self.lead(view, from, at),
             None => (from <= at && self.may_begin(view, at)).then_some(at),
         }
     }
 
-    /// Where a match may have begun that this place is still the lead of: the
-    /// longest one.
-    pub(super) fn lead(&self, view: View<'_>, from: usize, at: usize) -> Option<usize> {
+    /// Returns the earliest start of a match whose lead is read up to this offset.
+    pub(super) fn lead(&self, view: MaskWindow<'_>, from: usize, at: usize) -> Option<usize> {
         let lead = self.edges.lead?;
         let earliest = at.saturating_sub(lead.most).max(from);
         let before = view.bytes(earliest..at).iter().rev();
@@ -78,13 +78,13 @@ impl Rule {
         places.find(|it| self.is_live(view, *it) && self.may_begin(view, *it))
     }
 
-    /// Whether the first byte of a match may be this one.
-    fn is_live(&self, view: View<'_>, at: usize) -> bool {
+    /// Whether a match may begin with the byte at this offset.
+    fn is_live(&self, view: MaskWindow<'_>, at: usize) -> bool {
         let step = |byte| self.automaton.step(self.start(view, at), byte).1;
         view.byte(at).is_some_and(|it| step(it) != Step::Dead)
     }
 
-    pub(super) fn may_begin(&self, view: View<'_>, at: usize) -> bool {
+    pub(super) fn may_begin(&self, view: MaskWindow<'_>, at: usize) -> bool {
         let Some(class) = self.edges.before else {
             return true;
         };
@@ -97,13 +97,17 @@ impl Rule {
         (is_apart || is_escaped()) && !validators::splits_escape(before, view.after(at))
     }
 
-    /// The state in which a match that begins here starts.
-    pub(super) fn start(&self, view: View<'_>, at: usize) -> State {
+    /// Returns the initial state of a match at this offset.
+    pub(super) fn start(&self, view: MaskWindow<'_>, at: usize) -> State {
         self.automaton.start(view.before(at).last().copied())
     }
 
-    /// The secret in a match; `None` if it is no match after all.
-    pub(super) fn accept(&self, view: View<'_>, matched: Range<usize>) -> Option<Range<usize>> {
+    /// Returns the secret within a match; `None` if validation fails.
+    pub(super) fn accept(
+        &self,
+        view: MaskWindow<'_>,
+        matched: Range<usize>,
+    ) -> Option<Range<usize>> {
         let candidate = Candidate {
             before: view.before(matched.start),
             text: view.bytes(matched.clone()),
@@ -117,7 +121,7 @@ impl Rule {
         Some(matched.start + begin..matched.end)
     }
 
-    /// Whether what follows a match may make it none.
+    /// Whether the byte after a match may reject it.
     pub(super) fn minds_what_follows(&self) -> bool {
         self.edges.after.is_some()
     }

@@ -1,34 +1,37 @@
-//! Reads a text once, a few instructions a byte, and keeps the places where a
-//! match may begin. Rules that begin alike share one of eight groups; a number
-//! says of each group, and of each of eight bytes in a row, whether the byte rules
-//! the group out there. Numbers of neighbours, shifted, are put together.
+//! Prefilter that reads a text once, with a few instructions per byte, and returns the
+//! offsets at which a match may begin.
+//!
+//! Patterns are merged into eight groups. For each byte value, a 64-bit number has one
+//! bit for each group and each of eight positions: whether the byte excludes the group
+//! at that position. Shifting and combining the numbers of adjacent bytes gives the
+//! groups that are excluded at an offset (as in the Teddy and shift-or algorithms).
 
 use std::ops::Range;
 
 use super::{
-    prefilter_table::{REACH, Table},
-    window::View,
+    prefilter_table::{EXAMINED_BYTES, Table},
+    window::MaskWindow,
 };
 
-/// How many groups there are: a byte of a number is one place of each.
+/// Number of groups: one bit each in a byte of a number.
 const GROUPS: usize = 8;
 
-/// The places of a number that nothing begins at: before the first byte there is
-/// none, and the byte before it may be missing.
+/// Initial states that exclude offsets before the text; at its start, the byte before a
+/// match is missing.
 const AFTER_A_BYTE: u64 = 0x00ff_ffff_ffff_ffff;
 const AT_THE_BEGINNING: u64 = 0x0000_ffff_ffff_ffff;
 
-/// Finds the places where a match may begin.
+/// Finds offsets at which a match may begin.
 #[derive(Debug)]
-pub(super) struct Sieve {
-    /// For each byte what it rules out: its lowest byte is for the last of the
-    /// places that tell where a match begins, its highest for the first.
+pub(super) struct Prefilter {
+    /// For each byte value, what it excludes. The lowest byte is for the last of the
+    /// examined positions.
     out: [u64; 256],
 }
 
-impl Sieve {
-    /// `tables` say which rules each byte lets through, place after place.
-    pub(super) fn new(tables: &[Table; REACH]) -> Self {
+impl Prefilter {
+    /// Creates a prefilter from the tables of each examined position.
+    pub(super) fn new(tables: &[Table; EXAMINED_BYTES]) -> Self {
         let groups = groups(tables);
         let mut out = [0; 256];
         for (byte, out) in (0..=u8::MAX).zip(&mut out) {
@@ -37,46 +40,47 @@ impl Sieve {
         Self { out }
     }
 
-    /// Shows the places of a range where a match may begin, in order, until one is
-    /// taken.
+    /// Passes the offsets of a range at which a match may begin to `take`, in order,
+    /// until it returns `true`.
     pub(super) fn find(
         &self,
-        view: View<'_>,
+        view: MaskWindow<'_>,
         range: Range<usize>,
         mut take: impl FnMut(usize) -> bool,
     ) {
         let first = range.start.saturating_sub(1).max(view.base());
-        let bytes = view.bytes(first..view.end().min(range.end + REACH - 2));
+        let bytes = view.bytes(first..view.end().min(range.end + EXAMINED_BYTES - 2));
         let mut carry = if first < range.start {
             AFTER_A_BYTE
         } else {
             AT_THE_BEGINNING
         };
-        // A place is known when the last of its bytes was read.
+        // An offset is decided when the last of its bytes was read.
         let mut at = first;
         let mut takes = |out: u64, at: usize| {
-            let mut places = lanes(!out).filter_map(|it| (at + it).checked_sub(REACH - 2));
+            let mut places = lanes(!out).filter_map(|it| (at + it).checked_sub(EXAMINED_BYTES - 2));
             places.any(|it| range.contains(&it) && take(it))
         };
-        let (blocks, rest) = bytes.as_chunks::<REACH>();
+        let (blocks, rest) = bytes.as_chunks::<EXAMINED_BYTES>();
         for block in blocks {
             let (out, next) = self.put_together(carry, block);
             if out != u64::MAX && takes(out, at) {
                 return;
             }
-            (carry, at) = (next, at + REACH);
+            (carry, at) = (next, at + EXAMINED_BYTES);
         }
-        // After the end of the text nothing is ruled out.
+        // Nothing is excluded after the end of the text.
         for block in [rest, &[]] {
             let (out, next) = self.put_together(carry, block);
             if takes(out, at) {
                 return;
             }
-            (carry, at) = (next, at + REACH);
+            (carry, at) = (next, at + EXAMINED_BYTES);
         }
     }
 
-    /// What is ruled out where the last bytes end, and where they go on.
+    /// Returns what is excluded at the offsets that end in this block, and the state
+    /// for the next block.
     #[inline]
     fn put_together(&self, carry: u64, block: &[u8]) -> (u64, u64) {
         let out = |byte: &u8| self.out.get(usize::from(*byte)).copied();
@@ -89,7 +93,7 @@ impl Sieve {
     }
 }
 
-/// The number of a byte.
+/// Returns the number of a byte value.
 fn ruled_out(groups: &[Group], byte: u8) -> u64 {
     let passes = groups.iter().enumerate().flat_map(|(number, group)| {
         let places = group.places.iter().rev().enumerate();
@@ -99,7 +103,7 @@ fn ruled_out(groups: &[Group], byte: u8) -> u64 {
     passes.fold(u64::MAX, |out, bit| out & !(1 << bit))
 }
 
-/// The bytes of a number that are not zero, by their place.
+/// Returns the indices of the bytes that are not zero.
 fn lanes(mut number: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let lane = number.trailing_zeros() / 8;
@@ -108,10 +112,10 @@ fn lanes(mut number: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-/// Rules that are looked for together.
+/// Patterns that are searched together.
 #[derive(Debug, Clone)]
 struct Group {
-    places: [Bytes; REACH],
+    places: [Bytes; EXAMINED_BYTES],
 }
 
 impl Group {
@@ -123,14 +127,14 @@ impl Group {
         Self { places }
     }
 
-    /// How much of a text without any order gets through.
+    /// Returns the share of random text that passes.
     fn share(&self) -> f64 {
         let shares = self.places.iter().map(|it| f64::from(it.count()) / 256.0);
         shares.product()
     }
 }
 
-/// Some bytes.
+/// Set of byte values.
 #[derive(Debug, Clone, Default)]
 struct Bytes([u128; 2]);
 
@@ -157,9 +161,9 @@ impl Bytes {
     }
 }
 
-/// Puts rules together, those first that let hardly more through together than
-/// each by itself.
-fn groups(tables: &[Table; REACH]) -> Vec<Group> {
+/// Merges patterns into groups, first those whose union lets through little more than
+/// each of them.
+fn groups(tables: &[Table; EXAMINED_BYTES]) -> Vec<Group> {
     let used = (0..=u8::MAX).fold(0, |used, byte| used | tables[1].of(byte));
     let group = |bit: u32| {
         let places = tables.each_ref().map(|table| {

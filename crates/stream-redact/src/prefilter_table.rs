@@ -1,25 +1,26 @@
-//! Where a match may begin: the byte before a place and those after it tell it
-//! for all rules at once. Ordinary text costs one look-up a byte.
+//! First-byte tables: which patterns may begin at an offset, given the byte before it
+//! and the bytes after it. Ordinary text costs one look-up per byte.
 
 use std::{array, ops::Range};
 
-use super::{pattern::Rule, prefilter::Sieve, window::View};
+use super::{pattern::Pattern, prefilter::Prefilter, window::MaskWindow};
 
-/// The rules that a byte lets through, one bit each.
+/// Set of patterns, one bit each.
 pub(super) type Bits = u64;
 
-/// Every rule.
+/// The set of all patterns.
 pub(super) const ALL: Bits = Bits::MAX;
 
-/// How many bytes tell where a match may begin: the one before it, and its first.
-pub(super) const REACH: usize = 8;
+/// Bytes that are examined at an offset: the one before it, and the first ones of a
+/// match.
+pub(super) const EXAMINED_BYTES: usize = 8;
 
-/// The bit of a rule. All that are too many share the last one.
+/// Returns the bit of a pattern. All patterns beyond the 63rd share the last bit.
 pub(super) fn bit(rule: usize) -> Bits {
     1 << rule.min(63)
 }
 
-/// The rules that some bits stand for, if there are so many in all.
+/// Returns the indices of the patterns in a set; `all` is the number of patterns.
 pub(super) fn rules(mut bits: Bits, all: usize) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = bits.trailing_zeros() as usize;
@@ -33,40 +34,40 @@ pub(super) fn rules(mut bits: Bits, all: usize) -> impl Iterator<Item = usize> {
     .flatten()
 }
 
-/// For each byte the rules that it lets through, by where it stands.
+/// For each examined byte, the patterns that it allows.
 #[derive(Debug)]
-pub(super) struct Gate {
-    /// The first is of the byte before a match.
-    tables: [Table; REACH],
-    /// Finds the few places that are worth asking the tables about.
-    sieve: Sieve,
+pub(super) struct FirstByteTable {
+    /// The first table is for the byte before a match.
+    tables: [Table; EXAMINED_BYTES],
+    /// Finds the few offsets for which the tables are worth reading.
+    prefilter: Prefilter,
 }
 
-impl Gate {
-    pub(super) fn new(rules: &[Rule]) -> Self {
-        let mut tables: [Table; REACH] = array::from_fn(|_| Table([0; 256]));
+impl FirstByteTable {
+    pub(super) fn new(rules: &[Pattern]) -> Self {
+        let mut tables: [Table; EXAMINED_BYTES] = array::from_fn(|_| Table([0; 256]));
         let [before, after @ ..] = &mut tables;
         for (at, rule) in rules.iter().enumerate() {
             before.let_through(bit(at), |byte| rule.may_follow(byte));
-            let opening = rule.opening::<{ REACH - 1 }>();
+            let opening = rule.opening::<{ EXAMINED_BYTES - 1 }>();
             for (table, bytes) in after.iter_mut().zip(opening) {
                 table.let_through(bit(at), |byte| bytes.contains(&byte));
             }
         }
-        let sieve = Sieve::new(&tables);
-        Self { tables, sieve }
+        let prefilter = Prefilter::new(&tables);
+        Self { tables, prefilter }
     }
 
-    /// The next place in a range where one of the wanted rules may begin, and
-    /// which may.
+    /// Returns the next offset in a range at which one of the wanted patterns may
+    /// begin, and which of them.
     pub(super) fn next(
         &self,
-        view: View<'_>,
+        view: MaskWindow<'_>,
         range: Range<usize>,
         wanted: Bits,
     ) -> Option<(usize, Bits)> {
         let mut found = None;
-        self.sieve.find(view, range, |at| {
+        self.prefilter.find(view, range, |at| {
             let hits = self.at(view, at) & wanted;
             found = (hits != 0).then_some((at, hits));
             found.is_some()
@@ -74,9 +75,9 @@ impl Gate {
         found
     }
 
-    /// The rules that may begin at a place.
-    fn at(&self, view: View<'_>, at: usize) -> Bits {
-        // Where the view begins there is nothing before.
+    /// Returns the patterns that may begin at an offset.
+    fn at(&self, view: MaskWindow<'_>, at: usize) -> Bits {
+        // At the start of the text there is no byte before.
         let [before, after @ ..] = &self.tables;
         let last = at.checked_sub(1).and_then(|it| view.byte(it));
         let last = last.map_or(ALL, |it| before.of(it));
@@ -86,7 +87,7 @@ impl Gate {
     }
 }
 
-/// For each byte the rules that it lets through at one place.
+/// For each byte value, the patterns it allows at one position.
 #[derive(Debug)]
 pub(super) struct Table([Bits; 256]);
 
@@ -123,10 +124,10 @@ mod tests {
         Mask::new(&names, &patterns, &Style::Label).unwrap()
     }
 
-    /// Every place that the tables let through, one by one.
+    /// Reference implementation: reads the tables at every offset.
     fn one_by_one(
-        gate: &Gate,
-        view: View<'_>,
+        gate: &FirstByteTable,
+        view: MaskWindow<'_>,
         range: Range<usize>,
         wanted: Bits,
     ) -> Vec<(usize, Bits)> {
@@ -144,8 +145,8 @@ mod tests {
             wanted in prop_oneof![Just(ALL), any::<Bits>()],
             mask in 0..masks.len(),
         )| {
-            let gate = &masks[mask].rules.gate;
-            let view = View::new(&text, base, true);
+            let gate = &masks[mask].rules.first_bytes;
+            let view = MaskWindow::new(&text, base, true);
             let (a, b) = (cut.0.index(text.len() + 1), cut.1.index(text.len() + 1));
             let range = base + a.min(b)..base + a.max(b);
             let mut found = Vec::new();

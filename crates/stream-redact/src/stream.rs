@@ -1,29 +1,28 @@
-//! From text to masked text: what all rules found is put in order, and what is
-//! decided goes out.
+//! Merges the matches of all patterns into masked text.
 
 use std::ops::Range;
 
 use super::{
-    Rules,
+    PatternSet,
     label::Label,
-    matcher::Search,
+    matcher::Matcher,
     prefilter_table::{self, Bits},
-    window::View,
+    window::MaskWindow,
 };
 
-/// How far a text has come.
+/// Masking state of one text.
 #[derive(Debug, Default)]
-pub(super) struct Flow {
-    /// One for each rule, once the first of them has something to do.
-    searches: Vec<Search>,
-    /// Where the gate has looked already.
+pub(super) struct MaskStream {
+    /// One per pattern; empty until the first pattern may match.
+    searches: Vec<Matcher>,
+    /// End of the text that the prefilter has searched.
     looked: usize,
-    /// What was found and has not gone out.
+    /// Matches that are not written yet.
     found: Vec<Found>,
-    /// Everything before this place has gone out, or is in `cover`.
+    /// Everything before this offset is written, or is part of `pending`.
     done: usize,
-    /// The secret at `done`, if there may be more of it.
-    cover: Option<Cover>,
+    /// The secret that ends at `done` and may continue.
+    pending: Option<PendingMask>,
 }
 
 #[derive(Debug)]
@@ -32,24 +31,24 @@ struct Found {
     rule: usize,
 }
 
-/// Secrets that overlap, under the label of the first.
+/// Overlapping secrets, under the label of the first one.
 #[derive(Debug)]
-struct Cover {
+struct PendingMask {
     end: usize,
     label: Label,
 }
 
-impl Flow {
-    /// Looks for secrets in what is new of a text.
-    pub(super) fn search(&mut self, rules: &Rules, view: View<'_>) {
+impl MaskStream {
+    /// Searches new text for secrets.
+    pub(super) fn search(&mut self, rules: &PatternSet, view: MaskWindow<'_>) {
         for rule in 0..self.searches.len() {
             if !self.is_running(rule) {
                 continue;
             }
             self.go(rules, view, rule);
             if !self.is_running(rule) {
-                // Where it has been, a later match may begin.
-                let from = self.searches.get(rule).map_or(0, Search::from);
+                // Another match may begin within the text it has read.
+                let from = self.searches.get(rule).map_or(0, Matcher::from);
                 self.look(rules, view, from..self.looked, prefilter_table::bit(rule));
             }
         }
@@ -57,42 +56,47 @@ impl Flow {
         self.looked = view.end();
     }
 
-    /// Whether anything was found and has not gone out.
+    /// Whether matches were found that are not written yet.
     pub(super) fn has_found(&self) -> bool {
         !self.found.is_empty()
     }
 
-    /// Everything before this place has gone out or is concealed.
+    /// Returns the offset before which everything is written or masked.
     pub(super) fn done(&self) -> usize {
         self.done
     }
 
-    /// Whether a label has not gone out although its secret is concealed.
-    pub(super) fn is_owing(&self) -> bool {
-        let cover = self.cover.as_ref();
-        cover.is_some_and(|it| matches!(it.label, Label::Hashed { .. }))
+    /// Whether a label is pending although its secret was consumed.
+    pub(super) fn has_pending_label(&self) -> bool {
+        let pending = self.pending.as_ref();
+        pending.is_some_and(|it| matches!(it.label, Label::Hashed { .. }))
     }
 
-    /// The rules that found something.
+    /// Returns the indices of patterns that matched.
     pub(super) fn rules(&self) -> impl Iterator<Item = usize> {
         let searches = self.searches.iter().enumerate();
         searches.filter_map(|(rule, it)| it.has_found.then_some(rule))
     }
 
-    /// Lets out what is decided. Everything before the place that it gives is needed
-    /// no more, but as context.
-    pub(super) fn settle(&mut self, rules: &Rules, view: View<'_>, out: &mut String) -> usize {
+    /// Writes the text that is decided. Returns the offset before which text is needed
+    /// as context only.
+    pub(super) fn settle(
+        &mut self,
+        rules: &PatternSet,
+        view: MaskWindow<'_>,
+        out: &mut String,
+    ) -> usize {
         let undecided = self.undecided(rules, view);
         self.found
             .sort_unstable_by_key(|it| (it.secret.start, it.rule));
         let ready = self.found.partition_point(|it| it.secret.start < undecided);
         let later = self.found.split_off(ready);
         for found in std::mem::replace(&mut self.found, later) {
-            self.cover(rules, view, &found, out);
+            self.pending(rules, view, &found, out);
         }
-        let ends = self.cover.as_ref().is_none_or(|it| it.end <= undecided);
+        let ends = self.pending.as_ref().is_none_or(|it| it.end <= undecided);
         if ends {
-            self.uncover(view, out);
+            self.end_mask(view, out);
             self.pass(view, undecided, out);
         } else {
             self.swallow(view);
@@ -100,11 +104,17 @@ impl Flow {
         undecided.min(self.done)
     }
 
-    /// Runs the wanted rules wherever they may begin in a range.
-    fn look(&mut self, rules: &Rules, view: View<'_>, mut range: Range<usize>, wanted: Bits) {
-        while let Some((at, hits)) = rules.gate.next(view, range.clone(), wanted) {
+    /// Runs the wanted patterns wherever they may begin in a range.
+    fn look(
+        &mut self,
+        rules: &PatternSet,
+        view: MaskWindow<'_>,
+        mut range: Range<usize>,
+        wanted: Bits,
+    ) {
+        while let Some((at, hits)) = rules.first_bytes.next(view, range.clone(), wanted) {
             if self.searches.is_empty() {
-                self.searches.resize_with(rules.all.len(), Search::default);
+                self.searches.resize_with(rules.all.len(), Matcher::default);
             }
             for rule in prefilter_table::rules(hits, rules.all.len()) {
                 self.begin(rules, view, rule, at);
@@ -113,7 +123,7 @@ impl Flow {
         }
     }
 
-    fn begin(&mut self, rules: &Rules, view: View<'_>, rule: usize, at: usize) {
+    fn begin(&mut self, rules: &PatternSet, view: MaskWindow<'_>, rule: usize, at: usize) {
         let (Some(it), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule)) else {
             return;
         };
@@ -123,7 +133,7 @@ impl Flow {
         }
     }
 
-    fn go(&mut self, rules: &Rules, view: View<'_>, rule: usize) {
+    fn go(&mut self, rules: &PatternSet, view: MaskWindow<'_>, rule: usize) {
         let (Some(it), Some(search)) = (rules.all.get(rule), self.searches.get_mut(rule)) else {
             return;
         };
@@ -133,11 +143,11 @@ impl Flow {
     }
 
     fn is_running(&self, rule: usize) -> bool {
-        self.searches.get(rule).is_some_and(Search::is_running)
+        self.searches.get(rule).is_some_and(Matcher::is_running)
     }
 
-    /// The first place at which a secret may begin that is not known yet.
-    fn undecided(&self, rules: &Rules, view: View<'_>) -> usize {
+    /// Returns the first offset at which an unknown secret may begin.
+    fn undecided(&self, rules: &PatternSet, view: MaskWindow<'_>) -> usize {
         let end = view.end();
         if view.is_last() {
             return end;
@@ -145,25 +155,31 @@ impl Flow {
         let mut first = end;
         for (at, rule) in rules.all.iter().enumerate() {
             let search = self.searches.get(at);
-            let running = search.and_then(Search::undecided);
-            let from = search.map_or(0, Search::from);
+            let running = search.and_then(Matcher::undecided);
+            let from = search.map_or(0, Matcher::from);
             let lead = || rule.lead(view, from, end);
             first = first.min(running.or_else(lead).unwrap_or(end));
         }
         first
     }
 
-    /// Puts a secret under the cover, or under a new one.
-    fn cover(&mut self, rules: &Rules, view: View<'_>, found: &Found, out: &mut String) {
-        match &mut self.cover {
-            Some(cover) if found.secret.start < cover.end => {
-                cover.end = cover.end.max(found.secret.end);
+    /// Adds a secret to the pending mask, or starts a new one.
+    fn pending(
+        &mut self,
+        rules: &PatternSet,
+        view: MaskWindow<'_>,
+        found: &Found,
+        out: &mut String,
+    ) {
+        match &mut self.pending {
+            Some(pending) if found.secret.start < pending.end => {
+                pending.end = pending.end.max(found.secret.end);
             }
             _ => {
-                self.uncover(view, out);
+                self.end_mask(view, out);
                 self.pass(view, found.secret.start, out);
                 let name = rules.all.get(found.rule).map_or("", |it| &it.name);
-                self.cover = Some(Cover {
+                self.pending = Some(PendingMask {
                     end: found.secret.end,
                     label: rules.labels.open(name, out),
                 });
@@ -171,24 +187,24 @@ impl Flow {
         }
     }
 
-    /// The secret under the cover is whole.
-    fn uncover(&mut self, view: View<'_>, out: &mut String) {
+    /// Ends the pending mask and writes its label.
+    fn end_mask(&mut self, view: MaskWindow<'_>, out: &mut String) {
         self.swallow(view);
-        if let Some(cover) = self.cover.take() {
-            cover.label.close(out);
+        if let Some(pending) = self.pending.take() {
+            pending.label.close(out);
         }
     }
 
-    /// Takes under the cover what belongs there.
-    fn swallow(&mut self, view: View<'_>) {
-        if let Some(cover) = &mut self.cover {
-            cover.label.take(view.bytes(self.done..cover.end));
-            self.done = cover.end;
+    /// Consumes the text of the pending mask.
+    fn swallow(&mut self, view: MaskWindow<'_>) {
+        if let Some(pending) = &mut self.pending {
+            pending.label.take(view.bytes(self.done..pending.end));
+            self.done = pending.end;
         }
     }
 
-    /// Lets text out up to a place.
-    fn pass(&mut self, view: View<'_>, to: usize, out: &mut String) {
+    /// Writes text up to an offset.
+    fn pass(&mut self, view: MaskWindow<'_>, to: usize, out: &mut String) {
         out.push_str(view.text(self.done..to));
         self.done = self.done.max(to);
     }

@@ -122,7 +122,7 @@ fn every_detector() -> Mask {
 }
 
 fn shown(mask: &Mask, text: &str) -> String {
-    mask.conceal(text).map_or(text.to_owned(), |it| it.text)
+    mask.mask(text).map_or(text.to_owned(), |it| it.text)
 }
 
 #[test]
@@ -164,7 +164,7 @@ fn every_secret_is_found_by_its_detector_alone_wherever_it_stands() {
 fn every_secret_has_its_label_among_all_detectors() {
     let mask = every_detector();
     let labelled = |(name, secret): &(&str, String)| {
-        let found = mask.conceal(&format!("a {secret} b"));
+        let found = mask.mask(&format!("a {secret} b"));
         let found = found.map_or(String::new(), |it| it.text);
         (found != format!("a [REDACTED:{name}] b")).then(|| format!("{secret}: {found}"))
     };
@@ -182,7 +182,7 @@ fn what_only_looks_like_a_secret_is_left_alone() {
             format!("a {text} b"),
             format!("\"{text}\"\n"),
         ] {
-            if let Some(concealed) = mask.conceal(&text) {
+            if let Some(concealed) = mask.mask(&text) {
                 wrong.push(format!("{text:?} became {:?}", concealed.text));
             }
         }
@@ -253,7 +253,7 @@ fn secrets_that_overlap_have_one_label() {
         "[REDACTED:email]",
     );
     let mask = Mask::new(&[], &[("x", "abc+"), ("y", "cd")], &Style::Label).unwrap();
-    let concealed = mask.conceal("abccdcd").unwrap();
+    let concealed = mask.mask("abccdcd").unwrap();
     assert_eq!(concealed.text, "[REDACTED:x][REDACTED:y]");
     assert_eq!(concealed.detectors, ["x".into(), "y".into()]);
 }
@@ -402,7 +402,7 @@ fn a_match_may_be_longer_at_the_end_of_a_text() {
 /// A run that found something that was refused leaves no trail.
 #[test]
 fn what_is_refused_from_one_place_may_be_a_match_from_another() {
-    let rule = Rule::of_detector(&Detector {
+    let rule = Pattern::from_detector(&Detector {
         name: "b",
         finds: "what begins with b",
         rule: "[ab]+c",
@@ -410,11 +410,11 @@ fn what_is_refused_from_one_place_may_be_a_match_from_another() {
         check: Some(|it| it.text.starts_with(b"b").then_some(0)),
     });
     let all = vec![rule.unwrap()];
-    let rules = Rules {
-        gate: Gate::new(&all),
+    let rules = PatternSet {
+        first_bytes: FirstByteTable::new(&all),
         labels: Labels::new(&Style::Label).unwrap(),
         all,
-        limit: MOST_HELD,
+        limit: MAX_HELD_BYTES,
     };
     let mask = Mask {
         rules: Arc::new(rules),

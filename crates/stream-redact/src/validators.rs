@@ -1,20 +1,19 @@
-//! What makes a match a secret that its rule cannot say: check digits, lengths,
-//! and what stands around it.
+//! Validation of matches beyond regular expressions: check digits, lengths and context.
 
-/// A match that is to be checked.
+/// A match to validate.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Candidate<'t> {
-    /// What stands before it, as far as it may matter.
+    /// Context before the match.
     pub(super) before: &'t [u8],
     pub(super) text: &'t [u8],
     /// The byte after it, unless the text ends.
     pub(super) after: Option<u8>,
 }
 
-/// Where in the match the secret begins; `None` if there is none.
-pub(super) type Check = fn(Candidate<'_>) -> Option<usize>;
+/// Returns the offset of the secret within the match; `None` if it is not one.
+pub(super) type Validator = fn(Candidate<'_>) -> Option<usize>;
 
-/// What IBANs begin with, and how many characters they have. Sorted.
+/// Country codes of IBANs and their lengths. Sorted.
 #[rustfmt::skip]
 const IBAN_LENGTHS: &[([u8; 2], usize)] = &[
     (*b"AD", 24), (*b"AE", 23), (*b"AL", 28), (*b"AT", 20), (*b"AZ", 28), (*b"BA", 20), (*b"BE", 16), (*b"BG", 22),
@@ -47,7 +46,7 @@ pub(super) fn email(it: Candidate<'_>) -> Option<usize> {
     // `Com`, but not the name of a function such as `closeAll`.
     let is_name = is_shouted || top.bytes().skip(1).all(|it| it.is_ascii_lowercase());
     let is_email = is_name && !is_scale && !is_version && !is_hyphened;
-    // `git@github.com:…` is nobody's address.
+    // `git@github.com:…` is not an address.
     (is_email && local != "git" && !is_in_authority(it.before)).then_some(0)
 }
 
@@ -56,7 +55,7 @@ fn is_scale(label: &str) -> bool {
     factor.is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
 }
 
-/// Whether this ends between `scheme://` and `@`.
+/// Whether the text ends between `scheme://` and `@`.
 fn is_in_authority(before: &[u8]) -> bool {
     let inside =
         |it: &&u8| it.is_ascii_graphic() && !matches!(it, b'/' | b'@' | b'"' | b'\'' | b'<' | b'>');
@@ -80,7 +79,7 @@ pub(super) fn phone(it: Candidate<'_>) -> Option<usize> {
     is_phone.then_some(0)
 }
 
-/// Whether it begins with a year, month and day.
+/// Whether it begins with a year, a month and a day.
 fn is_date(text: &[u8]) -> bool {
     let mut numbers = text.split(|it| !it.is_ascii_digit());
     let [year, month, day] = [(); 3].map(|()| numbers.next().map_or(0, <[u8]>::len));
@@ -94,7 +93,7 @@ pub(super) fn card(it: Candidate<'_>) -> Option<usize> {
     (is_issued(&digits) && luhn(&digits)).then_some(0)
 }
 
-/// Whether a card can begin so and have as many digits.
+/// Whether a card number can have this prefix and length.
 fn is_issued(digits: &[u8]) -> bool {
     matches!(
         (digits, digits.len()),
@@ -108,7 +107,7 @@ fn is_issued(digits: &[u8]) -> bool {
     )
 }
 
-/// Every second digit from the right counts double.
+/// Luhn checksum: every second digit from the right counts double.
 fn luhn(digits: &[u8]) -> bool {
     let doubled = |digit: u8| if digit > 4 { digit * 2 - 9 } else { digit * 2 };
     let sum: u32 = digits
@@ -133,7 +132,7 @@ pub(super) fn iban(it: Candidate<'_>) -> Option<usize> {
     (characters.fold(0, mod_97) == 1).then_some(0)
 }
 
-/// The remainder with one more character; a letter counts as two digits.
+/// Returns the remainder after one more character; a letter counts as two digits.
 fn mod_97(remainder: u32, next: u8) -> u32 {
     match char::from(next).to_digit(36) {
         Some(value @ 10..) => (remainder * 100 + value) % 97,
@@ -165,7 +164,7 @@ pub(super) fn google_key(it: Candidate<'_>) -> Option<usize> {
     (it.text.starts_with(b"AIza") || is_random).then_some(0)
 }
 
-/// Words joined by hyphens have no digits.
+/// Requires a digit: hyphenated words have none.
 pub(super) fn mixed(it: Candidate<'_>) -> Option<usize> {
     it.text.iter().any(u8::is_ascii_digit).then_some(0)
 }
@@ -185,8 +184,8 @@ fn count(text: &[u8], kind: impl Fn(u8) -> bool) -> usize {
     text.iter().filter(|it| kind(**it)).count()
 }
 
-/// Whether an escape ends here: `\n`, `%20`, `\x22`, `\u003d`. What follows it
-/// is the beginning of a word, although a letter or digit stands before.
+/// Whether an escape ends here: `\n`, `%20`, `\x22`, `\u003d`. A word may begin after
+/// it, although the byte before is alphanumeric.
 pub(super) fn ends_escape(before: &[u8]) -> bool {
     match before {
         [.., b'\\', b'n' | b'r' | b't'] => true,
@@ -196,7 +195,7 @@ pub(super) fn ends_escape(before: &[u8]) -> bool {
     }
 }
 
-/// Whether an escape goes on here.
+/// Whether an offset is within an escape.
 pub(super) fn splits_escape(before: &[u8], after: &[u8]) -> bool {
     match (before.last(), after) {
         (Some(b'\\'), [b'n' | b'r' | b't', ..]) => true,
@@ -226,7 +225,7 @@ pub(super) fn base64url(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_')
 }
 
-/// What the part of an e-mail address before `@` consists of.
+/// Characters of the local part of an e-mail address.
 pub(super) fn local(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'%' | b'+' | b'-')
 }
@@ -240,7 +239,7 @@ pub(super) fn before_number(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'+' | b'-' | b'.' | b'/')
 }
 
-/// A card's number may well be in a path.
+/// A card number may be in a path.
 pub(super) fn before_card(byte: u8) -> bool {
     before_number(byte) && byte != b'/'
 }

@@ -1,24 +1,23 @@
-//! The part of a text that is at hand. Every offset counts from the start of
-//! the whole text, so it stays true however the text comes.
+//! The part of a streamed text that is in memory. Offsets count from the start of the
+//! whole text.
 
 use std::ops::Range;
 
-/// How many bytes before a match decide whether it is one. A stream keeps as
-/// many of what it has already released.
+/// Bytes before a match that may decide whether it is one; a stream keeps them.
 pub(super) const CONTEXT: usize = 96;
 
 /// A window on a text.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct View<'t> {
+pub(super) struct MaskWindow<'t> {
     text: &'t str,
-    /// Where the window begins in the whole text.
+    /// Offset of the window in the whole text.
     base: usize,
-    /// Whether the text ends where the window does.
+    /// Whether the text ends where the window ends.
     is_last: bool,
 }
 
-impl<'t> View<'t> {
-    /// A whole text.
+impl<'t> MaskWindow<'t> {
+    /// Creates a window on a complete text.
     pub(super) fn whole(text: &'t str) -> Self {
         Self::new(text, 0, true)
     }
@@ -31,12 +30,12 @@ impl<'t> View<'t> {
         }
     }
 
-    /// Where the window begins.
+    /// Returns the offset at which the window begins.
     pub(super) fn base(self) -> usize {
         self.base
     }
 
-    /// Where the window ends.
+    /// Returns the offset at which the window ends.
     pub(super) fn end(self) -> usize {
         self.base + self.text.len()
     }
@@ -45,36 +44,36 @@ impl<'t> View<'t> {
         self.is_last
     }
 
-    /// The bytes of a range.
+    /// Returns the bytes of a range.
     pub(super) fn bytes(self, range: Range<usize>) -> &'t [u8] {
         let inside = self.inside(range);
         self.text.as_bytes().get(inside).unwrap_or_default()
     }
 
-    /// The text of a range between two characters.
+    /// Returns the text of a range that ends on character boundaries.
     pub(super) fn text(self, range: Range<usize>) -> &'t str {
         let inside = self.inside(range);
         self.text.get(inside).unwrap_or_default()
     }
 
-    /// What stands before a place, as far as it may matter.
+    /// Returns the context before an offset.
     pub(super) fn before(self, at: usize) -> &'t [u8] {
         self.bytes(at.saturating_sub(CONTEXT).max(self.base)..at)
     }
 
-    /// What follows from a place on.
+    /// Returns the bytes from an offset on.
     pub(super) fn after(self, at: usize) -> &'t [u8] {
         self.bytes(at..self.end())
     }
 
-    /// The byte at a place, unless the window ends before it.
+    /// Returns the byte at an offset, unless it is after the window.
     pub(super) fn byte(self, at: usize) -> Option<u8> {
         let inside = at.checked_sub(self.base)?;
         self.text.as_bytes().get(inside).copied()
     }
 
-    /// The last place between two characters that is not after this one.
-    pub(super) fn floor(self, at: usize) -> usize {
+    /// Returns the last character boundary that is not after an offset.
+    pub(super) fn char_boundary_before(self, at: usize) -> usize {
         self.base + self.text.floor_char_boundary(at.saturating_sub(self.base))
     }
 

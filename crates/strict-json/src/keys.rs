@@ -1,37 +1,37 @@
-//! The keys of one object, and whether two of them are the same.
+//! Detection of duplicate keys within one object.
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::{FreeField, FreeFields, MOST_FIELDS, bit, layout::Place};
+use super::{FreeField, FreeFields, MAX_FIELDS, bit, layout::Position};
 
-/// As many keys, or a few more, are compared one by one; more are looked up.
+/// Objects with more keys than this use a hash set instead of comparing keys one by
+/// one.
 const FEW: usize = 16;
 
-/// Where `serde_json` keeps what it hands over to itself: an object with such a
-/// key would be read as a number.
+/// Prefix of the keys that `serde_json` uses internally: it would read an object with
+/// such a key as a number.
 const RESERVED: &[u8] = b"$serde_json::private";
 
-/// Who gives the keys of one object their names.
+/// How the keys of one object are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Scope {
-    /// The API, but for these fields.
+    /// Field names of the API, except below these fields.
     Fields(&'static FreeFields),
-    /// Anybody; it is, or is part of, this field.
+    /// Free names; the object is the value of this field or is nested in it.
     Free(&'static FreeField),
 }
 
-/// A key.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Key {
-    /// Where it stands, in quotes.
-    pub(super) place: Place,
-    /// Keys with other prints are not the same.
-    print: u32,
+    /// Position in the text, quotes included.
+    pub(super) place: Position,
+    /// Hash that is equal for all spellings of a key.
+    hash: u32,
 }
 
-/// The same for all spellings of a field: how many letters it has, its first and its
-/// last. Without an underscore it is what [`ends`] says.
-pub(super) const fn print(key: &[u8]) -> u32 {
+/// Returns a hash that is equal for all spellings of a field: of its number of letters,
+/// its first and its last one. Equals [`free_key_hash`] for keys without an underscore.
+pub(super) const fn hash(key: &[u8]) -> u32 {
     let [first, rest @ ..] = key else {
         return 0;
     };
@@ -45,16 +45,16 @@ pub(super) const fn print(key: &[u8]) -> u32 {
     mixed(letters, *first, last)
 }
 
-/// The same for a key that anybody named.
+/// Returns the hash of a key with a free name.
 #[inline]
-fn ends(key: &[u8]) -> u32 {
+fn free_key_hash(key: &[u8]) -> u32 {
     match (key.first(), key.last()) {
         (Some(first), Some(last)) => mixed(key.len(), *first, *last),
         _ => 0,
     }
 }
 
-/// Differs in its high bits, too, and not in case.
+/// Mixes the length and both ends into the high bits, ignoring case.
 #[expect(
     clippy::cast_possible_truncation,
     reason = "some bits of a length are enough"
@@ -66,80 +66,78 @@ const fn mixed(length: usize, first: u8, last: u8) -> u32 {
     ((length as u32) << 16 | ends).wrapping_mul(0x9E37_79B1)
 }
 
-/// What is wrong with a key.
+/// Why a key is rejected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Fault {
-    /// Another key of the object is the same.
-    Twice,
-    /// No message of an API has so many.
+pub(super) enum KeyError {
+    /// Another key of the object is equal.
+    Duplicate,
+    /// The object has more than [`MAX_FIELDS`](super::MAX_FIELDS) fields.
     TooMany,
 }
 
-/// The keys of all objects that are open, each object's after those of the
-/// object around it.
+/// The keys of all open objects; those of an object follow those of its parent.
 #[derive(Debug)]
 pub(super) struct Keys<'a> {
     text: &'a [u8],
     open: Vec<Key>,
-    /// The keys of each object that `has_many`, as they are compared.
-    many: Vec<HashSet<Vec<u8>>>,
+    /// The normalized keys of each object that uses a hash set.
+    key_sets: Vec<HashSet<Vec<u8>>>,
 }
 
-/// The keys of one object, as far as it was read.
+/// The keys of one object that were read so far.
 #[derive(Debug)]
 pub(super) struct Object {
     start: usize,
-    /// A bit for each print: a key whose bit is not there is new.
-    prints: u64,
-    /// Whether they are looked up, as each is in [`Keys::many`].
-    has_many: bool,
+    /// Bloom filter of key hashes: a key whose bit is not set is new.
+    hash_bits: u64,
+    /// Whether the keys are in a hash set, the last one of `key_sets`.
+    uses_set: bool,
 }
 
 impl<'a> Keys<'a> {
-    /// For the keys of this document.
     pub(super) const fn of(text: &'a [u8]) -> Self {
         Self {
             text,
             open: Vec::new(),
-            many: Vec::new(),
+            key_sets: Vec::new(),
         }
     }
 
-    /// A key that [`super::strings::plain_key_end`] found.
+    /// Returns a key found by [`super::strings::plain_key_end`].
     #[inline]
     pub(super) fn plain(&self, start: usize, end: usize) -> Key {
-        // Without underscores it has the same print, whoever named it.
+        // Without underscores both hashes are equal.
         Key {
-            place: Place::new(start, end),
-            print: ends(self.text.get(start + 1..end - 1).unwrap_or_default()),
+            place: Position::new(start, end),
+            hash: free_key_hash(self.text.get(start + 1..end - 1).unwrap_or_default()),
         }
     }
 
-    /// Any key that is read well; none if nobody may use it, as no parser of the API
-    /// would take it for what it is.
+    /// Returns any other valid key; `None` if it contains control characters or is
+    /// reserved, so that parsers may read it differently.
     pub(super) fn any(&self, start: usize, end: usize, scope: Scope) -> Option<Key> {
-        let place = Place::new(start, end);
+        let place = Position::new(start, end);
         let meant = self.read(place)?;
         let is_field = matches!(scope, Scope::Fields(_));
         let has_control = is_field && meant.iter().any(u8::is_ascii_control);
         if has_control || meant.starts_with(RESERVED) {
             return None;
         }
-        let print = match scope {
-            Scope::Fields(_) => print(&meant),
-            Scope::Free(_) => ends(&meant),
+        let hash = match scope {
+            Scope::Fields(_) => hash(&meant),
+            Scope::Free(_) => free_key_hash(&meant),
         };
-        Some(Key { place, print })
+        Some(Key { place, hash })
     }
 
-    /// A key as it is meant: without quotes and escapes.
+    /// Returns a key without quotes and escapes.
     pub(super) fn meant(&self, key: Key) -> Cow<'a, [u8]> {
-        // That it can be read was seen when it came.
+        // The key was parsed when it was added.
         self.read(key.place).unwrap_or_default()
     }
 
-    /// The string that stands there, as it is meant.
-    fn read(&self, place: Place) -> Option<Cow<'a, [u8]>> {
+    /// Unescapes the string at a position.
+    fn read(&self, place: Position) -> Option<Cow<'a, [u8]>> {
         let text = self.text.get(place.range())?;
         let inner = inner(text);
         if !inner.contains(&b'\\') {
@@ -149,21 +147,21 @@ impl<'a> Keys<'a> {
         Some(Cow::Owned(read.into_bytes()))
     }
 
-    /// Who names the keys under `key` of an object that is `depth` deep.
+    /// Returns the scope of the value of `key`, in an object at this depth.
     #[inline]
     pub(super) fn scope_under(&self, key: Key, scope: Scope, depth: usize) -> Scope {
         match scope {
-            Scope::Fields(free) if free.prints & bit(key.print) != 0 => {
+            Scope::Fields(free) if free.hash_bits & bit(key.hash) != 0 => {
                 self.free_under(key, free, depth)
             }
             Scope::Fields(_) | Scope::Free(_) => scope,
         }
     }
 
-    /// The same for a key that may be one of the free fields.
+    /// Returns the scope of a key whose hash is that of a free field.
     fn free_under(&self, key: Key, free: &'static FreeFields, depth: usize) -> Scope {
         let is_key = |it: &&FreeField| {
-            it.print == key.print && depth >= it.from_depth && self.is_field(key, it.name)
+            it.hash == key.hash && depth >= it.from_depth && self.is_field(key, it.name)
         };
         let found = free.all.iter().find(is_key);
         found.map_or(Scope::Fields(free), Scope::Free)
@@ -175,78 +173,85 @@ impl<'a> Keys<'a> {
         inner(text) == name.as_bytes() || same_field(&self.meant(key), name.as_bytes())
     }
 
-    /// An object begins.
     #[inline]
     pub(super) const fn open(&self) -> Object {
         Object {
             start: self.open.len(),
-            prints: 0,
-            has_many: false,
+            hash_bits: 0,
+            uses_set: false,
         }
     }
 
-    /// It ends.
     #[inline]
     pub(super) fn close(&mut self, object: &Object) {
         self.open.truncate(object.start);
-        if object.has_many {
-            self.many.pop();
+        if object.uses_set {
+            self.key_sets.pop();
         }
     }
 
-    /// Takes in its next key.
+    /// Adds the next key of an object.
     #[inline]
-    pub(super) fn add(&mut self, object: &mut Object, key: Key, scope: Scope) -> Result<(), Fault> {
-        let bit = bit(key.print);
-        if object.prints & bit != 0 {
+    pub(super) fn add(
+        &mut self,
+        object: &mut Object,
+        key: Key,
+        scope: Scope,
+    ) -> Result<(), KeyError> {
+        let bit = bit(key.hash);
+        if object.hash_bits & bit != 0 {
             return self.compare(object, key, scope);
         }
-        object.prints |= bit;
+        object.hash_bits |= bit;
         self.open.push(key);
         Ok(())
     }
 
-    /// The same for a key that may be known.
+    /// Adds a key whose bit is set already.
     #[cold]
-    fn compare(&mut self, object: &mut Object, key: Key, scope: Scope) -> Result<(), Fault> {
-        if object.has_many {
+    fn compare(&mut self, object: &mut Object, key: Key, scope: Scope) -> Result<(), KeyError> {
+        if object.uses_set {
             return self.look_up(key, scope);
         }
         let text = self.meant(key);
         let mut is_escaped = matches!(text, Cow::Owned(_));
         let known = self.open.get(object.start..).unwrap_or_default();
-        for other in known.iter().filter(|it| it.print == key.print) {
+        for other in known.iter().filter(|it| it.hash == key.hash) {
             let other = self.meant(*other);
             if same(&other, &text, scope) {
-                return Err(Fault::Twice);
+                return Err(KeyError::Duplicate);
             }
             is_escaped |= matches!(other, Cow::Owned(_));
         }
-        // A key with escapes is not read again for each key that it may be.
+        // A hash set unescapes each key once, not once per comparison.
         if known.len() >= FEW || is_escaped {
             let all = known.iter().chain([&key]);
             let all = all.map(|it| folded(&self.meant(*it), scope)).collect();
-            self.many.push(all);
-            (object.has_many, object.prints) = (true, u64::MAX);
+            self.key_sets.push(all);
+            (object.uses_set, object.hash_bits) = (true, u64::MAX);
         } else {
             self.open.push(key);
         }
         Ok(())
     }
 
-    /// The same in an object that has many.
-    fn look_up(&mut self, key: Key, scope: Scope) -> Result<(), Fault> {
+    /// Adds a key to the hash set of an object.
+    fn look_up(&mut self, key: Key, scope: Scope) -> Result<(), KeyError> {
         let folded = folded(&self.meant(key), scope);
-        let many = self.many.last_mut().ok_or(Fault::TooMany)?;
-        if matches!(scope, Scope::Fields(_)) && many.len() >= MOST_FIELDS {
-            return Err(Fault::TooMany);
+        let many = self.key_sets.last_mut().ok_or(KeyError::TooMany)?;
+        if matches!(scope, Scope::Fields(_)) && many.len() >= MAX_FIELDS {
+            return Err(KeyError::TooMany);
         }
         let is_new = many.insert(folded);
-        if is_new { Ok(()) } else { Err(Fault::Twice) }
+        if is_new {
+            Ok(())
+        } else {
+            Err(KeyError::Duplicate)
+        }
     }
 }
 
-/// What stands in quotes.
+/// Returns the text between quotes.
 fn inner(text: &[u8]) -> &[u8] {
     match text {
         [b'"', inner @ .., b'"'] => inner,
@@ -268,19 +273,19 @@ fn folded(key: &[u8], scope: Scope) -> Vec<u8> {
     }
 }
 
-/// Whether two keys are spellings of one field: `fooBar`, `foo_bar`, and what a
-/// parser that ignores case would take for it.
+/// Whether two keys are spellings of one field: equal except for underscores and case,
+/// such as `fooBar` and `foo_bar`.
 #[inline]
 pub fn same_field(one: &[u8], other: &[u8]) -> bool {
     let (Some((first, one)), Some((second, other))) = (one.split_first(), other.split_first())
     else {
         return one == other;
     };
-    // Most differ there, and fields are looked for very often.
+    // Most keys differ in the first letter.
     first.eq_ignore_ascii_case(second) && (one == other || same_letters(one, other))
 }
 
-/// Whether two keys are the same but for case and underscores.
+/// Whether two keys are equal except for case and underscores.
 fn same_letters(mut one: &[u8], mut other: &[u8]) -> bool {
     loop {
         while let Some(rest) = one.strip_prefix(b"_") {
@@ -301,10 +306,10 @@ fn same_letters(mut one: &[u8], mut other: &[u8]) -> bool {
     }
 }
 
-/// A key without what spellings differ in. An underscore in front is part of the
-/// name: the API has fields that differ in nothing else.
+/// Returns the lower-case letters of a key without underscores. A leading underscore is
+/// part of the name: some API fields differ in nothing else.
 fn letters(key: &[u8]) -> impl Iterator<Item = u8> {
     let inner = key.iter().enumerate();
-    let told = inner.filter(|(at, byte)| *at == 0 || **byte != b'_');
-    told.map(|(_, byte)| byte.to_ascii_lowercase())
+    let kept = inner.filter(|(at, byte)| *at == 0 || **byte != b'_');
+    kept.map(|(_, byte)| byte.to_ascii_lowercase())
 }

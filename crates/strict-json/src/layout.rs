@@ -1,32 +1,31 @@
-//! Where the values of a document stand, so that whoever asks for one of them need
-//! not look for it again.
+//! Positions of the values of a document, recorded while it is checked.
 
 use std::ops::Range;
 
-/// How many values a short document has.
+/// Capacity for the values of a short document.
 const FEW: usize = 32;
 
-/// How many bytes most documents have, or more, to a value that is taken down.
+/// Bytes per recorded value in most documents, for the initial capacity.
 const BYTES: usize = 64;
 
-/// Where the values of a document stand. A value is known by its number; that of
-/// the document is 0.
+/// Positions of the values of a document. A value is identified by its index; the
+/// document itself has index 0.
 #[derive(Debug, Default)]
 pub struct Layout {
-    /// Each value before those in it.
+    /// In document order: each value precedes the values nested in it.
     values: Vec<Value>,
-    /// In how many depths values are taken down; the document is in the first.
+    /// Number of recorded nesting levels, the document included.
     depths: usize,
 }
 
-/// Where something stands.
+/// Start and end of a range of bytes.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Place {
+pub(super) struct Position {
     start: u32,
     end: u32,
 }
 
-impl Place {
+impl Position {
     /// INVARIANT: no document is longer than 4 GiB.
     #[inline]
     pub(super) const fn new(start: usize, end: usize) -> Self {
@@ -51,27 +50,27 @@ const fn short(place: usize) -> u32 {
 
 #[derive(Debug, Clone, Copy)]
 struct Value {
-    place: Place,
-    /// Its key, in quotes; empty if it has none.
-    key: Place,
-    /// The number of the value after it and all that is in it.
+    place: Position,
+    /// Position of its key, quotes included; empty without a key.
+    key: Position,
+    /// Index of the value after it and everything nested in it.
     next: u32,
-    /// Whether what is in it was taken down.
+    /// Whether nested values are recorded.
     is_open: bool,
 }
 
 impl Layout {
-    /// None yet, of a text so long.
+    /// Creates an empty layout for a text of `length` bytes.
     pub(super) fn new(deepest: usize, length: usize) -> Self {
         let values = Vec::with_capacity(FEW.max(length / BYTES));
         let depths = deepest + 1;
         Self { values, depths }
     }
 
-    /// A value, so deep, that is all there, but for what is in it. Its number, if it is
-    /// taken down.
+    /// Adds a value without its nested values. Returns its index, or `None` if its
+    /// depth is not recorded.
     #[inline]
-    pub(super) fn add(&mut self, place: Place, key: Place, depth: usize) -> Option<u32> {
+    pub(super) fn add(&mut self, place: Position, key: Position, depth: usize) -> Option<u32> {
         if depth >= self.depths {
             return None;
         }
@@ -85,7 +84,7 @@ impl Layout {
         Some(number)
     }
 
-    /// All that is in it was taken down, too, and it ends.
+    /// Sets the end of a value, after its nested values were added.
     #[inline]
     pub(super) fn end(&mut self, number: Option<u32>, end: usize) {
         let next = short(self.values.len());
@@ -95,8 +94,8 @@ impl Layout {
         }
     }
 
-    /// The numbers of the values in an array or an object; none if that is not
-    /// known.
+    /// Returns the indices of the elements of an array or the values of an object;
+    /// `None` if they were not recorded.
     pub fn within(&self, number: usize) -> Option<impl Iterator<Item = usize> + Clone> {
         let value = self.values.get(number).filter(|it| it.is_open)?;
         let (mut at, end) = (number + 1, value.next as usize);
@@ -108,12 +107,12 @@ impl Layout {
         }))
     }
 
-    /// Where a value stands.
+    /// Returns the position of a value.
     pub fn place(&self, number: usize) -> Option<Range<usize>> {
         self.values.get(number).map(|it| it.place.range())
     }
 
-    /// Where its key stands, in quotes.
+    /// Returns the position of a value's key, quotes included.
     pub fn key(&self, number: usize) -> Option<Range<usize>> {
         self.values.get(number).map(|it| it.key.range())
     }

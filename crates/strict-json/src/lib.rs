@@ -1,8 +1,35 @@
-//! Whether JSON means one thing to everybody who reads it. Pure.
+//! Checks that a JSON document means the same to every parser.
 //!
-//! One pass over the bytes, without a tree. It takes less than RFC 8259 allows:
-//! whatever two parsers are known to read in two ways is refused, so that what
-//! hooks saw is what the model API reads. It must not know what a document says.
+//! RFC 8259 leaves some documents open to interpretation: of duplicate keys, one parser
+//! reads the first and another the last; some accept a byte order mark, invalid UTF-8,
+//! lone surrogates or deep nesting, and some do not. A proxy that inspects what another
+//! program parses must not be misled by that. This crate refuses such documents in one
+//! pass over the bytes, without building a tree.
+//!
+//! ```
+//! use strict_json::{JsonError, Names, check};
+//!
+//! assert!(check(br#"{"model": "a", "stop": ["x"]}"#, Names::Free).is_ok());
+//!
+//! let duplicate = check(br#"{"model": "a", "mod\u0065l": "b"}"#, Names::Free);
+//! assert_eq!(duplicate, Err(JsonError::DuplicateKey("model".to_owned())));
+//! ```
+//!
+//! [`lay_out`] also records where values are, so that they need not be searched again:
+//!
+//! ```
+//! use strict_json::{Names, lay_out};
+//!
+//! let text = br#"{"a": [1, 2]}"#;
+//! let layout = lay_out(text, Names::Free, 2)?;
+//! let array = layout.within(0).and_then(|mut values| values.next());
+//! let array = array.and_then(|index| layout.place(index));
+//! assert_eq!(array.map(|range| &text[range]), Some(&b"[1, 2]"[..]));
+//! # Ok::<(), strict_json::JsonError>(())
+//! ```
+//!
+//! Protocol buffer APIs read `fooBar` and `foo_bar` as one field: [`Names::Fields`]
+//! compares keys by that rule, except below fields whose keys users choose.
 
 mod keys;
 mod layout;
@@ -18,126 +45,134 @@ use thiserror::Error;
 pub use self::{keys::same_field, layout::Layout};
 use self::{scan::Scan, text::Text};
 
-/// How deep arrays and objects may stand in one another.
-pub const DEPTH: usize = 64;
+/// Maximum nesting depth of arrays and objects.
+pub const MAX_DEPTH: usize = 64;
 
-/// How many fields an object of an API may have: each is looked for among them.
-pub const MOST_FIELDS: usize = 1000;
+/// Maximum number of fields in an object of an API; lookups are linear in it.
+pub const MAX_FIELDS: usize = 1000;
 
-/// How long a text may be, in bytes: places in it are kept in 32 bits.
-const LONGEST: usize = u32::MAX as usize;
+/// Maximum length of a text in bytes: positions are stored in 32 bits.
+const MAX_TEXT_BYTES: usize = u32::MAX as usize;
 
-/// What stands in front of some texts, and is no JSON.
+/// UTF-8 byte order mark, which RFC 8259 forbids to generate.
 const BYTE_ORDER_MARK: &[u8] = b"\xef\xbb\xbf";
 
-/// What anybody names, and is under no such field.
-const ANYBODYS: &FreeField = &FreeField::new("", 0);
+/// Scope of documents whose keys are all free.
+const ALL_FREE: &FreeField = &FreeField::new("", 0);
 
-/// A field under which anybody gives keys their names.
+/// A field below which keys have free names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FreeField {
-    /// Its name, in any spelling.
+    /// Name of the field, in any spelling.
     name: &'static str,
-    /// How deep the object must stand that has it; the outermost is 1.
+    /// Minimum depth of the object that has the field; the outermost has depth 1.
     from_depth: usize,
-    print: u32,
+    hash: u32,
 }
 
 impl FreeField {
-    /// A field of this name, in any spelling, of objects that stand so deep or
-    /// deeper; the outermost is 1.
+    /// Creates a free field of objects at this depth or deeper; the outermost object
+    /// has depth 1. `name` may be in any spelling.
     pub const fn new(name: &'static str, from_depth: usize) -> Self {
-        let print = keys::print(name.as_bytes());
+        let hash = keys::hash(name.as_bytes());
         Self {
             name,
             from_depth,
-            print,
+            hash,
         }
     }
 }
 
-/// Such fields.
+/// A set of free fields.
 #[derive(Debug, PartialEq, Eq)]
 pub struct FreeFields {
     all: &'static [FreeField],
-    /// A bit for each print: most keys have none of them.
-    prints: u64,
+    /// Bloom filter of the hashes of their names.
+    hash_bits: u64,
 }
 
 impl FreeFields {
-    /// These.
+    /// Creates the set of these fields.
     pub const fn new(all: &'static [FreeField]) -> Self {
-        let (mut prints, mut rest) = (0, all);
+        let (mut hash_bits, mut rest) = (0, all);
         while let [field, others @ ..] = rest {
-            prints |= bit(field.print);
+            hash_bits |= bit(field.hash);
             rest = others;
         }
-        Self { all, prints }
+        Self { all, hash_bits }
     }
 }
 
-/// The bit of a print, by its best mixed digits.
+/// Returns the bit of a hash, from its best mixed bits.
 #[inline]
-const fn bit(print: u32) -> u64 {
-    1 << (print >> 26)
+const fn bit(hash: u32) -> u64 {
+    1 << (hash >> 26)
 }
 
-/// Who gives the keys of a document their names.
+/// How keys are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Names {
-    /// Anybody.
+    /// Byte by byte: all names are free.
     Free,
-    /// An API whose fields have two spellings each, `fooBar` and `foo_bar`: both
-    /// are one key. Under these fields it is anybody.
+    /// As field names of an API, where `fooBar` and `foo_bar` are one key; byte by byte
+    /// below these fields.
     Fields(&'static FreeFields),
 }
 
-/// Why JSON is refused.
+/// Why a document is rejected.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum JsonError {
-    /// It is no JSON, or some parsers read it otherwise.
+    /// The document is not JSON, or parsers read it differently.
     #[error("{what} at byte {at}")]
-    Broken {
-        /// What is wrong. Nothing of the text is told: it may be a secret.
+    Invalid {
+        /// What is wrong; never quotes the text, which may be secret.
         what: &'static str,
-        /// Where, from 0.
+        /// Offset in bytes, from 0.
         at: usize,
     },
-    /// A field is given twice.
-    #[error("`{0}` is given twice")]
-    Twice(String),
-    /// A key is given twice in, or below, a field whose keys anybody names; it is
-    /// not told.
-    #[error("a key in `{0}` is given twice")]
-    TwiceWithin(&'static str),
+    /// An object has a field twice.
+    #[error("`{0}` is duplicated")]
+    DuplicateKey(String),
+    /// An object has a key twice, in or below a field with free names. The key is not
+    /// quoted.
+    #[error("a key in `{0}` is duplicated")]
+    DuplicateFreeKey(&'static str),
 }
 
 /// Checks a document.
+///
+/// # Errors
+///
+/// Returns what is wrong with the document, and where.
 pub fn check(text: &[u8], names: Names) -> Result<(), JsonError> {
     let scan = Scan::new(checked(text)?);
     scan.document(names).map(drop).map_err(|it| *it)
 }
 
-/// Checks a document, and takes down where its values stand, so deep; the document
-/// itself is 0.
+/// Checks a document and records the positions of its values down to the nesting depth
+/// `deepest`; the document itself has depth 0.
+///
+/// # Errors
+///
+/// Returns what is wrong with the document, and where.
 pub fn lay_out(text: &[u8], names: Names, deepest: usize) -> Result<Layout, JsonError> {
     let scan = Scan::new(checked(text)?);
     scan.laid_out(names, deepest).map_err(|it| *it)
 }
 
-/// Where the string ends that a text begins with, behind its last quote; none if it
-/// begins with no string that means one thing.
+/// Returns the end of the string with which a text begins, closing quote included;
+/// `None` if it does not begin with a valid string.
 pub fn string_end(text: &[u8]) -> Option<usize> {
     let text = Text(checked(text).ok()?);
     let is_string = text.byte(0) == b'"';
     is_string.then(|| text.string(0).ok())?
 }
 
-/// A text that may be JSON: valid UTF-8.
+/// Checks length, byte order mark and UTF-8.
 fn checked(text: &[u8]) -> Result<&[u8], JsonError> {
-    let broken = |what, at| Err(JsonError::Broken { what, at });
-    if text.len() > LONGEST {
-        return broken("longer than 4 GiB", LONGEST);
+    let broken = |what, at| Err(JsonError::Invalid { what, at });
+    if text.len() > MAX_TEXT_BYTES {
+        return broken("longer than 4 GiB", MAX_TEXT_BYTES);
     }
     if text.starts_with(BYTE_ORDER_MARK) {
         return broken("a byte order mark", 0);

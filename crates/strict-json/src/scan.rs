@@ -1,17 +1,17 @@
-//! From the first byte to the last: JSON by the letter of RFC 8259, and less.
+//! Single-pass parser: RFC 8259, minus what parsers are known to read differently.
 
 use super::{
-    ANYBODYS, DEPTH, JsonError, Layout, Names,
-    keys::{Fault, Key, Keys, Scope},
-    layout::Place,
+    ALL_FREE, JsonError, Layout, MAX_DEPTH, Names,
+    keys::{Key, KeyError, Keys, Scope},
+    layout::Position,
     strings,
     text::{Scanned, Text, wrong},
 };
 
-/// The longest part of a key that an error quotes, in characters.
+/// Characters of a key that an error quotes.
 const QUOTED: usize = 64;
 
-/// A document under way.
+/// Parser state of one document.
 #[derive(Debug)]
 pub(super) struct Scan<'a> {
     text: Text<'a>,
@@ -28,19 +28,19 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// One value, and nothing behind it; where all that is in it stands.
+    /// Parses one document and returns the positions of its values.
     pub(super) fn laid_out(mut self, names: Names, deepest: usize) -> Scanned<Layout> {
         self.layout = Layout::new(deepest, self.text.0.len());
         Ok(self.document(names)?.layout)
     }
 
-    /// One value, and nothing behind it.
+    /// Parses one document.
     pub(super) fn document(mut self, names: Names) -> Scanned<Self> {
         let scope = match names {
-            Names::Free => Scope::Free(ANYBODYS),
+            Names::Free => Scope::Free(ALL_FREE),
             Names::Fields(free) => Scope::Fields(free),
         };
-        let end = self.value(0, scope, 0, Place::default())?;
+        let end = self.value(0, scope, 0, Position::default())?;
         let (at, _) = self.text.next(end);
         if !self.text.ends_at(at) {
             return wrong("something follows the document", at);
@@ -48,21 +48,21 @@ impl<'a> Scan<'a> {
         Ok(self)
     }
 
-    /// A value, and where its key stands.
+    /// Parses a value whose key is at `key`; returns the end of the value.
     #[expect(
         clippy::inline_always,
         reason = "a call for each value is a tenth of all work"
     )]
     #[inline(always)]
-    fn value(&mut self, at: usize, scope: Scope, depth: usize, key: Place) -> Scanned {
+    fn value(&mut self, at: usize, scope: Scope, depth: usize, key: Position) -> Scanned {
         let (start, first) = self.text.next(at);
         let end = match first {
             b'"' => self.text.string(start)?,
             b'{' | b'[' => {
-                if depth >= DEPTH {
+                if depth >= MAX_DEPTH {
                     return wrong("nested too deep", start);
                 }
-                let number = self.layout.add(Place::new(start, start), key, depth);
+                let number = self.layout.add(Position::new(start, start), key, depth);
                 let end = match first {
                     b'{' => self.object(start + 1, scope, depth + 1)?,
                     _ => self.array(start + 1, scope, depth + 1)?,
@@ -70,13 +70,13 @@ impl<'a> Scan<'a> {
                 self.layout.end(number, end);
                 return Ok(end);
             }
-            _ => self.text.bare(start, first)?,
+            _ => self.text.literal(start, first)?,
         };
-        self.layout.add(Place::new(start, end), key, depth);
+        self.layout.add(Position::new(start, end), key, depth);
         Ok(end)
     }
 
-    /// What follows `{`.
+    /// Parses an object after its opening brace.
     fn object(&mut self, at: usize, scope: Scope, depth: usize) -> Scanned {
         let (mut at, mut next) = self.text.next(at);
         if next == b'}' {
@@ -91,8 +91,8 @@ impl<'a> Scan<'a> {
                 Some(end) => (end, self.keys.plain(at, end)),
                 None => self.odd_key(at, scope)?,
             };
-            if let Err(fault) = self.keys.add(&mut object, key, scope) {
-                return self.bad_key(fault, key, scope, end);
+            if let Err(error_kind) = self.keys.add(&mut object, key, scope) {
+                return self.bad_key(error_kind, key, scope, end);
             }
             (at, next) = self.text.next(end);
             if next != b':' {
@@ -113,14 +113,14 @@ impl<'a> Scan<'a> {
         Ok(at + 1)
     }
 
-    /// What follows `[`.
+    /// Parses an array after its opening bracket.
     fn array(&mut self, at: usize, scope: Scope, depth: usize) -> Scanned {
         let (mut at, mut next) = self.text.next(at);
         if next == b']' {
             return Ok(at + 1);
         }
         loop {
-            let end = self.value(at, scope, depth, Place::default())?;
+            let end = self.value(at, scope, depth, Position::default())?;
             (at, next) = self.text.next(end);
             match next {
                 b',' => at += 1,
@@ -140,16 +140,16 @@ impl<'a> Scan<'a> {
     }
 
     #[cold]
-    fn bad_key(&self, fault: Fault, key: Key, scope: Scope, end: usize) -> Scanned {
-        let error = match (fault, scope) {
-            (Fault::TooMany, _) => return wrong("more fields than a message has", end),
-            (Fault::Twice, Scope::Free(within)) if !within.name.is_empty() => {
-                JsonError::TwiceWithin(within.name)
+    fn bad_key(&self, error_kind: KeyError, key: Key, scope: Scope, end: usize) -> Scanned {
+        let error = match (error_kind, scope) {
+            (KeyError::TooMany, _) => return wrong("more fields than a message has", end),
+            (KeyError::Duplicate, Scope::Free(within)) if !within.name.is_empty() => {
+                JsonError::DuplicateFreeKey(within.name)
             }
-            (Fault::Twice, Scope::Free(_) | Scope::Fields(_)) => {
+            (KeyError::Duplicate, Scope::Free(_) | Scope::Fields(_)) => {
                 let key = self.keys.meant(key);
                 let key = String::from_utf8_lossy(&key);
-                JsonError::Twice(key.chars().take(QUOTED).collect())
+                JsonError::DuplicateKey(key.chars().take(QUOTED).collect())
             }
         };
         Err(Box::new(error))

@@ -1,9 +1,8 @@
-//! Where strings end: what stands in 64 of their bytes is found at once, for most
-//! of a conversation is text.
+//! End of a string, found 64 bytes at a time with SIMD.
 
 use wide::u8x16;
 
-/// How many bytes are looked at together.
+/// Bytes that are examined together.
 const BLOCK: usize = 64;
 
 const QUOTE: u8x16 = u8x16::new([b'"'; 16]);
@@ -13,12 +12,13 @@ const UNDERSCORE: u8x16 = u8x16::new([b'_'; 16]);
 const DELETE: u8x16 = u8x16::new([0x7F; 16]);
 const LAST_CONTROL: u8x16 = u8x16::new([0x1F; 16]);
 
-/// What is wrong with a string, and where.
-pub(super) type Fault = (&'static str, usize);
+/// Reason and position of an error.
+pub(super) type StringError = (&'static str, usize);
 
-/// Behind the last quote of the string whose first one stands before `start`.
+/// Returns the end of a string, closing quote included. `start` is after its opening
+/// quote.
 #[inline]
-pub(super) fn end(text: &[u8], start: usize) -> Result<usize, Fault> {
+pub(super) fn end(text: &[u8], start: usize) -> Result<usize, StringError> {
     let stops = |it: u8x16| it.simd_eq(BACKSLASH) | controls(it);
     match plain_end(text, start, stops) {
         Ok(end) => Ok(end),
@@ -26,16 +26,16 @@ pub(super) fn end(text: &[u8], start: usize) -> Result<usize, Fault> {
     }
 }
 
-/// The same for a key that can be compared as it stands: nothing in it is escaped,
-/// an underscore, or the control character that strings may hold.
+/// Returns the end of a key that needs no normalization: without escapes, underscores
+/// and the control character that strings may contain.
 #[inline]
 pub(super) fn plain_key_end(text: &[u8], start: usize) -> Option<usize> {
     let odd = |it: u8x16| it.simd_eq(BACKSLASH) | it.simd_eq(UNDERSCORE) | it.simd_eq(DELETE);
     plain_end(text, start, |it| odd(it) | controls(it)).ok()
 }
 
-/// The same for a string without any of the `odd` characters; else a place before the
-/// first of them.
+/// Returns the end of a string without `odd` characters; else a position at or before
+/// the first of them.
 #[inline]
 fn plain_end(
     text: &[u8],
@@ -43,15 +43,15 @@ fn plain_end(
     odd: impl Fn(u8x16) -> u8x16 + Copy,
 ) -> Result<usize, usize> {
     // Most strings are short.
-    match few(text, start, odd) {
-        Few::End(end) => Ok(end),
-        Few::Odd => Err(start),
-        Few::Plain => plain_far_end(text, start + 16, odd),
+    match classify(text, start, odd) {
+        Chunk16::End(end) => Ok(end),
+        Chunk16::Odd => Err(start),
+        Chunk16::Plain => plain_far_end(text, start + 16, odd),
     }
 }
 
-/// The same behind the first sixteen bytes. Whoever asks for strings is in a loop that
-/// stays small without it.
+/// Continues [`plain_end`] after the first 16 bytes. Not inlined, so that the loop of
+/// its caller stays small.
 #[inline(never)]
 fn plain_far_end(
     text: &[u8],
@@ -60,48 +60,48 @@ fn plain_far_end(
 ) -> Result<usize, usize> {
     let mut at = start;
     loop {
-        match few(text, at, odd) {
-            Few::End(end) => return Ok(end),
-            Few::Odd => return Err(at),
-            Few::Plain => at += 16,
+        match classify(text, at, odd) {
+            Chunk16::End(end) => return Ok(end),
+            Chunk16::Odd => return Err(at),
+            Chunk16::Plain => at += 16,
         }
     }
 }
 
-/// What sixteen bytes of a string are.
-enum Few {
+/// Content of 16 bytes of a string.
+enum Chunk16 {
     Plain,
     Odd,
     End(usize),
 }
 
 #[inline]
-fn few(text: &[u8], at: usize, odd: impl Fn(u8x16) -> u8x16) -> Few {
+fn classify(text: &[u8], at: usize, odd: impl Fn(u8x16) -> u8x16) -> Chunk16 {
     let Some(bytes) = text.get(at..).and_then(|it| it.first_chunk()) else {
-        return Few::Odd;
+        return Chunk16::Odd;
     };
     let bytes = u8x16::new(*bytes);
     let quotes = bytes.simd_eq(QUOTE);
     let stops = (quotes | odd(bytes)).to_bitmask();
     let first = stops.trailing_zeros();
     if stops == 0 {
-        Few::Plain
+        Chunk16::Plain
     } else if quotes.to_bitmask() >> first & 1 != 0 {
-        Few::End(at + first as usize + 1)
+        Chunk16::End(at + first as usize + 1)
     } else {
-        Few::Odd
+        Chunk16::Odd
     }
 }
 
-/// The characters that must not be in a string.
+/// Marks the characters that a string must not contain.
 #[inline]
 fn controls(bytes: u8x16) -> u8x16 {
     bytes.simd_eq(bytes.min(LAST_CONTROL))
 }
 
-/// The end of a string that goes on at `start`.
+/// Returns the end of a string that continues at `start`.
 #[inline(never)]
-fn long_end(text: &[u8], start: usize) -> Result<usize, Fault> {
+fn long_end(text: &[u8], start: usize) -> Result<usize, StringError> {
     let mut walk = Walk {
         text,
         is_escaped: 0,
@@ -125,30 +125,31 @@ fn long_end(text: &[u8], start: usize) -> Result<usize, Fault> {
     }
 }
 
-/// A string on the way to its end.
+/// State of a string that is longer than a block.
 struct Walk<'a> {
     text: &'a [u8],
-    /// 1 if the next byte is escaped by the one before it.
+    /// 1 if the first byte of the next block is escaped.
     is_escaped: u64,
-    /// Code points that are escaped were read up to here.
+    /// End of the last `\u` escape that was checked.
     read: usize,
 }
 
 impl Walk<'_> {
-    /// Reads the block that stands at a place: the end, if it is there.
+    /// Processes the block at `at`; returns the end of the string if it is in the
+    /// block.
     #[inline]
-    fn take(&mut self, block: &[u8; BLOCK], at: usize) -> Result<Option<usize>, Fault> {
+    fn take(&mut self, block: &[u8; BLOCK], at: usize) -> Result<Option<usize>, StringError> {
         let block = Block::of(block);
         let quotes = block.equal(QUOTE);
         let backslashes = block.equal(BACKSLASH);
         let escaped = escaped(backslashes, &mut self.is_escaped);
         let ends = quotes & !escaped;
-        // Most escapes are one of these behind their backslash.
+        // Quotes, backslashes and line breaks are the most frequent escapes.
         let odd = escaped & !(quotes | backslashes | block.equal(N));
         if ends | odd | block.has_control() == 0 {
             return Ok(None);
         }
-        // What is before the end, or all.
+        // The bits before the end of the string.
         let inner = lowest(ends).wrapping_sub(1);
         let (odd, controls) = (odd & inner, block.controls() & inner & !escaped);
         if odd | controls != 0 {
@@ -159,10 +160,16 @@ impl Walk<'_> {
     }
 }
 
-/// Reads the escapes of the block at `at` that are not the usual ones, up to a character
-/// that must not be there. Up to where code points are read then.
+/// Checks the other escapes of the block at `at`, and its control characters. Returns
+/// the end of the last `\u` escape.
 #[cold]
-fn check(text: &[u8], at: usize, odd: u64, controls: u64, read: usize) -> Result<usize, Fault> {
+fn check(
+    text: &[u8],
+    at: usize,
+    odd: u64,
+    controls: u64,
+    read: usize,
+) -> Result<usize, StringError> {
     let mut read = read;
     let mut rest = odd & lowest(controls).wrapping_sub(1);
     while rest != 0 {
@@ -179,7 +186,7 @@ fn check(text: &[u8], at: usize, odd: u64, controls: u64, read: usize) -> Result
     Err(("a control character in a string", place))
 }
 
-/// Bytes that are looked at together.
+/// A block in four SIMD registers.
 struct Block([u8x16; 4]);
 
 impl Block {
@@ -197,18 +204,19 @@ impl Block {
         block
     }
 
-    /// A bit for each byte that is this one, that of the first byte the lowest.
+    /// Returns a bit for each byte that equals `byte`; the lowest is that of the first
+    /// byte.
     #[inline]
     fn equal(&self, byte: u8x16) -> u64 {
         self.bits(|it| it.simd_eq(byte))
     }
 
-    /// A bit for each character that must not be in a string.
+    /// Returns a bit for each character that a string must not contain.
     fn controls(&self) -> u64 {
         self.bits(controls)
     }
 
-    /// Whether there is one: not 0.
+    /// Returns a value other than 0 if the block has a control character.
     #[inline]
     fn has_control(&self) -> u64 {
         let [first, second, third, last] = self.0;
@@ -224,16 +232,17 @@ impl Block {
     }
 }
 
-/// The lowest bit that is set.
+/// Returns the lowest bit that is set.
 #[inline]
 const fn lowest(bits: u64) -> u64 {
     bits & bits.wrapping_neg()
 }
 
-/// Which bytes are escaped by the one before them; `is_first` says it of the first byte,
-/// and then of the one behind the last. Of backslashes in a row every other one escapes.
-/// As in simdjson, the subtraction borrows through each row, and what then differs from
-/// the odd places is the backslashes that escape, and what the last of a row escapes.
+/// Returns a bit for each byte that is escaped by the previous one. `is_first` is the
+/// state before the first byte, and after the last one on return. Every other backslash
+/// of a sequence escapes. As in simdjson, the subtraction borrows through each
+/// sequence; what then differs from the odd positions is the backslashes that escape
+/// and the byte that the last of a sequence escapes.
 #[inline]
 const fn escaped(backslashes: u64, is_first: &mut u64) -> u64 {
     const ODD: u64 = 0xAAAA_AAAA_AAAA_AAAA;
@@ -244,7 +253,7 @@ const fn escaped(backslashes: u64, is_first: &mut u64) -> u64 {
     escaped
 }
 
-/// Whether a character behind a backslash is all of the escape.
+/// Whether an escape consists of a backslash and this character only.
 const fn is_short(second: u8) -> bool {
     matches!(
         second,
@@ -252,9 +261,9 @@ const fn is_short(second: u8) -> bool {
     )
 }
 
-/// Behind an escape of one code point, whose `u` stands at `place`: `\uXXXX`, or
-/// two of them.
-fn after_code_point(text: &[u8], place: usize) -> Result<usize, Fault> {
+/// Returns the end of a `\uXXXX` escape, or of a surrogate pair of two. `place` is the
+/// position of its `u`.
+fn after_code_point(text: &[u8], place: usize) -> Result<usize, StringError> {
     match code_unit(text, place) {
         None => Err(("an escape that is none", place)),
         Some(0xD800..=0xDBFF) => {
@@ -269,7 +278,7 @@ fn after_code_point(text: &[u8], place: usize) -> Result<usize, Fault> {
     }
 }
 
-/// `uXXXX`.
+/// Returns the code unit of `uXXXX` at `place`.
 fn code_unit(text: &[u8], place: usize) -> Option<u32> {
     let escape = text.get(place..place + 5)?;
     escape
@@ -287,8 +296,8 @@ mod tests {
 
     use super::*;
 
-    /// The same, byte by byte.
-    fn slowly(text: &[u8], start: usize) -> Result<usize, Fault> {
+    /// Reference implementation, byte by byte.
+    fn slowly(text: &[u8], start: usize) -> Result<usize, StringError> {
         let mut at = start;
         loop {
             match text.get(at) {

@@ -1,27 +1,27 @@
-//! The bytes of a document: white space, and the values in which no others are.
+//! White space, numbers and literals of a document.
 
 use super::{JsonError, strings};
 
-/// What is said to stand at the end: no byte of JSON.
+/// Byte that is returned after the end; not valid in JSON.
 const END: u8 = 0;
 
-/// Errors are rare, and each step hands its result on: it is small. Most say where
-/// what was read ends.
+/// Result of a parser step, usually the end of what was parsed. The error is boxed to
+/// keep results small.
 pub(super) type Scanned<T = usize> = Result<T, Box<JsonError>>;
 
-/// The text of a document. INVARIANT: valid UTF-8.
+/// Text of a document. INVARIANT: valid UTF-8.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Text<'a>(pub(super) &'a [u8]);
 
 impl Text<'_> {
-    /// The first place from `at` on that is no white space, and what stands there.
+    /// Returns the position and the byte of the first non-space character from `at` on.
     #[inline]
     pub(super) fn next(self, at: usize) -> (usize, u8) {
         let first = self.byte(at);
         if first > b' ' {
             return (at, first);
         }
-        // Most often it is one space.
+        // A single space is the most frequent.
         let second = self.byte(at + 1);
         if first == b' ' && second > b' ' {
             return (at + 1, second);
@@ -43,7 +43,7 @@ impl Text<'_> {
         self.0.get(at).copied().unwrap_or(END)
     }
 
-    /// Whether nothing stands at or behind this place.
+    /// Whether `at` is at or after the end of the text.
     pub(super) const fn ends_at(self, at: usize) -> bool {
         at >= self.0.len()
     }
@@ -53,9 +53,9 @@ impl Text<'_> {
         strings::end(self.0, start + 1).or_else(|(what, at)| wrong(what, at))
     }
 
-    /// A number, `true`, `false` or `null`.
+    /// Parses a number, `true`, `false` or `null`.
     #[inline(never)]
-    pub(super) fn bare(self, start: usize, first: u8) -> Scanned {
+    pub(super) fn literal(self, start: usize, first: u8) -> Scanned {
         match first {
             b'-' | b'0'..=b'9' => self.number(start),
             b't' => self.word(start, b"true"),
@@ -81,7 +81,7 @@ impl Text<'_> {
         Ok(at)
     }
 
-    /// At least one digit.
+    /// Parses at least one digit.
     fn digits(self, start: usize) -> Scanned {
         let mut at = start;
         while self.byte(at).is_ascii_digit() {
@@ -104,5 +104,5 @@ impl Text<'_> {
 
 #[cold]
 pub(super) fn wrong<T>(what: &'static str, at: usize) -> Scanned<T> {
-    Err(Box::new(JsonError::Broken { what, at }))
+    Err(Box::new(JsonError::Invalid { what, at }))
 }

@@ -61,7 +61,7 @@ impl Redact {
         if !self.on.contains(&scope) {
             return None;
         }
-        let concealed = self.mask.conceal(text)?;
+        let concealed = self.mask.mask(text)?;
         found.extend(concealed.detectors);
         Some(concealed.text)
     }

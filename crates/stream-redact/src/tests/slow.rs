@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use crate::{Rules, automaton::Step, pattern::Rule, window::View};
+use crate::{PatternSet, automaton::Step, pattern::Pattern, window::MaskWindow};
 
 /// What the slow search makes of a text.
 #[derive(Debug, PartialEq, Eq)]
@@ -14,8 +14,8 @@ pub(super) struct Known {
 }
 
 /// Every rule from every place, one after the other.
-pub(super) fn known(rules: &Rules, text: &str, is_last: bool) -> Known {
-    let view = View::new(text, 0, is_last);
+pub(super) fn known(rules: &PatternSet, text: &str, is_last: bool) -> Known {
+    let view = MaskWindow::new(text, 0, is_last);
     let (mut found, mut undecided) = (Vec::new(), text.len());
     for (at, rule) in rules.all.iter().enumerate() {
         let (secrets, open) = search(rule, view, rules.limit);
@@ -42,7 +42,7 @@ pub(super) fn known(rules: &Rules, text: &str, is_last: bool) -> Known {
 }
 
 /// The secrets that one rule finds, and where it is undecided from.
-fn search(rule: &Rule, view: View<'_>, limit: usize) -> (Vec<Range<usize>>, usize) {
+fn search(rule: &Pattern, view: MaskWindow<'_>, limit: usize) -> (Vec<Range<usize>>, usize) {
     let (mut secrets, mut at) = (Vec::new(), 0);
     while at < view.end() {
         if !rule.may_begin(view, at) {
@@ -72,11 +72,11 @@ enum Attempt {
     TooLong,
 }
 
-fn attempt(rule: &Rule, view: View<'_>, start: usize, limit: usize) -> Attempt {
+fn attempt(rule: &Pattern, view: MaskWindow<'_>, start: usize, limit: usize) -> Attempt {
     let (mut state, mut found) = (rule.start(view, start), None);
     let is_long = |at: usize| at - start >= limit;
     let end = |at: usize, found: Option<Range<usize>>| match found {
-        _ if is_long(at) => Attempt::Found(start..view.floor(at)),
+        _ if is_long(at) => Attempt::Found(start..view.char_boundary_before(at)),
         Some(found) => Attempt::Found(found),
         None => Attempt::Nothing,
     };
