@@ -25,7 +25,7 @@ pub(super) struct ChainHead {
 
 /// Position of a line in its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ChainLink {
+pub(super) struct LineLink {
     pub(super) head: ChainHead,
     pub(super) prev: String,
 }
@@ -57,7 +57,7 @@ impl ChainHead {
     }
 }
 
-impl ChainLink {
+impl LineLink {
     /// Parses a line without its line break; returns `None` if its hash does not match.
     pub(super) fn parse(line: &[u8]) -> Option<Self> {
         let rest = line.strip_suffix(LINE_END)?;
@@ -109,10 +109,10 @@ mod tests {
     fn each_line_has_the_hash_of_the_previous_one() {
         let (out, head) = chain(&["\"a\":1", "\"b\":\",\\\"hash\\\":\\\"\""]);
 
-        let links: Vec<ChainLink> = out
+        let links: Vec<LineLink> = out
             .trim_ascii_end()
             .split(|byte| *byte == b'\n')
-            .map(|line| ChainLink::parse(line).unwrap())
+            .map(|line| LineLink::parse(line).unwrap())
             .collect();
 
         assert_eq!(links[0].prev, GENESIS_HASH);
@@ -124,16 +124,16 @@ mod tests {
     fn a_line_with_a_changed_byte_is_rejected() {
         let (out, _) = chain(&["\"a\":1"]);
         let line = out.trim_ascii_end();
-        assert!(ChainLink::parse(line).is_some());
+        assert!(LineLink::parse(line).is_some());
 
         for at in 0..line.len() {
             for byte in [b'0', b'x', b'"', line[at] ^ 1] {
                 let mut changed = line.to_vec();
                 changed[at] = byte;
-                let parsed = ChainLink::parse(&changed);
+                let parsed = LineLink::parse(&changed);
                 assert!(changed == line || parsed.is_none(), "{at} {byte}");
             }
-            assert!(ChainLink::parse(&line[..at]).is_none(), "{at}");
+            assert!(LineLink::parse(&line[..at]).is_none(), "{at}");
         }
     }
 }

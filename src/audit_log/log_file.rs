@@ -14,7 +14,7 @@ use rustix::fs::OFlags;
 
 use super::{
     error::AuditError,
-    hash_chain::{ChainHead, ChainLink},
+    hash_chain::{ChainHead, LineLink},
 };
 use crate::config::{AuditMode, Rotation};
 
@@ -335,7 +335,7 @@ fn last_line(file: &File) -> io::Result<Option<(u64, ChainHead)>> {
         let start = line_start(file, end - 1)?;
         let mut line = vec![0; usize::try_from(end - start).unwrap_or_default()];
         file.read_exact_at(&mut line, start)?;
-        if let Some(link) = line.strip_suffix(b"\n").and_then(ChainLink::parse) {
+        if let Some(link) = line.strip_suffix(b"\n").and_then(LineLink::parse) {
             return Ok(Some((end, link.head)));
         }
         end = start;

@@ -199,7 +199,7 @@ fn log_record(record: &AuditRecord, config: &str) -> LogRecord {
         .into_iter()
         .flat_map(|fields| fields.values_mut())
     {
-        // Content is a `text` beside its hash, and nowhere else.
+        // Content is a `text` beside its hash, and only there.
         if let Some(digest) = field.as_object_mut() {
             digest.shift_remove("text");
         }

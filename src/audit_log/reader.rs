@@ -10,7 +10,7 @@ use serde_json::Value;
 use thiserror::Error;
 
 use super::{
-    hash_chain::{ChainHead, ChainLink, GENESIS_HASH},
+    hash_chain::{ChainHead, GENESIS_HASH, LineLink},
     log_file::{is_locked, rotated_files},
 };
 
@@ -143,7 +143,7 @@ fn verify_line(line: &LogLine, previous: Option<&ChainHead>) -> Result<ChainHead
     if !line.is_complete {
         return Err("incomplete line".to_owned());
     }
-    let Some(ChainLink { head, prev }) = ChainLink::parse(&line.bytes) else {
+    let Some(LineLink { head, prev }) = LineLink::parse(&line.bytes) else {
         return Err("hash mismatch: the line was changed".to_owned());
     };
     if serde_json::from_slice::<serde::de::IgnoredAny>(&line.bytes).is_err() {

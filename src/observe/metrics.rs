@@ -62,7 +62,7 @@ metrics! {
     config_reloads: Family<ReloadLabels, Counter> = "config_reloads";
     /// Whether the last config reload succeeded (1) or was rejected (0).
     config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
-    /// Requests in flight.
+    /// Requests that are in flight.
     pub in_flight: Gauge = "in_flight";
     /// Bytes of requests and responses that are buffered.
     pub buffered_bytes: Gauge = "buffered_bytes";

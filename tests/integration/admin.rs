@@ -209,7 +209,7 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_denials counter
     # HELP hookgate_config_last_reload_successful Whether the last config reload succeeded (1) or was rejected (0).
     # TYPE hookgate_config_last_reload_successful gauge
-    # HELP hookgate_in_flight Requests in flight.
+    # HELP hookgate_in_flight Requests that are in flight.
     # TYPE hookgate_in_flight gauge
     # HELP hookgate_buffered_bytes Bytes of requests and responses that are buffered.
     # TYPE hookgate_buffered_bytes gauge

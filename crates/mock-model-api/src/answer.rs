@@ -13,7 +13,7 @@ const THOUGHT: &str =
     "**Considering the request**\n\nThe agent has said something, so it gets an answer.\n";
 
 /// Content of a response, except thoughts.
-enum Said {
+enum ResponseContent {
     Text(String),
     Calls(Vec<Value>),
 }
@@ -33,9 +33,9 @@ pub(super) fn chunks(
             "text": THOUGHT, "thought": true, "thoughtSignature": SIGNATURE
         })]);
     }
-    match say(asked.request, &id)? {
-        Said::Calls(calls) => pieces.push(calls),
-        Said::Text(text) => {
+    match respond(asked.request, &id)? {
+        ResponseContent::Calls(calls) => pieces.push(calls),
+        ResponseContent::Text(text) => {
             let count = if streaming { config.chunks.max(1) } else { 1 };
             let texts = match config.chunk_bytes {
                 Some(bytes) => vec!["x".repeat(bytes); count],
@@ -73,7 +73,7 @@ pub(super) fn embeddings(document: &Value) -> Value {
     requests.into_iter().flatten().map(embedding).collect()
 }
 
-fn say(request: &Value, id: &str) -> Result<Said, &'static str> {
+fn respond(request: &Value, id: &str) -> Result<ResponseContent, &'static str> {
     let contents = request.get("contents").and_then(Value::as_array);
     let Some(last) = contents.and_then(|it| it.last()) else {
         return Err("* GenerateContentRequest.contents: contents is not specified");
@@ -87,7 +87,7 @@ fn say(request: &Value, id: &str) -> Result<Said, &'static str> {
     if results.is_empty() {
         let calls = tools::calls(request, prompt, id);
         if !calls.is_empty() {
-            return Ok(Said::Calls(calls));
+            return Ok(ResponseContent::Calls(calls));
         }
     }
     let text = match wanted_json(request) {
@@ -95,7 +95,7 @@ fn say(request: &Value, id: &str) -> Result<Said, &'static str> {
         None if results.is_empty() => format!("You said: {prompt}"),
         None => results.join("\n"),
     };
-    Ok(Said::Text(text))
+    Ok(ResponseContent::Text(text))
 }
 
 /// Returns the last text of the user's last content.

@@ -69,8 +69,8 @@ pub struct ClientError(String);
 /// Queue of one signal. Dropping it ends its task, which first sends what is queued.
 #[derive(Debug)]
 pub(super) struct SignalQueue {
-    items: mpsc::UnboundedSender<Item>,
-    state: Arc<QueueState>,
+    items: mpsc::UnboundedSender<QueuedItem>,
+    state: Arc<SignalState>,
     /// Present until the exporter is started.
     task: Mutex<Option<SendTask>>,
     _close: DropGuard,
@@ -78,13 +78,13 @@ pub(super) struct SignalQueue {
 
 /// An encoded span or log record, and its share of the queue's bytes.
 #[derive(Debug)]
-struct Item {
+struct QueuedItem {
     json: Vec<u8>,
     _queued_bytes: OwnedSemaphorePermit,
 }
 
 #[derive(Debug)]
-struct QueueState {
+struct SignalState {
     signal: Signal,
     metrics: Arc<Metrics>,
     free_bytes: Arc<Semaphore>,
@@ -98,8 +98,8 @@ struct QueueState {
 /// Sends the items of a queue until it is closed and empty.
 #[derive(Debug)]
 pub(super) struct SendTask {
-    items: mpsc::UnboundedReceiver<Item>,
-    state: Arc<QueueState>,
+    items: mpsc::UnboundedReceiver<QueuedItem>,
+    state: Arc<SignalState>,
     client: reqwest::Client,
     url: String,
     headers: HeaderMap,
@@ -139,7 +139,7 @@ impl SignalQueue {
         let base_url = collector.endpoint.as_str().trim_end_matches('/');
         let (sender, receiver) = mpsc::unbounded_channel();
         let closed = CancellationToken::new();
-        let state = Arc::new(QueueState {
+        let state = Arc::new(SignalState {
             signal,
             metrics,
             free_bytes: Arc::new(Semaphore::new(MAX_QUEUED_BYTES)),
@@ -178,7 +178,7 @@ impl SignalQueue {
             return state.count_dropped(1);
         };
         state.pending.fetch_add(1, Ordering::Relaxed);
-        let item = Item {
+        let item = QueuedItem {
             json,
             _queued_bytes: queued_bytes,
         };
@@ -190,7 +190,7 @@ impl SignalQueue {
     }
 }
 
-impl QueueState {
+impl SignalState {
     fn count_sent(&self, items: usize) {
         let signal = self.signal.as_str();
         self.metrics.record_export(signal, "sent", items as u64);
@@ -230,7 +230,7 @@ impl SendTask {
     }
 
     /// Returns the next batch; `None` if the queue is closed and empty.
-    async fn next_batch(&mut self) -> Option<Vec<Item>> {
+    async fn next_batch(&mut self) -> Option<Vec<QueuedItem>> {
         let first = self.items.recv().await?;
         tokio::select! {
             () = sleep(LINGER) => (),
@@ -251,7 +251,7 @@ impl SendTask {
     /// Sends a batch until the collector answers it, with exponential backoff. Returns
     /// the number of items that were rejected; `None` if the queue is closed and the
     /// collector does not answer.
-    async fn deliver(&mut self, batch: &[Item]) -> Option<usize> {
+    async fn deliver(&mut self, batch: &[QueuedItem]) -> Option<usize> {
         let mut backoff = MIN_BACKOFF;
         loop {
             let is_last_attempt = self.state.closed.is_cancelled();
@@ -272,7 +272,7 @@ impl SendTask {
     }
 
     /// Sends a batch once. Returns the number of items that the collector rejected.
-    async fn post(&self, batch: &[Item]) -> Result<usize, ExportError> {
+    async fn post(&self, batch: &[QueuedItem]) -> Result<usize, ExportError> {
         let items: Vec<&[u8]> = batch.iter().map(|item| item.json.as_slice()).collect();
         let request = self.client.post(&self.url).headers(self.headers.clone());
         let sent = request.body(self.envelope.wrap(&items)).send().await;
