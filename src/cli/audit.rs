@@ -1,4 +1,4 @@
-//! `hookgate audit`: does a decision log hold, and what is in it?
+//! `hookgate audit`: verifies an audit log, and prints its records.
 
 mod table;
 
@@ -8,11 +8,11 @@ use clap::{Args, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use jiff::Timestamp;
 use serde_json::Value;
 
-use self::table::{header, person, row};
-use super::{Failure, print};
+use self::table::{csv_header, csv_row, text_line};
+use super::{failure::Failure, output::print};
 use crate::audit_log::{self, LogLine, ReadError, Verification};
 
-/// What events and calls come to, and what hooks that observe would have done.
+/// Verdicts of events and calls, and those that observing hooks would have had.
 const VERDICTS: [&str; 13] = [
     "proceed",
     "ask",
@@ -34,154 +34,161 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate audit show /var/lib/hookgate/decisions.jsonl --verdict deny --since 2026-11-22T00:00:00Z
   hookgate audit export /var/lib/hookgate/decisions.jsonl --format csv > decisions.csv";
 
-/// What `audit` is told.
+/// Arguments of `audit`.
 #[derive(Debug, Args)]
-pub(super) struct Audit {
+pub(super) struct AuditArgs {
     #[command(subcommand)]
-    what: What,
+    command: AuditCommand,
 }
 
 #[derive(Debug, Subcommand)]
-enum What {
-    /// Check the whole chain, full files included; the first broken line is named.
+enum AuditCommand {
+    /// Verify the hash chain, including rotated files, and report the first invalid line
     #[command(after_help = "Examples:
   hookgate audit verify decisions.jsonl
   hookgate audit verify decisions.jsonl --contains 5d41402a…")]
     Verify {
-        /// The log, as the config names it.
+        /// Path of the audit log
         path: PathBuf,
-        /// The hash of a line that must be there: one that was noted elsewhere, so
-        /// that a log cut off before it does not pass.
+        /// Hash of a line that must exist, noted elsewhere to detect a truncated log
         #[arg(long, value_name = "HASH")]
         contains: Option<String>,
     },
-    /// Print lines for people.
+    /// Print records as text
     #[command(after_help = "Example: hookgate audit show decisions.jsonl --session my-session")]
     Show {
-        /// The log, as the config names it.
+        /// Path of the audit log
         path: PathBuf,
         #[command(flatten)]
-        wanted: Wanted,
+        filter: RecordFilter,
     },
-    /// Print lines as one JSON array, or as CSV.
+    /// Print records as a JSON array or as CSV
     #[command(
         after_help = "Example: hookgate audit export decisions.jsonl --format csv --caller team-a"
     )]
     Export {
-        /// The log, as the config names it.
+        /// Path of the audit log
         path: PathBuf,
-        /// As what.
+        /// Output format
         #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
         format: ExportFormat,
         #[command(flatten)]
-        wanted: Wanted,
+        filter: RecordFilter,
     },
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum ExportFormat {
-    /// One array with all that the lines hold.
+    /// One array with all fields of the records
     Json,
-    /// One row for each line, with what most of them hold.
+    /// One row per record, with the most common fields
     Csv,
 }
 
-/// Which lines are wanted: those for which all of this holds.
+/// Filters of records. A record must match all of them.
 #[derive(Debug, Args)]
-struct Wanted {
-    /// Of this caller: its name, or the begin of the hash of its credential.
+struct RecordFilter {
+    /// Only records of this caller: its name, or the first digits of its key hash
     #[arg(long)]
     caller: Option<String>,
-    /// Of this session.
+    /// Only records of this session
     #[arg(long)]
     session: Option<String>,
-    /// Of the request with this id.
+    /// Only records of the request with this id
     #[arg(long, value_name = "ID")]
     request: Option<String>,
-    /// Events with this verdict, and calls that came to this: `deny`, `would_deny`, …
+    /// Only events with this verdict and calls with this outcome
     #[arg(long, value_parser = PossibleValuesParser::new(VERDICTS))]
     verdict: Option<String>,
-    /// From this time on, such as 2026-11-22T08:30:00Z.
+    /// Only records since this time, such as 2026-11-22T08:30:00Z
     #[arg(long, value_name = "TIME")]
     since: Option<Timestamp>,
 }
 
-impl Audit {
+impl AuditArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        match self.what {
-            What::Verify { path, contains } => {
+        match self.command {
+            AuditCommand::Verify { path, contains } => {
                 let verified = audit_log::verify(&path)?;
                 if let Some(hash) = contains {
-                    contain(&path, &hash)?;
+                    check_contains(&path, &hash)?;
                 }
-                print(&summary(&verified))
+                Ok(print(&summary(&verified))?)
             }
-            What::Show { path, wanted } => each(&path, &wanted, person),
-            What::Export {
+            AuditCommand::Show { path, filter } => print_records(&path, &filter, text_line),
+            AuditCommand::Export {
                 path,
                 format: ExportFormat::Csv,
-                wanted,
+                filter,
             } => {
-                print(&header())?;
-                each(&path, &wanted, row)
+                print(&csv_header())?;
+                print_records(&path, &filter, csv_row)
             }
-            What::Export {
+            AuditCommand::Export {
                 path,
                 format: ExportFormat::Json,
-                wanted,
-            } => export_json(&path, &wanted),
+                filter,
+            } => export_json(&path, &filter),
         }
     }
 }
 
-impl Wanted {
+impl RecordFilter {
     fn includes(&self, line: &Value) -> bool {
         let text = |pointer: &str| line.pointer(pointer).and_then(Value::as_str);
-        let is = |pointer: &str, wanted: &Option<String>| {
-            wanted.is_none() || text(pointer) == wanted.as_deref()
+        let is = |pointer: &str, expected: &Option<String>| {
+            expected.is_none() || text(pointer) == expected.as_deref()
         };
-        let of_caller = |wanted: &String| {
+        let is_of_caller = |expected: &String| {
             let key = text("/caller/key").unwrap_or_default();
-            text("/caller/name") == Some(wanted) || (wanted.len() >= 8 && key.starts_with(wanted))
+            text("/caller/name") == Some(expected)
+                || (expected.len() >= 8 && key.starts_with(expected))
         };
-        let came_to = |wanted: &String| {
+        let has_verdict = |expected: &String| {
             let hooks = line.get("hooks").and_then(Value::as_array);
-            let mut would = hooks.into_iter().flatten().filter_map(|it| it.get("would"));
-            text("/verdict") == Some(wanted)
-                || text("/action") == Some(wanted)
-                || would.any(|it| it == wanted)
+            let mut would = hooks
+                .into_iter()
+                .flatten()
+                .filter_map(|hook| hook.get("would"));
+            text("/verdict") == Some(expected)
+                || text("/action") == Some(expected)
+                || would.any(|verdict| verdict == expected)
         };
-        let is_late = |since: &Timestamp| {
-            let time = text("/time").and_then(|it| it.parse::<Timestamp>().ok());
-            time.is_none_or(|it| it >= *since)
+        let is_since = |since: &Timestamp| {
+            let time = text("/time").and_then(|time| time.parse::<Timestamp>().ok());
+            time.is_none_or(|time| time >= *since)
         };
         is("/session", &self.session)
             && is("/request", &self.request)
-            && self.caller.as_ref().is_none_or(of_caller)
-            && self.verdict.as_ref().is_none_or(came_to)
-            && self.since.as_ref().is_none_or(is_late)
+            && self.caller.as_ref().is_none_or(is_of_caller)
+            && self.verdict.as_ref().is_none_or(has_verdict)
+            && self.since.as_ref().is_none_or(is_since)
     }
 }
 
-/// The lines of a log as JSON. One that is just being written is left out.
+/// Returns the records of a log as JSON, without one that is being written.
 fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Value, ReadError>>, ReadError> {
     let whole = |it: &Result<LogLine, ReadError>| it.as_ref().map_or(true, |line| line.is_complete);
     Ok(audit_log::lines(path)?.filter(whole).map(|it| it?.json()))
 }
 
-/// Prints each line that is wanted.
-fn each(path: &Path, wanted: &Wanted, print_as: fn(&Value) -> String) -> Result<(), Failure> {
+/// Prints each record that matches the filter.
+fn print_records(
+    path: &Path,
+    filter: &RecordFilter,
+    print_as: fn(&Value) -> String,
+) -> Result<(), Failure> {
     for line in lines(path)? {
         let line = line?;
-        if wanted.includes(&line) {
+        if filter.includes(&line) {
             print(&print_as(&line))?;
         }
     }
     Ok(())
 }
 
-/// Refuses a log in which no line has this hash.
-fn contain(path: &Path, hash: &str) -> Result<(), Failure> {
+/// Fails if no line has this hash.
+fn check_contains(path: &Path, hash: &str) -> Result<(), Failure> {
     for line in lines(path)? {
         if line?.get("hash").and_then(Value::as_str) == Some(hash) {
             return Ok(());
@@ -189,20 +196,20 @@ fn contain(path: &Path, hash: &str) -> Result<(), Failure> {
     }
     let path = path.display();
     Err(Failure::Failed(format!(
-        "{path}: no line has the hash `{hash}`: what was there is cut off"
+        "{path}: no line has the hash `{hash}`: the log was truncated"
     )))
 }
 
-fn export_json(path: &Path, wanted: &Wanted) -> Result<(), Failure> {
+fn export_json(path: &Path, filter: &RecordFilter) -> Result<(), Failure> {
     let mut lead = "[";
     for line in lines(path)? {
         let line = line?;
-        if wanted.includes(&line) {
+        if filter.includes(&line) {
             print(&format!("{lead}{line}"))?;
             lead = ",";
         }
     }
-    print(if lead == "[" { "[]" } else { "]" })
+    Ok(print(if lead == "[" { "[]" } else { "]" })?)
 }
 
 fn summary(verified: &Verification) -> String {
@@ -212,15 +219,15 @@ fn summary(verified: &Verification) -> String {
         last_hash: last,
         ..
     } = verified;
-    let mut said = format!("the chain holds: {lines} lines, the last one has the hash {last}");
+    let mut text = format!("the hash chain is valid: {lines} lines, the last hash is {last}");
     if *first > 1 {
         let before = first - 1;
-        said = format!("{said}; {before} lines before line {first} are not there any more");
+        text = format!("{text}; {before} lines before line {first} were removed by rotation");
     }
     if verified.has_incomplete_line {
-        said.push_str("; a line is just being written");
+        text.push_str("; one line is being written");
     }
-    said
+    text
 }
 
 impl From<ReadError> for Failure {

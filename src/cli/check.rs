@@ -1,63 +1,78 @@
-//! `hookgate check`: is this config good, and what does it not do?
+//! `hookgate check`: validates a config.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, complain, load, print, serve};
+use super::{
+    failure::Failure,
+    output::{print, print_error},
+    runtime::block_on,
+    serve::print_warnings,
+};
 use crate::{
     config::{Config, HookSpec, Overrides, PolicySpec},
-    policy,
+    hook, policy,
     state::{AppResources, BuildError, Snapshot},
 };
 
-/// What `check` is told.
+/// Arguments of `check`.
 #[derive(Debug, Args)]
-pub(super) struct Check {
-    /// The config file.
+pub(super) struct CheckArgs {
+    /// Path of the config file
     #[arg(default_value = "config/hookgate.yaml")]
     file: PathBuf,
 }
 
-impl Check {
+impl CheckArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = load(Some(&self.file), &Overrides::default())?;
-        serve::warn(&config);
-        note_blind_policies(&config);
-        let hooks = config.hooks.values().flatten().map(|it| it.hooks.len());
+        let config = Config::load(&self.file, &Overrides::default(), &hook::registry())?;
+        print_warnings(&config);
+        print_policy_notes(&config);
+        let hooks = config
+            .hooks
+            .values()
+            .flatten()
+            .map(|group| group.hooks.len());
         let (hooks, policies) = (hooks.sum(), config.policies.len());
-        // Building shows what only the transports can know.
-        super::block_on(async {
+        // Building a snapshot checks what only the transports know.
+        block_on(async {
             match Snapshot::build(config, &AppResources::default(), None) {
                 Ok(_) => Ok(()),
                 Err(BuildError::Config(error)) => Err(Failure::BadConfig(error)),
                 Err(error) => Err(Failure::Failed(error.to_string())),
             }
         })?;
-        let mut said = counted(hooks, "hook", "hooks");
+        let mut summary = count(hooks, "hook", "hooks");
         if policies > 0 {
-            said = format!("{said}, {}", counted(policies, "policy", "policies"));
+            summary = format!("{summary}, {}", count(policies, "policy", "policies"));
         }
-        print(&format!("{}: good, {said}", self.file.display()))
+        Ok(print(&format!(
+            "{}: valid, {summary}",
+            self.file.display()
+        ))?)
     }
 }
 
-/// Says what policies do not see.
-fn note_blind_policies(config: &Config) {
-    let hooks = config.hooks.values().flatten().flat_map(|it| &it.hooks);
+/// Prints the limits of the policies in use.
+fn print_policy_notes(config: &Config) {
+    let hooks = config
+        .hooks
+        .values()
+        .flatten()
+        .flat_map(|group| &group.hooks);
     let builtin: Vec<PolicySpec> = hooks.filter_map(HookSpec::as_policy).collect();
     for spec in config.policies.iter().chain(&builtin) {
-        let kind = policy::find(&spec.policy);
-        let unseen = kind.map_or("", |it| it.unseen);
+        let unseen = policy::find(&spec.policy).map_or("", |kind| kind.unseen);
         if !unseen.is_empty() {
             let (span, label) = (&spec.span, spec.label());
-            complain(&format!("note: {span}: policy `{label}`: {unseen}"));
+            print_error(&format!("note: {span}: policy `{label}`: {unseen}"));
         }
     }
 }
 
-/// `1 hook`.
-fn counted(number: usize, one: &str, many: &str) -> String {
-    let noun = if number == 1 { one } else { many };
+/// Returns `1 hook` or `2 hooks`.
+fn count(number: usize, singular: &str, plural: &str) -> String {
+    let noun = if number == 1 { singular } else { plural };
     format!("{number} {noun}")
 }

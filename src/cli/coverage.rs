@@ -1,54 +1,52 @@
-//! `hookgate coverage`: every method of the model APIs, and what runs on it.
+//! `hookgate coverage`: the coverage of every method of the model APIs.
 
 use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{Failure, dry_run, print};
+use super::{dry_run, failure::Failure, output::print};
 use crate::{dialect::HookCoverage, state::MethodPolicy};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate coverage --config config/hookgate.yaml
   hookgate coverage --json | jq '.[] | select(.runs == \"passed\")'";
 
-/// What `coverage` is told.
+/// Arguments of `coverage`.
 #[derive(Debug, Args)]
-pub(super) struct Coverage {
-    /// The config; without one, what runs if every model API is configured and
-    /// nothing is allowed.
+pub(super) struct CoverageArgs {
+    /// Path of the config file [default: a config with every model API, and no method
+    /// allowed by name]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// For programs.
+    /// Print JSON
     #[arg(long)]
     json: bool,
 }
 
-impl Coverage {
+impl CoverageArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = dry_run::load_any(self.config.as_deref())?;
+        let config = dry_run::load_or_default(self.config.as_deref())?;
         let all = MethodPolicy::all(&config);
         if self.json {
-            return print(&format!("{:#}", serde_json::json!(all)));
+            return Ok(print(&format!("{:#}", serde_json::json!(all)))?);
         }
-        let width = all.iter().map(|it| it.name.len()).max().unwrap_or_default();
-        let refused = "refused      anything else";
-        let lines = all.iter().map(|it| line(it, width));
-        print(
-            &lines
-                .chain([refused.to_owned()])
-                .collect::<Vec<_>>()
-                .join("\n"),
-        )
+        let width = all.iter().map(|method| method.name.len()).max();
+        let lines = all
+            .iter()
+            .map(|method| line(method, width.unwrap_or_default()));
+        let rest = "refused      anything else".to_owned();
+        let lines: Vec<String> = lines.chain([rest]).collect();
+        Ok(print(&lines.join("\n"))?)
     }
 }
 
-fn line(it: &MethodPolicy, width: usize) -> String {
-    let (runs, api, name) = (it.runs.as_str(), it.api, it.name);
-    let (method, path) = (it.method, it.path);
-    let why = match (it.runs, &it.why) {
+fn line(policy: &MethodPolicy, width: usize) -> String {
+    let (runs, api, name) = (policy.runs.as_str(), policy.api, policy.name);
+    let (method, path) = (policy.method, policy.path);
+    let reason = match (policy.runs, &policy.why) {
         (_, None) => String::new(),
-        (HookCoverage::Refused, Some(why)) if why.contains("coverage.allow") => String::new(),
-        (_, Some(why)) => format!("  ({why})"),
+        (HookCoverage::Refused, Some(reason)) if reason.contains("coverage.allow") => String::new(),
+        (_, Some(reason)) => format!("  ({reason})"),
     };
-    format!("{runs:<12} {api:<11} {name:<width$} {method:<6} {path}{why}")
+    format!("{runs:<12} {api:<11} {name:<width$} {method:<6} {path}{reason}")
 }

@@ -1,4 +1,5 @@
-//! `hookgate demo`: everything at once, with no key and no network.
+//! `hookgate demo`: the gateway, a mock model API and example hooks, without a key or
+//! network.
 
 use std::{
     fs, io,
@@ -10,15 +11,21 @@ use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use super::{Failure, asked_to_stop, block_on, load, print, serve};
+use super::{
+    failure::Failure,
+    output::print,
+    runtime::{block_on, shutdown_signals},
+    serve,
+};
 use crate::{
-    config::Overrides,
+    config::{Config, Overrides},
+    hook,
     observe::LogGuard,
     server::{self, Server},
 };
 use mock_model_api::{self, MockConfig};
 
-/// The demo's files; they lie in `config/examples` for reading.
+/// The files of the demo, from `config/examples`.
 const FILES: [(&str, &str); 4] = [
     ("demo.yaml", include_str!("../../config/examples/demo.yaml")),
     (
@@ -32,7 +39,7 @@ const FILES: [(&str, &str); 4] = [
     ("home/.gemini/settings.json", HOME_SETTINGS),
 ];
 
-/// What gemini-cli needs in a fresh home, so that it asks no question.
+/// Settings with which gemini-cli starts in a new home without questions.
 const HOME_SETTINGS: &str = r#"{
   "security": { "auth": { "selectedType": "gemini-api-key" }, "folderTrust": { "enabled": false } },
   "privacy": { "usageStatisticsEnabled": false },
@@ -40,14 +47,14 @@ const HOME_SETTINGS: &str = r#"{
 }
 "#;
 
-/// Where agents connect, if the port is free.
+/// The address of the listener for agents, if the port is free.
 const ADDR: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Addr::LOCALHOST), 8787);
 
-/// Runs until it is asked to stop.
+/// Runs until SIGINT or SIGTERM.
 pub(super) fn run() -> Result<(), Failure> {
-    let folder = Folder::create()?;
+    let folder = TemporaryDirectory::create()?;
     block_on(async {
-        let asked = asked_to_stop(1)?;
+        let shutdown = shutdown_signals(1)?;
         let mock = TcpListener::bind(loopback()).await?;
         let (server, _logging) = start(&folder.path, mock.local_addr()?).await?;
         print(&greeting(&server, &folder.path)?)?;
@@ -60,7 +67,7 @@ pub(super) fn run() -> Result<(), Failure> {
                 stopped.cancelled_owned()
             ),
             async {
-                server.run(asked).await;
+                server.run(shutdown).await;
                 stop.cancel();
             },
         );
@@ -75,7 +82,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
         upstream: format!("http://{mock}").parse().ok(),
         ..Overrides::default()
     };
-    let mut config = load(Some(&folder.join("demo.yaml")), &overrides)?;
+    let mut config = Config::load(&folder.join("demo.yaml"), &overrides, &hook::registry())?;
     config.admin.listen = loopback();
     let transcripts = folder.join("transcripts");
     fs::create_dir(&transcripts)?;
@@ -84,7 +91,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
     Ok((Server::bind(config)?, logging))
 }
 
-/// Any free port.
+/// Returns an address with any free port.
 const fn loopback() -> SocketAddr {
     SocketAddr::new(ADDR.ip(), 0)
 }
@@ -107,12 +114,12 @@ curl -s {base}/hookgate/v1/events -H 'content-type: application/json' -d '{{"hoo
     ))
 }
 
-/// A folder of our own, gone with the demo.
-struct Folder {
+/// A temporary directory that is removed on drop.
+struct TemporaryDirectory {
     path: PathBuf,
 }
 
-impl Folder {
+impl TemporaryDirectory {
     fn create() -> io::Result<Self> {
         let name = format!("hookgate-demo-{}", Uuid::new_v4());
         let folder = Self {
@@ -129,9 +136,9 @@ impl Folder {
     }
 }
 
-impl Drop for Folder {
+impl Drop for TemporaryDirectory {
     fn drop(&mut self) {
-        // A folder left in the temporary directory harms nobody.
-        let _left_behind = fs::remove_dir_all(&self.path);
+        // A leftover in the temporary directory is harmless.
+        let _ignored = fs::remove_dir_all(&self.path);
     }
 }

@@ -1,5 +1,5 @@
-//! One act of an agent, rehearsed: the real gateway in this process, on a free
-//! port, and the mock model API behind it. Nobody outside is called but hooks.
+//! Dry runs: one action of an agent on a real gateway in this process, on a free port,
+//! with the mock model API as its upstream. Only hooks are called outside.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -21,7 +21,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 use url::Url;
 
-use super::{Failure, test_case::AgentAction};
+use super::{failure::Failure, test_case::AgentAction};
 use crate::{
     auth,
     config::{Auth, Config, Grant, MissingSecrets, Overrides, StoreSettings},
@@ -36,42 +36,42 @@ use crate::{
 };
 use mock_model_api::{self, MockConfig, Script};
 
-/// The most that is read of an answer, in bytes.
-const MOST: usize = 256 * 1024 * 1024;
+/// Maximum size of a response.
+const MAX_RESPONSE_BYTES: usize = 256 * 1024 * 1024;
 
-/// Hooks have timeouts of their own, and this is longer than any sensible one.
-const WAIT: Duration = Duration::from_hours(1);
+/// Timeout of the request to the gateway, longer than any timeout of hooks.
+const REQUEST_TIMEOUT: Duration = Duration::from_hours(1);
 
-/// What came of an act.
+/// The result of a dry run.
 #[derive(Debug, Serialize)]
-pub(super) struct Rehearsal {
+pub(super) struct DryRunReport {
     /// `proceed`, `ask`, `respond`, `deny`, `stop` or `error`.
     pub(super) verdict: &'static str,
-    /// Why, if that is no yes.
+    /// The reason, unless the verdict is `proceed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) reason: Option<String>,
-    /// Everything that was fired, in order.
+    /// All events that were fired, in order.
     pub(super) events: Vec<EventTrace>,
-    /// What the model API was asked.
-    pub(super) upstream: Vec<Asked>,
-    /// The HTTP status that the agent saw.
+    /// The requests to the model API.
+    pub(super) upstream: Vec<RecordedRequest>,
+    /// The HTTP status of the response.
     pub(super) status: u16,
-    /// What it was told; of a stream, the list of its chunks.
+    /// The body of the response; of a stream, the list of its chunks.
     pub(super) answer: Value,
-    /// All text in that.
+    /// All text of the response.
     pub(super) text: String,
 }
 
-/// What the model API was asked.
+/// A request to the model API.
 #[derive(Debug, Serialize)]
-pub(super) struct Asked {
-    /// The path, which names the model.
+pub(super) struct RecordedRequest {
+    /// The path, with the name of the model.
     pub(super) path: String,
-    /// The request.
+    /// The body of the request.
     pub(super) body: Value,
 }
 
-/// What stands for the upstreams of a config: the mock takes their places.
+/// Returns overrides for configs whose upstreams and secrets are not used.
 pub(super) fn overrides() -> Overrides {
     Overrides {
         missing_upstreams: Url::parse("http://127.0.0.1:9").ok(),
@@ -80,58 +80,57 @@ pub(super) fn overrides() -> Overrides {
     }
 }
 
-/// Reads a config of which no upstream and no secret is needed.
+/// Loads a config without requiring its upstreams and secrets.
 pub(super) fn load(file: &Path) -> Result<Config, Failure> {
-    Config::load(file, &overrides(), &hook::registry()).map_err(Failure::BadConfig)
+    Config::load(file, &overrides(), &hook::registry()).map_err(Failure::from)
 }
 
-/// The same, or a config of defaults.
-pub(super) fn load_any(file: Option<&Path>) -> Result<Config, Failure> {
+/// Loads a config, or the default config without a file.
+pub(super) fn load_or_default(file: Option<&Path>) -> Result<Config, Failure> {
     match file {
         Some(file) => load(file),
-        None => Config::without_file(&overrides(), &hook::registry()).map_err(Failure::BadConfig),
+        None => Config::without_file(&overrides(), &hook::registry()).map_err(Failure::from),
     }
 }
 
-/// Rehearses one act on a gateway of its own, so that nothing is remembered of
-/// the one before.
-pub(super) async fn rehearse(
+/// Performs an action on a new gateway, which has no sessions of earlier ones.
+pub(super) async fn dry_run(
     config: &Config,
-    act: &AgentAction,
-    calling: HookExecution,
-) -> Result<Rehearsal, Failure> {
-    let mock = mock_model_api::router(mock_config(act)?);
+    action: &AgentAction,
+    execution: HookExecution,
+) -> Result<DryRunReport, Failure> {
+    let mock = mock_model_api::router(mock_config(action)?);
     let listener = TcpListener::bind(free_port()).await?;
     let config = on_free_ports(config, listener.local_addr()?);
-    let witness = Arc::new(Tracer::new(calling));
-    let shared = AppResources {
-        tracer: Some(Arc::clone(&witness)),
+    let tracer = Arc::new(Tracer::new(execution));
+    let resources = AppResources {
+        tracer: Some(Arc::clone(&tracer)),
         ..AppResources::default()
     };
-    let server = Server::bind_with(config, shared)?;
+    let server = Server::bind_with(config, resources)?;
     let gateway = format!("http://{}", server.agents_addr()?);
     let stop = CancellationToken::new();
     let (mock_stop, server_stop) = (stop.clone(), stop.clone());
-    let ((), (), told) = tokio::join!(
+    let ((), (), response) = tokio::join!(
         server::serve_mock(listener, mock.clone(), mock_stop.cancelled_owned()),
         server.run(server_stop.cancelled_owned()),
         async {
-            let told = perform(&gateway, act).await;
+            let response = perform(&gateway, action).await;
             stop.cancel();
-            told
+            response
         },
     );
-    let told = told?;
-    let events = witness.take_events();
-    let (verdict, reason) = verdict(&events, &told);
-    Ok(Rehearsal {
+    let response = response?;
+    let events = tracer.take_events();
+    let (verdict, reason) = verdict(&events, &response.answer);
+    Ok(DryRunReport {
         verdict,
         reason,
         events,
-        upstream: asked(mock).await,
-        status: told.status,
-        text: text(&told.answer),
-        answer: told.answer,
+        upstream: recorded_requests(mock).await,
+        status: response.status,
+        text: text(&response.answer),
+        answer: response.answer,
     })
 }
 
@@ -139,10 +138,11 @@ fn free_port() -> SocketAddr {
     SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)
 }
 
-/// The same config, where it disturbs nobody and starts nothing beforehand.
+/// Returns the config with free ports, and without files, exporters, shared stores and
+/// prewarmed processes.
 fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
     let mut config = config.clone();
-    rehearse_callers(&mut config.auth);
+    authenticate_by_name(&mut config.auth);
     config.listen = free_port();
     config.admin.listen = free_port();
     config.sessions.transcripts = None;
@@ -156,15 +156,15 @@ fn on_free_ports(config: &Config, mock: SocketAddr) -> Config {
         }
     }
     let groups = config.hooks.values_mut().flatten();
-    for hook in groups.flat_map(|it| &mut it.hooks) {
+    for hook in groups.flat_map(|group| &mut group.hooks) {
         hook.settings.0.shift_remove("prewarm");
     }
     config
 }
 
-/// The same callers, known by their names as keys, so that a case can say who calls
-/// and nobody has to. No issuer is asked, and nothing is used up.
-fn rehearse_callers(auth: &mut Auth) {
+/// Lets callers authenticate by their names as keys, or not at all. Issuers are not
+/// contacted, and quotas do not apply.
+fn authenticate_by_name(auth: &mut Auth) {
     for key in &mut auth.keys {
         key.sha256 = auth::digest(&key.name);
         key.grant = Grant {
@@ -177,9 +177,9 @@ fn rehearse_callers(auth: &mut Auth) {
     (auth.jwt, auth.mtls, auth.anonymous) = (None, None, true);
 }
 
-/// The mock with the answers that are wanted of it, if any are.
-fn mock_config(act: &AgentAction) -> Result<MockConfig, Failure> {
-    let answers: Vec<&Value> = match act {
+/// Returns a mock with the responses of the action, if it has any.
+fn mock_config(action: &AgentAction) -> Result<MockConfig, Failure> {
+    let answers: Vec<&Value> = match action {
         AgentAction::Call(call) => call.answer.iter().chain(&call.then).collect(),
         AgentAction::Report(_) => Vec::new(),
     };
@@ -200,19 +200,19 @@ fn mock_config(act: &AgentAction) -> Result<MockConfig, Failure> {
     }
     let script = Script::parse(&lines.join("\n"));
     Ok(MockConfig {
-        script: Some(script.map_err(|it| Failure::Failed(format!("`answer`: {it}")))?),
+        script: Some(script.map_err(|error| Failure::Failed(format!("`answer`: {error}")))?),
         ..MockConfig::default()
     })
 }
 
-/// What the agent was told.
-struct Told {
+/// The response to the agent.
+struct AgentResponse {
     status: u16,
     answer: Value,
 }
 
-async fn perform(gateway: &str, act: &AgentAction) -> Result<Told, Failure> {
-    let (target, headers, body) = match act {
+async fn perform(gateway: &str, action: &AgentAction) -> Result<AgentResponse, Failure> {
+    let (target, headers, body) = match action {
         AgentAction::Report(event) => {
             let target = "/hookgate/v1/events?wait=1".to_owned();
             (target, HeaderMap::new(), json!(event))
@@ -224,13 +224,13 @@ async fn perform(gateway: &str, act: &AgentAction) -> Result<Told, Failure> {
         HeaderValue::from_static("application/json"),
     )]);
     all.extend(headers);
-    let patience = UpstreamTimeouts {
-        connect: WAIT,
-        first_byte: WAIT,
-        idle: WAIT,
+    let timeouts = UpstreamTimeouts {
+        connect: REQUEST_TIMEOUT,
+        first_byte: REQUEST_TIMEOUT,
+        idle: REQUEST_TIMEOUT,
     };
-    let base = Url::parse(gateway).map_err(|it| Failure::Failed(it.to_string()))?;
-    let client = Upstream::new(&base, None, patience).map_err(|it| failed(&it))?;
+    let base = Url::parse(gateway).map_err(|error| Failure::Failed(error.to_string()))?;
+    let client = Upstream::new(&base, None, timeouts).map_err(|error| failure(&error))?;
     let outgoing = OutgoingRequest {
         method: Method::POST,
         target,
@@ -238,28 +238,28 @@ async fn perform(gateway: &str, act: &AgentAction) -> Result<Told, Failure> {
         body: body.to_string().into(),
     };
     let answer = client.send(outgoing, &|_| ());
-    let answer = answer.await.map_err(|it| failed(&it))?;
+    let answer = answer.await.map_err(|error| failure(&error))?;
     read(answer).await
 }
 
-async fn read(answer: UpstreamResponse) -> Result<Told, Failure> {
+async fn read(answer: UpstreamResponse) -> Result<AgentResponse, Failure> {
     let status = answer.status.as_u16();
     let streamed = answer.media_type() == "text/event-stream";
-    let body = match answer.read_body(MOST).await {
+    let body = match answer.read_body(MAX_RESPONSE_BYTES).await {
         Ok(body) => body,
-        // The gateway breaks off what it must not end.
+        // The gateway interrupts a response that must not look complete.
         Err(UpstreamError::Interrupted(_)) => {
-            let answer = json!({ "error": { "message": "the answer breaks off" } });
-            return Ok(Told { status, answer });
+            let answer = json!({ "error": { "message": "the response was interrupted" } });
+            return Ok(AgentResponse { status, answer });
         }
-        Err(error) => return Err(failed(&error)),
+        Err(error) => return Err(failure(&error)),
     };
     let answer = if streamed {
         chunks(&body)
     } else {
         parse(&body)
     };
-    Ok(Told { status, answer })
+    Ok(AgentResponse { status, answer })
 }
 
 fn parse(body: &[u8]) -> Value {
@@ -268,36 +268,38 @@ fn parse(body: &[u8]) -> Value {
 }
 
 fn chunks(body: &Bytes) -> Value {
-    let mut reader = SseReader::new(MOST);
-    // What the gateway writes is shorter than what was read of it.
+    let mut reader = SseReader::new(MAX_RESPONSE_BYTES);
+    // An event is never larger than the response, so there is no error.
     let mut data = reader.push(body).unwrap_or_default();
     data.extend(reader.finish().unwrap_or_default());
-    data.iter().map(|it| parse(it)).collect()
+    data.iter().map(|event| parse(event)).collect()
 }
 
-fn failed(error: &UpstreamError) -> Failure {
-    Failure::Failed(format!("the rehearsed gateway does not answer: {error}"))
+fn failure(error: &UpstreamError) -> Failure {
+    Failure::Failed(format!(
+        "the gateway of the dry run does not respond: {error}"
+    ))
 }
 
-/// The strictest of what was fired, or an error that no hook made.
-fn verdict(events: &[EventTrace], told: &Told) -> (&'static str, Option<String>) {
-    let strictest = events.iter().map(|it| it.verdict).max();
+/// Returns the strictest verdict of all events, or an error outside of hooks.
+fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<String>) {
+    let strictest = events.iter().map(|event| event.verdict).max();
     let strictest = strictest.unwrap_or(Action::Proceed);
-    let error = told
-        .answer
-        .pointer("/error/message")
-        .and_then(Value::as_str);
+    let error = answer.pointer("/error/message").and_then(Value::as_str);
     match error {
         Some(message) if strictest < Action::Respond => ("error", Some(message.to_owned())),
         _ => {
-            let first = events.iter().find(|it| it.verdict == strictest);
-            (strictest.as_str(), first.and_then(|it| it.reason.clone()))
+            let first = events.iter().find(|event| event.verdict == strictest);
+            (
+                strictest.as_str(),
+                first.and_then(|event| event.reason.clone()),
+            )
         }
     }
 }
 
-/// What the mock was asked.
-async fn asked(mock: Router) -> Vec<Asked> {
+/// Returns the requests that the mock received.
+async fn recorded_requests(mock: Router) -> Vec<RecordedRequest> {
     let request = Request::get("/__requests").body(Body::empty());
     let Ok(request) = request else {
         return Vec::new();
@@ -306,21 +308,21 @@ async fn asked(mock: Router) -> Vec<Asked> {
         Ok(response) => response,
         Err(never) => match never {},
     };
-    let body = to_bytes(response.into_body(), MOST).await;
-    let list = body.map(|it| parse(&it)).unwrap_or_default();
+    let body = to_bytes(response.into_body(), MAX_RESPONSE_BYTES).await;
+    let list = body.map(|body| parse(&body)).unwrap_or_default();
     let list = list.as_array().cloned().unwrap_or_default();
-    let asked = |mut it: Value| {
-        let path = it.get("path").and_then(Value::as_str).unwrap_or_default();
-        Asked {
-            path: path.to_owned(),
-            body: it.get_mut("body").map(Value::take).unwrap_or_default(),
+    let request = |mut entry: Value| {
+        let path = entry.get("path").and_then(Value::as_str);
+        RecordedRequest {
+            path: path.unwrap_or_default().to_owned(),
+            body: entry.get_mut("body").map(Value::take).unwrap_or_default(),
         }
     };
-    list.into_iter().map(asked).collect()
+    list.into_iter().map(request).collect()
 }
 
-/// All text of an answer that an agent shows: no thoughts; of an error, its
-/// message.
+/// Returns all text of a response that an agent displays, without thoughts; of an
+/// error, its message.
 fn text(answer: &Value) -> String {
     let chunks = match answer {
         Value::Array(chunks) => chunks.iter().collect(),
@@ -330,8 +332,8 @@ fn text(answer: &Value) -> String {
         let chunk = chunk.get("response").unwrap_or(chunk);
         let parts = chunk.pointer("/candidates/0/content/parts");
         let parts = parts.and_then(Value::as_array).into_iter().flatten();
-        let shown = parts.filter(|it| it.get("thought") != Some(&Value::Bool(true)));
-        let texts = shown.filter_map(|it| it.get("text")?.as_str());
+        let shown = parts.filter(|part| part.get("thought") != Some(&Value::Bool(true)));
+        let texts = shown.filter_map(|part| part.get("text")?.as_str());
         let error = chunk.pointer("/error/message").and_then(Value::as_str);
         texts.chain(error).collect::<String>()
     };

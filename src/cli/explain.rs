@@ -1,4 +1,4 @@
-//! `hookgate explain`: what hooks would do, and why.
+//! `hookgate explain`: shows which hooks run, and their results.
 
 use std::{
     collections::BTreeMap,
@@ -11,10 +11,11 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    Failure, block_on,
-    dry_run::{self, Rehearsal, rehearse},
-    json_diff::{Further, differences, shown},
-    print,
+    dry_run::{self, DryRunReport, dry_run},
+    failure::Failure,
+    json_diff::{ExtraKeys, differences, display_value},
+    output::print,
+    runtime::block_on,
     test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall, model_path, parse_headers},
 };
 use crate::{
@@ -26,56 +27,56 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate explain --config hookgate.yaml event.json
   echo '{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":\"hi\"}]}]}' | hookgate explain --config hookgate.yaml -";
 
-/// What `explain` is told.
+/// Arguments of `explain`.
 #[derive(Debug, Args)]
-pub(super) struct Explain {
-    /// The config file.
+pub(super) struct ExplainArgs {
+    /// Path of the config file
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Start no hook: only say which would run.
+    /// Only list the hooks that would run, without starting them
     #[arg(long)]
     dry_run: bool,
-    /// For programs.
+    /// Print JSON
     #[arg(long)]
     json: bool,
-    /// The model that a request is for.
+    /// Model of a request that names none
     #[arg(long, value_name = "NAME", default_value = DEFAULT_MODEL)]
     model: String,
-    /// A hook's input, a Gemini request, or `{"path", "headers", "body", "answer"}`;
-    /// `-` is stdin.
+    /// Path of a hook's input, a Gemini request, or `{"path", "headers", "body", "answer"}`;
+    /// `-` for stdin
     #[arg(value_name = "EVENT.json")]
-    act: PathBuf,
+    input: PathBuf,
 }
 
-impl Explain {
+impl ExplainArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = dry_run::load(&self.config)?;
-        let act = read_act(&self.act, &self.model)?;
-        let calling = if self.dry_run {
+        let action = read_action(&self.input, &self.model)?;
+        let execution = if self.dry_run {
             HookExecution::Skipped
         } else {
             HookExecution::Executed
         };
         block_on(async {
-            let rehearsal = Box::pin(rehearse(&config, &act, calling)).await?;
+            let report = Box::pin(dry_run(&config, &action, execution)).await?;
             if self.json {
-                return print(&format!("{:#}", json!(rehearsal)));
+                return Ok(print(&format!("{:#}", json!(report)))?);
             }
-            let told = Telling {
+            let printer = ExplainPrinter {
                 config: &config,
-                act: &act,
-                rehearsal: &rehearsal,
-                calling,
+                action: &action,
+                report: &report,
+                execution,
             };
-            print(&told.lines().join("\n"))
+            Ok(print(&printer.lines().join("\n"))?)
         })
     }
 }
 
-/// A request with what is around it.
+/// A request with its path, headers and responses.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Wrapped {
+struct RequestFile {
     path: Option<String>,
     #[serde(default)]
     headers: BTreeMap<String, String>,
@@ -84,7 +85,7 @@ struct Wrapped {
     then: Option<Value>,
 }
 
-fn read_act(file: &Path, model: &str) -> Result<AgentAction, Failure> {
+fn read_action(file: &Path, model: &str) -> Result<AgentAction, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::Failed(format!("`{}`: {error}", file.display()));
     let text = if file == Path::new("-") {
@@ -92,15 +93,15 @@ fn read_act(file: &Path, model: &str) -> Result<AgentAction, Failure> {
     } else {
         fs::read_to_string(file)
     };
-    let text = text.map_err(|it| failed(&it))?;
-    let fields: Map<String, Value> = serde_json::from_str(&text).map_err(|it| failed(&it))?;
+    let text = text.map_err(|error| failed(&error))?;
+    let fields: Map<String, Value> = serde_json::from_str(&text).map_err(|error| failed(&error))?;
     if fields.contains_key("hook_event_name") {
         return Ok(AgentAction::Report(fields));
     }
-    let wrapped = if fields.contains_key("body") {
-        serde_json::from_value(Value::Object(fields)).map_err(|it| failed(&it))?
+    let request = if fields.contains_key("body") {
+        serde_json::from_value(Value::Object(fields)).map_err(|error| failed(&error))?
     } else {
-        Wrapped {
+        RequestFile {
             path: None,
             headers: BTreeMap::new(),
             body: fields,
@@ -108,59 +109,59 @@ fn read_act(file: &Path, model: &str) -> Result<AgentAction, Failure> {
             then: None,
         }
     };
-    let path = wrapped.path.unwrap_or_else(|| model_path(model));
+    let path = request.path.unwrap_or_else(|| model_path(model));
     if !path.starts_with('/') {
         return Err(failed(&"`path` must begin with `/`"));
     }
-    let headers = parse_headers(&wrapped.headers)
+    let headers = parse_headers(&request.headers)
         .map_err(|name| failed(&format!("`{name}` cannot be sent as a header")))?;
     Ok(AgentAction::Call(Box::new(SimulatedCall {
         path,
         headers,
-        body: wrapped.body,
-        answer: wrapped.answer,
-        then: wrapped.then,
+        body: request.body,
+        answer: request.answer,
+        then: request.then,
     })))
 }
 
-/// All that is told.
-struct Telling<'a> {
+/// Prints the report of a dry run.
+struct ExplainPrinter<'a> {
     config: &'a Config,
-    act: &'a AgentAction,
-    rehearsal: &'a Rehearsal,
-    calling: HookExecution,
+    action: &'a AgentAction,
+    report: &'a DryRunReport,
+    execution: HookExecution,
 }
 
-impl Telling<'_> {
+impl ExplainPrinter<'_> {
     fn lines(&self) -> Vec<String> {
-        let rehearsal = self.rehearsal;
+        let report = self.report;
         let mut lines: Vec<String> = Vec::new();
-        for (index, record) in rehearsal.events.iter().enumerate() {
-            let before = rehearsal.events.iter().take(index);
-            let earlier = before.filter(|it| it.event == record.event).count();
+        for (index, record) in report.events.iter().enumerate() {
+            let before = report.events.iter().take(index);
+            let earlier = before.filter(|other| other.event == record.event).count();
             self.event(record, earlier, &mut lines);
         }
-        if lines.is_empty() && rehearsal.verdict != "error" {
-            lines.push("no hook listens to this".to_owned());
+        if lines.is_empty() && report.verdict != "error" {
+            lines.push("no hook runs on this".to_owned());
         }
-        let why = why(rehearsal.reason.as_ref());
-        let verdict = format!("verdict: {}{why}", rehearsal.verdict);
-        match (self.calling, self.act) {
-            (HookExecution::Skipped, _) if rehearsal.verdict != "error" => return lines,
+        let reason = reason_suffix(report.reason.as_ref());
+        let verdict = format!("verdict: {}{reason}", report.verdict);
+        match (self.execution, self.action) {
+            (HookExecution::Skipped, _) if report.verdict != "error" => return lines,
             (HookExecution::Skipped, _) => (),
             (HookExecution::Executed, AgentAction::Call(call)) => self.call(call, &mut lines),
             (HookExecution::Executed, AgentAction::Report(_)) => {
-                lines.push(format!("answer: {} {}", rehearsal.status, rehearsal.answer));
+                lines.push(format!("answer: {} {}", report.status, report.answer));
             }
         }
         lines.push(verdict);
         lines
     }
 
-    /// One event; `earlier` counts those of the same name before it.
+    /// Appends the lines of one event; `earlier` is the number of earlier ones of its name.
     fn event(&self, record: &EventTrace, earlier: usize, lines: &mut Vec<String>) {
         let others = if earlier == 0 {
-            self.not_asked(record)
+            self.hooks_not_run(record)
         } else {
             Vec::new()
         };
@@ -172,7 +173,7 @@ impl Telling<'_> {
         } else {
             format!(" ({})", earlier + 1)
         };
-        let hooks = record.hooks.iter().filter(|it| it.kind != BUILTIN);
+        let hooks = record.hooks.iter().filter(|hook| hook.kind != BUILTIN);
         let order = match (hooks.count(), record.sequential) {
             (0 | 1, _) => "",
             (_, true) => ", hooks one after the other",
@@ -180,79 +181,80 @@ impl Telling<'_> {
         };
         lines.push(format!("{}{count}{order}:", record.event));
         for (index, hook) in record.hooks.iter().enumerate() {
-            lines.push(format!("  {}. {}", index + 1, told(hook)));
-            let ran = hook.ran.iter().flat_map(|it| &it.diagnostics);
+            lines.push(format!("  {}. {}", index + 1, hook_line(hook)));
+            let ran = hook.ran.iter().flat_map(|run| &run.diagnostics);
             lines.extend(ran.map(|(code, detail)| format!("     {code}: {detail}")));
         }
         if !others.is_empty() {
-            lines.push(format!("  not asked: {}", others.join(", ")));
+            lines.push(format!("  not run: {}", others.join(", ")));
         }
-        if self.calling == HookExecution::Executed {
+        if self.execution == HookExecution::Executed {
             lines.push(format!(
-                "  so: {}{}",
+                "  result: {}{}",
                 record.verdict.as_str(),
-                why(record.reason.as_ref())
+                reason_suffix(record.reason.as_ref())
             ));
         }
     }
 
-    /// The hooks of an event that are not in its plan.
-    fn not_asked(&self, record: &EventTrace) -> Vec<&str> {
+    /// Returns the hooks of an event that are not in its plan.
+    fn hooks_not_run(&self, record: &EventTrace) -> Vec<&str> {
         let groups = self.config.hooks.get(&record.event);
-        let hooks = groups.into_iter().flatten().flat_map(|it| &it.hooks);
+        let hooks = groups.into_iter().flatten().flat_map(|group| &group.hooks);
         let labels = hooks.map(HookSpec::label);
-        let asked = |label: &&str| record.hooks.iter().any(|it| it.name == **label);
-        labels.filter(|it| !asked(it)).collect()
+        let is_planned = |label: &&str| record.hooks.iter().any(|hook| hook.name == **label);
+        labels.filter(|label| !is_planned(label)).collect()
     }
 
     fn call(&self, call: &SimulatedCall, lines: &mut Vec<String>) {
-        let rehearsal = self.rehearsal;
+        let report = self.report;
         let sent = json!(call.body);
         let path = call.path.split('?').next().unwrap_or_default();
-        if rehearsal.upstream.is_empty() {
+        if report.upstream.is_empty() {
             lines.push("upstream: not called".to_owned());
         }
-        for asked in &rehearsal.upstream {
-            lines.push(format!("upstream: {}", asked.path));
-            let changes = differences(&sent, &asked.body, Further::Told);
-            if changes.is_empty() && asked.path == path {
-                lines.push("  as the agent sent it".to_owned());
+        for request in &report.upstream {
+            lines.push(format!("upstream: {}", request.path));
+            let changes = differences(&sent, &request.body, ExtraKeys::Reported);
+            if changes.is_empty() && request.path == path {
+                lines.push("  unchanged".to_owned());
             }
-            lines.extend(changes.iter().map(|it| {
-                let (from, to) = (shown(it.first.as_ref()), shown(it.second.as_ref()));
-                format!("  {}: {from} → {to}", it.path)
+            lines.extend(changes.iter().map(|change| {
+                let from = display_value(change.first.as_ref());
+                let to = display_value(change.second.as_ref());
+                format!("  {}: {from} → {to}", change.path)
             }));
         }
-        let text = match rehearsal.text.as_str() {
-            "" => shown(Some(&rehearsal.answer)),
+        let text = match report.text.as_str() {
+            "" => display_value(Some(&report.answer)),
             text => text.to_owned(),
         };
-        lines.push(format!("agent: {} {text}", rehearsal.status));
+        lines.push(format!("agent: {} {text}", report.status));
     }
 }
 
-/// What stands after a verdict.
-fn why(reason: Option<&String>) -> String {
-    reason.map(|it| format!(": {it}")).unwrap_or_default()
+/// Returns the text after a verdict.
+fn reason_suffix(reason: Option<&String>) -> String {
+    reason.map(|text| format!(": {text}")).unwrap_or_default()
 }
 
-/// One hook in one line.
-fn told(hook: &HookTrace) -> String {
+/// Returns one line about a hook.
+fn hook_line(hook: &HookTrace) -> String {
     let HookTrace { name, kind, ran } = hook;
     let Some(ran) = ran else {
         return format!("{name} ({kind})");
     };
-    let said = match ran.output.as_object() {
-        Some(fields) if !fields.is_empty() => format!("says {}", ran.output),
+    let output = match ran.output.as_object() {
+        Some(fields) if !fields.is_empty() => format!("output {}", ran.output),
         _ if ran.edited => "edits the request".to_owned(),
-        _ => "says nothing".to_owned(),
+        _ => "no output".to_owned(),
     };
     let would = ran
         .would
-        .map(|it| format!(", only observes, would {}", it.as_str()));
+        .map(|action| format!(", only observes, would {}", action.as_str()));
     let would = would.unwrap_or_default();
     format!(
-        "{name} ({kind}), {}, {} ms{would}, {said}",
+        "{name} ({kind}), {}, {} ms{would}, {output}",
         ran.status, ran.ms
     )
 }

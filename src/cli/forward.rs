@@ -1,5 +1,5 @@
-//! `hookgate forward`: a hook for agents that have hooks of their own. What the
-//! agent tells it goes to the events endpoint; what comes back is its output.
+//! `hookgate forward`: a hook for agents with hooks of their own. Sends events from
+//! stdin to the events endpoint of a gateway, and prints the response.
 
 use std::{
     fs,
@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use url::Url;
 
-use super::{Failure, block_on, complain, print};
+use super::{failure::Failure, output::print, runtime::block_on};
 use crate::{
     auth,
     upstream::{OutgoingRequest, Upstream, UpstreamError, UpstreamTimeouts},
@@ -23,52 +23,46 @@ use crate::{
 pub(super) const EXAMPLES: &str = "Example, in a settings.json:
   { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\" }";
 
-/// The most that is read of an answer.
-const MOST: usize = 16 * 1024 * 1024;
+/// Maximum size of a response.
+const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 
-/// The exit code by which a hook says no without writing JSON.
+/// The exit code with which a hook denies without output.
 const EXIT_BLOCK: u8 = 2;
 
-/// What `forward` is told.
+/// Arguments of `forward`.
 #[derive(Debug, Args)]
-pub(super) struct Forward {
-    /// The gateway; a session may be named by the path `/s/{session}`.
+pub(super) struct ForwardArgs {
+    /// URL of the gateway; the path `/s/{session}` selects a session
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787")]
     url: Url,
-    /// The file that holds this caller's key, if the gateway asks who calls.
+    /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
-    /// How long to wait for the answer, in milliseconds.
+    /// Timeout in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     timeout: u64,
-    /// What it means that the gateway cannot be asked.
+    /// Effect of a failure to reach the gateway
     #[arg(long, value_name = "MODE", default_value = "open")]
     on_failure: OnFailure,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum OnFailure {
-    /// The event goes on, with a warning: exit code 1.
+    /// Continue with a warning: exit code 1
     Open,
-    /// The event is refused: exit code 2.
+    /// Deny the event: exit code 2
     Closed,
 }
 
-impl Forward {
+impl ForwardArgs {
     pub(super) fn run(self) -> ExitCode {
-        match self.forward() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(Failure::Failed(message)) => {
-                complain(&format!("hookgate: {message}"));
-                match self.on_failure {
-                    OnFailure::Open => ExitCode::FAILURE,
-                    OnFailure::Closed => ExitCode::from(EXIT_BLOCK),
-                }
-            }
-            Err(Failure::BadConfig(error)) => {
-                complain(&error.to_string());
-                ExitCode::FAILURE
-            }
+        let Err(failure) = self.forward() else {
+            return ExitCode::SUCCESS;
+        };
+        let code = failure.report();
+        match self.on_failure {
+            OnFailure::Open => code,
+            OnFailure::Closed => ExitCode::from(EXIT_BLOCK),
         }
     }
 
@@ -79,24 +73,24 @@ impl Forward {
             let (status, answer) = self.ask(event.into()).await?;
             let text = String::from_utf8_lossy(&answer);
             match status {
-                StatusCode::OK => print(&text),
-                // Nobody waits for what hooks say of this event.
+                StatusCode::OK => Ok(print(&text)?),
+                // The hooks of this event run later, and their output is not used.
                 StatusCode::ACCEPTED => Ok(()),
                 other => Err(Failure::Failed(format!(
-                    "the gateway answered {other}: {text}"
+                    "the gateway responded with {other}: {text}"
                 ))),
             }
         })
     }
 
     async fn ask(&self, event: Bytes) -> Result<(StatusCode, Bytes), Failure> {
-        let wait = Duration::from_millis(self.timeout);
-        let patience = UpstreamTimeouts {
-            connect: wait,
-            first_byte: wait,
-            idle: wait,
+        let timeout = Duration::from_millis(self.timeout);
+        let timeouts = UpstreamTimeouts {
+            connect: timeout,
+            first_byte: timeout,
+            idle: timeout,
         };
-        let gateway = Upstream::new(&self.url, None, patience).map_err(|it| failed(&it))?;
+        let gateway = Upstream::new(&self.url, None, timeouts).map_err(|error| failure(&error))?;
         let json = HeaderValue::from_static("application/json");
         let mut headers = HeaderMap::from_iter([(header::CONTENT_TYPE, json)]);
         if let Some(file) = &self.key_file {
@@ -111,33 +105,36 @@ impl Forward {
         let answer = gateway
             .send(outgoing, &|_| ())
             .await
-            .map_err(|it| failed(&it))?;
+            .map_err(|error| failure(&error))?;
         let status = answer.status;
-        let body = answer.read_body(MOST).await.map_err(|it| failed(&it))?;
+        let body = answer
+            .read_body(MAX_RESPONSE_BYTES)
+            .await
+            .map_err(|error| failure(&error))?;
         Ok((status, body))
     }
 }
 
-/// The key in a file.
+/// Reads the key from a file.
 fn key(file: &Path) -> Result<HeaderValue, Failure> {
     let text = fs::read_to_string(file);
-    let text = text.map_err(|it| Failure::Failed(format!("the key cannot be read: {it}")))?;
+    let text = text.map_err(|error| Failure::Failed(format!("the key cannot be read: {error}")))?;
     let mut key = HeaderValue::from_str(text.trim())
-        .map_err(|_| Failure::Failed("what the key file holds is no key".to_owned()))?;
+        .map_err(|_| Failure::Failed("the key file contains no valid key".to_owned()))?;
     key.set_sensitive(true);
     Ok(key)
 }
 
-/// The client speaks of a model API, where here is a gateway.
-fn failed(error: &UpstreamError) -> Failure {
+/// Words the errors of the upstream client for a gateway.
+fn failure(error: &UpstreamError) -> Failure {
     let why = match error {
-        UpstreamError::Timeout => "did not answer in time",
-        UpstreamError::Redirect => "answered with a redirect",
+        UpstreamError::Timeout => "did not respond in time",
+        UpstreamError::Redirect => "responded with a redirect",
         UpstreamError::UnsupportedEncoding | UpstreamError::InvalidStatus => {
-            "answered what cannot be read"
+            "sent an unreadable response"
         }
-        UpstreamError::TooLarge { .. } => "answered too much",
-        UpstreamError::Interrupted(_) => "broke off its answer",
+        UpstreamError::TooLarge { .. } => "sent a response that is too large",
+        UpstreamError::Interrupted(_) => "interrupted its response",
         UpstreamError::Tls(_)
         | UpstreamError::InvalidTarget
         | UpstreamError::Unreachable(_)

@@ -1,10 +1,14 @@
-//! `hookgate mock`: the mock model API alone.
+//! `hookgate mock`: the mock model API.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
 use clap::Args;
 
-use super::{Failure, asked_to_stop, block_on, print};
+use super::{
+    failure::Failure,
+    output::print,
+    runtime::{block_on, shutdown_signals},
+};
 use crate::server;
 use mock_model_api::{MockConfig, Script, router};
 
@@ -13,27 +17,27 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate mock --responses answers.responses
   curl http://127.0.0.1:9090/__requests";
 
-/// What `mock` is told.
+/// Arguments of `mock`.
 #[derive(Debug, Args)]
-pub(super) struct Mock {
-    /// Where it listens; a gateway, or an agent, is pointed there.
+pub(super) struct MockArgs {
+    /// Address to listen on
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:9090")]
     listen: SocketAddr,
-    /// Answers in order: one JSON per line, `{"method", "response"}`.
+    /// File with responses in order: one JSON object `{"method", "response"}` per line
     #[arg(long, value_name = "FILE")]
     responses: Option<PathBuf>,
-    /// How many chunks a streamed text is cut into.
+    /// Number of chunks of a streamed text
     #[arg(long, value_name = "N", default_value_t = 3)]
     chunks: usize,
-    /// The pause before each chunk, in milliseconds.
+    /// Delay before each chunk, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 0)]
     interval: u64,
-    /// Gives every chunk a text of this many bytes.
+    /// Size of the text of each chunk, in bytes
     #[arg(long, value_name = "BYTES")]
     chunk_bytes: Option<usize>,
 }
 
-impl Mock {
+impl MockArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let config = MockConfig {
             script: self.script()?,
@@ -42,7 +46,7 @@ impl Mock {
             chunk_bytes: self.chunk_bytes,
         };
         block_on(async {
-            let stop = asked_to_stop(1)?;
+            let stop = shutdown_signals(1)?;
             let listener = server::bind(self.listen)?;
             print(&format!("listening on http://{}", listener.local_addr()?))?;
             server::serve_mock(listener, router(config), stop).await;

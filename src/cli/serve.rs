@@ -1,11 +1,15 @@
-//! `hookgate serve`: the gateway.
+//! `hookgate serve`: runs the gateway.
 
 use std::{io, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use url::Url;
 
-use super::{Failure, asked_to_stop, block_on, complain, print, read};
+use super::{
+    failure::Failure,
+    output::{print, print_error},
+    runtime::{block_on, shutdown_signals},
+};
 use crate::{
     config::{Config, LogLevel, LogLineFormat, Overrides},
     event::EventName,
@@ -18,27 +22,27 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate serve --config config/hookgate.yaml
   hookgate serve --upstream https://generativelanguage.googleapis.com --hooks .gemini/settings.json";
 
-/// What `serve` is told; options outrank the file.
+/// Arguments of `serve`. They take precedence over the config file.
 #[derive(Debug, Args)]
-pub(super) struct Serve {
-    /// The config file; without one, --upstream is needed.
+pub(super) struct ServeArgs {
+    /// Path of the config file; optional with --upstream
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Where agents connect, instead of the config's.
+    /// Address of the listener for agents, overriding the config
     #[arg(long, value_name = "ADDR")]
     listen: Option<SocketAddr>,
-    /// Where operators connect, instead of the config's.
+    /// Address of the listener for operators, overriding the config
     #[arg(long, value_name = "ADDR")]
     admin_listen: Option<SocketAddr>,
-    /// The model API, instead of the config's.
+    /// Base URL of the Gemini API, overriding the config
     #[arg(long, value_name = "URL")]
     upstream: Option<Url>,
-    /// A settings.json with hooks; may be given several times.
+    /// Path of a settings.json with hooks; can be repeated
     #[arg(long, value_name = "SETTINGS.json")]
     hooks: Vec<PathBuf>,
 }
 
-impl Serve {
+impl ServeArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let overrides = Overrides {
             listen: self.listen,
@@ -47,12 +51,16 @@ impl Serve {
             hooks: self.hooks,
             ..Overrides::default()
         };
-        let read = move || read(self.config.as_ref(), &overrides);
-        let config = read().map_err(Failure::BadConfig)?;
-        warn(&config);
+        let file = self.config;
+        let read = move || match &file {
+            Some(file) => Config::load(file, &overrides, &hook::registry()),
+            None => Config::without_file(&overrides, &hook::registry()),
+        };
+        let config = read()?;
+        print_warnings(&config);
         let _logging = start_logging(&config);
         block_on(async {
-            let (stop, hurry) = (asked_to_stop(1)?, asked_to_stop(2)?);
+            let (stop, abort) = (shutdown_signals(1)?, shutdown_signals(2)?);
             let agents = scheme(config.tls.is_some());
             let operators = scheme(config.admin.tls.is_some());
             let server = Server::bind(config)?.reloading(Arc::new(read))?;
@@ -64,47 +72,45 @@ impl Serve {
                 "admin on {operators}://{}",
                 server.operators_addr()?
             ))?;
-            server.run_until(stop, hurry).await;
+            server.run_until(stop, abort).await;
             Ok(())
         })
     }
 }
 
-/// How an address is spoken to.
 const fn scheme(tls: bool) -> &'static str {
     if tls { "https" } else { "http" }
 }
 
-/// Says what is allowed but probably not meant: what fails open, and what only
-/// runs if agents lend a hand.
-pub(super) fn warn(config: &Config) {
+/// Prints warnings about settings that are valid but probably not intended.
+pub(super) fn print_warnings(config: &Config) {
     for warning in &config.warnings {
-        complain(&format!("warning: {warning}"));
+        print_error(&format!("warning: {warning}"));
     }
-    for remark in hook::lints(config) {
-        complain(&format!("warning: {remark}"));
+    for lint in hook::lints(config) {
+        print_error(&format!("warning: {lint}"));
     }
-    let brought_about = |it: EventName| it.is_model_call() || config.events.derives(it);
-    for event in config.hooks.keys().filter(|it| !brought_about(**it)) {
-        let why = if event.is_derivable() {
-            "`events.derive` leaves it out"
+    let is_fired = |event: EventName| event.is_model_call() || config.events.derives(event);
+    for event in config.hooks.keys().filter(|event| !is_fired(**event)) {
+        let reason = if event.is_derivable() {
+            "`events.derive` does not include it"
         } else {
-            "no model call shows it"
+            "it cannot be derived from model calls"
         };
-        complain(&format!(
-            "warning: hooks on {event} run only for agents that report the event: {why}"
+        print_error(&format!(
+            "warning: hooks on {event} run only for agents that report the event: {reason}"
         ));
     }
     for (event, hook) in config.guards_that_fail_open() {
-        complain(&format!(
-            "warning: {}: hook `{}` on {event} fails open: if it fails, what it guards passes",
+        print_error(&format!(
+            "warning: {}: hook `{}` on {event} fails open: its failure allows what it would deny",
             hook.span,
             hook.label(),
         ));
     }
 }
 
-/// Whoever is given it keeps it until nobody is left who logs.
+/// Starts logging. Keep the guard until the last log line is written.
 pub(super) fn start_logging(config: &Config) -> LogGuard {
     let format = match config.log.format {
         LogLineFormat::Text => observe::LogFormat::Text,

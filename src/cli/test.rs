@@ -1,4 +1,4 @@
-//! `hookgate test`: what a config must do, case by case.
+//! `hookgate test`: runs test cases against a config, with output in TAP.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,11 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{
-    Failure, block_on, complain,
-    dry_run::{self, Asked, Rehearsal, rehearse},
-    json_diff::{Further, differences, shown},
-    print,
+    dry_run::{self, DryRunReport, RecordedRequest, dry_run},
+    failure::Failure,
+    json_diff::{ExtraKeys, differences, display_value},
+    output::{print, print_error},
+    runtime::block_on,
     test_case::{Case, CaseFile, Expected, ExpectedVerdict},
 };
 use crate::{
@@ -20,19 +21,19 @@ use crate::{
 
 pub(super) const EXAMPLES: &str = "Example: hookgate test config/examples/tests/*.yaml";
 
-/// What `test` is told.
+/// Arguments of `test`.
 #[derive(Debug, Args)]
-pub(super) struct Test {
-    /// Files of cases.
+pub(super) struct TestArgs {
+    /// Paths of files with test cases
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
 }
 
-impl Test {
+impl TestArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         let files = load(&self.files)?;
         block_on(async {
-            let count: usize = files.iter().map(|it| it.cases.len()).sum();
+            let count: usize = files.iter().map(|file| file.cases.len()).sum();
             print(&format!("1..{count}"))?;
             let cases = files.iter().flat_map(|file| {
                 let cases = file.cases.iter();
@@ -40,19 +41,19 @@ impl Test {
             });
             let mut failed = 0_usize;
             for (index, (config, case)) in cases.enumerate() {
-                let wrong = try_case(config, case).await?;
-                print(&report(index + 1, case, &wrong))?;
-                failed += usize::from(!wrong.is_empty());
+                let mismatches = try_case(config, case).await?;
+                print(&report(index + 1, case, &mismatches))?;
+                failed += usize::from(!mismatches.is_empty());
             }
             match failed {
                 0 => Ok(()),
-                _ => Err(Failure::Failed(format!("{failed} of {count} cases fail"))),
+                _ => Err(Failure::Failed(format!("{failed} of {count} cases failed"))),
             }
         })
     }
 }
 
-/// Every file, or what is wrong with all of them.
+/// Loads all files, or returns the problems of all of them.
 fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
     let (overrides, registry) = (dry_run::overrides(), hook::registry());
     let (mut files, mut problems) = (Vec::new(), Vec::new());
@@ -62,8 +63,8 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
             Err(error) => problems.extend(error.problems),
         }
     }
-    for warning in files.iter().flat_map(|it| &it.config.warnings) {
-        complain(&format!("warning: {warning}"));
+    for warning in files.iter().flat_map(|file| &file.config.warnings) {
+        print_error(&format!("warning: {warning}"));
     }
     if problems.is_empty() {
         Ok(files)
@@ -72,16 +73,16 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
     }
 }
 
-/// What differs from what is expected.
+/// Returns the differences from the expected outcome.
 async fn try_case(config: &Config, case: &Case) -> Result<Vec<String>, Failure> {
-    let rehearsal = Box::pin(rehearse(config, &case.action, HookExecution::Executed)).await?;
-    Ok(compare(&case.expected, &rehearsal))
+    let report = Box::pin(dry_run(config, &case.action, HookExecution::Executed)).await?;
+    Ok(compare(&case.expected, &report))
 }
 
-/// `ok 1 - name`, or `not ok 1 - name` and what differs, as YAML.
-fn report(number: usize, case: &Case, wrong: &[String]) -> String {
+/// Returns `ok 1 - name`, or `not ok 1 - name` and the differences as YAML.
+fn report(number: usize, case: &Case, mismatches: &[String]) -> String {
     let name = case.name.replace(['\n', '#'], " ");
-    if wrong.is_empty() {
+    if mismatches.is_empty() {
         return format!("ok {number} - {name}");
     }
     let mut lines = vec![
@@ -90,17 +91,21 @@ fn report(number: usize, case: &Case, wrong: &[String]) -> String {
         format!("  at: {}", json!(case.span.to_string())),
         "  differs:".to_owned(),
     ];
-    lines.extend(wrong.iter().map(|it| format!("    - {}", json!(it))));
+    lines.extend(
+        mismatches
+            .iter()
+            .map(|mismatch| format!("    - {}", json!(mismatch))),
+    );
     lines.push("  ...".to_owned());
     lines.join("\n")
 }
 
-fn compare(expected: &Expected, found: &Rehearsal) -> Vec<String> {
-    let mut wrong = Wrong::default();
+fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
+    let mut mismatches = Mismatches::default();
     let verdict = expected.verdict.map(ExpectedVerdict::as_str);
     match verdict {
         Some(verdict) if verdict == found.verdict => (),
-        // A mistake in a case must not look like a yes.
+        // An error fails every case that does not expect it.
         None if found.verdict != "error" || expected.status.is_some() => (),
         verdict => {
             let wanted = verdict.unwrap_or("no error");
@@ -110,63 +115,68 @@ fn compare(expected: &Expected, found: &Rehearsal) -> Vec<String> {
             } else {
                 &format!(": {why}")
             };
-            wrong.say(format!(
+            mismatches.add(format!(
                 "verdict: expected {wanted}, found {}{why}",
                 found.verdict
             ));
         }
     }
     if let Some(reason) = &expected.reason {
-        wrong.reason(reason, found.reason.as_deref());
+        mismatches.reason(reason, found.reason.as_deref());
     }
     if let Some(hooks) = &expected.hooks {
-        wrong.part("hooks", &json!(hooks), Some(&json!(ran(found))));
+        mismatches.part("hooks", &json!(hooks), Some(&json!(ran(found))));
     }
     if let Some(status) = expected.status {
-        wrong.part("status", &json!(status), Some(&json!(found.status)));
+        mismatches.part("status", &json!(status), Some(&json!(found.status)));
     }
     if let Some(output) = &expected.output {
-        wrong.part("output", &json!(output), Some(&found.answer));
+        mismatches.part("output", &json!(output), Some(&found.answer));
     }
-    let asked = found.upstream.last();
+    let request = found.upstream.last();
     match &expected.upstream {
         Some(Value::Null) => {
-            if let Some(asked) = asked {
-                wrong.say(format!("upstream: expected no call, found {}", asked.path));
+            if let Some(request) = request {
+                mismatches.add(format!(
+                    "upstream: expected no call, found {}",
+                    request.path
+                ));
             }
         }
-        Some(document) => wrong.part("upstream", document, asked.map(|it| &it.body)),
+        Some(document) => {
+            mismatches.part("upstream", document, request.map(|request| &request.body))
+        }
         None => (),
     }
     if let Some(model) = &expected.model {
-        let found = asked.and_then(model_of).map(Value::from);
-        wrong.part("model", &json!(model), found.as_ref());
+        let found = request.and_then(model_of).map(Value::from);
+        mismatches.part("model", &json!(model), found.as_ref());
     }
     if let Some(answer) = &expected.answer {
-        wrong.part("answer", answer, Some(&found.answer));
+        mismatches.part("answer", answer, Some(&found.answer));
     }
     if let Some(text) = &expected.text {
-        wrong.part("text", &json!(text), Some(&json!(found.text)));
+        mismatches.part("text", &json!(text), Some(&json!(found.text)));
     }
-    wrong.0
+    mismatches.0
 }
 
-/// What differs, in words.
+/// Differences from the expected outcome.
 #[derive(Debug, Default)]
-struct Wrong(Vec<String>);
+struct Mismatches(Vec<String>);
 
-impl Wrong {
-    fn say(&mut self, what: String) {
+impl Mismatches {
+    fn add(&mut self, what: String) {
         self.0.push(what);
     }
 
-    /// Everything that is expected must be found.
+    /// Compares a part of the outcome; keys that are not expected are ignored.
     fn part(&mut self, what: &str, expected: &Value, found: Option<&Value>) {
         let Some(found) = found else {
-            let expected = shown(Some(expected));
-            return self.say(format!("{what}: expected {expected}, found no call"));
+            let expected = display_value(Some(expected));
+            return self.add(format!("{what}: expected {expected}, found no call"));
         };
-        for mut difference in differences(expected, found, Further::Allowed) {
+        for mut difference in differences(expected, found, ExtraKeys::Ignored) {
             let path = difference.path;
             let dot = if path.is_empty() || path.starts_with('[') {
                 ""
@@ -174,17 +184,17 @@ impl Wrong {
                 "."
             };
             difference.path = format!("{what}{dot}{path}");
-            self.say(difference.to_string());
+            self.add(difference.to_string());
         }
     }
 
-    /// A reason holds the expected text, or matches it.
+    /// Checks that the reason contains the expected text, or matches it.
     fn reason(&mut self, expected: &str, found: Option<&str>) {
         let reason = found.unwrap_or_default();
-        let matches = |it: Regex| it.is_match(reason);
+        let matches = |regex: Regex| regex.is_match(reason);
         if !reason.contains(expected) && !Regex::new(expected).is_ok_and(matches) {
-            let found = shown(found.map(Value::from).as_ref());
-            self.say(format!(
+            let found = display_value(found.map(Value::from).as_ref());
+            self.add(format!(
                 "reason: expected {}, found {found}",
                 json!(expected)
             ));
@@ -192,9 +202,9 @@ impl Wrong {
     }
 }
 
-/// The hooks that ran, each once.
-fn ran(found: &Rehearsal) -> Vec<&str> {
-    let hooks = found.events.iter().flat_map(|it| &it.hooks);
+/// Returns the hooks that ran, each once.
+fn ran(found: &DryRunReport) -> Vec<&str> {
+    let hooks = found.events.iter().flat_map(|event| &event.hooks);
     let mut names: Vec<&str> = Vec::new();
     for hook in hooks {
         if !names.contains(&hook.name.as_str()) {
@@ -204,13 +214,13 @@ fn ran(found: &Rehearsal) -> Vec<&str> {
     names
 }
 
-/// The model that a path names.
-fn model_of(asked: &Asked) -> Option<&str> {
-    let Some((_, rest)) = asked.path.rsplit_once("/models/") else {
-        // Code Assist has it in the body.
-        let names = ["/model", "/request/model"].map(|it| asked.body.pointer(it));
+/// Returns the model of a request.
+fn model_of(request: &RecordedRequest) -> Option<&str> {
+    let Some((_, rest)) = request.path.rsplit_once("/models/") else {
+        // Code Assist has the model in the body.
+        let names = ["/model", "/request/model"].map(|pointer| request.body.pointer(pointer));
         let name = names.into_iter().flatten().find_map(Value::as_str)?;
         return Some(name.strip_prefix("models/").unwrap_or(name));
     };
-    Some(rest.split_once(':').map_or(rest, |it| it.0))
+    Some(rest.split_once(':').map_or(rest, |(model, _)| model))
 }

@@ -310,8 +310,8 @@ hooks:
     );
     assert_eq!(code, 78);
     insta::assert_snapshot!(idle, @r"
-    warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: if it fails, what it guards passes
-    warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: if it fails, what it guards passes
+    warning: hookgate.yaml:7:11: hook `a` on BeforeTool fails open: its failure allows what it would deny
+    warning: hookgate.yaml:8:11: hook `b` on BeforeTool fails open: its failure allows what it would deny
     hookgate.yaml:3:47: policy `model_allow`: `when` refers to `tool.name`, which BeforeModel or AfterModel does not have
     hookgate.yaml:7:40: hook `a` on BeforeTool: `when` refers to `request.model`, which BeforeTool does not have
     hookgate.yaml:8:40: hook `b` on BeforeTool: `when` is always false on BeforeTool

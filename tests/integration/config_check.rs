@@ -75,7 +75,7 @@ hooks:
 
     assert_eq!(
         (code, stdout.as_str()),
-        (0, "hookgate.yaml: good, 6 hooks\n")
+        (0, "hookgate.yaml: valid, 6 hooks\n")
     );
     assert_snapshot!(stderr, @r"
     warning: hookgate.yaml:11:16: the matcher matches none of startup, resume, clear, compress, so its hooks never run
@@ -84,7 +84,7 @@ hooks:
     warning: hookgate.yaml:15:53: hooks cannot deny PreCompress, so `closed` has no effect
     warning: hookgate.yaml:8:11: hook `a` on BeforeModel is already at hookgate.yaml:6:11, and runs once
     warning: hookgate.yaml:7:11: another hook on BeforeModel is named `a`, at hookgate.yaml:6:11: logs do not distinguish them
-    warning: hooks on PreCompress run only for agents that report the event: no model call shows it
+    warning: hooks on PreCompress run only for agents that report the event: it cannot be derived from model calls
     ");
 }
 

@@ -82,7 +82,7 @@ cases:
 
     assert_eq!(
         (code, stderr.as_str()),
-        (1, "hookgate: 1 of 2 cases fail\n")
+        (1, "hookgate: 1 of 2 cases failed\n")
     );
     assert_snapshot!(stdout, @r#"
     1..2
@@ -287,12 +287,12 @@ fn a_model_call_is_explained() {
     assert_snapshot!(told, @r#"
     BeforeModel, hooks in parallel:
       1. model_swap (builtin), ok, N ms, edits the request
-      2. cold (command), ok, N ms, says {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
-      3. looks (command), block, N ms, only observes, would deny, says {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
-      so: proceed
+      2. cold (command), ok, N ms, output {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
+      3. looks (command), block, N ms, only observes, would deny, output {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
+      result: proceed
     BeforeModel (2):
-      1. model_swap (builtin), ok, N ms, says nothing
-      so: proceed
+      1. model_swap (builtin), ok, N ms, no output
+      result: proceed
     upstream: /v1beta/models/gemini-2.5-flash:generateContent
       generationConfig: nothing → {"temperature":0}
     agent: 200 Hi
@@ -306,11 +306,11 @@ fn an_event_is_explained() {
 
     assert_snapshot!(told, @r#"
     BeforeTool, hooks one after the other:
-      1. guard (command), block, N ms, says {"decision":"deny","reason":"not this"}
-      2. broken (command), failed, N ms, says nothing
+      1. guard (command), block, N ms, output {"decision":"deny","reason":"not this"}
+      2. broken (command), failed, N ms, no output
          failed: exit code 5
-      not asked: other
-      so: deny: not this
+      not run: other
+      result: deny: not this
     answer: 200 {"decision":"deny","reason":"not this"}
     verdict: deny: not this
     "#);
@@ -332,7 +332,7 @@ fn a_dry_run_starts_no_hook() {
     BeforeTool, hooks one after the other:
       1. guard (command)
       2. broken (command)
-      not asked: other
+      not run: other
     ");
 }
 

@@ -20,6 +20,7 @@ mod bounds;
 mod callers;
 mod circuit;
 mod clock;
+mod command_line;
 mod conditions;
 mod config_check;
 mod container;

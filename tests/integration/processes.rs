@@ -246,14 +246,14 @@ fn check_says_that_a_config_is_good() {
 
     assert_eq!(
         (code, stdout.as_str()),
-        (0, "hookgate.yaml: good, 2 hooks\n")
+        (0, "hookgate.yaml: valid, 2 hooks\n")
     );
     assert!(
         stderr.contains("`guard` on BeforeModel fails open"),
         "{stderr}"
     );
     assert!(
-        stderr.contains("hooks on BeforeTool run only for agents that report the event: `events.derive` leaves it out"),
+        stderr.contains("hooks on BeforeTool run only for agents that report the event: `events.derive` does not include it"),
         "{stderr}"
     );
 }

@@ -1,9 +1,9 @@
-//! Lines of a decision log for people and for tables. Pure.
+//! Records of an audit log as text and as CSV.
 
 use serde_json::Value;
 
-/// The columns of a table: their names, and where a line has them.
-const PLACES: &[(&str, &str)] = &[
+/// The columns of CSV: names, and pointers into a record.
+const COLUMNS: &[(&str, &str)] = &[
     ("seq", "/seq"),
     ("time", "/time"),
     ("kind", "/kind"),
@@ -31,26 +31,28 @@ const PLACES: &[(&str, &str)] = &[
     ("hash", "/hash"),
 ];
 
-/// The names of the columns.
-pub(super) fn header() -> String {
-    let names: Vec<&str> = PLACES.iter().map(|it| it.0).collect();
+/// Returns the names of the columns.
+pub(super) fn csv_header() -> String {
+    let names: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
     names.join(",")
 }
 
-/// A line as a row of a table.
-pub(super) fn row(line: &Value) -> String {
-    let cells = PLACES.iter().map(|(_, it)| cell(&text(line, it)));
+/// Returns a record as a row of CSV.
+pub(super) fn csv_row(line: &Value) -> String {
+    let cells = COLUMNS
+        .iter()
+        .map(|(_, pointer)| cell(&text(line, pointer)));
     cells.collect::<Vec<_>>().join(",")
 }
 
-/// A line for people.
-pub(super) fn person(line: &Value) -> String {
-    let mut said = format!("{} #{}", text(line, "/time"), text(line, "/seq"));
+/// Returns a record as a line of text.
+pub(super) fn text_line(line: &Value) -> String {
+    let mut line_text = format!("{} #{}", text(line, "/time"), text(line, "/seq"));
     let first = ["kind", "event", "subject", "verdict", "action", "outcome"];
     for key in first {
         let value = text(line, &format!("/{key}"));
         if !value.is_empty() {
-            said = format!("{said} {}", plain(&value));
+            line_text = format!("{line_text} {}", escape(&value));
         }
     }
     for hook in line
@@ -61,8 +63,8 @@ pub(super) fn person(line: &Value) -> String {
     {
         let part = |key: &str| text(hook, &format!("/{key}"));
         let mut words = vec![part("status"), part("would"), format!("{} ms", part("ms"))];
-        words.retain(|it| !it.is_empty());
-        said = format!("{said} {}({})", plain(&part("name")), words.join(" "));
+        words.retain(|word| !word.is_empty());
+        line_text = format!("{line_text} {}({})", escape(&part("name")), words.join(" "));
     }
     let more = [
         ("error", "/error"),
@@ -84,13 +86,13 @@ pub(super) fn person(line: &Value) -> String {
     for (name, pointer) in more {
         let value = text(line, pointer);
         if !value.is_empty() {
-            said = format!("{said} {name}={}", plain(&value));
+            line_text = format!("{line_text} {name}={}", escape(&value));
         }
     }
     if let Some(reason) = line.pointer("/reason/text").and_then(Value::as_str) {
-        said = format!("{said} {reason:?}");
+        line_text = format!("{line_text} {reason:?}");
     }
-    said
+    line_text
 }
 
 fn text(line: &Value, pointer: &str) -> String {
@@ -101,13 +103,13 @@ fn text(line: &Value, pointer: &str) -> String {
     }
 }
 
-/// Names that agents made up must not move a terminal's cursor.
-fn plain(text: &str) -> String {
+/// Escapes control characters, since agents choose some of the names.
+fn escape(text: &str) -> String {
     text.escape_debug().to_string()
 }
 
-/// A cell of CSV. Spreadsheets take some texts for formulas, and agents make up
-/// names.
+/// Quotes a cell of CSV. Texts that spreadsheets interpret as formulas are prefixed by
+/// an apostrophe, since agents choose some of the names.
 fn cell(text: &str) -> String {
     let is_formula = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
     let text = if is_formula {
@@ -128,23 +130,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_is_one_cell_and_no_formula() {
+    fn cells_are_quoted_and_never_formulas() {
         assert_eq!(cell("a"), "a");
         assert_eq!(cell("a,\"b\""), "\"a,\"\"b\"\"\"");
         assert_eq!(cell("=1+1"), "'=1+1");
     }
 
     #[test]
-    fn a_line_is_told_in_one_line() {
+    fn a_record_is_one_line_of_text() {
         let line = json!({ "seq": 7, "time": "T", "kind": "event", "event": "BeforeTool",
             "subject": "evil\n\u{1b}[2Jtool", "verdict": "deny",
             "hooks": [{ "name": "guard", "status": "block", "ms": 3 }], "session": "s" });
 
-        let told = person(&line);
+        let text = text_line(&line);
 
         let expected =
             "T #7 event BeforeTool evil\\n\\u{1b}[2Jtool deny guard(block 3 ms) session=s";
-        assert_eq!(told, expected);
-        assert_eq!(row(&line).matches(',').count(), PLACES.len() - 1);
+        assert_eq!(text, expected);
+        assert_eq!(csv_row(&line).matches(',').count(), COLUMNS.len() - 1);
     }
 }

@@ -28,7 +28,7 @@ async fn a_log_is_verified_and_the_first_broken_line_named() {
 
     let (code, out, _) = verify();
     assert_eq!(code, 0);
-    assert!(out.starts_with("the chain holds: 8 lines"), "{out}");
+    assert!(out.starts_with("the hash chain is valid: 8 lines"), "{out}");
     let last = out.trim_end().rsplit(' ').next().unwrap();
     let noted = ["audit", "verify", "audit.jsonl", "--contains", last];
     assert_eq!(run(&noted, folder.path()).0, 0);
@@ -40,7 +40,7 @@ async fn a_log_is_verified_and_the_first_broken_line_named() {
     fs::write(&file, format!("{head}\n")).unwrap();
     assert_eq!(verify().0, 0);
     let (code, _, said) = run(&noted, folder.path());
-    assert!(code == 1 && said.contains("cut off"), "{said}");
+    assert!(code == 1 && said.contains("truncated"), "{said}");
 
     let first = format!("audit.jsonl.{:020}", 1);
     let text = fs::read_to_string(folder.path().join(&first)).unwrap();

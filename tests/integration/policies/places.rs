@@ -206,7 +206,7 @@ hooks:
     let (code, printed, said) = run(&["check", "hookgate.yaml"], folder.path());
 
     assert_eq!(code, 0);
-    assert_eq!(printed, "hookgate.yaml: good, 1 hook, 2 policies\n");
+    assert_eq!(printed, "hookgate.yaml: valid, 1 hook, 2 policies\n");
     assert_eq!(
         said,
         "note: hookgate.yaml:3:5: policy `secrets`: images, sound and files in requests and responses are not inspected, nor are declarations of tools and content that upstream has cached\n\

@@ -1,0 +1,25 @@
+//! `hookgate completions`: completions for a shell.
+
+use clap::{Args, Command};
+use clap_complete::{Shell, generate};
+
+use super::{failure::Failure, output::print};
+
+pub(super) const EXAMPLES: &str =
+    "Example: hookgate completions bash > /etc/bash_completion.d/hookgate";
+
+/// Arguments of `completions`.
+#[derive(Debug, Args)]
+pub(super) struct CompletionsArgs {
+    /// Shell to generate completions for
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl CompletionsArgs {
+    pub(super) fn run(&self, mut command: Command) -> Result<(), Failure> {
+        let mut script = Vec::new();
+        generate(self.shell, &mut command, "hookgate", &mut script);
+        Ok(print(String::from_utf8_lossy(&script).trim_end())?)
+    }
+}

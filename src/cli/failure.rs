@@ -1,0 +1,55 @@
+//! Failures of commands, and their exit codes.
+
+use std::{io, process::ExitCode};
+
+use super::output::print_error;
+use crate::{config::ConfigError, server::ServerError, state::BuildError};
+
+/// The exit code for an invalid config: `EX_CONFIG` of sysexits.h.
+const EXIT_CONFIG: u8 = 78;
+
+/// The reason why a command failed.
+#[derive(Debug)]
+pub(super) enum Failure {
+    /// Exit code 1.
+    Failed(String),
+    /// Exit code 78.
+    BadConfig(ConfigError),
+}
+
+impl Failure {
+    /// Prints the failure to stderr and returns its exit code.
+    pub(super) fn report(&self) -> ExitCode {
+        match self {
+            Self::Failed(message) => {
+                print_error(&format!("hookgate: {message}"));
+                ExitCode::FAILURE
+            }
+            Self::BadConfig(error) => {
+                print_error(&error.to_string());
+                ExitCode::from(EXIT_CONFIG)
+            }
+        }
+    }
+}
+
+impl From<ServerError> for Failure {
+    fn from(error: ServerError) -> Self {
+        match error {
+            ServerError::Build(BuildError::Config(error)) => Self::BadConfig(error),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for Failure {
+    fn from(error: io::Error) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<ConfigError> for Failure {
+    fn from(error: ConfigError) -> Self {
+        Self::BadConfig(error)
+    }
+}

@@ -1,0 +1,17 @@
+//! Output of commands.
+
+use std::io::{self, Write};
+
+/// Prints text and a line feed to stdout. A closed pipe is not an error.
+pub(super) fn print(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    match writeln!(out, "{text}").and_then(|()| out.flush()) {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        result => result,
+    }
+}
+
+/// Prints text and a line feed to stderr. Errors are ignored: there is no other output.
+pub(super) fn print_error(text: &str) {
+    let _ignored = writeln!(io::stderr().lock(), "{text}");
+}
