@@ -46,7 +46,8 @@ pub use self::{
         sessions::{EventSettings, SessionSettings, StoreSettings},
         telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings},
         upstreams::{
-            CircuitSettings, FallbackConfig, UpstreamConfig, UpstreamCredential, UpstreamsConfig,
+            CircuitSettings, FallbackConfig, HeaderText, UpstreamConfig, UpstreamCredential,
+            UpstreamsConfig,
         },
     },
     source_span::{ConfigError, Problem, SourceSpan},

@@ -14,13 +14,14 @@ mod request;
 mod response;
 pub mod sse;
 
-use std::sync::Arc;
+use std::{collections::BTreeMap, sync::Arc};
 
 use url::Url;
 
 use self::{
     circuit_breaker::CircuitBreaker,
     endpoint::{Delivery, Endpoint, SendError},
+    headers::HeaderRules,
 };
 pub use self::{
     endpoint::UpstreamTimeouts,
@@ -39,6 +40,7 @@ pub struct Upstream {
     primary: Arc<Endpoint>,
     fallback: Option<FallbackEndpoint>,
     credential: Option<UpstreamCredential>,
+    header_rules: HeaderRules,
     timeouts: UpstreamTimeouts,
     metrics: Arc<Metrics>,
 }
@@ -81,6 +83,8 @@ impl Upstream {
         let config = UpstreamConfig {
             url: base.clone(),
             credential,
+            headers: BTreeMap::default(),
+            forward_headers: Vec::new(),
             circuit: CircuitSettings::default(),
             fallback: None,
         };
@@ -121,6 +125,7 @@ impl Upstream {
             primary,
             fallback: fallback.transpose()?,
             credential: config.credential.clone(),
+            header_rules: HeaderRules::new(config),
             timeouts,
             metrics: Arc::clone(metrics),
         })
@@ -129,6 +134,11 @@ impl Upstream {
     /// Returns the configured credential, which replaces the agents' own.
     pub const fn credential(&self) -> Option<&UpstreamCredential> {
         self.credential.as_ref()
+    }
+
+    /// Returns the configured headers.
+    pub const fn header_rules(&self) -> &HeaderRules {
+        &self.header_rules
     }
 
     /// Returns the names of addresses whose circuit is open or half-open.
@@ -178,6 +188,7 @@ impl Upstream {
                 on_attempt(UpstreamTarget::Fallback);
                 self.metrics
                     .record_fallback(self.primary.circuit_breaker.name());
+                self.header_rules.remove_forwarded(&mut second.headers);
                 headers::replace_for_fallback(&mut second.headers, &fallback.credential);
                 fallback.endpoint.send(second, self.timeouts).await
             }

@@ -109,6 +109,7 @@ impl Config {
         let written = loader.value.to_string();
         loader.resolve_secrets();
         loader.check_credentials();
+        loader.check_upstream_headers();
         let caller_policies = loader.callers();
         let (tls, admin_tls) = (loader.tls("/tls"), loader.tls("/admin/tls"));
         let hook_directory = loader.hook_directory();

@@ -73,6 +73,8 @@ pub(super) fn outgoing(
     let answer = identity.usage().map_or(answer, |_| ResponseUse::Parsed);
     let mut headers: HeaderMap =
         headers::request_headers(&context.head.headers, credential, query_key, answer);
+    let rules = context.upstream.header_rules();
+    rules.apply(&mut headers, &context.head.headers);
     let trace = context.hook_context.trace;
     if trace.is_enabled() {
         headers::set_trace(&mut headers, trace);

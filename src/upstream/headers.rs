@@ -6,7 +6,10 @@ use http::{
 };
 use secrecy::ExposeSecret;
 
-use crate::{config::UpstreamCredential, event::Trace};
+use crate::{
+    config::{HeaderText, UpstreamConfig, UpstreamCredential},
+    event::Trace,
+};
 
 /// API key header of Google's APIs.
 const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
@@ -19,6 +22,64 @@ const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
 
 /// Project that is billed for a call.
 const USER_PROJECT: &str = "x-goog-user-project";
+
+/// Configured headers of an upstream.
+#[derive(Debug, Clone, Default)]
+pub struct HeaderRules {
+    /// Headers added to every request; secrets are marked sensitive.
+    added: HeaderMap,
+    /// Headers of the agent that are forwarded in addition to the allow list.
+    forwarded: Vec<HeaderName>,
+}
+
+impl HeaderRules {
+    /// Returns the rules of an upstream. The names and values are valid, since the
+    /// config was checked.
+    pub(super) fn new(config: &UpstreamConfig) -> Self {
+        let added = config.headers.iter().filter_map(|(name, text)| {
+            let value = match text {
+                HeaderText::Text(text) => HeaderValue::from_str(text).ok()?,
+                HeaderText::Secret { secret } => {
+                    let mut value = HeaderValue::from_str(secret.expose_secret()).ok()?;
+                    value.set_sensitive(true);
+                    value
+                }
+            };
+            Some((HeaderName::try_from(name).ok()?, value))
+        });
+        let forwarded = config.forward_headers.iter();
+        Self {
+            added: added.collect(),
+            forwarded: forwarded
+                .filter_map(|name| HeaderName::try_from(name).ok())
+                .collect(),
+        }
+    }
+
+    /// Adds the configured headers and those of the agent that are forwarded.
+    pub fn apply(&self, headers: &mut HeaderMap, agent: &HeaderMap) {
+        for name in &self.forwarded {
+            headers.remove(name);
+            for value in agent.get_all(name) {
+                headers.append(name, value.clone());
+            }
+        }
+        for (name, value) in &self.added {
+            headers.insert(name, value.clone());
+        }
+    }
+
+    /// Removes forwarded headers, which may hold credentials of the agent.
+    pub(super) fn remove_forwarded(&self, headers: &mut HeaderMap) {
+        for name in self
+            .forwarded
+            .iter()
+            .filter(|name| !self.added.contains_key(*name))
+        {
+            headers.remove(name);
+        }
+    }
+}
 
 /// What happens to the body of a response.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

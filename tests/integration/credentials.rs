@@ -1,6 +1,7 @@
 //! Whose key goes where, and that none is told to anybody else.
 
 mod echoes;
+mod headers;
 
 use crate::harness::{TestGateway, Upstream, assert_refused, prompt};
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::pointers::matching;
 use crate::config::{
@@ -48,6 +48,15 @@ impl SecretResolver<'_> {
         for (pattern, allowed) in SECRETS {
             for pointer in matching(value, pattern) {
                 self.resolve_at(&pointer, *allowed, value, document);
+            }
+        }
+        for pointer in matching(value, "/upstreams/*/headers/*") {
+            if value.pointer(&pointer).is_some_and(Value::is_object) {
+                self.resolve_at(&pointer, SecretChars::HeaderValue, value, document);
+                // Distinguishes the secret from plain text.
+                if let Some(setting) = value.pointer_mut(&pointer) {
+                    *setting = json!({ "secret": setting.take() });
+                }
             }
         }
     }

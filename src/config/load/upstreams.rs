@@ -1,6 +1,12 @@
 //! Checks of the model APIs, their credentials and their methods.
 
+use std::collections::HashSet;
+
+use http::{HeaderName, HeaderValue};
+use serde_json::Value;
 use url::Url;
+
+use crate::config::escape;
 
 use super::{loader::Loader, pointers::matching};
 use crate::config::{
@@ -12,6 +18,10 @@ use crate::config::{
         upstreams::UpstreamsConfig,
     },
 };
+
+const MAX_HEADERS: usize = 32;
+const MAX_HEADER_NAME_BYTES: usize = 128;
+const MAX_HEADER_BYTES: usize = 8192;
 
 impl Loader {
     /// Checks that each upstream has at most one credential, and each fallback one.
@@ -31,6 +41,66 @@ impl Loader {
                     self.problem(pointer, message);
                 }
                 _ => (),
+            }
+        }
+    }
+
+    /// Checks the names and values of configured headers.
+    pub(super) fn check_upstream_headers(&mut self) {
+        for pointer in matching(&self.value, "/upstreams/*/headers") {
+            let headers = self.value.pointer(&pointer).and_then(Value::as_object);
+            let headers = headers.cloned().unwrap_or_default();
+            let names = headers.keys().map(|name| {
+                let pointer = format!("{pointer}/{}", escape(name));
+                (pointer, name.as_str())
+            });
+            self.check_header_names(&pointer, names.collect());
+            for (name, value) in &headers {
+                let is_valid = |text: &str| {
+                    text.len() <= MAX_HEADER_BYTES && HeaderValue::from_str(text).is_ok()
+                };
+                if value.as_str().is_some_and(|text| !is_valid(text)) {
+                    let message = format!(
+                        "the value must be printable text of at most {MAX_HEADER_BYTES} bytes"
+                    );
+                    self.problem(&format!("{pointer}/{}", escape(name)), message);
+                }
+            }
+        }
+        for pointer in matching(&self.value, "/upstreams/*/forward_headers") {
+            let names = self.value.pointer(&pointer).and_then(Value::as_array);
+            let names = names.cloned().unwrap_or_default();
+            let names = names
+                .iter()
+                .enumerate()
+                .filter_map(|(index, name)| Some((format!("{pointer}/{index}"), name.as_str()?)));
+            self.check_header_names(&pointer, names.collect());
+        }
+    }
+
+    fn check_header_names(&mut self, list: &str, names: Vec<(String, &str)>) {
+        if names.len() > MAX_HEADERS {
+            self.problem(list, format!("at most {MAX_HEADERS} headers"));
+        }
+        let mut seen = HashSet::new();
+        for (pointer, name) in names {
+            let parsed = HeaderName::try_from(name).ok();
+            let parsed = parsed.filter(|_| name.len() <= MAX_HEADER_NAME_BYTES);
+            match parsed {
+                None => {
+                    let message = format!(
+                        "`{}` is not a header name of at most {MAX_HEADER_NAME_BYTES} characters",
+                        name.escape_debug()
+                    );
+                    self.problem(&pointer, message);
+                }
+                Some(name) if is_reserved(name.as_str()) => {
+                    self.problem(&pointer, format!("the header `{name}` is set by hookgate"));
+                }
+                Some(name) if !seen.insert(name.clone()) => {
+                    self.problem(&pointer, format!("the header `{name}` is listed twice"));
+                }
+                Some(_) => (),
             }
         }
     }
@@ -75,6 +145,37 @@ impl Loader {
             }
         }
     }
+}
+
+/// Whether a header belongs to the connection, the body or a credential, is hookgate's
+/// own, or changes which resource or fields a request is about.
+fn is_reserved(name: &str) -> bool {
+    let is_listed = matches!(
+        name,
+        "accept-encoding"
+            | "authorization"
+            | "connection"
+            | "content-encoding"
+            | "content-length"
+            | "content-type"
+            | "expect"
+            | "host"
+            | "keep-alive"
+            | "te"
+            | "traceparent"
+            | "tracestate"
+            | "trailer"
+            | "transfer-encoding"
+            | "upgrade"
+            | "x-goog-api-key"
+            | "x-goog-fieldmask"
+            | "x-goog-request-params"
+            | "x-http-method"
+            | "x-http-method-override"
+            | "x-method-override"
+    );
+    let prefixes = ["proxy-", "x-goog-upload-", "x-hookgate-"];
+    is_listed || prefixes.iter().any(|prefix| name.starts_with(prefix))
 }
 
 /// Checks whether requests to `url` leave this machine without TLS.

@@ -1,6 +1,6 @@
 //! The model APIs and the credentials sent to them.
 
-use std::time::Duration;
+use std::{collections::BTreeMap, time::Duration};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -38,12 +38,45 @@ pub struct UpstreamConfig {
     #[serde(flatten)]
     #[schemars(with = "CredentialFields")]
     pub credential: Option<UpstreamCredential>,
+    /// Headers to add to every request, at most 32. They replace the agent's headers of
+    /// the same name. Secrets are not sent to the fallback.
+    #[serde(default)]
+    #[schemars(extend("maxProperties" = 32))]
+    pub headers: BTreeMap<String, HeaderText>,
+    /// Names of the agent's headers to forward in addition to those that are always
+    /// forwarded, at most 32. They are not sent to the fallback.
+    #[serde(default)]
+    #[schemars(extend("maxItems" = 32))]
+    pub forward_headers: Vec<String>,
     /// When the circuit breaker opens.
     #[serde(default)]
     pub circuit: CircuitSettings,
     /// Another address for calls that this one has not received, because the
     /// connection failed or the circuit breaker is open.
     pub fallback: Option<FallbackConfig>,
+}
+
+/// The value of a header.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(untagged)]
+#[schemars(rename = "HeaderText", with = "HeaderTextSchema")]
+pub enum HeaderText {
+    /// Plain text.
+    Text(String),
+    /// A secret, which the loader has read.
+    Secret {
+        /// The text of the secret.
+        secret: Secret,
+    },
+}
+
+/// The value of a header: text, or a reference to a secret.
+#[derive(JsonSchema)]
+#[schemars(rename = "HeaderText", untagged, extend("errorMessage" = "must be text, `{ env: NAME }` or `{ file: PATH }`"))]
+#[expect(dead_code, reason = "only its schema is used")]
+enum HeaderTextSchema {
+    Text(String),
+    Secret(Secret),
 }
 
 /// Another address of the same API. Agents' own credentials are not sent to it.
