@@ -3,6 +3,7 @@
 mod authenticate;
 mod authenticated;
 mod catch_panic;
+mod error_response;
 mod header_validation;
 mod in_flight;
 mod on_body_end;
@@ -16,6 +17,7 @@ pub use self::{
     authenticate::authenticate,
     authenticated::Authenticated,
     catch_panic::panic_response,
+    error_response::render_error,
     in_flight::{InFlightGuard, reserve_memory},
     on_body_end::OnBodyEnd,
     origin_check::check_origin,

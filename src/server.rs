@@ -1,11 +1,10 @@
-//! Listeners, layers, shutdown.
-//!
-//! The accept loop is our own because `axum::serve` waits for a request's head
-//! for ever.
+//! Listeners, connections, config reloads and graceful shutdown.
 
+mod admin_router;
 mod connection;
 mod fd_limit;
 mod file_watcher;
+mod handler;
 mod io_timeout;
 mod listener;
 mod middleware_stack;
@@ -23,210 +22,227 @@ use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
 
 use self::{
-    fd_limit::Shares,
-    listener::{Bounds, Ending, Listener},
+    admin_router::admin_router,
+    fd_limit::ConnectionBudget,
+    listener::{Listener, ListenerLimits, Shutdown},
     middleware_stack::MiddlewareStack,
-    reload::Watch,
-    runtime_pool::Threads,
+    reload::ReloadTrigger,
+    runtime_pool::RuntimePool,
 };
 use crate::{
     config::Config,
     state::{App, AppResources, BuildError, ReadConfig, expire_sessions},
 };
 
-/// After the drain time: how long dying hooks may take. A worker has two
-/// seconds to end by itself and two more when asked to.
-const LAST_GRACE: Duration = Duration::from_secs(5);
+/// Time for hook processes to end after the drain timeout. A worker has two seconds to exit
+/// and two more after SIGTERM.
+const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// After the last agent is served: how long operators' requests may take.
-const OPERATORS_DRAIN: Duration = Duration::from_secs(1);
+/// Time for admin requests to complete after the last agent is served.
+const ADMIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// How many connections may wait to be accepted; the system may allow fewer. Of
-/// more, an agent hears nothing for a second or longer.
-const BACKLOG: u32 = 4096;
+const MOCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Two bound listeners that do not yet accept, and the threads for agents.
+/// Queue of connections to be accepted; the system may allow fewer. Beyond it, clients
+/// retry after a second or more.
+const LISTEN_BACKLOG: u32 = 4096;
+
+/// Two bound listeners that do not accept yet, and the threads for agents.
 #[derive(Debug)]
 pub struct Server {
     agents: TcpListener,
     operators: TcpListener,
-    threads: Arc<Threads>,
+    runtimes: Arc<RuntimePool>,
     app: App,
-    watch: Option<Watch>,
+    reload_trigger: Option<ReloadTrigger>,
 }
 
-/// Why the server could not start.
+/// Reason why the server cannot start.
 #[derive(Debug, Error)]
 pub enum ServerError {
-    /// What the config asks for could not be built.
+    /// Something that the config asks for cannot be built.
     #[error(transparent)]
     Build(#[from] BuildError),
-    /// An address could not be bound.
+    /// An address cannot be bound.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
         /// The address.
         addr: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// The threads that serve agents could not be started.
+    /// The threads for agents cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),
 }
 
 impl Server {
-    /// Builds everything, binds both listeners and starts the threads that will
-    /// serve agents.
+    /// Builds the application, binds both listeners and starts the threads for agents.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the server cannot start.
     pub fn bind(config: Config) -> Result<Self, ServerError> {
         Self::bind_with(config, AppResources::default())
     }
 
-    /// The same, with what outlives configs given.
-    pub fn bind_with(config: Config, shared: AppResources) -> Result<Self, ServerError> {
+    /// Like [`Server::bind`], with resources of the caller.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the server cannot start.
+    pub fn bind_with(config: Config, resources: AppResources) -> Result<Self, ServerError> {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
-            app: App::new(config, shared)?,
+            app: App::new(config, resources)?,
             agents: bind(agents)?,
             operators: bind(operators)?,
-            threads: Threads::start().map_err(ServerError::Threads)?.into(),
-            watch: None,
+            runtimes: RuntimePool::start().map_err(ServerError::Threads)?.into(),
+            reload_trigger: None,
         })
     }
 
-    /// The same server, whose config can be read anew: on SIGHUP, when one of its
-    /// files changes, and when an operator asks. Signals are listened for from
-    /// this call on.
-    pub fn reloading(mut self, read: Arc<ReadConfig>) -> io::Result<Self> {
-        self.app = self.app.with_reloads(read);
-        self.watch = Some(Watch::begin(&self.app)?);
+    /// Enables config reloads: on SIGHUP, on changes of the config files, and through the
+    /// admin API. Signals and changes are noticed from this call on.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the signal handler cannot be installed.
+    pub fn reloading(mut self, read_config: Arc<ReadConfig>) -> io::Result<Self> {
+        self.app = self.app.with_reloads(read_config);
+        self.reload_trigger = Some(ReloadTrigger::new(&self.app)?);
         Ok(self)
     }
 
-    /// Where agents connect.
+    /// Returns the address of the agents' listener.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the system.
     pub fn agents_addr(&self) -> io::Result<SocketAddr> {
         self.agents.local_addr()
     }
 
-    /// Where operators connect.
+    /// Returns the address of the admin listener.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the system.
     pub fn operators_addr(&self) -> io::Result<SocketAddr> {
         self.operators.local_addr()
     }
 
-    /// Serves until `shutdown` completes; then what is in flight completes
-    /// within the drain time, and no hook stays behind.
+    /// Serves until `shutdown` completes, then shuts down gracefully: in-flight requests
+    /// complete within the drain timeout, and no hook process is left.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
         self.run_until(shutdown, std::future::pending()).await;
     }
 
-    /// The same; what is in flight is cut off as soon as `hurry` completes.
+    /// Like [`Server::run`]; aborts in-flight requests when `abort` completes.
     pub async fn run_until(
         self,
         shutdown: impl Future<Output = ()> + Send,
-        hurry: impl Future<Output = ()> + Send,
+        abort: impl Future<Output = ()> + Send,
     ) {
         self.app.start();
-        let shared = Arc::clone(&self.app.resources);
-        shared.tasks.spawn(expire_sessions(self.app.clone()));
+        let resources = Arc::clone(&self.app.resources);
+        resources.tasks.spawn(expire_sessions(self.app.clone()));
         let timeouts = self.app.snapshot().config.timeouts;
         let (agents, operators) = listeners(&self.app, self.agents, self.operators);
-        // They end when all that is left on them had its time.
-        let threads = self.threads;
-        let agents = agents.served_by(Arc::clone(&threads));
-        let (cut, closed) = (shared.abort.clone(), CancellationToken::new());
-        let ending = |close: &CancellationToken, drain| Ending {
+        // Kept until the end, because dropping the runtimes aborts their tasks.
+        let runtimes = self.runtimes;
+        let agents = agents.with_runtimes(Arc::clone(&runtimes));
+        let close_admin = CancellationToken::new();
+        let shutdown_of = |close: &CancellationToken, drain_timeout| Shutdown {
             close: close.clone(),
-            drain,
-            cut: cut.clone(),
+            drain_timeout,
+            abort: resources.abort.clone(),
         };
         let agents = Box::pin(agents.serve(
-            MiddlewareStack::agents(self.app.clone()),
-            ending(&shared.shutdown, timeouts.drain),
+            MiddlewareStack::new(self.app.clone()),
+            shutdown_of(&resources.shutdown, timeouts.drain),
         ));
         let operators = Box::pin(operators.serve(
-            MiddlewareStack::operators(self.app.clone()),
-            ending(&closed, OPERATORS_DRAIN),
+            Arc::new(admin_router(&self.app)),
+            shutdown_of(&close_admin, ADMIN_DRAIN_TIMEOUT),
         ));
-        let watch = self.watch.map(|it| it.run(self.app.clone()));
+        let reloads = self
+            .reload_trigger
+            .map(|trigger| trigger.run(self.app.clone()));
         let wait = async {
             tokio::select! {
                 () = shutdown => (),
-                Some(()) = OptionFuture::from(watch) => (),
+                Some(()) = OptionFuture::from(reloads) => (),
             }
-            leave(&shared, timeouts.lame_duck).await;
+            start_shutdown(&resources, timeouts.lame_duck).await;
         };
         let served = async {
             agents.await;
-            // Operators may look on until the last agent is served.
-            closed.cancel();
+            // The admin API is available until the last agent is served.
+            close_admin.cancel();
         };
-        let hurried = async {
-            hurry.await;
+        let aborted = async {
+            abort.await;
             tracing::warn!("aborting in-flight requests");
-            cut.cancel();
-            shared.shutdown.cancel();
+            resources.abort.cancel();
+            resources.shutdown.cancel();
             std::future::pending::<()>().await;
         };
         tokio::select! {
             _ = async { tokio::join!(served, operators, wait) } => (),
-            () = hurried => (),
+            () = aborted => (),
         }
         // Workers end with the last snapshot.
         drop(self.app);
-        shared.tasks.close();
-        if tokio::time::timeout(LAST_GRACE, shared.tasks.wait())
-            .await
-            .is_err()
-        {
+        resources.tasks.close();
+        let ended = tokio::time::timeout(TASKS_TIMEOUT, resources.tasks.wait());
+        if ended.await.is_err() {
             tracing::warn!("background tasks did not finish in time");
         }
     }
 }
 
-/// Both listeners, which share what may be open at once.
+/// Creates both listeners, which share the file descriptors of the process.
 fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listener, Listener) {
     let config = &app.snapshot().config;
     let descriptors = fd_limit::raise();
-    let shares = Shares::of(config.limits.connections, descriptors);
-    tracing::info!(
-        descriptors,
-        connections = shares.agents,
-        "file descriptor limit"
-    );
-    if config
-        .limits
-        .connections
-        .is_some_and(|it| shares.agents < it)
-    {
+    let budget = ConnectionBudget::new(config.limits.connections, descriptors);
+    let connections = budget.agents;
+    tracing::info!(descriptors, connections, "file descriptor limit");
+    let configured = config.limits.connections;
+    if configured.is_some_and(|configured| connections < configured) {
         tracing::warn!(
-            connections = shares.agents,
+            connections,
             "`limits.connections` lowered to half of the file descriptor limit"
         );
     }
-    let agents = Listener::new(agents, Bounds::of(config, shares.agents), &app.resources);
-    let operators = Listener::new(
-        operators,
-        Bounds::of(config, shares.operators),
-        &app.resources,
-    );
-    let (for_agents, for_operators) = (app.clone(), app.clone());
+    let listener = |socket, connections| {
+        let limits = ListenerLimits::from_config(config, connections);
+        Listener::new(socket, limits, &app.resources)
+    };
+    let (agents_app, operators_app) = (app.clone(), app.clone());
     (
-        agents.speaking(move || for_agents.snapshot().config.tls.clone()),
-        operators.speaking(move || for_operators.snapshot().config.admin.tls.clone()),
+        listener(agents, budget.agents).with_tls(move || agents_app.snapshot().config.tls.clone()),
+        listener(operators, budget.operators)
+            .with_tls(move || operators_app.snapshot().config.admin.tls.clone()),
     )
 }
 
-/// Tells whoever asks that agents should go elsewhere, and closes the house a
-/// while later.
-async fn leave(shared: &AppResources, lame_duck: Duration) {
+/// Fails readiness, and closes the listeners after `lame_duck`.
+async fn start_shutdown(resources: &AppResources, lame_duck: Duration) {
     tracing::info!("shutting down");
-    shared.draining.cancel();
-    let hurried = shared.shutdown.cancelled();
-    // Either way it is time.
-    tokio::time::timeout(lame_duck, hurried).await.ok();
-    shared.shutdown.cancel();
+    resources.draining.cancel();
+    let aborted = resources.shutdown.cancelled();
+    // Either outcome ends the wait.
+    tokio::time::timeout(lame_duck, aborted).await.ok();
+    resources.shutdown.cancel();
 }
 
-/// Binds an address; the error names it.
+/// Binds an address.
+///
+/// # Errors
+///
+/// Returns an error that names the address.
 pub fn bind(addr: SocketAddr) -> Result<TcpListener, ServerError> {
     listen(addr).map_err(|source| ServerError::Listen { addr, source })
 }
@@ -238,7 +254,7 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     };
     socket.set_reuseaddr(true)?;
     socket.bind(addr)?;
-    socket.listen(BACKLOG)
+    socket.listen(LISTEN_BACKLOG)
 }
 
 /// Serves a mock model API until `shutdown` completes.
@@ -247,16 +263,16 @@ pub async fn serve_mock(
     mock: Router,
     shutdown: impl Future<Output = ()> + Send,
 ) {
-    let listener = Listener::new(listener, Bounds::default(), &Arc::default());
-    let ending = Ending {
-        close: CancellationToken::new(),
-        drain: Duration::from_secs(1),
-        cut: CancellationToken::new(),
+    let listener = Listener::new(listener, ListenerLimits::default(), &Arc::default());
+    let close = CancellationToken::new();
+    let signals = Shutdown {
+        close: close.clone(),
+        drain_timeout: MOCK_DRAIN_TIMEOUT,
+        abort: CancellationToken::new(),
     };
-    let close = ending.close.clone();
     let wait = async {
         shutdown.await;
         close.cancel();
     };
-    tokio::join!(listener.serve(Arc::new(mock), ending), wait);
+    tokio::join!(listener.serve(Arc::new(mock), signals), wait);
 }

@@ -1,40 +1,92 @@
-//! Limits on concurrent requests and on the memory that they hold.
+//! Limits on concurrent requests and on the memory that they buffer.
+//!
+//! A request counts against `limits.in_flight` once its body is received, so that slow
+//! uploads take no slots of requests that can be processed. Requests that are still being
+//! received are bounded by `limits.connections`, because HTTP/1.1 has one request per
+//! connection, by the concurrency limit of their caller, and by `limits.memory`.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, Ordering},
+use std::{
+    mem,
+    pin::Pin,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicI64, Ordering},
+    },
+    task::{Context, Poll, ready},
 };
 
+use axum::{body::Body, extract::Request};
+use bytes::Bytes;
 use http::request::Parts;
+use hyper::body::{Body as _, Frame, SizeHint};
 use prometheus_client::metrics::gauge::Gauge;
 
 use crate::{
-    error::{ApiError, ErrorReason},
+    error::{ApiError, ErrorReason, TooManyInFlight},
     observe::Metrics,
 };
 
-/// Counts a request as in flight until the last clone is dropped.
+/// Counts a request as being received or in flight until the last clone is dropped.
 #[derive(Debug, Clone)]
 pub struct InFlightGuard(Arc<InFlightRequest>);
 
 #[derive(Debug)]
 struct InFlightRequest {
-    requests: Gauge,
+    receiving: Gauge,
+    in_flight: Gauge,
+    limit: i64,
+    /// Counted as `in_flight` if true, as `receiving` else.
+    is_received: AtomicBool,
     memory: Gauge,
     /// Bytes of `memory` that belong to this request.
     reserved: AtomicI64,
 }
 
 impl InFlightGuard {
-    /// Counts one more request. Returns `None` if there are `limit` already.
-    pub fn enter(metrics: &Metrics, limit: usize) -> Option<Self> {
-        let request = InFlightRequest {
-            requests: metrics.in_flight.clone(),
+    /// Counts a request, and from the end of its body on against `limit`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `limit` requests are in flight already. Later, the body fails
+    /// with [`TooManyInFlight`] instead of its end.
+    pub fn enter(metrics: &Metrics, limit: usize, request: &mut Request) -> Result<Self, ApiError> {
+        let limit = to_i64(limit);
+        if metrics.in_flight.get() >= limit {
+            return Err(ApiError::too_many_in_flight());
+        }
+        metrics.receiving.inc();
+        let guard = Self(Arc::new(InFlightRequest {
+            receiving: metrics.receiving.clone(),
+            in_flight: metrics.in_flight.clone(),
+            limit,
+            is_received: AtomicBool::new(false),
             memory: metrics.buffered_bytes.clone(),
             reserved: AtomicI64::new(0),
-        };
-        let before = request.requests.inc();
-        (before < to_i64(limit)).then(|| Self(Arc::new(request)))
+        }));
+        if request.body().is_end_stream() {
+            guard
+                .finish_receiving()
+                .map_err(|TooManyInFlight| ApiError::too_many_in_flight())?;
+        } else {
+            let body = mem::take(request.body_mut());
+            let guard = guard.clone();
+            *request.body_mut() = Body::new(CountedBody { body, guard });
+        }
+        Ok(guard)
+    }
+
+    /// Counts the request as in flight from now on.
+    fn finish_receiving(&self) -> Result<(), TooManyInFlight> {
+        let request = &self.0;
+        if request.is_received.swap(true, Ordering::Relaxed) {
+            return Ok(());
+        }
+        request.receiving.dec();
+        if request.in_flight.inc() < request.limit {
+            Ok(())
+        } else {
+            Err(TooManyInFlight)
+        }
     }
 
     /// Adds to the request's memory. Returns whether all requests together stay within
@@ -44,6 +96,52 @@ impl InFlightGuard {
         self.0.reserved.fetch_add(bytes, Ordering::Relaxed);
         let before = self.0.memory.inc_by(bytes);
         before.saturating_add(bytes) <= to_i64(limit)
+    }
+}
+
+impl Drop for InFlightRequest {
+    fn drop(&mut self) {
+        if *self.is_received.get_mut() {
+            self.in_flight.dec();
+        } else {
+            self.receiving.dec();
+        }
+        self.memory.dec_by(*self.reserved.get_mut());
+    }
+}
+
+/// Request body whose end counts the request as in flight, or fails.
+struct CountedBody {
+    body: Body,
+    guard: InFlightGuard,
+}
+
+impl hyper::body::Body for CountedBody {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let is_complete = match &frame {
+            Some(Ok(_)) => self.body.is_end_stream(),
+            Some(Err(_)) => false,
+            None => true,
+        };
+        if is_complete && let Err(error) = self.guard.finish_receiving() {
+            return Poll::Ready(Some(Err(axum::Error::new(error))));
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }
 
@@ -59,13 +157,6 @@ pub fn reserve_memory(head: &Parts, bytes: usize, limit: usize) -> Result<(), Ap
     }
     let message = "memory limit for buffered requests and responses exceeded";
     Err(ApiError::new(ErrorReason::Overloaded, message))
-}
-
-impl Drop for InFlightRequest {
-    fn drop(&mut self) {
-        self.requests.dec();
-        self.memory.dec_by(*self.reserved.get_mut());
-    }
 }
 
 fn to_i64(number: usize) -> i64 {

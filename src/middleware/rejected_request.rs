@@ -2,11 +2,15 @@
 
 use std::net::IpAddr;
 
-use axum::extract::Request;
+use axum::{extract::Request, response::Response};
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 
-use super::peer_info::PeerInfo;
-use crate::audit_log::{CallerRecord, RejectionRecord, TextDigest, short_name};
+use super::{peer_info::PeerInfo, request_id::RequestId};
+use crate::{
+    audit_log::{AuditLog, CallerRecord, RejectionRecord, TextDigest, short_name},
+    error::ApiError,
+    event::Caller,
+};
 
 /// Response extension of an error that is in the decision log already.
 #[derive(Debug, Clone, Copy)]
@@ -59,6 +63,29 @@ impl RejectedRequest {
             user_agent: user_agent(request.headers()),
             peer: peer.map(|peer| peer.addr.ip()),
         }
+    }
+
+    /// Writes the record of an error response, unless the decision log has it already.
+    pub fn record(
+        self,
+        audit: &AuditLog,
+        listener: ListenerKind,
+        id: &RequestId,
+        response: &Response,
+    ) {
+        let extensions = response.extensions();
+        let is_recorded = extensions.get::<AuditRecorded>().is_some();
+        let Some(error) = extensions.get::<ApiError>().filter(|_| !is_recorded) else {
+            return;
+        };
+        let mut record = self.into_record(listener);
+        record.request = id.0.to_string();
+        if let Some(caller) = extensions.get::<Caller>() {
+            record.caller = CallerRecord::from(caller);
+        }
+        record.error = error.reason().as_str();
+        record.status = error.status().as_u16();
+        audit.append_rejection(record);
     }
 
     /// Creates the record, without caller and error.

@@ -62,8 +62,10 @@ metrics! {
     config_reloads: Family<ReloadLabels, Counter> = "config_reloads";
     /// Whether the last config reload succeeded (1) or was rejected (0).
     config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
-    /// Requests that are in flight.
+    /// Requests in flight, once their body is received.
     pub in_flight: Gauge = "in_flight";
+    /// Requests whose body is being received.
+    pub receiving: Gauge = "receiving";
     /// Bytes of requests and responses that are buffered.
     pub buffered_bytes: Gauge = "buffered_bytes";
     /// Open connections on all listeners.

@@ -1,9 +1,9 @@
-//! One connection: TLS if there is any, then HTTP/1.1, request by request.
+//! One connection: TLS if enabled, then HTTP/1.1.
 
 use std::{convert::Infallible, error::Error, io, net, sync::Arc};
 
 use axum::{body::Body, extract::Request};
-use http::Response;
+use http::{HeaderValue, Response, header};
 use hyper::body::Body as _;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::{
@@ -17,9 +17,9 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    io_timeout::{Busy, GivenUp, Patient, Silence},
-    middleware_stack::{Handler, HandlerResponse},
-    min_body_rate::{Pace, paced},
+    handler::{Handler, HandlerResponse},
+    io_timeout::{ConnectionState, IoTimeouts, TimeoutKind, TimeoutStream},
+    min_body_rate::{MinRate, MinRateBody},
     tls,
 };
 use crate::{
@@ -28,64 +28,58 @@ use crate::{
     state::AppResources,
 };
 
-/// How much is read of a connection at once, at most: what hyper reads of its own
-/// accord. Less would cost bodies of a megabyte a third of their time.
-const READ: usize = 400 * 1024;
+/// Read buffer of a connection: hyper's own maximum. A smaller one makes bodies of a
+/// megabyte a third slower.
+const MIN_READ_BUFFER_BYTES: usize = 400 * 1024;
 
-/// What all connections of a listener have in common.
+/// Settings of every connection of a listener.
 #[derive(Debug, Clone)]
-pub(super) struct Terms {
-    /// Bytes of a request's head.
-    pub(super) head: usize,
-    /// How long a connection may keep us waiting.
-    pub(super) silence: Silence,
-    /// How slowly a body may come.
-    pub(super) pace: Pace,
-    /// What outlives every config.
-    pub(super) shared: Arc<AppResources>,
-    /// Cancelled when the listener closes: who has not agreed on TLS by then, leaves.
+pub(super) struct ConnectionConfig {
+    /// Maximum size of request line and headers, in bytes.
+    pub(super) max_head_bytes: usize,
+    pub(super) timeouts: IoTimeouts,
+    pub(super) min_body_rate: MinRate,
+    pub(super) resources: Arc<AppResources>,
+    /// Cancelled when the listener closes, which aborts TLS handshakes.
     pub(super) close: CancellationToken,
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: net::TcpStream,
     pub(super) peer: PeerInfo,
-    /// How it is spoken to, if not in plain text.
+    /// TLS settings; `None` for plain text.
     pub(super) tls: Option<Tls>,
-    pub(super) terms: Terms,
+    pub(super) config: ConnectionConfig,
 }
 
 impl Connection {
-    /// Serves it to its end. Dropping the future cuts it off.
-    pub(super) async fn serve(self, room: Arc<dyn Handler>, watcher: Watcher) {
-        let stream = match undelayed(self.stream) {
+    /// Serves requests until the connection ends. Dropping the future closes it.
+    pub(super) async fn serve(self, handler: Arc<dyn Handler>, watcher: Watcher) {
+        let stream = match register(self.stream) {
             Ok(stream) => stream,
             Err(error) => return tracing::debug!(%error, "connection setup failed"),
         };
-        let busy = Busy::default();
-        let (mut peer, terms) = (self.peer, self.terms);
-        let stream = Patient::new(stream, busy.clone(), terms.silence);
+        let state = ConnectionState::default();
+        let (mut peer, config) = (self.peer, self.config);
+        let stream = TimeoutStream::new(stream, state.clone(), config.timeouts);
         let Some(tls) = self.tls else {
-            let requests = Requests::new(room, peer, busy, &terms);
-            return requests.serve(stream, &terms, watcher).await;
+            let requests = RequestLoop::new(handler, peer, state, &config);
+            return requests.serve(stream, &config, watcher).await;
         };
-        // Boxed, so that a connection in plain text has no room for it.
+        // Boxed, so that the future of a plain-text connection has no space for it.
         Box::pin(async move {
-            let accepting = tls::accept(tls, stream);
-            let agreed = terms.close.run_until_cancelled(accepting).await;
-            match agreed {
+            let handshake = tls::accept(tls, stream);
+            match config.close.run_until_cancelled(handshake).await {
                 Some(Ok((stream, certificate))) => {
                     peer.certificate = certificate;
-                    let requests = Requests::new(room, peer, busy, &terms);
-                    requests.serve(stream, &terms, watcher).await;
+                    let requests = RequestLoop::new(handler, peer, state, &config);
+                    requests.serve(stream, &config, watcher).await;
                 }
                 Some(Err(error)) => {
-                    terms
-                        .shared
-                        .metrics
-                        .record_rejected_connection("tls_handshake");
+                    let metrics = &config.resources.metrics;
+                    metrics.record_rejected_connection("tls_handshake");
                     tracing::debug!(%error, "TLS handshake failed");
                 }
                 None => (),
@@ -95,95 +89,94 @@ impl Connection {
     }
 }
 
-/// The connection, looked after by the event loop that this runs in. Small chunks
-/// must not wait for one another.
-fn undelayed(stream: net::TcpStream) -> io::Result<TcpStream> {
+/// Registers the socket with the runtime of this thread and disables Nagle's algorithm,
+/// which would delay small chunks.
+fn register(stream: net::TcpStream) -> io::Result<TcpStream> {
     stream.set_nodelay(true)?;
     TcpStream::from_std(stream)
 }
 
-/// Who answers the requests of one connection.
-struct Requests {
-    room: Arc<dyn Handler>,
+/// Requests of one connection.
+struct RequestLoop {
+    handler: Arc<dyn Handler>,
     peer: PeerInfo,
-    busy: Busy,
-    pace: Pace,
-    /// Cancelled when agents should look for another gateway.
-    leaving: CancellationToken,
+    state: ConnectionState,
+    min_body_rate: MinRate,
+    /// Cancelled when agents should reconnect elsewhere.
+    draining: CancellationToken,
 }
 
-impl Requests {
-    fn new(room: Arc<dyn Handler>, peer: PeerInfo, busy: Busy, terms: &Terms) -> Arc<Self> {
+impl RequestLoop {
+    fn new(
+        handler: Arc<dyn Handler>,
+        peer: PeerInfo,
+        state: ConnectionState,
+        config: &ConnectionConfig,
+    ) -> Arc<Self> {
         Arc::new(Self {
-            room,
+            handler,
             peer,
-            busy,
-            pace: terms.pace,
-            leaving: terms.shared.draining.child_token(),
+            state,
+            min_body_rate: config.min_body_rate,
+            draining: config.resources.draining.child_token(),
         })
     }
 
-    async fn serve<S>(self: Arc<Self>, stream: S, terms: &Terms, watcher: Watcher)
+    async fn serve<S>(self: Arc<Self>, stream: S, config: &ConnectionConfig, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = service_fn(move |request| Arc::clone(&self).answer(request));
+        let service = service_fn(move |request| Arc::clone(&self).handle(request));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(None)
-            .max_buf_size(terms.head.max(READ))
+            .max_buf_size(config.max_head_bytes.max(MIN_READ_BUFFER_BYTES))
             .serve_connection(TokioIo::new(stream), service);
         let Err(error) = watcher.watch(connection).await else {
             return;
         };
-        let given_up = GivenUp::in_chain(&error);
-        match given_up {
-            Some(GivenUp::Head) => terms
-                .shared
-                .metrics
-                .record_rejected_connection("header_timeout"),
-            Some(GivenUp::Write) => terms
-                .shared
-                .metrics
-                .record_rejected_connection("write_timeout"),
-            // An agent that asks for nothing more, or leaves in the middle, is no
-            // news.
-            Some(GivenUp::Idle) | None => (),
+        let reason = match TimeoutKind::from_error(&error) {
+            Some(TimeoutKind::Head) => Some("header_timeout"),
+            Some(TimeoutKind::Write) => Some("write_timeout"),
+            // Idle connections and disconnects are expected.
+            Some(TimeoutKind::Idle) | None => None,
+        };
+        if let Some(reason) = reason {
+            let metrics = &config.resources.metrics;
+            metrics.record_rejected_connection(reason);
         }
         tracing::debug!(error = &error as &dyn Error, "connection failed");
     }
 
-    /// Handler one request; the connection is busy until its last byte.
-    fn answer(
+    /// Handles one request. The connection is busy until the last byte of the response.
+    fn handle(
         self: Arc<Self>,
         request: Request<Incoming>,
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
         let has_body = !request.body().is_end_stream();
-        self.busy.begin(has_body);
-        let mut request = request.map(|body| paced(body, self.pace, self.busy.clone()));
+        self.state.start_request(has_body);
+        let mut request =
+            request.map(|body| MinRateBody::wrap(body, self.min_body_rate, self.state.clone()));
         request.extensions_mut().insert(self.peer.clone());
-        let answered = Arc::clone(&self.room).handle(request);
-        async move { Ok(self.answered(answered.await)) }
+        let response = Arc::clone(&self.handler).handle(request);
+        async move { Ok(self.finish(response.await)) }
     }
 
-    fn answered(&self, answered: HandlerResponse) -> Response<Body> {
+    fn finish(&self, response: HandlerResponse) -> Response<Body> {
         let HandlerResponse {
             mut response,
             guard,
-        } = answered;
-        // Of a body that nobody reads to its end, the rest comes where a next request
-        // should.
-        if self.leaving.is_cancelled() || self.busy.is_unread() {
-            let close = http::HeaderValue::from_static("close");
-            response
-                .headers_mut()
-                .insert(http::header::CONNECTION, close);
+        } = response;
+        // The rest of an unread body would be parsed as the next request.
+        if self.draining.is_cancelled() || self.state.has_unread_body() {
+            let close = HeaderValue::from_static("close");
+            response.headers_mut().insert(header::CONNECTION, close);
         }
-        let busy = self.busy.clone();
-        let over = move |_ended| {
+        let state = self.state.clone();
+        let on_end = move |_ended| {
             drop(guard);
-            busy.end();
+            state.finish_request();
         };
-        response.map(|body| Body::new(OnBodyEnd::new(body, over)))
+        response.map(|body| Body::new(OnBodyEnd::new(body, on_end)))
     }
 }

@@ -1,36 +1,35 @@
-//! How many files, sockets and pipes may be open at once.
+//! Limit of open file descriptors, and its division between listeners.
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// What is taken for the limit where the system has none.
-const PLENTY: usize = 1 << 20;
+/// Assumed limit if the system has none.
+const UNLIMITED_DESCRIPTORS: usize = 1 << 20;
 
-/// Connections of agents at the same time if the config does not say.
-const AGENTS: usize = 20_000;
+const DEFAULT_AGENT_CONNECTIONS: usize = 20_000;
 
-/// Connections of operators at the same time: few, and never taken by agents.
-const OPERATORS: usize = 64;
+/// Connections reserved for operators, which agents cannot use up.
+const OPERATOR_CONNECTIONS: usize = 64;
 
-/// How many connections each listener may have.
+/// Maximum number of connections of each listener.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Shares {
+pub(super) struct ConnectionBudget {
     pub(super) agents: usize,
     pub(super) operators: usize,
 }
 
-impl Shares {
-    /// Agents get what the config says, and at most half of what may be open: the
-    /// other half is for operators, the calls upstream, and hooks. Pure.
-    pub(super) fn of(connections: Option<usize>, descriptors: usize) -> Self {
+impl ConnectionBudget {
+    /// Divides file descriptors. Agents get the configured number and at most half of them:
+    /// the rest is for operators, upstream connections and hooks.
+    pub(super) fn new(configured: Option<usize>, descriptors: usize) -> Self {
+        let agents = configured.unwrap_or(DEFAULT_AGENT_CONNECTIONS);
         Self {
-            agents: connections.unwrap_or(AGENTS).min(descriptors / 2).max(1),
-            operators: OPERATORS.min(descriptors / 8).max(1),
+            agents: agents.min(descriptors / 2).max(1),
+            operators: OPERATOR_CONNECTIONS.min(descriptors / 8).max(1),
         }
     }
 }
 
-/// Raises the limit as far as the system lets us without asking; it is this from
-/// then on.
+/// Raises the soft limit to the hard limit and returns the limit.
 pub(super) fn raise() -> usize {
     let limit = getrlimit(Resource::Nofile);
     let highest = Rlimit {
@@ -41,8 +40,8 @@ pub(super) fn raise() -> usize {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let current = current.and_then(|it| usize::try_from(it).ok());
-    current.unwrap_or(PLENTY)
+    let current = current.and_then(|limit| usize::try_from(limit).ok());
+    current.unwrap_or(UNLIMITED_DESCRIPTORS)
 }
 
 #[cfg(test)]
@@ -50,17 +49,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn half_is_left_for_what_is_not_a_connection_of_agents() {
-        let shares = |connections, descriptors| {
-            let shares = Shares::of(connections, descriptors);
-            (shares.agents, shares.operators)
+    fn agents_get_at_most_half_of_the_descriptors() {
+        let budget = |configured, descriptors| {
+            let budget = ConnectionBudget::new(configured, descriptors);
+            (budget.agents, budget.operators)
         };
 
-        assert_eq!(shares(Some(20_000), 1024), (512, 64));
-        assert_eq!(shares(Some(100), 1024), (100, 64));
-        assert_eq!(shares(None, 1024), (512, 64));
-        assert_eq!(shares(None, 1 << 20), (20_000, 64));
-        assert_eq!(shares(Some(20_000), 64), (32, 8));
-        assert_eq!(shares(None, 0), (1, 1));
+        assert_eq!(budget(Some(20_000), 1024), (512, 64));
+        assert_eq!(budget(Some(100), 1024), (100, 64));
+        assert_eq!(budget(None, 1024), (512, 64));
+        assert_eq!(budget(None, 1 << 20), (20_000, 64));
+        assert_eq!(budget(Some(20_000), 64), (32, 8));
+        assert_eq!(budget(None, 0), (1, 1));
     }
 }

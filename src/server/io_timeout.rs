@@ -1,10 +1,10 @@
-//! How long a connection may keep us waiting: between requests, while the head
-//! of one is under way, and while it does not take what it is sent. hyper has
-//! one timeout for the first two, and none for the third.
+//! Read and write timeouts of a connection: between requests, while a request head is
+//! received, and while the client accepts no data. hyper has one timeout for the first two
+//! and none for the third.
 
 use std::{
     error::Error,
-    io,
+    io, iter,
     pin::Pin,
     sync::{
         Arc,
@@ -23,195 +23,182 @@ use tokio::{
 
 use crate::resettable_timer::ResettableTimer;
 
-/// How long an agent that still sends is listened to after our last word. If we
-/// closed at once, its system would throw away what we said.
-const LINGER: Duration = Duration::from_secs(2);
+/// How long a client that still sends is read from after the last response. Closing the
+/// socket at once would reset the connection, and the client would lose the response.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much is read at once of what is thrown away.
-const SCRAP: usize = 8192;
+const DISCARD_BUFFER_BYTES: usize = 8192;
 
-/// The bounds.
+/// Timeouts of a connection.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Silence {
-    /// From a request's first byte, or the connection's start, to the end of
-    /// the request's head. TLS is agreed upon within it.
+pub(super) struct IoTimeouts {
+    /// From a request's first byte, or the start of the connection, to the end of the
+    /// request head. Includes the TLS handshake.
     pub(super) head: Duration,
-    /// Between an answer and the next request's first byte.
+    /// From a response to the first byte of the next request.
     pub(super) idle: Duration,
-    /// Until something is taken of what is sent.
+    /// Until the client accepts some data.
     pub(super) write: Duration,
 }
 
-/// Why a connection was given up.
+/// Timeout that closed a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub(super) enum GivenUp {
-    /// No request within the time for it.
-    #[error("no request came")]
+pub(super) enum TimeoutKind {
+    #[error("idle connection")]
     Idle,
-    /// The rest of a head, or of what TLS needs, did not come in time.
-    #[error("the head did not come in time")]
+    /// The head of a request, or the TLS handshake.
+    #[error("timed out reading the request head")]
     Head,
-    /// What was sent was not taken in time.
-    #[error("what was sent was not taken in time")]
+    #[error("timed out writing")]
     Write,
 }
 
-impl GivenUp {
-    /// Whether that is why a connection ended.
-    pub(super) fn in_chain(error: &(dyn Error + 'static)) -> Option<Self> {
-        let mut next = Some(error);
-        while let Some(error) = next {
-            let inner = error
-                .downcast_ref::<io::Error>()
-                .and_then(io::Error::get_ref);
-            if let Some(why) = inner.and_then(|it| it.downcast_ref()) {
-                return Some(*why);
-            }
-            next = error.source();
-        }
-        None
+impl TimeoutKind {
+    /// Returns the timeout that caused an error.
+    pub(super) fn from_error(error: &(dyn Error + 'static)) -> Option<Self> {
+        let mut chain = iter::successors(Some(error), |&error| error.source());
+        chain.find_map(|error| {
+            let inner = error.downcast_ref::<io::Error>()?.get_ref()?;
+            inner.downcast_ref().copied()
+        })
     }
 
-    fn error(self) -> io::Error {
+    fn into_error(self) -> io::Error {
         io::Error::new(io::ErrorKind::TimedOut, self)
     }
 }
 
-/// What goes on in a connection, as far as its patience is concerned.
+/// Progress of the current request, which decides which timeout applies.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Busy(Arc<State>);
+pub(super) struct ConnectionState(Arc<ConnectionFlags>);
 
 #[derive(Debug, Default)]
-struct State {
-    /// Whether a request is being answered; its bounds are set elsewhere.
-    busy: AtomicBool,
-    /// Whether one was answered since this was last asked: it may have been between
-    /// two looks at the connection.
-    answered: AtomicBool,
-    /// Whether the last request's body was not read to its end.
-    unread: AtomicBool,
+struct ConnectionFlags {
+    /// A request is being handled, which has timeouts of its own.
+    is_busy: AtomicBool,
+    /// A response was completed since the last check, perhaps between two polls.
+    has_responded: AtomicBool,
+    /// The body of the last request was not read to its end.
+    has_unread_body: AtomicBool,
 }
 
-impl Busy {
-    /// A request's head is here.
-    pub(super) fn begin(&self, has_body: bool) {
-        self.0.unread.store(has_body, Ordering::Relaxed);
-        self.0.busy.store(true, Ordering::Relaxed);
+impl ConnectionState {
+    /// Marks the start of a request, whose body is not read yet if `has_body`.
+    pub(super) fn start_request(&self, has_body: bool) {
+        self.0.has_unread_body.store(has_body, Ordering::Relaxed);
+        self.0.is_busy.store(true, Ordering::Relaxed);
     }
 
-    /// Its body was read to its end.
-    pub(super) fn has_read(&self) {
-        self.0.unread.store(false, Ordering::Relaxed);
+    /// Marks the request body as read to its end.
+    pub(super) fn finish_body(&self) {
+        self.0.has_unread_body.store(false, Ordering::Relaxed);
     }
 
-    /// Whether something of its body was not read.
-    pub(super) fn is_unread(&self) -> bool {
-        self.0.unread.load(Ordering::Relaxed)
+    pub(super) fn has_unread_body(&self) -> bool {
+        self.0.has_unread_body.load(Ordering::Relaxed)
     }
 
-    /// All of its answer is there to be written.
-    pub(super) fn end(&self) {
-        self.0.busy.store(false, Ordering::Relaxed);
-        self.0.answered.store(true, Ordering::Relaxed);
+    /// Marks the response as handed over to be written.
+    pub(super) fn finish_request(&self) {
+        self.0.is_busy.store(false, Ordering::Relaxed);
+        self.0.has_responded.store(true, Ordering::Relaxed);
     }
 
-    fn has_answered(&self) -> bool {
-        self.0.answered.swap(false, Ordering::Relaxed)
+    fn take_has_responded(&self) -> bool {
+        self.0.has_responded.swap(false, Ordering::Relaxed)
     }
 
     fn is_busy(&self) -> bool {
-        self.0.busy.load(Ordering::Relaxed)
+        self.0.is_busy.load(Ordering::Relaxed)
     }
 }
 
-/// What a silent connection waits for.
+/// What a connection without progress waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Waits {
-    /// The rest of a head.
-    Head,
-    /// A next request.
-    Request,
-    /// An answer of ours.
-    Us,
+enum WaitState {
+    RequestHead,
+    NextRequest,
+    Response,
 }
 
-/// A connection that ends when it keeps us waiting for too long.
+/// Socket that fails with a [`TimeoutKind`] after a timeout.
 #[derive(Debug)]
-pub(super) struct Patient {
+pub(super) struct TimeoutStream {
     stream: TcpStream,
-    busy: Busy,
-    silence: Silence,
-    waits: Waits,
-    /// When it has waited for too long.
-    until: Instant,
-    deadline: ResettableTimer,
-    /// Until when something must be taken of what is sent, if that waits.
-    blocked: Option<Pin<Box<Sleep>>>,
-    /// Until when is read what nobody needs, once our last word is said.
-    lingers: Option<Pin<Box<Sleep>>>,
+    state: ConnectionState,
+    timeouts: IoTimeouts,
+    waiting_for: WaitState,
+    /// End of the current wait.
+    deadline: Instant,
+    timer: ResettableTimer,
+    /// Runs while a write makes no progress.
+    write_timer: Option<Pin<Box<Sleep>>>,
+    /// Runs while input is discarded after the last response.
+    linger_timer: Option<Pin<Box<Sleep>>>,
 }
 
-impl Patient {
-    pub(super) fn new(stream: TcpStream, busy: Busy, silence: Silence) -> Self {
+impl TimeoutStream {
+    pub(super) fn new(stream: TcpStream, state: ConnectionState, timeouts: IoTimeouts) -> Self {
         Self {
             stream,
-            busy,
-            silence,
-            waits: Waits::Head,
-            until: Instant::now() + silence.head,
-            deadline: ResettableTimer::default(),
-            blocked: None,
-            lingers: None,
+            state,
+            timeouts,
+            waiting_for: WaitState::RequestHead,
+            deadline: Instant::now() + timeouts.head,
+            timer: ResettableTimer::default(),
+            write_timer: None,
+            linger_timer: None,
         }
     }
 
-    fn wait(&mut self, waits: Waits, patience: Duration) {
-        if self.waits != waits {
-            self.waits = waits;
-            self.until = Instant::now() + patience;
+    fn wait_for(&mut self, waiting_for: WaitState, timeout: Duration) {
+        if self.waiting_for != waiting_for {
+            self.waiting_for = waiting_for;
+            self.deadline = Instant::now() + timeout;
         }
     }
 
-    /// Waits for a next request, if one was answered.
-    fn rest(&mut self) {
-        if self.busy.has_answered() || self.waits == Waits::Us {
-            self.waits = Waits::Us;
-            self.wait(Waits::Request, self.silence.idle);
+    /// Starts the idle timeout after a response.
+    fn wait_for_next_request(&mut self) {
+        if self.state.take_has_responded() || self.waiting_for == WaitState::Response {
+            self.waiting_for = WaitState::Response;
+            self.wait_for(WaitState::NextRequest, self.timeouts.idle);
         }
     }
 
-    /// Waits until it has waited for too long.
-    fn poll_over(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        self.deadline.poll(context, self.until)
+    fn poll_deadline(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        self.timer.poll(context, self.deadline)
     }
 
-    /// Gives up a write that waits for too long.
-    fn bounded<T>(
+    /// Fails a write that makes no progress within the timeout.
+    fn limit_write<T>(
         &mut self,
         context: &mut Context<'_>,
         polled: Poll<io::Result<T>>,
     ) -> Poll<io::Result<T>> {
         if polled.is_ready() {
-            self.blocked = None;
+            self.write_timer = None;
             return polled;
         }
-        let patience = self.silence.write;
-        let blocked = self.blocked.get_or_insert_with(|| sleep(patience));
-        blocked
+        let timeout = self.timeouts.write;
+        let timer = self.write_timer.get_or_insert_with(|| sleep(timeout));
+        timer
             .as_mut()
             .poll(context)
-            .map(|()| Err(GivenUp::Write.error()))
+            .map(|()| Err(TimeoutKind::Write.into_error()))
     }
 
-    /// Reads what nobody needs, until the agent has heard us or the time is over.
-    fn linger(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let lingers = self.lingers.get_or_insert_with(|| sleep(LINGER));
-        let mut scrap = [0; SCRAP];
+    /// Discards input until the client closes the connection or the time is over.
+    fn drain_before_close(&mut self, context: &mut Context<'_>) -> Poll<()> {
+        let timer = self
+            .linger_timer
+            .get_or_insert_with(|| sleep(LINGER_TIMEOUT));
+        let mut discarded = [0; DISCARD_BUFFER_BYTES];
         loop {
-            if lingers.as_mut().poll(context).is_ready() {
+            if timer.as_mut().poll(context).is_ready() {
                 return Poll::Ready(());
             }
-            let mut buffer = ReadBuf::new(&mut scrap);
+            let mut buffer = ReadBuf::new(&mut discarded);
             let polled = Pin::new(&mut self.stream).poll_read(context, &mut buffer);
             match ready!(polled) {
                 Ok(()) if !buffer.filled().is_empty() => (),
@@ -225,65 +212,64 @@ fn sleep(duration: Duration) -> Pin<Box<Sleep>> {
     Box::pin(sleep_until(Instant::now() + duration))
 }
 
-impl AsyncRead for Patient {
+impl AsyncRead for TimeoutStream {
     fn poll_read(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let silence = self.silence;
+        let head_timeout = self.timeouts.head;
         let polled = Pin::new(&mut self.stream).poll_read(context, buffer);
-        if self.busy.is_busy() {
-            self.waits = Waits::Us;
+        if self.state.is_busy() {
+            self.waiting_for = WaitState::Response;
             return polled;
         }
         if polled.is_ready() {
-            if self.busy.has_answered() {
-                self.waits = Waits::Us;
+            if self.state.take_has_responded() {
+                self.waiting_for = WaitState::Response;
             }
-            self.wait(Waits::Head, silence.head);
+            self.wait_for(WaitState::RequestHead, head_timeout);
             return polled;
         }
-        self.rest();
-        let why = match self.waits {
-            Waits::Head => GivenUp::Head,
-            Waits::Request | Waits::Us => GivenUp::Idle,
+        self.wait_for_next_request();
+        let kind = match self.waiting_for {
+            WaitState::RequestHead => TimeoutKind::Head,
+            WaitState::NextRequest | WaitState::Response => TimeoutKind::Idle,
         };
-        self.poll_over(context).map(|()| Err(why.error()))
+        self.poll_deadline(context).map(|()| Err(kind.into_error()))
     }
 }
 
-impl AsyncWrite for Patient {
+impl AsyncWrite for TimeoutStream {
     fn poll_write(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.stream).poll_write(context, bytes);
-        self.bounded(context, polled)
+        self.limit_write(context, polled)
     }
 
     fn poll_write_vectored(
         mut self: Pin<&mut Self>,
         context: &mut Context<'_>,
-        pieces: &[io::IoSlice<'_>],
+        slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, pieces);
-        self.bounded(context, polled)
+        let polled = Pin::new(&mut self.stream).poll_write_vectored(context, slices);
+        self.limit_write(context, polled)
     }
 
     fn is_write_vectored(&self) -> bool {
         self.stream.is_write_vectored()
     }
 
-    /// hyper looks for a next request before it has written the whole answer, and
-    /// not again until there is something: the wait for it begins with the answer's
-    /// end, for which the reader need not be woken.
+    /// Starts the idle timeout. hyper polls for the next request before it has written the
+    /// response, and not again without input, so the wait must begin here.
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if !self.busy.is_busy() {
-            self.rest();
-            if self.poll_over(context).is_ready() {
-                // The reader is who tells of it.
+        if !self.state.is_busy() {
+            self.wait_for_next_request();
+            if self.poll_deadline(context).is_ready() {
+                // Only a read reports the timeout.
                 context.waker().wake_by_ref();
             }
         }
@@ -291,11 +277,11 @@ impl AsyncWrite for Patient {
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        if self.lingers.is_none() {
+        if self.linger_timer.is_none() {
             ready!(Pin::new(&mut self.stream).poll_shutdown(context))?;
         }
-        if self.busy.is_unread() {
-            ready!(self.linger(context));
+        if self.state.has_unread_body() {
+            ready!(self.drain_before_close(context));
         }
         Poll::Ready(Ok(()))
     }

@@ -1,13 +1,15 @@
-//! One listener: accepts within bounds, and drains.
+//! Accept loop of one listener, with limits and graceful shutdown.
+//!
+//! `axum::serve` is not used because it has no timeout for request heads.
 
 use std::{
-    io,
     net::{SocketAddr, TcpStream},
     sync::Arc,
     time::Duration,
 };
 
-use axum::Router;
+use axum::{Router, response::Response};
+use http::{HeaderValue, header};
 use hyper_util::server::graceful::GracefulShutdown;
 use tokio::{
     net::TcpListener,
@@ -16,138 +18,150 @@ use tokio::{
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    connection::{Connection, Terms},
-    io_timeout::Silence,
-    middleware_stack::Handler,
-    min_body_rate::Pace,
-    runtime_pool::Threads,
+    connection::{Connection, ConnectionConfig},
+    handler::Handler,
+    io_timeout::IoTimeouts,
+    min_body_rate::MinRate,
+    runtime_pool::RuntimePool,
 };
 use crate::{
     config::{Config, Tls},
     error::{ApiError, ErrorReason},
-    middleware::PeerInfo,
+    middleware::{PeerInfo, RequestId},
     state::AppResources,
 };
 
-/// How long to wait when no file descriptor is left for a connection.
-const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+/// Delay after a failure to accept, such as a lack of file descriptors.
+const ACCEPT_RETRY_DELAY: Duration = Duration::from_millis(50);
 
-/// The least that hyper takes for a head.
-const LEAST_HEAD: usize = 8192;
+/// Smallest head limit that hyper supports.
+const MIN_HEAD_BYTES: usize = 8192;
 
-/// How much more than the limit is read of a head, so that whoever sends a little
-/// too much hears why. Hyper says nothing but the status.
-const BEYOND: usize = 64 * 1024;
-/// How many connections beyond the bound are told so at once. More are closed
-/// without a word.
-const TOLD: usize = 64;
+/// Bytes read beyond the head limit, so that a head slightly above it gets an error with a
+/// reason. hyper itself only sends a status.
+const HEAD_OVERREAD_BYTES: usize = 64 * 1024;
 
-/// How long such a connection may take to hear it.
-const TOLD_WITHIN: Duration = Duration::from_secs(2);
+/// Connections beyond the limit that receive an error at the same time. Further ones are
+/// closed without a response.
+const MAX_REJECTIONS: usize = 64;
 
-/// The bounds of one listener.
+/// Time for a client to receive that error.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Limits of one listener.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Bounds {
-    /// Connections at once.
+pub(super) struct ListenerLimits {
+    /// Concurrent connections.
     pub(super) connections: usize,
-    /// Bytes of a request's head.
-    pub(super) head: usize,
-    /// How long a connection may keep us waiting.
-    pub(super) silence: Silence,
-    /// How slowly a body may come.
-    pub(super) pace: Pace,
+    /// Maximum size of request line and headers, in bytes.
+    pub(super) max_head_bytes: usize,
+    pub(super) timeouts: IoTimeouts,
+    pub(super) min_body_rate: MinRate,
 }
 
-impl Default for Bounds {
+impl Default for ListenerLimits {
     fn default() -> Self {
         let minute = Duration::from_mins(1);
         Self {
             connections: 20_000,
-            head: 64 * 1024,
-            silence: Silence {
+            max_head_bytes: 64 * 1024,
+            timeouts: IoTimeouts {
                 head: minute,
                 idle: 5 * minute,
                 write: minute,
             },
-            pace: Pace {
+            min_body_rate: MinRate {
                 grace: minute,
-                rate: 1024,
+                bytes_per_second: 1024,
             },
         }
     }
 }
 
-impl Bounds {
-    /// What the config says, for so many connections.
-    pub(super) fn of(config: &Config, connections: usize) -> Self {
+impl ListenerLimits {
+    /// Reads the limits of a config, for this number of connections.
+    pub(super) fn from_config(config: &Config, connections: usize) -> Self {
         let (limits, timeouts) = (&config.limits, &config.timeouts);
         Self {
             connections,
-            head: limits.headers.max(LEAST_HEAD) + BEYOND,
-            silence: Silence {
+            max_head_bytes: limits.headers.max(MIN_HEAD_BYTES) + HEAD_OVERREAD_BYTES,
+            timeouts: IoTimeouts {
                 head: timeouts.header,
                 idle: timeouts.idle,
                 write: timeouts.write,
             },
-            pace: Pace {
+            min_body_rate: MinRate {
                 grace: timeouts.body,
-                rate: limits.body_rate,
+                bytes_per_second: limits.body_rate,
             },
         }
     }
+
+    /// Returns the limits of a connection that only receives an error.
+    fn for_rejection(self) -> Self {
+        Self {
+            timeouts: IoTimeouts {
+                head: REJECTION_TIMEOUT.min(self.timeouts.head),
+                idle: Duration::ZERO,
+                write: REJECTION_TIMEOUT.min(self.timeouts.write),
+            },
+            ..self
+        }
+    }
 }
 
-/// When a listener stops.
+/// Signals and timeout of a graceful shutdown.
 #[derive(Debug, Clone)]
-pub(super) struct Ending {
-    /// Cancelled when nobody is accepted any more.
+pub(super) struct Shutdown {
+    /// Cancelled when the listener stops accepting.
     pub(super) close: CancellationToken,
-    /// How long requests under way may then take.
-    pub(super) drain: Duration,
-    /// Cancelled when they may not take any longer.
-    pub(super) cut: CancellationToken,
+    /// Time for in-flight requests to complete afterwards.
+    pub(super) drain_timeout: Duration,
+    /// Cancelled when in-flight requests are aborted.
+    pub(super) abort: CancellationToken,
 }
 
-/// How connections are spoken to from now on, if not in plain text.
-type FindTls = dyn Fn() -> Option<Tls> + Send + Sync;
+/// Returns the TLS settings for the next connection; `None` for plain text.
+type TlsProvider = dyn Fn() -> Option<Tls> + Send + Sync;
 
-/// What a new connection may expect.
+/// Treatment of a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Admitted {
-    /// Handler.
+enum Admission {
     Served,
-    /// To hear that there is no place for it.
-    Told,
+    /// Beyond the limit: it receives an error.
+    Rejected,
 }
 
-/// One listener.
 pub(super) struct Listener {
     socket: TcpListener,
-    bounds: Bounds,
-    shared: Arc<AppResources>,
-    tls: Box<FindTls>,
-    /// Who serves its connections; whoever accepts them, if nobody else does.
-    threads: Arc<Threads>,
-    places: Arc<Semaphore>,
-    /// For those who are told that there is no place.
-    told: Arc<Semaphore>,
+    limits: ListenerLimits,
+    resources: Arc<AppResources>,
+    tls: Box<TlsProvider>,
+    /// Threads that serve the connections; without any, the accepting runtime does.
+    runtimes: Arc<RuntimePool>,
+    connections: Arc<Semaphore>,
+    rejections: Arc<Semaphore>,
 }
 
 impl Listener {
-    pub(super) fn new(socket: TcpListener, bounds: Bounds, shared: &Arc<AppResources>) -> Self {
+    pub(super) fn new(
+        socket: TcpListener,
+        limits: ListenerLimits,
+        resources: &Arc<AppResources>,
+    ) -> Self {
         Self {
             socket,
-            bounds,
-            shared: Arc::clone(shared),
+            limits,
+            resources: Arc::clone(resources),
             tls: Box::new(|| None),
-            threads: Arc::default(),
-            places: Arc::new(Semaphore::new(bounds.connections)),
-            told: Arc::new(Semaphore::new(TOLD)),
+            runtimes: Arc::default(),
+            connections: Arc::new(Semaphore::new(limits.connections)),
+            rejections: Arc::new(Semaphore::new(MAX_REJECTIONS)),
         }
     }
 
-    /// The same listener, which asks `tls` how each connection is spoken to.
-    pub(super) fn speaking(
+    /// Sets the source of TLS settings, which is asked for each connection.
+    pub(super) fn with_tls(
         mut self,
         tls: impl Fn() -> Option<Tls> + Send + Sync + 'static,
     ) -> Self {
@@ -155,71 +169,79 @@ impl Listener {
         self
     }
 
-    /// The same listener, whose connections are served by these threads.
-    pub(super) fn served_by(self, threads: Arc<Threads>) -> Self {
-        Self { threads, ..self }
+    /// Sets the threads that serve the connections.
+    pub(super) fn with_runtimes(self, runtimes: Arc<RuntimePool>) -> Self {
+        Self { runtimes, ..self }
     }
 
-    /// Accepts until its end, then lets open connections end their requests.
-    pub(super) async fn serve(self, room: Arc<dyn Handler>, ending: Ending) {
+    /// Accepts connections until shutdown, then waits for their requests.
+    pub(super) async fn serve(self, handler: Arc<dyn Handler>, shutdown: Shutdown) {
         let graceful = GracefulShutdown::new();
         tokio::select! {
-            () = self.accept(&room, &graceful, &ending) => (),
-            () = ending.close.cancelled() => (),
+            () = self.accept(&handler, &graceful, &shutdown) => (),
+            () = shutdown.close.cancelled() => (),
         }
         drop(self.socket);
-        let drained = tokio::time::timeout(ending.drain, graceful.shutdown());
-        let drained = ending.cut.run_until_cancelled(drained).await;
+        let drained = tokio::time::timeout(shutdown.drain_timeout, graceful.shutdown());
+        let drained = shutdown.abort.run_until_cancelled(drained).await;
         if !matches!(drained, Some(Ok(()))) {
             tracing::warn!("drain timeout exceeded; aborting in-flight requests");
-            ending.cut.cancel();
+            shutdown.abort.cancel();
         }
     }
 
-    /// Accepts for ever.
-    async fn accept(&self, room: &Arc<dyn Handler>, graceful: &GracefulShutdown, ending: &Ending) {
-        let full: Arc<dyn Handler> = Arc::new(Router::new().fallback(no_place));
-        let mut failing = false;
+    /// Accepts connections and never returns.
+    async fn accept(
+        &self,
+        handler: &Arc<dyn Handler>,
+        graceful: &GracefulShutdown,
+        shutdown: &Shutdown,
+    ) {
+        let reject: Arc<dyn Handler> = Arc::new(Router::new().fallback(too_many_connections));
+        let mut is_failing = false;
         loop {
             let accepted = self.socket.accept().await;
-            // The event loop that serves it will look after it.
+            // The thread that serves the socket registers it with its own runtime.
             let accepted = accepted.and_then(|(stream, addr)| Ok((stream.into_std()?, addr)));
             let (stream, addr) = match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
-                    pause(&error, &mut failing).await;
+                    if !std::mem::replace(&mut is_failing, true) {
+                        tracing::warn!(%error, "failed to accept connections");
+                    }
+                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
                     continue;
                 }
             };
-            failing = false;
-            let Some((place, admitted)) = self.admit() else {
+            is_failing = false;
+            let Some((permit, admission)) = self.admit() else {
                 continue;
             };
-            let (room, bounds) = match admitted {
-                Admitted::Served => (room, self.bounds),
-                Admitted::Told => (&full, self.bounds.in_short()),
+            let (handler, limits) = match admission {
+                Admission::Served => (handler, self.limits),
+                Admission::Rejected => (&reject, self.limits.for_rejection()),
             };
-            let connection = self.connection((stream, addr), bounds, &ending.close);
-            let served = connection.serve(Arc::clone(room), graceful.watcher());
-            self.spawn(served, place, ending.cut.child_token());
+            let connection = self.connection(stream, addr, limits, &shutdown.close);
+            let served = connection.serve(Arc::clone(handler), graceful.watcher());
+            self.spawn(served, permit, shutdown.abort.child_token());
         }
     }
 
-    /// A place for one more connection; not even one to be told that there is
-    /// none, if too many are told so already.
-    fn admit(&self) -> Option<(OwnedSemaphorePermit, Admitted)> {
-        if let Ok(place) = Arc::clone(&self.places).try_acquire_owned() {
-            return Some((place, Admitted::Served));
+    /// Returns a permit for one more connection; `None` if it gets no response at all.
+    fn admit(&self) -> Option<(OwnedSemaphorePermit, Admission)> {
+        if let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() {
+            return Some((permit, Admission::Served));
         }
-        self.shared.metrics.record_rejected_connection("limit");
-        let place = Arc::clone(&self.told).try_acquire_owned().ok()?;
-        Some((place, Admitted::Told))
+        self.resources.metrics.record_rejected_connection("limit");
+        let permit = Arc::clone(&self.rejections).try_acquire_owned().ok()?;
+        Some((permit, Admission::Rejected))
     }
 
     fn connection(
         &self,
-        (stream, addr): (TcpStream, SocketAddr),
-        bounds: Bounds,
+        stream: TcpStream,
+        addr: SocketAddr,
+        limits: ListenerLimits,
         close: &CancellationToken,
     ) -> Connection {
         Connection {
@@ -229,11 +251,11 @@ impl Listener {
                 certificate: None,
             },
             tls: (self.tls)(),
-            terms: Terms {
-                head: bounds.head,
-                silence: bounds.silence,
-                pace: bounds.pace,
-                shared: Arc::clone(&self.shared),
+            config: ConnectionConfig {
+                max_head_bytes: limits.max_head_bytes,
+                timeouts: limits.timeouts,
+                min_body_rate: limits.min_body_rate,
+                resources: Arc::clone(&self.resources),
                 close: close.clone(),
             },
         }
@@ -242,54 +264,31 @@ impl Listener {
     fn spawn(
         &self,
         served: impl Future<Output = ()> + Send + 'static,
-        place: OwnedSemaphorePermit,
-        cut: CancellationToken,
+        permit: OwnedSemaphorePermit,
+        abort: CancellationToken,
     ) {
-        let open = self.shared.metrics.connections.clone();
+        let open = self.resources.metrics.connections.clone();
         open.inc();
-        let seat = self.threads.seat();
-        let thread = seat.as_ref().map(|it| it.handle.clone());
+        let runtime = self.runtimes.least_loaded();
+        let handle = runtime.as_ref().map(|runtime| runtime.handle.clone());
         let served = async move {
-            cut.run_until_cancelled_owned(served).await;
+            abort.run_until_cancelled_owned(served).await;
             open.dec();
-            drop((place, seat));
+            drop((permit, runtime));
         };
-        match thread {
-            Some(thread) => self.shared.tasks.spawn_on(served, &thread),
-            None => self.shared.tasks.spawn(served),
+        match handle {
+            Some(handle) => self.resources.tasks.spawn_on(served, &handle),
+            None => self.resources.tasks.spawn(served),
         };
     }
 }
 
-impl Bounds {
-    /// Those of a connection that is only told that there is no place for it.
-    fn in_short(self) -> Self {
-        Self {
-            silence: Silence {
-                head: TOLD_WITHIN.min(self.silence.head),
-                idle: Duration::ZERO,
-                write: TOLD_WITHIN.min(self.silence.write),
-            },
-            ..self
-        }
-    }
-}
-
-async fn no_place() -> axum::response::Response {
-    let message = "too many connections are open";
-    let error = ApiError::new(ErrorReason::Overloaded, message);
-    let mut response = error.render(&uuid::Uuid::new_v4().to_string());
-    let close = http::HeaderValue::from_static("close");
+async fn too_many_connections() -> Response {
+    let error = ApiError::new(ErrorReason::Overloaded, "too many connections");
+    let mut response = error.render(&RequestId::random().0);
+    let headers = response.headers_mut();
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    let nosniff = HeaderValue::from_static("nosniff");
+    headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
     response
-        .headers_mut()
-        .insert(http::header::CONNECTION, close);
-    response
-}
-
-/// Says once that nobody can be accepted, and waits a little each time.
-async fn pause(error: &io::Error, failing: &mut bool) {
-    if !std::mem::replace(failing, true) {
-        tracing::warn!(%error, "failed to accept connections");
-    }
-    tokio::time::sleep(ACCEPT_PAUSE).await;
 }

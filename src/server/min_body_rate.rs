@@ -1,4 +1,4 @@
-//! How slowly the body of a request may come.
+//! Minimum rate at which a request body must be received.
 
 use std::{
     pin::Pin,
@@ -10,61 +10,77 @@ use axum::body::Body;
 use bytes::Bytes;
 use hyper::body::Incoming;
 use hyper::body::{Body as _, Frame, SizeHint};
-use tokio::time::{Instant, Sleep, sleep_until};
+use tokio::time::Instant;
 
-use super::io_timeout::Busy;
-use crate::error::BodyTooSlow;
+use super::io_timeout::ConnectionState;
+use crate::{error::BodyTooSlow, resettable_timer::ResettableTimer};
 
-/// The slowest pace.
+/// Minimum rate of a request body.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pace {
-    /// How long may be waited in all, beyond what the rate allows.
+pub(super) struct MinRate {
+    /// Time that may be spent waiting beyond what the rate allows.
     pub(super) grace: Duration,
     /// Bytes per second. Not zero.
-    pub(super) rate: usize,
+    pub(super) bytes_per_second: usize,
 }
 
-/// A request's body, which breaks off if it comes too slowly; `busy` is told
-/// when it was read to its end.
-pub(super) fn paced(body: Incoming, pace: Pace, busy: Busy) -> Body {
-    if body.is_end_stream() {
-        return Body::empty();
-    }
-    Body::new(Paced {
-        body,
-        pace,
-        busy,
-        seen: 0,
-        waited: Duration::ZERO,
-        since: None,
-        deadline: None,
-    })
-}
-
-/// Only time counts in which the body is waited for: if nobody wants the next
-/// piece yet, its sender is not to blame.
-struct Paced {
+/// Request body that fails with [`BodyTooSlow`] below the minimum rate. Only time during
+/// which the body is polled counts, so that back-pressure is not charged to the client.
+pub(super) struct MinRateBody {
     body: Incoming,
-    pace: Pace,
-    busy: Busy,
-    /// Bytes that came.
-    seen: u64,
-    /// How long was waited for them.
+    min_rate: MinRate,
+    /// Informed when the body is complete.
+    connection: ConnectionState,
+    received_bytes: u64,
     waited: Duration,
-    /// Since when the next piece is waited for.
-    since: Option<Instant>,
-    deadline: Option<Pin<Box<Sleep>>>,
+    /// Start of the current wait.
+    waiting_since: Option<Instant>,
+    timer: ResettableTimer,
 }
 
-impl Paced {
-    /// How long may be waited for what came.
-    fn allowed(&self) -> Duration {
-        let rate = u64::try_from(self.pace.rate).unwrap_or(u64::MAX);
-        self.pace.grace + Duration::from_secs(self.seen / rate.max(1))
+impl MinRateBody {
+    /// Wraps a request body.
+    pub(super) fn wrap(body: Incoming, min_rate: MinRate, connection: ConnectionState) -> Body {
+        if body.is_end_stream() {
+            return Body::empty();
+        }
+        Body::new(Self {
+            body,
+            min_rate,
+            connection,
+            received_bytes: 0,
+            waited: Duration::ZERO,
+            waiting_since: None,
+            timer: ResettableTimer::default(),
+        })
+    }
+
+    /// Returns the time that may be spent waiting for what was received so far.
+    fn allowed_wait(&self) -> Duration {
+        let rate = u64::try_from(self.min_rate.bytes_per_second).unwrap_or(u64::MAX);
+        self.min_rate.grace + Duration::from_secs(self.received_bytes / rate.max(1))
+    }
+
+    fn record(&mut self, frame: Option<&Result<Frame<Bytes>, hyper::Error>>) {
+        if let Some(since) = self.waiting_since.take() {
+            self.waited += since.elapsed();
+        }
+        let is_complete = match frame {
+            Some(Ok(frame)) => {
+                let length = frame.data_ref().map_or(0, Bytes::len);
+                self.received_bytes = self.received_bytes.saturating_add(length as u64);
+                self.body.is_end_stream()
+            }
+            Some(Err(_)) => false,
+            None => true,
+        };
+        if is_complete {
+            self.connection.finish_body();
+        }
     }
 }
 
-impl hyper::body::Body for Paced {
+impl hyper::body::Body for MinRateBody {
     type Data = Bytes;
     type Error = axum::BoxError;
 
@@ -73,34 +89,12 @@ impl hyper::body::Body for Paced {
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, axum::BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.body).poll_frame(context) {
-            if let Some(since) = self.since.take() {
-                self.waited += since.elapsed();
-            }
-            if let Some(Ok(frame)) = &frame {
-                let length = frame.data_ref().map_or(0, Bytes::len);
-                self.seen = self.seen.saturating_add(length as u64);
-            }
-            let is_over = match &frame {
-                Some(frame) => frame.is_ok() && self.body.is_end_stream(),
-                None => true,
-            };
-            if is_over {
-                self.busy.has_read();
-            }
-            return Poll::Ready(frame.map(|it| it.map_err(Into::into)));
+            self.record(frame.as_ref());
+            return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
         }
-        if self.since.is_none() {
-            let now = Instant::now();
-            let left = self.allowed().saturating_sub(self.waited);
-            self.since = Some(now);
-            match &mut self.deadline {
-                Some(deadline) => deadline.as_mut().reset(now + left),
-                None => self.deadline = Some(Box::pin(sleep_until(now + left))),
-            }
-        }
-        if let Some(deadline) = &mut self.deadline {
-            ready!(deadline.as_mut().poll(context));
-        }
+        let since = *self.waiting_since.get_or_insert_with(Instant::now);
+        let deadline = since + self.allowed_wait().saturating_sub(self.waited);
+        ready!(self.timer.poll(context, deadline));
         Poll::Ready(Some(Err(BodyTooSlow.into())))
     }
 

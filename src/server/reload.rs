@@ -1,4 +1,4 @@
-//! When to reload: on SIGHUP, and when a file of the config changes.
+//! Triggers of config reloads: SIGHUP, and changes of the config files.
 
 use std::{
     fs,
@@ -11,88 +11,91 @@ use std::{
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-use super::file_watcher::Notices;
+use super::file_watcher::FileWatcher;
 use crate::state::App;
 
-/// Editors and Kubernetes change files in several steps.
-const SETTLED: Duration = Duration::from_millis(200);
+/// Delay after a change, because editors and Kubernetes change files in several steps.
+const DEBOUNCE: Duration = Duration::from_millis(200);
 
-/// Tells when to reload. Listening begins when it is made.
+/// Reloads the config when it may have changed. Listens from its creation on.
 #[derive(Debug)]
-pub(super) struct Watch {
+pub(super) struct ReloadTrigger {
     hangups: Signal,
-    notices: Option<Notices>,
+    watcher: Option<FileWatcher>,
     files: Vec<PathBuf>,
-    /// What stood in the files when they were last read.
-    seen: u64,
+    /// Hash of the files when they were last read.
+    fingerprint: u64,
 }
 
-impl Watch {
-    /// Watches the files of the running config.
-    pub(super) fn begin(app: &App) -> io::Result<Self> {
-        let mut watch = Self {
+impl ReloadTrigger {
+    /// Starts to watch the files of the current config.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the signal handler cannot be installed.
+    pub(super) fn new(app: &App) -> io::Result<Self> {
+        let mut trigger = Self {
             hangups: signal(SignalKind::hangup())?,
-            notices: None,
+            watcher: None,
             files: Vec::new(),
-            seen: 0,
+            fingerprint: 0,
         };
-        watch.follow(app);
-        Ok(watch)
+        trigger.watch_config_files(app);
+        Ok(trigger)
     }
 
-    /// Reloads whenever there is a reason to, for ever.
+    /// Reloads the config on each trigger. Never returns.
     pub(super) async fn run(mut self, app: App) {
         loop {
             tokio::select! {
-                _ = self.hangups.recv() => self.seen = fingerprint(&self.files),
-                () = told(self.notices.as_mut()) => {
-                    tokio::time::sleep(SETTLED).await;
-                    // Taken before they are read: what changes meanwhile is seen
-                    // next time.
-                    let now = self.look();
-                    if std::mem::replace(&mut self.seen, now) == now {
+                _ = self.hangups.recv() => self.fingerprint = fingerprint(&self.files),
+                () = changed(self.watcher.as_mut()) => {
+                    tokio::time::sleep(DEBOUNCE).await;
+                    // Taken before the files are read, so that later changes are noticed.
+                    let current = self.watch();
+                    if std::mem::replace(&mut self.fingerprint, current) == current {
                         continue;
                     }
                 }
             }
             let reloaded = app.clone();
-            let done = tokio::task::spawn_blocking(move || reloaded.reload()).await;
-            if let Err(error) = done {
+            // The result is logged by `App::reload`.
+            let task = tokio::task::spawn_blocking(move || drop(reloaded.reload()));
+            if let Err(error) = task.await {
                 tracing::warn!(%error, "config reload task failed");
             }
-            self.follow(&app);
+            self.watch_config_files(&app);
         }
     }
 
-    /// Goes over to the files of the running config.
-    fn follow(&mut self, app: &App) {
+    /// Switches to the files of the current config.
+    fn watch_config_files(&mut self, app: &App) {
         let snapshot = app.snapshot();
-        if self.files == snapshot.config.files {
-            return;
+        if self.files != snapshot.config.files {
+            self.files.clone_from(&snapshot.config.files);
+            self.fingerprint = self.watch();
         }
-        self.files.clone_from(&snapshot.config.files);
-        self.seen = self.look();
     }
 
-    /// Listens from now on, and says what stands in the files. A file that was
-    /// replaced is another one, so this is done anew after each change.
-    fn look(&mut self) -> u64 {
-        let notices = Notices::of(&self.files).inspect_err(|error| {
+    /// Watches the files anew, because replaced files are no longer watched, and returns
+    /// the hash of their contents.
+    fn watch(&mut self) -> u64 {
+        let watcher = FileWatcher::new(&self.files).inspect_err(|error| {
             tracing::warn!(%error, "file watcher unavailable; reload with SIGHUP or POST /reload");
         });
-        self.notices = notices.ok();
+        self.watcher = watcher.ok();
         fingerprint(&self.files)
     }
 }
 
-/// Waits until something may have changed; for ever if nobody tells.
-async fn told(notices: Option<&mut Notices>) {
-    if let Some(notices) = notices
-        && notices.next().await.is_ok()
+/// Waits for a change; forever without a watcher.
+async fn changed(watcher: Option<&mut FileWatcher>) {
+    if let Some(watcher) = watcher
+        && watcher.changed().await.is_ok()
     {
         return;
     }
-    let () = pending().await;
+    pending().await
 }
 
 /// Hashes the contents of files, which may be secret.

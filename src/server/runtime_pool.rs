@@ -1,9 +1,8 @@
-//! The threads that serve agents: an event loop on each.
+//! Thread-per-core runtimes that serve agents.
 //!
-//! A connection stays on the thread that it was given, with all that is done for
-//! it: its timers, its hooks, its connections to others. Threads that take work
-//! from one another must wake one another for it, and that costs a small call
-//! more than all that is done for it here.
+//! A connection stays on its thread with all of its timers, hooks and upstream
+//! connections. With work stealing, threads would have to wake each other, which costs a
+//! small call more than all the rest of its work.
 
 use std::{
     io,
@@ -18,76 +17,79 @@ use std::{
 use tokio::runtime::{self, Handle};
 use tokio_util::sync::CancellationToken;
 
-/// A thread for each core that we may use. They end when this is dropped, and
-/// with them what is left on them.
+/// One thread per available core, each with a runtime. Dropping the pool ends the threads
+/// and aborts their tasks.
 #[derive(Debug, Default)]
-pub(super) struct Threads {
-    loops: Vec<EventLoop>,
-    running: Vec<JoinHandle<()>>,
-    closed: CancellationToken,
+pub(super) struct RuntimePool {
+    workers: Vec<Worker>,
+    threads: Vec<JoinHandle<()>>,
+    close: CancellationToken,
 }
 
 #[derive(Debug)]
-struct EventLoop {
+struct Worker {
     handle: Handle,
-    /// How many have a seat.
-    taken: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
 }
 
-/// A connection's place on a thread.
+/// Counts a connection as load of its runtime until it is dropped.
 #[derive(Debug)]
-pub(super) struct Seat {
+pub(super) struct RuntimeGuard {
     pub(super) handle: Handle,
-    taken: Arc<AtomicUsize>,
+    connections: Arc<AtomicUsize>,
 }
 
-impl Threads {
-    /// Starts them.
+impl RuntimePool {
+    /// Starts the threads.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the system has no more threads or file descriptors.
     pub(super) fn start() -> io::Result<Self> {
-        let mut all = Self::default();
+        let mut pool = Self::default();
         let count = thread::available_parallelism().map_or(1, NonZero::get);
         for number in 1..=count {
             let runtime = runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
-            all.loops.push(EventLoop {
+            pool.workers.push(Worker {
                 handle: runtime.handle().clone(),
-                taken: Arc::default(),
+                connections: Arc::default(),
             });
-            let closed = all.closed.clone();
+            let close = pool.close.clone();
             let thread = thread::Builder::new()
                 .name(format!("agents-{number}"))
-                .spawn(move || runtime.block_on(closed.cancelled()))?;
-            all.running.push(thread);
+                .spawn(move || runtime.block_on(close.cancelled()))?;
+            pool.threads.push(thread);
         }
-        Ok(all)
+        Ok(pool)
     }
 
-    /// A seat on the thread that has the fewest taken; none, if there is no thread.
-    pub(super) fn seat(&self) -> Option<Seat> {
-        let taken = |it: &&EventLoop| it.taken.load(Ordering::Relaxed);
-        let quietest = self.loops.iter().min_by_key(taken)?;
-        quietest.taken.fetch_add(1, Ordering::Relaxed);
-        Some(Seat {
-            handle: quietest.handle.clone(),
-            taken: Arc::clone(&quietest.taken),
+    /// Returns the runtime with the fewest connections; `None` if the pool is empty.
+    pub(super) fn least_loaded(&self) -> Option<RuntimeGuard> {
+        let load = |worker: &&Worker| worker.connections.load(Ordering::Relaxed);
+        let worker = self.workers.iter().min_by_key(load)?;
+        worker.connections.fetch_add(1, Ordering::Relaxed);
+        Some(RuntimeGuard {
+            handle: worker.handle.clone(),
+            connections: Arc::clone(&worker.connections),
         })
     }
 }
 
-impl Drop for Threads {
+impl Drop for RuntimePool {
     fn drop(&mut self) {
-        self.closed.cancel();
-        for thread in self.running.drain(..) {
-            // If it panicked, that was told when it did.
+        self.close.cancel();
+        for thread in self.threads.drain(..) {
+            // A panic was reported when it happened.
             thread.join().ok();
         }
     }
 }
 
-impl Drop for Seat {
+impl Drop for RuntimeGuard {
     fn drop(&mut self) {
-        self.taken.fetch_sub(1, Ordering::Relaxed);
+        self.connections.fetch_sub(1, Ordering::Relaxed);
     }
 }
 
@@ -98,39 +100,41 @@ mod tests {
     use super::*;
 
     #[test]
-    fn connections_are_spread() {
-        let threads = Threads::start().unwrap();
-        let taken = || -> Vec<usize> {
-            let loops = threads.loops.iter();
-            loops.map(|it| it.taken.load(Ordering::Relaxed)).collect()
+    fn connections_are_spread_evenly() {
+        let pool = RuntimePool::start().unwrap();
+        let load = || -> Vec<usize> {
+            let workers = pool.workers.iter();
+            workers
+                .map(|worker| worker.connections.load(Ordering::Relaxed))
+                .collect()
         };
-        let seats: Vec<Seat> = (0..2 * threads.loops.len())
-            .filter_map(|_| threads.seat())
+        let guards: Vec<RuntimeGuard> = (0..2 * pool.workers.len())
+            .filter_map(|_| pool.least_loaded())
             .collect();
-        assert!(taken().iter().all(|it| *it == 2), "{:?}", taken());
-        drop(seats);
-        assert!(taken().iter().all(|it| *it == 0), "{:?}", taken());
+        assert!(load().iter().all(|count| *count == 2), "{:?}", load());
+        drop(guards);
+        assert!(load().iter().all(|count| *count == 0), "{:?}", load());
     }
 
     #[test]
-    fn what_is_left_ends_with_the_threads() {
-        struct Tells(mpsc::Sender<()>);
-        impl Drop for Tells {
+    fn tasks_are_aborted_when_the_pool_is_dropped() {
+        struct NotifyOnDrop(mpsc::Sender<()>);
+        impl Drop for NotifyOnDrop {
             fn drop(&mut self) {
                 self.0.send(()).ok();
             }
         }
-        let threads = Threads::start().unwrap();
+        let pool = RuntimePool::start().unwrap();
         let (ended, has_ended) = mpsc::channel();
-        let (began, has_begun) = mpsc::channel();
-        let seat = threads.seat().unwrap();
-        seat.handle.spawn(async move {
-            let _tells = Tells(ended);
-            began.send(()).ok();
+        let (started, has_started) = mpsc::channel();
+        let guard = pool.least_loaded().unwrap();
+        guard.handle.spawn(async move {
+            let _notify = NotifyOnDrop(ended);
+            started.send(()).ok();
             std::future::pending::<()>().await;
         });
-        has_begun.recv_timeout(Duration::from_secs(10)).unwrap();
-        drop(threads);
+        has_started.recv_timeout(Duration::from_secs(10)).unwrap();
+        drop(pool);
         has_ended.try_recv().unwrap();
     }
 }

@@ -1,4 +1,4 @@
-//! TLS on a connection, and who is at its other end.
+//! TLS handshake, and the names in client certificates.
 
 use std::{io, sync::Arc};
 
@@ -15,10 +15,10 @@ use x509_cert::{
 
 use crate::{auth::PeerCertificate, config::Tls};
 
-/// What the common name of a subject is called.
+/// Object identifier of a subject's common name (X.520).
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 
-/// Agrees on TLS. How long that may take is the connection's to say.
+/// Performs the TLS handshake, whose timeout is that of the stream.
 pub(super) async fn accept<S>(
     tls: Tls,
     stream: S,
@@ -29,23 +29,23 @@ where
     let stream = TlsAcceptor::from(Arc::clone(&tls.server))
         .accept(stream)
         .await?;
-    let shown = stream.get_ref().1.peer_certificates();
-    let certificate = match shown.and_then(|it| it.first()) {
-        // It was found good, so it can be read; if not, nobody is let in by it.
-        Some(shown) => Some(names(shown).ok_or(io::ErrorKind::InvalidData)?),
+    let certificates = stream.get_ref().1.peer_certificates();
+    let certificate = match certificates.and_then(|chain| chain.first()) {
+        // It was verified, so it should be readable; if not, the connection is refused.
+        Some(certificate) => Some(names(certificate).ok_or(io::ErrorKind::InvalidData)?),
         None => None,
     };
     Ok((stream, certificate))
 }
 
-/// The names in a certificate. Pure.
+/// Reads the names in a certificate.
 fn names(certificate: &CertificateDer<'_>) -> Option<PeerCertificate> {
     let certificate = Certificate::from_der(certificate).ok()?.tbs_certificate;
-    let attributes = certificate.subject.0.iter().flat_map(|it| it.0.iter());
-    let mut common_names = attributes.filter(|it| it.oid == COMMON_NAME);
+    let attributes = certificate.subject.0.iter().flat_map(|name| name.0.iter());
+    let mut common_names = attributes.filter(|attribute| attribute.oid == COMMON_NAME);
     let common_name = match (common_names.next(), common_names.next()) {
         (Some(only), None) => text(&only.value),
-        // Of several, nobody can tell which one counts.
+        // Several names are ambiguous.
         (_, _) => None,
     };
     let alternative = certificate.get::<SubjectAltName>().ok()?;
@@ -63,12 +63,12 @@ fn names(certificate: &CertificateDer<'_>) -> Option<PeerCertificate> {
     })
 }
 
-/// A name in one of the two ways in which all authorities write them.
+/// Reads a string in one of the two encodings that authorities use.
 fn text(value: &Any) -> Option<String> {
     let utf8 = value.decode_as::<Utf8StringRef<'_>>();
-    let text = utf8.map(|it| it.as_str().to_owned());
+    let text = utf8.map(|text| text.as_str().to_owned());
     let printable = || value.decode_as::<PrintableStringRef<'_>>();
-    text.or_else(|_| printable().map(|it| it.as_str().to_owned()))
+    text.or_else(|_| printable().map(|text| text.as_str().to_owned()))
         .ok()
 }
 
@@ -78,7 +78,7 @@ mod tests {
 
     use super::*;
 
-    fn named(common_name: &str, others: Vec<SanType>) -> PeerCertificate {
+    fn certificate_names(common_name: &str, others: Vec<SanType>) -> PeerCertificate {
         let mut params = CertificateParams::default();
         params.distinguished_name = rcgen::DistinguishedName::new();
         params
@@ -96,7 +96,7 @@ mod tests {
 
     #[test]
     fn all_names_of_a_certificate_are_read() {
-        let ia5 = |it: &str| it.try_into().unwrap();
+        let ia5 = |text: &str| text.try_into().unwrap();
         let others = vec![
             SanType::DnsName(ia5("ann.example")),
             SanType::IpAddress("10.0.0.1".parse().unwrap()),
@@ -104,7 +104,7 @@ mod tests {
             SanType::Rfc822Name(ia5("ann@example")),
         ];
 
-        let read = named("Änn", others);
+        let read = certificate_names("Änn", others);
 
         assert_eq!(read.common_name.as_deref(), Some("Änn"));
         let expected = ["ann.example", "spiffe://example/ann", "ann@example"];
@@ -113,13 +113,13 @@ mod tests {
 
     #[test]
     fn a_certificate_without_names_has_none() {
-        let read = named("", Vec::new());
+        let read = certificate_names("", Vec::new());
 
         assert_eq!((read.common_name, read.alternative_names.len()), (None, 0));
     }
 
     #[test]
-    fn what_is_no_certificate_has_no_names() {
+    fn malformed_certificates_have_no_names() {
         assert_eq!(
             names(&CertificateDer::from(&b"0\x03\x02\x01\x05"[..])),
             None

@@ -209,8 +209,10 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_denials counter
     # HELP hookgate_config_last_reload_successful Whether the last config reload succeeded (1) or was rejected (0).
     # TYPE hookgate_config_last_reload_successful gauge
-    # HELP hookgate_in_flight Requests that are in flight.
+    # HELP hookgate_in_flight Requests in flight, once their body is received.
     # TYPE hookgate_in_flight gauge
+    # HELP hookgate_receiving Requests whose body is being received.
+    # TYPE hookgate_receiving gauge
     # HELP hookgate_buffered_bytes Bytes of requests and responses that are buffered.
     # TYPE hookgate_buffered_bytes gauge
     # HELP hookgate_connections Open connections on all listeners.
@@ -265,4 +267,59 @@ async fn an_error_on_the_operators_port_has_googles_shape() {
     let error: Value = answer.json()["error"].clone();
     assert_eq!(error["code"], 405);
     assert_eq!(error["details"][0]["reason"], "METHOD_NOT_ALLOWED");
+}
+
+#[tokio::test]
+async fn answers_of_the_admin_api_and_of_events_forbid_content_sniffing() {
+    let upstream = Upstream::mock().await;
+    let config = "admin: { listen: 127.0.0.1:0, token: { file: token } }";
+    let gateway = TestGateway::with_files(&upstream, config, &[("token", "s3cret\n")]).await;
+    let operator = gateway.operator();
+    let known = operator.clone().sending("authorization", "Bearer s3cret");
+    let page = known.clone().sending("origin", "https://other.example");
+    let agent = gateway.agent();
+    let event = json!({ "hook_event_name": "SessionEnd", "reason": "other" });
+
+    let answers = [
+        (200, operator.get("/healthz").await),
+        (200, known.get("/metrics").await),
+        (200, known.get("/sessions").await),
+        (401, operator.get("/metrics").await),
+        (403, operator.get("/nowhere").await),
+        (403, page.get("/metrics").await),
+        (404, known.get("/sessions/none").await),
+        (405, operator.post("/healthz", "").await),
+        (200, agent.report(&event, "wait=1").await),
+        (202, agent.report(&event, "").await),
+        (400, agent.report(&json!([]), "").await),
+        (405, agent.get("/hookgate/v1/events").await),
+        (
+            403,
+            agent
+                .clone()
+                .sending("origin", "https://other.example")
+                .report(&event, "")
+                .await,
+        ),
+    ];
+
+    for (status, answer) in answers {
+        assert_eq!(answer.status, status, "{}", answer.text());
+        let header = answer.header("x-content-type-options");
+        assert_eq!(header, "nosniff", "{status} {}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn metrics_are_compressed_for_clients_that_accept_it() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let plain = gateway.operator().get("/metrics").await;
+
+    let operator = gateway.operator().sending("accept-encoding", "gzip");
+    let compressed = operator.get("/metrics").await;
+
+    assert_eq!(plain.header("content-encoding"), "");
+    assert_eq!(compressed.header("content-encoding"), "gzip");
+    assert!(compressed.body.len() < plain.body.len() / 2);
 }

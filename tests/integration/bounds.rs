@@ -2,6 +2,7 @@
 
 mod load;
 mod process;
+mod uploads;
 
 use std::time::{Duration, Instant};
 

@@ -1,0 +1,90 @@
+//! Middleware of the admin listener.
+//!
+//! The admin API is not subject to the limit of in-flight requests, so that an overloaded
+//! gateway still passes its health checks.
+
+use std::{any::Any, time::Duration};
+
+use axum::{
+    Router,
+    extract::{Request, State},
+    middleware::{Next, from_fn_with_state},
+    response::{IntoResponse, Response},
+};
+use http::{HeaderValue, StatusCode, header};
+use tower_http::{
+    catch_panic::CatchPanicLayer, compression::CompressionLayer,
+    sensitive_headers::SetSensitiveRequestHeadersLayer, set_header::SetResponseHeaderLayer,
+    timeout::TimeoutLayer,
+};
+
+use crate::{
+    api::admin,
+    error::{ApiError, ErrorReason},
+    middleware::{
+        ListenerKind, RejectedRequest, RequestId, check_origin, panic_response, render_error,
+    },
+    state::App,
+};
+
+/// Time for a request, which includes a session store and a config reload.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+
+/// Returns the admin API behind its middleware; the last layer sees a request first.
+pub(super) fn admin_router(app: &App) -> Router {
+    admin::routes(app)
+        .fallback(unknown_path)
+        .method_not_allowed_fallback(method_not_allowed)
+        .with_state(app.clone())
+        .layer(TimeoutLayer::with_status_code(
+            StatusCode::GATEWAY_TIMEOUT,
+            REQUEST_TIMEOUT,
+        ))
+        .layer(CompressionLayer::new())
+        .layer(from_fn_with_state(app.clone(), reject_foreign_pages))
+        .layer(CatchPanicLayer::custom(|panic: Box<dyn Any + Send>| {
+            panic_response(&*panic)
+        }))
+        .layer(from_fn_with_state(app.clone(), render_errors))
+        .layer(SetResponseHeaderLayer::overriding(
+            header::X_CONTENT_TYPE_OPTIONS,
+            HeaderValue::from_static("nosniff"),
+        ))
+        .layer(SetSensitiveRequestHeadersLayer::new([
+            header::AUTHORIZATION,
+        ]))
+}
+
+/// Assigns the request id, and renders and records errors. `tower_http::request_id` is not
+/// used because it accepts ids of clients.
+async fn render_errors(State(app): State<App>, mut request: Request, next: Next) -> Response {
+    let id = RequestId::random();
+    request.extensions_mut().insert(id.clone());
+    let audit = app.snapshot().audit.clone();
+    let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
+    let mut response = next.run(request).await;
+    // Only the timeout layer uses this status.
+    if response.status() == StatusCode::GATEWAY_TIMEOUT {
+        response = ApiError::new(ErrorReason::Overloaded, "request timed out").into_response();
+    }
+    if let Some((audit, rejected)) = rejected {
+        rejected.record(&audit, ListenerKind::Operators, &id, &response);
+    }
+    render_error(response, &id)
+}
+
+async fn reject_foreign_pages(State(app): State<App>, request: Request, next: Next) -> Response {
+    let snapshot = app.snapshot();
+    match check_origin(&request, &snapshot.config, ListenerKind::Operators) {
+        Ok(()) => next.run(request).await,
+        Err(error) => error.into_response(),
+    }
+}
+
+async fn unknown_path() -> ApiError {
+    ApiError::new(ErrorReason::UnknownPath, "unknown path")
+}
+
+async fn method_not_allowed() -> ApiError {
+    ApiError::new(ErrorReason::MethodNotAllowed, "method not allowed")
+}
