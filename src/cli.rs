@@ -71,7 +71,7 @@ enum Command {
     /// Print the JSON Schema of the config
     #[command(after_help = "Example: hookgate schema > config/schema.json")]
     Schema,
-    /// Print the OpenAPI document
+    /// Print the `OpenAPI` document
     #[command(after_help = "Example: hookgate openapi > openapi/hookgate.yaml")]
     Openapi,
     /// Print completions for a shell

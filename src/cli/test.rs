@@ -144,7 +144,7 @@ fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
             }
         }
         Some(document) => {
-            mismatches.part("upstream", document, request.map(|request| &request.body))
+            mismatches.part("upstream", document, request.map(|request| &request.body));
         }
         None => (),
     }
