@@ -1,6 +1,6 @@
 //! Observability: log output, Prometheus metrics, and export to an OTLP collector.
 //!
-//! OpenLogs, metrics and errors never hold prompts, responses, queries or credentials.
+//! Logs, metrics and errors never hold prompts, responses, queries or credentials.
 //! A log line is a `tracing` call where a failure is handled; a metric is a field of
 //! [`Metrics`]; a span is made of a decision log record (`audit_log`). What happens to a
 //! request goes through its [`recorder::Recorder`] to sinks for all of these.

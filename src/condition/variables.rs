@@ -57,8 +57,8 @@ impl Variables {
                 Shape::String(_) => None,
                 Shape::Object(fields) => {
                     let fields = fields.iter();
-                    let used = fields.filter(|field| uses.contains(variable.name, field.name));
-                    Some(converter.fields(used, facts)?)
+                    let selected = fields.filter(|field| uses.contains(variable.name, field.name));
+                    Some(converter.fields(selected, facts)?)
                 }
             };
             // Every JSON value converts.

@@ -10,7 +10,7 @@ use crate::dialect::google::part::FunctionCall;
 /// Maximum number of candidates with an open call.
 const MAX_OPEN_CALLS: usize = 256;
 
-/// OpenCall on a function call.
+/// Decision on a function call.
 #[derive(Debug, Clone, PartialEq)]
 pub enum CallDecision {
     /// Send it to the agent unchanged.
