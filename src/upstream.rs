@@ -101,15 +101,14 @@ impl Upstream {
         old: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
         let connect = timeouts.connect;
-        let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| match old
-            .filter(|old| old.is_equivalent(url, connect, config.circuit))
-        {
-            Some(old) => Ok(Arc::clone(old)),
-            None => {
-                let metrics = Arc::clone(metrics);
-                let circuit_breaker = CircuitBreaker::new(config.circuit, name, metrics);
-                Endpoint::new(url, connect, circuit_breaker).map(Arc::new)
+        let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
+            let reusable = old.filter(|old| old.is_equivalent(url, connect, config.circuit));
+            if let Some(old) = reusable {
+                return Ok(Arc::clone(old));
             }
+            let metrics = Arc::clone(metrics);
+            let circuit_breaker = CircuitBreaker::new(config.circuit, name, metrics);
+            Endpoint::new(url, connect, circuit_breaker).map(Arc::new)
         };
         let primary = endpoint(&config.url, name.to_owned(), old.map(|old| &old.primary))?;
         let old = old.and_then(|old| Some(&old.fallback.as_ref()?.endpoint));

@@ -224,6 +224,6 @@ pub(super) fn unreadable() -> ApiError {
 }
 
 /// Error for a response in which `error` was found.
-pub(super) fn unreadable_response(error: DialectError) -> ApiError {
-    unreadable().with_source(&error)
+pub(super) fn unreadable_response(error: &DialectError) -> ApiError {
+    unreadable().with_source(error)
 }

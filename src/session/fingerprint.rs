@@ -48,8 +48,8 @@ impl Hasher for FingerprintHasher {
 
 /// Computes fingerprints. Gateways that share a store share the secret.
 ///
-/// HighwayHash serves both short values and whole contents, of which it hashes about
-/// ten times as many bytes per second as SipHash.
+/// `HighwayHash` serves both short values and whole contents, of which it hashes about
+/// ten times as many bytes per second as `SipHash`.
 #[derive(Debug, Clone)]
 pub struct Fingerprinter {
     key: Key,

@@ -99,7 +99,7 @@ impl HeaderSummary {
             self.hooks.push_str(", ");
         }
         self.hooks.extend(utf8_percent_encode(&run.name, UNESCAPED));
-        self.hooks
-            .push_str(&format!(";{}", run.elapsed.as_millis()));
+        self.hooks.push(';');
+        self.hooks.push_str(&run.elapsed.as_millis().to_string());
     }
 }

@@ -22,7 +22,7 @@ use crate::{
 /// Terminator that some clients of other APIs expect; those of Google's APIs fail on it.
 const DONE: &[u8] = b"[DONE]";
 
-/// SessionSource of the chunks of a response.
+/// Source of the chunks of a response.
 pub enum ChunkSource {
     /// Server-sent events as they arrive.
     Events(BoxStream<'static, Result<Bytes, UpstreamError>>, SseReader),
@@ -44,7 +44,7 @@ impl ChunkSource {
         // Some upstreams do not stream. A body that is neither events nor JSON must not become
         // an empty stream.
         let body = read_json(answer, head, limits).await?;
-        let elements = dialect::elements(&body).map_err(unreadable_response)?;
+        let elements = dialect::elements(&body).map_err(|error| unreadable_response(&error))?;
         Ok(Self::Elements(elements.into()))
     }
 

@@ -159,9 +159,9 @@ impl ResponseFilter {
         position: ChunkPosition,
     ) -> Result<Filtered, ApiError> {
         self.withhold_unselected(&mut chunk)
-            .map_err(unreadable_response)?;
+            .map_err(|error| unreadable_response(&error))?;
         let runs = self.first_policies.inspect(&mut chunk, position);
-        let runs = self.record_policies(runs.map_err(unreadable_response)?);
+        let runs = self.record_policies(runs.map_err(|error| unreadable_response(&error))?);
         if self.has_policies() {
             self.unrecorded_chunks += 1;
         }
@@ -177,7 +177,10 @@ impl ResponseFilter {
     /// Filters what policies still hold back after the last chunk.
     pub async fn finish(&mut self) -> Result<Vec<Filtered>, ApiError> {
         self.record_unreported();
-        let held = self.first_policies.finish().map_err(unreadable_response)?;
+        let held = self
+            .first_policies
+            .finish()
+            .map_err(|error| unreadable_response(&error))?;
         let mut filtered = Vec::new();
         for seen in self.record_held(held) {
             filtered.push(match self.run_hooks(seen, ChunkPosition::Chunk).await? {
@@ -185,7 +188,10 @@ impl ResponseFilter {
                 refused @ Break(_) => refused,
             });
         }
-        let held = self.last_policies.finish().map_err(unreadable_response)?;
+        let held = self
+            .last_policies
+            .finish()
+            .map_err(|error| unreadable_response(&error))?;
         for seen in self.record_held(held) {
             filtered.push(self.conclude(seen)?);
         }
@@ -212,7 +218,7 @@ impl ResponseFilter {
             runs = Vec::new();
         }
         let inspected = self.last_policies.inspect(&mut chunk, position);
-        runs.extend(self.record_policies(inspected.map_err(unreadable_response)?));
+        runs.extend(self.record_policies(inspected.map_err(|error| unreadable_response(&error))?));
         self.conclude(InspectedChunk { chunk, runs })
     }
 
@@ -225,7 +231,7 @@ impl ResponseFilter {
         let document = wants_document.then(|| chunk.to_raw()).flatten();
         let mut event = AfterModel {
             llm_request: Arc::clone(&self.llm_request),
-            llm_response: chunk.read().map_err(unreadable_response)?,
+            llm_response: chunk.read().map_err(|error| unreadable_response(&error))?,
         };
         let engine = &self.snapshot.engine;
         let runs = engine.run_hooks(&self.plan, self.scope(), &mut event, document.as_deref());
@@ -258,7 +264,7 @@ impl ResponseFilter {
             FlowVerdict::Proceed(None) => (),
             FlowVerdict::Proceed(Some(mutation)) => {
                 let diagnostics = chunk.write(&mutation);
-                let diagnostics = diagnostics.map_err(unreadable_response)?;
+                let diagnostics = diagnostics.map_err(|error| unreadable_response(&error))?;
                 self.recorder
                     .record(&ExchangeEvent::OutputIgnored(&diagnostics));
                 self.recorder
@@ -282,7 +288,7 @@ impl ResponseFilter {
         if !self.fires_before_tool {
             return Ok(Continue(chunk));
         }
-        let calls = chunk.calls().map_err(unreadable_response)?;
+        let calls = chunk.calls().map_err(|error| unreadable_response(&error))?;
         let mut decisions = Vec::with_capacity(calls.len());
         for (candidate, call) in calls {
             match Box::pin(self.decide_call(candidate, call)).await {
@@ -300,7 +306,9 @@ impl ResponseFilter {
             .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
         let is_rewrite = |decision: &CallDecision| matches!(decision, CallDecision::Rewrite(_));
         let has_rewrites = decisions.iter().any(is_rewrite);
-        chunk.decide_calls(decisions).map_err(unreadable_response)?;
+        chunk
+            .decide_calls(decisions)
+            .map_err(|error| unreadable_response(&error))?;
         if has_rewrites {
             self.inspect_rewritten(chunk)
         } else {
@@ -366,7 +374,7 @@ impl ResponseFilter {
             InspectionPass::Second,
         );
         let runs = policies.inspect(&mut chunk, ChunkPosition::Last);
-        let runs = self.record_policies(runs.map_err(unreadable_response)?);
+        let runs = self.record_policies(runs.map_err(|error| unreadable_response(&error))?);
         self.conclude(InspectedChunk { chunk, runs })
     }
 

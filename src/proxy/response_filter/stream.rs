@@ -67,7 +67,7 @@ async fn filter_chunks(
             if !is_immediate {
                 output.flush().await;
             }
-            let chunk = chunk.map_err(unreadable_response)?;
+            let chunk = chunk.map_err(|error| unreadable_response(&error))?;
             let position = chunks.position(buffer, &chunk).await?;
             match buffer.push(chunk, position).await? {
                 Continue(admitted) => output.write(context, turn, &admitted)?,
@@ -104,7 +104,9 @@ async fn filter_whole(
         chunks.extend(events);
     }
     let envelope = context.dialect.response_envelope();
-    let open = |chunk| ResponseDocument::open(chunk, envelope).map_err(unreadable_response);
+    let open = |chunk| {
+        ResponseDocument::open(chunk, envelope).map_err(|error| unreadable_response(&error))
+    };
     let chunks: Vec<ResponseDocument> = chunks.into_iter().map(open).collect::<Result<_, _>>()?;
     let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;
     let whole = ResponseDocument::parse(merged.response.clone()).map_err(|_| unreadable())?;

@@ -20,7 +20,8 @@ pub async fn filter(
     let limits = &context.snapshot.config.limits;
     let body = chunk_source::read_json(answer, &context.head, limits).await?;
     let envelope = context.dialect.response_envelope();
-    let response = ResponseDocument::open(body, envelope).map_err(unreadable_response)?;
+    let response =
+        ResponseDocument::open(body, envelope).map_err(|error| unreadable_response(&error))?;
     match buffer.push(response, ChunkPosition::Last).await? {
         Continue(chunks) => buffer.hold(chunks),
         Break(refusal) => return Ok(Break(refusal)),
