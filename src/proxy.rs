@@ -102,20 +102,16 @@ async fn handle_hooked(
 ) -> Result<Response, ApiError> {
     let request = request_body::read_request(&context, call, body).await?;
     let responder = Arc::new(Responder::new(&context, &request));
-    match request.call.operation {
-        Operation::Stream(framing) => {
-            let keep_alive = context.snapshot.config.timeouts.keep_alive;
-            let (output, chunks) = Output::stream(Arc::clone(&responder), framing);
-            let pipeline = Box::pin(run(context, request, output));
-            let pipeline = PipelineStream::new(pipeline, chunks);
-            early_response::respond(pipeline, responder, framing, keep_alive).await
-        }
-        _ => {
-            let output = Output::whole(Arc::clone(&responder));
-            let reply = Box::pin(run(context, request, output)).await?;
-            Ok(responder.respond(reply))
-        }
-    }
+    let Operation::Stream(framing) = request.call.operation else {
+        let output = Output::whole(Arc::clone(&responder));
+        let reply = Box::pin(run(context, request, output)).await?;
+        return Ok(responder.respond(reply));
+    };
+    let keep_alive = context.snapshot.config.timeouts.keep_alive;
+    let (output, chunks) = Output::stream(Arc::clone(&responder), framing);
+    let pipeline = Box::pin(run(context, request, output));
+    let pipeline = PipelineStream::new(pipeline, chunks);
+    early_response::respond(pipeline, responder, framing, keep_alive).await
 }
 
 /// Runs the pipeline of a hooked call. Returns the reply, or the rest of it if `output` has

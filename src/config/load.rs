@@ -99,6 +99,7 @@ impl Config {
     /// # Errors
     ///
     /// All problems of the config, each with its position.
+    #[expect(clippy::too_many_lines, reason = "one conversion, field by field")]
     pub(crate) fn from_document(
         document: SpannedYaml,
         value: Value,

@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Time for a request, which includes a session store and a config reload.
-const REQUEST_TIMEOUT: Duration = Duration::from_secs(60);
+const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Returns the admin API behind its middleware; the last layer sees a request first.
 pub(super) fn admin_router(app: &App) -> Router {

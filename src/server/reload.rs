@@ -95,7 +95,7 @@ async fn changed(watcher: Option<&mut FileWatcher>) {
     {
         return;
     }
-    pending().await
+    pending::<()>().await;
 }
 
 /// Hashes the contents of files, which may be secret.

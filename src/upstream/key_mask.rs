@@ -170,7 +170,7 @@ mod tests {
             cuts.sort_unstable();
             let starts = [0].into_iter().chain(cuts.iter().copied());
             let ends = cuts.iter().copied().chain([text.len()]);
-            let chunks: Vec<&str> = starts.zip(ends).map(|(start, end)| &text[start..end]).collect();
+            let chunks: Vec<&str> = starts.zip(ends).filter_map(|(start, end)| text.get(start..end)).collect();
             let mask = mask(&["kk-aa-kk-bb"]).unwrap();
             prop_assert_eq!(masked_chunks(mask, &chunks), text.replace("kk-aa-kk-bb", "***********"));
         }

@@ -52,19 +52,17 @@ impl ChunkSource {
     pub async fn next(&mut self) -> Result<Option<Vec<Bytes>>, ApiError> {
         let events = match self {
             Self::Elements(chunks) => chunks.pop_front().map(|chunk| vec![chunk]),
-            Self::Events(pieces, reader) => match pieces.next().await {
-                Some(piece) => Some(
-                    reader
-                        .push(&piece?)
-                        .map_err(|error| unreadable().with_source(&error))?,
-                ),
-                None => {
+            Self::Events(pieces, reader) => {
+                if let Some(piece) = pieces.next().await {
+                    let events = reader.push(&piece?);
+                    Some(events.map_err(|error| unreadable().with_source(&error))?)
+                } else {
                     let rest = std::mem::replace(reader, SseReader::new(0)).finish();
                     *self = Self::Elements(VecDeque::new());
                     rest.map_err(|error| unreadable().with_source(&error))?
                         .map(|event| vec![event])
                 }
-            },
+            }
         };
         Ok(events.map(|mut events| {
             events.retain(|event| event.trim_ascii() != DONE);
