@@ -20,6 +20,7 @@ mod record;
 mod recorder_sink;
 mod response_tail;
 mod run_stats;
+mod time_range;
 mod write_queue;
 mod writer;
 
@@ -31,7 +32,7 @@ pub use self::{
     reader::{LogLine, ReadError, Verification, lines, verify},
     record::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, HookRunRecord, OutcomeRecord,
-        RejectionRecord, RequestRecord, TextDigest, TimeRange, TokenCounts, short_name,
+        RejectionRecord, RequestRecord, TextDigest, TokenCounts, short_name,
     },
     recorder_sink::DecisionLogSink,
 };

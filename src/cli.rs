@@ -38,7 +38,7 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run the gateway
+    /// Run the HTTP gateway
     #[command(after_help = serve::EXAMPLES)]
     Serve(serve::ServeArgs),
     /// Run the gateway with a mock model API and example hooks, without a key or network

@@ -124,7 +124,7 @@ impl ApiError {
         self.cause.as_deref()
     }
 
-    /// Returns the reason.
+    /// Returns the reason of the error.
     pub const fn reason(&self) -> ErrorReason {
         self.reason
     }

@@ -66,7 +66,7 @@ pub enum ServerError {
     /// An address cannot be bound.
     #[error("cannot listen on {addr}: {source}")]
     Listen {
-        /// The address.
+        /// The address to bind to.
         addr: SocketAddr,
         /// Error of the system.
         source: io::Error,

@@ -58,7 +58,7 @@ struct FallbackEndpoint {
 pub enum UpstreamTarget {
     /// The address that is always tried first.
     Primary,
-    /// The fallback address.
+    /// Address used after a failure of the primary one.
     Fallback,
 }
 

@@ -46,14 +46,14 @@ pub fn routes(app: &App) -> Router<App> {
         .merge(protected)
 }
 
-/// Liveness.
+/// Liveness of the process.
 #[utoipa::path(get, path = "/healthz", tag = "admin",
     responses((status = 200, description = "The process is alive.", body = Health)))]
 pub(super) async fn healthz() -> Json<Health> {
     Json(Health::new("ok"))
 }
 
-/// Readiness.
+/// Readiness to accept requests.
 #[utoipa::path(get, path = "/readyz", tag = "admin", responses(
     (status = 200, description = "Requests are served.", body = Health),
     (status = 503, description = "The gateway is shutting down, or its decision log cannot be written.", body = Health)))]
@@ -169,7 +169,7 @@ pub struct HookInfo {
     #[serde(flatten)]
     #[schema(inline)]
     external: ExternalHookInfo,
-    /// `enforce` or `observe`.
+    /// Mode: `enforce` or `observe`.
     #[schema(value_type = String)]
     mode: HookMode,
     /// Condition under which it runs.
@@ -184,7 +184,7 @@ struct ExternalHookInfo {
     protocol: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     timeout_ms: Option<u64>,
-    /// `open` or `closed`.
+    /// Failure mode: `open` or `closed`.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
     on_failure: Option<FailureMode>,

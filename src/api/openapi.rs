@@ -100,7 +100,7 @@ enum ModelResponses {
     GatewayTimeout(GoogleError),
 }
 
-/// Generates a response.
+/// Generates a response to contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:generateContent", tag = "models",
     params(ModelParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
@@ -121,14 +121,14 @@ fn stream_generate_content() {}
 #[expect(dead_code, reason = "only its description is used")]
 fn count_tokens() {}
 
-/// Computes an embedding.
+/// Computes an embedding of contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:embedContent", tag = "models",
     params(ModelParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
 #[expect(dead_code, reason = "only its description is used")]
 fn embed_content() {}
 
-/// Computes several embeddings.
+/// Computes embeddings of several contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:batchEmbedContents", tag = "models",
     params(ModelParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
@@ -145,7 +145,7 @@ fn batch_embed_contents() {}
 #[expect(dead_code, reason = "only its description is used")]
 fn list_models() {}
 
-/// Describes one model.
+/// Describes one model by name.
 #[utoipa::path(
     get,
     path = "/v1beta/models/{model}",

@@ -13,9 +13,9 @@ pub struct GoogleError {
 #[derive(Debug, ToSchema)]
 #[expect(dead_code, reason = "only its schema is used")]
 pub struct GoogleErrorBody {
-    /// HTTP status.
+    /// HTTP status of the response.
     code: u16,
-    /// Message for people.
+    /// Human-readable message of the error.
     message: String,
     /// Canonical code, such as `INVALID_ARGUMENT`.
     status: String,

@@ -77,11 +77,11 @@ pub(super) async fn get_session(
 /// Sessions by last activity.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SessionList {
-    /// Newest first.
+    /// Sessions, most recently used first.
     sessions: Vec<SessionInfo>,
 }
 
-/// One session.
+/// One session of the list.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct SessionInfo {
     /// The id that hooks receive.

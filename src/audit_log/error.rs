@@ -17,7 +17,7 @@ pub enum AuditError {
     Open {
         /// Path of the file.
         path: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         #[source]
         cause: io::Error,
     },

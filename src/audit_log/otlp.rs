@@ -13,7 +13,8 @@ use uuid::Uuid;
 use super::{
     error::AuditError,
     rate_limit::{Admission, RecordRateLimiter},
-    record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord, TimeRange},
+    record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord},
+    time_range::TimeRange,
 };
 use crate::{
     config::OtlpSettings,
@@ -181,7 +182,7 @@ fn operation_name(method: &str) -> &str {
     }
 }
 
-/// Returns `gen_ai.provider.name`.
+/// Returns the attribute `gen_ai.provider.name`.
 fn provider_name(dialect: &str) -> &'static str {
     match dialect {
         "gemini" => "gcp.gemini",

@@ -33,7 +33,7 @@ pub struct LogLine {
 /// Result of verifying a log whose chain is intact.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verification {
-    /// Number of lines.
+    /// Number of verified lines.
     pub lines: u64,
     /// Sequence number of the first line. Above 1, older files were removed.
     pub first_seq: u64,
@@ -61,7 +61,7 @@ pub enum ReadError {
     Io {
         /// Path of the file.
         file: PathBuf,
-        /// The system's error.
+        /// Error of the operating system.
         #[source]
         cause: io::Error,
     },

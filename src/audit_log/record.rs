@@ -3,16 +3,13 @@
 //! Content (texts of users, models and hooks) is stored as a hash; the text itself only
 //! if the config enables it. Names of tools, models, sessions and hooks are not content.
 
-use std::{
-    net::IpAddr,
-    time::{Duration, SystemTime},
-};
+use std::{net::IpAddr, time::Duration};
 
 use data_encoding::HEXLOWER;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
-use super::body_digest::BodyDigest;
+use super::{body_digest::BodyDigest, time_range::TimeRange};
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
@@ -29,9 +26,9 @@ const MAX_TEXT_BYTES: usize = 16 * 1024;
 #[derive(Debug, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum AuditRecord {
-    /// Writing started.
+    /// Writing to the log started.
     Start {
-        /// Version of hookgate.
+        /// Version of hookgate that writes.
         version: &'static str,
         /// How records are written.
         mode: AuditMode,
@@ -69,7 +66,7 @@ pub enum AuditRecord {
     Rejected(Box<RejectionRecord>),
     /// Rejected requests that have no records of their own.
     Suppressed {
-        /// Number of requests.
+        /// Number of suppressed requests.
         requests: u64,
     },
 }
@@ -84,7 +81,7 @@ pub struct CallerRecord {
     /// name; absent without either.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub key: String,
-    /// The `User-Agent` header.
+    /// Value of the `User-Agent` header.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub agent: String,
 }
@@ -102,7 +99,7 @@ pub struct RequestRecord {
     /// Session id; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// The caller.
+    /// Caller of the request.
     pub caller: CallerRecord,
     /// Dialect of the call.
     pub dialect: &'static str,
@@ -129,7 +126,7 @@ pub struct EventRecord {
     /// Session id; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// The caller.
+    /// Caller of the event.
     pub caller: CallerRecord,
     /// Span of the request; not written to the log.
     #[serde(skip)]
@@ -149,7 +146,7 @@ pub struct EventRecord {
     pub chunks: Option<u64>,
     /// Policies and hooks that ran, in order.
     pub hooks: Vec<HookRunRecord>,
-    /// The combined verdict.
+    /// Verdict of all hooks together.
     pub verdict: Action,
     /// Reason of a denial or stop.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -204,7 +201,7 @@ pub struct OutcomeRecord {
     /// Session id; empty if unknown.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub session: String,
-    /// The caller.
+    /// Caller of the request.
     pub caller: CallerRecord,
     /// Further attributes of the call's span; not written to the log.
     #[serde(skip)]
@@ -257,15 +254,6 @@ pub struct CallSpan {
     pub elapsed: Duration,
 }
 
-/// Start and end of an operation; the end is not before the start.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct TimeRange {
-    /// Start of the operation.
-    pub started: SystemTime,
-    /// End of the operation.
-    pub ended: SystemTime,
-}
-
 /// Token counts of upstream's `usageMetadata`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct TokenCounts {
@@ -285,12 +273,12 @@ pub struct TokenCounts {
 pub struct RejectionRecord {
     /// Request id, as in `x-hookgate-request-id`.
     pub request: String,
-    /// `agents` or `operators`.
+    /// Listener: `agents` or `operators`.
     pub listener: &'static str,
     /// Operation that was requested, such as `files.list`; empty if unknown.
     #[serde(skip_serializing_if = "str::is_empty")]
     pub operation: &'static str,
-    /// HTTP method.
+    /// HTTP method of the request.
     pub method: String,
     /// Path without the query. Agents choose it, so it is content.
     pub path: TextDigest,
@@ -374,24 +362,6 @@ impl TextDigest {
         Self {
             text: Some(truncate(text, MAX_TEXT_BYTES).to_owned()),
             ..Self::new(text)
-        }
-    }
-}
-
-impl TimeRange {
-    /// Creates the range of an operation that took `elapsed` and ended at `ended`.
-    pub fn ending_at(ended: SystemTime, elapsed: Duration) -> Self {
-        // The clock may have been set back to before `elapsed`.
-        let started = ended.checked_sub(elapsed).unwrap_or(ended);
-        Self { started, ended }
-    }
-
-    /// Returns the smallest range that contains both.
-    #[must_use]
-    pub fn union(self, other: Self) -> Self {
-        Self {
-            started: self.started.min(other.started),
-            ended: self.ended.max(other.ended),
         }
     }
 }

@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     decision_log::AuditLog,
-    record::{CallerRecord, EventRecord, HookRunRecord, TimeRange, short_name},
+    record::{CallerRecord, EventRecord, HookRunRecord, short_name},
+    time_range::TimeRange,
 };
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus},

@@ -47,7 +47,7 @@ pub(super) enum CallerKey {
 #[derive(Debug, Clone)]
 pub(super) struct Principal {
     pub(super) name: Arc<str>,
-    /// Name in metrics.
+    /// Name of the caller in metrics.
     pub(super) label: Arc<str>,
     pub(super) grant: Arc<Grant>,
 }
@@ -56,7 +56,7 @@ pub(super) struct Principal {
 #[derive(Debug)]
 pub(super) struct Allowance {
     pub(super) grant: Arc<Grant>,
-    /// Name in metrics.
+    /// Name of the caller in metrics.
     pub(super) label: Arc<str>,
     pub(super) quota: Arc<Quota>,
     pub(super) metrics: Arc<Metrics>,

@@ -67,8 +67,8 @@ impl VerificationKeys {
         self.find(token).is_some()
     }
 
-    /// Returns the caller's name if the token is signed by one of these keys, issued by
-    /// and for whom `spec` says, and valid at `now` (seconds since 1970).
+    /// Returns the caller's name if the token is signed by one of these keys, has the
+    /// issuer and audience of `spec`, and is valid at `now` (seconds since 1970).
     pub(super) fn verify(&self, token: &[u8], spec: &JwtSpec, now: f64) -> Option<String> {
         let key = self.find(token)?;
         let mut validation = Validation::new(key.algorithm);

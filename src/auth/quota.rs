@@ -64,34 +64,34 @@ pub struct CallerInFlightGuard(Arc<Quota>);
 /// Quota that a request would exceed.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum QuotaExceeded {
-    /// Requests per minute.
+    /// Rate limit in requests per minute.
     #[error("rate limit exceeded for caller `{caller}`: {per_minute} requests per minute")]
     Rate {
         /// Name of the caller.
         caller: Arc<str>,
-        /// The limit.
+        /// Limit that was exceeded.
         per_minute: NonZeroU32,
         /// Time until the next request is allowed.
         retry_after: Duration,
     },
-    /// Tokens per day.
+    /// Quota of tokens per day.
     #[error("daily token quota exceeded for caller `{caller}`: {per_day} tokens per day")]
     Tokens {
         /// Name of the caller.
         caller: Arc<str>,
-        /// The limit.
+        /// Limit that was exceeded.
         per_day: NonZeroU64,
         /// Time until midnight in UTC.
         retry_after: Duration,
     },
-    /// Concurrent requests.
+    /// Limit of concurrent requests.
     #[error("concurrency limit exceeded for caller `{caller}`: {limit} requests at the same time")]
     Concurrency {
         /// Name of the caller.
         caller: Arc<str>,
-        /// The limit.
+        /// Limit that was exceeded.
         limit: usize,
-        /// Suggested delay.
+        /// Suggested delay before a retry.
         retry_after: Duration,
     },
 }

@@ -34,7 +34,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate audit show /var/lib/hookgate/decisions.jsonl --verdict deny --since 2026-11-22T00:00:00Z
   hookgate audit export /var/lib/hookgate/decisions.jsonl --format csv > decisions.csv";
 
-/// Arguments of `audit`.
+/// Command-line arguments of `audit`.
 #[derive(Debug, Args)]
 pub(super) struct AuditArgs {
     #[command(subcommand)]
@@ -69,7 +69,7 @@ enum AuditCommand {
     Export {
         /// Path of the audit log
         path: PathBuf,
-        /// Output format
+        /// Output format of the records
         #[arg(long, value_enum, default_value_t = ExportFormat::Json)]
         format: ExportFormat,
         #[command(flatten)]

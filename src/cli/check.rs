@@ -16,7 +16,7 @@ use crate::{
     state::{AppResources, BuildError, Snapshot},
 };
 
-/// Arguments of `check`.
+/// Command-line arguments of `check`.
 #[derive(Debug, Args)]
 pub(super) struct CheckArgs {
     /// Path of the config file

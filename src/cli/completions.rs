@@ -8,7 +8,7 @@ use super::{failure::Failure, output::print};
 pub(super) const EXAMPLES: &str =
     "Example: hookgate completions bash > /etc/bash_completion.d/hookgate";
 
-/// Arguments of `completions`.
+/// Command-line arguments of `completions`.
 #[derive(Debug, Args)]
 pub(super) struct CompletionsArgs {
     /// Shell to generate completions for

@@ -11,14 +11,14 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate coverage --config config/hookgate.yaml
   hookgate coverage --json | jq '.[] | select(.runs == \"passed\")'";
 
-/// Arguments of `coverage`.
+/// Command-line arguments of `coverage`.
 #[derive(Debug, Args)]
 pub(super) struct CoverageArgs {
     /// Path of the config file [default: a config with every model API, and no method
     /// allowed by name]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
 }

@@ -27,7 +27,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate explain --config hookgate.yaml event.json
   echo '{\"contents\":[{\"role\":\"user\",\"parts\":[{\"text\":\"hi\"}]}]}' | hookgate explain --config hookgate.yaml -";
 
-/// Arguments of `explain`.
+/// Command-line arguments of `explain`.
 #[derive(Debug, Args)]
 pub(super) struct ExplainArgs {
     /// Path of the config file
@@ -36,7 +36,7 @@ pub(super) struct ExplainArgs {
     /// Only list the hooks that would run, without starting them
     #[arg(long)]
     dry_run: bool,
-    /// Print JSON
+    /// Print JSON instead of text
     #[arg(long)]
     json: bool,
     /// Model of a request that names none

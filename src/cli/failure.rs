@@ -11,9 +11,9 @@ const EXIT_CONFIG: u8 = 78;
 /// The reason why a command failed.
 #[derive(Debug)]
 pub(super) enum Failure {
-    /// Exit code 1.
+    /// The command failed: exit code 1.
     Failed(String),
-    /// Exit code 78.
+    /// The config is invalid: exit code 78.
     BadConfig(ConfigError),
 }
 

@@ -29,7 +29,7 @@ const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
 /// The exit code with which a hook denies without output.
 const EXIT_BLOCK: u8 = 2;
 
-/// Arguments of `forward`.
+/// Command-line arguments of `forward`.
 #[derive(Debug, Args)]
 pub(super) struct ForwardArgs {
     /// URL of the gateway; the path `/s/{session}` selects a session
@@ -38,7 +38,7 @@ pub(super) struct ForwardArgs {
     /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
-    /// Timeout in milliseconds
+    /// Timeout of the request, in milliseconds
     #[arg(long, value_name = "MS", default_value_t = 60_000)]
     timeout: u64,
     /// Effect of a failure to reach the gateway

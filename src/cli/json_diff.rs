@@ -12,7 +12,7 @@ const MAX_DISPLAYED_CHARS: usize = 300;
 pub(super) enum ExtraKeys {
     /// They are no difference.
     Ignored,
-    /// They are differences.
+    /// Values that differ from each other.
     Reported,
 }
 

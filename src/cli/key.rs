@@ -8,7 +8,7 @@ use crate::{
     config::{CALLER_NAME, is_caller_name},
 };
 
-/// Arguments of `key`.
+/// Command-line arguments of `key`.
 #[derive(Debug, Args)]
 pub(super) struct KeyArgs {
     /// Name of the caller

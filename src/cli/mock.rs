@@ -17,7 +17,7 @@ pub(super) const EXAMPLES: &str = "Examples:
   hookgate mock --responses answers.responses
   curl http://127.0.0.1:9090/__requests";
 
-/// Arguments of `mock`.
+/// Command-line arguments of `mock`.
 #[derive(Debug, Args)]
 pub(super) struct MockArgs {
     /// Address to listen on

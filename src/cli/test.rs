@@ -21,7 +21,7 @@ use crate::{
 
 pub(super) const EXAMPLES: &str = "Example: hookgate test config/examples/tests/*.yaml";
 
-/// Arguments of `test`.
+/// Command-line arguments of `test`.
 #[derive(Debug, Args)]
 pub(super) struct TestArgs {
     /// Paths of files with test cases

@@ -27,7 +27,7 @@ pub(super) struct CaseFile {
     pub(super) cases: Vec<Case>,
 }
 
-/// One test case.
+/// One test case of a file.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) name: String,
@@ -41,16 +41,16 @@ pub(super) struct Case {
 pub(super) enum AgentAction {
     /// Reports an event: the input of a hook.
     Report(Map<String, Value>),
-    /// Calls a model.
+    /// A request that calls a model.
     Call(Box<SimulatedCall>),
 }
 
 /// A model call of a dry run.
 #[derive(Debug, Clone)]
 pub(super) struct SimulatedCall {
-    /// Path and query.
+    /// Path and query of the request.
     pub(super) path: String,
-    /// Headers besides `content-type`.
+    /// Headers in addition to `content-type`.
     pub(super) headers: HeaderMap,
     pub(super) body: Map<String, Value>,
     /// The response of the model API: an object, or the list of its chunks. Default:
@@ -94,7 +94,7 @@ pub(super) struct Expected {
     pub(super) text: Option<String>,
 }
 
-/// A combined verdict.
+/// Verdict of all hooks together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum ExpectedVerdict {
@@ -102,7 +102,7 @@ pub(super) enum ExpectedVerdict {
     Proceed,
     /// The user is asked.
     Ask,
-    /// A hook responds.
+    /// A hook gives a synthetic response.
     Respond,
     /// The event or call is denied.
     Deny,
@@ -133,7 +133,7 @@ struct CaseFileKeys {
     #[schemars(with = "Option<FilePathSchema>")]
     #[expect(dead_code, reason = "read before the validation")]
     config: Option<PathBuf>,
-    /// The cases.
+    /// Test cases of the file.
     #[schemars(extend("minItems" = 1, "errorMessage" = "must be a list of at least one case"))]
     cases: Vec<CaseEntry>,
 }
@@ -159,7 +159,7 @@ struct CaseEntry {
     /// Its response to a second request within the call, after tool calls or a
     /// response were denied.
     then: Option<Value>,
-    /// The expected outcome.
+    /// Expected outcome of the case.
     expect: Expected,
 }
 

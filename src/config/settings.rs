@@ -9,6 +9,7 @@ pub(super) mod auth;
 pub(super) mod config_file;
 pub(super) mod coverage;
 pub(super) mod decisions;
+pub(super) mod hook_view;
 pub(super) mod hooks;
 pub(super) mod limits;
 pub(super) mod listeners;

@@ -11,7 +11,7 @@ macro_rules! error_reasons {
         }
 
         impl ErrorReason {
-            /// Every reason.
+            /// Every reason, in documentation order.
             pub const ALL: &[Self] = &[$(Self::$variant,)+];
 
             /// Returns the HTTP status.
@@ -47,7 +47,7 @@ error_reasons! {
     HeadersTooLarge: REQUEST_HEADER_FIELDS_TOO_LARGE, "INVALID_ARGUMENT", "HEADERS_TOO_LARGE";
     /// A model call whose `content-type` is not JSON.
     BadContentType: BAD_REQUEST, "INVALID_ARGUMENT", "BAD_CONTENT_TYPE";
-    /// Malformed session name.
+    /// Session name with invalid characters or length.
     BadSession: BAD_REQUEST, "INVALID_ARGUMENT", "BAD_SESSION";
     /// Not a valid event.
     BadEvent: BAD_REQUEST, "INVALID_ARGUMENT", "BAD_EVENT";
@@ -89,7 +89,7 @@ error_reasons! {
     TokenQuotaExceeded: TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "TOKEN_QUOTA_EXCEEDED";
     /// The caller has too many concurrent requests.
     ConcurrencyLimitExceeded: TOO_MANY_REQUESTS, "RESOURCE_EXHAUSTED", "CONCURRENCY_LIMIT_EXCEEDED";
-    /// Unsupported HTTP version.
+    /// HTTP version other than 1.1.
     HttpVersion: HTTP_VERSION_NOT_SUPPORTED, "UNIMPLEMENTED", "HTTP_VERSION";
     /// The gateway is at a limit of requests, connections or memory.
     Overloaded: SERVICE_UNAVAILABLE, "UNAVAILABLE", "OVERLOADED";

@@ -23,7 +23,7 @@ pub struct ResponsePolicies {
 pub struct InspectedChunk {
     /// The chunk with their edits.
     pub chunk: ResponseDocument,
-    /// Runs to report.
+    /// Runs that are not reported yet.
     pub runs: Vec<HookRun>,
 }
 

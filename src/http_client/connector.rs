@@ -23,9 +23,9 @@ pub(super) struct Connector {
     connect_timeout: Duration,
 }
 
-type ConnectFuture = Pin<Box<dyn Future<Output = Result<Connection, BoxError>> + Send>>;
+type ConnectFuture = Pin<Box<dyn Future<Output = Result<PooledStream, BoxError>> + Send>>;
 
-type Connection = MaybeHttpsStream<TokioIo<TcpStream>>;
+type PooledStream = MaybeHttpsStream<TokioIo<TcpStream>>;
 
 impl Connector {
     /// Returns a connector that verifies certificates as the system does.
@@ -47,7 +47,7 @@ impl Connector {
 }
 
 impl Service<Uri> for Connector {
-    type Response = Connection;
+    type Response = PooledStream;
     type Error = BoxError;
     type Future = ConnectFuture;
 

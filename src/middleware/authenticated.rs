@@ -8,7 +8,7 @@ use crate::{auth::Identity, state::Snapshot};
 /// request is served unauthenticated.
 #[derive(Debug, Clone)]
 pub struct Authenticated {
-    /// The caller.
+    /// Identity of the caller.
     pub identity: Arc<Identity>,
     /// Snapshot by which the caller was authenticated.
     pub snapshot: Arc<Snapshot>,

@@ -20,7 +20,7 @@ pub struct OnBodyEnd<F> {
 }
 
 impl<F: FnOnce(ExchangeEnd) + Unpin> OnBodyEnd<F> {
-    /// Wraps a body.
+    /// Wraps a body and registers the callback.
     pub fn new(body: Body, callback: F) -> Self {
         let mut this = Self {
             body,

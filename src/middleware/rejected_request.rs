@@ -21,7 +21,7 @@ pub struct AuditRecorded;
 pub enum ListenerKind {
     /// Model calls and events.
     Agents,
-    /// Admin API.
+    /// Listener of the admin API.
     Operators,
 }
 

@@ -9,6 +9,7 @@ pub mod channel;
 pub mod chunk_source;
 mod decision;
 mod filter;
+mod filter_plan;
 mod output;
 pub mod response_buffer;
 mod stream;
@@ -18,7 +19,7 @@ mod unary;
 use std::ops::ControlFlow::{Break, Continue};
 
 use self::{decision::AnswerDecision, filter::ResponseFilter, response_buffer::ResponseBuffer};
-pub(super) use self::{filter::FilterPlan, output::Output};
+pub(super) use self::{filter_plan::FilterPlan, output::Output};
 use super::{reply::Reply, request_context::RequestContext, transcript, turn_state::TurnState};
 use crate::{dialect::Document, error::ApiError, event::Reason, upstream::UpstreamResponse};
 

@@ -44,7 +44,7 @@ pub(super) struct ConnectionConfig {
     pub(super) close: CancellationToken,
 }
 
-/// An accepted connection.
+/// A connection after it was accepted.
 #[derive(Debug)]
 pub(super) struct Connection {
     pub(super) stream: net::TcpStream,

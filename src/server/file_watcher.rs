@@ -1,6 +1,6 @@
 //! Notifications about changes of some files and of names in their directories.
 //!
-//! `notify` cannot be told to leave out data that is written to other files of a directory:
+//! `notify` cannot exclude data that is written to other files of a directory:
 //! 20,000 lines of a log beside the config woke it 7,236 times.
 
 use std::{

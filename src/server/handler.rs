@@ -10,7 +10,7 @@ use crate::{auth::CallerInFlightGuard, middleware::InFlightGuard};
 
 /// Handler of the requests of a listener.
 pub(super) trait Handler: Send + Sync + 'static {
-    /// Handles one request.
+    /// Handles one request of a listener.
     fn handle(self: Arc<Self>, request: Request) -> BoxFuture<'static, HandlerResponse>;
 }
 
@@ -37,7 +37,7 @@ impl From<Response> for HandlerResponse {
     }
 }
 
-/// Routes a request.
+/// Routes a request to its handler.
 pub(super) async fn route(router: Router, request: Request) -> Response {
     let result: Result<Response, Infallible> = router.oneshot(request).await;
     match result {

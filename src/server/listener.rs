@@ -51,7 +51,7 @@ const REJECTION_TIMEOUT: Duration = Duration::from_secs(2);
 /// Limits of one listener.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ListenerLimits {
-    /// Concurrent connections.
+    /// Maximum number of concurrent connections.
     pub(super) connections: usize,
     /// Maximum size of request line and headers, in bytes.
     pub(super) max_head_bytes: usize,
@@ -126,7 +126,7 @@ type TlsProvider = dyn Fn() -> Option<Tls> + Send + Sync;
 
 /// Treatment of a new connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Admission {
+enum AcceptDecision {
     Served,
     /// Beyond the limit: it receives an error.
     Rejected,
@@ -218,8 +218,8 @@ impl Listener {
                 continue;
             };
             let (handler, limits) = match admission {
-                Admission::Served => (handler, self.limits),
-                Admission::Rejected => (&reject, self.limits.for_rejection()),
+                AcceptDecision::Served => (handler, self.limits),
+                AcceptDecision::Rejected => (&reject, self.limits.for_rejection()),
             };
             let connection = self.connection(stream, addr, limits, &shutdown.close);
             let served = connection.serve(Arc::clone(handler), graceful.watcher());
@@ -228,13 +228,13 @@ impl Listener {
     }
 
     /// Returns a permit for one more connection; `None` if it gets no response at all.
-    fn admit(&self) -> Option<(OwnedSemaphorePermit, Admission)> {
+    fn admit(&self) -> Option<(OwnedSemaphorePermit, AcceptDecision)> {
         if let Ok(permit) = Arc::clone(&self.connections).try_acquire_owned() {
-            return Some((permit, Admission::Served));
+            return Some((permit, AcceptDecision::Served));
         }
         self.resources.metrics.record_rejected_connection("limit");
         let permit = Arc::clone(&self.rejections).try_acquire_owned().ok()?;
-        Some((permit, Admission::Rejected))
+        Some((permit, AcceptDecision::Rejected))
     }
 
     fn connection(

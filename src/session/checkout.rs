@@ -28,7 +28,7 @@ const RENEWED_ITEMS: usize = 16;
 /// One request's copy of a session. [`Session::save`] merges changes back.
 #[derive(Debug)]
 pub struct Session {
-    /// Caller and id.
+    /// Caller and id of the session.
     pub key: SessionKey,
     /// The conversation of the request.
     pub conversation: Conversation,

@@ -43,7 +43,7 @@ pub struct Conversation {
 /// Prompt of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Prompt {
-    /// Range of contents.
+    /// Range of contents in the history.
     pub contents: Range<usize>,
     /// Range of items. The first may be the introduction that gemini-cli sends.
     pub items: Range<usize>,

@@ -6,7 +6,7 @@ use crate::dialect::{CanonicalItem, ItemKind};
 /// Shorter call ids are not taken as unique.
 const MIN_UNIQUE_ID_BYTES: usize = 8;
 
-/// One item, hashed without what stands before it.
+/// One item, hashed without the items before it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HashedItem {
     pub(super) part: usize,

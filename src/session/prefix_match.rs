@@ -20,7 +20,7 @@ pub(super) struct PrefixMatch<'a> {
     pub(super) role: CallRole,
     /// Items that the session has.
     pub(super) known: &'a [Item],
-    /// Items after them.
+    /// Items after the common prefix.
     pub(super) rest: &'a [Item],
     pub(super) concurrent: ConcurrentRequests,
 }

@@ -31,7 +31,7 @@ pub enum SessionSource {
     History,
     /// The path prefix `/s/{session}`.
     Path,
-    /// The header `x-hookgate-session`.
+    /// Named by the header `x-hookgate-session`.
     Header,
     /// The field `session_id` of Code Assist.
     CodeAssist,
@@ -67,7 +67,7 @@ pub struct SessionState {
     pub last_seen: u64,
     /// Number of model calls.
     pub requests: u64,
-    /// Number of prompts.
+    /// Number of prompts so far.
     pub turns: u64,
     /// Whether `SessionStart` was fired or is not needed.
     pub started: bool,
@@ -114,11 +114,11 @@ pub struct ItemNote {
 /// Numbers of stored decisions of one session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct SessionCounts {
-    /// Evaluated items.
+    /// Items that hooks have evaluated.
     pub items: usize,
-    /// Denied requests.
+    /// Requests that hooks have denied.
     pub denied: usize,
-    /// Stopped turns.
+    /// Turns that hooks have stopped.
     pub stopped: usize,
     /// Tool results hidden from the model.
     pub replaced: usize,

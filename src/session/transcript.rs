@@ -1,9 +1,10 @@
-//! What was said in a session, as a file that hooks can read: the conversation
-//! format of gemini-cli, in which records are only ever added.
+//! Transcript of a session: a file for hooks in gemini-cli's conversation format, to
+//! which records are only appended.
 //!
-//! It holds what the model is shown: results that hooks replaced stand there
-//! replaced. It is bounded, and goes with its session.
+//! It contains the conversation as the model receives it, with the results that hooks
+//! replaced. Its size is bounded, and it is removed with its session.
 
+mod entry;
 mod file;
 mod format;
 mod log;
@@ -20,19 +21,18 @@ use std::{
 
 use data_encoding::HEXLOWER;
 use lru::LruCache;
-use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
+pub use self::entry::{TranscriptRequest, TranscriptResponse};
 use self::{
     file::{append, blocking, is_transcript, make, remove},
     log::TranscriptLog,
 };
-use super::{Conversation, SessionKey};
-use crate::dialect::History;
+use super::SessionKey;
 
-/// How long a transcript stays after its session has ended unseen.
-const GRACE: Duration = Duration::from_mins(1);
+/// Extra time that a transcript is kept after its session has expired.
+const EXPIRY_GRACE_PERIOD: Duration = Duration::from_mins(1);
 
 /// The transcripts of all sessions, in one folder.
 #[derive(Debug)]
@@ -40,71 +40,42 @@ pub struct Transcripts {
     directory: PathBuf,
     max: usize,
     idle: Duration,
-    begun: AtomicBool,
-    /// The one that was heard of last is first.
+    is_cleaned: AtomicBool,
+    /// In order of use.
     records: Mutex<LruCache<SessionKey, TranscriptLog>>,
 }
 
-/// What a request says of its session.
-#[derive(Debug, Clone, Copy)]
-pub struct TranscriptRequest<'a> {
-    /// What the model is shown.
-    pub history: &'a History,
-    /// The same, item by item.
-    pub conversation: &'a Conversation,
-    /// The model that is asked.
-    pub model: &'a str,
-    /// RFC 3339 in UTC.
-    pub now: &'a str,
-}
-
-/// What the model answered.
-#[derive(Debug, Clone, Copy)]
-pub struct TranscriptResponse<'a> {
-    /// All text, thoughts left out.
-    pub text: &'a str,
-    /// The calls, by name and arguments.
-    pub calls: &'a [(String, Value)],
-    /// The model that was asked.
-    pub model: &'a str,
-    /// `usageMetadata` as on the wire; `null` if there was none.
-    pub usage: &'a Value,
-    /// RFC 3339 in UTC.
-    pub now: &'a str,
-}
-
 impl Transcripts {
-    /// Those of at most `max` sessions in this folder. Touches nothing yet.
+    /// Transcripts of at most `max` sessions in a folder, which is not accessed yet.
     pub fn new(directory: PathBuf, max: usize, idle: Duration) -> Self {
         Self {
             directory,
             max,
             idle,
-            begun: AtomicBool::new(false),
+            is_cleaned: AtomicBool::new(false),
             records: Mutex::new(LruCache::unbounded()),
         }
     }
 
-    /// Removes what an earlier process left, the first time that it is called.
+    /// Removes the files of an earlier process, on the first call only.
     pub fn remove_leftovers(&self) {
-        if self.begun.swap(true, Ordering::Relaxed) {
+        if self.is_cleaned.swap(true, Ordering::Relaxed) {
             return;
         }
         let entries = fs::read_dir(&self.directory).into_iter().flatten();
         for entry in entries
             .flatten()
-            .filter(|it| is_transcript(&it.file_name()))
+            .filter(|entry| is_transcript(&entry.file_name()))
         {
             remove(&entry.path());
         }
     }
 
-    /// Where the transcript of a session is, which is made if there is none;
-    /// empty if it cannot be. `id` is the session's id for hooks, and `project` the
-    /// folder that the session is about.
+    /// Returns the path of a session's transcript and creates the file if necessary;
+    /// empty if that fails. `id` is the session's id for hooks, `project` its folder.
     pub async fn path(&self, key: &SessionKey, id: &str, project: &str, now: &str) -> String {
         if let Some(record) = self.records().get_mut(key) {
-            record.heard = Instant::now();
+            record.last_used = Instant::now();
             return record.path.display().to_string();
         }
         let project = HEXLOWER.encode(&Sha256::digest(project));
@@ -128,28 +99,28 @@ impl Transcripts {
         shown
     }
 
-    /// Adds what a request says that is not written yet.
-    pub async fn append_request(&self, key: &SessionKey, told: TranscriptRequest<'_>) {
+    /// Appends the part of a request that is not written yet.
+    pub async fn append_request(&self, key: &SessionKey, request: TranscriptRequest<'_>) {
         let lines = {
             let mut records = self.records();
             let Some(record) = records.get_mut(key) else {
                 return;
             };
-            let lines = record.take_down(told);
-            record.room_for(&lines, told.now)
+            let lines = record.append_request(request);
+            record.fit(&lines, request.now)
         };
         append(lines).await;
     }
 
-    /// Adds what the model answered.
-    pub async fn append_response(&self, key: &SessionKey, answered: TranscriptResponse<'_>) {
+    /// Appends a response of the model.
+    pub async fn append_response(&self, key: &SessionKey, response: TranscriptResponse<'_>) {
         let lines = {
             let mut records = self.records();
             let Some(record) = records.get_mut(key) else {
                 return;
             };
-            let lines = record.answer(answered);
-            record.room_for(&lines, answered.now)
+            let lines = record.append_response(response);
+            record.fit(&lines, response.now)
         };
         append(lines).await;
     }
@@ -161,13 +132,13 @@ impl Transcripts {
         }
     }
 
-    /// Removes those of sessions that ended elsewhere.
+    /// Removes transcripts of sessions that expired in another process.
     pub fn expire(&self) {
         let mut records = self.records();
-        let lasts = self.idle.saturating_add(GRACE);
+        let lifetime = self.idle.saturating_add(EXPIRY_GRACE_PERIOD);
         while records
             .peek_lru()
-            .is_some_and(|(_, it)| it.heard.elapsed() > lasts)
+            .is_some_and(|(_, record)| record.last_used.elapsed() > lifetime)
         {
             if let Some((_, oldest)) = records.pop_lru() {
                 remove(&oldest.path);
@@ -190,6 +161,8 @@ impl Drop for Transcripts {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::Value;
+
     use super::*;
 
     const NOW: &str = "2026-11-22T06:11:53.333Z";
@@ -212,11 +185,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_transcript_that_is_full_says_so_and_ends() {
+    async fn a_full_transcript_ends_with_a_note() {
         let folder = tempfile::tempdir().unwrap();
-        let transcripts = Transcripts::new(folder.path().to_owned(), 9, GRACE);
+        let transcripts = Transcripts::new(folder.path().to_owned(), 9, EXPIRY_GRACE_PERIOD);
         let path = transcripts.path(&key("a"), "a", "", NOW).await;
-        let long = "x".repeat(log::MOST / 2);
+        let long = "x".repeat(log::MAX_TRANSCRIPT_BYTES / 2);
 
         for text in [&long, &long, "short"] {
             transcripts.append_response(&key("a"), answered(text)).await;
@@ -225,13 +198,13 @@ mod tests {
         let text = fs::read_to_string(path).unwrap();
         let last: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
         assert_eq!(last["type"], "info");
-        assert!(!text.contains("short") && text.len() < log::MOST);
+        assert!(!text.contains("short") && text.len() < log::MAX_TRANSCRIPT_BYTES);
     }
 
     #[tokio::test]
-    async fn each_session_has_a_file_of_its_own_and_the_oldest_goes_for_a_new_one() {
+    async fn each_session_has_its_own_file_and_the_oldest_is_removed_first() {
         let folder = tempfile::tempdir().unwrap();
-        let transcripts = Transcripts::new(folder.path().to_owned(), 2, GRACE);
+        let transcripts = Transcripts::new(folder.path().to_owned(), 2, EXPIRY_GRACE_PERIOD);
         let first = transcripts
             .path(&key("same-begin-1"), "same-begin-1", "", NOW)
             .await;
@@ -246,15 +219,15 @@ mod tests {
         assert!(first.ends_with("/session-2026-11-22T06-11-same-beg.jsonl"));
         assert_eq!(first, again);
         assert!(first != second && third.ends_with("third.jsonl"));
-        let there = [first, second, third].map(|it| fs::exists(it).unwrap());
-        assert_eq!(there, [true, false, true]);
+        let exist = [first, second, third].map(|path| fs::exists(path).unwrap());
+        assert_eq!(exist, [true, false, true]);
         drop(transcripts);
         assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[tokio::test]
     async fn without_a_folder_there_is_no_path() {
-        let transcripts = Transcripts::new("missing".into(), 2, GRACE);
+        let transcripts = Transcripts::new("missing".into(), 2, EXPIRY_GRACE_PERIOD);
 
         assert_eq!(transcripts.path(&key("a"), "a", "", NOW).await, "");
         transcripts

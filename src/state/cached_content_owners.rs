@@ -53,7 +53,7 @@ impl CachedContentOwners {
         owner.is_some_and(|owner| owner.expires_at > Instant::now() && owner.caller == caller)
     }
 
-    /// Removes deleted content.
+    /// Removes the owner of deleted content.
     pub fn remove(&self, name: &str) {
         self.lock().remove(name);
     }

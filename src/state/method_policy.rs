@@ -13,7 +13,7 @@ use crate::{
 pub struct MethodPolicy {
     /// `gemini`, `vertex` or `code_assist`.
     pub api: &'static str,
-    /// HTTP method.
+    /// HTTP method of the request line.
     pub method: &'static str,
     /// Path; `{…}` matches one segment, or the part of one before the `:`.
     pub path: &'static str,

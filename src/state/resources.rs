@@ -13,7 +13,7 @@ use crate::{
 /// Resources that survive config reloads.
 #[derive(Debug, Default)]
 pub struct AppResources {
-    /// Metrics.
+    /// Metrics of the whole process.
     pub metrics: Arc<Metrics>,
     /// Tracks every spawned task, so that shutdown can wait for them.
     pub tasks: TaskTracker,
@@ -28,7 +28,7 @@ pub struct AppResources {
     pub auth: Arc<AuthState>,
     /// Counters of policies, by session.
     pub session_counters: Arc<SessionCounters>,
-    /// Open decision logs.
+    /// Decision logs that are open.
     pub audit_logs: Arc<OpenLogs>,
     /// Slots for hook processes.
     pub process_slots: Arc<ProcessSlots>,

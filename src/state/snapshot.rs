@@ -24,15 +24,15 @@ use crate::{
 /// A config and everything built from it. A request holds one from start to end.
 #[derive(Debug)]
 pub struct Snapshot {
-    /// The config.
+    /// Config that the snapshot was built from.
     pub config: Config,
-    /// Authentication of callers.
+    /// Authentication and quotas of callers.
     pub authenticator: Authenticator,
-    /// Hooks and policies.
+    /// Engine with all hooks and policies.
     pub engine: Engine,
     /// Clients of the model APIs.
     pub upstreams: Upstreams,
-    /// Sessions.
+    /// Sessions and their store.
     pub sessions: Arc<Sessions>,
     /// Transcript files, if enabled.
     pub transcripts: Option<Arc<Transcripts>>,

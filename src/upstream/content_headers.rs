@@ -9,11 +9,11 @@ const MAX_SHOWN_BYTES: usize = 40;
 /// Media type of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MediaType {
-    /// No `content-type` header.
+    /// The `content-type` header is absent.
     Absent,
-    /// `application/json` in UTF-8.
+    /// JSON: `application/json` in UTF-8.
     Json,
-    /// `text/event-stream` in UTF-8.
+    /// Server-sent events: `text/event-stream` in UTF-8.
     EventStream,
     /// Another type, or more than one header.
     Other,
@@ -50,9 +50,9 @@ impl UnexpectedContentType {
 /// Content encoding of a body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ContentEncoding {
-    /// Not compressed.
+    /// The body is not compressed.
     Identity,
-    /// `gzip`.
+    /// The body is compressed with `gzip`.
     Gzip,
     /// Another encoding, or more than one.
     Other,

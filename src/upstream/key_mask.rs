@@ -81,7 +81,7 @@ impl KeyMask {
 /// Position of a chunk in its body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Chunk {
-    /// Others may follow.
+    /// Further chunks of the body may follow.
     More,
     /// The body ends here.
     Last,

@@ -15,14 +15,14 @@ use hyper::body::{Frame, SizeHint};
 /// Request as it is sent upstream.
 #[derive(Debug)]
 pub struct OutgoingRequest {
-    /// HTTP method.
+    /// HTTP method of the request.
     pub method: Method,
-    /// Path and query.
+    /// Path and query of the request.
     pub target: String,
     /// Headers chosen by [`request_headers`](super::headers::request_headers). Values
     /// marked sensitive are configured credentials, which are masked in the response.
     pub headers: HeaderMap,
-    /// Request body.
+    /// Body of the request.
     pub body: RequestBody,
 }
 

@@ -73,6 +73,15 @@ impl Source {
         }
         found.into_iter()
     }
+
+    /// The comment of each line that has nothing else, with its line number.
+    pub fn comments(&self) -> impl Iterator<Item = (usize, &str)> {
+        let lines = self.text.lines().enumerate();
+        lines.filter_map(|(index, line)| {
+            let comment = line.trim_start().strip_prefix("//")?;
+            Some((index + 1, comment.trim_start_matches(['/', '!']).trim()))
+        })
+    }
 }
 
 /// Every source file of the package, except out-of-line tests.

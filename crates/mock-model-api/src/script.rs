@@ -20,16 +20,16 @@ pub struct Script {
 pub enum MockError {
     /// A line is not a scripted response.
     #[error("line {line} is no scripted answer: {cause}")]
-    Line {
+    ScriptLine {
         /// Line number, from 1.
         line: usize,
-        /// The parser's error.
+        /// Error message of the parser.
         cause: serde_json::Error,
     },
 }
 
 #[derive(Deserialize)]
-struct Line<'a> {
+struct ScriptLine<'a> {
     method: Method,
     #[serde(borrow)]
     response: &'a RawValue,
@@ -54,7 +54,7 @@ impl Script {
         let mut script = Self::default();
         for (index, line) in text.lines().enumerate() {
             if !line.trim().is_empty() {
-                script.push(line).map_err(|cause| MockError::Line {
+                script.push(line).map_err(|cause| MockError::ScriptLine {
                     line: index + 1,
                     cause,
                 })?;
@@ -64,7 +64,7 @@ impl Script {
     }
 
     fn push(&mut self, line: &str) -> Result<(), serde_json::Error> {
-        let Line { method, response } = serde_json::from_str(line)?;
+        let ScriptLine { method, response } = serde_json::from_str(line)?;
         match method {
             Method::GenerateContent => {
                 let _object: BTreeMap<String, &RawValue> = serde_json::from_str(response.get())?;

@@ -31,6 +31,7 @@ mod label;
 mod masker;
 mod matcher;
 mod pattern;
+mod pattern_bits;
 mod prefilter;
 mod prefilter_table;
 mod stream;
@@ -95,7 +96,7 @@ pub enum MaskError {
     Syntax {
         /// Name of the pattern.
         name: String,
-        /// The parser's message.
+        /// Error message of the parser.
         reason: String,
         /// Column, counted from 1.
         at: usize,
@@ -105,7 +106,7 @@ pub enum MaskError {
     Unsupported {
         /// Name of the pattern.
         name: String,
-        /// The compiler's message.
+        /// Error message of the compiler.
         reason: String,
     },
     /// A pattern matches the empty text, which is everywhere.

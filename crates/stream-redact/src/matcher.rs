@@ -18,7 +18,7 @@ pub(super) struct Matcher {
     from: usize,
     run: Option<MatchAttempt>,
     trail: FailedStates,
-    /// Whether anything matched.
+    /// Returns whether any pattern matched.
     pub(super) has_found: bool,
 }
 

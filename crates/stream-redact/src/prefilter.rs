@@ -9,7 +9,7 @@
 use std::ops::Range;
 
 use super::{
-    prefilter_table::{EXAMINED_BYTES, Table},
+    pattern_bits::{EXAMINED_BYTES, Table},
     window::MaskWindow,
 };
 

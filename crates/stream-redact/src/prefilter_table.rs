@@ -3,36 +3,12 @@
 
 use std::{array, ops::Range};
 
-use super::{pattern::Pattern, prefilter::Prefilter, window::MaskWindow};
-
-/// Set of patterns, one bit each.
-pub(super) type Bits = u64;
-
-/// The set of all patterns.
-pub(super) const ALL: Bits = Bits::MAX;
-
-/// Bytes that are examined at an offset: the one before it, and the first ones of a
-/// match.
-pub(super) const EXAMINED_BYTES: usize = 8;
-
-/// Returns the bit of a pattern. All patterns beyond the 63rd share the last bit.
-pub(super) fn bit(rule: usize) -> Bits {
-    1 << rule.min(63)
-}
-
-/// Returns the indices of the patterns in a set; `all` is the number of patterns.
-pub(super) fn rules(mut bits: Bits, all: usize) -> impl Iterator<Item = usize> {
-    std::iter::from_fn(move || {
-        let bit = bits.trailing_zeros() as usize;
-        bits &= bits.wrapping_sub(1);
-        match bit {
-            64 => None,
-            63 => Some(63..all),
-            _ => Some(bit..bit + 1),
-        }
-    })
-    .flatten()
-}
+use super::{
+    pattern::Pattern,
+    pattern_bits::{ALL, Bits, EXAMINED_BYTES, Table, bit},
+    prefilter::Prefilter,
+    window::MaskWindow,
+};
 
 /// For each examined byte, the patterns that it allows.
 #[derive(Debug)]
@@ -84,24 +60,6 @@ impl FirstByteTable {
         let bytes = view.bytes(at..view.end().min(at + after.len()));
         let bits = after.iter().zip(bytes);
         bits.fold(last, |bits, (table, byte)| bits & table.of(*byte))
-    }
-}
-
-/// For each byte value, the patterns it allows at one position.
-#[derive(Debug)]
-pub(super) struct Table([Bits; 256]);
-
-impl Table {
-    pub(super) fn of(&self, byte: u8) -> Bits {
-        self.0.get(usize::from(byte)).copied().unwrap_or_default()
-    }
-
-    fn let_through(&mut self, bit: Bits, may_pass: impl Fn(u8) -> bool) {
-        for (byte, bits) in (0..=u8::MAX).zip(&mut self.0) {
-            if may_pass(byte) {
-                *bits |= bit;
-            }
-        }
     }
 }
 

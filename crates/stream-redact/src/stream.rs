@@ -6,7 +6,7 @@ use super::{
     PatternSet,
     label::Label,
     matcher::Matcher,
-    prefilter_table::{self, Bits},
+    pattern_bits::{self, Bits},
     window::MaskWindow,
 };
 
@@ -49,10 +49,10 @@ impl MaskStream {
             if !self.is_running(rule) {
                 // Another match may begin within the text it has read.
                 let from = self.searches.get(rule).map_or(0, Matcher::from);
-                self.look(rules, view, from..self.looked, prefilter_table::bit(rule));
+                self.look(rules, view, from..self.looked, pattern_bits::bit(rule));
             }
         }
-        self.look(rules, view, self.looked..view.end(), prefilter_table::ALL);
+        self.look(rules, view, self.looked..view.end(), pattern_bits::ALL);
         self.looked = view.end();
     }
 
@@ -116,7 +116,7 @@ impl MaskStream {
             if self.searches.is_empty() {
                 self.searches.resize_with(rules.all.len(), Matcher::default);
             }
-            for rule in prefilter_table::rules(hits, rules.all.len()) {
+            for rule in pattern_bits::rules(hits, rules.all.len()) {
                 self.begin(rules, view, rule, at);
             }
             range.start = at + 1;

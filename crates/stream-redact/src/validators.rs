@@ -230,7 +230,7 @@ pub(super) fn local(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'%' | b'+' | b'-')
 }
 
-/// `this@Window.close()` is code.
+/// Method calls in code, such as `this@Window.close()`.
 pub(super) fn after_email(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'('
 }

@@ -34,7 +34,7 @@ impl<'a> Scan<'a> {
         Ok(self.document(names)?.layout)
     }
 
-    /// Parses one document.
+    /// Parses one document up to its end.
     pub(super) fn document(mut self, names: Names) -> Scanned<Self> {
         let scope = match names {
             Names::Free => Scope::Free(ALL_FREE),

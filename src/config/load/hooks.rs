@@ -17,8 +17,9 @@ use crate::{
     config::{
         registry::Registry,
         schema::{UnknownKeys, validate},
-        settings::hooks::{
-            DEFAULT_PROTOCOL, HookFile, HookGroup, HookSpec, SettingsFile, SystemMessages,
+        settings::{
+            hook_view::SystemMessages,
+            hooks::{DEFAULT_PROTOCOL, HookFile, HookGroup, HookSpec, SettingsFile},
         },
         source_span::{Problem, SourceSpan},
         spanned_yaml::{SpannedYaml, span_to_value},

@@ -42,8 +42,10 @@ fn remove_null(fields: &mut Map<String, Value>) {
     }
     if let Some(Value::Array(mut branches)) = fields.remove("anyOf") {
         branches.retain(|branch| branch != &json!({"type": "null"}));
-        // Only `Option` generates `anyOf`, so one branch is left.
-        if let Some(Value::Object(branch)) = branches.pop() {
+        // An `Option` has one branch left.
+        if branches.len() > 1 {
+            fields.insert("anyOf".to_owned(), branches.into());
+        } else if let Some(Value::Object(branch)) = branches.pop() {
             fields.extend(branch);
         }
     }

@@ -6,7 +6,10 @@ use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
-use super::policies::{HookMode, HookSettings, PolicySpec, When};
+use super::{
+    hook_view::{HookView, SystemMessages},
+    policies::{HookMode, HookSettings, PolicySpec, When},
+};
 use crate::{
     config::{
         matcher::Matcher,
@@ -144,28 +147,6 @@ pub enum AnswerBy {
     Exit,
     /// With the first line, if that is a JSON object.
     Line,
-}
-
-/// The form in which a hook receives a model call.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(from = "bool", into = "bool")]
-pub enum HookView {
-    /// The stable form only.
-    #[default]
-    StableForm,
-    /// The stable form, and the whole request or chunk as on the wire.
-    Document,
-}
-
-/// Whether a hook receives the system instruction as a first message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(from = "bool", into = "bool")]
-pub enum SystemMessages {
-    /// The message is not included.
-    #[default]
-    Hidden,
-    /// The message is included.
-    Shown,
 }
 
 /// A settings.json; it has many other keys. Also the part of a config with hooks.
@@ -339,34 +320,6 @@ fn default_protocol() -> String {
 
 fn default_transport() -> String {
     "command".to_owned()
-}
-
-impl From<bool> for HookView {
-    fn from(document: bool) -> Self {
-        if document {
-            Self::Document
-        } else {
-            Self::StableForm
-        }
-    }
-}
-
-impl From<HookView> for bool {
-    fn from(view: HookView) -> Self {
-        view == HookView::Document
-    }
-}
-
-impl From<bool> for SystemMessages {
-    fn from(shown: bool) -> Self {
-        if shown { Self::Shown } else { Self::Hidden }
-    }
-}
-
-impl From<SystemMessages> for bool {
-    fn from(messages: SystemMessages) -> Self {
-        messages == SystemMessages::Shown
-    }
 }
 
 impl TryFrom<Map<String, Value>> for HooksBlock {

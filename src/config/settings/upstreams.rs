@@ -61,7 +61,7 @@ pub struct UpstreamConfig {
 #[serde(untagged)]
 #[schemars(rename = "HeaderText", with = "HeaderTextSchema")]
 pub enum HeaderText {
-    /// Plain text.
+    /// Plain text, as written in the config.
     Text(String),
     /// A secret, which the loader has read.
     Secret {

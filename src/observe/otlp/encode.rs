@@ -12,7 +12,7 @@ const SEVERITY_NUMBER_INFO: u8 = 9;
 const STATUS_CODE_ERROR: u8 = 2;
 const FLAG_SAMPLED: u8 = 1;
 
-/// Kind of telemetry.
+/// Kind of the exported telemetry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     Traces,
@@ -41,9 +41,9 @@ pub struct Span {
     pub name: String,
     /// Relationship to the parent span.
     pub kind: SpanKind,
-    /// Start time.
+    /// Start of the span.
     pub started: SystemTime,
-    /// End time.
+    /// End of the span.
     pub ended: SystemTime,
     /// Attributes of the operation.
     pub attributes: Attributes,
@@ -51,7 +51,7 @@ pub struct Span {
     pub failed: bool,
 }
 
-/// A log record.
+/// One record of the log signal.
 #[derive(Debug)]
 pub struct LogRecord {
     /// The span in which it was written, if traces are exported.
@@ -62,7 +62,7 @@ pub struct LogRecord {
     pub time: SystemTime,
     /// Complete record as text.
     pub body: String,
-    /// Attributes for searching.
+    /// Attributes by which collectors search.
     pub attributes: Attributes,
 }
 

@@ -83,7 +83,7 @@ impl MemoryStore {
         }
     }
 
-    /// See [`SessionStore::find`].
+    /// Implements [`SessionStore::find`] in memory.
     pub(super) fn find_now(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
         let inner = self.lock();
         let keys = fingerprints
@@ -93,7 +93,7 @@ impl MemoryStore {
             .find_map(|(position, key)| Some((position, key?.id.clone())))
     }
 
-    /// See [`SessionStore::load`].
+    /// Implements [`SessionStore::load`] in memory.
     pub(super) fn load_now(&self, key: &SessionKey) -> Option<SessionState> {
         self.lock()
             .sessions
@@ -115,12 +115,12 @@ impl MemoryStore {
         fresh
     }
 
-    /// See [`SessionStore::remove`].
+    /// Implements [`SessionStore::remove`] in memory.
     pub(super) fn remove_now(&self, key: &SessionKey) -> Option<SessionState> {
         self.lock().remove(key)
     }
 
-    /// See [`SessionStore::expire`].
+    /// Implements [`SessionStore::expire`] in memory.
     pub(super) fn expire_now(&self) -> Vec<(SessionKey, SessionState)> {
         let mut inner = self.lock();
         while inner
@@ -132,12 +132,12 @@ impl MemoryStore {
         std::mem::take(&mut inner.ended)
     }
 
-    /// See [`SessionStore::newest`].
+    /// Implements [`SessionStore::newest`] in memory.
     pub(super) fn newest_now(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
         self.select(|_| true, limit)
     }
 
-    /// See [`SessionStore::find_by_id`].
+    /// Implements [`SessionStore::find_by_id`] in memory.
     pub(super) fn find_by_id_now(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
         self.select(|key| key.id == id, usize::MAX)
     }

@@ -70,7 +70,7 @@ enum SecretOrigin {
 impl RedisStore {
     /// A store in the Redis at `url`, of at most `max` sessions, which end when
     /// nothing is heard of them for `idle`. Each time that Redis is away is
-    /// counted in `failures`. Asks nobody yet.
+    /// counted in `failures`. Connects on first use.
     pub fn new(
         url: &Secret,
         (max, idle): (usize, Duration),
@@ -133,8 +133,7 @@ impl RedisStore {
         }
     }
 
-    /// Writes what this process knows of a session, merged with what others
-    /// wrote. `fresh` are fingerprints that did not lead there before.
+    /// Writes this process's copy of a session, merged with the stored one. `fresh` are fingerprints that did not lead there before.
     async fn write(&self, key: &SessionKey, fresh: &[Fingerprint]) -> WriteOutcome {
         let mut expected = self.copy.version(key);
         let mut sync = self.copy.fingerprint_sync(key);

@@ -1,4 +1,4 @@
-//! Transcripts as files.
+//! File operations of transcripts.
 
 use std::{
     ffi::OsStr,
@@ -11,7 +11,7 @@ use std::{
 use serde_json::Value;
 use uuid::Uuid;
 
-/// Records as they stand in a file.
+/// Serialises records, one per line.
 pub(super) fn in_lines(records: &[Value]) -> String {
     let mut text = String::new();
     for record in records {
@@ -21,16 +21,16 @@ pub(super) fn in_lines(records: &[Value]) -> String {
     text
 }
 
-/// Makes a transcript: its path, and how long it is.
+/// Creates a transcript. Returns its path and size.
 pub(super) fn make(
     directory: &Path,
     id: &str,
     now: &str,
     head: &Value,
 ) -> io::Result<(PathBuf, usize)> {
-    let plain = |it: char| {
-        if it.is_ascii_alphanumeric() || it == '-' {
-            it
+    let plain = |c: char| {
+        if c.is_ascii_alphanumeric() || c == '-' {
+            c
         } else {
             '_'
         }
@@ -62,20 +62,20 @@ pub(super) fn make(
     }
 }
 
-/// Adds lines to a file, if there are any.
+/// Appends lines to a file, if there are any.
 pub(super) async fn append(lines: Option<(PathBuf, String)>) {
     let Some((path, text)) = lines else {
         return;
     };
     blocking(move || {
-        // Not made anew: its session may have ended meanwhile.
+        // Not created again: its session may have ended meanwhile.
         let mut file = OpenOptions::new().append(true).open(path)?;
         file.write_all(text.as_bytes())
     })
     .await;
 }
 
-/// Does something with files elsewhere, and says if that fails.
+/// Runs file operations on a blocking thread and logs failures.
 pub(super) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> io::Result<T> + Send + 'static,
 ) -> Option<T> {
@@ -89,7 +89,7 @@ pub(super) async fn blocking<T: Send + 'static>(
     }
 }
 
-/// Removes a file, if it is there.
+/// Removes a file if it exists.
 pub(super) fn remove(path: &Path) {
     match fs::remove_file(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -99,7 +99,7 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// Whether a file is called like a transcript.
+/// Returns whether a file name is that of a transcript.
 pub(super) fn is_transcript(name: &OsStr) -> bool {
     let name = name.to_string_lossy();
     name.starts_with("session-") && name.ends_with(".jsonl")

@@ -1,4 +1,4 @@
-//! A conversation as gemini-cli writes it down: one JSON record per line. Pure.
+//! gemini-cli's conversation format: one JSON record per line. Pure.
 
 use std::ops::Range;
 
@@ -9,16 +9,15 @@ use crate::{
     session::{Conversation, Fingerprint},
 };
 
-/// Parts that follow each other and are one message.
+/// Adjacent contents that form one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct MessageGroup {
-    pub(super) who: Author,
+    pub(super) author: Author,
     contents: Range<usize>,
-    /// The print of all that was said up to its end.
+    /// Fingerprint of the conversation up to its end.
     pub(super) prefix: Fingerprint,
 }
 
-/// Author says it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Author {
     User,
@@ -26,31 +25,31 @@ pub(super) enum Author {
     Model,
 }
 
-/// What the model says in one message.
+/// Text and calls of a model message.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct ModelText {
     pub(super) text: String,
-    /// The calls, as `{"id", "name", "args"}`.
+    /// Calls as `{"id", "name", "args"}`.
     pub(super) calls: Vec<Value>,
 }
 
-/// The messages of a conversation.
+/// Groups the items of a conversation into messages.
 pub(super) fn groups(conversation: &Conversation) -> Vec<MessageGroup> {
     let mut groups: Vec<MessageGroup> = Vec::new();
     for item in &conversation.items {
-        let who = match item.kind {
+        let author = match item.kind {
             _ if item.by_model => Author::Model,
             ItemKind::Result => Author::Tools,
             _ => Author::User,
         };
         let end = item.last_content + 1;
-        match groups.last_mut().filter(|it| it.who == who) {
-            Some(group) if who != Author::User || group.contents.end > item.content => {
+        match groups.last_mut().filter(|value| value.author == author) {
+            Some(group) if author != Author::User || group.contents.end > item.content => {
                 group.contents.end = group.contents.end.max(end);
                 group.prefix = item.prefix;
             }
             Some(_) | None => groups.push(MessageGroup {
-                who,
+                author,
                 contents: item.content..end,
                 prefix: item.prefix,
             }),
@@ -60,7 +59,7 @@ pub(super) fn groups(conversation: &Conversation) -> Vec<MessageGroup> {
 }
 
 impl MessageGroup {
-    /// Its parts as they were sent; of what is said twice, one.
+    /// Returns its parts as sent, without duplicate tool results.
     pub(super) fn parts(&self, history: &History) -> Vec<Value> {
         let mut parts: Vec<Value> = Vec::new();
         let contents = history.contents().get(self.contents.clone());
@@ -68,13 +67,13 @@ impl MessageGroup {
             let content: Value = serde_json::from_slice(content).unwrap_or_default();
             let own = content.get("parts").and_then(Value::as_array);
             let own = own.into_iter().flatten().map(in_camel_case);
-            parts.extend(own.filter(|it| self.holds(it)));
+            parts.extend(own.filter(|value| self.holds(value)));
         }
-        if self.who == Author::Tools {
+        if self.author == Author::Tools {
             let mut before: Vec<Value> = Vec::new();
-            parts.retain(|it| {
-                let is_new = !before.contains(it);
-                before.push(it.clone());
+            parts.retain(|value| {
+                let is_new = !before.contains(value);
+                before.push(value.clone());
                 is_new
             });
         }
@@ -83,39 +82,41 @@ impl MessageGroup {
 
     fn holds(&self, part: &Value) -> bool {
         let is_result = part.get("functionResponse").is_some();
-        match self.who {
+        match self.author {
             Author::Tools => is_result,
             Author::User => !is_result,
             Author::Model => true,
         }
     }
 
-    /// What the model says in it.
-    pub(super) fn words(&self, history: &History) -> ModelText {
+    /// Returns its text and calls, without thoughts.
+    pub(super) fn text(&self, history: &History) -> ModelText {
         let parts = self.parts(history);
-        let said = parts
+        let visible = parts
             .iter()
-            .filter(|it| it.get("thought") != Some(&Value::Bool(true)));
-        let texts = said.clone().filter_map(|it| it.get("text")?.as_str());
+            .filter(|value| value.get("thought") != Some(&Value::Bool(true)));
+        let texts = visible
+            .clone()
+            .filter_map(|value| value.get("text")?.as_str());
         ModelText {
             text: texts.collect::<String>().trim().to_owned(),
-            calls: said
-                .filter_map(|it| it.get("functionCall").cloned())
+            calls: visible
+                .filter_map(|value| value.get("functionCall").cloned())
                 .collect(),
         }
     }
 }
 
 impl ModelText {
-    /// Whether these are the same, as far as agents send them again.
-    pub(super) fn are(&self, others: &Self) -> bool {
-        let named = |it: &Value| (it.get("name").cloned(), it.get("args").cloned());
+    /// Compares text and calls, without the ids that agents do not send back.
+    pub(super) fn matches(&self, others: &Self) -> bool {
+        let named = |value: &Value| (value.get("name").cloned(), value.get("args").cloned());
         let calls = self.calls.iter().map(named);
         self.text == others.text && calls.eq(others.calls.iter().map(named))
     }
 }
 
-/// The first line of a transcript.
+/// Record of the first line.
 pub(super) fn head(session: &str, project: &str, now: &str) -> Value {
     json!({
         "sessionId": session,
@@ -126,15 +127,15 @@ pub(super) fn head(session: &str, project: &str, now: &str) -> Value {
     })
 }
 
-/// What the user says, or a tool.
-pub(super) fn heard(id: &str, parts: &[Value], now: &str) -> Value {
+/// Record of a user message or of tool results.
+pub(super) fn user_record(id: &str, parts: &[Value], now: &str) -> Value {
     json!({ "id": id, "timestamp": now, "type": "user", "content": parts })
 }
 
-/// What the model says. `usage` is as on the wire.
-pub(super) fn said(
+/// Record of a model message. `usage` is `usageMetadata` as on the wire.
+pub(super) fn model_record(
     id: &str,
-    words: &ModelText,
+    text: &ModelText,
     (model, usage): (&str, &Value),
     now: &str,
 ) -> Value {
@@ -142,34 +143,44 @@ pub(super) fn said(
         "id": id,
         "timestamp": now,
         "type": "gemini",
-        "content": words.text,
+        "content": text.text,
         "thoughts": [],
         "tokens": tokens(usage),
         "model": model,
     })
 }
 
-/// The same message of the model, now that tools have answered it.
-pub(super) fn answered(said: &Value, calls: &[Value], results: &[Value], now: &str) -> Value {
+/// Returns the record of a model message with the results of its calls.
+pub(super) fn record_with_results(
+    record: &Value,
+    calls: &[Value],
+    results: &[Value],
+    now: &str,
+) -> Value {
     let mut left: Vec<&Value> = results.iter().collect();
     let calls = calls.iter().enumerate().map(|(number, call)| {
         let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
         let id = call.get("id").and_then(Value::as_str);
         let id = id.map_or_else(|| format!("{name}__{number}"), str::to_owned);
-        let own = |it: &&Value| {
-            let result = it.get("functionResponse");
-            let field = |key| result.and_then(|it| it.get(key)).and_then(Value::as_str);
-            let same_id = field("id").is_none_or(|it| call.get("id").is_none() || it == id);
-            field("name") == Some(name) && same_id
+        let own = |value: &&Value| {
+            let result = value.get("functionResponse");
+            let field = |key| {
+                result
+                    .and_then(|value| value.get(key))
+                    .and_then(Value::as_str)
+            };
+            let has_same_id =
+                field("id").is_none_or(|value| call.get("id").is_none() || value == id);
+            field("name") == Some(name) && has_same_id
         };
         let result = left.iter().position(own).map(|at| left.remove(at));
-        let response = result.and_then(|it| it.pointer("/functionResponse/response"));
+        let response = result.and_then(|value| value.pointer("/functionResponse/response"));
         let (status, display) = outcome(response);
         json!({
             "id": id,
             "name": name,
             "args": call.get("args").unwrap_or(&json!({})),
-            "result": result.map(|it| vec![it]),
+            "result": result.map(|value| vec![value]),
             "status": status,
             "timestamp": now,
             "resultDisplay": display,
@@ -179,16 +190,20 @@ pub(super) fn answered(said: &Value, calls: &[Value], results: &[Value], now: &s
         })
     });
     let calls: Vec<Value> = calls.collect();
-    let mut said = said.clone();
-    if let Some(fields) = said.as_object_mut() {
+    let mut record = record.clone();
+    if let Some(fields) = record.as_object_mut() {
         fields.insert("toolCalls".to_owned(), calls.into());
     }
-    said
+    record
 }
 
-/// How a tool ended, and what is shown of it.
+/// Status of a tool call, and its displayed result.
 fn outcome(response: Option<&Value>) -> (&'static str, &str) {
-    let text = |key| response.and_then(|it| it.get(key)).and_then(Value::as_str);
+    let text = |key| {
+        response
+            .and_then(|value| value.get(key))
+            .and_then(Value::as_str)
+    };
     match response {
         None => ("cancelled", ""),
         Some(response) if response.get("error").is_some() => {
@@ -198,9 +213,9 @@ fn outcome(response: Option<&Value>) -> (&'static str, &str) {
     }
 }
 
-/// `usageMetadata` as gemini-cli counts; `null` if nothing is known.
+/// Token counts under gemini-cli's names; `null` if absent.
 fn tokens(usage: &Value) -> Value {
-    let Some(usage) = usage.as_object().filter(|it| !it.is_empty()) else {
+    let Some(usage) = usage.as_object().filter(|value| !value.is_empty()) else {
         return Value::Null;
     };
     let counts = [
@@ -226,7 +241,7 @@ fn tokens(usage: &Value) -> Value {
     Value::Object(counts.into_iter().map(count).collect::<Map<_, _>>())
 }
 
-/// The same part, with its field in the spelling that gemini-cli reads.
+/// Converts a part's field names to camelCase, which gemini-cli expects.
 fn in_camel_case(part: &Value) -> Value {
     let Some(fields) = part.as_object() else {
         return part.clone();

@@ -1,4 +1,4 @@
-//! One transcript: what is written of it, and what must be added. No IO.
+//! State of one transcript: the messages entry contains, and the records to append. No IO.
 
 use std::path::PathBuf;
 
@@ -7,26 +7,25 @@ use tokio::time::Instant;
 use uuid::Uuid;
 
 use super::{
-    TranscriptRequest, TranscriptResponse,
+    entry::{TranscriptRequest, TranscriptResponse},
     file::in_lines,
     format::{self, Author, MessageGroup, ModelText, groups},
 };
 use crate::session::Fingerprint;
 
-/// How many bytes one transcript has; then it says that it ends.
-pub(super) const MOST: usize = 16 << 20;
+/// Maximum size of a transcript, which then ends with a note.
+pub(super) const MAX_TRANSCRIPT_BYTES: usize = 16 << 20;
 
-/// One transcript, as far as it is written.
 #[derive(Debug)]
 pub(super) struct TranscriptLog {
     pub(super) path: PathBuf,
     written: Vec<LoggedMessage>,
-    /// The last message, if the model said it and no request has confirmed it.
-    said: Option<ModelMessage>,
-    /// The last message, if the model said it: tools may answer it.
+    /// The last message, if entry is a response that no request has confirmed yet.
+    unconfirmed: Option<ModelMessage>,
+    /// The last message, if entry is the model's: tool results may follow.
     last: Option<ModelMessage>,
     bytes: usize,
-    pub(super) heard: Instant,
+    pub(super) last_used: Instant,
 }
 
 #[derive(Debug)]
@@ -38,103 +37,113 @@ struct LoggedMessage {
 #[derive(Debug, Clone)]
 struct ModelMessage {
     id: String,
-    words: ModelText,
+    text: ModelText,
     record: Value,
 }
 
 impl TranscriptLog {
-    /// One of which `bytes` are written.
+    /// A transcript with `bytes` in its file.
     pub(super) fn new(path: PathBuf, bytes: usize) -> Self {
         Self {
             path,
             bytes,
             written: Vec::new(),
-            said: None,
+            unconfirmed: None,
             last: None,
-            heard: Instant::now(),
+            last_used: Instant::now(),
         }
     }
 
-    /// The records that a request adds.
-    pub(super) fn take_down(&mut self, told: TranscriptRequest<'_>) -> Vec<Value> {
-        let groups = groups(told.conversation);
+    /// Returns the records that a request adds.
+    pub(super) fn append_request(&mut self, request: TranscriptRequest<'_>) -> Vec<Value> {
+        let groups = groups(request.conversation);
         let mut same = self.same(&groups);
         let mut lines = Vec::new();
         let confirmed = groups.get(same).filter(|_| same == self.written.len());
-        match self.said.take() {
-            Some(said)
-                if confirmed.is_some_and(|it| {
-                    it.who == Author::Model && it.words(told.history).are(&said.words)
+        match self.unconfirmed.take() {
+            Some(message)
+                if confirmed.is_some_and(|entry| {
+                    entry.author == Author::Model
+                        && entry.text(request.history).matches(&message.text)
                 }) =>
             {
-                let prefix = confirmed.map_or(Fingerprint(0), |it| it.prefix);
-                let words = confirmed.map_or_else(ModelText::default, |it| it.words(told.history));
-                let id = said.id.clone();
+                let prefix = confirmed.map_or(Fingerprint(0), |entry| entry.prefix);
+                let text =
+                    confirmed.map_or_else(ModelText::default, |entry| entry.text(request.history));
+                let id = message.id.clone();
                 self.written.push(LoggedMessage { id, prefix });
-                // The agent knows the ids of the calls.
-                self.last = Some(ModelMessage { words, ..said });
+                // The request has the ids of the calls.
+                self.last = Some(ModelMessage { text, ..message });
                 same += 1;
             }
-            Some(said) => lines.extend(self.rewind(same, Some(&said.id))),
+            Some(message) => lines.extend(self.rewind(same, Some(&message.id))),
             None => lines.extend(self.rewind(same, None)),
         }
         for group in groups
             .get(same.min(self.written.len())..)
             .unwrap_or_default()
         {
-            lines.extend(self.add(group, told));
+            lines.extend(self.add(group, request));
         }
         if !lines.is_empty() {
-            lines.push(json!({ "$set": { "lastUpdated": told.now } }));
+            lines.push(json!({ "$set": { "lastUpdated": request.now } }));
         }
         lines
     }
 
-    /// How many messages are written as they are now. Tools answer the message
+    /// Returns how many written messages are unchanged. Tool results belong to the message
     /// before them, which is written again with them.
     fn same(&self, groups: &[MessageGroup]) -> usize {
         let pairs = self.written.iter().zip(groups);
         let same = pairs
-            .take_while(|(it, group)| it.prefix == group.prefix)
+            .take_while(|(entry, group)| entry.prefix == group.prefix)
             .count();
-        let goes_on = same == self.written.len() && self.last.is_some();
-        let tools = groups.get(same).is_some_and(|it| it.who == Author::Tools);
-        if tools && !goes_on {
+        let continues = same == self.written.len() && self.last.is_some();
+        let tools = groups
+            .get(same)
+            .is_some_and(|entry| entry.author == Author::Tools);
+        if tools && !continues {
             return same.saturating_sub(1);
         }
         same
     }
 
-    /// Takes back all messages but the first ones, and `said` with them.
-    fn rewind(&mut self, to: usize, said: Option<&str>) -> Option<Value> {
-        let first = self.written.get(to).map(|it| it.id.clone());
+    /// Rewinds to the first messages; without others, to `unconfirmed`.
+    fn rewind(&mut self, to: usize, message: Option<&str>) -> Option<Value> {
+        let first = self.written.get(to).map(|entry| entry.id.clone());
         if first.is_some() {
             self.last = None;
         }
         self.written.truncate(to);
-        let first = first.or_else(|| said.map(str::to_owned));
-        first.map(|it| json!({ "$rewindTo": it }))
+        let first = first.or_else(|| message.map(str::to_owned));
+        first.map(|entry| json!({ "$rewindTo": entry }))
     }
 
-    fn add(&mut self, group: &MessageGroup, told: TranscriptRequest<'_>) -> Vec<Value> {
+    fn add(&mut self, group: &MessageGroup, request: TranscriptRequest<'_>) -> Vec<Value> {
         let id = Uuid::new_v4().to_string();
         let mut lines = Vec::new();
         let before = self.last.take();
-        match group.who {
+        match group.author {
             Author::User | Author::Tools => {
-                let parts = group.parts(told.history);
-                if let Some(said) = before.filter(|_| group.who == Author::Tools) {
-                    let calls = &said.words.calls;
-                    lines.push(format::answered(&said.record, calls, &parts, told.now));
+                let parts = group.parts(request.history);
+                if let Some(message) = before.filter(|_| group.author == Author::Tools) {
+                    let calls = &message.text.calls;
+                    lines.push(format::record_with_results(
+                        &message.record,
+                        calls,
+                        &parts,
+                        request.now,
+                    ));
                 }
-                lines.push(format::heard(&id, &parts, told.now));
+                lines.push(format::user_record(&id, &parts, request.now));
             }
             Author::Model => {
-                let words = group.words(told.history);
-                let record = format::said(&id, &words, (told.model, &Value::Null), told.now);
+                let text = group.text(request.history);
+                let record =
+                    format::model_record(&id, &text, (request.model, &Value::Null), request.now);
                 lines.push(record.clone());
                 let id = id.clone();
-                self.last = Some(ModelMessage { id, words, record });
+                self.last = Some(ModelMessage { id, text, record });
             }
         }
         let prefix = group.prefix;
@@ -142,39 +151,39 @@ impl TranscriptLog {
         lines
     }
 
-    /// The records that an answer adds. One that the agent never heard of is
-    /// taken back.
-    pub(super) fn answer(&mut self, answered: TranscriptResponse<'_>) -> Vec<Value> {
-        let taken_back = self.said.take();
-        let mut lines: Vec<Value> = taken_back
+    /// Returns the records that a response adds. A response that the agent has not
+    /// confirmed is removed.
+    pub(super) fn append_response(&mut self, response: TranscriptResponse<'_>) -> Vec<Value> {
+        let removed = self.unconfirmed.take();
+        let mut lines: Vec<Value> = removed
             .iter()
-            .map(|it| json!({ "$rewindTo": it.id }))
+            .map(|entry| json!({ "$rewindTo": entry.id }))
             .collect();
-        let calls = answered.calls.iter();
+        let calls = response.calls.iter();
         let calls = calls.map(|(name, args)| json!({ "name": name, "args": args }));
-        let words = ModelText {
-            text: answered.text.trim().to_owned(),
+        let text = ModelText {
+            text: response.text.trim().to_owned(),
             calls: calls.collect(),
         };
         let id = Uuid::new_v4().to_string();
-        let by = (answered.model, answered.usage);
-        let record = format::said(&id, &words, by, answered.now);
+        let by = (response.model, response.usage);
+        let record = format::model_record(&id, &text, by, response.now);
         lines.push(record.clone());
-        lines.push(json!({ "$set": { "lastUpdated": answered.now } }));
+        lines.push(json!({ "$set": { "lastUpdated": response.now } }));
         self.last = None;
-        self.said = Some(ModelMessage { id, words, record });
+        self.unconfirmed = Some(ModelMessage { id, text, record });
         lines
     }
 
-    /// The lines as text, as far as there is room for them.
-    pub(super) fn room_for(&mut self, lines: &[Value], now: &str) -> Option<(PathBuf, String)> {
-        self.heard = Instant::now();
-        if lines.is_empty() || self.bytes > MOST {
+    /// Returns the lines as text, or a final note if they exceed the size limit.
+    pub(super) fn fit(&mut self, lines: &[Value], now: &str) -> Option<(PathBuf, String)> {
+        self.last_used = Instant::now();
+        if lines.is_empty() || self.bytes > MAX_TRANSCRIPT_BYTES {
             return None;
         }
         let mut text = in_lines(lines);
         self.bytes += text.len();
-        if self.bytes > MOST {
+        if self.bytes > MAX_TRANSCRIPT_BYTES {
             let end = "this transcript is full: what follows is not in it";
             let id = Uuid::new_v4().to_string();
             let end = json!({ "id": id, "timestamp": now, "type": "info", "content": end });

@@ -44,7 +44,7 @@ pub(super) fn name(key: &SessionKey) -> String {
     format!("{}\0{}", key.id, key.caller)
 }
 
-/// Parses a [`name`].
+/// Parses a name as written by [`name`].
 pub(super) fn key_of_name(name: &[u8]) -> Option<SessionKey> {
     let (id, caller) = std::str::from_utf8(name).ok()?.rsplit_once('\0')?;
     Some(SessionKey {

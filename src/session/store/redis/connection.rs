@@ -32,7 +32,7 @@ pub struct StoreError(String);
 pub(super) struct RedisConnection {
     client: Client,
     state: Mutex<ConnectionInner>,
-    /// Held while connecting.
+    /// Locked while a connection is being made.
     connecting: tokio::sync::Mutex<()>,
     failures: Counter,
 }

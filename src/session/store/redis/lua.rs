@@ -110,7 +110,7 @@ pub(super) fn load(session: &SessionKey, known: Version) -> Cmd {
     eval(LOAD, &[session_key(session)], (version_bytes(known),))
 }
 
-/// Removes a session.
+/// Removes a session and its indexes.
 pub(super) fn forget(session: &SessionKey) -> Cmd {
     let keys = [session_key(session), key("seen"), key("names")];
     eval(FORGET, &keys, (member(session), name(session)))

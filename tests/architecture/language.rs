@@ -1,0 +1,150 @@
+//! Rules about words: what a reader greps for, and what only its author understands.
+
+use std::collections::BTreeMap;
+
+use regex::Regex;
+
+use crate::source::all_sources;
+
+/// Words that describe code as people, rooms or speech.
+const METAPHORS: &[&str] = &[
+    "anybody",
+    "anyone",
+    "door",
+    "doors",
+    "everybody",
+    "fate",
+    "floor",
+    "floors",
+    "forbid",
+    "hands",
+    "heart",
+    "house",
+    "nobody",
+    "obey",
+    "patience",
+    "room",
+    "rooms",
+    "said",
+    "say",
+    "saying",
+    "says",
+    "somebody",
+    "someone",
+    "stand",
+    "stands",
+    "stranger",
+    "strangers",
+    "tell",
+    "telling",
+    "tells",
+    "told",
+    "whoever",
+    "wish",
+];
+
+/// `(file, word, why it is the right word there)`.
+const EXCEPTIONS: &[(&str, &str, &str)] = &[(
+    "crates/mock-model-api/src/lib.rs",
+    "said",
+    "the mock's own answer in a doc example",
+)];
+
+/// Doc comments of so few words repeat the name they document.
+const MIN_DOC_WORDS: usize = 4;
+
+fn is_exception(path: &str, word: &str) -> bool {
+    EXCEPTIONS
+        .iter()
+        .any(|(file, exception, _)| *file == path && *exception == word)
+}
+
+#[test]
+fn comments_and_identifiers_have_no_metaphors() {
+    let quoted = Regex::new("`[^`]*`").unwrap();
+    let word = Regex::new(r"[A-Za-z]+").unwrap();
+    let defined =
+        Regex::new(r"\b(?:fn|struct|enum|trait|type|const|mod|let|let mut)\s+(\w+)").unwrap();
+    let part = Regex::new(r"[A-Z]+(?:[^a-z]|$)|[A-Z]?[a-z]+").unwrap();
+    let mut wrong = Vec::new();
+    for file in all_sources() {
+        let mut check = |line: Option<usize>, found: &str| {
+            let found = found.to_lowercase();
+            if METAPHORS.contains(&found.as_str()) && !is_exception(&file.path, &found) {
+                let line = line.map_or_else(String::new, |line| format!(":{line}"));
+                wrong.push(format!("{}{line} `{found}`", file.path));
+            }
+        };
+        for (line, comment) in file.comments() {
+            let comment = quoted.replace_all(comment, "");
+            for found in word.find_iter(&comment) {
+                check(Some(line), found.as_str());
+            }
+        }
+        for name in defined.captures_iter(&file.code) {
+            for found in part.find_iter(&name[1]) {
+                check(None, found.as_str());
+            }
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "use the field's terms (docs/style.md):\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn doc_comments_add_to_the_name() {
+    let mut wrong = Vec::new();
+    for file in all_sources() {
+        let mut block = String::new();
+        let mut start = 0;
+        for (index, line) in file.text.lines().enumerate() {
+            if line.starts_with("mod tests {") {
+                break;
+            }
+            if let Some(text) = line.trim_start().strip_prefix("///") {
+                if block.is_empty() {
+                    start = index + 1;
+                }
+                block.push_str(text);
+                block.push(' ');
+                continue;
+            }
+            let words = block.split_whitespace().count();
+            if (1..MIN_DOC_WORDS).contains(&words) {
+                wrong.push(format!("{}:{start} {}", file.path, block.trim()));
+            }
+            block.clear();
+        }
+    }
+    assert!(
+        wrong.is_empty(),
+        "doc comments that repeat the name:\n{}",
+        wrong.join("\n")
+    );
+}
+
+#[test]
+fn type_names_are_defined_once() {
+    let definition =
+        Regex::new(r"(?m)^(?:pub(?:\([^)]*\))? )?(?:struct|enum|trait|type|union) (\w+)").unwrap();
+    let mut files: BTreeMap<(String, String), Vec<String>> = BTreeMap::new();
+    for file in all_sources() {
+        let package = file.path.split("src/").next().unwrap_or_default();
+        for name in definition.captures_iter(&file.code) {
+            let key = (package.to_owned(), name[1].to_owned());
+            files.entry(key).or_default().push(file.path.clone());
+        }
+    }
+    let twice = files.iter().filter(|(_, paths)| paths.len() > 1);
+    let twice: Vec<String> = twice
+        .map(|((_, name), paths)| format!("{name}: {}", paths.join(", ")))
+        .collect();
+    assert!(
+        twice.is_empty(),
+        "one type name is one thing:\n{}",
+        twice.join("\n")
+    );
+}
