@@ -4,7 +4,7 @@
 #![no_main]
 
 use bytes::Bytes;
-use strict_json::{self, MAX_DEPTH, Names};
+use strict_json::{MAX_DEPTH, Names};
 use hookgate::{
     dialect::Document,
     
@@ -13,7 +13,7 @@ use libfuzzer_sys::fuzz_target;
 use serde_json::{Map, Value, json, value::RawValue};
 
 fuzz_target!(|bytes: &[u8]| {
-    let free = json::check(bytes, Names::Free).is_ok();
+    let free = strict_json::check(bytes, Names::Free).is_ok();
     let text = str::from_utf8(bytes);
     let reserved = text.is_ok_and(|it| it.contains("serde_json"));
     if !reserved {
