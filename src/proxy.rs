@@ -11,10 +11,10 @@
 //!                                                                                          reply
 //! ```
 //!
-//! Each step is one file of functions over three values: [`RequestContext`] does not change
-//! during a call, [`ModelRequest`] is what goes upstream, [`TurnState`] is what the call has
-//! learned so far. A step returns [`ControlFlow`](std::ops::ControlFlow): it continues, or breaks with the reply
-//! for the agent.
+//! Each step is one file of functions over three values: `RequestContext` does not change
+//! during a call, `ModelRequest` is what goes upstream, `TurnState` is what the call has
+//! learned so far. A step returns [`ControlFlow`](std::ops::ControlFlow): it continues, or
+//! breaks with the reply for the agent.
 
 mod before_model;
 mod cache_owner;

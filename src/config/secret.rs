@@ -13,7 +13,7 @@ use super::overrides::MissingSecrets;
 
 /// The text of a secret that the config refers to. `Debug` does not show it.
 ///
-/// The loader replaces each [`SecretReference`] in a document by its text before the
+/// The loader replaces each `SecretReference` in a document by its text before the
 /// document is deserialized; the JSON Schema is that of the source.
 #[derive(Debug, Clone, Deserialize)]
 #[serde(from = "String")]
