@@ -7,11 +7,9 @@ mod check;
 mod completions;
 mod coverage;
 mod demo;
-mod dry_run;
 mod explain;
 mod failure;
 mod forward;
-mod json_diff;
 mod key;
 mod man;
 mod mock;
@@ -19,7 +17,6 @@ mod output;
 mod runtime;
 mod serve;
 mod test;
-mod test_case;
 
 use std::process::ExitCode;
 

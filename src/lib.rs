@@ -28,6 +28,8 @@ pub mod hook;
 
 pub mod state;
 
+pub mod dry_run;
+
 pub mod middleware;
 
 pub mod api;

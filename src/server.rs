@@ -15,8 +15,8 @@ mod tls;
 
 use std::{io, net::SocketAddr, sync::Arc, time::Duration};
 
-use axum::Router;
-use futures_util::future::OptionFuture;
+use axum::{body::Body, extract::Request, response::Response};
+use futures_util::future::{BoxFuture, OptionFuture};
 use thiserror::Error;
 use tokio::net::{TcpListener, TcpSocket};
 use tokio_util::sync::CancellationToken;
@@ -24,6 +24,7 @@ use tokio_util::sync::CancellationToken;
 use self::{
     admin_router::admin_router,
     fd_limit::ConnectionBudget,
+    handler::Handler,
     listener::{Listener, ListenerLimits, Shutdown},
     middleware_stack::MiddlewareStack,
     reload::ReloadTrigger,
@@ -31,6 +32,7 @@ use self::{
 };
 use crate::{
     config::Config,
+    middleware::OnBodyEnd,
     state::{App, AppResources, BuildError, ReadConfig, expire_sessions},
 };
 
@@ -40,8 +42,6 @@ const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for admin requests to complete after the last agent is served.
 const ADMIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
-
-const MOCK_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Queue of connections to be accepted; the system may allow fewer. Beyond it, clients
 /// retry after a second or more.
@@ -257,22 +257,13 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
     socket.listen(LISTEN_BACKLOG)
 }
 
-/// Serves a mock model API until `shutdown` completes.
-pub async fn serve_mock(
-    listener: TcpListener,
-    mock: Router,
-    shutdown: impl Future<Output = ()> + Send,
-) {
-    let listener = Listener::new(listener, ListenerLimits::default(), &Arc::default());
-    let close = CancellationToken::new();
-    let signals = Shutdown {
-        close: close.clone(),
-        drain_timeout: MOCK_DRAIN_TIMEOUT,
-        abort: CancellationToken::new(),
-    };
-    let wait = async {
-        shutdown.await;
-        close.cancel();
-    };
-    tokio::join!(listener.serve(Arc::new(mock), signals), wait);
+/// Handles one request of an agent without a connection, for dry runs.
+pub fn handle_agent_request(app: App, request: Request) -> BoxFuture<'static, Response> {
+    Box::pin(async move {
+        let handled = MiddlewareStack::new(app).handle(request).await;
+        let on_end = move |_ended| drop(handled.guard);
+        handled
+            .response
+            .map(|body| Body::new(OnBodyEnd::new(body, on_end)))
+    })
 }

@@ -13,7 +13,7 @@ use super::{
 use crate::{
     config::{Config, HookSpec, Overrides, PolicySpec},
     hook, policy,
-    state::{AppResources, BuildError, Snapshot},
+    state::{AppResources, Snapshot},
 };
 
 /// Command-line arguments of `check`.
@@ -37,11 +37,8 @@ impl CheckArgs {
         let (hooks, policies) = (hooks.sum(), config.policies.len());
         // Building a snapshot checks what only the transports know.
         block_on(async {
-            match Snapshot::build(config, &AppResources::default(), None) {
-                Ok(_) => Ok(()),
-                Err(BuildError::Config(error)) => Err(Failure::BadConfig(error)),
-                Err(error) => Err(Failure::Failed(error.to_string())),
-            }
+            Snapshot::build(config, &AppResources::default(), None)?;
+            Ok(())
         })?;
         let mut summary = count(hooks, "hook", "hooks");
         if policies > 0 {

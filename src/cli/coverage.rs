@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::{dry_run, failure::Failure, output::print};
-use crate::{dialect::HookCoverage, state::MethodPolicy};
+use super::{failure::Failure, output::print};
+use crate::{dialect::HookCoverage, dry_run::load_config, state::MethodPolicy};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate coverage --config config/hookgate.yaml
@@ -25,7 +25,7 @@ pub(super) struct CoverageArgs {
 
 impl CoverageArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = dry_run::load_or_default(self.config.as_deref())?;
+        let config = load_config(self.config.as_deref())?;
         let all = MethodPolicy::all(&config);
         if self.json {
             return Ok(print(&format!("{:#}", serde_json::json!(all)))?);

@@ -21,7 +21,7 @@ use crate::{
     config::{Config, Overrides},
     hook,
     observe::LogGuard,
-    server::{self, Server},
+    server::Server,
 };
 use mock_model_api::{self, MockConfig};
 
@@ -61,7 +61,7 @@ pub(super) fn run() -> Result<(), Failure> {
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         tokio::join!(
-            server::serve_mock(
+            mock_model_api::serve(
                 mock,
                 mock_model_api::router(MockConfig::default()),
                 stopped.cancelled_owned()

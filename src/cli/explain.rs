@@ -10,17 +10,15 @@ use clap::Args;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::{
-    dry_run::{self, DryRunReport, dry_run},
-    failure::Failure,
-    json_diff::{ExtraKeys, differences, display_value},
-    output::print,
-    runtime::block_on,
-    test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall, model_path, parse_headers},
-};
+use super::{failure::Failure, output::print, runtime::block_on};
 use crate::{
     config::{BUILTIN, Config, HookSpec},
+    dry_run::{
+        AgentAction, DEFAULT_MODEL, DryRunReport, ExtraKeys, SimulatedCall, differences,
+        display_value, dry_run, load_config, model_path, parse_headers,
+    },
     hook::{EventTrace, HookExecution, HookTrace},
+    server,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -50,7 +48,7 @@ pub(super) struct ExplainArgs {
 
 impl ExplainArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
-        let config = dry_run::load(&self.config)?;
+        let config = load_config(Some(&self.config))?;
         let action = read_action(&self.input, &self.model)?;
         let execution = if self.dry_run {
             HookExecution::Skipped
@@ -58,7 +56,8 @@ impl ExplainArgs {
             HookExecution::Executed
         };
         block_on(async {
-            let report = Box::pin(dry_run(&config, &action, execution)).await?;
+            let run = dry_run(&config, &action, execution, server::handle_agent_request);
+            let report = Box::pin(run).await?;
             if self.json {
                 return Ok(print(&format!("{:#}", json!(report)))?);
             }

@@ -3,7 +3,7 @@
 use std::{io, process::ExitCode};
 
 use super::output::print_error;
-use crate::{config::ConfigError, server::ServerError, state::BuildError};
+use crate::{config::ConfigError, dry_run::DryRunError, server::ServerError, state::BuildError};
 
 /// The exit code for an invalid config: `EX_CONFIG` of sysexits.h.
 const EXIT_CONFIG: u8 = 78;
@@ -36,7 +36,25 @@ impl Failure {
 impl From<ServerError> for Failure {
     fn from(error: ServerError) -> Self {
         match error {
-            ServerError::Build(BuildError::Config(error)) => Self::BadConfig(error),
+            ServerError::Build(error) => error.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<DryRunError> for Failure {
+    fn from(error: DryRunError) -> Self {
+        match error {
+            DryRunError::Build(error) => error.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<BuildError> for Failure {
+    fn from(error: BuildError) -> Self {
+        match error {
+            BuildError::Config(error) => Self::BadConfig(error),
             error => Self::Failed(error.to_string()),
         }
     }

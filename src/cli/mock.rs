@@ -10,7 +10,7 @@ use super::{
     runtime::{block_on, shutdown_signals},
 };
 use crate::server;
-use mock_model_api::{MockConfig, Script, router};
+use mock_model_api::{MockConfig, Script, router, serve};
 
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate mock --listen 127.0.0.1:9090 --chunks 5 --interval 100
@@ -49,7 +49,7 @@ impl MockArgs {
             let stop = shutdown_signals(1)?;
             let listener = server::bind(self.listen)?;
             print(&format!("listening on http://{}", listener.local_addr()?))?;
-            server::serve_mock(listener, router(config), stop).await;
+            serve(listener, router(config), stop).await;
             Ok(())
         })
     }

@@ -59,25 +59,6 @@ pub(super) struct ListenerLimits {
     pub(super) min_body_rate: MinRate,
 }
 
-impl Default for ListenerLimits {
-    fn default() -> Self {
-        let minute = Duration::from_mins(1);
-        Self {
-            connections: 20_000,
-            max_head_bytes: 64 * 1024,
-            timeouts: IoTimeouts {
-                head: minute,
-                idle: 5 * minute,
-                write: minute,
-            },
-            min_body_rate: MinRate {
-                grace: minute,
-                bytes_per_second: 1024,
-            },
-        }
-    }
-}
-
 impl ListenerLimits {
     /// Reads the limits of a config, for this number of connections.
     pub(super) fn from_config(config: &Config, connections: usize) -> Self {

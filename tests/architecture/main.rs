@@ -37,6 +37,7 @@ const LAYERS: &[&[&str]] = &[
     ],
     &["error", "hook"],
     &["state"],
+    &["dry_run"],
     &["middleware"],
     &["proxy", "api"],
     &["server"],

@@ -49,8 +49,10 @@ use axum::{
     http::{Method, StatusCode, Uri},
     response::Response,
     routing::get,
+    serve::ListenerExt,
 };
 use serde_json::{Value, json};
+use tokio::{net::TcpListener, sync::oneshot};
 
 pub use script::{MockError, Script};
 
@@ -60,6 +62,9 @@ use request_log::RequestLog;
 
 /// Maximum size of a request body in bytes.
 const MAX_BODY: usize = 64 * 1024 * 1024;
+
+/// Time for responses to complete after the end of [`serve`].
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Behaviour of the mock.
 #[derive(Debug)]
@@ -98,6 +103,23 @@ pub fn router(mut config: MockConfig) -> Router {
         .route("/__requests", get(list_requests).delete(forget_requests))
         .fallback(answer)
         .with_state(Arc::new(mock))
+}
+
+/// Serves a [`router`] until `shutdown` completes. Responses that take longer than a second
+/// from then on end with their client or the runtime.
+pub async fn serve(listener: TcpListener, mock: Router, shutdown: impl Future<Output = ()>) {
+    // Otherwise small chunks would be delayed.
+    let listener = listener.tap_io(|stream| drop(stream.set_nodelay(true)));
+    let (stop, stopped) = oneshot::channel::<()>();
+    let served = axum::serve(listener, mock).with_graceful_shutdown(async { drop(stopped.await) });
+    tokio::select! {
+        _ = served.into_future() => (),
+        () = async {
+            shutdown.await;
+            drop(stop);
+            tokio::time::sleep(DRAIN_TIMEOUT).await;
+        } => (),
+    }
 }
 
 #[derive(Debug)]

@@ -9,7 +9,7 @@ const MAX_DISPLAYED_CHARS: usize = 300;
 
 /// Handling of keys that only the second document has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum ExtraKeys {
+pub enum ExtraKeys {
     /// They are no difference.
     Ignored,
     /// Values that differ from each other.
@@ -18,17 +18,17 @@ pub(super) enum ExtraKeys {
 
 /// A difference between two documents.
 #[derive(Debug, PartialEq)]
-pub(super) struct Difference {
+pub struct Difference {
     /// A path such as `contents[0].parts[0].text`; empty for the whole document.
-    pub(super) path: String,
+    pub path: String,
     /// The value in the first document, if any.
-    pub(super) first: Option<Value>,
+    pub first: Option<Value>,
     /// The value in the second document, if any.
-    pub(super) second: Option<Value>,
+    pub second: Option<Value>,
 }
 
 /// Returns all differences, in the order of the first document.
-pub(super) fn differences(first: &Value, second: &Value, extra: ExtraKeys) -> Vec<Difference> {
+pub fn differences(first: &Value, second: &Value, extra: ExtraKeys) -> Vec<Difference> {
     let mut found = Vec::new();
     compare(
         String::new(),
@@ -98,7 +98,7 @@ impl fmt::Display for Difference {
 }
 
 /// Returns a value in one line, truncated if it is long.
-pub(super) fn display_value(value: Option<&Value>) -> String {
+pub fn display_value(value: Option<&Value>) -> String {
     let Some(value) = value else {
         return "nothing".to_owned();
     };

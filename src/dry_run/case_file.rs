@@ -17,28 +17,33 @@ use crate::config::{
 };
 
 /// The model of requests that name none.
-pub(super) const DEFAULT_MODEL: &str = "gemini-2.5-flash";
+pub const DEFAULT_MODEL: &str = "gemini-2.5-flash";
 
 /// A config and its test cases.
 #[derive(Debug)]
-pub(super) struct CaseFile {
+pub struct CaseFile {
     /// The config that the file names, or the rest of the file.
-    pub(super) config: Config,
-    pub(super) cases: Vec<Case>,
+    pub config: Config,
+    /// All cases, in the order of the file.
+    pub cases: Vec<Case>,
 }
 
 /// One test case of a file.
 #[derive(Debug)]
-pub(super) struct Case {
-    pub(super) name: String,
-    pub(super) span: SourceSpan,
-    pub(super) action: AgentAction,
-    pub(super) expected: Expected,
+pub struct Case {
+    /// The behaviour that the case tests.
+    pub name: String,
+    /// Position of the case in its file.
+    pub span: SourceSpan,
+    /// What the agent does.
+    pub action: AgentAction,
+    /// Expected outcome of the action.
+    pub expected: Expected,
 }
 
 /// What an agent does.
 #[derive(Debug, Clone)]
-pub(super) enum AgentAction {
+pub enum AgentAction {
     /// Reports an event: the input of a hook.
     Report(Map<String, Value>),
     /// A request that calls a model.
@@ -47,57 +52,58 @@ pub(super) enum AgentAction {
 
 /// A model call of a dry run.
 #[derive(Debug, Clone)]
-pub(super) struct SimulatedCall {
+pub struct SimulatedCall {
     /// Path and query of the request.
-    pub(super) path: String,
+    pub path: String,
     /// Headers in addition to `content-type`.
-    pub(super) headers: HeaderMap,
-    pub(super) body: Map<String, Value>,
+    pub headers: HeaderMap,
+    /// The body of the request.
+    pub body: Map<String, Value>,
     /// The response of the model API: an object, or the list of its chunks. Default:
     /// that of the mock.
-    pub(super) answer: Option<Value>,
+    pub answer: Option<Value>,
     /// Its response to a second request within the call, after tool calls or a
     /// response were denied.
-    pub(super) then: Option<Value>,
+    pub then: Option<Value>,
 }
 
 /// The expected outcome of a case. Absent fields are not compared.
 #[derive(Debug, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(super) struct Expected {
+pub struct Expected {
     /// The combined verdict of all hooks.
-    pub(super) verdict: Option<ExpectedVerdict>,
+    pub verdict: Option<ExpectedVerdict>,
     /// A part of the reason, or a regular expression that matches a part.
-    pub(super) reason: Option<String>,
+    pub reason: Option<String>,
     /// The names of all hooks that ran, in order, each once.
-    pub(super) hooks: Option<Vec<String>>,
+    pub hooks: Option<Vec<String>>,
     /// The HTTP status of the response.
     #[schemars(
         range(min = 100, max = 599),
         extend("errorMessage" = "must be an HTTP status, from 100 to 599")
     )]
-    pub(super) status: Option<u16>,
+    pub status: Option<u16>,
     /// For events: part of the output.
-    pub(super) output: Option<Map<String, Value>>,
+    pub output: Option<Map<String, Value>>,
     /// For model calls: part of the request to the model API; `null` if it must not be
     /// called.
     #[serde(deserialize_with = "present")]
     #[schemars(extend("errorMessage" = "must be a mapping or null"))]
-    pub(super) upstream: Option<Value>,
+    pub upstream: Option<Value>,
     /// For model calls: the model that the model API was called for.
-    pub(super) model: Option<String>,
+    pub model: Option<String>,
     /// For model calls: part of the agent's response; of a stream, parts of its chunks.
     #[serde(deserialize_with = "present")]
     #[schemars(extend("errorMessage" = "must be a mapping, or a list of chunks"))]
-    pub(super) answer: Option<Value>,
+    pub answer: Option<Value>,
     /// For model calls: all text of the agent's response.
-    pub(super) text: Option<String>,
+    pub text: Option<String>,
 }
 
 /// Verdict of all hooks together.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum ExpectedVerdict {
+pub enum ExpectedVerdict {
     /// The event or call continues, changed or not.
     Proceed,
     /// The user is asked.
@@ -113,7 +119,8 @@ pub(super) enum ExpectedVerdict {
 }
 
 impl ExpectedVerdict {
-    pub(super) const fn as_str(self) -> &'static str {
+    /// Returns the verdict as reports have it.
+    pub const fn as_str(self) -> &'static str {
         match self {
             Self::Proceed => "proceed",
             Self::Ask => "ask",
@@ -166,7 +173,11 @@ struct CaseEntry {
 impl CaseFile {
     /// Reads a file of cases and the config that it names. Its upstreams are optional,
     /// since no model API is called.
-    pub(super) fn load(
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the cases and of the config.
+    pub fn load(
         path: &Path,
         overrides: &Overrides,
         registry: &Registry,
@@ -345,12 +356,16 @@ impl CaseEntry {
 }
 
 /// Returns the path of a request for one response of a model.
-pub(super) fn model_path(model: &str) -> String {
+pub fn model_path(model: &str) -> String {
     format!("/v1beta/models/{model}:generateContent")
 }
 
-/// Parses headers. The error is the name of an invalid one.
-pub(super) fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
+/// Parses the headers of a model call.
+///
+/// # Errors
+///
+/// Returns the name of an invalid header.
+pub fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
     let header = |(name, value): (_, &String)| {
         let name: &String = name;
         let parsed = name.parse::<HeaderName>().ok();

@@ -1,0 +1,293 @@
+//! Dry runs: one action of an agent on a gateway of its own in this process, with the mock
+//! model API as its upstream. Only hooks are called outside.
+
+mod case_file;
+mod expectation;
+mod json_diff;
+mod report;
+
+use std::{
+    io,
+    net::{Ipv4Addr, SocketAddr},
+    path::Path,
+    sync::Arc,
+    time::Duration,
+};
+
+use axum::{
+    Router,
+    body::{Body, to_bytes},
+    extract::Request,
+    response::Response,
+};
+use futures_util::future::BoxFuture;
+use http::header;
+use mock_model_api::{MockConfig, MockError, Script};
+use serde_json::{Value, json};
+use thiserror::Error;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tower::ServiceExt;
+use url::Url;
+
+pub use self::{
+    case_file::{
+        AgentAction, Case, CaseFile, DEFAULT_MODEL, Expected, SimulatedCall, model_path,
+        parse_headers,
+    },
+    expectation::compare,
+    json_diff::{ExtraKeys, differences, display_value},
+    report::{DryRunReport, RecordedRequest},
+};
+use crate::{
+    auth,
+    config::{Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, StoreSettings},
+    hook::{self, HookExecution, Tracer},
+    state::{App, AppResources, BuildError},
+    upstream::{
+        content_headers::{self, MediaType},
+        sse::SseReader,
+    },
+};
+
+/// Maximum size of a response.
+const MAX_RESPONSE_BYTES: usize = 256 * 1024 * 1024;
+
+/// Timeout of the request to the gateway, longer than any timeout of hooks.
+const REQUEST_TIMEOUT: Duration = Duration::from_hours(1);
+
+/// Time for hook processes to end after the request.
+const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Handles one request of an agent: everything between a connection and the hooks. A
+/// parameter, because that is on a higher layer.
+pub type AgentHandler = fn(App, Request) -> BoxFuture<'static, Response>;
+
+/// Reason why a dry run has no result.
+#[derive(Debug, Error)]
+pub enum DryRunError {
+    /// Something that the config asks for cannot be built.
+    #[error(transparent)]
+    Build(#[from] BuildError),
+    /// The mock cannot give the responses of the action.
+    #[error("`answer`: {0}")]
+    Answer(#[source] MockError),
+    /// The mock cannot be started.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// The action is not a valid request.
+    #[error("invalid request: {0}")]
+    Request(#[from] http::Error),
+    /// The gateway did not respond in time.
+    #[error("the gateway of the dry run does not respond")]
+    Timeout,
+}
+
+/// Returns overrides for configs whose upstreams and secrets are not used.
+pub fn overrides() -> Overrides {
+    Overrides {
+        missing_upstreams: Url::parse("http://127.0.0.1:9").ok(),
+        missing_secrets: MissingSecrets::Placeholder,
+        ..Overrides::default()
+    }
+}
+
+/// Loads a config, or the default config without a file, and requires neither its upstreams
+/// nor its secrets.
+///
+/// # Errors
+///
+/// Returns every problem of the config.
+pub fn load_config(file: Option<&Path>) -> Result<Config, ConfigError> {
+    match file {
+        Some(file) => Config::load(file, &overrides(), &hook::registry()),
+        None => Config::without_file(&overrides(), &hook::registry()),
+    }
+}
+
+/// Performs an action on a new gateway, which has no sessions of earlier ones.
+///
+/// # Errors
+///
+/// Returns an error if the gateway cannot be built or does not respond.
+pub async fn dry_run(
+    config: &Config,
+    action: &AgentAction,
+    execution: HookExecution,
+    handler: AgentHandler,
+) -> Result<DryRunReport, DryRunError> {
+    let mock = mock_model_api::router(mock_config(action)?);
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
+    let tracer = Arc::new(Tracer::new(execution));
+    let resources = AppResources {
+        tracer: Some(Arc::clone(&tracer)),
+        ..AppResources::default()
+    };
+    let app = App::new(isolated(config, listener.local_addr()?), resources)?;
+    let request = request(action)?;
+    let stop = CancellationToken::new();
+    let ((), response) = tokio::join!(
+        mock_model_api::serve(listener, mock.clone(), stop.cancelled()),
+        async {
+            let _stop = stop.clone().drop_guard();
+            let response = perform(&app, handler, request);
+            let response = tokio::time::timeout(REQUEST_TIMEOUT, response).await;
+            end(app).await;
+            response
+        },
+    );
+    let (status, answer) = response.map_err(|_elapsed| DryRunError::Timeout)?;
+    let upstream = recorded_requests(mock).await;
+    Ok(DryRunReport::new(
+        tracer.take_events(),
+        upstream,
+        status,
+        answer,
+    ))
+}
+
+/// Returns the config with the mock as its upstreams, and without files, exporters, shared
+/// stores and prewarmed processes.
+fn isolated(config: &Config, mock: SocketAddr) -> Config {
+    let mut config = config.clone();
+    authenticate_by_name(&mut config.auth);
+    config.listen = (Ipv4Addr::LOCALHOST, 0).into();
+    config.sessions.transcripts = None;
+    config.audit = None;
+    config.otlp = None;
+    config.sessions.store = StoreSettings::Memory;
+    if let Ok(url) = Url::parse(&format!("http://{mock}")) {
+        for upstream in config.upstreams.iter_mut() {
+            upstream.url = url.clone();
+            upstream.fallback = None;
+        }
+    }
+    let groups = config.hooks.values_mut().flatten();
+    for hook in groups.flat_map(|group| &mut group.hooks) {
+        hook.settings.0.shift_remove("prewarm");
+    }
+    config
+}
+
+/// Lets callers authenticate by their names as keys, or not at all. Issuers are not
+/// contacted, and quotas do not apply.
+fn authenticate_by_name(auth: &mut Auth) {
+    for key in &mut auth.keys {
+        key.sha256 = auth::digest(&key.name);
+        key.grant = Grant {
+            in_flight: usize::MAX,
+            models: key.grant.models.take(),
+            tools: key.grant.tools.take(),
+            ..Grant::default()
+        };
+    }
+    (auth.jwt, auth.mtls, auth.anonymous) = (None, None, true);
+}
+
+/// Returns a mock with the responses of the action, if it has any.
+fn mock_config(action: &AgentAction) -> Result<MockConfig, DryRunError> {
+    let answers: Vec<&Value> = match action {
+        AgentAction::Call(call) => call.answer.iter().chain(&call.then).collect(),
+        AgentAction::Report(_) => Vec::new(),
+    };
+    if answers.is_empty() {
+        return Ok(MockConfig::default());
+    }
+    let mut lines = Vec::new();
+    for answer in answers {
+        let chunks = match answer {
+            Value::Array(chunks) => json!(chunks),
+            one => {
+                lines.push(json!({ "method": "generateContent", "response": one }).to_string());
+                json!([one])
+            }
+        };
+        let stream = json!({ "method": "generateContentStream", "response": chunks });
+        lines.push(stream.to_string());
+    }
+    let script = Script::parse(&lines.join("\n"));
+    Ok(MockConfig {
+        script: Some(script.map_err(DryRunError::Answer)?),
+        ..MockConfig::default()
+    })
+}
+
+/// Returns the request that an agent sends.
+fn request(action: &AgentAction) -> Result<Request, http::Error> {
+    let (target, headers, body) = match action {
+        AgentAction::Report(event) => ("/hookgate/v1/events?wait=1", None, event),
+        AgentAction::Call(call) => (call.path.as_str(), Some(&call.headers), &call.body),
+    };
+    let mut request = Request::post(target)
+        .header(header::HOST, "localhost")
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from(json!(body).to_string()))?;
+    request
+        .headers_mut()
+        .extend(headers.cloned().unwrap_or_default());
+    Ok(request)
+}
+
+/// Returns status and body of the response.
+async fn perform(app: &App, handler: AgentHandler, request: Request) -> (u16, Value) {
+    app.start();
+    let (head, body) = handler(app.clone(), request).await.into_parts();
+    let answer = match to_bytes(body, MAX_RESPONSE_BYTES).await {
+        Ok(body) if content_headers::media_type(&head.headers) == MediaType::EventStream => {
+            chunks(&body)
+        }
+        Ok(body) => parse(&body),
+        // The gateway interrupts a response that must not look complete.
+        Err(_) => json!({ "error": { "message": "the response was interrupted" } }),
+    };
+    (head.status.as_u16(), answer)
+}
+
+/// Waits until all processes of the gateway have ended.
+async fn end(app: App) {
+    let resources = Arc::clone(&app.resources);
+    resources.shutdown.cancel();
+    // Workers end with the last snapshot.
+    drop(app);
+    resources.tasks.close();
+    let ended = tokio::time::timeout(TASKS_TIMEOUT, resources.tasks.wait());
+    if ended.await.is_err() {
+        tracing::warn!("background tasks of a dry run did not finish in time");
+    }
+}
+
+fn parse(body: &[u8]) -> Value {
+    let text = || Value::from(String::from_utf8_lossy(body));
+    serde_json::from_slice(body).unwrap_or_else(|_| text())
+}
+
+fn chunks(body: &[u8]) -> Value {
+    let mut reader = SseReader::new(MAX_RESPONSE_BYTES);
+    // An event is never larger than the response, so there is no error.
+    let mut data = reader.push(body).unwrap_or_default();
+    data.extend(reader.finish().unwrap_or_default());
+    data.iter().map(|event| parse(event)).collect()
+}
+
+/// Returns the requests that the mock received.
+async fn recorded_requests(mock: Router) -> Vec<RecordedRequest> {
+    let request = Request::get("/__requests").body(Body::empty());
+    let Ok(request) = request else {
+        return Vec::new();
+    };
+    let response = match mock.oneshot(request).await {
+        Ok(response) => response,
+        Err(never) => match never {},
+    };
+    let body = to_bytes(response.into_body(), MAX_RESPONSE_BYTES).await;
+    let list = body.map(|body| parse(&body)).unwrap_or_default();
+    let list = list.as_array().cloned().unwrap_or_default();
+    let request = |mut entry: Value| {
+        let path = entry.get("path").and_then(Value::as_str);
+        RecordedRequest {
+            path: path.unwrap_or_default().to_owned(),
+            body: entry.get_mut("body").map(Value::take).unwrap_or_default(),
+        }
+    };
+    list.into_iter().map(request).collect()
+}

@@ -1,0 +1,89 @@
+//! The result of a dry run.
+
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{event::Action, hook::EventTrace};
+
+/// The result of a dry run.
+#[derive(Debug, Serialize)]
+pub struct DryRunReport {
+    /// `proceed`, `ask`, `respond`, `deny`, `stop` or `error`.
+    pub verdict: &'static str,
+    /// The reason, unless the verdict is `proceed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// All events that were fired, in order.
+    pub events: Vec<EventTrace>,
+    /// The requests to the model API.
+    pub upstream: Vec<RecordedRequest>,
+    /// The HTTP status of the response.
+    pub status: u16,
+    /// The body of the response; of a stream, the list of its chunks.
+    pub answer: Value,
+    /// All text of the response.
+    pub text: String,
+}
+
+/// A request to the model API.
+#[derive(Debug, Serialize)]
+pub struct RecordedRequest {
+    /// The path, with the name of the model.
+    pub path: String,
+    /// The body of the request.
+    pub body: Value,
+}
+
+impl DryRunReport {
+    /// Summarizes events, requests to the model API, and the response to the agent.
+    pub(super) fn new(
+        events: Vec<EventTrace>,
+        upstream: Vec<RecordedRequest>,
+        status: u16,
+        answer: Value,
+    ) -> Self {
+        let (verdict, reason) = verdict(&events, &answer);
+        Self {
+            verdict,
+            reason,
+            events,
+            upstream,
+            status,
+            text: text(&answer),
+            answer,
+        }
+    }
+}
+
+/// Returns the strictest verdict of all events, or an error outside of hooks.
+fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<String>) {
+    let strictest = events.iter().map(|event| event.verdict).max();
+    let strictest = strictest.unwrap_or(Action::Proceed);
+    let error = answer.pointer("/error/message").and_then(Value::as_str);
+    if let Some(message) = error
+        && strictest < Action::Respond
+    {
+        return ("error", Some(message.to_owned()));
+    }
+    let first = events.iter().find(|event| event.verdict == strictest);
+    let reason = first.and_then(|event| event.reason.clone());
+    (strictest.as_str(), reason)
+}
+
+/// Returns all text of a response that an agent displays, without thoughts; of an
+/// error, its message.
+fn text(answer: &Value) -> String {
+    let chunks = answer
+        .as_array()
+        .map_or(std::slice::from_ref(answer), Vec::as_slice);
+    let text = |chunk: &Value| {
+        let chunk = chunk.get("response").unwrap_or(chunk);
+        let parts = chunk.pointer("/candidates/0/content/parts");
+        let parts = parts.and_then(Value::as_array).into_iter().flatten();
+        let shown = parts.filter(|part| part.get("thought") != Some(&Value::Bool(true)));
+        let texts = shown.filter_map(|part| part.get("text")?.as_str());
+        let error = chunk.pointer("/error/message").and_then(Value::as_str);
+        texts.chain(error).collect::<String>()
+    };
+    chunks.iter().map(text).collect()
+}
