@@ -9,14 +9,13 @@
 
 use std::{
     error::Error,
-    sync::Arc,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 use hookgate::{
     dialect::{Document, History},
-    session::{CallRole, Item, MatchKind, MemoryStore, SessionRequest, Sessions},
+    session::{CallRole, Item, MatchKind, MemoryStore, SessionRequest, SessionStore, Sessions},
 };
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
@@ -37,7 +36,7 @@ const SOURCE: &str = "    pub fn insert(&mut self, key: K, value: V) -> Option<V
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new()?;
     let store = MemoryStore::new(SESSIONS + 1, Duration::from_mins(30));
-    let sessions = Sessions::new(Arc::new(store));
+    let sessions = Sessions::new(SessionStore::Memory(store));
     let before = memory()?;
     let started = Instant::now();
     for number in 0..SESSIONS {

@@ -15,7 +15,6 @@ mod conversation;
 mod conversation_cache;
 mod fingerprint;
 mod fingerprint_chain;
-mod hashed_item;
 mod in_flight;
 mod lookup;
 mod prefix_match;
@@ -37,7 +36,7 @@ pub use self::{
     session_key::SessionKey,
     session_request::{CallRole, MatchKind, SessionRequest},
     state::{ItemNote, MAX_HOOK_TEXT_BYTES, MAX_KNOWN_ITEMS, SessionSource, SessionState},
-    store::{MemoryStore, RedisStore, SessionStore, StoreError, StoreFuture},
+    store::{MemoryStore, RedisStore, SessionStore, StoreError},
     transcript::{TranscriptRequest, TranscriptResponse, Transcripts},
     yield_budget::YieldBudget,
 };

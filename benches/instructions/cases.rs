@@ -1,7 +1,7 @@
 //! What is counted: each case readies what it needs, and does its work in
 //! [`measured`].
 
-use std::{hint::black_box, sync::Arc, time::Duration};
+use std::{hint::black_box, time::Duration};
 
 use bytes::Bytes;
 use hookgate::{
@@ -9,7 +9,7 @@ use hookgate::{
     event::{BeforeModel, Context, Event, InputExtras},
     model::RequestMutation,
     protocol,
-    session::{CallRole, MatchKind, MemoryStore, SessionRequest, Sessions},
+    session::{CallRole, MatchKind, MemoryStore, SessionRequest, SessionStore, Sessions},
     upstream::sse::SseReader,
 };
 use http::Method;
@@ -103,7 +103,7 @@ fn write_event() -> Outcome {
 fn session() -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let store = MemoryStore::new(100, Duration::from_mins(30));
-    let sessions = Sessions::new(Arc::new(store));
+    let sessions = Sessions::new(SessionStore::Memory(store));
     let mut contents = contents(1 << 20);
     let seen = Document::parse(body_of(&contents))?;
     runtime.block_on(visit(&sessions, &seen))?;

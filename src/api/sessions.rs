@@ -15,7 +15,7 @@ use super::openapi_errors::{AdminErrors, GoogleError};
 use crate::{
     error::{ApiError, ErrorReason},
     event::EventName,
-    session::{self, SessionKey},
+    session::{ItemNote, SessionKey, SessionState},
     state::App,
 };
 
@@ -124,7 +124,7 @@ pub struct SessionDetails {
 }
 
 impl SessionInfo {
-    fn new(key: &SessionKey, state: &session::SessionState) -> Self {
+    fn new(key: &SessionKey, state: &SessionState) -> Self {
         Self {
             id: key.id.clone(),
             source: state.source.as_str(),
@@ -139,15 +139,19 @@ impl SessionInfo {
 }
 
 impl SessionDetails {
-    fn new(key: &SessionKey, state: &session::SessionState) -> Self {
-        let counts = state.counts();
+    fn new(key: &SessionKey, state: &SessionState) -> Self {
+        // A note is stored for its item's prefix and for the item's own fingerprint.
+        let mut notes: Vec<&ItemNote> = state.notes.values().collect();
+        notes.sort();
+        notes.dedup();
+        let count = |has: fn(&ItemNote) -> bool| notes.iter().filter(|note| has(note)).count();
         Self {
             session: SessionInfo::new(key, state),
-            items: counts.items,
-            denied: counts.denied,
-            replaced: counts.replaced,
-            contexts: counts.contexts,
-            stopped: counts.stopped > 0,
+            items: state.evaluated.len().div_ceil(2),
+            denied: count(|note| note.denied.is_some()),
+            replaced: count(|note| note.replaced.is_some()),
+            contexts: count(|note| note.context.is_some()) + usize::from(state.context.is_some()),
+            stopped: count(|note| note.stopped.is_some()) > 0,
             reported: state.reported.clone(),
         }
     }

@@ -13,12 +13,12 @@ use uuid::Uuid;
 use super::{
     error::AuditError,
     rate_limit::{Admission, RecordRateLimiter},
-    record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord},
+    record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord, milliseconds, would_name},
     time_range::TimeRange,
 };
 use crate::{
     config::OtlpSettings,
-    event::Trace,
+    event::{HookStatus, Trace},
     observe::{
         Metrics,
         otlp::{Attributes, Collector, Exporter, LogRecord, Span, SpanKind},
@@ -116,11 +116,11 @@ fn hook_span(hook: &HookRunRecord, event: Trace) -> Span {
         ended: hook.time.ended,
         attributes: Attributes::default()
             .text("hookgate.hook.name", &hook.name)
-            .text("hookgate.hook.status", hook.status)
-            .text("hookgate.hook.would", hook.would.unwrap_or_default())
-            .number("hookgate.hook.ms", Some(hook.ms))
-            .number("hookgate.hook.runs", hook.runs),
-        failed: hook.status == "failed",
+            .text("hookgate.hook.status", hook.status.as_str())
+            .text("hookgate.hook.would", &would_name(hook.would))
+            .number("hookgate.hook.ms", Some(milliseconds(hook.elapsed)))
+            .number("hookgate.hook.runs", (hook.runs > 1).then_some(hook.runs)),
+        failed: hook.status == HookStatus::Failed,
     }
 }
 

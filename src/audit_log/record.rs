@@ -6,13 +6,13 @@
 use std::{net::IpAddr, time::Duration};
 
 use data_encoding::HEXLOWER;
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use sha2::{Digest, Sha256};
 
 use super::{body_digest::BodyDigest, time_range::TimeRange};
 use crate::{
     config::AuditMode,
-    event::{Action, Caller, EventName, Trace},
+    event::{Action, Caller, EventName, HookStatus, Trace},
     observe::ReloadOutcome,
 };
 
@@ -163,18 +163,22 @@ pub struct HookRunRecord {
     /// Name of the hook.
     pub name: String,
     /// `ok`, `block` or `failed`; the worst of several runs.
-    pub status: &'static str,
+    pub status: HookStatus,
     /// When it ran; not written to the log.
     #[serde(skip)]
     pub time: TimeRange,
-    /// Duration in milliseconds; the sum of several runs.
-    pub ms: u64,
+    /// Duration, in milliseconds in the log; the sum of several runs.
+    #[serde(rename = "ms", serialize_with = "serialize_milliseconds")]
+    pub elapsed: Duration,
     /// Decision of a hook that only observes, such as `would_deny`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub would: Option<&'static str>,
+    #[serde(
+        skip_serializing_if = "Option::is_none",
+        serialize_with = "serialize_would"
+    )]
+    pub would: Option<Action>,
     /// Number of runs, if it is not one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub runs: Option<u64>,
+    #[serde(skip_serializing_if = "is_one")]
+    pub runs: u64,
     /// Whether it is a policy that changed the document, or would have.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub edited: bool,
@@ -376,12 +380,45 @@ fn truncate(text: &str, max_bytes: usize) -> &str {
         .unwrap_or(text)
 }
 
+/// Returns whole milliseconds.
+pub(super) fn milliseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
+}
+
+fn serialize_milliseconds<S: Serializer>(
+    duration: &Duration,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.serialize_u64(milliseconds(*duration))
+}
+
+#[expect(clippy::ref_option, reason = "serde passes a reference")]
+fn serialize_would<S: Serializer>(
+    would: &Option<Action>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&would_name(*would))
+}
+
+/// Returns the name of what an observing hook would have decided.
+pub(super) fn would_name(would: Option<Action>) -> String {
+    would.map_or_else(String::new, |action| format!("would_{}", action.as_str()))
+}
+
 #[expect(
     clippy::trivially_copy_pass_by_ref,
     reason = "serde passes a reference"
 )]
 const fn is_zero(number: &usize) -> bool {
     *number == 0
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
+const fn is_one(number: &u64) -> bool {
+    *number == 1
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use super::{
     decision_log::{AuditLog, Checkpoint},
     record::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
-        RequestRecord, TokenCounts, short_name,
+        RequestRecord, TokenCounts, milliseconds, short_name,
     },
     response_tail::ResponseTail,
     run_stats::RunStats,
@@ -227,7 +227,7 @@ impl DecisionLogSink {
                 response: self.sent.take(),
                 chunks: exchange.chunks,
                 usage: add_usage(self.earlier_usage, self.usage),
-                duration_ms: u64::try_from(exchange.elapsed.as_millis()).unwrap_or(u64::MAX),
+                duration_ms: milliseconds(exchange.elapsed),
             })));
     }
 }

@@ -8,7 +8,7 @@ use super::{
     time_range::TimeRange,
 };
 use crate::{
-    event::{Action, EventName, EventOrigin, HookRun, HookStatus},
+    event::{Action, EventName, EventOrigin, HookRun},
     observe::recorder::{EventDecision, Exchange},
 };
 
@@ -19,22 +19,9 @@ pub(super) struct RunStats {
     pub(super) inspected_chunks: u64,
     /// Chunks that hooks received.
     pub(super) hooked_chunks: u64,
-    hooks: Vec<HookStats>,
+    hooks: Vec<HookRunRecord>,
     verdict: Option<Action>,
     reason: Option<String>,
-}
-
-/// Sum of all runs of one policy or hook.
-#[derive(Debug)]
-struct HookStats {
-    name: String,
-    status: HookStatus,
-    elapsed: Duration,
-    time: TimeRange,
-    would: Option<Action>,
-    runs: u64,
-    edited: bool,
-    refused: usize,
 }
 
 impl RunStats {
@@ -44,9 +31,27 @@ impl RunStats {
 
     /// Adds a run, as many times as given.
     pub(super) fn add_run(&mut self, run: &HookRun, times: u64) {
-        match self.hooks.iter_mut().find(|stats| stats.name == run.name) {
-            Some(stats) => stats.add(run, times),
-            None => self.hooks.push(HookStats::new(run, times)),
+        let time = TimeRange::ending_at(run.ended, run.elapsed);
+        match self.hooks.iter_mut().find(|hook| hook.name == run.name) {
+            Some(hook) => {
+                hook.status = hook.status.max(run.status());
+                hook.time = hook.time.union(time);
+                hook.elapsed += run.elapsed;
+                hook.would = hook.would.max(run.would);
+                hook.runs += times;
+                hook.edited |= run.edited;
+                hook.denied_calls += run.refused.len();
+            }
+            None => self.hooks.push(HookRunRecord {
+                name: run.name.clone(),
+                status: run.status(),
+                time,
+                elapsed: run.elapsed,
+                would: run.would,
+                runs: times,
+                edited: run.edited,
+                denied_calls: run.refused.len(),
+            }),
         }
     }
 
@@ -68,11 +73,8 @@ impl RunStats {
         event: EventName,
         origin: EventOrigin,
     ) -> EventRecord {
-        let times = self
-            .hooks
-            .iter()
-            .map(|stats| stats.time)
-            .reduce(TimeRange::union);
+        let times = self.hooks.iter().map(|hook| hook.time);
+        let times = times.reduce(TimeRange::union);
         EventRecord {
             request: exchange.request_id.to_string(),
             session: short_name(&exchange.session_id),
@@ -83,70 +85,10 @@ impl RunStats {
             origin: origin.as_str(),
             subject: None,
             chunks: Some(self.inspected_chunks.max(self.hooked_chunks)),
-            hooks: self.hooks.into_iter().map(HookStats::into_record).collect(),
+            hooks: self.hooks,
             verdict: self.verdict.unwrap_or(Action::Proceed),
             reason: self.reason.map(|reason| audit.text_digest(&reason)),
             input: None,
         }
-    }
-}
-
-impl HookStats {
-    fn new(run: &HookRun, times: u64) -> Self {
-        Self {
-            name: run.name.clone(),
-            status: run.status(),
-            elapsed: run.elapsed,
-            time: TimeRange::ending_at(run.ended, run.elapsed),
-            would: run.would,
-            runs: times,
-            edited: run.edited,
-            refused: run.refused.len(),
-        }
-    }
-
-    fn add(&mut self, run: &HookRun, times: u64) {
-        if severity(run.status()) > severity(self.status) {
-            self.status = run.status();
-        }
-        self.elapsed += run.elapsed;
-        self.time = self
-            .time
-            .union(TimeRange::ending_at(run.ended, run.elapsed));
-        self.would = self.would.max(run.would);
-        self.runs += times;
-        self.edited |= run.edited;
-        self.refused += run.refused.len();
-    }
-
-    fn into_record(self) -> HookRunRecord {
-        HookRunRecord {
-            name: self.name,
-            status: self.status.as_str(),
-            time: self.time,
-            ms: u64::try_from(self.elapsed.as_millis()).unwrap_or(u64::MAX),
-            would: self.would.map(would),
-            runs: (self.runs > 1).then_some(self.runs),
-            edited: self.edited,
-            denied_calls: self.refused,
-        }
-    }
-}
-
-const fn severity(status: HookStatus) -> u8 {
-    match status {
-        HookStatus::Ok => 0,
-        HookStatus::Block => 1,
-        HookStatus::Failed => 2,
-    }
-}
-
-const fn would(action: Action) -> &'static str {
-    match action {
-        Action::Proceed => "would_proceed",
-        Action::Ask => "would_ask",
-        Action::Respond => "would_respond",
-        Action::Deny => "would_deny",
-        Action::Stop => "would_stop",
     }
 }

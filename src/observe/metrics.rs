@@ -1,9 +1,9 @@
 //! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
-use std::{fmt, time::Duration};
+use std::{borrow::Cow, fmt, time::Duration};
 
 use prometheus_client::{
-    encoding::{EncodeLabelSet, text},
+    encoding::text,
     metrics::{
         counter::Counter,
         family::Family,
@@ -15,6 +15,9 @@ use prometheus_client::{
 use serde::Serialize;
 
 use crate::event::{EventName, HookStatus};
+
+/// Names and values of the labels of a series.
+type Labels<const COUNT: usize> = [(&'static str, Cow<'static, str>); COUNT];
 
 /// Declares [`Metrics`] and registers its fields: `help`, field, type and name; the
 /// registry puts `hookgate_` before the name. An expression after the name replaces
@@ -47,19 +50,19 @@ macro_rules! metrics {
 
 metrics! {
     /// Requests answered, by operation, status and action.
-    requests: Family<RequestLabels, Counter> = "requests";
+    requests: Family<Labels<3>, Counter> = "requests";
     /// Time from a request's head to the end of its response.
-    request_duration: Family<OperationLabels, Histogram> = "request_duration_seconds", duration_histograms();
+    request_duration: Family<Labels<1>, Histogram> = "request_duration_seconds", duration_histograms();
     /// Hook runs, by event, hook and status.
-    hook_runs: Family<HookRunLabels, Counter> = "hook_runs";
+    hook_runs: Family<Labels<3>, Counter> = "hook_runs";
     /// Duration of hook runs, by event and hook.
-    hook_duration: Family<HookLabels, Histogram> = "hook_duration_seconds", duration_histograms();
+    hook_duration: Family<Labels<2>, Histogram> = "hook_duration_seconds", duration_histograms();
     /// Response chunks handed to hooks.
     chunks: Counter = "chunks";
     /// Events that hooks denied or stopped.
-    denials: Family<EventLabels, Counter> = "denials";
+    denials: Family<Labels<1>, Counter> = "denials";
     /// Config reloads, by outcome.
-    config_reloads: Family<ReloadLabels, Counter> = "config_reloads";
+    config_reloads: Family<Labels<1>, Counter> = "config_reloads";
     /// Whether the last config reload succeeded (1) or was rejected (0).
     config_last_reload_successful: Gauge = "config_last_reload_successful", gauge_at(1);
     /// Requests in flight, once their body is received.
@@ -71,21 +74,21 @@ metrics! {
     /// Open connections on all listeners.
     pub connections: Gauge = "connections";
     /// Connections rejected or closed early, by reason.
-    rejected_connections: Family<ReasonLabels, Counter> = "connections_rejected";
+    rejected_connections: Family<Labels<1>, Counter> = "connections_rejected";
     /// Hook processes that are running.
     pub hook_processes: Gauge = "hook_processes";
     /// Session lookups, by result and by how the session is identified.
-    session_lookups: Family<SessionLookupLabels, Counter> = "session_lookups";
+    session_lookups: Family<Labels<2>, Counter> = "session_lookups";
     /// Sessions held by this process.
     pub sessions: Gauge = "sessions";
     /// Failed requests to the shared session store.
     pub session_store_failures: Counter = "session_store_failures";
     /// Requests of authenticated callers, by caller and outcome.
-    caller_requests: Family<CallerRequestLabels, Counter> = "caller_requests";
+    caller_requests: Family<Labels<2>, Counter> = "caller_requests";
     /// Tokens used by callers with a daily quota.
-    caller_tokens: Family<CallerLabels, Counter> = "caller_tokens";
+    caller_tokens: Family<Labels<1>, Counter> = "caller_tokens";
     /// Requests rejected because authentication failed, by reason.
-    auth_failures: Family<ReasonLabels, Counter> = "auth_failures";
+    auth_failures: Family<Labels<1>, Counter> = "auth_failures";
     /// Records written to the decision log.
     pub audit_lines: Counter = "audit_lines";
     /// Records missing from the decision log because it could not be written.
@@ -93,13 +96,13 @@ metrics! {
     /// Whether writing the decision log fails.
     pub audit_failing: Gauge = "audit_failing";
     /// Spans and log records for the OTLP collector, by signal and outcome.
-    otlp_items: Family<ExportLabels, Counter> = "otlp_items";
+    otlp_items: Family<Labels<2>, Counter> = "otlp_items";
     /// Whether the circuit breaker of an upstream is open.
-    circuit_breaker_open: Family<UpstreamLabels, Gauge> = "circuit_breaker_open";
+    circuit_breaker_open: Family<Labels<1>, Gauge> = "circuit_breaker_open";
     /// Failures of upstreams, by reason.
-    upstream_failures: Family<UpstreamFailureLabels, Counter> = "upstream_failures";
+    upstream_failures: Family<Labels<2>, Counter> = "upstream_failures";
     /// Requests sent to the fallback of an upstream.
-    upstream_fallbacks: Family<UpstreamLabels, Counter> = "upstream_fallbacks";
+    upstream_fallbacks: Family<Labels<1>, Counter> = "upstream_fallbacks";
 }
 
 /// Outcome of a config reload.
@@ -122,80 +125,6 @@ impl ReloadOutcome {
     }
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    operation: &'static str,
-    status: u16,
-    action: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct OperationLabels {
-    operation: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HookRunLabels {
-    event: &'static str,
-    hook: String,
-    status: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct HookLabels {
-    event: &'static str,
-    hook: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct EventLabels {
-    event: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReloadLabels {
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ReasonLabels {
-    reason: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct SessionLookupLabels {
-    result: &'static str,
-    source: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallerRequestLabels {
-    caller: String,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct CallerLabels {
-    caller: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ExportLabels {
-    signal: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamLabels {
-    upstream: String,
-}
-
-#[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct UpstreamFailureLabels {
-    upstream: String,
-    reason: &'static str,
-}
-
 impl Metrics {
     /// Returns all metrics in the `OpenMetrics` text format.
     pub fn to_text(&self) -> String {
@@ -213,14 +142,14 @@ impl Metrics {
         action: &'static str,
         duration: Duration,
     ) {
-        let labels = RequestLabels {
-            operation,
-            status,
-            action,
-        };
+        let labels = [
+            ("operation", operation.into()),
+            ("status", status.to_string().into()),
+            ("action", action.into()),
+        ];
         self.requests.get_or_create(&labels).inc();
         self.request_duration
-            .get_or_create(&OperationLabels { operation })
+            .get_or_create(&[("operation", operation.into())])
             .observe(duration.as_secs_f64());
     }
 
@@ -238,72 +167,72 @@ impl Metrics {
         duration: Duration,
     ) {
         self.count_hook_runs(event, hook, status, 1);
-        let (event, hook) = (event.as_str(), hook.to_owned());
+        let labels = [
+            ("event", event.as_str().into()),
+            ("hook", hook.to_owned().into()),
+        ];
         self.hook_duration
-            .get_or_create(&HookLabels { event, hook })
+            .get_or_create(&labels)
             .observe(duration.as_secs_f64());
     }
 
     /// Counts hook runs whose duration was not measured.
     pub fn count_hook_runs(&self, event: EventName, hook: &str, status: HookStatus, runs: u64) {
-        let labels = HookRunLabels {
-            event: event.as_str(),
-            hook: hook.to_owned(),
-            status: status.as_str(),
-        };
+        let labels = [
+            ("event", event.as_str().into()),
+            ("hook", hook.to_owned().into()),
+            ("status", status.as_str().into()),
+        ];
         self.hook_runs.get_or_create(&labels).inc_by(runs);
     }
 
     /// Counts a denied or stopped event.
     pub fn record_denial(&self, event: EventName) {
-        let event = event.as_str();
-        self.denials.get_or_create(&EventLabels { event }).inc();
+        let labels = [("event", event.as_str().into())];
+        self.denials.get_or_create(&labels).inc();
     }
 
     /// Counts a config reload.
     pub fn record_reload(&self, outcome: ReloadOutcome) {
         let successful = i64::from(outcome == ReloadOutcome::Applied);
-        let outcome = outcome.as_str();
-        self.config_reloads
-            .get_or_create(&ReloadLabels { outcome })
-            .inc();
+        let labels = [("outcome", outcome.as_str().into())];
+        self.config_reloads.get_or_create(&labels).inc();
         self.config_last_reload_successful.set(successful);
     }
 
     /// Counts a connection that was rejected or closed early.
     pub fn record_rejected_connection(&self, reason: &'static str) {
         self.rejected_connections
-            .get_or_create(&ReasonLabels { reason })
+            .get_or_create(&[("reason", reason.into())])
             .inc();
     }
 
     /// Counts a session lookup.
     pub fn record_session_lookup(&self, result: &'static str, source: &'static str) {
-        let labels = SessionLookupLabels { result, source };
+        let labels = [("result", result.into()), ("source", source.into())];
         self.session_lookups.get_or_create(&labels).inc();
     }
 
     /// Counts a request of an authenticated caller. `caller` is a name from the config,
     /// or `other`: names from tokens and certificates must not become label values.
     pub fn record_caller_request(&self, caller: &str, outcome: &'static str) {
-        let caller = caller.to_owned();
-        self.caller_requests
-            .get_or_create(&CallerRequestLabels { caller, outcome })
-            .inc();
+        let labels = [
+            ("caller", caller.to_owned().into()),
+            ("outcome", outcome.into()),
+        ];
+        self.caller_requests.get_or_create(&labels).inc();
     }
 
     /// Counts tokens used by a caller that has a daily quota.
     pub fn record_caller_tokens(&self, caller: &str, tokens: u64) {
-        let caller = caller.to_owned();
-        self.caller_tokens
-            .get_or_create(&CallerLabels { caller })
-            .inc_by(tokens);
+        let labels = [("caller", caller.to_owned().into())];
+        self.caller_tokens.get_or_create(&labels).inc_by(tokens);
     }
 
     /// Counts a request whose authentication failed.
     pub fn record_auth_failure(&self, reason: &'static str) {
         self.auth_failures
-            .get_or_create(&ReasonLabels { reason })
+            .get_or_create(&[("reason", reason.into())])
             .inc();
     }
 
@@ -318,31 +247,28 @@ impl Metrics {
     }
 
     fn circuit_breaker(&self, upstream: &str) -> Gauge {
-        let upstream = upstream.to_owned();
-        self.circuit_breaker_open
-            .get_or_create(&UpstreamLabels { upstream })
-            .clone()
+        let labels = [("upstream", upstream.to_owned().into())];
+        self.circuit_breaker_open.get_or_create(&labels).clone()
     }
 
     /// Counts a failure of an upstream.
     pub fn record_upstream_failure(&self, upstream: &str, reason: &'static str) {
-        let upstream = upstream.to_owned();
-        self.upstream_failures
-            .get_or_create(&UpstreamFailureLabels { upstream, reason })
-            .inc();
+        let labels = [
+            ("upstream", upstream.to_owned().into()),
+            ("reason", reason.into()),
+        ];
+        self.upstream_failures.get_or_create(&labels).inc();
     }
 
     /// Counts a request sent to the fallback of an upstream.
     pub fn record_fallback(&self, upstream: &str) {
-        let upstream = upstream.to_owned();
-        self.upstream_fallbacks
-            .get_or_create(&UpstreamLabels { upstream })
-            .inc();
+        let labels = [("upstream", upstream.to_owned().into())];
+        self.upstream_fallbacks.get_or_create(&labels).inc();
     }
 
     /// Counts spans or log records that the collector accepted, or that were dropped.
     pub(super) fn record_export(&self, signal: &'static str, outcome: &'static str, items: u64) {
-        let labels = ExportLabels { signal, outcome };
+        let labels = [("signal", signal.into()), ("outcome", outcome.into())];
         self.otlp_items.get_or_create(&labels).inc_by(items);
     }
 }

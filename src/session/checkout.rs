@@ -41,7 +41,7 @@ pub struct Session {
     /// Content in which the last step begins.
     last_step: usize,
     fingerprinter: Fingerprinter,
-    store: Arc<dyn SessionStore>,
+    store: Arc<SessionStore>,
     /// Fingerprints to index for the session.
     to_index: Vec<Fingerprint>,
     /// Items with changed notes, by prefix, with their own fingerprint.
@@ -55,7 +55,7 @@ impl Session {
         lookup: Lookup,
         conversation: Conversation,
         fingerprinter: Fingerprinter,
-        store: Arc<dyn SessionStore>,
+        store: Arc<SessionStore>,
     ) -> Self {
         let last_step = conversation.last_step().start;
         let first = conversation.items.get(last_step);

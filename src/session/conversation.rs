@@ -5,9 +5,8 @@ use std::ops::Range;
 use super::{
     fingerprint::{Fingerprint, Fingerprinter},
     fingerprint_chain::FingerprintChain,
-    hashed_item::HashedItem,
 };
-use crate::dialect::ItemKind;
+use crate::dialect::{CanonicalItem, ItemKind};
 
 /// One item of a conversation: a text, a function call, a function response.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -66,9 +65,9 @@ impl Conversation {
         &mut self,
         fingerprinter: &Fingerprinter,
         content: usize,
-        hashed: &HashedItem,
+        added: &CanonicalItem,
     ) {
-        let link = self.chain.push(fingerprinter, hashed);
+        let link = self.chain.push(fingerprinter, added);
         match self.items.last_mut() {
             Some(item) if link.continues => {
                 item.last_content = content;
@@ -78,10 +77,10 @@ impl Conversation {
             }
             Some(_) | None => self.items.push(Item {
                 content,
-                part: hashed.part,
+                part: added.part,
                 last_content: content,
-                kind: hashed.kind,
-                by_model: hashed.by_model,
+                kind: added.kind,
+                by_model: added.by_model,
                 prefix: link.prefix,
                 own: link.own,
                 unique: link.unique,

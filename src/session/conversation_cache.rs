@@ -5,14 +5,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use bytes::Bytes;
 use lru::LruCache;
 
 use super::{
     conversation::{Conversation, Item},
-    fingerprint::{ContentHasher, Fingerprint, FingerprintBuildHasher, Fingerprinter},
+    fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter, StreamHasher},
     fingerprint_chain::FingerprintChain,
-    hashed_item::HashedItem,
     yield_budget::YieldBudget,
 };
 use crate::dialect::{DialectError, History, ItemKind, canonical_items};
@@ -20,7 +18,7 @@ use crate::dialect::{DialectError, History, ItemKind, canonical_items};
 const MAX_CACHE_BYTES: usize = 64 << 20;
 
 /// Approximate size of a prefix without its items.
-const PREFIX_BYTES: usize = 300;
+const PREFIX_BYTES: usize = 500;
 
 /// Reads conversations and caches their prefixes.
 #[derive(Debug, Default)]
@@ -95,7 +93,6 @@ impl ConversationCache {
             budget.step().await;
             for mut item in canonical_items(bytes)? {
                 item.kind = kind_at(item.kind, conversation.items.is_empty());
-                let item = HashedItem::new(fingerprinter, &item);
                 conversation.push(fingerprinter, content, &item);
             }
             if conversation.items.last().is_some_and(|item| item.by_model) {
@@ -114,13 +111,13 @@ impl ConversationCache {
         Ok(conversation)
     }
 
-    fn get(&self, hasher: &ContentHasher) -> Option<Arc<CachedPrefix>> {
+    fn get(&self, hasher: &StreamHasher) -> Option<Arc<CachedPrefix>> {
         let key = hasher.fingerprint();
         let mut cache = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         cache.prefixes.get(&key).cloned()
     }
 
-    fn insert(&self, hasher: Option<&ContentHasher>, items: &[Item], chain: FingerprintChain) {
+    fn insert(&self, hasher: Option<&StreamHasher>, items: &[Item], chain: FingerprintChain) {
         if let Some(hasher) = hasher {
             let items = items.into();
             let prefix = Arc::new(CachedPrefix { items, chain });
@@ -144,12 +141,17 @@ fn prefix_hashers(
     fingerprinter: &Fingerprinter,
     caller: &str,
     history: &History,
-) -> Vec<ContentHasher> {
-    let mut hasher = fingerprinter.content_hasher();
-    hasher.push(caller.as_bytes());
-    let next = |content: &Bytes| {
-        hasher.push(content);
+) -> Vec<StreamHasher> {
+    let mut hasher = fingerprinter.stream_hasher();
+    let mut next = |bytes: &[u8]| {
+        hasher.push(&bytes.len().to_le_bytes());
+        hasher.push(bytes);
         hasher.clone()
     };
-    history.contents().iter().map(next).collect()
+    next(caller.as_bytes());
+    history
+        .contents()
+        .iter()
+        .map(|content| next(content))
+        .collect()
 }

@@ -1,9 +1,10 @@
 //! Chain of fingerprints: each covers an item and everything before it.
 
-use super::{
-    fingerprint::{Fingerprint, Fingerprinter, RollingHash},
-    hashed_item::{HashedItem, ItemHash},
-};
+use super::fingerprint::{Fingerprint, Fingerprinter, StreamHasher};
+use crate::dialect::{CanonicalItem, ItemKind};
+
+/// Shorter call ids are not taken as unique.
+const MIN_UNIQUE_ID_BYTES: usize = 8;
 
 /// Shorter texts are not taken as unique.
 const MIN_UNIQUE_TEXT_BYTES: usize = 64;
@@ -14,7 +15,7 @@ pub(super) struct FingerprintChain {
     caller: Fingerprint,
     prefix: Fingerprint,
     /// Text of the model at the end, and the prefix before it.
-    open_text: Option<(Fingerprint, RollingHash)>,
+    open_text: Option<(Fingerprint, StreamHasher)>,
 }
 
 /// Fingerprints of an appended item.
@@ -41,27 +42,30 @@ impl FingerprintChain {
         }
     }
 
-    pub(super) fn push(&mut self, fingerprinter: &Fingerprinter, item: &HashedItem) -> ChainLink {
-        let open_text = self.open_text.take();
-        let own_of = |text| fingerprinter.fingerprint(&(item.kind, item.by_model, text));
-        let (own, text, continues) = match item.hash {
-            ItemHash::Text(next) if item.by_model => {
-                let continues = open_text.is_some();
-                let (before, text) = open_text.unwrap_or((self.prefix, RollingHash::EMPTY));
-                let text = text.join(next);
-                self.prefix = before;
-                self.open_text = Some((before, text));
-                (own_of(text), Some(text), continues)
-            }
-            ItemHash::Text(text) => (own_of(text), Some(text), false),
-            ItemHash::Other(own) => (own, None, false),
-        };
+    pub(super) fn push(
+        &mut self,
+        fingerprinter: &Fingerprinter,
+        item: &CanonicalItem,
+    ) -> ChainLink {
+        let open_text = self.open_text.take().filter(|_| item.by_model);
+        let kind = (item.kind, item.by_model);
+        let (own, unique, continues);
+        if matches!(item.kind, ItemKind::Text | ItemKind::Introduction) {
+            continues = open_text.is_some();
+            let start = || (self.prefix, fingerprinter.stream_hasher());
+            let (before, mut text) = open_text.unwrap_or_else(start);
+            text.push(item.text.as_bytes());
+            own = fingerprinter.fingerprint(&(kind, text.fingerprint()));
+            unique = self.unique_text(fingerprinter, &text);
+            self.prefix = before;
+            self.open_text = item.by_model.then_some((before, text));
+        } else {
+            continues = false;
+            own = fingerprinter.fingerprint(&(kind, &item.text));
+            let id = |id| fingerprinter.fingerprint(&("call", self.caller, id, own));
+            unique = unique_call_id(item).map(id);
+        }
         self.prefix = fingerprinter.fingerprint(&(self.prefix, own));
-        let unique = match (text, item.id) {
-            (Some(text), _) => self.unique_text(fingerprinter, text),
-            (None, Some(id)) => Some(fingerprinter.fingerprint(&("call", self.caller, id, own))),
-            (None, None) => None,
-        };
         ChainLink {
             prefix: self.prefix,
             own,
@@ -84,9 +88,17 @@ impl FingerprintChain {
     pub(super) fn unique_text(
         &self,
         fingerprinter: &Fingerprinter,
-        text: RollingHash,
+        text: &StreamHasher,
     ) -> Option<Fingerprint> {
         let is_unique = text.length() >= MIN_UNIQUE_TEXT_BYTES;
-        is_unique.then(|| fingerprinter.fingerprint(&("text", self.caller, text)))
+        is_unique.then(|| fingerprinter.fingerprint(&("text", self.caller, text.fingerprint())))
     }
+}
+
+/// Returns the id of a call if it is long enough to be unique. In helper calls
+/// gemini-cli writes the tool's name in front of it.
+fn unique_call_id(item: &CanonicalItem) -> Option<&str> {
+    let id = item.id.as_deref().filter(|_| item.kind == ItemKind::Call)?;
+    let id = id.rsplit_once("__").map_or(id, |(_, id)| id);
+    (id.len() >= MIN_UNIQUE_ID_BYTES).then_some(id)
 }

@@ -30,7 +30,7 @@ const BATCH_SIZES: [usize; 2] = [16, 256];
 #[derive(Debug)]
 pub struct Sessions {
     cache: ConversationCache,
-    store: Arc<dyn SessionStore>,
+    store: Arc<SessionStore>,
     active: Arc<ActiveRequests>,
 }
 
@@ -43,17 +43,17 @@ struct StoredMatch {
 
 impl Sessions {
     /// Returns the sessions of `store`.
-    pub fn new(store: Arc<dyn SessionStore>) -> Self {
+    pub fn new(store: SessionStore) -> Self {
         Self {
             cache: ConversationCache::default(),
-            store,
+            store: Arc::new(store),
             active: Arc::default(),
         }
     }
 
     /// Returns the store of the sessions.
-    pub fn store(&self) -> &dyn SessionStore {
-        self.store.as_ref()
+    pub fn store(&self) -> &SessionStore {
+        &self.store
     }
 
     /// Finds or creates the session of a request. Nothing is stored before

@@ -2,9 +2,8 @@
 
 use super::{
     conversation::Conversation,
-    fingerprint::{Fingerprint, Fingerprinter, RollingHash},
+    fingerprint::{Fingerprint, Fingerprinter, StreamHasher},
     fingerprint_chain::FingerprintChain,
-    hashed_item::{HashedItem, ItemHash},
 };
 use crate::dialect::{CanonicalItem, DialectError, ItemKind, ResponseDocument};
 
@@ -22,10 +21,10 @@ pub struct ResponseFingerprinter {
     buffer: String,
     /// Unique fingerprint of the last text.
     text: Option<Fingerprint>,
+    /// The last text without leading white space.
+    body: StreamHasher,
     /// The last text without surrounding white space.
-    trimmed: RollingHash,
-    /// White space after `trimmed`.
-    trailing_space: RollingHash,
+    trimmed: StreamHasher,
     is_finished: bool,
     has_calls: bool,
     /// Whether a function call was sent in parts, so that later items cannot be hashed.
@@ -53,8 +52,8 @@ impl ResponseFingerprinter {
             summary: ResponseSummary::default(),
             buffer: String::new(),
             text: None,
-            trimmed: RollingHash::EMPTY,
-            trailing_space: RollingHash::EMPTY,
+            body: fingerprinter.stream_hasher(),
+            trimmed: fingerprinter.stream_hasher(),
             is_finished: false,
             has_calls: false,
             is_incomplete: false,
@@ -103,44 +102,35 @@ impl ResponseFingerprinter {
         if text.is_empty() {
             return;
         }
-        let without_start = text.trim_start();
-        let body = without_start.trim_end();
-        let hash = |text: Option<&str>| self.fingerprinter.rolling_hash(text.unwrap_or_default());
-        let before = hash(text.get(..text.len() - without_start.len()));
-        let middle = hash(Some(body));
-        let after = hash(without_start.get(body.len()..));
-        self.text = self.push_hashed(&HashedItem {
+        let item = CanonicalItem {
             part: 0,
             kind: ItemKind::Text,
             by_model: true,
-            hash: ItemHash::Text(before.join(middle).join(after)),
+            text,
             id: None,
-        });
-        if body.is_empty() {
-            let space = if self.trimmed.length() == 0 {
-                after
-            } else {
-                before.join(after)
-            };
-            self.trailing_space = self.trailing_space.join(space);
-        } else {
-            if self.trimmed.length() > 0 {
-                self.trimmed = self.trimmed.join(self.trailing_space).join(before);
-            }
-            self.trimmed = self.trimmed.join(middle);
-            self.trailing_space = after;
+        };
+        self.text = self.push_to_chain(&item);
+        let mut text = item.text.as_str();
+        if self.body.length() == 0 {
+            text = text.trim_start();
         }
+        let trimmed = text.trim_end();
+        self.body.push(trimmed.as_bytes());
+        if !trimmed.is_empty() {
+            self.trimmed = self.body.clone();
+        }
+        let trailing_space = text.strip_prefix(trimmed).unwrap_or_default();
+        self.body.push(trailing_space.as_bytes());
     }
 
     fn push_item(&mut self, item: &CanonicalItem) {
-        let hashed = HashedItem::new(&self.fingerprinter, item);
-        let unique = self.push_hashed(&hashed);
+        let unique = self.push_to_chain(item);
         self.has_calls |= item.kind == ItemKind::Call;
         self.summary.unique.extend(unique);
     }
 
     /// Appends an item to the chain and returns its unique fingerprint.
-    fn push_hashed(&mut self, item: &HashedItem) -> Option<Fingerprint> {
+    fn push_to_chain(&mut self, item: &CanonicalItem) -> Option<Fingerprint> {
         let link = self.chain.push(&self.fingerprinter, item);
         if !link.continues {
             self.end_text();
@@ -156,9 +146,10 @@ impl ResponseFingerprinter {
 
     /// Adds the unique fingerprints of the last text.
     fn end_text(&mut self) {
-        let trimmed = self.chain.unique_text(&self.fingerprinter, self.trimmed);
+        let trimmed = self.chain.unique_text(&self.fingerprinter, &self.trimmed);
         let whole = self.text.take().filter(|text| Some(*text) != trimmed);
         self.summary.unique.extend(whole.into_iter().chain(trimmed));
-        (self.trimmed, self.trailing_space) = (RollingHash::EMPTY, RollingHash::EMPTY);
+        self.body = self.fingerprinter.stream_hasher();
+        self.trimmed = self.body.clone();
     }
 }

@@ -111,38 +111,7 @@ pub struct ItemNote {
     pub denied_calls: BTreeMap<u64, u32>,
 }
 
-/// Numbers of stored decisions of one session.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SessionCounts {
-    /// Items that hooks have evaluated.
-    pub items: usize,
-    /// Requests that hooks have denied.
-    pub denied: usize,
-    /// Turns that hooks have stopped.
-    pub stopped: usize,
-    /// Tool results hidden from the model.
-    pub replaced: usize,
-    /// Prompts, results and session starts with added context.
-    pub contexts: usize,
-}
-
 impl SessionState {
-    /// Counts the stored decisions.
-    pub fn counts(&self) -> SessionCounts {
-        // Each item has an entry for its prefix and one for its own fingerprint.
-        let mut notes: Vec<&ItemNote> = self.notes.values().collect();
-        notes.sort();
-        notes.dedup();
-        let count = |has: fn(&ItemNote) -> bool| notes.iter().filter(|note| has(note)).count();
-        SessionCounts {
-            items: self.evaluated.len().div_ceil(2),
-            denied: count(|note| note.denied.is_some()),
-            stopped: count(|note| note.stopped.is_some()),
-            replaced: count(|note| note.replaced.is_some()),
-            contexts: count(|note| note.context.is_some()) + usize::from(self.context.is_some()),
-        }
-    }
-
     /// Returns the note of an item for changing it. `now` is in milliseconds since the
     /// Unix epoch.
     pub fn revise(&mut self, item: u64, now: u64) -> &mut ItemNote {

@@ -7,5 +7,5 @@ mod session_store;
 pub use self::{
     memory::MemoryStore,
     redis::{RedisStore, StoreError},
-    session_store::{SessionStore, StoreFuture},
+    session_store::SessionStore,
 };

@@ -21,6 +21,7 @@ use std::{
 
 use data_encoding::HEXLOWER;
 use lru::LruCache;
+use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
@@ -101,28 +102,14 @@ impl Transcripts {
 
     /// Appends the part of a request that is not written yet.
     pub async fn append_request(&self, key: &SessionKey, request: TranscriptRequest<'_>) {
-        let lines = {
-            let mut records = self.records();
-            let Some(record) = records.get_mut(key) else {
-                return;
-            };
-            let lines = record.append_request(request);
-            record.fit(&lines, request.now)
-        };
-        append(lines).await;
+        self.append(key, request.now, |record| record.append_request(request))
+            .await;
     }
 
     /// Appends a response of the model.
     pub async fn append_response(&self, key: &SessionKey, response: TranscriptResponse<'_>) {
-        let lines = {
-            let mut records = self.records();
-            let Some(record) = records.get_mut(key) else {
-                return;
-            };
-            let lines = record.append_response(response);
-            record.fit(&lines, response.now)
-        };
-        append(lines).await;
+        self.append(key, response.now, |record| record.append_response(response))
+            .await;
     }
 
     /// Removes the transcript of a session that has ended.
@@ -144,6 +131,19 @@ impl Transcripts {
                 remove(&oldest.path);
             }
         }
+    }
+
+    async fn append(
+        &self,
+        key: &SessionKey,
+        now: &str,
+        lines: impl FnOnce(&mut TranscriptLog) -> Vec<Value>,
+    ) {
+        let fitting = self.records().get_mut(key).and_then(|record| {
+            let lines = lines(record);
+            record.fit(&lines, now)
+        });
+        append(fitting).await;
     }
 
     fn records(&self) -> MutexGuard<'_, LruCache<SessionKey, TranscriptLog>> {

@@ -216,12 +216,12 @@ impl Snapshot {
 fn build_sessions(config: &Config, resources: &AppResources) -> Result<Arc<Sessions>, ConfigError> {
     let settings = &config.sessions;
     let (max, idle) = (settings.max, settings.idle);
-    let store: Arc<dyn SessionStore> = match &settings.store {
-        StoreSettings::Memory => Arc::new(MemoryStore::new(max, idle)),
+    let store = match &settings.store {
+        StoreSettings::Memory => SessionStore::Memory(MemoryStore::new(max, idle)),
         StoreSettings::Redis { url } => {
             let failures = resources.metrics.session_store_failures.clone();
             let store = RedisStore::new(url, (max, idle), failures);
-            Arc::new(store.map_err(|error: StoreError| {
+            SessionStore::Redis(store.map_err(|error: StoreError| {
                 ConfigError::from(Problem {
                     span: None,
                     message: error.to_string(),

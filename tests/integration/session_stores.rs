@@ -15,14 +15,14 @@ use crate::harness::{PATIENCE, Redis};
 
 const IDLE: Duration = Duration::from_mins(1);
 
-fn store(redis: &Redis) -> RedisStore {
+fn store(redis: &Redis) -> SessionStore {
     limited(redis, 1000, IDLE)
 }
 
-fn limited(redis: &Redis, max: usize, idle: Duration) -> RedisStore {
+fn limited(redis: &Redis, max: usize, idle: Duration) -> SessionStore {
     let url = Secret::from(redis.url());
     let failures = Metrics::default().session_store_failures.clone();
-    RedisStore::new(&url, (max, idle), failures).unwrap()
+    SessionStore::Redis(RedisStore::new(&url, (max, idle), failures).unwrap())
 }
 
 fn key(id: &str) -> SessionKey {
@@ -43,7 +43,7 @@ fn denying(item: u64) -> SessionState {
 }
 
 /// The items that are denied in a session.
-async fn denied(store: &dyn SessionStore, id: &str) -> Vec<u64> {
+async fn denied(store: &SessionStore, id: &str) -> Vec<u64> {
     let state = store.load(&key(id)).await.unwrap_or_default();
     let mut items: Vec<u64> = state.notes.keys().copied().collect();
     items.sort_unstable();
@@ -51,9 +51,9 @@ async fn denied(store: &dyn SessionStore, id: &str) -> Vec<u64> {
 }
 
 /// Tends until Redis is reached again.
-async fn tended_until_it_is_back(store: &RedisStore, redis: &Redis, id: &str) {
+async fn tended_until_it_is_back(store: &SessionStore, redis: &Redis, id: &str) {
     let deadline = Instant::now() + PATIENCE;
-    let command = format!("EXISTS hookgate:2:session:ab:{id}");
+    let command = format!("EXISTS hookgate:3:session:ab:{id}");
     while !redis.ask(&command).starts_with(":1") {
         assert!(Instant::now() < deadline, "`{id}` is not written");
         store.expire().await;
@@ -80,7 +80,7 @@ async fn what_one_gateway_saves_the_other_finds() {
 #[tokio::test]
 async fn what_both_save_at_once_is_merged() {
     let redis = Redis::start();
-    let stores: Vec<RedisStore> = (0..4).map(|_| store(&redis)).collect();
+    let stores: Vec<SessionStore> = (0..4).map(|_| store(&redis)).collect();
 
     let saves = (0..40).map(|item| {
         let store = &stores[item % stores.len()];
@@ -252,7 +252,7 @@ async fn sessions_are_listed_and_found_by_their_names() {
     assert_eq!(called, [key("a"), elsewhere.clone()]);
     assert!(other.remove(&elsewhere).await.is_some());
     assert_eq!(one.find_by_id("a").await.len(), 1);
-    assert_eq!(redis.ask("ZCARD hookgate:2:names"), ":2\r\n+OK\r\n");
+    assert_eq!(redis.ask("ZCARD hookgate:3:names"), ":2\r\n+OK\r\n");
 }
 
 #[tokio::test]
@@ -276,7 +276,7 @@ async fn prints_last_as_long_as_their_session() {
 
 /// How many milliseconds the print 1 lasts.
 fn lasts(redis: &Redis) -> i64 {
-    let answer = redis.ask(&format!("PTTL hookgate:2:print:{:032x}", 1));
+    let answer = redis.ask(&format!("PTTL hookgate:3:fingerprint:{:032x}", 1));
     let line = answer.lines().next().unwrap();
     line.trim_start_matches(':').parse().unwrap()
 }
@@ -287,6 +287,7 @@ async fn a_redis_may_want_a_password() {
     let url = redis.url().replace("redis://", "redis://:s3cr3t@");
     let failures = Metrics::default().session_store_failures.clone();
     let with = RedisStore::new(&Secret::from(url), (9, IDLE), failures).unwrap();
+    let with = SessionStore::Redis(with);
     let without = store(&redis);
 
     with.save(&key("a"), denying(1), &[]).await;
@@ -299,9 +300,9 @@ async fn a_redis_may_want_a_password() {
 #[tokio::test]
 async fn a_store_in_memory_says_the_same() {
     let redis = Redis::start();
-    let memory = MemoryStore::new(9, IDLE);
+    let memory = SessionStore::Memory(MemoryStore::new(9, IDLE));
     let redis = store(&redis);
-    for store in [&memory as &dyn SessionStore, &redis] {
+    for store in [&memory, &redis] {
         store.save(&key("a"), denying(1), &[Fingerprint(1)]).await;
         store.save(&key("a"), denying(2), &[Fingerprint(2)]).await;
 

@@ -224,7 +224,7 @@ async fn no_request_is_lost_and_no_denial_forgotten_while_redis_is_away() {
     )
     .await;
     redis.start_again();
-    let key = format!("EXISTS hookgate:2:session::{id}");
+    let key = format!("EXISTS hookgate:3:session::{id}");
     let deadline = tokio::time::Instant::now() + PATIENCE;
     while !redis.ask(&key).starts_with(":1") {
         assert!(tokio::time::Instant::now() < deadline, "it is not written");

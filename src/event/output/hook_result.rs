@@ -1,5 +1,7 @@
 //! The result of one hook's run: status, output and diagnostics.
 
+use serde::Serialize;
+
 use super::{
     diagnostic::{Diagnostic, DiagnosticCode},
     hook_output::HookOutput,
@@ -16,8 +18,9 @@ pub struct HookResult {
     pub diagnostics: Vec<Diagnostic>,
 }
 
-/// End of a hook's run (hook protocol, section 3).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+/// End of a hook's run (hook protocol, section 3), worst last.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum HookStatus {
     /// Success, with or without output.
     Ok,

@@ -33,7 +33,7 @@ impl House {
     fn new() -> Self {
         let store = MemoryStore::new(100, Duration::from_mins(30));
         Self {
-            sessions: Sessions::new(Arc::new(store)),
+            sessions: Sessions::new(SessionStore::Memory(store)),
         }
     }
 

@@ -10,7 +10,6 @@ use lru::LruCache;
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use super::session_store::{SessionStore, StoreFuture};
 use crate::session::{
     fingerprint::{Fingerprint, FingerprintBuildHasher, Fingerprinter},
     session_key::SessionKey,
@@ -83,8 +82,18 @@ impl MemoryStore {
         }
     }
 
-    /// Implements [`SessionStore::find`] in memory.
-    pub(super) fn find_now(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
+    /// Returns the fingerprinter of this process.
+    pub(super) fn fingerprinter(&self) -> Fingerprinter {
+        self.fingerprinter.clone()
+    }
+
+    pub(super) fn count(&self) -> usize {
+        self.lock().sessions.len()
+    }
+
+    /// Returns the position of the first fingerprint that is indexed, and the id of its
+    /// session.
+    pub(super) fn find(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
         let inner = self.lock();
         let keys = fingerprints
             .iter()
@@ -93,17 +102,16 @@ impl MemoryStore {
             .find_map(|(position, key)| Some((position, key?.id.clone())))
     }
 
-    /// Implements [`SessionStore::load`] in memory.
-    pub(super) fn load_now(&self, key: &SessionKey) -> Option<SessionState> {
+    pub(super) fn load(&self, key: &SessionKey) -> Option<SessionState> {
         self.lock()
             .sessions
             .peek(key)
             .map(|entry| entry.state.clone())
     }
 
-    /// See [`SessionStore::save`]. Returns the fingerprints that were not indexed for
-    /// the session before.
-    pub(super) fn save_now(
+    /// Merges and indexes a state. Returns the fingerprints that were not indexed for the
+    /// session before.
+    pub(super) fn save(
         &self,
         key: &SessionKey,
         state: SessionState,
@@ -115,13 +123,12 @@ impl MemoryStore {
         fresh
     }
 
-    /// Implements [`SessionStore::remove`] in memory.
-    pub(super) fn remove_now(&self, key: &SessionKey) -> Option<SessionState> {
+    pub(super) fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         self.lock().remove(key)
     }
 
-    /// Implements [`SessionStore::expire`] in memory.
-    pub(super) fn expire_now(&self) -> Vec<(SessionKey, SessionState)> {
+    /// Removes idle sessions, and returns all that ended since the last call.
+    pub(super) fn expire(&self) -> Vec<(SessionKey, SessionState)> {
         let mut inner = self.lock();
         while inner
             .oldest()
@@ -132,13 +139,11 @@ impl MemoryStore {
         std::mem::take(&mut inner.ended)
     }
 
-    /// Implements [`SessionStore::newest`] in memory.
-    pub(super) fn newest_now(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
+    pub(super) fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
         self.select(|_| true, limit)
     }
 
-    /// Implements [`SessionStore::find_by_id`] in memory.
-    pub(super) fn find_by_id_now(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
+    pub(super) fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
         self.select(|key| key.id == id, usize::MAX)
     }
 
@@ -305,57 +310,6 @@ impl MemoryEntry {
     }
 }
 
-impl SessionStore for MemoryStore {
-    fn fingerprinter(&self) -> StoreFuture<'_, Fingerprinter> {
-        ready(self.fingerprinter.clone())
-    }
-
-    fn find<'a>(
-        &'a self,
-        fingerprints: &'a [Fingerprint],
-    ) -> StoreFuture<'a, Option<(usize, String)>> {
-        ready(self.find_now(fingerprints))
-    }
-
-    fn load<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
-        ready(self.load_now(key))
-    }
-
-    fn save<'a>(
-        &'a self,
-        key: &'a SessionKey,
-        state: SessionState,
-        fingerprints: &'a [Fingerprint],
-    ) -> StoreFuture<'a, ()> {
-        self.save_now(key, state, fingerprints);
-        ready(())
-    }
-
-    fn remove<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
-        ready(self.remove_now(key))
-    }
-
-    fn newest(&self, limit: usize) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
-        ready(self.newest_now(limit))
-    }
-
-    fn find_by_id<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Vec<(SessionKey, SessionState)>> {
-        ready(self.find_by_id_now(id))
-    }
-
-    fn expire(&self) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
-        ready(self.expire_now())
-    }
-
-    fn count(&self) -> usize {
-        self.lock().sessions.len()
-    }
-}
-
-fn ready<'a, T: Send + 'a>(value: T) -> StoreFuture<'a, T> {
-    Box::pin(std::future::ready(value))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -379,15 +333,11 @@ mod tests {
     fn save(store: &MemoryStore, id: &str, fingerprints: &[u128]) {
         let fingerprints: Vec<Fingerprint> =
             fingerprints.iter().copied().map(Fingerprint).collect();
-        store.save_now(&key(id), state(1), &fingerprints);
+        store.save(&key(id), state(1), &fingerprints);
     }
 
     fn ended(store: &MemoryStore) -> Vec<String> {
-        store
-            .expire_now()
-            .into_iter()
-            .map(|entry| entry.0.id)
-            .collect()
+        store.expire().into_iter().map(|entry| entry.0.id).collect()
     }
 
     #[test]
@@ -399,14 +349,14 @@ mod tests {
         let find = |fingerprints: &[u128]| {
             let fingerprints: Vec<Fingerprint> =
                 fingerprints.iter().copied().map(Fingerprint).collect();
-            store.find_now(&fingerprints)
+            store.find(&fingerprints)
         };
         assert_eq!(find(&[9, 3, 2]), Some((1, "a".to_owned())));
         assert_eq!(find(&[2, 1]), Some((0, "b".to_owned())));
-        assert_eq!(store.remove_now(&key("a")), Some(state(1)));
+        assert_eq!(store.remove(&key("a")), Some(state(1)));
         assert_eq!(find(&[1, 3]), None);
         assert_eq!(find(&[2]), Some((0, "b".to_owned())));
-        assert_eq!(store.remove_now(&key("a")), None);
+        assert_eq!(store.remove(&key("a")), None);
         assert!(ended(&store).is_empty());
     }
 
@@ -417,11 +367,11 @@ mod tests {
             caller: "b".to_owned(),
             ..key("a")
         };
-        store.save_now(&key("a"), state(1), &[]);
-        store.save_now(&other, state(5), &[]);
+        store.save(&key("a"), state(1), &[]);
+        store.save(&other, state(5), &[]);
 
-        assert_eq!(store.load_now(&key("a")), Some(state(1)));
-        assert_eq!(store.load_now(&other), Some(state(5)));
+        assert_eq!(store.load(&key("a")), Some(state(1)));
+        assert_eq!(store.load(&other), Some(state(5)));
         assert_eq!(store.select(|key| key.id == "a", 9).len(), 2);
     }
 
@@ -429,10 +379,10 @@ mod tests {
     fn saved_states_are_merged_and_new_fingerprints_returned_once() {
         let store = MemoryStore::new(10, IDLE_TIMEOUT);
 
-        let fingerprints = store.save_now(&key("a"), state(5), &[Fingerprint(1), Fingerprint(2)]);
-        let more = store.save_now(&key("a"), state(1), &[Fingerprint(2), Fingerprint(3)]);
+        let fingerprints = store.save(&key("a"), state(5), &[Fingerprint(1), Fingerprint(2)]);
+        let more = store.save(&key("a"), state(1), &[Fingerprint(2), Fingerprint(3)]);
 
-        assert_eq!(store.load_now(&key("a")), Some(state(5)));
+        assert_eq!(store.load(&key("a")), Some(state(5)));
         assert_eq!(
             (fingerprints, more),
             (vec![Fingerprint(1), Fingerprint(2)], vec![Fingerprint(3)])
@@ -450,10 +400,10 @@ mod tests {
 
         assert_eq!(ended(&store), ["b"]);
         assert!(ended(&store).is_empty());
-        assert!(store.load_now(&key("a")).is_some());
+        assert!(store.load(&key("a")).is_some());
         tokio::time::advance(IDLE_TIMEOUT).await;
         assert_eq!(ended(&store), ["a"]);
-        assert_eq!(store.find_now(&[Fingerprint(1), Fingerprint(2)]), None);
+        assert_eq!(store.find(&[Fingerprint(1), Fingerprint(2)]), None);
     }
 
     #[test]
@@ -476,7 +426,7 @@ mod tests {
         for id in 0..50 {
             let mut large = SessionState::default();
             large.revise(1, 1).context = Some("x".repeat(3 << 20));
-            store.save_now(&key(&id.to_string()), large, &[]);
+            store.save(&key(&id.to_string()), large, &[]);
         }
 
         let count = store.count();
@@ -489,9 +439,9 @@ mod tests {
         let store = MemoryStore::new(10, IDLE_TIMEOUT);
         let fingerprints: Vec<Fingerprint> =
             (0..=MAX_FINGERPRINTS as u128).map(Fingerprint).collect();
-        store.save_now(&key("a"), state(1), &fingerprints);
+        store.save(&key("a"), state(1), &fingerprints);
 
-        assert_eq!(store.find_now(&[Fingerprint(0)]), None);
-        assert!(store.find_now(&[Fingerprint(1)]).is_some());
+        assert_eq!(store.find(&[Fingerprint(0)]), None);
+        assert!(store.find(&[Fingerprint(1)]).is_some());
     }
 }

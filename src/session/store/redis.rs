@@ -21,10 +21,7 @@ use self::{
     connection::RedisConnection,
     lua::RedisLimits,
 };
-use super::{
-    memory::{FingerprintSync, MemoryStore},
-    session_store::{SessionStore, StoreFuture},
-};
+use super::memory::{FingerprintSync, MemoryStore};
 use crate::{
     config::Secret,
     session::{
@@ -86,7 +83,7 @@ impl RedisStore {
     }
 
     /// Returns a fingerprinter with the shared secret, if Redis is available.
-    async fn shared_fingerprinter(&self) -> Fingerprinter {
+    pub(super) async fn fingerprinter(&self) -> Fingerprinter {
         let (_, agreed) = *lock(&self.fingerprinter);
         if agreed == SecretOrigin::Local {
             self.sync_secret().await;
@@ -104,8 +101,8 @@ impl RedisStore {
         }
     }
 
-    async fn find(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
-        let own = self.copy.find_now(fingerprints);
+    pub(super) async fn find(&self, fingerprints: &[Fingerprint]) -> Option<(usize, String)> {
+        let own = self.copy.find(fingerprints);
         // Later fingerprints cannot be a better match.
         let until = own.as_ref().map_or(fingerprints.len(), |(at, _)| at + 1);
         let find = lua::find(fingerprints.get(..until)?);
@@ -115,35 +112,42 @@ impl RedisStore {
         found.or(own)
     }
 
-    async fn load(&self, key: &SessionKey) -> Option<SessionState> {
+    pub(super) async fn load(&self, key: &SessionKey) -> Option<SessionState> {
         let load = lua::load(key, self.copy.version(key));
         let changed: Option<Option<Vec<u8>>> = self.connection.run(load).await;
         if let Some(blob) = changed.flatten() {
             self.merge_blob(key, &blob);
         }
-        self.copy.load_now(key)
+        self.copy.load(key)
     }
 
-    async fn save(&self, key: &SessionKey, state: SessionState, fingerprints: &[Fingerprint]) {
-        let fresh = self.copy.save_now(key, state, fingerprints);
+    pub(super) async fn save(
+        &self,
+        key: &SessionKey,
+        state: SessionState,
+        fingerprints: &[Fingerprint],
+    ) {
+        let fresh = self.copy.save(key, state, fingerprints);
         // If the agent disconnects now, the save stays pending.
         let save = lock(&self.pending).save(key);
-        if self.write(key, &fresh).await == WriteOutcome::Done {
+        if self.write(key, &fresh).await {
             lock(&self.pending).remove_written(key, save);
         }
     }
 
-    /// Writes this process's copy of a session, merged with the stored one. `fresh` are fingerprints that did not lead there before.
-    async fn write(&self, key: &SessionKey, fresh: &[Fingerprint]) -> WriteOutcome {
+    /// Writes this process's copy of a session, merged with the stored one. `fresh` are
+    /// fingerprints that were not indexed for it before. Returns `false` if it must be
+    /// written later.
+    async fn write(&self, key: &SessionKey, fresh: &[Fingerprint]) -> bool {
         let mut expected = self.copy.version(key);
         let mut sync = self.copy.fingerprint_sync(key);
         for _ in 0..MAX_WRITE_ATTEMPTS {
-            let Some(state) = self.copy.load_now(key) else {
-                return WriteOutcome::Done; // It has ended in the meantime.
+            let Some(state) = self.copy.load(key) else {
+                return true; // It has ended in the meantime.
             };
             let version = Version::new_v4();
             let Some(blob) = codec::encode(version, &state) else {
-                return WriteOutcome::Done; // It cannot be encoded later either.
+                return true; // It cannot be encoded later either.
             };
             let fingerprints = match sync {
                 FingerprintSync::All => self.copy.fingerprints(key),
@@ -152,53 +156,57 @@ impl RedisStore {
             let save = self.limits.save(key, expected, blob, &fingerprints);
             let there: Option<Option<Vec<u8>>> = self.connection.run(save).await;
             let Some(there) = there else {
-                return WriteOutcome::Pending;
+                return false;
             };
             match there.as_deref() {
                 None => {
                     self.copy.record_version(key, version, sync);
-                    return WriteOutcome::Done;
+                    return true;
                 }
                 // Redis has lost the session.
                 Some([]) => (expected, sync) = (Version::nil(), FingerprintSync::All),
                 Some(blob) => expected = self.merge_blob(key, blob),
             }
         }
-        WriteOutcome::Pending
+        false
     }
 
     /// Merges what another gateway wrote, and returns its version.
     fn merge_blob(&self, key: &SessionKey, blob: &[u8]) -> Version {
         let (version, state) = codec::decode(blob);
         if let Some(state) = state {
-            self.copy.save_now(key, state, &[]);
+            self.copy.save(key, state, &[]);
             self.copy.record_version(key, version, FingerprintSync::New);
         }
         version
     }
 
-    async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
+    pub(super) async fn remove(&self, key: &SessionKey) -> Option<SessionState> {
         let state = self.load(key).await;
-        self.copy.remove_now(key);
+        self.copy.remove(key);
         lock(&self.pending).sessions.remove(key);
         let _gone: Option<()> = self.connection.run(lua::forget(key)).await;
         state
     }
 
-    async fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
+    pub(super) fn count(&self) -> usize {
+        self.copy.count()
+    }
+
+    pub(super) async fn newest(&self, limit: usize) -> Vec<(SessionKey, SessionState)> {
         let listed: Option<Vec<ListedSession>> = self.connection.run(lua::newest(limit)).await;
         let Some(listed) = listed else {
-            return self.copy.newest_now(limit);
+            return self.copy.newest(limit);
         };
         let read =
             |(member, blob): ListedSession| Some((key_of(&member)?, codec::decode(&blob).1?));
         listed.into_iter().filter_map(read).collect()
     }
 
-    async fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
+    pub(super) async fn find_by_id(&self, id: &str) -> Vec<(SessionKey, SessionState)> {
         let names: Option<Vec<Vec<u8>>> = self.connection.run(lua::called(id)).await;
         let Some(names) = names else {
-            return self.copy.find_by_id_now(id);
+            return self.copy.find_by_id(id);
         };
         let mut find_by_id = Vec::new();
         for key in names.iter().filter_map(|it| key_of_name(it)) {
@@ -208,63 +216,47 @@ impl RedisStore {
         find_by_id
     }
 
-    async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
+    pub(super) async fn expire(&self) -> Vec<(SessionKey, SessionState)> {
         // Only Redis decides which sessions have ended for all gateways.
-        drop(self.copy.expire_now());
+        drop(self.copy.expire());
         self.connection.connect().await;
         self.sync_secret().await;
-        while self.write_batch().await == BatchOutcome::Full {}
+        while self.write_batch().await == BATCH_SIZE {}
         let mut ended = Vec::new();
-        while self.claim_batch(&mut ended).await == BatchOutcome::Full {}
+        while self.claim_batch(&mut ended).await == BATCH_SIZE {}
         ended
     }
 
-    /// Writes a batch of pending saves.
-    async fn write_batch(&self) -> BatchOutcome {
-        let some = lock(&self.pending).batch();
-        for (key, save) in &some {
+    /// Writes a batch of pending saves, and returns how many were written.
+    async fn write_batch(&self) -> usize {
+        let batch = lock(&self.pending).batch();
+        for (written, (key, save)) in batch.iter().enumerate() {
             let fingerprints = self.copy.fingerprints(key);
-            if self.write(key, &fingerprints).await == WriteOutcome::Pending {
-                return BatchOutcome::Last;
+            if !self.write(key, &fingerprints).await {
+                return written;
             }
             lock(&self.pending).remove_written(key, *save);
         }
-        BatchOutcome::from_count(some.len())
+        batch.len()
     }
 
-    /// Claims a batch of ended sessions.
-    async fn claim_batch(&self, ended: &mut Vec<(SessionKey, SessionState)>) -> BatchOutcome {
+    /// Claims a batch of ended sessions, and returns their number.
+    async fn claim_batch(&self, ended: &mut Vec<(SessionKey, SessionState)>) -> usize {
         let claimed = self.connection.run(self.limits.claim(BATCH_SIZE)).await;
         let claimed: Vec<ListedSession> = claimed.unwrap_or_default();
-        let more = BatchOutcome::from_count(claimed.len());
+        let count = claimed.len();
         ended.extend(claimed.into_iter().filter_map(|(member, blob)| {
             let key = key_of(&member)?;
-            let mut state = self.copy.remove_now(&key).unwrap_or_default();
+            let mut state = self.copy.remove(&key).unwrap_or_default();
             state.merge(codec::decode(&blob).1.unwrap_or_default());
             Some((key, state))
         }));
-        more
+        count
     }
 }
 
 /// Member and encoded state of a session.
 type ListedSession = (Vec<u8>, Vec<u8>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum BatchOutcome {
-    Full,
-    Last,
-}
-
-impl BatchOutcome {
-    fn from_count(done: usize) -> Self {
-        if done < BATCH_SIZE {
-            Self::Last
-        } else {
-            Self::Full
-        }
-    }
-}
 
 impl PendingWrites {
     fn save(&mut self, key: &SessionKey) -> u64 {
@@ -283,58 +275,6 @@ impl PendingWrites {
     fn batch(&self) -> Vec<(SessionKey, u64)> {
         let pair = |(key, save): (&SessionKey, &u64)| (key.clone(), *save);
         self.sessions.iter().take(BATCH_SIZE).map(pair).collect()
-    }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum WriteOutcome {
-    Done,
-    Pending,
-}
-
-impl SessionStore for RedisStore {
-    fn fingerprinter(&self) -> StoreFuture<'_, Fingerprinter> {
-        Box::pin(self.shared_fingerprinter())
-    }
-
-    fn find<'a>(
-        &'a self,
-        fingerprints: &'a [Fingerprint],
-    ) -> StoreFuture<'a, Option<(usize, String)>> {
-        Box::pin(self.find(fingerprints))
-    }
-
-    fn load<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
-        Box::pin(self.load(key))
-    }
-
-    fn save<'a>(
-        &'a self,
-        key: &'a SessionKey,
-        state: SessionState,
-        fingerprints: &'a [Fingerprint],
-    ) -> StoreFuture<'a, ()> {
-        Box::pin(self.save(key, state, fingerprints))
-    }
-
-    fn remove<'a>(&'a self, key: &'a SessionKey) -> StoreFuture<'a, Option<SessionState>> {
-        Box::pin(self.remove(key))
-    }
-
-    fn newest(&self, limit: usize) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
-        Box::pin(self.newest(limit))
-    }
-
-    fn find_by_id<'a>(&'a self, id: &'a str) -> StoreFuture<'a, Vec<(SessionKey, SessionState)>> {
-        Box::pin(self.find_by_id(id))
-    }
-
-    fn expire(&self) -> StoreFuture<'_, Vec<(SessionKey, SessionState)>> {
-        Box::pin(self.expire())
-    }
-
-    fn count(&self) -> usize {
-        self.copy.count()
     }
 }
 

@@ -13,7 +13,7 @@ use super::codec::{Version, member, name};
 use crate::session::{fingerprint::Fingerprint, session_key::SessionKey};
 
 /// Prefix of all keys. The number changes with the encoding of values or fingerprints.
-pub(super) const PREFIX: &str = "hookgate:2:";
+pub(super) const PREFIX: &str = "hookgate:3:";
 
 /// Limits of the sessions in Redis.
 #[derive(Debug)]
@@ -191,11 +191,11 @@ fn fingerprint_keys(fingerprints: &[Fingerprint]) -> impl Iterator<Item = String
 }
 
 /// Returns the result of `GETRANGE` for a session with this version.
-fn version_bytes(stamp: Version) -> Vec<u8> {
-    if stamp.is_nil() {
+fn version_bytes(version: Version) -> Vec<u8> {
+    if version.is_nil() {
         return Vec::new();
     }
-    stamp.as_bytes().to_vec()
+    version.as_bytes().to_vec()
 }
 
 fn milliseconds(duration: Duration) -> u64 {
