@@ -2,19 +2,20 @@
 
 use std::{fmt, sync::Arc, time::Duration};
 
+use chained_log::{Log, OpenError};
+use thiserror::Error;
 use tokio_util::task::TaskTracker;
 
 use super::{
     body_digest::BodyHasher,
-    error::AuditError,
-    open_log::{OpenLog, OpenLogs},
+    open_log::{OpenLog, OpenLogs, write_options},
     otlp::{self, RecordExporter},
     record::{AuditRecord, RejectionRecord, TextDigest},
 };
 use crate::{
     config::{AuditMode, AuditSettings, OtlpSettings},
     event::Trace,
-    observe::{Metrics, recorder::Unavailable},
+    observe::{Metrics, otlp::ClientError, recorder::Unavailable},
 };
 
 /// Time that a request waits for its records to reach the disk.
@@ -27,6 +28,17 @@ pub struct AuditLog {
     config: Arc<str>,
     file: Option<FileSink>,
     exporter: Option<Arc<RecordExporter>>,
+}
+
+/// Why a decision log could not be opened.
+#[derive(Debug, Error)]
+pub enum AuditError {
+    /// The log file could not be opened.
+    #[error("decision log: {0}")]
+    File(#[from] OpenError),
+    /// The HTTP client for the collector could not be built.
+    #[error(transparent)]
+    Collector(#[from] ClientError),
 }
 
 #[derive(Clone)]
@@ -54,7 +66,7 @@ impl AuditLog {
         metrics: &Arc<Metrics>,
     ) -> Result<Self, AuditError> {
         let file = FileSink {
-            log: logs.open(&settings.path, metrics)?,
+            log: logs.open(settings, metrics)?,
             settings: settings.clone(),
         };
         Ok(Self {
@@ -100,14 +112,14 @@ impl AuditLog {
         let Some(FileSink { settings, log }) = &self.file else {
             return;
         };
-        log.set_settings(settings);
-        if let Some(writer) = log.take_writer() {
+        log.file.set_options(write_options(settings));
+        if let Some(writer) = log.file.take_writer() {
             let start = AuditRecord::Start {
                 version: env!("CARGO_PKG_VERSION"),
                 mode: settings.mode,
                 content: settings.content,
             };
-            log.push(start.to_line(&self.config));
+            log.file.push(start.to_line(&self.config));
             tasks.spawn_blocking(move || writer.run());
         }
     }
@@ -116,7 +128,7 @@ impl AuditLog {
     /// counted, and the log has a `dropped` record in its place.
     pub fn append(&self, record: &AuditRecord) {
         if let Some(file) = &self.file {
-            file.log.push(record.to_line(&self.config));
+            file.log.file.push(record.to_line(&self.config));
         }
         if let Some(exporter) = &self.exporter {
             exporter.export(record, &self.config);
@@ -144,11 +156,8 @@ impl AuditLog {
 
     /// Returns the current position, for a commit of all records from here on.
     pub fn checkpoint(&self) -> Checkpoint {
-        Checkpoint(
-            self.file
-                .as_ref()
-                .map_or(0, |file| file.log.dropped_total()),
-        )
+        let file = self.file.as_ref();
+        Checkpoint(file.map_or(0, |file| file.log.file.dropped_total()))
     }
 
     /// Waits until all queued records are on disk; returns at once if the log is not
@@ -163,7 +172,10 @@ impl AuditLog {
             return Ok(());
         };
         let committed = tokio::time::timeout(COMMIT_TIMEOUT, log.commit(since.0));
-        committed.await.unwrap_or(Err(Unavailable))
+        match committed.await {
+            Ok(Ok(())) => Ok(()),
+            Ok(Err(_)) | Err(_) => Err(Unavailable),
+        }
     }
 
     /// Checks that requests may be accepted.
@@ -211,9 +223,9 @@ impl AuditLog {
         self.durable_log().is_some()
     }
 
-    fn durable_log(&self) -> Option<&OpenLog> {
+    fn durable_log(&self) -> Option<&Log> {
         let file = self.file.as_ref()?;
-        (file.settings.mode == AuditMode::Durable).then_some(&*file.log)
+        (file.settings.mode == AuditMode::Durable).then_some(&file.log.file)
     }
 }
 

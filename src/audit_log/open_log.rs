@@ -1,157 +1,66 @@
-//! Logs that are open in this process. A reload that keeps the path keeps the log open.
+//! Log files that are open in this process. A reload that keeps the path keeps the file
+//! open.
 
 use std::{
     collections::HashMap,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
-    thread,
-    time::{Duration, Instant},
+    time::Instant,
 };
 
-use tokio::sync::watch;
+use chained_log::{Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, WriteOptions};
 
 use super::{
-    error::AuditError,
-    log_file::LogFile,
     rate_limit::{Admission, RecordRateLimiter},
     record::AuditRecord,
-    write_queue::{WriteMode, WriteQueue},
-    writer::{LogWriter, WriteProgress},
 };
 use crate::{
-    config::{AuditMode, AuditSettings, Rotation},
-    observe::{Metrics, recorder::Unavailable},
+    config::{AuditMode, AuditSettings},
+    observe::Metrics,
 };
 
-/// How long to wait for another user of the log to close it: a process that is being
-/// replaced, or the last request of a previous config.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(1);
-const LOCK_RETRY_INTERVAL: Duration = Duration::from_millis(10);
-
-/// All logs that are open, by path.
+/// All log files that are open, by path.
 #[derive(Debug, Default)]
 pub struct OpenLogs {
     by_path: Mutex<HashMap<PathBuf, Weak<OpenLog>>>,
 }
 
-/// An open log. Its writer ends when this is dropped.
+/// An open log file. Its writer ends when this is dropped.
 #[derive(Debug)]
 pub(super) struct OpenLog {
-    queue: Arc<WriteQueue>,
+    pub(super) file: Log,
     rejected_requests: RecordRateLimiter,
-    progress: watch::Receiver<WriteProgress>,
-    metrics: Arc<Metrics>,
-    /// Present until writing is started.
-    writer: Mutex<Option<LogWriter>>,
 }
 
+/// Counts and logs what happens to a log file, and writes its notices as records.
+struct MetricsObserver(Arc<Metrics>);
+
 impl OpenLogs {
-    /// Returns the log at `path`; opens it unless it is open. Blocks.
+    /// Returns the log of these settings; opens it unless it is open. Blocks.
     pub(super) fn open(
         &self,
-        path: &Path,
+        settings: &AuditSettings,
         metrics: &Arc<Metrics>,
-    ) -> Result<Arc<OpenLog>, AuditError> {
+    ) -> Result<Arc<OpenLog>, OpenError> {
         let mut by_path = self.by_path.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(log) = by_path.get(path).and_then(Weak::upgrade) {
+        if let Some(log) = by_path.get(&settings.path).and_then(Weak::upgrade) {
             return Ok(log);
         }
         by_path.retain(|_, log| log.strong_count() > 0);
-        let log = Arc::new(OpenLog::open(path, metrics)?);
-        by_path.insert(path.to_owned(), Arc::downgrade(&log));
+        let observer = Arc::new(MetricsObserver(Arc::clone(metrics)));
+        let log = Arc::new(OpenLog {
+            file: Log::open(&settings.path, write_options(settings), observer)?,
+            rejected_requests: RecordRateLimiter::default(),
+        });
+        by_path.insert(settings.path.clone(), Arc::downgrade(&log));
         Ok(log)
     }
 }
 
 impl OpenLog {
-    fn open(path: &Path, metrics: &Arc<Metrics>) -> Result<Self, AuditError> {
-        let deadline = Instant::now() + LOCK_TIMEOUT;
-        let (file, head, torn) = loop {
-            match LogFile::open(path) {
-                Err(AuditError::Locked { .. }) if Instant::now() < deadline => {
-                    thread::sleep(LOCK_RETRY_INTERVAL);
-                }
-                opened => break opened?,
-            }
-        };
-        let (progress_sender, progress) = watch::channel(WriteProgress::default());
-        // Replaced by `set_settings` before writing is started.
-        let queue = Arc::new(WriteQueue::new(WriteMode {
-            mode: AuditMode::Durable,
-            rotation: Rotation::default(),
-        }));
-        Ok(Self {
-            writer: Mutex::new(Some(LogWriter {
-                queue: Arc::clone(&queue),
-                progress: progress_sender,
-                metrics: Arc::clone(metrics),
-                file,
-                head,
-                torn,
-            })),
-            queue,
-            progress,
-            rejected_requests: RecordRateLimiter::default(),
-            metrics: Arc::clone(metrics),
-        })
-    }
-
-    /// Returns the writer; `None` if it was taken before.
-    pub(super) fn take_writer(&self) -> Option<LogWriter> {
-        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        writer.take()
-    }
-
-    pub(super) fn set_settings(&self, settings: &AuditSettings) {
-        self.queue.set_write_mode(WriteMode {
-            mode: settings.mode,
-            rotation: settings.rotate,
-        });
-    }
-
-    /// Queues a line, or drops and counts it if the queue is full.
-    pub(super) fn push(&self, line: Vec<u8>) {
-        if !self.queue.push(line) {
-            self.metrics.audit_dropped_lines.inc();
-        }
-    }
-
     /// Decides whether one more rejected request gets a record.
     pub(super) fn admit_rejected(&self) -> Admission {
         self.rejected_requests.admit(Instant::now())
-    }
-
-    /// Returns the number of lines dropped so far.
-    pub(super) fn dropped_total(&self) -> u64 {
-        self.queue.dropped_total()
-    }
-
-    /// Waits until all pushed lines are written.
-    ///
-    /// # Errors
-    ///
-    /// Fails if lines were dropped since `dropped_total` was read, or cannot be written.
-    pub(super) async fn commit(&self, dropped_total: u64) -> Result<(), Unavailable> {
-        let target = self
-            .queue
-            .request_commit(dropped_total)
-            .ok_or(Unavailable)?;
-        let mut progress = self.progress.clone();
-        let is_settled =
-            |progress: &WriteProgress| progress.written >= target || progress.is_failing;
-        // An error means that the writer has ended.
-        let progress = progress
-            .wait_for(is_settled)
-            .await
-            .map_err(|_| Unavailable)?;
-        if progress.written < target {
-            return Err(Unavailable);
-        }
-        Ok(())
-    }
-
-    pub(super) fn is_failing(&self) -> bool {
-        self.progress.borrow().is_failing
     }
 }
 
@@ -159,8 +68,61 @@ impl Drop for OpenLog {
     fn drop(&mut self) {
         let requests = self.rejected_requests.take_suppressed();
         if requests > 0 {
-            self.push(AuditRecord::Suppressed { requests }.to_line(""));
+            let record = AuditRecord::Suppressed { requests };
+            self.file.push(record.to_line(""));
         }
-        self.queue.close();
+    }
+}
+
+impl LogObserver for MetricsObserver {
+    fn line(&self, notice: &LogNotice) -> Vec<u8> {
+        let record = match notice.clone() {
+            LogNotice::Repaired { bytes, file } => AuditRecord::Repaired { bytes, file },
+            LogNotice::Recreated => AuditRecord::Recreated,
+            LogNotice::Dropped { lines } => AuditRecord::Dropped { lines },
+            LogNotice::Stop => AuditRecord::Stop,
+        };
+        record.to_line("")
+    }
+
+    fn record(&self, event: LogEvent<'_>) {
+        let Self(metrics) = self;
+        match event {
+            LogEvent::Repaired { bytes } => tracing::warn!(
+                audit.bytes = bytes,
+                "decision log: moved incomplete lines aside"
+            ),
+            LogEvent::Written { lines } => {
+                metrics.audit_lines.inc_by(lines);
+                metrics.audit_failing.set(0);
+            }
+            LogEvent::Dropped => drop(metrics.audit_dropped_lines.inc()),
+            LogEvent::Failed { error, is_first } => {
+                metrics.audit_failing.set(1);
+                if is_first {
+                    tracing::error!(%error, "decision log: writing failed");
+                }
+            }
+            LogEvent::Recovered => tracing::info!("decision log: writing recovered"),
+            LogEvent::Lost { lines } => {
+                metrics.audit_dropped_lines.inc_by(lines);
+                tracing::error!(
+                    audit.lines = lines,
+                    "decision log: records lost at shutdown"
+                );
+            }
+        }
+    }
+}
+
+/// Returns how the records of these settings are written.
+pub(super) const fn write_options(settings: &AuditSettings) -> WriteOptions {
+    WriteOptions {
+        durability: match settings.mode {
+            AuditMode::Durable => Durability::Synced,
+            AuditMode::BestEffort => Durability::Buffered,
+        },
+        max_file_bytes: settings.rotate.size,
+        max_rotated_files: settings.rotate.keep,
     }
 }

@@ -11,7 +11,6 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    error::AuditError,
     rate_limit::{Admission, RecordRateLimiter},
     record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord, milliseconds, would_name},
     time_range::TimeRange,
@@ -21,7 +20,7 @@ use crate::{
     event::{HookStatus, Trace},
     observe::{
         Metrics,
-        otlp::{Attributes, Collector, Exporter, LogRecord, Span, SpanKind},
+        otlp::{Attributes, ClientError, Collector, Exporter, LogRecord, Span, SpanKind},
     },
 };
 
@@ -34,7 +33,10 @@ pub(super) struct RecordExporter {
 }
 
 impl RecordExporter {
-    pub(super) fn new(settings: &OtlpSettings, metrics: &Arc<Metrics>) -> Result<Self, AuditError> {
+    pub(super) fn new(
+        settings: &OtlpSettings,
+        metrics: &Arc<Metrics>,
+    ) -> Result<Self, ClientError> {
         let collector = Collector {
             endpoint: &settings.endpoint,
             headers: settings.header_map(),

@@ -16,9 +16,7 @@ use super::{
     run_stats::RunStats,
 };
 use crate::{
-    event::{
-        Action, EventName, EventOrigin, HookOutput, HookResult, HookRun, HookStatus, RefusedCall,
-    },
+    event::{EventName, EventOrigin, HookRun, RefusedCall},
     observe::recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
 };
 
@@ -100,38 +98,14 @@ impl DecisionLogSink {
 
     /// Writes a call that a policy removed from a response as a `BeforeTool` event.
     fn write_refused_call(&self, exchange: &Exchange, run: &HookRun, call: &RefusedCall) {
-        let output = HookOutput::denial(call.reason.as_str());
-        let run = HookRun {
-            name: run.name.clone(),
-            answer: HookResult {
-                status: HookStatus::Ok,
-                output: output.clone(),
-                diagnostics: Vec::new(),
-            },
-            elapsed: run.elapsed,
-            ended: run.ended,
-            would: run.would.map(|_| Action::Deny),
-            edited: false,
-            refused: Vec::new(),
-        };
-        let verdict = if run.would.is_none() {
-            Action::Deny
-        } else {
-            Action::Proceed
-        };
-        self.write_event(
-            exchange,
-            &EventDecision {
-                event: EventName::BeforeTool,
-                origin: EventOrigin::ModelCall,
-                subject: Some(&call.tool),
-                input: None,
-                runs: &[run],
-                verdict,
-                output: &output,
-                diagnostics: &[],
-            },
-        );
+        let stats = RunStats::of_refused_call(run, call);
+        let (event, origin) = (EventName::BeforeTool, EventOrigin::ModelCall);
+        let record = stats.into_record(&self.audit, exchange, event, origin);
+        self.audit.append(&AuditRecord::Event(Box::new(EventRecord {
+            subject: Some(short_name(&call.tool)),
+            chunks: None,
+            ..record
+        })));
     }
 
     /// Writes the runs on the chunks so far as one event.

@@ -8,7 +8,7 @@ use super::{
     time_range::TimeRange,
 };
 use crate::{
-    event::{Action, EventName, EventOrigin, HookRun},
+    event::{Action, EventName, EventOrigin, HookRun, HookStatus, RefusedCall},
     observe::recorder::{EventDecision, Exchange},
 };
 
@@ -25,17 +25,36 @@ pub(super) struct RunStats {
 }
 
 impl RunStats {
+    /// Returns the run of a policy that refused a call of a response, as a run on the
+    /// call itself.
+    pub(super) fn of_refused_call(run: &HookRun, call: &RefusedCall) -> Self {
+        let is_enforced = run.would.is_none();
+        Self {
+            hooks: vec![HookRunRecord {
+                status: HookStatus::Ok,
+                would: run.would.map(|_| Action::Deny),
+                edited: false,
+                denied_calls: 0,
+                ..HookRunRecord::from(run)
+            }],
+            verdict: is_enforced.then_some(Action::Deny),
+            reason: is_enforced.then(|| call.reason.as_str().to_owned()),
+            ..Self::default()
+        }
+    }
+
     pub(super) const fn is_empty(&self) -> bool {
         self.hooks.is_empty()
     }
 
     /// Adds a run, as many times as given.
     pub(super) fn add_run(&mut self, run: &HookRun, times: u64) {
-        let time = TimeRange::ending_at(run.ended, run.elapsed);
         match self.hooks.iter_mut().find(|hook| hook.name == run.name) {
             Some(hook) => {
                 hook.status = hook.status.max(run.status());
-                hook.time = hook.time.union(time);
+                hook.time = hook
+                    .time
+                    .union(TimeRange::ending_at(run.ended, run.elapsed));
                 hook.elapsed += run.elapsed;
                 hook.would = hook.would.max(run.would);
                 hook.runs += times;
@@ -43,14 +62,8 @@ impl RunStats {
                 hook.denied_calls += run.refused.len();
             }
             None => self.hooks.push(HookRunRecord {
-                name: run.name.clone(),
-                status: run.status(),
-                time,
-                elapsed: run.elapsed,
-                would: run.would,
                 runs: times,
-                edited: run.edited,
-                denied_calls: run.refused.len(),
+                ..HookRunRecord::from(run)
             }),
         }
     }
@@ -89,6 +102,21 @@ impl RunStats {
             verdict: self.verdict.unwrap_or(Action::Proceed),
             reason: self.reason.map(|reason| audit.text_digest(&reason)),
             input: None,
+        }
+    }
+}
+
+impl From<&HookRun> for HookRunRecord {
+    fn from(run: &HookRun) -> Self {
+        Self {
+            name: run.name.clone(),
+            status: run.status(),
+            time: TimeRange::ending_at(run.ended, run.elapsed),
+            elapsed: run.elapsed,
+            would: run.would,
+            runs: 1,
+            edited: run.edited,
+            denied_calls: run.refused.len(),
         }
     }
 }

@@ -4,13 +4,13 @@ mod table;
 
 use std::path::{Path, PathBuf};
 
+use chained_log::{LogLine, ReadError, Verification};
 use clap::{Args, Subcommand, ValueEnum, builder::PossibleValuesParser};
 use jiff::Timestamp;
 use serde_json::Value;
 
 use self::table::{csv_header, csv_row, text_line};
 use super::{failure::Failure, output::print};
-use crate::audit_log::{self, LogLine, ReadError, Verification};
 
 /// Verdicts of events and calls, and those that observing hooks would have had.
 const VERDICTS: [&str; 13] = [
@@ -109,7 +109,7 @@ impl AuditArgs {
     pub(super) fn run(self) -> Result<(), Failure> {
         match self.command {
             AuditCommand::Verify { path, contains } => {
-                let verified = audit_log::verify(&path)?;
+                let verified = chained_log::verify(&path)?;
                 if let Some(hash) = contains {
                     check_contains(&path, &hash)?;
                 }
@@ -169,7 +169,7 @@ impl RecordFilter {
 /// Returns the records of a log as JSON, without one that is being written.
 fn lines(path: &Path) -> Result<impl Iterator<Item = Result<Value, ReadError>>, ReadError> {
     let whole = |it: &Result<LogLine, ReadError>| it.as_ref().map_or(true, |line| line.is_complete);
-    Ok(audit_log::lines(path)?.filter(whole).map(|it| it?.json()))
+    Ok(chained_log::lines(path)?.filter(whole).map(|it| it?.json()))
 }
 
 /// Prints each record that matches the filter.

@@ -90,15 +90,7 @@ impl Conversation {
 
     /// Returns the runs of items between items of the model, in order.
     pub fn steps(&self) -> Vec<Range<usize>> {
-        let mut steps: Vec<Range<usize>> = Vec::new();
-        for (at, item) in self.items.iter().enumerate() {
-            match steps.last_mut() {
-                _ if item.by_model => (),
-                Some(step) if step.end == at => step.end = at + 1,
-                Some(_) | None => steps.push(at..at + 1),
-            }
-        }
-        steps
+        self.user_runs(|_, _| true)
     }
 
     /// Returns the items that the request asks the model to respond to: those after
@@ -127,7 +119,7 @@ impl Conversation {
         let mut prompts: Vec<Prompt> = Vec::new();
         // Prefix at the end of a prompt that the next content may continue.
         let mut open: Option<Fingerprint> = None;
-        for items in self.user_contents() {
+        for items in self.user_runs(|item, next| item.content == next.content) {
             let all = self.items.get(items.clone()).unwrap_or_default();
             let is_request = |item: &Item| item.kind != ItemKind::Introduction;
             let has_results = all.iter().any(|item| item.kind == ItemKind::Result);
@@ -159,20 +151,17 @@ impl Conversation {
         prompts
     }
 
-    /// Returns the items of each content of the user.
-    fn user_contents(&self) -> Vec<Range<usize>> {
-        let mut contents: Vec<Range<usize>> = Vec::new();
-        let mut before = None;
-        for (at, item) in self.items.iter().enumerate() {
-            let is_same = before == Some(item.content);
-            before = (!item.by_model).then_some(item.content);
-            match contents.last_mut() {
-                _ if item.by_model => (),
-                Some(content) if is_same => content.end = at + 1,
-                Some(_) | None => contents.push(at..at + 1),
-            }
-        }
-        contents
+    /// Returns the runs of adjacent items of the user that belong together.
+    fn user_runs(&self, are_together: impl Fn(&Item, &Item) -> bool) -> Vec<Range<usize>> {
+        let is_run =
+            |item: &Item, next: &Item| item.by_model == next.by_model && are_together(item, next);
+        let mut end = 0;
+        let runs = self.items.chunk_by(is_run).map(|run| {
+            let start = end;
+            end += run.len();
+            start..end
+        });
+        runs.filter(|run| !self.is_by_model(run.start)).collect()
     }
 
     fn is_by_model(&self, at: usize) -> bool {

@@ -221,41 +221,18 @@ impl Sessions {
         items: &[Item],
         found: StoredMatch,
     ) -> StoredMatch {
-        if items
+        let is_repeated = items
             .last()
-            .is_none_or(|item| item.prefix != found.fingerprint)
-        {
-            return found;
-        }
-        let Some(response) = items.iter().rfind(|item| item.by_model) else {
+            .is_some_and(|item| item.prefix == found.fingerprint);
+        let response = items.iter().rfind(|item| item.by_model);
+        let Some(response) = response.filter(|_| is_repeated) else {
             return found;
         };
-        let fingerprint = response.prefix;
-        let ends_there =
-            |state: &SessionState| state.answered && state.prefixes.last() == Some(&fingerprint);
-        match self.store.find(&[fingerprint]).await {
-            Some((_, id)) if id == found.key.id => {
-                if ends_there(&found.state) {
-                    return StoredMatch {
-                        fingerprint,
-                        ..found
-                    };
-                }
-                found
-            }
-            Some((_, id)) => {
-                let key = SessionKey::new(caller, id);
-                match self.store.load(&key).await.filter(ends_there) {
-                    Some(state) => StoredMatch {
-                        fingerprint,
-                        key,
-                        state,
-                    },
-                    None => found,
-                }
-            }
-            None => found,
-        }
+        let ends_there = |other: &StoredMatch| {
+            other.state.answered && other.state.prefixes.last() == Some(&other.fingerprint)
+        };
+        let other = self.find(caller, &[response.prefix]).await;
+        other.filter(ends_there).unwrap_or(found)
     }
 
     /// Finds the session of the first fingerprint that is indexed.

@@ -195,21 +195,11 @@ impl SessionState {
 impl ItemNote {
     /// Whether there is no decision.
     pub fn is_empty(&self) -> bool {
-        let Self {
-            revised: _,
-            response,
-            denied,
-            stopped,
-            context,
-            replaced,
-            hidden_contents,
-            denied_calls,
-        } = self;
-        [response, denied, stopped, context, replaced]
-            .iter()
-            .all(|text| text.is_none())
-            && hidden_contents.is_empty()
-            && denied_calls.is_empty()
+        *self
+            == Self {
+                revised: self.revised,
+                ..Self::default()
+            }
     }
 
     /// Merges another note on the same item. A hidden result is never lost.

@@ -10,7 +10,6 @@ mod tellings;
 use std::path::Path;
 
 use data_encoding::HEXLOWER;
-use hookgate::audit_log;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
 
@@ -20,10 +19,10 @@ const AUDIT: &str = "audit: { path: audit.jsonl }\n";
 /// The lines of a log, whose chain must hold.
 #[track_caller]
 fn log(path: &Path) -> Vec<Value> {
-    audit_log::verify(path).unwrap_or_else(|it| panic!("{it}"));
-    let lines = audit_log::lines(path).unwrap();
+    chained_log::verify(path).unwrap_or_else(|it| panic!("{it}"));
+    let lines = chained_log::lines(path).unwrap();
     let parse =
-        |it: Result<audit_log::LogLine, _>| serde_json::from_slice(&it.unwrap().bytes).unwrap();
+        |it: Result<chained_log::LogLine, _>| serde_json::from_slice(&it.unwrap().bytes).unwrap();
     lines.map(parse).collect()
 }
 

@@ -2,7 +2,6 @@
 
 use std::{collections::BTreeSet, fs, process::Command, time::Duration};
 
-use hookgate::audit_log;
 use tempfile::TempDir;
 
 use crate::harness::{Agent, Served, Upstream, prompt, serving};
@@ -88,5 +87,5 @@ async fn a_clock_that_jumps_ends_nothing_and_gives_nothing_away() {
         .filter_map(|it| it.split_once("\"time\":\"")?.1.get(..4))
         .collect();
     assert!(years.len() > 1, "the clock was set: {years:?}");
-    assert!(audit_log::verify(&path("audit.jsonl")).is_ok());
+    assert!(chained_log::verify(&path("audit.jsonl")).is_ok());
 }

@@ -175,7 +175,7 @@ impl SignalQueue {
         let state = &self.state;
         let length = u32::try_from(json.len()).unwrap_or(u32::MAX);
         let Ok(queued_bytes) = Arc::clone(&state.free_bytes).try_acquire_many_owned(length) else {
-            return state.count_dropped(1);
+            return state.count("dropped", 1);
         };
         state.pending.fetch_add(1, Ordering::Relaxed);
         let item = QueuedItem {
@@ -191,14 +191,10 @@ impl SignalQueue {
 }
 
 impl SignalState {
-    fn count_sent(&self, items: usize) {
+    /// Counts items that were `sent` or `dropped`.
+    fn count(&self, outcome: &'static str, items: usize) {
         let signal = self.signal.as_str();
-        self.metrics.record_export(signal, "sent", items as u64);
-    }
-
-    fn count_dropped(&self, items: usize) {
-        let signal = self.signal.as_str();
-        self.metrics.record_export(signal, "dropped", items as u64);
+        self.metrics.record_export(signal, outcome, items as u64);
     }
 }
 
@@ -215,7 +211,7 @@ impl SendTask {
             () = self.send_all() => (),
             () = deadline => (),
         }
-        state.count_dropped(state.pending.load(Ordering::Relaxed));
+        state.count("dropped", state.pending.load(Ordering::Relaxed));
     }
 
     async fn send_all(&mut self) {
@@ -224,8 +220,8 @@ impl SendTask {
                 return;
             };
             self.state.pending.fetch_sub(batch.len(), Ordering::Relaxed);
-            self.state.count_dropped(rejected);
-            self.state.count_sent(batch.len() - rejected);
+            self.state.count("dropped", rejected);
+            self.state.count("sent", batch.len() - rejected);
         }
     }
 

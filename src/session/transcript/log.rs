@@ -60,24 +60,17 @@ impl TranscriptLog {
         let mut same = self.same(&groups);
         let mut lines = Vec::new();
         let confirmed = groups.get(same).filter(|_| same == self.written.len());
-        match self.unconfirmed.take() {
-            Some(message)
-                if confirmed.is_some_and(|entry| {
-                    entry.author == Author::Model
-                        && entry.text(request.history).matches(&message.text)
-                }) =>
-            {
-                let prefix = confirmed.map_or(Fingerprint(0), |entry| entry.prefix);
-                let text =
-                    confirmed.map_or_else(ModelText::default, |entry| entry.text(request.history));
+        let confirmed = confirmed.filter(|group| group.author == Author::Model);
+        let confirmed = confirmed.map(|group| (group.prefix, group.text(request.history)));
+        match (self.unconfirmed.take(), confirmed) {
+            (Some(message), Some((prefix, text))) if text.matches(&message.text) => {
                 let id = message.id.clone();
                 self.written.push(LoggedMessage { id, prefix });
                 // The request has the ids of the calls.
                 self.last = Some(ModelMessage { text, ..message });
                 same += 1;
             }
-            Some(message) => lines.extend(self.rewind(same, Some(&message.id))),
-            None => lines.extend(self.rewind(same, None)),
+            (message, _) => lines.extend(self.rewind(same, message.map(|message| message.id))),
         }
         for group in groups
             .get(same.min(self.written.len())..)
@@ -108,15 +101,16 @@ impl TranscriptLog {
         same
     }
 
-    /// Rewinds to the first messages; without others, to `unconfirmed`.
-    fn rewind(&mut self, to: usize, message: Option<&str>) -> Option<Value> {
+    /// Rewinds to the first messages; without others, to the unconfirmed one.
+    fn rewind(&mut self, to: usize, unconfirmed: Option<String>) -> Option<Value> {
         let first = self.written.get(to).map(|entry| entry.id.clone());
         if first.is_some() {
             self.last = None;
         }
         self.written.truncate(to);
-        let first = first.or_else(|| message.map(str::to_owned));
-        first.map(|entry| json!({ "$rewindTo": entry }))
+        first
+            .or(unconfirmed)
+            .map(|entry| json!({ "$rewindTo": entry }))
     }
 
     fn add(&mut self, group: &MessageGroup, request: TranscriptRequest<'_>) -> Vec<Value> {

@@ -12,7 +12,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use hookgate::audit_log;
 use rustix::process::Signal;
 use serde_json::Value;
 use tempfile::TempDir;
@@ -91,7 +90,7 @@ async fn what_upstream_saw_is_in_the_log_whenever_the_gateway_is_killed() {
     served.addr();
     served.terminate();
     served.ended(Duration::from_secs(10));
-    let verified = audit_log::verify(&log).unwrap_or_else(|it| panic!("{it}"));
+    let verified = chained_log::verify(&log).unwrap_or_else(|it| panic!("{it}"));
     // What a killed gateway has not written, no later one writes.
     let (known, seen) = (known(&log), upstream.seen());
     let missing = seen.iter().filter(|it| !known.contains(&hash(&it.body)));
@@ -145,7 +144,7 @@ async fn call(base: String, number: Arc<AtomicU64>) {
 
 /// The bodies that the log says were sent.
 fn known(log: &Path) -> HashSet<String> {
-    let lines = audit_log::lines(log).unwrap().map(Result::unwrap);
+    let lines = chained_log::lines(log).unwrap().map(Result::unwrap);
     // The last one may be torn.
     let lines = lines.filter_map(|it| serde_json::from_slice::<Value>(&it.bytes).ok());
     let sent = lines.filter_map(|it| it["sent"]["sha256"].as_str().map(str::to_owned));

@@ -58,35 +58,35 @@ impl RedisConnection {
 
     /// Runs a command; `None` if Redis is unavailable.
     pub(super) async fn run<T: FromRedisValue>(&self, command: Cmd) -> Option<T> {
-        if self.is_paused() {
-            return None;
-        }
-        let asked = async {
+        let query = async {
             let mut connection = self.connection().await?;
             command.query_async(&mut connection).await
         };
-        match timeout(COMMAND_TIMEOUT, asked).await {
-            Ok(Ok(answer)) => {
-                self.record_success();
-                Some(answer)
-            }
-            Ok(Err(error)) => self.record_failure(&cause(&error)),
-            Err(_elapsed) => self.record_failure("command timed out"),
-        }
+        let answer = self.attempt(COMMAND_TIMEOUT, query).await?;
+        self.record_success();
+        Some(answer)
     }
 
     /// Connects with the longer timeout, unless paused after a failure.
     pub(super) async fn connect(&self) {
+        let connection = self.connection();
+        let _connected = self.attempt(CONNECT_TIMEOUT, connection).await;
+    }
+
+    async fn attempt<T>(
+        &self,
+        limit: Duration,
+        work: impl Future<Output = Result<T, RedisError>>,
+    ) -> Option<T> {
         if self.is_paused() {
-            return;
+            return None;
         }
-        match timeout(CONNECT_TIMEOUT, self.connection()).await {
-            Ok(Ok(_)) => (),
-            Ok(Err(error)) => self.record_failure(&cause(&error)).unwrap_or_default(),
-            Err(_elapsed) => self
-                .record_failure("connection timed out")
-                .unwrap_or_default(),
+        match timeout(limit, work).await {
+            Ok(Ok(value)) => return Some(value),
+            Ok(Err(error)) => self.record_failure(&cause(&error)),
+            Err(_elapsed) => self.record_failure("timed out"),
         }
+        None
     }
 
     async fn connection(&self) -> Result<MultiplexedConnection, RedisError> {
@@ -117,7 +117,7 @@ impl RedisConnection {
         }
     }
 
-    fn record_failure<T>(&self, cause: &str) -> Option<T> {
+    fn record_failure(&self, cause: &str) {
         self.failures.inc();
         let was_unavailable = {
             let mut state = self.state();
@@ -131,7 +131,6 @@ impl RedisConnection {
                 "session store unavailable, falling back to memory"
             );
         }
-        None
     }
 
     fn state(&self) -> MutexGuard<'_, ConnectionInner> {

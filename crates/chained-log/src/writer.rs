@@ -1,16 +1,15 @@
 //! Background thread that writes queued lines to the log file and syncs it.
 
-use std::{io, sync::Arc, thread, time::Duration};
+use std::{fmt, io, sync::Arc, thread, time::Duration};
 
 use tokio::sync::watch;
 
-use super::{
+use crate::{
     hash_chain::ChainHead,
-    log_file::{LogFile, TornTail},
-    record::AuditRecord,
+    log_file::LogFile,
+    observer::{LogEvent, LogNotice, LogObserver},
     write_queue::{Batch, WriteQueue},
 };
-use crate::observe::Metrics;
 
 /// Pause before a failed write is retried; doubled with each attempt.
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(100);
@@ -21,45 +20,52 @@ const MAX_ATTEMPTS_AFTER_CLOSE: u32 = 20;
 
 /// State of the log that commits wait for.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct WriteProgress {
+pub(crate) struct WriteProgress {
     /// Pushed lines that are written or were dropped.
-    pub(super) written: u64,
+    pub(crate) written: u64,
     /// Whether the next lines cannot be written.
-    pub(super) is_failing: bool,
+    pub(crate) is_failing: bool,
 }
 
 /// Writes the lines of a queue until it is closed.
-#[derive(Debug)]
-pub(super) struct LogWriter {
-    pub(super) queue: Arc<WriteQueue>,
-    pub(super) progress: watch::Sender<WriteProgress>,
-    pub(super) metrics: Arc<Metrics>,
-    pub(super) file: LogFile,
-    pub(super) head: ChainHead,
-    pub(super) torn: Option<TornTail>,
+pub struct LogWriter {
+    pub(crate) queue: Arc<WriteQueue>,
+    pub(crate) progress: watch::Sender<WriteProgress>,
+    pub(crate) observer: Arc<dyn LogObserver>,
+    pub(crate) file: LogFile,
+    pub(crate) head: ChainHead,
+    /// Incomplete lines that were moved aside.
+    pub(crate) repaired: Option<LogNotice>,
+}
+
+impl fmt::Debug for LogWriter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut writer = f.debug_struct("LogWriter");
+        writer.field("file", &self.file).finish_non_exhaustive()
+    }
 }
 
 impl LogWriter {
-    /// Writes until the queue is closed. Blocks.
-    pub(super) fn run(mut self) {
-        let repaired = self.torn.take().map(|TornTail { bytes, file }| {
-            tracing::warn!(
-                audit.bytes = bytes,
-                "decision log: moved incomplete lines aside"
-            );
-            AuditRecord::Repaired { bytes, file }.to_line("")
-        });
-        let mut first_line = repaired;
+    /// Writes until the log is dropped. Blocks.
+    pub fn run(mut self) {
+        if let Some(LogNotice::Repaired { bytes, .. }) = self.repaired {
+            self.observer.record(LogEvent::Repaired { bytes });
+        }
+        let mut first_notice = self.repaired.take();
         loop {
             let mut batch = self.queue.take();
             let is_last = batch.is_last;
-            batch.lines.splice(0..0, first_line.take());
+            let first_line = first_notice
+                .take()
+                .map(|notice| self.observer.line(&notice));
+            batch.lines.splice(0..0, first_line);
             if batch.dropped > 0 {
                 let lines = batch.dropped;
-                batch.lines.push(AuditRecord::Dropped { lines }.to_line(""));
+                let line = self.observer.line(&LogNotice::Dropped { lines });
+                batch.lines.push(line);
             }
             if is_last {
-                batch.lines.push(AuditRecord::Stop.to_line(""));
+                batch.lines.push(self.observer.line(&LogNotice::Stop));
             }
             let is_written = self.write_with_retries(&batch);
             if is_last || !is_written {
@@ -80,11 +86,7 @@ impl LogWriter {
             }
             if attempts_after_close >= MAX_ATTEMPTS_AFTER_CLOSE {
                 let lines = batch.lines.len() as u64;
-                self.metrics.audit_dropped_lines.inc_by(lines);
-                tracing::error!(
-                    audit.lines = lines,
-                    "decision log: records lost at shutdown"
-                );
+                self.observer.record(LogEvent::Lost { lines });
                 return false;
             }
             pause = (pause * 2).min(MAX_RETRY_PAUSE);
@@ -97,25 +99,23 @@ impl LogWriter {
         let mut head = self.head.clone();
         let mut bytes = Vec::new();
         if self.file.is_gone()? {
-            head.append_line(&mut bytes, &AuditRecord::Recreated.to_line(""));
+            head.append_line(&mut bytes, &self.observer.line(&LogNotice::Recreated));
         }
         for line in &batch.lines {
             head.append_line(&mut bytes, line);
         }
         let first_seq = self.head.seq + 1;
-        let write_mode = batch.write_mode;
-        self.file
-            .append(&bytes, first_seq, write_mode.rotation, write_mode.mode)?;
-        self.metrics.audit_lines.inc_by(head.seq - self.head.seq);
+        self.file.append(&bytes, first_seq, batch.options)?;
+        let lines = head.seq - self.head.seq;
+        self.observer.record(LogEvent::Written { lines });
         self.head = head;
         Ok(())
     }
 
     fn record_success(&self, batch: &Batch) {
         if self.progress.borrow().is_failing {
-            tracing::info!("decision log: writing recovered");
+            self.observer.record(LogEvent::Recovered);
         }
-        self.metrics.audit_failing.set(0);
         self.progress.send_replace(WriteProgress {
             written: batch.position,
             is_failing: false,
@@ -123,10 +123,8 @@ impl LogWriter {
     }
 
     fn record_failure(&self, error: &io::Error) {
-        if !self.progress.borrow().is_failing {
-            tracing::error!(%error, "decision log: writing failed");
-        }
-        self.metrics.audit_failing.set(1);
+        let is_first = !self.progress.borrow().is_failing;
+        self.observer.record(LogEvent::Failed { error, is_first });
         self.progress
             .send_modify(|progress| progress.is_failing = true);
     }

@@ -9,7 +9,7 @@ use std::{
 use serde_json::Value;
 use thiserror::Error;
 
-use super::{
+use crate::{
     hash_chain::{ChainHead, GENESIS_HASH, LineLink},
     log_file::{is_locked, rotated_files},
 };
@@ -17,7 +17,7 @@ use super::{
 /// Length of a line that is read, in bytes; written lines are far shorter.
 const MAX_LINE_BYTES: u64 = 128 * 1024 * 1024;
 
-/// One line of a decision log.
+/// One line of a log.
 #[derive(Debug)]
 pub struct LogLine {
     /// Path of the file.
@@ -66,7 +66,7 @@ pub enum ReadError {
         cause: io::Error,
     },
     /// The log has no lines.
-    #[error("`{}` contains no decision log records", file.display())]
+    #[error("`{}` contains no log records", file.display())]
     Empty {
         /// Path of the log.
         file: PathBuf,

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::config::{AuditMode, Rotation};
+use crate::log_file::WriteOptions;
 
 /// Bytes that may be queued. Lines that exceed them are dropped and counted.
 const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;
@@ -21,16 +21,9 @@ const FULL_BATCH_BYTES: usize = 256 * 1024;
 
 /// Queue of lines for the writer thread.
 #[derive(Debug)]
-pub(super) struct WriteQueue {
+pub(crate) struct WriteQueue {
     state: Mutex<QueueState>,
     wake: Condvar,
-}
-
-/// How lines are written.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct WriteMode {
-    pub(super) mode: AuditMode,
-    pub(super) rotation: Rotation,
 }
 
 #[derive(Debug)]
@@ -48,24 +41,24 @@ struct QueueState {
     /// Pushed lines that were handed to the writer, or dropped.
     taken: u64,
     is_closed: bool,
-    write_mode: WriteMode,
+    options: WriteOptions,
 }
 
 /// Lines that are written together.
 #[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) lines: Vec<Vec<u8>>,
+pub(crate) struct Batch {
+    pub(crate) lines: Vec<Vec<u8>>,
     /// Lines that were dropped after these.
-    pub(super) dropped: u64,
+    pub(crate) dropped: u64,
     /// Number of pushed lines up to the end of this batch.
-    pub(super) position: u64,
-    pub(super) write_mode: WriteMode,
+    pub(crate) position: u64,
+    pub(crate) options: WriteOptions,
     /// Whether no further batch follows.
-    pub(super) is_last: bool,
+    pub(crate) is_last: bool,
 }
 
 impl WriteQueue {
-    pub(super) fn new(write_mode: WriteMode) -> Self {
+    pub(crate) fn new(options: WriteOptions) -> Self {
         Self {
             state: Mutex::new(QueueState {
                 lines: Vec::new(),
@@ -76,14 +69,14 @@ impl WriteQueue {
                 commit_target: 0,
                 taken: 0,
                 is_closed: false,
-                write_mode,
+                options,
             }),
             wake: Condvar::new(),
         }
     }
 
     /// Adds a line; returns `false` if it was dropped.
-    pub(super) fn push(&self, line: Vec<u8>) -> bool {
+    pub(crate) fn push(&self, line: Vec<u8>) -> bool {
         let mut state = self.state();
         state.pushed += 1;
         // Lines after a dropped one are dropped too, so that there is one gap.
@@ -103,13 +96,13 @@ impl WriteQueue {
     }
 
     /// Returns the number of lines dropped so far.
-    pub(super) fn dropped_total(&self) -> u64 {
+    pub(crate) fn dropped_total(&self) -> u64 {
         self.state().dropped_total
     }
 
     /// Requests that all pushed lines are written now and returns their number; `None`
     /// if lines were dropped since `dropped_total` was read.
-    pub(super) fn request_commit(&self, dropped_total: u64) -> Option<u64> {
+    pub(crate) fn request_commit(&self, dropped_total: u64) -> Option<u64> {
         let mut state = self.state();
         if state.dropped_total != dropped_total {
             return None;
@@ -120,18 +113,18 @@ impl WriteQueue {
     }
 
     /// Sets how lines are written from now on.
-    pub(super) fn set_write_mode(&self, write_mode: WriteMode) {
-        self.state().write_mode = write_mode;
+    pub(crate) fn set_options(&self, options: WriteOptions) {
+        self.state().options = options;
     }
 
     /// Ends the queue after the lines that were pushed.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state().is_closed = true;
         self.wake.notify_one();
     }
 
     /// Waits for lines and returns them as a batch.
-    pub(super) fn take(&self) -> Batch {
+    pub(crate) fn take(&self) -> Batch {
         let mut state = self.state();
         let mut first_seen = None;
         loop {
@@ -156,7 +149,7 @@ impl WriteQueue {
     }
 
     /// Waits for `duration`, or until the queue is closed; returns whether it is.
-    pub(super) fn wait_for_close(&self, duration: Duration) -> bool {
+    pub(crate) fn wait_for_close(&self, duration: Duration) -> bool {
         let state = self.state();
         let woken = self
             .wake
@@ -190,7 +183,7 @@ impl QueueState {
             lines,
             dropped,
             position: self.taken,
-            write_mode: self.write_mode,
+            options: self.options,
             is_last: self.is_closed && self.lines.is_empty(),
         }
     }
@@ -201,10 +194,7 @@ mod tests {
     use super::*;
 
     fn queue() -> WriteQueue {
-        WriteQueue::new(WriteMode {
-            mode: AuditMode::Durable,
-            rotation: Rotation { size: 1, keep: 1 },
-        })
+        WriteQueue::new(WriteOptions::default())
     }
 
     #[test]

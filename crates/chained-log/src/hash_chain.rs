@@ -1,4 +1,4 @@
-//! The hash chain that links the lines of a decision log.
+//! The hash chain that links the lines of a log.
 //!
 //! A line is `{"seq":N,"prev":"P",…,"hash":"H"}`. `H` is the SHA-256, in lower-case
 //! hex, of the line up to `,"hash":`; `P` is the `H` of the previous line. An edited,
@@ -8,7 +8,7 @@ use data_encoding::HEXLOWER;
 use sha2::{Digest, Sha256};
 
 /// `prev` of the first line.
-pub(super) const GENESIS_HASH: &str =
+pub(crate) const GENESIS_HASH: &str =
     "0000000000000000000000000000000000000000000000000000000000000000";
 
 const HASH_LENGTH: usize = GENESIS_HASH.len();
@@ -17,17 +17,18 @@ const LINE_END: &[u8] = b"\"}";
 
 /// The last line of a chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct ChainHead {
+pub struct ChainHead {
     /// Sequence number of the line; 0 in an empty chain.
-    pub(super) seq: u64,
-    pub(super) hash: String,
+    pub seq: u64,
+    /// Hash of the line.
+    pub hash: String,
 }
 
 /// Position of a line in its chain.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct LineLink {
-    pub(super) head: ChainHead,
-    pub(super) prev: String,
+pub(crate) struct LineLink {
+    pub(crate) head: ChainHead,
+    pub(crate) prev: String,
 }
 
 impl Default for ChainHead {
@@ -42,7 +43,7 @@ impl Default for ChainHead {
 impl ChainHead {
     /// Appends a line to `out` and moves the head to it. `fields` is a JSON object
     /// without its braces.
-    pub(super) fn append_line(&mut self, out: &mut Vec<u8>, fields: &[u8]) {
+    pub fn append_line(&mut self, out: &mut Vec<u8>, fields: &[u8]) {
         let start = out.len();
         let seq = self.seq + 1;
         out.extend_from_slice(format!("{{\"seq\":{seq},\"prev\":\"{}\",", self.hash).as_bytes());
@@ -59,7 +60,7 @@ impl ChainHead {
 
 impl LineLink {
     /// Parses a line without its line break; returns `None` if its hash does not match.
-    pub(super) fn parse(line: &[u8]) -> Option<Self> {
+    pub(crate) fn parse(line: &[u8]) -> Option<Self> {
         let rest = line.strip_suffix(LINE_END)?;
         let (rest, hash) = rest.split_at_checked(rest.len().checked_sub(HASH_LENGTH)?)?;
         let hashed = rest.strip_suffix(HASH_FIELD)?;

@@ -12,11 +12,11 @@ use std::{
 
 use rustix::fs::OFlags;
 
-use super::{
-    error::AuditError,
+use crate::{
+    error::OpenError,
     hash_chain::{ChainHead, LineLink},
+    observer::LogNotice,
 };
-use crate::config::{AuditMode, Rotation};
 
 /// Readable and writable by the owner only.
 const FILE_MODE: u32 = 0o600;
@@ -31,17 +31,39 @@ const READ_BYTES: u64 = 64 * 1024;
 /// Every line begins so.
 const LINE_START: &[u8] = b"{\"seq\":";
 
-/// Incomplete lines that were moved out of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct TornTail {
-    pub(super) bytes: u64,
-    /// Name of the file to which they were moved.
-    pub(super) file: String,
+/// How lines are written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WriteOptions {
+    /// Whether each batch is synced.
+    pub durability: Durability,
+    /// Maximum size of a file, unless a single line is larger.
+    pub max_file_bytes: u64,
+    /// Number of rotated files to keep.
+    pub max_rotated_files: usize,
+}
+
+/// Whether written lines survive a crash of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// Each batch of lines is synced to the disk.
+    Synced,
+    /// The operating system writes lines some time later.
+    Buffered,
+}
+
+impl Default for WriteOptions {
+    fn default() -> Self {
+        Self {
+            durability: Durability::Synced,
+            max_file_bytes: 100 << 20,
+            max_rotated_files: 10,
+        }
+    }
 }
 
 /// The file to which lines are appended.
 #[derive(Debug)]
-pub(super) struct LogFile {
+pub(crate) struct LogFile {
     path: PathBuf,
     file: Option<File>,
     /// Length up to the end of the last complete line.
@@ -55,15 +77,15 @@ pub(super) struct LogFile {
 
 impl LogFile {
     /// Opens the log at `path` and moves incomplete lines at its end aside. Returns the
-    /// file and the head of its chain.
-    pub(super) fn open(path: &Path) -> Result<(Self, ChainHead, Option<TornTail>), AuditError> {
+    /// file, the head of its chain and the notice about such lines.
+    pub(crate) fn open(path: &Path) -> Result<(Self, ChainHead, Option<LogNotice>), OpenError> {
         let lock = lock(path)?;
-        let failed = |cause| AuditError::open(path, cause);
+        let failed = |cause| OpenError::io(path, cause);
         let mut head = ChainHead::default();
         if let Some(newest) = rotated_files(path).map_err(failed)?.last() {
             let file = File::open(newest).map_err(failed)?;
             let last = last_line(&file).map_err(failed)?;
-            (_, head) = last.ok_or_else(|| AuditError::not_a_log(newest))?;
+            (_, head) = last.ok_or_else(|| OpenError::not_a_log(newest))?;
         }
         let mut log = Self {
             path: path.to_owned(),
@@ -81,7 +103,7 @@ impl LogFile {
                 Some((end, last)) => (log.len, head) = (end, last),
                 // Empty, or the very first line is incomplete.
                 None if size == 0 || size < READ_BYTES && starts_like_a_line(&file) => (),
-                None => return Err(AuditError::not_a_log(path)),
+                None => return Err(OpenError::not_a_log(path)),
             }
             log.first_seq = first_seq(&file).unwrap_or(head.seq + 1);
             if size > log.len {
@@ -98,22 +120,21 @@ impl LogFile {
     ///
     /// Fails with none of the lines in the file: what a failed write left is cut off
     /// at once, or else before the next write.
-    pub(super) fn append(
+    pub(crate) fn append(
         &mut self,
         lines: &[u8],
         first_seq: u64,
-        rotation: Rotation,
-        mode: AuditMode,
+        options: WriteOptions,
     ) -> io::Result<()> {
         let added = lines.len() as u64;
-        if self.len > 0 && self.len + added > rotation.size {
-            self.rotate(rotation)?;
+        if self.len > 0 && self.len + added > options.max_file_bytes {
+            self.rotate(options.max_rotated_files)?;
         }
         let mut file = match self.file.take() {
             Some(file) => file,
-            None => self.create(first_seq, mode)?,
+            None => self.create(first_seq, options.durability)?,
         };
-        let written = self.write(&mut file, lines, mode);
+        let written = self.write(&mut file, lines, options.durability);
         if written.is_err() {
             self.is_dirty = file.set_len(self.len).is_err();
         } else {
@@ -128,7 +149,7 @@ impl LogFile {
     /// # Errors
     ///
     /// Fails if another file is at its path.
-    pub(super) fn is_gone(&mut self) -> io::Result<bool> {
+    pub(crate) fn is_gone(&mut self) -> io::Result<bool> {
         let Some(file) = &self.file else {
             return Ok(false);
         };
@@ -144,13 +165,13 @@ impl LogFile {
         }
     }
 
-    fn write(&mut self, file: &mut File, lines: &[u8], mode: AuditMode) -> io::Result<()> {
+    fn write(&mut self, file: &mut File, lines: &[u8], durability: Durability) -> io::Result<()> {
         self.cut_dirty_tail(file)?;
         // The file is open for appending.
         file.write_all(lines)?;
-        match mode {
-            AuditMode::Durable => file.sync_data(),
-            AuditMode::BestEffort => Ok(()),
+        match durability {
+            Durability::Synced => file.sync_data(),
+            Durability::Buffered => Ok(()),
         }
     }
 
@@ -163,7 +184,7 @@ impl LogFile {
     }
 
     /// Renames the full file and removes the oldest rotated files.
-    fn rotate(&mut self, rotation: Rotation) -> io::Result<()> {
+    fn rotate(&mut self, max_rotated_files: usize) -> io::Result<()> {
         if let Some(file) = self.file.take() {
             let renamed = self
                 .cut_dirty_tail(&file)
@@ -175,7 +196,7 @@ impl LogFile {
         }
         self.len = 0;
         let rotated = rotated_files(&self.path)?;
-        let excess = rotated.len().saturating_sub(rotation.keep);
+        let excess = rotated.len().saturating_sub(max_rotated_files);
         for oldest in rotated.iter().take(excess) {
             fs::remove_file(oldest)?;
         }
@@ -183,7 +204,7 @@ impl LogFile {
         Ok(())
     }
 
-    fn create(&mut self, first_seq: u64, mode: AuditMode) -> io::Result<File> {
+    fn create(&mut self, first_seq: u64, durability: Durability) -> io::Result<File> {
         let file = match open_options().create_new(true).open(&self.path) {
             // An earlier attempt created it, and then failed.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {
@@ -197,7 +218,7 @@ impl LogFile {
         };
         self.first_seq = first_seq;
         // A created or renamed file survives a crash once its directory is synced.
-        if mode == AuditMode::Durable {
+        if durability == Durability::Synced {
             sync_directory(&self.path)?;
         }
         Ok(file)
@@ -216,7 +237,7 @@ impl LogFile {
     }
 
     /// Moves the bytes after the last complete line into a file of their own.
-    fn move_tail_aside(&self, file: &File, head: &ChainHead) -> io::Result<TornTail> {
+    fn move_tail_aside(&self, file: &File, head: &ChainHead) -> io::Result<LogNotice> {
         let bytes = file.metadata()?.len() - self.len;
         let mut tail = vec![0; usize::try_from(bytes).unwrap_or_default()];
         file.read_exact_at(&mut tail, self.len)?;
@@ -230,7 +251,7 @@ impl LogFile {
         file.sync_all()?;
         sync_directory(&self.path)?;
         let name = path.file_name().unwrap_or_default();
-        Ok(TornTail {
+        Ok(LogNotice::Repaired {
             bytes,
             file: name.to_string_lossy().into_owned(),
         })
@@ -238,7 +259,11 @@ impl LogFile {
 }
 
 /// Returns the rotated files of a log, oldest first.
-pub(super) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
+///
+/// # Errors
+///
+/// Fails if the log's folder cannot be read.
+pub fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
     let name = path.file_name().unwrap_or_default();
     let mut rotated: Vec<(u64, PathBuf)> = Vec::new();
     for entry in fs::read_dir(directory(path))? {
@@ -252,21 +277,21 @@ pub(super) fn rotated_files(path: &Path) -> io::Result<Vec<PathBuf>> {
 }
 
 /// Whether a process holds the lock of the log at `path`.
-pub(super) fn is_locked(path: &Path) -> bool {
+pub(crate) fn is_locked(path: &Path) -> bool {
     let lock = File::open(with_suffix(path, "lock"));
     lock.is_ok_and(|lock| matches!(lock.try_lock_shared(), Err(fs::TryLockError::WouldBlock)))
 }
 
-fn lock(path: &Path) -> Result<File, AuditError> {
+fn lock(path: &Path) -> Result<File, OpenError> {
     let lock = open_options().create(true).open(with_suffix(path, "lock"));
-    let lock = lock.map_err(|cause| AuditError::open(path, cause))?;
+    let lock = lock.map_err(|cause| OpenError::io(path, cause))?;
     match lock.try_lock() {
         Ok(()) => Ok(lock),
         Err(fs::TryLockError::WouldBlock) => {
             let path = path.to_owned();
-            Err(AuditError::Locked { path })
+            Err(OpenError::Locked { path })
         }
-        Err(fs::TryLockError::Error(cause)) => Err(AuditError::open(path, cause)),
+        Err(fs::TryLockError::Error(cause)) => Err(OpenError::io(path, cause)),
     }
 }
 

@@ -1,0 +1,56 @@
+//! A tamper-evident append-only log of JSON lines.
+//!
+//! A line is `{"seq":N,"prev":"P",…,"hash":"H"}`: `H` is the SHA-256 of the line up to
+//! `,"hash":`, and `P` the `H` of the line before it. An edited, removed, added or moved
+//! line breaks the chain, which [`verify`] detects. [`Log::push`] queues a line and never
+//! waits; the queue is bounded, and dropped lines are counted in the log. One thread
+//! runs the [`LogWriter`], which writes lines in batches, rotates full files, retries
+//! what failed, and moves incomplete lines that a crash left aside. [`Log::commit`]
+//! waits until lines are on disk.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use chained_log::{Log, LogEvent, LogNotice, LogObserver, WriteOptions, verify};
+//!
+//! struct Observer;
+//!
+//! impl LogObserver for Observer {
+//!     fn line(&self, notice: &LogNotice) -> Vec<u8> {
+//!         format!("\"notice\":\"{notice:?}\"").into_bytes()
+//!     }
+//!
+//!     fn record(&self, _event: LogEvent<'_>) {}
+//! }
+//!
+//! let folder = tempfile::tempdir()?;
+//! let path = folder.path().join("log.jsonl");
+//! let log = Log::open(&path, WriteOptions::default(), Arc::new(Observer))?;
+//! let writer = log.take_writer().map(|writer| std::thread::spawn(|| writer.run()));
+//! log.push(b"\"a\":1".to_vec());
+//! drop(log); // ends the writer after the queued lines
+//! writer.map(std::thread::JoinHandle::join);
+//!
+//! let verified = verify(&path)?;
+//! assert_eq!((verified.lines, verified.first_seq), (2, 1)); // and a `Stop` notice
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+mod hash_chain;
+mod log;
+mod log_file;
+mod observer;
+mod reader;
+mod write_queue;
+mod writer;
+
+pub use self::{
+    error::{CommitError, OpenError},
+    hash_chain::ChainHead,
+    log::Log,
+    log_file::{Durability, WriteOptions, rotated_files},
+    observer::{LogEvent, LogNotice, LogObserver},
+    reader::{LogLine, ReadError, Verification, lines, verify},
+    writer::LogWriter,
+};

@@ -1,0 +1,64 @@
+//! Interface through which a log reports what happens to it.
+
+use std::io;
+
+/// Something that the log itself writes a line about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LogNotice {
+    /// The file ended with incomplete lines, which were moved to another file.
+    Repaired {
+        /// Number of bytes that were moved.
+        bytes: u64,
+        /// Name of the file to which they were moved.
+        file: String,
+    },
+    /// The file had been removed and was created anew.
+    Recreated,
+    /// Lines are missing here, because the queue was full.
+    Dropped {
+        /// Number of missing lines.
+        lines: u64,
+    },
+    /// Writing ended in an orderly way.
+    Stop,
+}
+
+/// Something that happened to the lines of a log.
+#[derive(Debug)]
+pub enum LogEvent<'a> {
+    /// Incomplete lines at the end of the file were moved aside.
+    Repaired {
+        /// Number of bytes that were moved.
+        bytes: u64,
+    },
+    /// Lines were written.
+    Written {
+        /// Number of lines.
+        lines: u64,
+    },
+    /// A line was dropped, because the queue is full.
+    Dropped,
+    /// A write failed; it is retried.
+    Failed {
+        /// Error of the operating system.
+        error: &'a io::Error,
+        /// Whether the write before it succeeded.
+        is_first: bool,
+    },
+    /// Writing succeeds again.
+    Recovered,
+    /// The log was closed, and its last lines could not be written.
+    Lost {
+        /// Number of lines.
+        lines: u64,
+    },
+}
+
+/// Writes a log's own lines and observes what happens to it.
+pub trait LogObserver: Send + Sync {
+    /// Returns the fields of the line about a notice: a JSON object without its braces.
+    fn line(&self, notice: &LogNotice) -> Vec<u8>;
+
+    /// Observes an event. Must not block.
+    fn record(&self, event: LogEvent<'_>);
+}
