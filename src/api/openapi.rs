@@ -1,5 +1,6 @@
 //! The `OpenAPI` document, generated from the code.
 
+#![expect(dead_code, reason = "only descriptions and schemas are used")]
 #![expect(
     unused_qualifications,
     reason = "the derived code of utoipa is qualified"
@@ -61,7 +62,6 @@ pub fn to_yaml() -> Result<String, String> {
 /// The model in a path.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Path)]
-#[expect(dead_code, reason = "only its description is used")]
 struct ModelParameter {
     /// Name of the model.
     model: String,
@@ -70,7 +70,6 @@ struct ModelParameter {
 /// Framing of a stream.
 #[derive(Debug, IntoParams)]
 #[into_params(parameter_in = Query)]
-#[expect(dead_code, reason = "only its description is used")]
 struct FramingParameter {
     /// `sse` for server-sent events.
     alt: Option<String>,
@@ -79,12 +78,10 @@ struct FramingParameter {
 /// A body of the Gemini API.
 #[derive(Debug, ToSchema)]
 #[schema(value_type = Object)]
-#[expect(dead_code, reason = "only its description is used")]
 struct GeminiBody(serde_json::Value);
 
 /// Responses to a model call.
 #[derive(Debug, IntoResponses)]
-#[expect(dead_code, reason = "only its description is used")]
 enum ModelResponses {
     /// The response of the model API or of hooks.
     #[response(status = 200)]
@@ -104,35 +101,30 @@ enum ModelResponses {
 #[utoipa::path(post, path = "/v1beta/models/{model}:generateContent", tag = "models",
     params(ModelParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
-#[expect(dead_code, reason = "only its description is used")]
 fn generate_content() {}
 
 /// Generates a response in chunks: server-sent events with `alt=sse`, else a JSON array.
 #[utoipa::path(post, path = "/v1beta/models/{model}:streamGenerateContent", tag = "models",
     params(ModelParameter, FramingParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
-#[expect(dead_code, reason = "only its description is used")]
 fn stream_generate_content() {}
 
 /// Counts the tokens of a request.
 #[utoipa::path(post, path = "/v1beta/models/{model}:countTokens", tag = "models",
     params(ModelParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
-#[expect(dead_code, reason = "only its description is used")]
 fn count_tokens() {}
 
 /// Computes an embedding of contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:embedContent", tag = "models",
     params(ModelParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
-#[expect(dead_code, reason = "only its description is used")]
 fn embed_content() {}
 
 /// Computes embeddings of several contents.
 #[utoipa::path(post, path = "/v1beta/models/{model}:batchEmbedContents", tag = "models",
     params(ModelParameter),
     request_body = GeminiBody, responses(ModelResponses, AgentErrors))]
-#[expect(dead_code, reason = "only its description is used")]
 fn batch_embed_contents() {}
 
 /// Lists the models of the upstream.
@@ -142,7 +134,6 @@ fn batch_embed_contents() {}
     tag = "models",
     responses(ModelResponses, AgentErrors)
 )]
-#[expect(dead_code, reason = "only its description is used")]
 fn list_models() {}
 
 /// Describes one model by name.
@@ -153,5 +144,4 @@ fn list_models() {}
     params(ModelParameter),
     responses(ModelResponses, AgentErrors)
 )]
-#[expect(dead_code, reason = "only its description is used")]
 fn get_model() {}

@@ -1,17 +1,17 @@
 //! Error responses in the `OpenAPI` document.
 
+#![expect(dead_code, reason = "only the schemas are used")]
+
 use serde_json::Value;
 use utoipa::{IntoResponses, ToSchema};
 
 /// Error in the format of Google's APIs.
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
 pub struct GoogleError {
     error: GoogleErrorBody,
 }
 
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
 pub struct GoogleErrorBody {
     /// HTTP status of the response.
     code: u16,
@@ -27,7 +27,6 @@ pub struct GoogleErrorBody {
 
 /// Errors on the agents' port; `docs/errors.md` lists the reasons.
 #[derive(Debug, IntoResponses)]
-#[expect(dead_code, reason = "only its schema is used")]
 pub enum AgentErrors {
     /// The request is invalid or ambiguous.
     #[response(status = 400)]
@@ -66,7 +65,6 @@ pub enum AgentErrors {
 
 /// Errors on the admin port.
 #[derive(Debug, IntoResponses)]
-#[expect(dead_code, reason = "only its schema is used")]
 pub enum AdminErrors {
     /// The admin token is missing or invalid.
     #[response(status = 401)]

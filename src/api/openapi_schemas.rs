@@ -1,5 +1,7 @@
 //! Schemas of bodies that have no type of their own, for the `OpenAPI` document.
 
+#![expect(dead_code, reason = "only the schemas are used")]
+
 use serde_json::{Map, Value};
 use utoipa::ToSchema;
 
@@ -7,7 +9,6 @@ use crate::event::EventName;
 
 /// Hook input of an event.
 #[derive(Debug, ToSchema)]
-#[expect(dead_code, reason = "only its schema is used")]
 pub struct EventInput {
     /// Name of the event.
     #[schema(value_type = String, example = "BeforeTool")]

@@ -1,6 +1,10 @@
 //! The handle through which records are appended and committed.
 
-use std::{fmt, sync::Arc, time::Duration};
+use std::{
+    fmt,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use chained_log::{Log, OpenError};
 use thiserror::Error;
@@ -137,21 +141,21 @@ impl AuditLog {
 
     /// Queues the record of a rejected request, subject to a rate limit.
     pub fn append_rejection(&self, mut record: RejectionRecord) {
-        let admission = match (&self.file, &self.exporter) {
-            (Some(file), _) => file.log.admit_rejected(),
-            (None, Some(exporter)) => exporter.admit_rejected(),
+        let limiter = match (&self.file, &self.exporter) {
+            (Some(file), _) => &file.log.rejected_requests,
+            (None, Some(exporter)) => &exporter.rejected_requests,
             (None, None) => return,
         };
-        if admission.suppressed_before > 0 {
-            let requests = admission.suppressed_before;
+        let Some(requests) = limiter.admit(Instant::now()) else {
+            return;
+        };
+        if requests > 0 {
             self.append(&AuditRecord::Suppressed { requests });
         }
-        if admission.admitted {
-            if !self.stores_content() {
-                record.path.text = None;
-            }
-            self.append(&AuditRecord::Rejected(Box::new(record)));
+        if !self.stores_content() {
+            record.path.text = None;
         }
+        self.append(&AuditRecord::Rejected(Box::new(record)));
     }
 
     /// Returns the current position, for a commit of all records from here on.

@@ -5,15 +5,11 @@ use std::{
     collections::HashMap,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError, Weak},
-    time::Instant,
 };
 
 use chained_log::{Durability, Log, LogEvent, LogNotice, LogObserver, OpenError, WriteOptions};
 
-use super::{
-    rate_limit::{Admission, RecordRateLimiter},
-    record::AuditRecord,
-};
+use super::{rate_limit::RecordRateLimiter, record::AuditRecord};
 use crate::{
     config::{AuditMode, AuditSettings},
     observe::Metrics,
@@ -29,7 +25,7 @@ pub struct OpenLogs {
 #[derive(Debug)]
 pub(super) struct OpenLog {
     pub(super) file: Log,
-    rejected_requests: RecordRateLimiter,
+    pub(super) rejected_requests: RecordRateLimiter,
 }
 
 /// Counts and logs what happens to a log file, and writes its notices as records.
@@ -54,13 +50,6 @@ impl OpenLogs {
         });
         by_path.insert(settings.path.clone(), Arc::downgrade(&log));
         Ok(log)
-    }
-}
-
-impl OpenLog {
-    /// Decides whether one more rejected request gets a record.
-    pub(super) fn admit_rejected(&self) -> Admission {
-        self.rejected_requests.admit(Instant::now())
     }
 }
 

@@ -2,16 +2,13 @@
 //! by the semantic conventions for generative AI where they apply; all records as log
 //! records, always without content.
 
-use std::{
-    sync::Arc,
-    time::{Instant, SystemTime},
-};
+use std::{sync::Arc, time::SystemTime};
 
 use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
-    rate_limit::{Admission, RecordRateLimiter},
+    rate_limit::RecordRateLimiter,
     record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord, milliseconds, would_name},
     time_range::TimeRange,
 };
@@ -29,7 +26,7 @@ use crate::{
 pub(super) struct RecordExporter {
     pub(super) settings: OtlpSettings,
     pub(super) exporter: Exporter,
-    rejected_requests: RecordRateLimiter,
+    pub(super) rejected_requests: RecordRateLimiter,
 }
 
 impl RecordExporter {
@@ -49,11 +46,6 @@ impl RecordExporter {
             exporter: Exporter::new(&collector, metrics)?,
             rejected_requests: RecordRateLimiter::default(),
         })
-    }
-
-    /// Decides whether one more rejected request gets a record.
-    pub(super) fn admit_rejected(&self) -> Admission {
-        self.rejected_requests.admit(Instant::now())
     }
 
     /// Queues a record for export. Does not block.

@@ -22,18 +22,10 @@ struct Window {
     suppressed: u64,
 }
 
-/// Decision about one rejected request.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Admission {
-    /// Records suppressed in earlier windows and not reported yet.
-    pub(super) suppressed_before: u64,
-    /// Whether this request gets a record of its own.
-    pub(super) admitted: bool,
-}
-
 impl RecordRateLimiter {
-    /// Decides about one more rejected request.
-    pub(super) fn admit(&self, now: Instant) -> Admission {
+    /// Admits a record about one more rejected request, and returns the number of those
+    /// suppressed before it that was not reported yet. `None`: it is suppressed, too.
+    pub(super) fn admit(&self, now: Instant) -> Option<u64> {
         let mut window = self.window();
         let mut suppressed_before = 0;
         let is_open = |start| now.saturating_duration_since(start) < WINDOW;
@@ -44,16 +36,12 @@ impl RecordRateLimiter {
                 ..Window::default()
             };
         }
-        let admitted = window.admitted < MAX_RECORDS_PER_WINDOW;
-        if admitted {
-            window.admitted += 1;
-        } else {
+        if window.admitted == MAX_RECORDS_PER_WINDOW {
             window.suppressed += 1;
+            return None;
         }
-        Admission {
-            suppressed_before,
-            admitted,
-        }
+        window.admitted += 1;
+        Some(suppressed_before)
     }
 
     /// Returns and resets the number of suppressed records that was not reported yet.
@@ -75,15 +63,11 @@ mod tests {
         let (limiter, now) = (RecordRateLimiter::default(), Instant::now());
 
         let requests = 0..MAX_RECORDS_PER_WINDOW + 7;
-        let admitted = requests.filter(|_| limiter.admit(now).admitted).count();
+        let admitted = requests.filter_map(|_| limiter.admit(now)).count();
         let next = limiter.admit(now + WINDOW);
 
         assert_eq!(admitted as u64, MAX_RECORDS_PER_WINDOW);
-        let expected = Admission {
-            suppressed_before: 7,
-            admitted: true,
-        };
-        assert_eq!(next, expected);
+        assert_eq!(next, Some(7));
         assert_eq!(limiter.take_suppressed(), 0);
     }
 }

@@ -27,9 +27,9 @@ pub struct Attributes(Vec<Value>);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SpanKind {
     /// An operation within the process.
-    Internal,
+    Internal = 1,
     /// A request to another process.
-    Client,
+    Client = 3,
 }
 
 /// An operation with a duration.
@@ -109,15 +109,11 @@ impl Attributes {
 impl Span {
     pub(super) fn to_json(&self) -> Vec<u8> {
         let Trace { id, span, parent } = self.trace;
-        let kind = match self.kind {
-            SpanKind::Internal => 1,
-            SpanKind::Client => 3,
-        };
         let mut fields = json!({
             "traceId": format!("{id:032x}"),
             "spanId": format!("{span:016x}"),
             "name": self.name,
-            "kind": kind,
+            "kind": self.kind as u8,
             "startTimeUnixNano": unix_nanoseconds(self.started),
             "endTimeUnixNano": unix_nanoseconds(self.ended),
             "attributes": self.attributes.0,
