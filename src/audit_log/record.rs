@@ -380,7 +380,7 @@ fn truncate(text: &str, max_bytes: usize) -> &str {
         .unwrap_or(text)
 }
 
-/// Returns whole milliseconds.
+/// Returns a duration in whole milliseconds, as records hold it.
 pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

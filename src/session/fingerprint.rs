@@ -87,7 +87,6 @@ pub(super) struct StreamHasher {
 }
 
 impl StreamHasher {
-    /// Appends bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.hasher.append(bytes);
         self.length += bytes.len();

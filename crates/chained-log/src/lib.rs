@@ -42,6 +42,7 @@ mod log;
 mod log_file;
 mod observer;
 mod reader;
+mod write_options;
 mod write_queue;
 mod writer;
 
@@ -49,8 +50,9 @@ pub use self::{
     error::{CommitError, OpenError},
     hash_chain::ChainHead,
     log::Log,
-    log_file::{Durability, WriteOptions, rotated_files},
+    log_file::rotated_files,
     observer::{LogEvent, LogNotice, LogObserver},
     reader::{LogLine, ReadError, Verification, lines, verify},
+    write_options::{Durability, WriteOptions},
     writer::LogWriter,
 };

@@ -12,8 +12,9 @@ use tokio::sync::watch;
 
 use crate::{
     error::{CommitError, OpenError},
-    log_file::{LogFile, WriteOptions},
+    log_file::LogFile,
     observer::{LogEvent, LogObserver},
+    write_options::WriteOptions,
     write_queue::WriteQueue,
     writer::{LogWriter, WriteProgress},
 };

@@ -16,6 +16,7 @@ use crate::{
     error::OpenError,
     hash_chain::{ChainHead, LineLink},
     observer::LogNotice,
+    write_options::{Durability, WriteOptions},
 };
 
 /// Readable and writable by the owner only.
@@ -30,36 +31,6 @@ const READ_BYTES: u64 = 64 * 1024;
 
 /// Every line begins so.
 const LINE_START: &[u8] = b"{\"seq\":";
-
-/// How lines are written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct WriteOptions {
-    /// Whether each batch is synced.
-    pub durability: Durability,
-    /// Maximum size of a file, unless a single line is larger.
-    pub max_file_bytes: u64,
-    /// Number of rotated files to keep.
-    pub max_rotated_files: usize,
-}
-
-/// Whether written lines survive a crash of the machine.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Durability {
-    /// Each batch of lines is synced to the disk.
-    Synced,
-    /// The operating system writes lines some time later.
-    Buffered,
-}
-
-impl Default for WriteOptions {
-    fn default() -> Self {
-        Self {
-            durability: Durability::Synced,
-            max_file_bytes: 100 << 20,
-            max_rotated_files: 10,
-        }
-    }
-}
 
 /// The file to which lines are appended.
 #[derive(Debug)]

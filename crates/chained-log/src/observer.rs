@@ -31,9 +31,9 @@ pub enum LogEvent<'a> {
         /// Number of bytes that were moved.
         bytes: u64,
     },
-    /// Lines were written.
+    /// A batch was written, and synced if the options say so.
     Written {
-        /// Number of lines.
+        /// Number of lines, notices included.
         lines: u64,
     },
     /// A line was dropped, because the queue is full.
@@ -45,11 +45,11 @@ pub enum LogEvent<'a> {
         /// Whether the write before it succeeded.
         is_first: bool,
     },
-    /// Writing succeeds again.
+    /// A write succeeded after one that failed.
     Recovered,
     /// The log was closed, and its last lines could not be written.
     Lost {
-        /// Number of lines.
+        /// Number of lines that are not in the file.
         lines: u64,
     },
 }

@@ -5,7 +5,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use crate::log_file::WriteOptions;
+use crate::write_options::WriteOptions;
 
 /// Bytes that may be queued. Lines that exceed them are dropped and counted.
 const MAX_QUEUED_BYTES: usize = 64 * 1024 * 1024;

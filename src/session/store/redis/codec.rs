@@ -98,9 +98,7 @@ mod tests {
         let blob = encode(Version::nil(), &state()).unwrap();
         let json = String::from_utf8(blob[VERSION_BYTES..].to_vec()).unwrap();
 
-        insta::assert_snapshot!(json, @r"
-    [00, 01, 63, 01, 61, 01, 02, 03, 04, 01, 01, 01, 78, 02, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 80, 04, 07, 00, 00, 01, ff, ff, ff, ff, ff, ff, ff, ff, ff, 01, 01, 05, 06, 00, 00, 00, 00, 01, 01, 72, 01, 01, 68, 01, 08, 09, 01, 06]
-    ");
+        insta::assert_snapshot!(json, @r#"{"source":"History","caller":"c","agent":"a","first_seen":1,"last_seen":2,"requests":3,"turns":4,"started":true,"context":"x","prefixes":[1267650600228229401496703205376,7],"last_request":null,"answered":false,"evaluated":[18446744073709551615],"notes":{"5":{"revised":6,"response":null,"denied":null,"stopped":null,"context":null,"replaced":"r","hidden_contents":["h"],"denied_calls":{"8":9}}},"reported":["AfterTool"]}"#);
     }
 
     #[test]
