@@ -27,9 +27,9 @@ pub use self::{
     configured_policy::ConfiguredPolicy,
     engine::Engine,
     event_scope::EventScope,
-    outcome::EventOutcome,
+    outcome::{EventOutcome, conclude},
     plan::Plan,
-    response_policies::{HeldBack, InspectedChunk, ResponsePolicies},
+    response_policies::ResponsePolicies,
     table::{Hook, HookTable},
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };

@@ -11,9 +11,9 @@
 //!                                                                                          reply
 //! ```
 //!
-//! Each step is one file of functions over three values: `RequestContext` does not change
+//! Each stage is one file of functions over three values: `RequestContext` does not change
 //! during a call, `ModelRequest` is what goes upstream, `TurnState` is what the call has
-//! learned so far. A step returns [`ControlFlow`](std::ops::ControlFlow): it continues, or
+//! learned so far. A stage returns [`ControlFlow`](std::ops::ControlFlow): it continues, or
 //! breaks with the reply for the agent.
 
 mod before_model;
@@ -48,7 +48,7 @@ use self::{
     model_request::ModelRequest,
     reply::{Reply, Responder},
     request_context::RequestContext,
-    response_filter::{FilterPlan, Outcome, Output, channel::PipelineStream},
+    response_filter::{Outcome, Output, ResponseFilter, channel::ChunkChannel},
     turn_state::TurnState,
 };
 use crate::{
@@ -108,10 +108,10 @@ async fn handle_hooked(
         return Ok(responder.respond(reply));
     };
     let keep_alive = context.snapshot.config.timeouts.keep_alive;
-    let (output, chunks) = Output::stream(Arc::clone(&responder), framing);
+    let channel = ChunkChannel::default();
+    let output = Output::stream(Arc::clone(&responder), framing, channel.clone());
     let pipeline = Box::pin(run(context, request, output));
-    let pipeline = PipelineStream::new(pipeline, chunks);
-    early_response::respond(pipeline, responder, framing, keep_alive).await
+    early_response::respond(pipeline, channel, responder, framing, keep_alive).await
 }
 
 /// Runs the pipeline of a hooked call. Returns the reply, or the rest of it if `output` has
@@ -122,32 +122,32 @@ async fn run(
     mut output: Output,
 ) -> Result<Reply, ApiError> {
     let mut turn = TurnState::new(&context, &request);
-    let reply = run_steps(&context, &mut turn, &mut request, &mut output).await?;
-    // Boxed, like each step, so that it occupies no memory while the response is streamed.
-    Box::pin(output.finish(&context, &mut turn, reply)).await
+    let reply = run_stages(&mut turn, &mut request, &mut output).await?;
+    // Boxed, like each stage, so that it occupies no memory while the response is streamed.
+    Box::pin(output.finish(&mut turn, reply)).await
 }
 
-/// Runs the steps of the pipeline. Returns the reply that replaces the model's response, or
+/// Runs the stages of the pipeline. Returns the reply that replaces the model's response, or
 /// `None` if that is complete.
 ///
-/// Each step is boxed, so that none of them occupies memory while the response is streamed.
-async fn run_steps(
-    context: &RequestContext,
-    turn: &mut TurnState,
+/// Each stage is boxed, so that none of them occupies memory while the response is streamed.
+async fn run_stages(
+    turn: &mut TurnState<'_>,
     request: &mut ModelRequest,
     output: &mut Output,
 ) -> Result<Option<Reply>, ApiError> {
-    if let Break(reply) = Box::pin(session_events::run(context, turn, request)).await? {
+    let context = turn.context;
+    if let Break(reply) = Box::pin(session_events::run(turn, request)).await? {
         return Ok(Some(reply));
     }
     loop {
         turn.retry_base = Some(request.document.clone());
-        if let Break(reply) = Box::pin(before_model::run(context, turn, request)).await? {
+        if let Break(reply) = Box::pin(before_model::run(turn, request)).await? {
             return Ok(Some(reply));
         }
-        Box::pin(tool_selection::run(context, turn, request)).await?;
+        Box::pin(tool_selection::run(turn, request)).await?;
 
-        let filter = FilterPlan::new(context, turn, request);
+        let filter = ResponseFilter::new(turn, request)?;
         let sent = upstream_call::send_hooked(context, request, filter.is_some());
         let answer = Box::pin(sent).await?;
         let Some(filter) = filter.filter(|_| answer.status.is_success()) else {
@@ -155,8 +155,7 @@ async fn run_steps(
             return Ok(Some(reply));
         };
 
-        let filter = filter.start(context, turn, request)?;
-        let filtered = response_filter::run(context, turn, filter, answer, output);
+        let filtered = response_filter::run(turn, filter, answer, output);
         match Box::pin(filtered).await? {
             Outcome::Complete => return Ok(None),
             Outcome::Replaced(reply) => return Ok(Some(reply)),

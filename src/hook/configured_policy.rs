@@ -9,7 +9,7 @@ use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
     dialect::DialectError,
-    event::{EventKind, HookOutput, HookResult, HookRun, HookStatus},
+    event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, HookStatus},
     policy::{Policy, PolicyContext, PolicyRequest},
 };
 
@@ -37,7 +37,7 @@ impl ConfiguredPolicy {
     /// # Errors
     ///
     /// Fails if an enforcing policy cannot read the request.
-    pub(super) fn request<E: EventKind>(
+    pub(super) fn request(
         &self,
         context: &PolicyContext<'_>,
         request: &mut PolicyRequest,
@@ -54,7 +54,7 @@ impl ConfiguredPolicy {
             }
         };
         request.edited |= edited_before;
-        let run = self.run::<E>(output, started.elapsed());
+        let run = self.run::<BeforeModel>(output, started.elapsed());
         Ok(HookRun { edited, ..run })
     }
 

@@ -8,7 +8,6 @@ use super::{
     condition_eval::{ConditionContext, ConditionSubject},
     configured_policy::ConfiguredPolicy,
     event_scope::EventScope,
-    outcome::{EventOutcome, merge_runs},
     plan::{self, Plan},
     response_policies::ResponsePolicies,
     run::{self, HookContext},
@@ -18,8 +17,7 @@ use super::{
 use crate::{
     config::BUILTIN,
     dialect::DialectError,
-    event::{AfterModel, BeforeModel, EventKind, EventName, EventOrigin, FlowVerdict, HookRun},
-    model::ResponseMutation,
+    event::{EventKind, EventName, HookRun},
     observe::recorder::{ExchangeEvent, Recorder},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
 };
@@ -142,7 +140,7 @@ impl Engine {
                 policy: &policy.name,
                 ..self.policy_context(scope, &model, pass)
             };
-            let mut run = policy.request::<BeforeModel>(&policy_context, request)?;
+            let mut run = policy.request(&policy_context, request)?;
             plan.annotate(&mut run);
             record_run(scope.recorder, EventName::BeforeModel, &run);
             runs.push(run);
@@ -179,30 +177,6 @@ impl Engine {
         runs
     }
 
-    /// Merges all runs on one event of a model call.
-    pub fn conclude<E: EventKind>(
-        &self,
-        recorder: &Recorder,
-        runs: Vec<HookRun>,
-    ) -> EventOutcome<E::Verdict> {
-        let outcome = merge::<E>(runs);
-        let decision = outcome.decision(E::NAME, EventOrigin::ModelCall);
-        recorder.record(&ExchangeEvent::EventDecided(&decision));
-        outcome
-    }
-
-    /// Merges all runs on one chunk of a response.
-    pub fn conclude_chunk(
-        &self,
-        recorder: &Recorder,
-        runs: Vec<HookRun>,
-    ) -> EventOutcome<FlowVerdict<Option<ResponseMutation>>> {
-        let outcome = merge::<AfterModel>(runs);
-        let decision = outcome.decision(EventName::AfterModel, EventOrigin::ModelCall);
-        recorder.record(&ExchangeEvent::ChunkDecided(&decision));
-        outcome
-    }
-
     /// The context of all policies on an event. The name is set for each of them.
     pub(super) fn policy_context<'a>(
         &'a self,
@@ -223,15 +197,4 @@ impl Engine {
 /// Records a run of a policy.
 pub(super) fn record_run(recorder: &Recorder, event: EventName, run: &HookRun) {
     recorder.record(&ExchangeEvent::HookFinished { event, run });
-}
-
-/// Merges all runs on one event into its outcome.
-pub(super) fn merge<E: EventKind>(runs: Vec<HookRun>) -> EventOutcome<E::Verdict> {
-    let (output, diagnostics) = merge_runs::<E>(&runs);
-    EventOutcome {
-        verdict: E::evaluate(&output),
-        output,
-        runs,
-        diagnostics,
-    }
 }

@@ -10,9 +10,9 @@ use serde_json::{Map, Value};
 use super::{
     condition_eval::ConditionSubject,
     configured_policy::ConfiguredPolicy,
-    engine::{Engine, merge, record_run},
+    engine::{Engine, record_run},
     event_scope::EventScope,
-    outcome::{EventOutcome, merge_runs},
+    outcome::{EventOutcome, merge, merge_runs},
     plan::Plan,
 };
 use crate::{

@@ -8,7 +8,7 @@ use crate::{
         Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun, Verdict,
         merge_outputs,
     },
-    observe::recorder::EventDecision,
+    observe::recorder::{EventDecision, ExchangeEvent, Recorder},
 };
 
 /// A run that ends now.
@@ -62,6 +62,29 @@ impl<V: Verdict> EventOutcome<V> {
             output: &self.output,
             diagnostics: &self.diagnostics,
         }
+    }
+}
+
+/// Merges all runs on one event of a model call, or one chunk of its response, and records the
+/// decision.
+pub fn conclude<E: EventKind>(recorder: &Recorder, runs: Vec<HookRun>) -> E::Verdict {
+    let outcome = merge::<E>(runs);
+    let decision = outcome.decision(E::NAME, EventOrigin::ModelCall);
+    recorder.record(&match E::NAME {
+        EventName::AfterModel => ExchangeEvent::ChunkDecided(&decision),
+        _ => ExchangeEvent::EventDecided(&decision),
+    });
+    outcome.verdict
+}
+
+/// Merges all runs on one event into its outcome.
+pub(super) fn merge<E: EventKind>(runs: Vec<HookRun>) -> EventOutcome<E::Verdict> {
+    let (output, diagnostics) = merge_runs::<E>(&runs);
+    EventOutcome {
+        verdict: E::evaluate(&output),
+        output,
+        runs,
+        diagnostics,
     }
 }
 

@@ -10,6 +10,7 @@ use super::{
 };
 use crate::{
     condition::EvalError,
+    config::HookView,
     dialect::Detail,
     event::{DiagnosticCode, HookRun},
 };
@@ -41,6 +42,12 @@ impl Plan {
         } else {
             Detail::Texts
         }
+    }
+
+    /// Returns whether a hook receives the document.
+    pub fn shows_document(&self) -> bool {
+        let mut hooks = self.hooks.iter();
+        hooks.any(|hook| hook.sees == HookView::Document)
     }
 
     /// Adds a diagnostic to a run whose condition failed.

@@ -18,20 +18,11 @@ pub struct ResponsePolicies {
     policies: Vec<ActiveResponsePolicy>,
 }
 
-/// A chunk that policies have inspected.
-#[derive(Debug)]
-pub struct InspectedChunk {
-    /// The chunk with their edits.
-    pub chunk: ResponseDocument,
-    /// Runs that are not reported yet.
-    pub runs: Vec<HookRun>,
-}
-
 /// Text that policies held back until after the last chunk.
 #[derive(Debug, Default)]
 pub struct HeldBack {
-    /// Chunks of held-back text, one for each policy that has some.
-    pub chunks: Vec<InspectedChunk>,
+    /// Chunks of held-back text, one for each policy that has some, with the runs on it.
+    pub chunks: Vec<(ResponseDocument, Vec<HookRun>)>,
     /// Runs of policies in `mode: observe`, whose text was not held back.
     pub observed: Vec<HookRun>,
 }
@@ -95,7 +86,7 @@ impl ResponsePolicies {
                 Some((mut chunk, run)) if policy.configured.mode == HookMode::Enforce => {
                     let mut runs = vec![run];
                     runs.extend(inspect(after, &mut chunk, ChunkPosition::Chunk)?);
-                    held_back.chunks.push(InspectedChunk { chunk, runs });
+                    held_back.chunks.push((chunk, runs));
                 }
                 Some((_, run)) => held_back.observed.push(run),
                 None => (),

@@ -1,57 +1,51 @@
 //! `BeforeModel`: policies and hooks may edit, answer or deny a request.
 
-use std::ops::ControlFlow::{self, Break, Continue};
+use std::ops::ControlFlow::{Break, Continue};
 
 use super::{
-    model_request::ModelRequest, reply::Reply, request_context::RequestContext,
+    model_request::ModelRequest,
+    reply::{Reply, StageResult},
     turn_state::TurnState,
 };
 use crate::{
     dialect,
     error::{ApiError, ErrorReason},
     event::{BeforeModel, BeforeModelVerdict, EventName, HookRun},
-    hook::Plan,
+    hook::{Plan, conclude},
     model::RequestMutation,
     observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::{InspectionPass, PolicyRequest},
 };
 
 /// Fires `BeforeModel`. Breaks if hooks answer the request or deny it.
-pub(super) async fn run(
-    context: &RequestContext,
-    turn: &mut TurnState,
-    request: &mut ModelRequest,
-) -> Result<ControlFlow<Reply>, ApiError> {
-    let engine = &context.snapshot.engine;
-    let subject = request.subject();
-    let plan = engine.plan(EventName::BeforeModel, turn.scope(context), subject);
+pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) -> StageResult {
+    let context = turn.context;
+    let plan = turn.plan(EventName::BeforeModel, request);
     if plan.is_empty() {
         clear_denial(turn).await;
         return Ok(Continue(()));
     }
-    let mut runs = apply_policies(context, turn, request, &plan, InspectionPass::First)?;
-    runs.extend(run_hooks(context, turn, request, &plan).await?);
-    let outcome = engine.conclude::<BeforeModel>(&context.recorder, runs);
-    let verdict = match outcome.verdict {
-        BeforeModelVerdict::Proceed(mutation) if !mutation.is_empty() => {
-            write_mutation(context, turn, request, &mutation)?;
-            // INVARIANT: policies inspect what hooks changed before it goes upstream.
-            let subject = request.subject();
-            let plan =
-                engine.plan_second_pass(EventName::BeforeModel, turn.scope(context), subject);
-            let runs = apply_policies(context, turn, request, &plan, InspectionPass::Second)?;
-            let outcome = engine.conclude::<BeforeModel>(&context.recorder, runs);
-            outcome.verdict
-        }
-        verdict => verdict,
-    };
-    apply_verdict(context, turn, request, verdict).await
+    let mut runs = apply_policies(turn, request, &plan, InspectionPass::First)?;
+    let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
+    runs.extend(hooks.await?);
+    let mut verdict = conclude::<BeforeModel>(&context.recorder, runs);
+    if let BeforeModelVerdict::Proceed(mutation) = &verdict
+        && !mutation.is_empty()
+    {
+        write_mutation(turn, request, mutation)?;
+        // INVARIANT: policies inspect what hooks changed before it goes upstream.
+        let engine = &context.snapshot.engine;
+        let subject = request.subject();
+        let plan = engine.plan_second_pass(EventName::BeforeModel, turn.scope(), subject);
+        let runs = apply_policies(turn, request, &plan, InspectionPass::Second)?;
+        verdict = conclude::<BeforeModel>(&context.recorder, runs);
+    }
+    apply_verdict(turn, request, verdict).await
 }
 
 /// Lets policies inspect and edit the request.
 fn apply_policies(
-    context: &RequestContext,
-    turn: &TurnState,
+    turn: &TurnState<'_>,
     request: &mut ModelRequest,
     plan: &Plan,
     pass: InspectionPass,
@@ -61,59 +55,33 @@ fn apply_policies(
         document: request.document.clone(),
         edited: false,
     };
-    let engine = &context.snapshot.engine;
-    let runs = engine.inspect_request(plan, turn.scope(context), &mut edited, pass)?;
+    let engine = &turn.context.snapshot.engine;
+    let runs = engine.inspect_request(plan, turn.scope(), &mut edited, pass)?;
     if edited.edited {
-        context
-            .recorder
-            .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
-        context
-            .recorder
-            .record(&ExchangeEvent::ModelChanged(edited.call.model_name()));
+        let model = edited.call.model_name();
+        turn.context.record_action(ExchangeAction::Edit);
+        turn.context.record(&ExchangeEvent::ModelChanged(model));
         request.call = edited.call;
         request.document = edited.document;
     }
     Ok(runs)
 }
 
-async fn run_hooks(
-    context: &RequestContext,
-    turn: &TurnState,
-    request: &ModelRequest,
-    plan: &Plan,
-) -> Result<Vec<HookRun>, ApiError> {
-    if plan.hooks.is_empty() {
-        return Ok(Vec::new());
-    }
-    let llm_request = request.stable_form(plan.detail())?;
-    let document = request.document_for(plan);
-    let mut event = BeforeModel { llm_request };
-    let engine = &context.snapshot.engine;
-    let runs = engine.run_hooks(plan, turn.scope(context), &mut event, document.as_deref());
-    Ok(runs.await)
-}
-
 /// Writes what hooks changed into the request.
 fn write_mutation(
-    context: &RequestContext,
-    turn: &mut TurnState,
+    turn: &mut TurnState<'_>,
     request: &mut ModelRequest,
     mutation: &RequestMutation,
 ) -> Result<(), ApiError> {
     let document = request.document.clone();
     let edited = dialect::write_request(&request.call, document, mutation)?;
-    context
-        .recorder
-        .record(&ExchangeEvent::OutputIgnored(&edited.diagnostics));
+    let context = turn.context;
+    context.record(&ExchangeEvent::OutputIgnored(&edited.diagnostics));
     if edited.document.is_edited() || edited.model.is_some() {
-        context
-            .recorder
-            .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
+        context.record_action(ExchangeAction::Edit);
     }
     if let Some(model) = edited.model {
-        context
-            .recorder
-            .record(&ExchangeEvent::ModelChanged(model.as_str()));
+        context.record(&ExchangeEvent::ModelChanged(model.as_str()));
         request.call.model = Some(model);
     }
     turn.selected = edited.selection;
@@ -122,11 +90,10 @@ fn write_mutation(
 }
 
 async fn apply_verdict(
-    context: &RequestContext,
-    turn: &mut TurnState,
+    turn: &mut TurnState<'_>,
     request: &ModelRequest,
     verdict: BeforeModelVerdict,
-) -> Result<ControlFlow<Reply>, ApiError> {
+) -> StageResult {
     let generates = request.call.operation.generates();
     let (action, reply) = match verdict {
         BeforeModelVerdict::Proceed(_) => {
@@ -147,7 +114,7 @@ async fn apply_verdict(
         BeforeModelVerdict::Deny { reason, .. } => (ExchangeAction::Deny, Reply::Denied(reason)),
         BeforeModelVerdict::Stop(reason) => (ExchangeAction::Stop, Reply::Denied(reason)),
     };
-    context.recorder.record(&ExchangeEvent::ActionTaken(action));
+    turn.context.record_action(action);
     match &reply {
         Reply::Denied(reason) => record_denial(turn, action, generates, reason.as_str()).await,
         Reply::Answered(answer) if action == ExchangeAction::Deny => {
@@ -159,7 +126,7 @@ async fn apply_verdict(
 }
 
 /// Clears an earlier denial of the same request, so that it stays in later histories.
-async fn clear_denial(turn: &mut TurnState) {
+async fn clear_denial(turn: &mut TurnState<'_>) {
     if let Some((session, item)) = turn.last_item()
         && session
             .note(&item)
@@ -172,7 +139,12 @@ async fn clear_denial(turn: &mut TurnState) {
 
 /// Records a denial and the text the agent receives for it. Only calls that generate a response
 /// become part of a conversation.
-async fn record_denial(turn: &mut TurnState, action: ExchangeAction, generates: bool, text: &str) {
+async fn record_denial(
+    turn: &mut TurnState<'_>,
+    action: ExchangeAction,
+    generates: bool,
+    text: &str,
+) {
     if generates && let Some((session, item)) = turn.last_item() {
         session.note_mut(&item).denied = Some(text.to_owned());
     }

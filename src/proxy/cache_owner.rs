@@ -16,10 +16,8 @@ use crate::{
 
 /// Refuses a cache that the caller is not known to own.
 pub(super) fn check(context: &RequestContext, name: &str) -> Result<(), ApiError> {
-    if context
-        .cached_content
-        .is_owner(name, &context.identity.caller().key)
-    {
+    let caller = context.identity.caller();
+    if context.cached_content.is_owner(name, &caller.key) {
         return Ok(());
     }
     let message = "this cached content was not created by this caller through this gateway, or \

@@ -1,12 +1,9 @@
 //! The model call as it is about to go upstream.
 
-use serde_json::value::RawValue;
-
 use super::session_name::SessionName;
 use crate::{
-    config::HookView,
     dialect::{self, Call, Detail, DialectError, Document, Operation, ResponseExpectation},
-    hook::{ConditionSubject, Plan},
+    hook::ConditionSubject,
     model::LlmRequest,
     session::CallRole,
 };
@@ -55,14 +52,5 @@ impl ModelRequest {
     /// The stable form that hooks receive.
     pub(super) fn stable_form(&self, detail: Detail) -> Result<LlmRequest, DialectError> {
         dialect::read_request(&self.call, &self.document, detail)
-    }
-
-    /// The document, if a hook of the plan receives it.
-    pub(super) fn document_for(&self, plan: &Plan) -> Option<Box<RawValue>> {
-        let wanted = plan
-            .hooks
-            .iter()
-            .any(|hook| hook.sees == HookView::Document);
-        wanted.then(|| self.document.to_raw()).flatten()
     }
 }

@@ -2,28 +2,25 @@
 
 use std::{
     io,
-    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll, ready},
     time::Duration,
 };
 
 use axum::{body::Body, response::Response};
-use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::{HeaderValue, header};
-use hyper::body::Frame;
-use tokio::time::Instant;
+use hyper::body::Body as _;
+use tokio::time::timeout;
 
 use super::{
     reply,
-    request_body::{self, content_length, stalled, too_large},
+    request_body::{self, content_length, too_large},
     request_context::RequestContext,
     upstream_call,
 };
 use crate::{
     dialect::{Call, Operation},
     error::ApiError,
-    resettable_timer::ResettableTimer,
     upstream::{
         OutgoingRequest, RequestBody,
         headers::{self, ResponseUse},
@@ -45,11 +42,10 @@ pub(super) async fn forward(
         return Err(too_large(limit));
     }
     let body_error = SharedError::default();
-    let outgoing_body = if hyper::body::Body::is_end_stream(&body) {
+    let outgoing_body = if body.is_end_stream() {
         RequestBody::empty()
     } else {
-        let limited = LimitedBody::new(body, body_error.clone(), limit, read_timeout);
-        RequestBody::stream(Body::new(limited))
+        RequestBody::stream(limited(body, body_error.clone(), limit, read_timeout))
     };
     let outgoing = outgoing(&context, &call, outgoing_body, length);
     let sent = upstream_call::send(&context, &call, outgoing, None).await;
@@ -100,71 +96,25 @@ impl SharedError {
     }
 }
 
-/// Request body that fails once it exceeds the limit or its next piece is late.
-struct LimitedBody {
-    body: Body,
-    error_slot: SharedError,
-    limit: usize,
-    seen: usize,
-    read_timeout: Duration,
-    /// Start of the wait for the next piece.
-    waiting_since: Option<Instant>,
-    deadline: ResettableTimer,
-}
-
-impl LimitedBody {
-    fn new(body: Body, error_slot: SharedError, limit: usize, read_timeout: Duration) -> Self {
-        Self {
-            body,
-            error_slot,
-            limit,
-            seen: 0,
-            read_timeout,
-            waiting_since: None,
-            deadline: ResettableTimer::default(),
-        }
-    }
-
-    /// Checks a frame. Returns `None` for trailers, which are not forwarded.
-    fn check(
-        &mut self,
-        frame: Result<Frame<Bytes>, axum::Error>,
-    ) -> Option<Result<Frame<Bytes>, axum::Error>> {
-        let piece = match frame {
-            Ok(frame) => frame.into_data().ok()?,
-            Err(error) => return Some(Err(self.error_slot.set(ApiError::broken_body(&error)))),
-        };
-        self.seen += piece.len();
-        if self.seen > self.limit {
-            return Some(Err(self.error_slot.set(too_large(self.limit))));
-        }
-        Some(Ok(Frame::data(piece)))
-    }
-}
-
-impl hyper::body::Body for LimitedBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        let this = &mut *self;
-        while let Poll::Ready(frame) = Pin::new(&mut this.body).poll_frame(context) {
-            this.waiting_since = None;
-            let Some(frame) = frame else {
-                return Poll::Ready(None);
+/// Returns a request body that fails once it exceeds `limit` or its next piece is late. Trailers
+/// are not forwarded.
+fn limited(body: Body, error_slot: SharedError, limit: usize, read_timeout: Duration) -> Body {
+    let pieces = body.into_data_stream();
+    let limited = stream::try_unfold((pieces, 0), move |(mut pieces, seen)| {
+        let error_slot = error_slot.clone();
+        async move {
+            let error = match timeout(read_timeout, pieces.next()).await {
+                Ok(None) => return Ok(None),
+                Ok(Some(Ok(piece))) if seen + piece.len() <= limit => {
+                    let seen = seen + piece.len();
+                    return Ok(Some((piece, (pieces, seen))));
+                }
+                Ok(Some(Ok(_))) => too_large(limit),
+                Ok(Some(Err(error))) => ApiError::broken_body(&error),
+                Err(_elapsed) => ApiError::body_timeout(),
             };
-            if let Some(checked) = this.check(frame) {
-                return Poll::Ready(Some(checked));
-            }
+            Err(error_slot.set(error))
         }
-        let waiting_since = *this.waiting_since.get_or_insert_with(Instant::now);
-        ready!(
-            this.deadline
-                .poll(context, waiting_since + this.read_timeout)
-        );
-        Poll::Ready(Some(Err(this.error_slot.set(stalled()))))
-    }
+    });
+    Body::from_stream(limited)
 }

@@ -1,6 +1,6 @@
 //! Replies to the agent: a hook's answer, a denial, or upstream's response.
 
-use std::{io, mem};
+use std::{io, mem, ops::ControlFlow};
 
 use axum::{body::Body, response::Response};
 use bytes::Bytes;
@@ -37,28 +37,8 @@ pub(super) enum Reply {
     Upstream(Response),
 }
 
-/// The form of a denial.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum DenialForm {
-    /// A message of the model, with status 200.
-    Message,
-    /// An error, with status 403.
-    Error,
-}
-
-impl DenialForm {
-    /// Agents retry for minutes if a call that expects JSON, or a helper call of gemini-cli, is
-    /// answered with text. Embeddings contain no text at all.
-    fn new(context: &RequestContext, request: &ModelRequest) -> Self {
-        let can_be_text = request.call.operation.generates()
-            && request.expectation.format == ResponseFormat::Text
-            && !request.is_helper(&context.hook_context.caller.agent);
-        match context.snapshot.config.denials {
-            Denials::Message if can_be_text => Self::Message,
-            Denials::Message | Denials::Error => Self::Error,
-        }
-    }
-}
+/// The result of a stage that may end the call.
+pub(super) type StageResult = Result<ControlFlow<Reply>, ApiError>;
 
 /// Builds the HTTP response of one call.
 #[derive(Debug)]
@@ -66,34 +46,43 @@ pub(super) struct Responder {
     dialect: &'static dyn Dialect,
     /// The call as the agent made it.
     call: Call,
-    denial_form: DenialForm,
-    recorder: Recorder,
+    denials: Denials,
+    pub(super) recorder: Recorder,
 }
 
 impl Responder {
     /// Builds the responses to a hooked call.
+    ///
+    /// Agents retry for minutes if a call that expects JSON, or a helper call of gemini-cli, is
+    /// answered with text. Embeddings contain no text at all. Such calls are denied with an
+    /// error.
     pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
+        let can_be_text = request.call.operation.generates()
+            && request.expectation.format == ResponseFormat::Text
+            && !request.is_helper(&context.hook_context.caller.agent);
         Self {
             dialect: context.dialect,
             call: request.call.clone(),
-            denial_form: DenialForm::new(context, request),
+            denials: if can_be_text {
+                context.snapshot.config.denials
+            } else {
+                Denials::Error
+            },
             recorder: context.recorder.clone(),
         }
     }
 
     /// Builds the response while nothing of it is sent.
     pub(super) fn respond(&self, reply: Reply) -> Response {
-        let response = match (reply, self.denial_form) {
+        let response = match (reply, self.denials) {
             (Reply::Upstream(response), _) => response,
-            (Reply::Denied(reason), DenialForm::Error) => {
+            (Reply::Denied(reason), Denials::Error) => {
                 ApiError::denied(&reason).render(self.recorder.request_id())
             }
             (Reply::Answered(answer), _) => self.respond_with(&self.answer(&answer)),
-            (Reply::Denied(reason), DenialForm::Message) => {
-                self.respond_with(&self.message(&reason))
-            }
+            (Reply::Denied(reason), Denials::Message) => self.respond_with(&self.message(&reason)),
         };
-        self.finish(response)
+        finish(response, &self.recorder)
     }
 
     /// Builds the rest of the body once status 200 is sent: a denial can only be a message, and
@@ -121,16 +110,6 @@ impl Responder {
         Body::from_stream(stream::iter([Err::<Bytes, _>(io::Error::other(reason))]))
     }
 
-    /// Adds hookgate's headers to a response, and records how its body ends.
-    pub(super) fn finish(&self, response: Response) -> Response {
-        finish(response, &self.recorder)
-    }
-
-    /// Records status and end of a response that is sent before the outcome is known.
-    pub(super) fn finish_early(&self, response: Response) -> Response {
-        recording::record_response(&self.recorder, response)
-    }
-
     /// Builds the last chunk of a response that a reply of hooks ends. Returns `None` for
     /// upstream's own response.
     pub(super) fn chunk(&self, reply: &Reply) -> Result<Option<ResponseDocument>, DialectError> {
@@ -143,13 +122,11 @@ impl Responder {
     }
 
     fn message(&self, reason: &Reason) -> Value {
-        let id = self.response_id();
-        dialect::build_text_response(&self.call, reason.as_str(), &id)
+        dialect::build_text_response(&self.call, reason.as_str(), &self.response_id())
     }
 
     fn answer(&self, answer: &ResponseMutation) -> Value {
-        let id = self.response_id();
-        dialect::build_response(&self.call, answer, &id)
+        dialect::build_response(&self.call, answer, &self.response_id())
     }
 
     fn response_id(&self) -> String {

@@ -1,6 +1,6 @@
 //! Reads request bodies within limits of size and time, and decodes them.
 
-use std::{mem, time::Duration};
+use std::time::Duration;
 
 use axum::body::Body;
 use bytes::{Bytes, BytesMut};
@@ -28,14 +28,8 @@ use crate::{
 /// request before it reads still receives the error.
 const MAX_DRAINED_BYTES: usize = 64 * 1024 * 1024;
 
-/// Capacity that is reserved at once for a body of known length, or this multiple of what has
-/// arrived if that is more. Capacity costs memory only once it is used; growing copies.
-const RESERVED_BYTES: usize = 1024 * 1024;
-const RESERVED_FACTOR: usize = 8;
-
-/// A body of at least this size that arrives in one piece is not copied. A smaller one is: it
-/// would keep the whole read buffer alive.
-const MIN_UNCOPIED_BYTES: usize = 16 * 1024;
+/// Maximum capacity that is reserved because a body announces its length. It may be shorter.
+const MAX_RESERVED_BYTES: usize = 1024 * 1024;
 
 /// Reads the request of a hooked call.
 ///
@@ -56,7 +50,7 @@ pub(super) async fn read_request(
     let named = context.session_name.clone();
     let session_name = named.or_else(|| opened.session.and_then(SessionName::from_body));
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
-    context.recorder.record(&ExchangeEvent::CallRead {
+    context.record(&ExchangeEvent::CallRead {
         operation: call.label(),
         model: call.model_name(),
         session_id: session_id.unwrap_or_default(),
@@ -81,11 +75,11 @@ pub(super) async fn read(
     read_timeout: Duration,
 ) -> Result<Bytes, ApiError> {
     let limit = limits.body;
-    let mut reader = BodyReader::new(&head.headers, limit)?;
-    let (mut received, mut counted) = (0, 0);
+    let mut decoder = BodyDecoder::new(&head.headers, limit)?;
+    let (mut received, mut reserved, mut is_too_large) = (0, 0, false);
     loop {
         let frame = timeout(read_timeout, body.frame()).await;
-        let frame = match frame.map_err(|_elapsed| stalled())? {
+        let frame = match frame.map_err(|_elapsed| ApiError::body_timeout())? {
             Some(Ok(frame)) => frame,
             Some(Err(error)) => return Err(ApiError::broken_body(&error)),
             None => break,
@@ -97,23 +91,25 @@ pub(super) async fn read(
         if received > limit.saturating_add(MAX_DRAINED_BYTES) {
             break;
         }
-        reader.push(piece, received)?;
-        let new = reader.len() - counted;
-        counted += new;
-        reserve_memory(head, new, limits.memory)?;
+        // The rest of a body that is too large is discarded.
+        is_too_large = is_too_large || received > limit || !decoder.push(&piece)?;
+        let held = if is_too_large { limit } else { decoder.len() };
+        reserve_memory(head, held - reserved, limits.memory)?;
+        reserved = held;
     }
-    reader.finish()
+    if is_too_large {
+        return Err(too_large(limit));
+    }
+    decoder.finish()
 }
 
-/// Body that is being read.
-enum BodyReader {
-    Plain(BodyBuffer, usize),
-    Gzip(Box<BoundedGunzip>, usize),
-    /// The rest is discarded.
-    TooLarge(usize),
+/// Body that is being received and decoded.
+enum BodyDecoder {
+    Plain(BytesMut),
+    Gzip(Box<BoundedGunzip>),
 }
 
-impl BodyReader {
+impl BodyDecoder {
     fn new(headers: &HeaderMap, limit: usize) -> Result<Self, ApiError> {
         if content_headers::media_type(headers) != MediaType::Json {
             let message = "expected `content-type: application/json` in UTF-8";
@@ -121,15 +117,11 @@ impl BodyReader {
         }
         match content_headers::encoding(headers) {
             ContentEncoding::Identity => {
-                // The body may be shorter than it announces.
                 let expected = content_length(headers).unwrap_or_default();
-                let buffer = BodyBuffer {
-                    expected: expected.min(limit),
-                    ..BodyBuffer::default()
-                };
-                Ok(Self::Plain(buffer, limit))
+                let reserved = expected.min(MAX_RESERVED_BYTES).min(limit);
+                Ok(Self::Plain(BytesMut::with_capacity(reserved)))
             }
-            ContentEncoding::Gzip => Ok(Self::Gzip(Box::new(BoundedGunzip::new(limit)), limit)),
+            ContentEncoding::Gzip => Ok(Self::Gzip(Box::new(BoundedGunzip::new(limit)))),
             ContentEncoding::Other => {
                 let message = "unsupported `content-encoding`; supported: `gzip`";
                 Err(ApiError::new(ErrorReason::UnsupportedMediaType, message))
@@ -137,92 +129,42 @@ impl BodyReader {
         }
     }
 
-    /// Adds a piece. `received` counts the bytes so far, this piece included.
-    fn push(&mut self, piece: Bytes, received: usize) -> Result<(), ApiError> {
+    /// Adds a piece. Returns false if the decoded body is too large.
+    fn push(&mut self, piece: &[u8]) -> Result<bool, ApiError> {
         match self {
-            Self::Plain(_, limit) | Self::Gzip(_, limit) if received > *limit => {
-                *self = Self::TooLarge(*limit);
-            }
-            Self::Plain(buffer, _) => buffer.push(piece),
-            Self::Gzip(gunzip, limit) => match gunzip.push(&piece) {
+            Self::Plain(buffer) => buffer.extend_from_slice(piece),
+            Self::Gzip(gunzip) => match gunzip.push(piece) {
                 Ok(()) => (),
-                Err(DecompressError::TooLarge(_)) => *self = Self::TooLarge(*limit),
+                Err(DecompressError::TooLarge(_)) => return Ok(false),
                 Err(DecompressError::Invalid) => return Err(invalid_gzip()),
             },
-            Self::TooLarge(_) => (),
         }
-        Ok(())
+        Ok(true)
     }
 
-    /// Number of bytes held. Never decreases.
+    /// Number of decoded bytes.
     fn len(&self) -> usize {
         match self {
-            Self::Plain(buffer, _) => buffer.len(),
-            Self::Gzip(gunzip, _) => gunzip.len(),
-            Self::TooLarge(limit) => *limit,
+            Self::Plain(buffer) => buffer.len(),
+            Self::Gzip(gunzip) => gunzip.len(),
         }
     }
 
     fn finish(self) -> Result<Bytes, ApiError> {
         match self {
-            Self::Plain(buffer, _) => Ok(buffer.into_bytes()),
-            Self::Gzip(mut gunzip, _) => gunzip.finish().map_err(|error| match error {
+            Self::Plain(buffer) => Ok(buffer.freeze()),
+            Self::Gzip(mut gunzip) => gunzip.finish().map_err(|error| match error {
                 DecompressError::TooLarge(limit) => too_large(limit),
                 DecompressError::Invalid => invalid_gzip(),
             }),
-            Self::TooLarge(limit) => Err(too_large(limit)),
-        }
-    }
-}
-
-/// Joins the pieces of a body.
-#[derive(Default)]
-struct BodyBuffer {
-    /// Announced number of bytes.
-    expected: usize,
-    /// The whole body, if it arrived in one piece.
-    only: Bytes,
-    joined: BytesMut,
-}
-
-impl BodyBuffer {
-    fn push(&mut self, piece: Bytes) {
-        if self.len() == 0 && piece.len() == self.expected && piece.len() >= MIN_UNCOPIED_BYTES {
-            self.only = piece;
-            return;
-        }
-        let only = mem::take(&mut self.only);
-        let all = self.joined.len() + only.len() + piece.len();
-        if all > self.joined.capacity() {
-            let ahead = all.saturating_mul(RESERVED_FACTOR).max(RESERVED_BYTES);
-            let capacity = ahead.min(self.expected).max(all);
-            self.joined.reserve(capacity - self.joined.len());
-        }
-        self.joined.extend_from_slice(&only);
-        self.joined.extend_from_slice(&piece);
-    }
-
-    fn len(&self) -> usize {
-        self.only.len() + self.joined.len()
-    }
-
-    fn into_bytes(self) -> Bytes {
-        if self.only.is_empty() {
-            self.joined.freeze()
-        } else {
-            self.only
         }
     }
 }
 
 /// Returns the value of `content-length`.
 pub(super) fn content_length(headers: &HeaderMap) -> Option<usize> {
-    headers
-        .get(header::CONTENT_LENGTH)?
-        .to_str()
-        .ok()?
-        .parse()
-        .ok()
+    let length = headers.get(header::CONTENT_LENGTH)?;
+    length.to_str().ok()?.parse().ok()
 }
 
 /// Reads a body to its end, so that the agent receives the error.
@@ -239,12 +181,6 @@ pub(super) async fn drain(mut body: Body, limit: usize, read_timeout: Duration) 
 pub(super) fn too_large(limit: usize) -> ApiError {
     let message = format!("request body exceeds {limit} bytes");
     ApiError::new(ErrorReason::BodyTooLarge, message)
-}
-
-/// Error for a request body whose next piece is late.
-pub(super) fn stalled() -> ApiError {
-    let message = "timed out reading the request body";
-    ApiError::new(ErrorReason::BodyTimeout, message)
 }
 
 fn invalid_gzip() -> ApiError {

@@ -9,7 +9,7 @@ use crate::{
     auth::Identity,
     dialect::Dialect,
     event::Context,
-    observe::recorder::Recorder,
+    observe::recorder::{ExchangeAction, ExchangeEvent, Recorder},
     state::{CachedContentOwners, Snapshot},
     upstream::Upstream,
 };
@@ -30,4 +30,15 @@ pub(super) struct RequestContext {
     pub(super) session_name: Option<SessionName>,
     /// Fields of hook inputs that are known before the body is read.
     pub(super) hook_context: Context,
+}
+
+impl RequestContext {
+    pub(super) fn record(&self, event: &ExchangeEvent<'_>) {
+        self.recorder.record(event);
+    }
+
+    /// Records what policies and hooks did with the call.
+    pub(super) fn record_action(&self, action: ExchangeAction) {
+        self.record(&ExchangeEvent::ActionTaken(action));
+    }
 }

@@ -2,26 +2,33 @@
 //!
 //! [`run`] filters one response and decides at its end. The filter itself, for one response or
 //! one chunk, is [`filter`]; a denied function call is decided in
-//! [`filter::ResponseFilter::fire_before_tool`], and [`tool_denial`] asks the model again.
+//! [`filter::ResponseFilter::fire_before_tool`], and [`answer_decision`] asks the model again.
 
-mod after_agent;
+mod answer_decision;
 pub mod channel;
 pub mod chunk_source;
-mod decision;
 mod filter;
-mod filter_plan;
 mod output;
 pub mod response_buffer;
 mod stream;
-mod tool_denial;
-mod unary;
 
-use std::ops::ControlFlow::{Break, Continue};
+use std::ops::ControlFlow::{self, Break};
 
-use self::{decision::AnswerDecision, filter::ResponseFilter, response_buffer::ResponseBuffer};
-pub(super) use self::{filter_plan::FilterPlan, output::Output};
-use super::{reply::Reply, request_context::RequestContext, transcript, turn_state::TurnState};
-use crate::{dialect::Document, error::ApiError, event::Reason, upstream::UpstreamResponse};
+use self::{
+    answer_decision::AnswerDecision, chunk_source::read_json, filter::Refusal,
+    response_buffer::ResponseBuffer,
+};
+pub(super) use self::{filter::ResponseFilter, output::Output};
+use super::{
+    reply::{Reply, unreadable_response},
+    turn_state::TurnState,
+};
+use crate::{
+    dialect::{Document, ResponseDocument},
+    error::ApiError,
+    event::Reason,
+    upstream::UpstreamResponse,
+};
 
 /// The outcome of one filtered response.
 #[derive(Debug)]
@@ -36,73 +43,57 @@ pub(super) enum Outcome {
 
 /// Filters a response into `output`.
 pub(super) async fn run(
-    context: &RequestContext,
-    turn: &mut TurnState,
-    filter: ResponseFilter,
+    turn: &mut TurnState<'_>,
+    filter: ResponseFilter<'_>,
     answer: UpstreamResponse,
     output: &mut Output,
 ) -> Result<Outcome, ApiError> {
-    let mut buffer = ResponseBuffer::new(filter, context, turn);
+    let mut buffer = ResponseBuffer::new(filter, turn);
     output.start(&answer);
-    let filtered = match output {
-        Output::Whole(_) => unary::filter(context, &mut buffer, answer).await?,
-        Output::Stream(stream) => {
-            stream::filter(context, turn, &mut buffer, answer, stream).await?
-        }
+    let filtered = if output.is_stream() {
+        stream::filter(turn, &mut buffer, answer, output).await?
+    } else {
+        filter_whole(turn, &mut buffer, answer).await?
     };
-    let decision = match filtered {
-        Continue(()) => Box::pin(decide(context, turn, &buffer)).await?,
-        Break(refusal) => {
-            if refusal.stops_session {
-                turn.stop_session(refusal.reason.as_str());
-            }
-            AnswerDecision::CutOff(refusal.reason)
+    if let Break(Refusal {
+        reason,
+        stops_session,
+    }) = filtered
+    {
+        if stops_session {
+            turn.stop_session(reason.as_str());
         }
-    };
-    match decision {
+        return Ok(Outcome::Replaced(Reply::Denied(reason)));
+    }
+    match Box::pin(answer_decision::decide(turn, &buffer)).await? {
         AnswerDecision::Accept => {
-            output.write(context, turn, buffer.release()?)?;
+            output.write(turn, buffer.release()?)?;
             Ok(Outcome::Complete)
         }
-        AnswerDecision::End(reason) => {
-            output.write(context, turn, buffer.release_open()?)?;
-            let has_text = turn.has_emitted_text || !buffer.text.is_empty();
-            let reason = if has_text {
-                as_paragraph(&reason)
-            } else {
-                reason
-            };
+        AnswerDecision::End(mut reason) => {
+            output.write(turn, buffer.release_open()?)?;
+            if turn.has_emitted_text || !buffer.text.is_empty() {
+                // A paragraph of its own after the text that the agent has received before.
+                reason = Reason::new(Some(&format!("\n\n{}", reason.as_str())));
+            }
             Ok(Outcome::Replaced(Reply::Denied(reason)))
         }
-        AnswerDecision::CutOff(reason) => Ok(Outcome::Replaced(Reply::Denied(reason))),
         AnswerDecision::AskAgain(document) => {
-            output.write(context, turn, buffer.release_open()?)?;
+            output.write(turn, buffer.release_open()?)?;
             Ok(Outcome::AskAgain(document))
         }
     }
 }
 
-/// Decides at the end of a response.
-async fn decide(
-    context: &RequestContext,
-    turn: &mut TurnState,
-    buffer: &ResponseBuffer,
-) -> Result<AnswerDecision, ApiError> {
-    let denial = buffer.calls.iter().find_map(|call| call.refusal.as_deref());
-    if let Some(reason) = denial {
-        if buffer.has_alternatives {
-            return Ok(AnswerDecision::Accept);
-        }
-        return tool_denial::decide(context, turn, buffer, &Reason::new(Some(reason)));
-    }
-    transcript::record_response(context, turn, buffer).await;
-    if buffer.calls.is_empty() && !buffer.text.is_empty() {
-        return after_agent::decide(context, turn, buffer).await;
-    }
-    Ok(AnswerDecision::Accept)
-}
-
-/// Separates a text from the text that the agent has received before.
-fn as_paragraph(reason: &Reason) -> Reason {
-    Reason::new(Some(&format!("\n\n{}", reason.as_str())))
+/// Filters a response that is one JSON document, and holds back all of it.
+async fn filter_whole(
+    turn: &TurnState<'_>,
+    buffer: &mut ResponseBuffer<'_>,
+    answer: UpstreamResponse,
+) -> Result<ControlFlow<Refusal>, ApiError> {
+    let context = turn.context;
+    let body = read_json(answer, &context.head, &context.snapshot.config.limits).await?;
+    let response = ResponseDocument::open(body, context.dialect.response_envelope());
+    let response = response.map_err(|error| unreadable_response(&error))?;
+    buffer.push_whole(response).await
 }

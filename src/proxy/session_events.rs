@@ -4,20 +4,21 @@
 mod history_replay;
 mod tool_result;
 
-use std::ops::ControlFlow::{self, Break, Continue};
+use std::ops::ControlFlow::{Break, Continue};
 
 use futures_util::{StreamExt, stream};
 
 use self::history_replay::DeniedRequests;
 use super::{
-    model_request::ModelRequest, reply::Reply, request_context::RequestContext, transcript,
+    model_request::ModelRequest,
+    reply::{Reply, StageResult},
+    transcript,
     turn_state::TurnState,
 };
 use crate::{
     dialect::{History, ItemKind},
     error::ApiError,
-    event::{BeforeAgent, EventKind, EventName, EventOrigin, FlowVerdict, Reason, SessionStart},
-    hook::EventOutcome,
+    event::{BeforeAgent, EventName, FlowVerdict, Reason, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     session::{Item, Session, SessionRequest, YieldBudget},
 };
@@ -28,20 +29,16 @@ const MAX_CONCURRENT_TOOL_EVENTS: usize = 8;
 
 /// Finds the session, fires new events and replays earlier decisions. Breaks if hooks deny the
 /// request.
-pub(super) async fn run(
-    context: &RequestContext,
-    turn: &mut TurnState,
-    request: &mut ModelRequest,
-) -> Result<ControlFlow<Reply>, ApiError> {
-    let (history, mut session) = match find_session(context, turn, request).await {
+pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) -> StageResult {
+    let (history, mut session) = match find_session(turn, request).await {
         Ok(found) => found,
         // No event needs the session; what later steps need of the request, they check.
-        Err(_) if !context.snapshot.derives_any() => return Ok(Continue(())),
+        Err(_) if !turn.context.snapshot.derives_any() => return Ok(Continue(())),
         Err(error) => return Err(error),
     };
     let mut flow = Continue(());
     if let Some(mut history) = history {
-        flow = fire_new_events(context, turn, &mut session, &history).await?;
+        flow = fire_new_events(turn, &mut session, &history).await?;
         let unchanged = (!session.state.notes.is_empty()).then(|| history.clone());
         history_replay::run(&session, turn.role, &mut history, DeniedRequests::Remove)?;
         // Hooks decide again about all of a request that contains nothing new.
@@ -53,17 +50,17 @@ pub(super) async fn run(
     }
     session.save().await;
     if flow.is_continue() {
-        transcript::record_request(context, turn, &session, request).await?;
+        transcript::record_request(turn, &session, request).await?;
     }
     turn.session = Some(session);
     Ok(flow)
 }
 
 async fn find_session(
-    context: &RequestContext,
-    turn: &mut TurnState,
+    turn: &mut TurnState<'_>,
     request: &ModelRequest,
 ) -> Result<(Option<History>, Box<Session>), ApiError> {
+    let context = turn.context;
     let history = History::read(&request.document)?;
     let caller = &turn.hook_context.caller;
     let named = request.session_name.as_ref();
@@ -76,8 +73,8 @@ async fn find_session(
     let sessions = &context.snapshot.sessions;
     let session = sessions.open(session_request, history.as_ref()).await?;
     turn.hook_context.session_id.clone_from(&session.key.id);
-    transcript::set_path(context, turn, &session).await;
-    context.recorder.record(&ExchangeEvent::SessionFound {
+    transcript::set_path(turn, &session).await;
+    context.record(&ExchangeEvent::SessionFound {
         id: &session.key.id,
         match_kind: session.match_kind.as_str(),
         source: session.state.source.as_str(),
@@ -87,83 +84,67 @@ async fn find_session(
 
 /// Fires what is new in the request and remembers the outcomes.
 async fn fire_new_events(
-    context: &RequestContext,
-    turn: &mut TurnState,
+    turn: &mut TurnState<'_>,
     session: &mut Session,
     history: &History,
-) -> Result<ControlFlow<Reply>, ApiError> {
+) -> StageResult {
     let prompt = session.prompts().last();
     // Without a prompt, the whole request is one turn.
     turn.prompt_item = prompt.map_or(0, |prompt| prompt.item);
-    let fires_after_agent = turn.derives_in(context, session, EventName::AfterAgent);
+    let fires_after_agent = turn.derives_in(session, EventName::AfterAgent);
     if let Some(prompt) = prompt.filter(|_| fires_after_agent) {
         turn.prompt = session.prompt_text(prompt, history)?;
     }
     reset_denied_calls(session);
-    if let Break(reply) = check_stopped(context, turn, session) {
+    if let Some(reason) = stop_reason(turn, session) {
+        turn.context.record_action(ExchangeAction::Stop);
+        return Ok(Break(Reply::Denied(reason)));
+    }
+    fire_session_start(turn, session).await;
+    if let Break(reply) = fire_before_agent(turn, session, history).await? {
         return Ok(Break(reply));
     }
-    fire_session_start(context, turn, session).await;
-    if let Break(reply) = fire_before_agent(context, turn, session, history).await? {
-        return Ok(Break(reply));
-    }
-    fire_after_tool(context, turn, session, history).await
+    fire_after_tool(turn, session, history).await
 }
 
 /// Clears the count of denied calls if the request starts its turn, once more or anew.
 fn reset_denied_calls(session: &mut Session) {
-    let item = session
-        .current_prompt()
-        .and_then(|prompt| session.item(prompt.item).cloned());
-    let has_denied_calls = |item: &Item| {
-        let note = session.note(item);
-        note.is_some_and(|note| !note.denied_calls.is_empty())
-    };
-    if let Some(item) = item.filter(has_denied_calls) {
+    if let Some(prompt) = session.current_prompt()
+        && let Some(item) = session.item(prompt.item).cloned()
+        && let Some(note) = session.note(&item)
+        && !note.denied_calls.is_empty()
+    {
         session.note_mut(&item).denied_calls.clear();
     }
 }
 
-/// Denies a request of a session that is stopped until its next prompt.
-fn check_stopped(
-    context: &RequestContext,
-    turn: &TurnState,
-    session: &Session,
-) -> ControlFlow<Reply> {
-    let item = session
-        .item(turn.prompt_item)
-        .filter(|_| session.current_prompt().is_none());
-    let note = item.and_then(|item| session.note(item));
-    match note.and_then(|note| note.stopped.as_deref()) {
-        Some(reason) => {
-            context
-                .recorder
-                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Stop));
-            Break(Reply::Denied(Reason::new(Some(reason))))
-        }
-        None => Continue(()),
+/// Returns the reason why the session is stopped until its next prompt, if it is.
+fn stop_reason(turn: &TurnState<'_>, session: &Session) -> Option<Reason> {
+    if session.current_prompt().is_some() {
+        return None;
     }
+    let note = session.note(session.item(turn.prompt_item)?)?;
+    note.stopped.as_deref().map(|text| Reason::new(Some(text)))
 }
 
-async fn fire_session_start(context: &RequestContext, turn: &TurnState, session: &mut Session) {
-    if session.state.started || !turn.derives_in(context, session, EventName::SessionStart) {
+async fn fire_session_start(turn: &TurnState<'_>, session: &mut Session) {
+    if session.state.started || !turn.derives_in(session, EventName::SessionStart) {
         return;
     }
     let is_resumed = session.conversation.items.iter().any(|item| item.by_model);
     let source = if is_resumed { "resume" } else { "startup" };
     let source = source.to_owned();
-    let outcome = fire(context, turn, SessionStart { source }).await;
+    let outcome = turn.fire(SessionStart { source }).await;
     session.record_start(outcome.verdict);
 }
 
 /// Fires `BeforeAgent` for each prompt that hooks have not decided about.
 async fn fire_before_agent(
-    context: &RequestContext,
-    turn: &TurnState,
+    turn: &TurnState<'_>,
     session: &mut Session,
     history: &History,
-) -> Result<ControlFlow<Reply>, ApiError> {
-    let prompts = if turn.derives_in(context, session, EventName::BeforeAgent) {
+) -> StageResult {
+    let prompts = if turn.derives_in(session, EventName::BeforeAgent) {
         session.prompts().to_vec()
     } else {
         Vec::new()
@@ -176,7 +157,7 @@ async fn fire_before_agent(
         };
         if !session.is_evaluated(&item, prompt.last) {
             let prompt = session.prompt_text(&prompt, history)?;
-            let outcome = fire(context, turn, BeforeAgent { prompt }).await;
+            let outcome = turn.fire(BeforeAgent { prompt }).await;
             record_prompt(session, &item, outcome.verdict);
         }
     }
@@ -192,7 +173,7 @@ async fn fire_before_agent(
     } else {
         ExchangeAction::Deny
     };
-    context.recorder.record(&ExchangeEvent::ActionTaken(action));
+    turn.context.record_action(action);
     Ok(Break(Reply::Denied(Reason::new(Some(reason)))))
 }
 
@@ -217,12 +198,11 @@ fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option
 
 /// Fires `AfterTool` for each tool result that hooks have not decided about.
 async fn fire_after_tool(
-    context: &RequestContext,
-    turn: &TurnState,
+    turn: &TurnState<'_>,
     session: &mut Session,
     history: &History,
-) -> Result<ControlFlow<Reply>, ApiError> {
-    if !turn.derives_in(context, session, EventName::AfterTool) {
+) -> StageResult {
+    if !turn.derives_in(session, EventName::AfterTool) {
         return Ok(Continue(()));
     }
     let last_step = session.conversation.last_step();
@@ -233,7 +213,7 @@ async fn fire_after_tool(
         .filter(|(in_last_step, item)| !session.is_evaluated(item, *in_last_step))
         .collect();
     let events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
-    let fired = stream::iter(events).map(|event| fire(context, turn, event));
+    let fired = stream::iter(events).map(|event| turn.fire(event));
     let outcomes: Vec<_> = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS).collect().await;
     let mut stopped = None;
     for ((in_last_step, item), outcome) in new.iter().zip(outcomes) {
@@ -251,18 +231,7 @@ async fn fire_after_tool(
     let Some(reason) = stopped else {
         return Ok(Continue(()));
     };
-    context
-        .recorder
-        .record(&ExchangeEvent::ActionTaken(ExchangeAction::Stop));
+    turn.context.record_action(ExchangeAction::Stop);
     session.record_stop(turn.prompt_item, reason.as_str());
     Ok(Break(Reply::Denied(reason)))
-}
-
-async fn fire<E: EventKind>(
-    context: &RequestContext,
-    turn: &TurnState,
-    event: E,
-) -> EventOutcome<E::Verdict> {
-    let (engine, scope) = (&context.snapshot.engine, turn.scope(context));
-    engine.fire(scope, event, EventOrigin::Derived).await
 }

@@ -7,7 +7,7 @@ use crate::{dialect::Framing, upstream::sse};
 /// Encodes chunks as server-sent events, or as elements of one JSON array.
 #[derive(Debug)]
 pub(super) struct StreamEncoder {
-    framing: Framing,
+    pub(super) framing: Framing,
     /// Bytes before the next element of an array.
     separator: &'static [u8],
 }

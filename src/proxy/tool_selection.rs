@@ -1,40 +1,33 @@
 //! `BeforeToolSelection`: hooks restrict the functions that the model may call.
 
-use super::{model_request::ModelRequest, request_context::RequestContext, turn_state::TurnState};
+use super::{model_request::ModelRequest, turn_state::TurnState};
 use crate::{
     dialect::{self, AppliedSelection},
     error::ApiError,
     event::{BeforeToolSelection, EventName},
-    observe::recorder::{ExchangeAction, ExchangeEvent},
+    hook::conclude,
+    observe::recorder::ExchangeAction,
 };
 
 /// Fires `BeforeToolSelection` and writes the selection into the request. The response is held
 /// to it, too.
 pub(super) async fn run(
-    context: &RequestContext,
-    turn: &mut TurnState,
+    turn: &mut TurnState<'_>,
     request: &mut ModelRequest,
 ) -> Result<(), ApiError> {
     if !request.call.operation.generates() {
         return Ok(());
     }
-    let engine = &context.snapshot.engine;
-    let subject = request.subject();
-    let plan = engine.plan(EventName::BeforeToolSelection, turn.scope(context), subject);
+    let plan = turn.plan(EventName::BeforeToolSelection, request);
     if plan.is_empty() {
         return Ok(());
     }
-    let llm_request = request.stable_form(plan.detail())?;
-    let document = request.document_for(&plan);
-    let mut event = BeforeToolSelection { llm_request };
-    let runs = engine.run_hooks(&plan, turn.scope(context), &mut event, document.as_deref());
-    let outcome = engine.conclude::<BeforeToolSelection>(&context.recorder, runs.await);
-    if let Some(selection) = &outcome.verdict {
-        let selected = dialect::write_tool_selection(&mut request.document, selection)?;
+    let event = |llm_request| BeforeToolSelection { llm_request };
+    let runs = turn.run_hooks(&plan, request, event).await?;
+    if let Some(selection) = conclude::<BeforeToolSelection>(&turn.context.recorder, runs) {
+        let selected = dialect::write_tool_selection(&mut request.document, &selection)?;
         if selected != AppliedSelection::None {
-            context
-                .recorder
-                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
+            turn.context.record_action(ExchangeAction::Edit);
             turn.selected = selected;
         }
     }

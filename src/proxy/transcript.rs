@@ -3,8 +3,8 @@
 use serde_json::Value;
 
 use super::{
-    model_request::ModelRequest, request_context::RequestContext,
-    response_filter::response_buffer::ResponseBuffer, turn_state::TurnState,
+    model_request::ModelRequest, response_filter::response_buffer::ResponseBuffer,
+    turn_state::TurnState,
 };
 use crate::{
     dialect::History,
@@ -17,8 +17,8 @@ use crate::{
 };
 
 /// Adds the transcript's path to the fields that hooks receive.
-pub(super) async fn set_path(context: &RequestContext, turn: &mut TurnState, session: &Session) {
-    let transcripts = context.snapshot.transcripts.as_ref();
+pub(super) async fn set_path(turn: &mut TurnState<'_>, session: &Session) {
+    let transcripts = turn.context.snapshot.transcripts.as_ref();
     if let Some(transcripts) = transcripts.filter(|_| session.match_kind != MatchKind::Transient) {
         let (cwd, now) = (&turn.hook_context.cwd, &turn.hook_context.timestamp);
         let id = turn.hook_context.hook_session_id();
@@ -28,17 +28,21 @@ pub(super) async fn set_path(context: &RequestContext, turn: &mut TurnState, ses
 
 /// Records what the model receives.
 pub(super) async fn record_request(
-    context: &RequestContext,
-    turn: &TurnState,
+    turn: &TurnState<'_>,
     session: &Session,
     request: &ModelRequest,
 ) -> Result<(), ApiError> {
-    let Some((transcripts, key)) = transcript(context, turn, session) else {
+    let Some((transcripts, key)) = transcript(turn, session) else {
         return Ok(());
     };
     if let Some(history) = History::read(&request.document)? {
         let caller = &turn.hook_context.caller.key;
-        let conversation = context.snapshot.sessions.read(caller, &history).await?;
+        let conversation = turn
+            .context
+            .snapshot
+            .sessions
+            .read(caller, &history)
+            .await?;
         let entry = TranscriptRequest {
             history: &history,
             conversation: &conversation,
@@ -51,14 +55,9 @@ pub(super) async fn record_request(
 }
 
 /// Records the model's response.
-pub(super) async fn record_response(
-    context: &RequestContext,
-    turn: &TurnState,
-    buffer: &ResponseBuffer,
-) {
+pub(super) async fn record_response(turn: &TurnState<'_>, buffer: &ResponseBuffer<'_>) {
     let session = turn.session.as_deref();
-    let Some((transcripts, key)) = session.and_then(|session| transcript(context, turn, session))
-    else {
+    let Some((transcripts, key)) = session.and_then(|session| transcript(turn, session)) else {
         return;
     };
     let allowed = buffer.calls.iter().filter(|call| call.refusal.is_none());
@@ -76,10 +75,9 @@ pub(super) async fn record_response(
 
 /// Only an agent's own calls are part of its conversation.
 fn transcript<'a>(
-    context: &'a RequestContext,
-    turn: &TurnState,
+    turn: &TurnState<'a>,
     session: &'a Session,
 ) -> Option<(&'a Transcripts, &'a SessionKey)> {
-    let transcripts = context.snapshot.transcripts.as_deref()?;
+    let transcripts = turn.context.snapshot.transcripts.as_deref()?;
     (turn.role == CallRole::Main).then_some((transcripts, &session.key))
 }

@@ -2,15 +2,17 @@
 
 use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
-    dialect::{AllowedFunctions, AppliedSelection, DialectError, Document, ResponseDocument},
-    event::{Context, EventName},
-    hook::EventScope,
+    dialect::{AppliedSelection, DialectError, Document, ResponseDocument},
+    event::{Context, EventKind, EventName, EventOrigin, HookRun},
+    hook::{EventOutcome, EventScope, Plan},
+    model::LlmRequest,
     session::{CallRole, Item, ResponseFingerprinter, Session},
 };
 
 /// What one call has learned so far.
 #[derive(Debug)]
-pub(super) struct TurnState {
+pub(super) struct TurnState<'a> {
+    pub(super) context: &'a RequestContext,
     /// Fields shared by the hook inputs of this call.
     pub(super) hook_context: Context,
     pub(super) role: CallRole,
@@ -33,14 +35,15 @@ pub(super) struct TurnState {
     fingerprinter: Option<ResponseFingerprinter>,
 }
 
-impl TurnState {
-    pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
+impl<'a> TurnState<'a> {
+    pub(super) fn new(context: &'a RequestContext, request: &ModelRequest) -> Self {
         let mut hook_context = context.hook_context.clone();
         if let Some(name) = &request.session_name {
             hook_context.session_named = true;
             hook_context.session_id.clone_from(&name.id);
         }
         Self {
+            context,
             role: request.role(&hook_context.caller.agent),
             hook_context,
             session: None,
@@ -56,45 +59,57 @@ impl TurnState {
     }
 
     /// Context and recorder of the call's hook events.
-    pub(super) const fn scope<'a>(&'a self, context: &'a RequestContext) -> EventScope<'a> {
+    pub(super) const fn scope(&self) -> EventScope<'_> {
         EventScope {
             context: &self.hook_context,
-            recorder: &context.recorder,
+            recorder: &self.context.recorder,
         }
     }
 
-    /// Returns whether the model was asked more than once.
-    pub(super) const fn is_retry(&self) -> bool {
-        self.denied_rounds > 0 || self.answer_retries > 0
+    /// Selects the policies and hooks that run on an event of the request.
+    pub(super) fn plan(&self, event: EventName, request: &ModelRequest) -> Plan {
+        let engine = &self.context.snapshot.engine;
+        engine.plan(event, self.scope(), request.subject())
     }
 
-    /// Functions that the response may call.
-    pub(super) fn allowed_functions(&self) -> AllowedFunctions {
-        match &self.selected {
-            AppliedSelection::Restricted(allowed) => allowed.clone(),
-            AppliedSelection::None => AllowedFunctions::All,
+    /// Runs the hooks of a plan on an event of the request, built from its stable form.
+    pub(super) async fn run_hooks<E: EventKind>(
+        &self,
+        plan: &Plan,
+        request: &ModelRequest,
+        event: fn(LlmRequest) -> E,
+    ) -> Result<Vec<HookRun>, DialectError> {
+        if plan.hooks.is_empty() {
+            return Ok(Vec::new());
         }
+        let mut event = event(request.stable_form(plan.detail())?);
+        let document = plan.shows_document().then(|| request.document.to_raw());
+        let engine = &self.context.snapshot.engine;
+        let document = document.flatten();
+        let runs = engine.run_hooks(plan, self.scope(), &mut event, document.as_deref());
+        Ok(runs.await)
+    }
+
+    /// Fires an event that is derived from the call.
+    pub(super) async fn fire<E: EventKind>(&self, event: E) -> EventOutcome<E::Verdict> {
+        let engine = &self.context.snapshot.engine;
+        engine.fire(self.scope(), event, EventOrigin::Derived).await
     }
 
     /// Returns whether `event` is derived from this call, once its session is known.
-    pub(super) fn derives(&self, context: &RequestContext, event: EventName) -> bool {
+    pub(super) fn derives(&self, event: EventName) -> bool {
         let session = self.session.as_deref();
-        session.is_some_and(|session| self.derives_in(context, session, event))
+        session.is_some_and(|session| self.derives_in(session, event))
     }
 
     /// Returns whether `event` is derived from this call in `session`.
     ///
     /// Helper calls fire no agent or session events. Tool events are fired for them, because
     /// only the agent's own word makes a call a helper call.
-    pub(super) fn derives_in(
-        &self,
-        context: &RequestContext,
-        session: &Session,
-        event: EventName,
-    ) -> bool {
+    pub(super) fn derives_in(&self, session: &Session, event: EventName) -> bool {
         let is_tool_event = matches!(event, EventName::BeforeTool | EventName::AfterTool);
         (is_tool_event || self.role == CallRole::Main)
-            && context.snapshot.derives(event)
+            && self.context.snapshot.derives(event)
             && !session.state.reported.contains(&event)
     }
 
@@ -114,10 +129,14 @@ impl TurnState {
 
     /// Records a chunk that goes to the agent.
     pub(super) fn record_emitted(&mut self, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        match self.fingerprinter() {
-            Some(fingerprinter) => fingerprinter.push_chunk(chunk),
-            None => Ok(()),
-        }
+        let session = self.session.as_deref();
+        let Some(session) = session.filter(|session| session.is_found_by_history()) else {
+            return Ok(());
+        };
+        let start = || session.response_fingerprinter();
+        self.fingerprinter
+            .get_or_insert_with(start)
+            .push_chunk(chunk)
     }
 
     /// Saves what the agent was given before the last of it goes out, so that its next request
@@ -128,14 +147,5 @@ impl TurnState {
             let fingerprinter = fingerprinter.unwrap_or_else(|| session.response_fingerprinter());
             session.record_response(fingerprinter, by_model).await;
         }
-    }
-
-    fn fingerprinter(&mut self) -> Option<&mut ResponseFingerprinter> {
-        let session = self
-            .session
-            .as_ref()
-            .filter(|session| session.is_found_by_history())?;
-        let start = || session.response_fingerprinter();
-        Some(self.fingerprinter.get_or_insert_with(start))
     }
 }

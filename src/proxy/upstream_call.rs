@@ -49,9 +49,8 @@ pub(super) async fn reply_unfiltered(
     answer: UpstreamResponse,
 ) -> Result<Reply, ApiError> {
     if request.call.operation == Operation::CreateCache && answer.status.is_success() {
-        return cache_owner::record(context, answer)
-            .await
-            .map(Reply::Upstream);
+        let response = cache_owner::record(context, answer).await?;
+        return Ok(Reply::Upstream(response));
     }
     Ok(Reply::Upstream(reply::passed(answer, &context.recorder)))
 }
@@ -95,14 +94,12 @@ pub(super) async fn send(
     outgoing: OutgoingRequest,
     body: Option<&[u8]>,
 ) -> Result<UpstreamResponse, ApiError> {
-    context
-        .recorder
+    let recorder = &context.recorder;
+    recorder
         .record_durably(&ExchangeEvent::Sending(body))
         .await?;
     let record_target = |target: UpstreamTarget| {
-        context
-            .recorder
-            .record(&ExchangeEvent::UpstreamSelected(target.as_str()));
+        context.record(&ExchangeEvent::UpstreamSelected(target.as_str()));
     };
     let Some(mut usage) = context.identity.usage() else {
         return Ok(context.upstream.send(outgoing, &record_target).await?);

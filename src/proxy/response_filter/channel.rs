@@ -1,18 +1,18 @@
 //! Passes the chunks of a stream from the pipeline to the response body, one at a time.
 //!
-//! The receiver owns and polls the pipeline, so both ends run in one task: nothing is read from
-//! upstream before the agent's connection has taken the previous chunk, and dropping the body
-//! drops the pipeline and with it the call to upstream.
+//! The response body owns and polls the pipeline, so both ends run in one task: nothing is read
+//! from upstream before the agent's connection has taken the previous chunk, and dropping the
+//! body drops the pipeline and with it the call to upstream.
 
 use std::{
     future::poll_fn,
     pin::Pin,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
-    task::{Context, Poll},
+    task::Poll,
 };
 
 use bytes::Bytes;
-use futures_util::Stream;
+use futures_util::{Stream, stream};
 use http::{HeaderMap, StatusCode};
 
 use crate::{error::ApiError, proxy::reply::Reply};
@@ -20,11 +20,9 @@ use crate::{error::ApiError, proxy::reply::Reply};
 /// A hooked call in progress. Returns the reply, or the rest of it if a part is streamed already.
 pub type Pipeline = Pin<Box<dyn Future<Output = Result<Reply, ApiError>> + Send>>;
 
-/// Creates both ends of a channel.
-pub fn channel() -> (ChunkSender, ChunkReceiver) {
-    let slot = Arc::new(Mutex::new(Slot::default()));
-    (ChunkSender(Arc::clone(&slot)), ChunkReceiver(slot))
-}
+/// The head and the next chunk of a stream. Clones are ends of the same channel.
+#[derive(Debug, Clone, Default)]
+pub struct ChunkChannel(Arc<Mutex<Slot>>);
 
 #[derive(Debug, Default)]
 struct Slot {
@@ -32,32 +30,48 @@ struct Slot {
     chunk: Option<Bytes>,
 }
 
-/// Sending end, held by the pipeline.
-#[derive(Debug)]
-pub struct ChunkSender(Arc<Mutex<Slot>>);
-
-/// Receiving end, held by the response body.
-#[derive(Debug)]
-pub struct ChunkReceiver(Arc<Mutex<Slot>>);
-
-impl ChunkSender {
+impl ChunkChannel {
     /// Sends status and headers of the stream.
     pub fn send_head(&self, status: StatusCode, headers: HeaderMap) {
-        lock(&self.0).head = Some((status, headers));
+        self.lock().head = Some((status, headers));
+    }
+
+    /// Takes status and headers, once the pipeline has sent them.
+    pub fn take_head(&self) -> Option<(StatusCode, HeaderMap)> {
+        self.lock().head.take()
     }
 
     /// Sends a chunk and waits until the receiver has taken it. Needs no waker, because the
     /// receiver polls the pipeline again after it has taken the chunk.
     pub async fn send(&self, chunk: Bytes) {
-        lock(&self.0).chunk = Some(chunk);
-        poll_fn(|_| {
-            if lock(&self.0).chunk.is_some() {
-                Poll::Pending
-            } else {
-                Poll::Ready(())
-            }
+        self.lock().chunk = Some(chunk);
+        poll_fn(|_| match self.lock().chunk {
+            Some(_) => Poll::Pending,
+            None => Poll::Ready(()),
         })
         .await;
+    }
+
+    /// Runs a pipeline that sends into this channel. Yields its chunks, then its end.
+    pub fn run(self, pipeline: Pipeline) -> impl Stream<Item = PipelineEvent> + Send + Unpin {
+        let mut pipeline = Some(pipeline);
+        stream::poll_fn(move |context| {
+            let Some(running) = &mut pipeline else {
+                return Poll::Ready(None);
+            };
+            if let Poll::Ready(result) = running.as_mut().poll(context) {
+                pipeline = None;
+                return Poll::Ready(Some(PipelineEvent::Finished(result)));
+            }
+            match self.lock().chunk.take() {
+                Some(chunk) => Poll::Ready(Some(PipelineEvent::Chunk(chunk))),
+                None => Poll::Pending,
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Slot> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -67,48 +81,4 @@ pub enum PipelineEvent {
     Chunk(Bytes),
     /// The pipeline has ended.
     Finished(Result<Reply, ApiError>),
-}
-
-/// Runs a pipeline and yields its chunks, then its end.
-pub struct PipelineStream {
-    pipeline: Option<Pipeline>,
-    receiver: ChunkReceiver,
-}
-
-impl PipelineStream {
-    pub const fn new(pipeline: Pipeline, receiver: ChunkReceiver) -> Self {
-        let pipeline = Some(pipeline);
-        Self { pipeline, receiver }
-    }
-
-    /// Takes status and headers, once the pipeline has sent them.
-    pub fn take_head(&self) -> Option<(StatusCode, HeaderMap)> {
-        lock(&self.receiver.0).head.take()
-    }
-}
-
-impl Stream for PipelineStream {
-    type Item = PipelineEvent;
-
-    fn poll_next(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<PipelineEvent>> {
-        let Some(pipeline) = &mut self.pipeline else {
-            return Poll::Ready(None);
-        };
-        let polled = pipeline.as_mut().poll(context);
-        if let Poll::Ready(result) = polled {
-            self.pipeline = None;
-            return Poll::Ready(Some(PipelineEvent::Finished(result)));
-        }
-        match lock(&self.receiver.0).chunk.take() {
-            Some(chunk) => Poll::Ready(Some(PipelineEvent::Chunk(chunk))),
-            None => Poll::Pending,
-        }
-    }
-}
-
-fn lock(slot: &Mutex<Slot>) -> MutexGuard<'_, Slot> {
-    slot.lock().unwrap_or_else(PoisonError::into_inner)
 }

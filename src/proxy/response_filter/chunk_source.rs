@@ -22,12 +22,11 @@ use crate::{
 /// Terminator that some clients of other APIs expect; those of Google's APIs fail on it.
 const DONE: &[u8] = b"[DONE]";
 
-/// Source of the chunks of a response.
-pub enum ChunkSource {
-    /// Server-sent events as they arrive.
-    Events(BoxStream<'static, Result<Bytes, UpstreamError>>, SseReader),
-    /// Chunks that are read already.
-    Elements(VecDeque<Bytes>),
+/// Chunks that are read, and the server-sent events from which more come.
+pub struct ChunkSource {
+    pub waiting: VecDeque<Bytes>,
+    /// `None` at the end of the response.
+    events: Option<(BoxStream<'static, Result<Bytes, UpstreamError>>, SseReader)>,
 }
 
 impl ChunkSource {
@@ -39,35 +38,39 @@ impl ChunkSource {
     ) -> Result<Self, ApiError> {
         if content_headers::media_type(&answer.headers) == MediaType::EventStream {
             let pieces = answer.into_decoded_stream(limits.event);
-            return Ok(Self::Events(pieces, SseReader::new(limits.event)));
+            return Ok(Self {
+                waiting: VecDeque::new(),
+                events: Some((pieces, SseReader::new(limits.event))),
+            });
         }
         // Some upstreams do not stream. A body that is neither events nor JSON must not become
         // an empty stream.
         let body = read_json(answer, head, limits).await?;
         let elements = dialect::elements(&body).map_err(|error| unreadable_response(&error))?;
-        Ok(Self::Elements(elements.into()))
+        Ok(Self {
+            waiting: elements.into(),
+            events: None,
+        })
     }
 
-    /// Returns the next chunks, or `None` at the end.
-    pub async fn next(&mut self) -> Result<Option<Vec<Bytes>>, ApiError> {
-        let events = match self {
-            Self::Elements(chunks) => chunks.pop_front().map(|chunk| vec![chunk]),
-            Self::Events(pieces, reader) => {
-                if let Some(piece) = pieces.next().await {
-                    let events = reader.push(&piece?);
-                    Some(events.map_err(|error| unreadable().with_source(&error))?)
-                } else {
-                    let rest = std::mem::replace(reader, SseReader::new(0)).finish();
-                    *self = Self::Elements(VecDeque::new());
-                    rest.map_err(|error| unreadable().with_source(&error))?
-                        .map(|event| vec![event])
-                }
-            }
-        };
-        Ok(events.map(|mut events| {
-            events.retain(|event| event.trim_ascii() != DONE);
-            events
-        }))
+    /// Reads until a chunk waits. Returns false at the end of the response.
+    pub async fn fill(&mut self) -> Result<bool, ApiError> {
+        while self.waiting.is_empty()
+            && let Some((pieces, reader)) = &mut self.events
+        {
+            let events = match pieces.next().await {
+                Some(piece) => reader.push(&piece?),
+                None => match self.events.take() {
+                    Some((_, reader)) => reader.finish().map(Vec::from_iter),
+                    None => break,
+                },
+            };
+            let events = events.map_err(|error| unreadable().with_source(&error))?;
+            let chunks = events.into_iter();
+            self.waiting
+                .extend(chunks.filter(|event| event.trim_ascii() != DONE));
+        }
+        Ok(!self.waiting.is_empty())
     }
 }
 

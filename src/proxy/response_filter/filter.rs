@@ -8,43 +8,44 @@ use std::{
 use serde_json::Value;
 
 use crate::{
-    config::{AskMode, HookView},
+    config::AskMode,
     dialect::{
-        AllowedFunctions, CallDecision, DialectError, FunctionCall, PartialCalls, ResponseDocument,
+        AllowedFunctions, AppliedSelection, CallDecision, DialectError, FunctionCall, PartialCalls,
+        ResponseDocument,
     },
     error::ApiError,
     event::{
         AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, EventOrigin,
         FlowVerdict, HookOutput, HookRun, Reason, mcp_context,
     },
-    hook::{EventScope, HeldBack, InspectedChunk, Plan, ResponsePolicies},
+    hook::{EventScope, Plan, ResponsePolicies, conclude},
     model::CachedRequest,
-    observe::recorder::{ExchangeAction, ExchangeEvent, Recorder},
+    observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::{ChunkPosition, InspectionPass},
-    proxy::reply::unreadable_response,
-    state::Snapshot,
+    proxy::{model_request::ModelRequest, request_context::RequestContext, turn_state::TurnState},
+    session::CallRole,
 };
 
 /// Filters one response between upstream and the agent.
 #[derive(Debug)]
-pub struct ResponseFilter {
-    pub(super) snapshot: Arc<Snapshot>,
-    pub(super) recorder: Recorder,
-    pub(super) hook_context: Context,
-    pub(super) plan: Plan,
+pub struct ResponseFilter<'a> {
+    context: &'a RequestContext,
+    hook_context: Context,
+    /// Policies and hooks on `AfterModel`. Planned once, because the event has no subject.
+    plan: Plan,
     /// The model that was called.
     pub model: String,
     /// Policies that run before hooks.
-    pub(super) first_policies: ResponsePolicies,
+    first_policies: ResponsePolicies,
     /// Policies that inspect what hooks changed.
-    pub(super) last_policies: ResponsePolicies,
+    last_policies: ResponsePolicies,
     /// The request that was sent; empty without hooks.
-    pub(super) llm_request: Arc<CachedRequest>,
-    pub(super) allowed: AllowedFunctions,
-    pub(super) partial_calls: PartialCalls,
-    pub(super) fires_before_tool: bool,
+    llm_request: Arc<CachedRequest>,
+    allowed: AllowedFunctions,
+    partial_calls: PartialCalls,
+    fires_before_tool: bool,
     /// Number of inspected chunks that are not recorded yet.
-    pub(super) unrecorded_chunks: u64,
+    unrecorded_chunks: u64,
 }
 
 /// Why a response is cut off.
@@ -58,7 +59,55 @@ pub struct Refusal {
 /// A filtered response or chunk, or the refusal of it and of all that follows.
 pub type Filtered = ControlFlow<Refusal, ResponseDocument>;
 
-impl ResponseFilter {
+impl<'a> ResponseFilter<'a> {
+    /// Builds the filter for the response to `request`, before upstream is called. Returns
+    /// `None` if the response may pass as it is.
+    pub fn new(turn: &TurnState<'a>, request: &ModelRequest) -> Result<Option<Self>, ApiError> {
+        if !request.call.operation.generates() {
+            return Ok(None);
+        }
+        let context = turn.context;
+        let plan = turn.plan(EventName::AfterModel, request);
+        let allowed = match &turn.selected {
+            AppliedSelection::Restricted(allowed) => allowed.clone(),
+            AppliedSelection::None => AllowedFunctions::All,
+        };
+        let fires_before_tool = turn.derives(EventName::BeforeTool);
+        let is_hooked = !plan.is_empty()
+            || fires_before_tool
+            || turn.derives(EventName::AfterAgent)
+            || allowed != AllowedFunctions::All;
+        // A summary of the conversation replaces it in later requests, which are matched to the
+        // session by the summary.
+        let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any();
+        // The agent has received a filtered part, so the rest must be filtered, too.
+        let is_retry = turn.denied_rounds > 0 || turn.answer_retries > 0;
+        if !is_hooked && !is_summary && !is_retry {
+            return Ok(None);
+        }
+        let (engine, model) = (&context.snapshot.engine, request.call.model_name());
+        let policies = |pass| engine.response_policies(&plan, turn.scope(), model, pass);
+        let (mut llm_request, mut last_policies) = Default::default();
+        if !plan.hooks.is_empty() {
+            // Streams may be long, so the form that hooks receive holds no media.
+            llm_request = request.stable_form(plan.detail())?.into();
+            last_policies = policies(InspectionPass::Second);
+        }
+        Ok(Some(Self {
+            context,
+            hook_context: turn.hook_context.clone(),
+            model: model.to_owned(),
+            first_policies: policies(InspectionPass::First),
+            last_policies,
+            llm_request: Arc::new(llm_request),
+            allowed,
+            partial_calls: PartialCalls::default(),
+            fires_before_tool,
+            unrecorded_chunks: 0,
+            plan,
+        }))
+    }
+
     /// Returns whether any policy inspects the response.
     pub fn has_policies(&self) -> bool {
         !self.first_policies.is_empty() || !self.last_policies.is_empty()
@@ -76,95 +125,81 @@ impl ResponseFilter {
         &mut self,
         mut chunk: ResponseDocument,
         position: ChunkPosition,
-    ) -> Result<Filtered, ApiError> {
-        self.withhold_unselected(&mut chunk)
-            .map_err(|error| unreadable_response(&error))?;
-        let runs = self.first_policies.inspect(&mut chunk, position);
-        let runs = self.record_policies(runs.map_err(|error| unreadable_response(&error))?);
+    ) -> Result<Filtered, DialectError> {
+        self.withhold_unselected(&mut chunk)?;
+        let runs = self.first_policies.inspect(&mut chunk, position)?;
+        let runs = self.record_policies(runs);
         if self.has_policies() {
             self.unrecorded_chunks += 1;
         }
-        match self
-            .run_hooks(InspectedChunk { chunk, runs }, position)
-            .await?
-        {
-            Continue(chunk) => self.fire_before_tool(chunk).await,
-            refused @ Break(_) => Ok(refused),
-        }
+        self.run_hooks(chunk, runs, position).await
     }
 
     /// Filters what policies still hold back after the last chunk.
-    pub async fn finish(&mut self) -> Result<Vec<Filtered>, ApiError> {
+    pub async fn finish(&mut self) -> Result<Vec<Filtered>, DialectError> {
         self.record_unreported();
-        let held = self
-            .first_policies
-            .finish()
-            .map_err(|error| unreadable_response(&error))?;
         let mut filtered = Vec::new();
-        for seen in self.record_held(held) {
-            filtered.push(match self.run_hooks(seen, ChunkPosition::Chunk).await? {
-                Continue(chunk) => self.fire_before_tool(chunk).await?,
-                refused @ Break(_) => refused,
-            });
+        let held = self.first_policies.finish()?;
+        self.record_observed(&held.observed);
+        for (chunk, runs) in held.chunks {
+            let runs = self.record_policies(runs);
+            filtered.push(self.run_hooks(chunk, runs, ChunkPosition::Chunk).await?);
         }
-        let held = self
-            .last_policies
-            .finish()
-            .map_err(|error| unreadable_response(&error))?;
-        for seen in self.record_held(held) {
-            filtered.push(self.conclude(seen)?);
+        let held = self.last_policies.finish()?;
+        self.record_observed(&held.observed);
+        for (chunk, runs) in held.chunks {
+            let runs = self.record_policies(runs);
+            filtered.push(self.conclude(chunk, runs)?);
         }
         Ok(filtered)
     }
 
-    /// Runs `AfterModel` hooks, then the policies that inspect what they changed.
+    /// Runs `AfterModel` hooks, then the policies that inspect what they changed, then
+    /// `BeforeTool`.
     async fn run_hooks(
         &mut self,
-        seen: InspectedChunk,
+        mut chunk: ResponseDocument,
+        mut runs: Vec<HookRun>,
         position: ChunkPosition,
-    ) -> Result<Filtered, ApiError> {
-        let InspectedChunk {
-            mut chunk,
-            mut runs,
-        } = seen;
+    ) -> Result<Filtered, DialectError> {
         if !self.plan.hooks.is_empty() && chunk.has_content() {
             // Boxed, because most chunks run no hooks and futures are moved as a whole.
             runs.extend(Box::pin(self.call_hooks(&chunk)).await?);
-            self.recorder.record(&ExchangeEvent::ChunkToHooks);
+            self.context.record(&ExchangeEvent::ChunkToHooks);
             if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
                 return Ok(Break(refusal));
             }
             runs = Vec::new();
         }
-        let inspected = self.last_policies.inspect(&mut chunk, position);
-        runs.extend(self.record_policies(inspected.map_err(|error| unreadable_response(&error))?));
-        self.conclude(InspectedChunk { chunk, runs })
+        let inspected = self.last_policies.inspect(&mut chunk, position)?;
+        runs.extend(self.record_policies(inspected));
+        match self.conclude(chunk, runs)? {
+            Continue(chunk) => self.fire_before_tool(chunk).await,
+            refused @ Break(_) => Ok(refused),
+        }
     }
 
-    async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<HookRun>, ApiError> {
-        let wants_document = self
-            .plan
-            .hooks
-            .iter()
-            .any(|hook| hook.sees == HookView::Document);
-        let document = wants_document.then(|| chunk.to_raw()).flatten();
+    async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<HookRun>, DialectError> {
+        let document = self.plan.shows_document().then(|| chunk.to_raw()).flatten();
         let mut event = AfterModel {
             llm_request: Arc::clone(&self.llm_request),
-            llm_response: chunk.read().map_err(|error| unreadable_response(&error))?,
+            llm_response: chunk.read()?,
         };
-        let engine = &self.snapshot.engine;
+        let engine = &self.context.snapshot.engine;
         let runs = engine.run_hooks(&self.plan, self.scope(), &mut event, document.as_deref());
         Ok(runs.await)
     }
 
-    fn conclude(&self, seen: InspectedChunk) -> Result<Filtered, ApiError> {
-        let InspectedChunk { mut chunk, runs } = seen;
+    fn conclude(
+        &self,
+        mut chunk: ResponseDocument,
+        runs: Vec<HookRun>,
+    ) -> Result<Filtered, DialectError> {
         if let Break(refusal) = self.apply_outputs(&mut chunk, runs)? {
             return Ok(Break(refusal));
         }
         if chunk.is_edited() {
-            self.recorder
-                .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
+            self.context.record_action(ExchangeAction::Edit);
         }
         Ok(Continue(chunk))
     }
@@ -174,60 +209,47 @@ impl ResponseFilter {
         &self,
         chunk: &mut ResponseDocument,
         runs: Vec<HookRun>,
-    ) -> Result<ControlFlow<Refusal>, ApiError> {
+    ) -> Result<ControlFlow<Refusal>, DialectError> {
         if runs.is_empty() {
             return Ok(Continue(()));
         }
-        let outcome = self.snapshot.engine.conclude_chunk(&self.recorder, runs);
-        match outcome.verdict {
-            FlowVerdict::Proceed(None) => (),
+        match conclude::<AfterModel>(&self.context.recorder, runs) {
+            FlowVerdict::Proceed(None) => Ok(Continue(())),
             FlowVerdict::Proceed(Some(mutation)) => {
-                let diagnostics = chunk.write(&mutation);
-                let diagnostics = diagnostics.map_err(|error| unreadable_response(&error))?;
-                self.recorder
-                    .record(&ExchangeEvent::OutputIgnored(&diagnostics));
-                self.recorder
-                    .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
+                let diagnostics = chunk.write(&mutation)?;
+                let ignored = ExchangeEvent::OutputIgnored(&diagnostics);
+                self.context.record(&ignored);
+                self.context.record_action(ExchangeAction::Edit);
+                Ok(Continue(()))
             }
-            FlowVerdict::Deny(reason) => {
-                return Ok(Break(self.refuse(reason, ExchangeAction::Deny)));
-            }
-            FlowVerdict::Stop(reason) => {
-                return Ok(Break(self.refuse(reason, ExchangeAction::Stop)));
-            }
+            FlowVerdict::Deny(reason) => Ok(Break(self.refuse(reason, ExchangeAction::Deny))),
+            FlowVerdict::Stop(reason) => Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
         }
-        Ok(Continue(()))
     }
 
     /// Fires `BeforeTool` for each function call, before the agent receives any of them.
     async fn fire_before_tool(
         &mut self,
         mut chunk: ResponseDocument,
-    ) -> Result<Filtered, ApiError> {
+    ) -> Result<Filtered, DialectError> {
         if !self.fires_before_tool {
             return Ok(Continue(chunk));
         }
-        let calls = chunk.calls().map_err(|error| unreadable_response(&error))?;
-        let mut decisions = Vec::with_capacity(calls.len());
-        for (candidate, call) in calls {
+        let mut decisions = Vec::new();
+        for (candidate, call) in chunk.calls()? {
             match Box::pin(self.decide_call(candidate, call)).await {
                 Continue(decision) => decisions.push(decision),
                 Break(reason) => return Ok(Break(self.refuse(reason, ExchangeAction::Stop))),
             }
         }
-        if decisions
-            .iter()
-            .all(|decision| *decision == CallDecision::Keep)
-        {
+        let mut each = decisions.iter();
+        if each.all(|decision| *decision == CallDecision::Keep) {
             return Ok(Continue(chunk));
         }
-        self.recorder
-            .record(&ExchangeEvent::ActionTaken(ExchangeAction::Edit));
+        self.context.record_action(ExchangeAction::Edit);
         let is_rewrite = |decision: &CallDecision| matches!(decision, CallDecision::Rewrite(_));
         let has_rewrites = decisions.iter().any(is_rewrite);
-        chunk
-            .decide_calls(decisions)
-            .map_err(|error| unreadable_response(&error))?;
+        chunk.decide_calls(decisions)?;
         if has_rewrites {
             self.inspect_rewritten(chunk)
         } else {
@@ -261,11 +283,11 @@ impl ResponseFilter {
             tool_input: tool_input.clone(),
             original_request_name: None,
         };
-        let engine = &self.snapshot.engine;
+        let engine = &self.context.snapshot.engine;
         let outcome = engine.fire(self.scope(), event, EventOrigin::Derived).await;
         let edit = match outcome.verdict {
             BeforeToolVerdict::Proceed(edit) => edit,
-            BeforeToolVerdict::Ask(_) if self.snapshot.config.ask == AskMode::Allow => {
+            BeforeToolVerdict::Ask(_) if self.context.snapshot.config.ask == AskMode::Allow => {
                 ArgumentsEdit::from_output(&outcome.output)
             }
             BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {
@@ -284,17 +306,12 @@ impl ResponseFilter {
 
     /// Lets policies inspect calls that hooks rewrote. Each inspection is independent, because a
     /// call is complete.
-    fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, ApiError> {
-        let engine = &self.snapshot.engine;
-        let mut policies = engine.response_policies(
-            &self.plan,
-            self.scope(),
-            &self.model,
-            InspectionPass::Second,
-        );
-        let runs = policies.inspect(&mut chunk, ChunkPosition::Last);
-        let runs = self.record_policies(runs.map_err(|error| unreadable_response(&error))?);
-        self.conclude(InspectedChunk { chunk, runs })
+    fn inspect_rewritten(&self, mut chunk: ResponseDocument) -> Result<Filtered, DialectError> {
+        let (engine, pass) = (&self.context.snapshot.engine, InspectionPass::Second);
+        let mut policies = engine.response_policies(&self.plan, self.scope(), &self.model, pass);
+        let runs = policies.inspect(&mut chunk, ChunkPosition::Last)?;
+        let runs = self.record_policies(runs);
+        self.conclude(chunk, runs)
     }
 
     /// Withholds calls of functions that were not selected.
@@ -315,10 +332,9 @@ impl ResponseFilter {
     fn record_unreported(&mut self) {
         let chunks = std::mem::take(&mut self.unrecorded_chunks);
         if chunks > 0 {
-            let unreported = self.first_policies.take_unreported();
-            let runs = unreported.as_slice();
-            self.recorder
-                .record(&ExchangeEvent::ChunksPassed { chunks, runs });
+            let runs = &self.first_policies.take_unreported();
+            let passed = ExchangeEvent::ChunksPassed { chunks, runs };
+            self.context.record(&passed);
         }
     }
 
@@ -326,21 +342,21 @@ impl ResponseFilter {
     fn record_policies(&self, runs: Vec<HookRun>) -> Vec<HookRun> {
         self.record_runs(&runs);
         let has_output = |run: &HookRun| run.answer.output != HookOutput::default();
-        if !runs.iter().any(has_output) {
-            self.recorder.record(&ExchangeEvent::ChunkInspected(&runs));
-            return Vec::new();
-        }
-        let (with_output, silent): (Vec<HookRun>, Vec<HookRun>) =
-            runs.into_iter().partition(has_output);
-        self.recorder
-            .record(&ExchangeEvent::ChunkInspected(&silent));
+        let (with_output, silent): (Vec<_>, Vec<_>) = runs.into_iter().partition(has_output);
+        self.context.record(&ExchangeEvent::ChunkInspected(&silent));
         with_output
+    }
+
+    /// Records runs whose outputs have no effect.
+    fn record_observed(&self, runs: &[HookRun]) {
+        self.record_runs(runs);
+        self.context.record(&ExchangeEvent::ChunkInspected(runs));
     }
 
     fn record_runs(&self, runs: &[HookRun]) {
         let event = EventName::AfterModel;
         for run in runs {
-            self.recorder
+            self.context
                 .record(&ExchangeEvent::HookFinished { event, run });
         }
     }
@@ -348,23 +364,12 @@ impl ResponseFilter {
     fn scope(&self) -> EventScope<'_> {
         EventScope {
             context: &self.hook_context,
-            recorder: &self.recorder,
+            recorder: &self.context.recorder,
         }
     }
 
-    fn record_held(&self, held: HeldBack) -> Vec<InspectedChunk> {
-        self.record_runs(&held.observed);
-        self.recorder
-            .record(&ExchangeEvent::ChunkInspected(&held.observed));
-        let record = |InspectedChunk { chunk, runs }| {
-            let runs = self.record_policies(runs);
-            InspectedChunk { chunk, runs }
-        };
-        held.chunks.into_iter().map(record).collect()
-    }
-
     fn refuse(&self, reason: Reason, action: ExchangeAction) -> Refusal {
-        self.recorder.record(&ExchangeEvent::ActionTaken(action));
+        self.context.record_action(action);
         Refusal {
             reason,
             stops_session: action == ExchangeAction::Stop,
@@ -373,7 +378,7 @@ impl ResponseFilter {
 }
 
 /// A response may be dropped before its end.
-impl Drop for ResponseFilter {
+impl Drop for ResponseFilter<'_> {
     fn drop(&mut self) {
         self.record_unreported();
     }

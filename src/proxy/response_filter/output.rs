@@ -6,14 +6,13 @@ use axum::{body::Body, response::Response};
 use bytes::{Bytes, BytesMut};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 
-use super::channel::{ChunkReceiver, ChunkSender, channel};
+use super::channel::ChunkChannel;
 use crate::{
     dialect::{Framing, MergedChunks, ResponseDocument},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
         reply::{Reply, Responder, unreadable},
-        request_context::RequestContext,
         stream_encoder::{StreamEncoder, media_type},
         turn_state::TurnState,
     },
@@ -22,81 +21,109 @@ use crate::{
 
 /// Where the filtered responses of one call go.
 #[derive(Debug)]
-pub enum Output {
-    /// Into one JSON body. If the model is asked again, the answers are merged.
-    Whole(WholeOutput),
-    /// Into a stream, as they pass.
-    Stream(StreamOutput),
-}
-
-/// Collects responses for one JSON body.
-#[derive(Debug)]
-pub struct WholeOutput {
+pub struct Output {
     responder: Arc<Responder>,
-    /// Status and headers of the last response.
-    head: (StatusCode, HeaderMap),
-    chunks: Vec<ResponseDocument>,
-}
-
-/// Writes responses into a stream.
-#[derive(Debug)]
-pub struct StreamOutput {
-    responder: Arc<Responder>,
-    framing: Framing,
-    encoder: StreamEncoder,
-    sender: ChunkSender,
+    /// Whether a part of the response is written.
     is_started: bool,
-    buffer: BytesMut,
+    form: OutputForm,
+}
+
+#[derive(Debug)]
+enum OutputForm {
+    /// One JSON body. If the model is asked again, the answers are merged.
+    Whole {
+        /// Status and headers of the last response.
+        head: (StatusCode, HeaderMap),
+        chunks: Vec<ResponseDocument>,
+    },
+    /// A stream, written as the chunks pass.
+    Stream {
+        encoder: StreamEncoder,
+        channel: ChunkChannel,
+        buffer: BytesMut,
+    },
 }
 
 impl Output {
     /// Output into one JSON body.
     pub fn whole(responder: Arc<Responder>) -> Self {
-        Self::Whole(WholeOutput {
+        let (head, chunks) = Default::default();
+        Self {
             responder,
-            head: (StatusCode::OK, HeaderMap::new()),
-            chunks: Vec::new(),
-        })
+            is_started: false,
+            form: OutputForm::Whole { head, chunks },
+        }
     }
 
-    /// Output into a stream, whose chunks arrive at the receiver.
-    pub fn stream(responder: Arc<Responder>, framing: Framing) -> (Self, ChunkReceiver) {
-        let (sender, receiver) = channel();
-        let output = Self::Stream(StreamOutput {
+    /// Output into a stream, whose chunks go into `channel`.
+    pub fn stream(responder: Arc<Responder>, framing: Framing, channel: ChunkChannel) -> Self {
+        Self {
             responder,
-            framing,
-            encoder: StreamEncoder::new(framing),
-            sender,
             is_started: false,
-            buffer: BytesMut::new(),
-        });
-        (output, receiver)
+            form: OutputForm::Stream {
+                encoder: StreamEncoder::new(framing),
+                channel,
+                buffer: BytesMut::new(),
+            },
+        }
+    }
+
+    /// Returns whether the output is a stream.
+    pub const fn is_stream(&self) -> bool {
+        matches!(self.form, OutputForm::Stream { .. })
     }
 
     /// Takes status and headers of a response that is about to be filtered.
     pub fn start(&mut self, answer: &UpstreamResponse) {
-        match self {
-            Self::Whole(output) => output.head = head(answer),
-            Self::Stream(output) => output.start(answer),
+        let mut headers = headers::rewritten_response_headers(answer.headers.clone());
+        match &mut self.form {
+            OutputForm::Whole { head, .. } => *head = (answer.status, headers),
+            OutputForm::Stream {
+                encoder, channel, ..
+            } => {
+                if !std::mem::replace(&mut self.is_started, true) {
+                    let value = HeaderValue::from_static(media_type(encoder.framing));
+                    headers.insert(header::CONTENT_TYPE, value);
+                    channel.send_head(answer.status, headers);
+                }
+            }
         }
     }
 
     /// Writes chunks for the agent.
     pub fn write(
         &mut self,
-        context: &RequestContext,
-        turn: &mut TurnState,
-        chunks: Vec<ResponseDocument>,
+        turn: &mut TurnState<'_>,
+        documents: Vec<ResponseDocument>,
     ) -> Result<(), ApiError> {
-        match self {
-            Self::Whole(output) => {
-                for chunk in &chunks {
-                    turn.record_emitted(chunk)?;
+        let context = turn.context;
+        for document in documents {
+            turn.record_emitted(&document)?;
+            self.is_started = true;
+            match &mut self.form {
+                OutputForm::Whole { chunks, .. } => chunks.push(document),
+                OutputForm::Stream {
+                    encoder, buffer, ..
+                } => {
+                    let json = document.to_wire(context.dialect.response_envelope());
+                    if json.len() > context.snapshot.config.limits.response {
+                        return Err(unreadable());
+                    }
+                    encoder.write(buffer, &json);
                 }
-                output.chunks.extend(chunks);
-                Ok(())
             }
-            Self::Stream(output) => output.write(context, turn, &chunks),
+        }
+        Ok(())
+    }
+
+    /// Waits until the agent's connection has taken what was written to the stream.
+    pub async fn flush(&mut self) {
+        if let OutputForm::Stream {
+            channel, buffer, ..
+        } = &mut self.form
+            && !buffer.is_empty()
+        {
+            channel.send(buffer.split().freeze()).await;
         }
     }
 
@@ -105,122 +132,44 @@ impl Output {
     ///
     /// INVARIANT: a decision of hooks is in a durable decision log before the agent receives it.
     pub async fn finish(
-        self,
-        context: &RequestContext,
-        turn: &mut TurnState,
+        mut self,
+        turn: &mut TurnState<'_>,
         reply: Option<Reply>,
     ) -> Result<Reply, ApiError> {
         if let Some(Reply::Answered(_) | Reply::Denied(_)) = reply {
-            context
-                .recorder
-                .record_durably(&ExchangeEvent::Replying)
-                .await?;
+            let recorder = &turn.context.recorder;
+            recorder.record_durably(&ExchangeEvent::Replying).await?;
         }
-        match self {
-            Self::Whole(output) => output.finish(context, turn, reply).await,
-            Self::Stream(output) => output.finish(context, turn, reply).await,
-        }
-    }
-}
-
-impl WholeOutput {
-    async fn finish(
-        mut self,
-        context: &RequestContext,
-        turn: &mut TurnState,
-        reply: Option<Reply>,
-    ) -> Result<Reply, ApiError> {
-        let by_model = reply.is_none();
-        if let Some(reply) = reply {
-            if self.chunks.is_empty() {
-                return Ok(reply);
-            }
-            let Some(chunk) = self.responder.chunk(&reply)? else {
-                return Ok(reply);
-            };
-            turn.record_emitted(&chunk)?;
-            self.chunks.push(chunk);
-        }
-        let body = merge(self.chunks)?.to_wire(context.dialect.response_envelope());
-        turn.finish_response(by_model).await;
-        let mut response = Response::new(Body::from(body));
-        (*response.status_mut(), *response.headers_mut()) = self.head;
-        Ok(Reply::Upstream(response))
-    }
-}
-
-impl StreamOutput {
-    fn start(&mut self, answer: &UpstreamResponse) {
-        if !std::mem::replace(&mut self.is_started, true) {
-            let (status, mut headers) = head(answer);
-            let value = HeaderValue::from_static(media_type(self.framing));
-            headers.insert(header::CONTENT_TYPE, value);
-            self.sender.send_head(status, headers);
-        }
-    }
-
-    /// Writes chunks for the agent.
-    pub fn write(
-        &mut self,
-        context: &RequestContext,
-        turn: &mut TurnState,
-        chunks: &[ResponseDocument],
-    ) -> Result<(), ApiError> {
-        for chunk in chunks {
-            turn.record_emitted(chunk)?;
-            let json = chunk.to_wire(context.dialect.response_envelope());
-            self.write_bytes(context, &json)?;
-        }
-        Ok(())
-    }
-
-    /// Writes the JSON of one chunk.
-    fn write_bytes(&mut self, context: &RequestContext, json: &Bytes) -> Result<(), ApiError> {
-        if json.len() > context.snapshot.config.limits.response {
-            return Err(unreadable());
-        }
-        self.encoder.write(&mut self.buffer, json);
-        Ok(())
-    }
-
-    /// Waits until the agent's connection has taken what was written.
-    pub async fn flush(&mut self) {
-        if !self.buffer.is_empty() {
-            self.sender.send(self.buffer.split().freeze()).await;
-        }
-    }
-
-    async fn finish(
-        mut self,
-        context: &RequestContext,
-        turn: &mut TurnState,
-        reply: Option<Reply>,
-    ) -> Result<Reply, ApiError> {
         let by_model = reply.is_none();
         match reply {
             None => (),
             Some(reply) if !self.is_started => return Ok(reply),
             // Status 200 is out: an error of upstream breaks the stream.
-            Some(Reply::Upstream(response)) => {
+            Some(Reply::Upstream(response)) if self.is_stream() => {
                 return Err(ApiError::upstream_status(response.status()));
             }
-            Some(reply) => {
-                let chunk = self.responder.chunk(&reply)?;
-                self.write(context, turn, chunk.as_slice())?;
-            }
+            Some(reply) => match self.responder.chunk(&reply)? {
+                Some(chunk) => self.write(turn, vec![chunk])?,
+                None => return Ok(reply),
+            },
+        }
+        let mut response = Response::default();
+        if let OutputForm::Whole { head, chunks } = &mut self.form {
+            let merged = merge(std::mem::take(chunks))?;
+            *response.body_mut() =
+                Body::from(merged.to_wire(turn.context.dialect.response_envelope()));
+            (*response.status_mut(), *response.headers_mut()) = std::mem::take(head);
         }
         turn.finish_response(by_model).await;
-        self.encoder.write_end(&mut self.buffer);
+        if let OutputForm::Stream {
+            encoder, buffer, ..
+        } = &mut self.form
+        {
+            encoder.write_end(buffer);
+        }
         self.flush().await;
-        Ok(Reply::Upstream(Response::default()))
+        Ok(Reply::Upstream(response))
     }
-}
-
-fn head(answer: &UpstreamResponse) -> (StatusCode, HeaderMap) {
-    (
-        answer.status,
-        headers::rewritten_response_headers(answer.headers.clone()),
-    )
 }
 
 /// Merges chunks into one response.

@@ -12,15 +12,16 @@ use crate::{
     dialect::{ProposedCall, RawUsage, ResponseDocument},
     error::ApiError,
     event::EventName,
-    observe::recorder::{ExchangeEvent, Recorder},
+    observe::recorder::ExchangeEvent,
     policy::ChunkPosition,
-    proxy::{request_context::RequestContext, turn_state::TurnState},
+    proxy::{reply::unreadable_response, request_context::RequestContext, turn_state::TurnState},
 };
 
 /// One response of the model: its filter, and what is held back of it.
 #[derive(Debug)]
-pub struct ResponseBuffer {
-    pub filter: ResponseFilter,
+pub struct ResponseBuffer<'a> {
+    context: &'a RequestContext,
+    pub filter: ResponseFilter<'a>,
     /// Function calls so far, in the model's order.
     pub calls: Vec<ProposedCall>,
     /// Text of the response so far.
@@ -34,23 +35,23 @@ pub struct ResponseBuffer {
     holds_end: bool,
     /// Whether the next text starts a paragraph, because the agent has received text before it.
     starts_paragraph: bool,
-    /// For token usage, if there is a decision log.
-    recorder: Option<Recorder>,
 }
 
-impl ResponseBuffer {
-    pub fn new(filter: ResponseFilter, context: &RequestContext, turn: &TurnState) -> Self {
-        let has_audit = context.snapshot.audit.is_some();
+/// The parts of a response that go to the agent now, or its refusal.
+type Admitted = ControlFlow<Refusal, Vec<ResponseDocument>>;
+
+impl<'a> ResponseBuffer<'a> {
+    pub fn new(filter: ResponseFilter<'a>, turn: &TurnState<'a>) -> Self {
         Self {
+            context: turn.context,
             filter,
             calls: Vec::new(),
             text: String::new(),
             usage: RawUsage::default(),
             has_alternatives: false,
             held: Vec::new(),
-            holds_end: turn.derives(context, EventName::AfterAgent),
+            holds_end: turn.derives(EventName::AfterAgent),
             starts_paragraph: turn.has_emitted_text,
-            recorder: has_audit.then(|| context.recorder.clone()),
         }
     }
 
@@ -59,19 +60,28 @@ impl ResponseBuffer {
         &mut self,
         chunk: ResponseDocument,
         position: ChunkPosition,
-    ) -> Result<ControlFlow<Refusal, Vec<ResponseDocument>>, ApiError> {
-        match self.filter.filter(chunk, position).await? {
+    ) -> Result<Admitted, ApiError> {
+        let filtered = self.filter.filter(chunk, position).await;
+        match filtered.map_err(|error| unreadable_response(&error))? {
             Continue(chunk) => self.admit(chunk).map(Continue),
             Break(refusal) => Ok(Break(refusal)),
         }
     }
 
-    /// Filters what policies still hold back, at the end of upstream's response.
-    pub async fn finish(
+    /// Filters a whole response and holds it back. Breaks if it is refused.
+    pub async fn push_whole(
         &mut self,
-    ) -> Result<ControlFlow<Refusal, Vec<ResponseDocument>>, ApiError> {
+        response: ResponseDocument,
+    ) -> Result<ControlFlow<Refusal>, ApiError> {
+        let admitted = self.push(response, ChunkPosition::Last).await?;
+        Ok(admitted.map_continue(|chunks| self.held.extend(chunks)))
+    }
+
+    /// Filters what policies still hold back, at the end of upstream's response.
+    pub async fn finish(&mut self) -> Result<Admitted, ApiError> {
+        let filtered = self.filter.finish().await;
         let mut admitted = Vec::new();
-        for filtered in self.filter.finish().await? {
+        for filtered in filtered.map_err(|error| unreadable_response(&error))? {
             match filtered {
                 Continue(chunk) => admitted.extend(self.admit(chunk)?),
                 Break(refusal) => return Ok(Break(refusal)),
@@ -83,7 +93,13 @@ impl ResponseBuffer {
     fn admit(&mut self, mut chunk: ResponseDocument) -> Result<Vec<ResponseDocument>, ApiError> {
         self.calls.extend(chunk.proposed_calls()?);
         self.text.extend(chunk.plain_texts());
-        self.record_usage(chunk.usage()?);
+        if let Some(usage) = chunk.usage()? {
+            if self.context.snapshot.audit.is_some() {
+                self.context
+                    .record(&ExchangeEvent::UsageReported(&usage.read()));
+            }
+            self.usage = usage;
+        }
         self.has_alternatives |= chunk.has_alternatives();
         self.starts_paragraph = self.starts_paragraph && !chunk.start_paragraph()?;
         if !self.calls.is_empty() || chunk.has_withheld_calls() {
@@ -102,21 +118,6 @@ impl ResponseBuffer {
             admitted.push(chunk);
         }
         Ok(admitted)
-    }
-
-    fn record_usage(&mut self, usage: Option<RawUsage>) {
-        let Some(usage) = usage else {
-            return;
-        };
-        if let Some(recorder) = &self.recorder {
-            recorder.record(&ExchangeEvent::UsageReported(&usage.read()));
-        }
-        self.usage = usage;
-    }
-
-    /// Holds chunks back until the end.
-    pub fn hold(&mut self, chunks: Vec<ResponseDocument>) {
-        self.held.extend(chunks);
     }
 
     /// Returns whether exactly this response is held back.

@@ -1,0 +1,187 @@
+//! The decision at the end of a response: tool calls that were denied, then `AfterAgent`.
+//!
+//! If function calls are denied, the model is asked again with the denials in its history. The
+//! agent never receives a denied call, nor the calls beside it.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use super::response_buffer::ResponseBuffer;
+use crate::{
+    dialect::{self, Document, ProposedCall},
+    error::ApiError,
+    event::{AfterAgent, EventName, FlowVerdict, HookStatus, Reason},
+    model::Role,
+    observe::recorder::{ExchangeAction, ExchangeEvent},
+    proxy::{transcript, turn_state::TurnState},
+};
+
+/// Maximum number of different calls per turn whose denials are counted. Beyond it, counting
+/// starts again.
+const MAX_COUNTED_CALLS: usize = 256;
+
+/// The decision at the end of a response.
+#[derive(Debug)]
+pub enum AnswerDecision {
+    /// The response is complete.
+    Accept,
+    /// The turn ends with this text after the response.
+    End(Reason),
+    /// The model is asked again with this request.
+    AskAgain(Document),
+}
+
+/// Decides at the end of a response.
+pub async fn decide(
+    turn: &mut TurnState<'_>,
+    buffer: &ResponseBuffer<'_>,
+) -> Result<AnswerDecision, ApiError> {
+    if let Some(reason) = denied(&buffer.calls).find_map(|call| call.refusal.as_deref()) {
+        if buffer.has_alternatives {
+            return Ok(AnswerDecision::Accept);
+        }
+        return decide_denied(turn, buffer, Reason::new(Some(reason)));
+    }
+    transcript::record_response(turn, buffer).await;
+    if buffer.calls.is_empty() && !buffer.text.is_empty() && turn.derives(EventName::AfterAgent) {
+        return fire_after_agent(turn, buffer).await;
+    }
+    Ok(AnswerDecision::Accept)
+}
+
+/// Decides about a response with denied calls; `reason` is the first denial's. Asks the model
+/// again, unless it repeats denied calls too often.
+fn decide_denied(
+    turn: &mut TurnState<'_>,
+    buffer: &ResponseBuffer<'_>,
+    reason: Reason,
+) -> Result<AnswerDecision, ApiError> {
+    let context = turn.context;
+    context.record_action(ExchangeAction::Edit);
+    for call in denied(&buffer.calls) {
+        let tool = call.name.as_str();
+        context.record(&ExchangeEvent::ToolCallDenied { tool });
+    }
+    let repeats = count_denials(turn, &buffer.calls);
+    let limits = &context.snapshot.config.events;
+    if repeats >= limits.max_same_denials || turn.denied_rounds >= limits.max_denied_rounds {
+        context.record_action(ExchangeAction::Deny);
+        return Ok(AnswerDecision::End(reason));
+    }
+    hide(turn, &dialect::denied_step("", &buffer.calls)?);
+    turn.denied_rounds += 1;
+    let contents = dialect::denied_step(&buffer.text, &buffer.calls)?;
+    ask_again(turn, buffer, &contents)
+}
+
+/// Remembers contents that the agent does not receive, and adds them to later requests.
+fn hide(turn: &mut TurnState<'_>, contents: &[Bytes]) {
+    let is_first = turn.denied_rounds == 0;
+    let Some((session, item)) = turn.last_item() else {
+        return;
+    };
+    let note = session.note_mut(&item);
+    if is_first {
+        note.hidden_contents.clear();
+    }
+    let texts = contents
+        .iter()
+        .map(|content| String::from_utf8_lossy(content).into_owned());
+    note.hidden_contents.extend(texts);
+}
+
+/// Counts the denied calls. Returns how often the most frequent of them was denied in this turn.
+fn count_denials(turn: &mut TurnState<'_>, calls: &[ProposedCall]) -> u32 {
+    let Some(session) = &mut turn.session else {
+        return 0;
+    };
+    let Some(item) = session.item(turn.prompt_item).cloned() else {
+        return 0;
+    };
+    let fingerprint =
+        |call: &ProposedCall| session.fingerprint(&(&call.name, call.arguments.to_string()));
+    let fingerprints: Vec<u64> = denied(calls).map(fingerprint).collect();
+    let counts = &mut session.note_mut(&item).denied_calls;
+    if counts.len() > MAX_COUNTED_CALLS {
+        counts.clear();
+    }
+    let mut max = 0;
+    for fingerprint in fingerprints {
+        let count = counts.entry(fingerprint).or_default();
+        *count = count.saturating_add(1);
+        max = max.max(*count);
+    }
+    max
+}
+
+fn denied(calls: &[ProposedCall]) -> impl Iterator<Item = &ProposedCall> {
+    calls.iter().filter(|call| call.refusal.is_some())
+}
+
+/// Fires `AfterAgent` for a final text: hooks accept it, ask for another one, or end the turn.
+async fn fire_after_agent(
+    turn: &mut TurnState<'_>,
+    buffer: &ResponseBuffer<'_>,
+) -> Result<AnswerDecision, ApiError> {
+    let event = AfterAgent {
+        prompt: turn.prompt.clone(),
+        prompt_response: buffer.text.clone(),
+        stop_hook_active: turn.answer_retries > 0,
+    };
+    let outcome = turn.fire(event).await;
+    let reason = match outcome.verdict {
+        FlowVerdict::Proceed(()) => return Ok(AnswerDecision::Accept),
+        FlowVerdict::Stop(reason) => {
+            turn.stop_session(reason.as_str());
+            return Ok(AnswerDecision::End(reason));
+        }
+        FlowVerdict::Deny(reason) => reason,
+    };
+    let mut runs = outcome.runs.iter();
+    if runs.any(|run| run.status() == HookStatus::Failed) {
+        // Another answer would not repair the hook.
+        return Ok(AnswerDecision::End(reason));
+    }
+    if turn.answer_retries >= turn.context.snapshot.config.events.max_answer_retries {
+        // The last answer is accepted, denied or not: an agent without one would ask for ever.
+        turn.context.record(&ExchangeEvent::RetriesExhausted);
+        return Ok(AnswerDecision::Accept);
+    }
+    turn.answer_retries += 1;
+    if outcome.output.specific("clearContext") == Some(&Value::Bool(true)) {
+        return ask_without_history(turn, buffer, &reason);
+    }
+    let denied = dialect::text_content(Role::Model, &buffer.text);
+    let prompt = dialect::text_content(Role::User, reason.as_str());
+    ask_again(turn, buffer, &[denied, prompt])
+}
+
+/// Asks again without the history, which a hook cleared.
+fn ask_without_history(
+    turn: &mut TurnState<'_>,
+    buffer: &ResponseBuffer<'_>,
+    reason: &Reason,
+) -> Result<AnswerDecision, ApiError> {
+    let session = turn.session.as_ref();
+    let session_context = session.and_then(|session| session.state.context.as_deref());
+    let texts = session_context.into_iter().chain([reason.as_str()]);
+    let texts: Vec<&str> = texts.collect();
+    if let Some(document) = &mut turn.retry_base {
+        dialect::replace_contents(document, &texts)?;
+    }
+    ask_again(turn, buffer, &[])
+}
+
+/// Asks the model again, with `contents` at the end of the request's history.
+fn ask_again(
+    turn: &mut TurnState<'_>,
+    buffer: &ResponseBuffer<'_>,
+    contents: &[Bytes],
+) -> Result<AnswerDecision, ApiError> {
+    turn.has_emitted_text |= !buffer.text.is_empty();
+    let Some(mut document) = turn.retry_base.take() else {
+        return Ok(AnswerDecision::Accept);
+    };
+    dialect::append_contents(&mut document, contents)?;
+    Ok(AnswerDecision::AskAgain(document))
+}
