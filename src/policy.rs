@@ -11,7 +11,6 @@ mod definition;
 mod matchers;
 mod model_allow;
 mod model_swap;
-mod policy_request;
 mod prompt_guard;
 mod redact;
 mod request_limits;
@@ -28,9 +27,8 @@ use thiserror::Error;
 pub use self::{
     definition::{
         ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyEffects, PolicyKind,
-        ResponsePolicy,
+        PolicyRequest, ResponsePolicy,
     },
-    policy_request::PolicyRequest,
     session_counters::SessionCounters,
 };
 use crate::config::{Format, PolicyShape};

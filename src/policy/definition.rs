@@ -7,14 +7,15 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-use super::{
-    policy_request::PolicyRequest,
-    session_counters::{SessionCounters, SessionUsage},
-};
+use super::session_counters::{SessionCounters, SessionUsage};
 use crate::{
-    dialect::{DialectError, ResponseDocument},
+    dialect::{self, Call, DialectError, Document, ResponseDocument},
     event::{Context, Event, EventName, HookOutput, RefusedCall},
+    model::RequestMutation,
 };
+
+/// The output of a policy, or why it cannot read or edit the document.
+pub type PolicyResult = Result<HookOutput, DialectError>;
 
 /// A built-in rule whose output is merged with the output of hooks.
 pub trait Policy: fmt::Debug + Send + Sync {
@@ -23,11 +24,7 @@ pub trait Policy: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails if the request cannot be read.
-    fn request(
-        &self,
-        _context: &PolicyContext<'_>,
-        _request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
+    fn request(&self, _context: &PolicyContext<'_>, _request: &mut PolicyRequest) -> PolicyResult {
         Ok(HookOutput::default())
     }
 
@@ -43,6 +40,63 @@ pub trait Policy: fmt::Debug + Send + Sync {
     }
 }
 
+/// A request before it is sent.
+#[derive(Debug, Clone)]
+pub struct PolicyRequest {
+    /// Method and model of the request.
+    pub call: Call,
+    /// Body of the request.
+    pub document: Document,
+    /// Whether a policy changed anything.
+    pub edited: bool,
+}
+
+impl PolicyRequest {
+    /// The name of the requested model.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body names another model than the path.
+    pub fn model(&self) -> Result<&str, DialectError> {
+        dialect::check_model(&self.call, &self.document)?;
+        Ok(self.call.model_name())
+    }
+
+    /// The texts of the new user prompt; empty if the request only has new tool
+    /// results.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be read.
+    pub fn prompt(&self) -> Result<Vec<String>, DialectError> {
+        dialect::new_prompt(&self.call, &self.document)
+    }
+
+    /// Length of the body, in bytes.
+    pub fn bytes(&self) -> usize {
+        self.document.to_bytes().len()
+    }
+
+    /// Replaces a field of the stable form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body cannot be edited.
+    pub fn set_field(&mut self, name: &str, value: Value) -> Result<(), DialectError> {
+        let mutation = RequestMutation {
+            fields: [(name.to_owned(), value)].into_iter().collect(),
+            appended_text: None,
+        };
+        let edited = dialect::write_request(&self.call, self.document.clone(), &mutation)?;
+        self.document = edited.document;
+        if let Some(model) = edited.model {
+            self.call.model = Some(model);
+        }
+        self.edited = true;
+        Ok(())
+    }
+}
+
 /// Inspects one response, chunk by chunk.
 pub trait ResponsePolicy: fmt::Debug + Send + Sync {
     /// Inspects the whole response or its next chunk, and edits it in place.
@@ -50,11 +104,7 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
     /// # Errors
     ///
     /// Fails if the chunk cannot be read.
-    fn chunk(
-        &mut self,
-        chunk: &mut ResponseDocument,
-        position: ChunkPosition,
-    ) -> Result<HookOutput, DialectError>;
+    fn chunk(&mut self, chunk: &mut ResponseDocument, position: ChunkPosition) -> PolicyResult;
 
     /// Returns the effects on the response since the last call.
     fn take_effects(&mut self) -> PolicyEffects {

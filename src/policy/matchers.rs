@@ -1,14 +1,14 @@
 //! Globs and regular expressions in the settings of policies. The formats of their
 //! schemas check them when the config is loaded.
 
-use std::{borrow::Cow, sync::Arc};
+use std::sync::Arc;
 
 use globset::{GlobBuilder, GlobMatcher};
 use regex::{
     Regex,
     bytes::{RegexSet, RegexSetBuilder},
 };
-use schemars::{JsonSchema, Schema, SchemaGenerator};
+use schemars::JsonSchema;
 use serde::Deserialize;
 
 use crate::config::Format;
@@ -36,14 +36,7 @@ pub(super) const FIND: Format = Format {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "Glob", with = "String", extend("format" = "glob"))]
-pub(super) struct Glob(GlobMatcher);
-
-impl Glob {
-    /// Returns whether the whole of `name` matches.
-    pub(super) fn matches(&self, name: &str) -> bool {
-        self.0.is_match(name)
-    }
-}
+pub(super) struct Glob(pub(super) GlobMatcher);
 
 impl TryFrom<String> for Glob {
     type Error = String;
@@ -55,8 +48,9 @@ impl TryFrom<String> for Glob {
 
 /// A list of globs, matched all at once. They are translated with `globset` and matched
 /// with `regex`: the sets of `globset` are for paths, where `*.` does not match `..`.
-#[derive(Debug, Clone, Default, Deserialize)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(try_from = "Vec<Glob>")]
+#[schemars(with = "Vec<Glob>", inline)]
 pub(super) struct Globs(Arc<RegexSet>);
 
 impl Globs {
@@ -85,31 +79,11 @@ impl TryFrom<Vec<Glob>> for Globs {
     }
 }
 
-impl JsonSchema for Globs {
-    fn schema_name() -> Cow<'static, str> {
-        "Globs".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        Vec::<Glob>::json_schema(generator)
-    }
-
-    fn inline_schema() -> bool {
-        true
-    }
-}
-
 /// A regular expression, searched in a text.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "Pattern", with = "String", extend("format" = "pattern"))]
-pub(super) struct Pattern(Regex);
-
-impl Pattern {
-    pub(super) fn is_match(&self, text: &str) -> bool {
-        self.0.is_match(text)
-    }
-}
+pub(super) struct Pattern(pub(super) Regex);
 
 impl TryFrom<String> for Pattern {
     type Error = String;
@@ -123,13 +97,7 @@ impl TryFrom<String> for Pattern {
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "String")]
 #[schemars(rename = "Find", with = "String", extend("format" = "find"))]
-pub(super) struct NonEmptyPattern(Regex);
-
-impl NonEmptyPattern {
-    pub(super) fn is_match(&self, text: &str) -> bool {
-        self.0.is_match(text)
-    }
-}
+pub(super) struct NonEmptyPattern(pub(super) Regex);
 
 impl TryFrom<String> for NonEmptyPattern {
     type Error = String;
@@ -183,7 +151,7 @@ mod tests {
         ) {
             let each = globs.into_iter().map(Glob::try_from);
             let each: Vec<Glob> = each.collect::<Result<_, _>>().unwrap();
-            let any = each.iter().any(|glob| glob.matches(&name));
+            let any = each.iter().any(|glob| glob.0.is_match(&name));
             prop_assert_eq!(Globs::try_from(each).unwrap().matches(&name), any);
         }
     }
@@ -199,9 +167,9 @@ mod tests {
     #[test]
     fn a_glob_matches_the_whole_name() {
         let glob = Glob::try_from("gemini-2.5-*".to_owned()).unwrap();
-        assert!(glob.matches("gemini-2.5-pro") && !glob.matches("x-gemini-2.5-pro"));
+        assert!(glob.0.is_match("gemini-2.5-pro") && !glob.0.is_match("x-gemini-2.5-pro"));
         let glob = Glob::try_from("mcp__*".to_owned()).unwrap();
-        assert!(glob.matches("mcp__files__a/b") && !glob.matches("mcp_x"));
+        assert!(glob.0.is_match("mcp__files__a/b") && !glob.0.is_match("mcp_x"));
         assert!(Glob::try_from("a[".to_owned()).is_err());
     }
 
@@ -212,7 +180,7 @@ mod tests {
             assert_eq!(error, "matches the empty text, and so every text");
         }
         let pattern = NonEmptyPattern::try_from("a+".to_owned()).unwrap();
-        assert!(pattern.is_match("ba") && !pattern.is_match("b"));
+        assert!(pattern.0.is_match("ba") && !pattern.0.is_match("b"));
     }
 
     #[test]

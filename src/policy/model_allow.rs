@@ -6,12 +6,14 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    definition::{ChunkPosition, Policy, PolicyContext, PolicyKind, ResponsePolicy},
+    definition::{
+        ChunkPosition, Policy, PolicyContext, PolicyKind, PolicyRequest, PolicyResult,
+        ResponsePolicy,
+    },
     matchers::Globs,
-    policy_request::PolicyRequest,
 };
 use crate::{
-    dialect::{DialectError, ResponseDocument},
+    dialect::ResponseDocument,
     event::{EventName, HookOutput},
 };
 
@@ -41,11 +43,7 @@ impl ModelAllow {
 }
 
 impl Policy for ModelAllow {
-    fn request(
-        &self,
-        _context: &PolicyContext<'_>,
-        request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
+    fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let model = request.model()?;
         if self.models.matches(model) {
             return Ok(HookOutput::default());
@@ -98,11 +96,7 @@ impl ResponseModelCheck {
 }
 
 impl ResponsePolicy for ResponseModelCheck {
-    fn chunk(
-        &mut self,
-        chunk: &mut ResponseDocument,
-        _position: ChunkPosition,
-    ) -> Result<HookOutput, DialectError> {
+    fn chunk(&mut self, chunk: &mut ResponseDocument, _position: ChunkPosition) -> PolicyResult {
         let model = chunk.model()?;
         let denial = self.check(model.as_deref().unwrap_or_default());
         Ok(denial.unwrap_or_default())

@@ -7,13 +7,11 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    definition::{InspectionPass, Policy, PolicyContext, PolicyKind},
+    definition::{InspectionPass, Policy, PolicyContext, PolicyKind, PolicyRequest, PolicyResult},
     matchers::Glob,
-    policy_request::PolicyRequest,
 };
 use crate::{
     config::Size,
-    dialect::DialectError,
     event::{EventName, HookOutput},
     model::ModelName,
 };
@@ -60,8 +58,9 @@ struct ReplacementModel(ModelName);
 impl SwapRule {
     fn matches(&self, context: &PolicyContext<'_>, request: &PolicyRequest) -> bool {
         let caller = &context.context.caller;
-        let accepts =
-            |glob: &Option<Glob>, name: &str| glob.as_ref().is_none_or(|glob| glob.matches(name));
+        let accepts = |glob: &Option<Glob>, name: &str| {
+            glob.as_ref().is_none_or(|glob| glob.0.is_match(name))
+        };
         accepts(&self.model, request.call.model_name())
             && (accepts(&self.caller, &caller.key) || accepts(&self.caller, &caller.name))
             && accepts(&self.session, &context.context.session_id)
@@ -73,11 +72,7 @@ impl SwapRule {
 }
 
 impl Policy for ModelSwap {
-    fn request(
-        &self,
-        context: &PolicyContext<'_>,
-        request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
+    fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         // In the second pass a model that a hook requested is kept.
         if context.pass == InspectionPass::First {
             let rule = self
@@ -86,7 +81,7 @@ impl Policy for ModelSwap {
                 .find(|rule| rule.matches(context, request));
             let named = self.swap.get(request.call.model_name());
             if let Some(model) = rule.map(|rule| &rule.to).or(named) {
-                request.set_model(&model.0)?;
+                request.set_field("model", model.0.as_str().into())?;
             }
         }
         Ok(HookOutput::default())

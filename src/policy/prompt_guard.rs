@@ -4,14 +4,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::{
-    definition::{Policy, PolicyContext, PolicyKind},
+    definition::{Policy, PolicyContext, PolicyKind, PolicyRequest, PolicyResult},
     matchers::NonEmptyPattern,
-    policy_request::PolicyRequest,
 };
-use crate::{
-    dialect::DialectError,
-    event::{Event, EventName, HookOutput},
-};
+use crate::event::{Event, EventName, HookOutput};
 
 pub(super) const KIND: PolicyKind = PolicyKind::new::<PromptGuard>(
     "prompt_guard",
@@ -37,7 +33,7 @@ fn default_reason() -> String {
 
 impl PromptGuard {
     fn denies(&self, prompt: &str) -> bool {
-        self.deny.iter().any(|pattern| pattern.is_match(prompt))
+        self.deny.iter().any(|pattern| pattern.0.is_match(prompt))
     }
 
     fn output(&self, denied: bool) -> HookOutput {
@@ -50,11 +46,7 @@ impl PromptGuard {
 }
 
 impl Policy for PromptGuard {
-    fn request(
-        &self,
-        _context: &PolicyContext<'_>,
-        request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
+    fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let texts = request.prompt()?;
         // A model may read adjacent texts as separate or as one.
         let denied = self.denies(&texts.join("\n")) || self.denies(&texts.concat());

@@ -3,22 +3,19 @@
 
 mod redactor;
 mod response;
-mod settings;
 
 use serde_json::Value;
 
-pub(super) use self::settings::FORMAT;
+pub(super) use self::redactor::FORMAT;
 use self::{
-    redactor::{FoundDetectors, Redact},
+    redactor::{FoundDetectors, Redact, RedactionMode, RedactionScope},
     response::ResponseRedactor,
-    settings::{RedactionMode, RedactionScope},
 };
-use super::{
-    definition::{Policy, PolicyContext, PolicyKind, ResponsePolicy},
-    policy_request::PolicyRequest,
+use super::definition::{
+    Policy, PolicyContext, PolicyKind, PolicyRequest, PolicyResult, ResponsePolicy,
 };
 use crate::{
-    dialect::{self, DialectError, TextEditor, TextKind},
+    dialect::{self, TextEditor, TextKind},
     event::{AfterTool, ArgumentsMode, BeforeTool, Event, EventName, HookOutput},
 };
 
@@ -35,17 +32,13 @@ pub(super) const KIND: PolicyKind = PolicyKind::new::<Redact>(
 .with_unseen("images, sound and files in requests and responses are not inspected, nor are declarations of tools and content that upstream has cached");
 
 impl Policy for Redact {
-    fn request(
-        &self,
-        _context: &PolicyContext<'_>,
-        request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
+    fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let mut editor = RequestEditor {
             redact: self,
             found: FoundDetectors::new(),
         };
         // A denied request is redacted as well, because hooks see it.
-        request.edit_texts(&mut editor)?;
+        dialect::edit_request_texts(&request.call, &mut request.document, &mut editor)?;
         request.edited |= !editor.found.is_empty();
         Ok(self.output(&editor.found))
     }
@@ -117,7 +110,7 @@ struct RequestEditor<'a> {
 
 impl TextEditor for RequestEditor<'_> {
     fn wants(&self, kind: TextKind, text: &str) -> bool {
-        let scope = RedactionScope::from_request_text(kind);
+        let scope = RedactionScope::of_text(kind, RedactionScope::Request);
         self.redact.on.contains(&scope) && self.redact.mask.finds(text)
     }
 
@@ -143,7 +136,7 @@ impl TextEditor for RequestEditor<'_> {
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        let scope = RedactionScope::from_request_text(kind);
+        let scope = RedactionScope::of_text(kind, RedactionScope::Request);
         self.redact.redact(scope, text, &mut self.found)
     }
 }

@@ -8,9 +8,9 @@ use serde_json::{Map, Value};
 
 use super::{
     definition::{
-        ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyKind, ResponsePolicy,
+        ChunkPosition, InspectionPass, Policy, PolicyContext, PolicyKind, PolicyRequest,
+        PolicyResult, ResponsePolicy,
     },
-    policy_request::PolicyRequest,
     session_counters::SessionUsage,
 };
 use crate::{
@@ -91,11 +91,7 @@ impl RequestLimits {
 }
 
 impl Policy for RequestLimits {
-    fn request(
-        &self,
-        context: &PolicyContext<'_>,
-        request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
+    fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         if let Some(Size(max)) = self.max_input.filter(|max| request.bytes() > max.0) {
             let reason = format!("The request is larger than {max} bytes.");
             return Ok(HookOutput::denial(reason));
@@ -135,11 +131,7 @@ struct TokenCounter {
 }
 
 impl ResponsePolicy for TokenCounter {
-    fn chunk(
-        &mut self,
-        chunk: &mut ResponseDocument,
-        _position: ChunkPosition,
-    ) -> Result<HookOutput, DialectError> {
+    fn chunk(&mut self, chunk: &mut ResponseDocument, _position: ChunkPosition) -> PolicyResult {
         let tokens = chunk.total_tokens()?.unwrap_or_default().max(self.tokens);
         self.usage.count_tokens(tokens - self.tokens);
         self.tokens = tokens;

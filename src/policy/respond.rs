@@ -5,14 +5,10 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::{
-    definition::{InspectionPass, Policy, PolicyContext, PolicyKind},
+    definition::{InspectionPass, Policy, PolicyContext, PolicyKind, PolicyRequest, PolicyResult},
     matchers::Pattern,
-    policy_request::PolicyRequest,
 };
-use crate::{
-    dialect::DialectError,
-    event::{EventName, HookOutput},
-};
+use crate::event::{EventName, HookOutput};
 
 pub(super) const KIND: PolicyKind =
     PolicyKind::new::<Respond>("respond", &[EventName::BeforeModel]);
@@ -29,14 +25,10 @@ struct Respond {
 }
 
 impl Policy for Respond {
-    fn request(
-        &self,
-        context: &PolicyContext<'_>,
-        request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
+    fn request(&self, context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let mut output = HookOutput::default();
         let applies = context.pass == InspectionPass::First && request.call.operation.generates();
-        if applies && self.r#match.is_match(request.prompt()?.join("\n").trim()) {
+        if applies && self.r#match.0.is_match(request.prompt()?.join("\n").trim()) {
             let response = json!({ "text": self.text });
             let specific = &mut output.hook_specific_output;
             specific.insert("llm_response".to_owned(), response);

@@ -21,15 +21,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_hours(24);
 /// The counters of all policies. They survive a reload of the config.
 #[derive(Debug)]
 pub struct SessionCounters {
-    /// The usage of each session, and when it was last needed.
-    usage: Mutex<LruCache<UsageKey, (Arc<SessionUsage>, Instant)>>,
-}
-
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct UsageKey {
-    policy: String,
-    caller: String,
-    session_id: String,
+    /// The usage of each session, and when it was last needed. The key is the name of the policy,
+    /// the key of the caller and the id of the session.
+    usage: Mutex<LruCache<[String; 3], (Arc<SessionUsage>, Instant)>>,
 }
 
 /// Usage of one session, counted by one policy.
@@ -51,11 +45,7 @@ impl Default for SessionCounters {
 impl SessionCounters {
     /// The usage of a session, by the key of its caller and its id.
     pub(super) fn usage(&self, policy: &str, caller: &str, session_id: &str) -> Arc<SessionUsage> {
-        let key = UsageKey {
-            policy: policy.to_owned(),
-            caller: caller.to_owned(),
-            session_id: session_id.to_owned(),
-        };
+        let key = [policy, caller, session_id].map(str::to_owned);
         let now = Instant::now();
         let mut sessions = self.usage.lock().unwrap_or_else(PoisonError::into_inner);
         let (usage, last_used) = sessions.get_or_insert_mut(key, || (Arc::default(), now));

@@ -16,12 +16,14 @@ use serde_json::Value;
 
 use self::rule::ToolRule;
 use super::{
-    definition::{ChunkPosition, Policy, PolicyContext, PolicyEffects, PolicyKind, ResponsePolicy},
+    definition::{
+        ChunkPosition, Policy, PolicyContext, PolicyEffects, PolicyKind, PolicyRequest,
+        PolicyResult, ResponsePolicy,
+    },
     matchers::Globs,
-    policy_request::PolicyRequest,
 };
 use crate::{
-    dialect::{DialectError, FunctionCall, PartialCalls, ResponseDocument},
+    dialect::{self, FunctionCall, PartialCalls, ResponseDocument},
     event::{Event, EventName, HookOutput, RefusedCall},
 };
 
@@ -91,12 +93,10 @@ impl ToolGuard {
 }
 
 impl Policy for ToolGuard {
-    fn request(
-        &self,
-        _context: &PolicyContext<'_>,
-        request: &mut PolicyRequest,
-    ) -> Result<HookOutput, DialectError> {
-        request.withhold_tools(&|name| self.offers(name))?;
+    fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
+        let (call, document) = (&request.call, &mut request.document);
+        let withheld = dialect::withhold_tools(call, document, &|name| self.offers(name))?;
+        request.edited |= !withheld.is_empty();
         Ok(HookOutput::default())
     }
 
@@ -134,11 +134,7 @@ struct ToolCallFilter {
 }
 
 impl ResponsePolicy for ToolCallFilter {
-    fn chunk(
-        &mut self,
-        chunk: &mut ResponseDocument,
-        _position: ChunkPosition,
-    ) -> Result<HookOutput, DialectError> {
+    fn chunk(&mut self, chunk: &mut ResponseDocument, _position: ChunkPosition) -> PolicyResult {
         // A model call does not carry the agent's working directory.
         let (guard, refused) = (&self.guard, &mut self.refused);
         let mut deny = |call: &FunctionCall| {

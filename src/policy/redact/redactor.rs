@@ -1,17 +1,138 @@
-//! The configured redaction of texts.
+//! The settings of `redact`, and the redaction of texts by them.
 
-use std::{collections::BTreeSet, sync::Arc};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, BTreeSet},
+    sync::Arc,
+};
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use secrecy::SecretString;
 use serde::Deserialize;
-use stream_redact::Mask;
+use stream_redact::{DETECTORS, Mask, MaskError, Style};
+use uuid::Uuid;
 
-use super::settings::{RedactSettings, RedactionMode, RedactionScope};
-use crate::event::HookOutput;
+use crate::{
+    config::{Format, Secret},
+    dialect::TextKind,
+    event::HookOutput,
+};
 
 /// The names of detectors with a match.
 pub(super) type FoundDetectors = BTreeSet<Arc<str>>;
 
+/// Name under which a pattern is compiled to check it.
+const CHECKED_PATTERN: &str = "checked";
+
+/// Schema format of custom patterns.
+pub(in crate::policy) const FORMAT: Format = Format {
+    name: "mask-pattern",
+    check: |text| {
+        let mask = Mask::new(&[], &[(CHECKED_PATTERN, text)], &Style::Label);
+        mask.map(drop).map_err(|error| pattern_error(&error))
+    },
+};
+
+/// Masks, hashes or denies secrets.
+#[derive(Debug, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[schemars(rename = "Redact")]
+struct RedactSettings {
+    /// Detectors to use; all if absent.
+    #[serde(default = "all_detectors")]
+    detect: BTreeSet<DetectorName>,
+    /// Custom detectors: regular expressions by name.
+    #[serde(default)]
+    patterns: BTreeMap<String, MaskPattern>,
+    /// Content to search; all if absent.
+    #[serde(default = "all_scopes")]
+    on: BTreeSet<RedactionScope>,
+    /// Action on a match.
+    #[serde(default)]
+    action: RedactionMode,
+    /// Key of the hashes, which keeps them stable over restarts and equal on other
+    /// machines; a random key per load if absent.
+    key: Option<Secret>,
+    /// Reason of a denial; a sentence that names the detectors if absent.
+    reason: Option<String>,
+}
+
+/// Content in which secrets are searched.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Side")]
+pub(super) enum RedactionScope {
+    /// Texts of users and models in requests.
+    Request,
+    /// Texts and thoughts of models in responses.
+    Answer,
+    /// Arguments of tool calls, in responses, requests and `BeforeTool` events.
+    ToolCalls,
+    /// Results of tools, in requests and `AfterTool` events.
+    ToolResults,
+}
+
+impl RedactionScope {
+    /// The scope of a text; `speech` is that of texts of users and models.
+    pub(super) const fn of_text(kind: TextKind, speech: Self) -> Self {
+        match kind {
+            TextKind::Speech => speech,
+            TextKind::ToolCall => Self::ToolCalls,
+            TextKind::ToolResult => Self::ToolResults,
+        }
+    }
+}
+
+/// Action on a match.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+#[schemars(rename = "Action")]
+pub(super) enum RedactionMode {
+    /// Replaces the match by `[REDACTED:<detector>]`.
+    #[default]
+    Mask,
+    /// Replaces the match by a label with a keyed hash, so that equal secrets stay
+    /// comparable.
+    Hash,
+    /// Denies the request, call or response.
+    Deny,
+}
+
+/// The name of a detector.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
+struct DetectorName(String);
+
+impl JsonSchema for DetectorName {
+    fn schema_name() -> Cow<'static, str> {
+        "Detector".into()
+    }
+
+    fn json_schema(_generator: &mut SchemaGenerator) -> Schema {
+        let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
+        json_schema!({ "type": "string", "enum": names })
+    }
+}
+
+#[derive(Debug, Deserialize, JsonSchema)]
+#[schemars(rename = "MaskPattern", with = "String", extend("format" = "mask-pattern"))]
+struct MaskPattern(String);
+
+fn all_detectors() -> BTreeSet<DetectorName> {
+    let names = DETECTORS.iter().map(|detector| detector.name.to_owned());
+    names.map(DetectorName).collect()
+}
+
+fn all_scopes() -> BTreeSet<RedactionScope> {
+    [
+        RedactionScope::Request,
+        RedactionScope::Answer,
+        RedactionScope::ToolCalls,
+        RedactionScope::ToolResults,
+    ]
+    .into()
+}
+
+/// The configured redaction of texts.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "RedactSettings")]
 #[schemars(with = "RedactSettings")]
@@ -26,11 +147,24 @@ impl TryFrom<RedactSettings> for Redact {
     type Error = String;
 
     fn try_from(settings: RedactSettings) -> Result<Self, String> {
-        if settings.is_idle() {
+        let (detect, patterns) = (&settings.detect, &settings.patterns);
+        if detect.is_empty() && patterns.is_empty() || settings.on.is_empty() {
             return Err("has no effect: `detect` and `patterns`, or `on`, are empty".to_owned());
         }
+        let detectors: Vec<&str> = detect.iter().map(|name| name.0.as_str()).collect();
+        let patterns = patterns.iter();
+        let patterns = patterns.map(|(name, pattern)| (name.as_str(), pattern.0.as_str()));
+        let patterns: Vec<(&str, &str)> = patterns.collect();
+        let random_key = || Uuid::new_v4().to_string().into();
+        let style = match settings.action {
+            RedactionMode::Hash => {
+                Style::Hash(settings.key.map_or_else(random_key, SecretString::from))
+            }
+            RedactionMode::Mask | RedactionMode::Deny => Style::Label,
+        };
+        let mask = Mask::new(&detectors, &patterns, &style);
         Ok(Self {
-            mask: settings.mask().map_err(|error| error.to_string())?,
+            mask: mask.map_err(|error| error.to_string())?,
             on: settings.on,
             mode: settings.action,
             reason: settings.reason.map(Into::into),
@@ -65,4 +199,13 @@ impl Redact {
         found.extend(concealed.detectors);
         Some(concealed.text)
     }
+}
+
+/// The error of a pattern without its name, which follows from its position.
+fn pattern_error(error: &MaskError) -> String {
+    let message = error.to_string();
+    let prefix = format!("pattern `{CHECKED_PATTERN}`");
+    let reason = message.strip_prefix(&prefix).unwrap_or(&message);
+    let reason = reason.trim_start_matches([',', ':', ' ']);
+    format!("cannot be used: {reason}")
 }

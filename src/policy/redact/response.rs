@@ -4,17 +4,14 @@ use std::collections::HashMap;
 
 use stream_redact::Masker;
 
-use super::{
-    redactor::{FoundDetectors, Redact},
-    settings::RedactionScope,
-};
+use super::redactor::{FoundDetectors, Redact, RedactionScope};
 use crate::{
     dialect::{
         DialectError, ResponseDocument, ResponseTextEditor, TextChannel, TextKind, TextRest,
         TextStream,
     },
     event::HookOutput,
-    policy::definition::{ChunkPosition, PolicyEffects, ResponsePolicy},
+    policy::definition::{ChunkPosition, PolicyEffects, PolicyResult, ResponsePolicy},
 };
 
 /// Maximum number of unfinished texts of one response.
@@ -45,11 +42,7 @@ impl ResponseRedactor {
 }
 
 impl ResponsePolicy for ResponseRedactor {
-    fn chunk(
-        &mut self,
-        chunk: &mut ResponseDocument,
-        position: ChunkPosition,
-    ) -> Result<HookOutput, DialectError> {
+    fn chunk(&mut self, chunk: &mut ResponseDocument, position: ChunkPosition) -> PolicyResult {
         let rest = match position {
             ChunkPosition::Last => TextRest::None,
             ChunkPosition::Chunk => TextRest::MayFollow,
@@ -103,11 +96,8 @@ impl ResponseTextEditor for ResponseRedactor {
     }
 
     fn edit(&mut self, kind: TextKind, text: &str) -> Option<String> {
-        self.redact.redact(
-            RedactionScope::from_response_text(kind),
-            text,
-            &mut self.found,
-        )
+        let scope = RedactionScope::of_text(kind, RedactionScope::Answer);
+        self.redact.redact(scope, text, &mut self.found)
     }
 
     fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {

@@ -39,7 +39,7 @@ pub(super) struct ToolRule {
 
 impl ToolRule {
     pub(super) fn applies_to(&self, tool: &str) -> bool {
-        self.tool.matches(tool)
+        self.tool.0.is_match(tool)
     }
 
     /// Returns how a call violates the rule, as the end of a sentence about the tool.
@@ -79,7 +79,7 @@ impl ToolRule {
         if !self.commands.as_deref().is_none_or(has_prefix) {
             return Some(format!("may not run the command in `{name}`"));
         }
-        let is_match = |pattern: &Pattern| pattern.is_match(&text);
+        let is_match = |pattern: &Pattern| pattern.0.is_match(&text);
         let matches = self.matches.as_ref().is_none_or(is_match)
             && !self.not_matches.as_ref().is_some_and(is_match);
         (!matches).then(|| format!("may not be called with this `{name}`"))
