@@ -8,8 +8,8 @@ use axum::{
 };
 
 use super::{
-    authenticated::Authenticated, header_validation::validate_headers, peer_info::PeerInfo,
-    request_id::RequestId,
+    header_validation::validate_headers,
+    request_extensions::{Authenticated, PeerInfo, RequestId},
 };
 use crate::{
     auth::{CallerInFlightGuard, Credentials},

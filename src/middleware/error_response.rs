@@ -1,10 +1,12 @@
-//! Rendering of errors with the request id.
+//! Responses for errors, with the request id, and for panics.
 
-use axum::response::Response;
+use std::any::Any;
+
+use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 
-use super::request_id::RequestId;
-use crate::error::ApiError;
+use super::request_extensions::RequestId;
+use crate::error::{ApiError, ErrorReason};
 
 /// Renders the error in a response's extensions, if any, and sets the request id header.
 pub fn render_error(response: Response, id: &RequestId) -> Response {
@@ -25,4 +27,16 @@ pub fn render_error(response: Response, id: &RequestId) -> Response {
         response.headers_mut().insert(RequestId::HEADER, value);
     }
     response
+}
+
+/// Logs a panic and returns the response for its request, which does not contain the
+/// panic message.
+pub fn panic_response(panic: &(dyn Any + Send)) -> Response {
+    let message = panic.downcast_ref::<&str>().copied();
+    let message = message.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    tracing::error!(
+        panic = message.unwrap_or_default(),
+        "request handler panicked"
+    );
+    ApiError::new(ErrorReason::Internal, "internal error").into_response()
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use axum::{extract::Request, response::Response};
 use http::{HeaderMap, HeaderValue, header, request::Parts};
 
-use super::{peer_info::PeerInfo, request_id::RequestId};
+use super::request_extensions::{PeerInfo, RequestId};
 use crate::{
     audit_log::{AuditLog, CallerRecord, RejectionRecord, TextDigest, short_name},
     error::ApiError,
