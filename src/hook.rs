@@ -9,7 +9,6 @@ mod condition_eval;
 mod config_lints;
 mod configured_policy;
 mod engine;
-mod event_scope;
 mod fire;
 mod outcome;
 mod plan;
@@ -19,17 +18,16 @@ mod table;
 #[cfg(test)]
 mod tests;
 mod trace;
-mod transport_reuse;
 
 pub use self::{
     condition_eval::ConditionSubject,
     config_lints::lints,
     configured_policy::ConfiguredPolicy,
     engine::Engine,
-    event_scope::EventScope,
     outcome::{EventOutcome, conclude},
     plan::Plan,
     response_policies::ResponsePolicies,
+    run::{EventScope, run_hooks},
     table::{Hook, HookTable},
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };

@@ -30,13 +30,15 @@ mod response_filter;
 mod route;
 mod session_events;
 mod session_name;
-mod stream_encoder;
 mod tool_selection;
 mod transcript;
 mod turn_state;
 mod upstream_call;
 
-use std::{ops::ControlFlow::Break, sync::Arc};
+use std::{
+    ops::ControlFlow::{Break, Continue},
+    sync::Arc,
+};
 
 use axum::{
     body::Body,
@@ -48,7 +50,7 @@ use self::{
     model_request::ModelRequest,
     reply::{Reply, Responder},
     request_context::RequestContext,
-    response_filter::{Outcome, Output, ResponseFilter, channel::ChunkChannel},
+    response_filter::{Output, ResponseFilter, channel::ChunkChannel},
     turn_state::TurnState,
 };
 use crate::{
@@ -72,7 +74,7 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let handled = match routed {
         Ok((context, call)) => match call.operation {
             Operation::UseCache => Box::pin(cached_content::forward(context, call, body)).await,
-            operation if route::is_hooked(&context, operation) => {
+            operation if route::is_hooked(&context.snapshot, operation) => {
                 // Boxed, so that a call without hooks does not carry its size.
                 Box::pin(handle_hooked(context, call, body)).await
             }
@@ -157,9 +159,9 @@ async fn run_stages(
 
         let filtered = response_filter::run(turn, filter, answer, output);
         match Box::pin(filtered).await? {
-            Outcome::Complete => return Ok(None),
-            Outcome::Replaced(reply) => return Ok(Some(reply)),
-            Outcome::AskAgain(document) => request.document = document,
+            Break(reply) => return Ok(reply),
+            // The model is asked again: tool calls or the answer were denied.
+            Continue(document) => request.document = document,
         }
     }
 }

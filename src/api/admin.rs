@@ -117,28 +117,36 @@ pub(super) async fn coverage(State(app): State<App>) -> Json<Vec<MethodPolicy>> 
     responses((status = 200, description = "The hooks.", body = Vec<HookInfo>), AdminErrors))]
 pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
     let snapshot = app.snapshot();
-    let policies = snapshot.engine.policies().map(|(event, policy)| HookInfo {
-        event: event.as_str(),
-        name: policy.name.clone(),
-        r#type: BUILTIN.to_owned(),
-        policy: Some(policy.kind),
-        external: ExternalHookInfo::default(),
-        mode: policy.mode,
-        when: policy.when.as_ref().map(ToString::to_string),
-    });
-    let hooks = snapshot.engine.hooks().map(|(event, hook)| HookInfo {
-        event: event.as_str(),
-        name: hook.name.clone(),
-        r#type: hook.kind.clone(),
-        policy: None,
-        external: ExternalHookInfo {
-            protocol: Some(hook.protocol.name()),
-            timeout_ms: Some(u64::try_from(hook.timeout.as_millis()).unwrap_or(u64::MAX)),
-            on_failure: Some(hook.on_failure),
-        },
-        mode: hook.mode,
-        when: hook.when.as_ref().map(ToString::to_string),
-    });
+    let policies = snapshot
+        .engine
+        .table()
+        .all_policies()
+        .map(|(event, policy)| HookInfo {
+            event: event.as_str(),
+            name: policy.name.clone(),
+            r#type: BUILTIN.to_owned(),
+            policy: Some(policy.kind),
+            external: ExternalHookInfo::default(),
+            mode: policy.mode,
+            when: policy.when.as_ref().map(ToString::to_string),
+        });
+    let hooks = snapshot
+        .engine
+        .table()
+        .hooks()
+        .map(|(event, hook)| HookInfo {
+            event: event.as_str(),
+            name: hook.name.clone(),
+            r#type: hook.spec.kind.clone(),
+            policy: None,
+            external: ExternalHookInfo {
+                protocol: Some(hook.protocol.name()),
+                timeout_ms: Some(u64::try_from(hook.spec.timeout.as_millis()).unwrap_or(u64::MAX)),
+                on_failure: Some(hook.spec.on_failure),
+            },
+            mode: hook.spec.mode,
+            when: hook.when.as_ref().map(ToString::to_string),
+        });
     Json(policies.chain(hooks).collect())
 }
 

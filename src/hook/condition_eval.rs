@@ -63,7 +63,7 @@ pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Prob
 /// Evaluates conditions on one event. Its facts are collected once, for the first
 /// condition.
 pub(super) struct ConditionContext<'a> {
-    pub(super) event: EventName,
+    event: EventName,
     context: &'a Context,
     subject: ConditionSubject<'a>,
     facts: Option<Result<Facts<'a>, EvalError>>,

@@ -58,19 +58,6 @@ impl ConfiguredPolicy {
         Ok(HookRun { edited, ..run })
     }
 
-    /// Runs on an event of a tool, agent or session. An event that cannot be read is
-    /// denied.
-    pub(super) fn event<E: EventKind>(
-        &self,
-        inspect: impl FnOnce(&dyn Policy) -> Result<HookOutput, DialectError>,
-    ) -> HookRun {
-        let started = Instant::now();
-        let output = inspect(&*self.policy).unwrap_or_else(|error| {
-            HookOutput::denial(format!("The event cannot be read: {error}."))
-        });
-        self.run::<E>(output, started.elapsed())
-    }
-
     /// A run with this output that ends now.
     pub(super) fn run<E: EventKind>(&self, output: HookOutput, elapsed: Duration) -> HookRun {
         let answer = HookResult {

@@ -2,23 +2,19 @@
 
 use std::sync::Arc;
 
-use serde_json::value::RawValue;
-
 use super::{
     condition_eval::{ConditionContext, ConditionSubject},
-    configured_policy::ConfiguredPolicy,
-    event_scope::EventScope,
-    plan::{self, Plan},
+    plan::{Plan, plan},
     response_policies::ResponsePolicies,
-    run::{self, HookContext},
-    table::{Hook, HookTable},
+    run::EventScope,
+    table::HookTable,
     trace::HookExecution,
 };
 use crate::{
     config::BUILTIN,
     dialect::DialectError,
-    event::{EventKind, EventName, HookRun},
-    observe::recorder::{ExchangeEvent, Recorder},
+    event::{EventName, HookRun},
+    observe::recorder::ExchangeEvent,
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
 };
 
@@ -46,7 +42,7 @@ impl Engine {
 
     /// Starts the processes that hooks keep ahead of their first event.
     pub fn start(&self) {
-        for (_, hook) in self.hooks() {
+        for (_, hook) in self.table.hooks() {
             hook.transport.start();
         }
     }
@@ -54,16 +50,6 @@ impl Engine {
     /// The table of policies and hooks.
     pub const fn table(&self) -> &HookTable {
         &self.table
-    }
-
-    /// Policies with each of their events, in order.
-    pub fn policies(&self) -> impl Iterator<Item = (EventName, &Arc<ConfiguredPolicy>)> {
-        self.table.all_policies()
-    }
-
-    /// Hooks with their event, in plan order.
-    pub fn hooks(&self) -> impl Iterator<Item = (EventName, &Arc<Hook>)> {
-        self.table.hooks()
     }
 
     /// Returns whether any policy or hook is configured for an event.
@@ -87,14 +73,15 @@ impl Engine {
         subject: ConditionSubject<'_>,
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
-        let plan = plan::plan(&self.table, conditions);
+        let (policies, groups) = (self.table.policies(event), self.table.groups(event));
+        let plan = plan(policies, groups, conditions);
         if !scope.recorder.wants_plans() {
             return plan;
         }
         let policies = plan.policies.iter();
         let policies = policies.map(|policy| (policy.name.clone(), BUILTIN.to_owned()));
         let hooks = plan.hooks.iter();
-        let hooks = hooks.map(|hook| (hook.name.clone(), hook.kind.clone()));
+        let hooks = hooks.map(|hook| (hook.name.clone(), hook.spec.kind.clone()));
         let hooks: Vec<_> = policies.chain(hooks).collect();
         let skipped = self.execution == HookExecution::Skipped;
         scope.recorder.record(&ExchangeEvent::Planned {
@@ -114,10 +101,8 @@ impl Engine {
         scope: EventScope<'_>,
         subject: ConditionSubject<'_>,
     ) -> Plan {
-        plan::policies(
-            &self.table,
-            ConditionContext::new(event, scope.context, subject),
-        )
+        let conditions = ConditionContext::new(event, scope.context, subject);
+        plan(self.table.policies(event), &[], conditions)
     }
 
     /// Runs the policies of a plan on a request, in order. Each sees the edits of
@@ -142,7 +127,9 @@ impl Engine {
             };
             let mut run = policy.request(&policy_context, request)?;
             plan.annotate(&mut run);
-            record_run(scope.recorder, EventName::BeforeModel, &run);
+            let event = EventName::BeforeModel;
+            let finished = ExchangeEvent::HookFinished { event, run: &run };
+            scope.recorder.record(&finished);
             runs.push(run);
         }
         Ok(runs)
@@ -160,23 +147,6 @@ impl Engine {
         ResponsePolicies::new(&plan.policies, context)
     }
 
-    /// Runs the hooks of a plan on one event. `document` is included in the input of
-    /// hooks that ask for it.
-    pub async fn run_hooks<E: EventKind>(
-        &self,
-        plan: &Plan,
-        scope: EventScope<'_>,
-        event: &mut E,
-        document: Option<&RawValue>,
-    ) -> Vec<HookRun> {
-        let hook_context = HookContext { scope, document };
-        let mut runs = run::run(plan, &hook_context, event).await;
-        for run in &mut runs {
-            plan.annotate(run);
-        }
-        runs
-    }
-
     /// The context of all policies on an event. The name is set for each of them.
     pub(super) fn policy_context<'a>(
         &'a self,
@@ -192,9 +162,4 @@ impl Engine {
             counters: &self.counters,
         }
     }
-}
-
-/// Records a run of a policy.
-pub(super) fn record_run(recorder: &Recorder, event: EventName, run: &HookRun) {
-    recorder.record(&ExchangeEvent::HookFinished { event, run });
 }

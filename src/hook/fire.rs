@@ -6,14 +6,15 @@
 //! back as the output of a hook.
 
 use serde_json::{Map, Value};
+use tokio::time::Instant;
 
 use super::{
     condition_eval::ConditionSubject,
     configured_policy::ConfiguredPolicy,
-    engine::{Engine, record_run},
-    event_scope::EventScope,
+    engine::Engine,
     outcome::{EventOutcome, merge, merge_runs},
     plan::Plan,
+    run::{EventScope, run_hooks},
 };
 use crate::{
     dialect::{self, Detail, DialectError, ResponseDocument},
@@ -49,7 +50,7 @@ impl Engine {
         let mut runs = Vec::new();
         self.run_policies(&plan, scope, InspectionPass::First, (&mut event, &mut runs));
         let policy_runs = runs.len();
-        runs.extend(self.run_hooks(&plan, scope, &mut event, None).await);
+        runs.extend(run_hooks(&plan, scope, &mut event, None).await);
         let has_output =
             |run: &HookRun| run.would.is_none() && run.answer.output != HookOutput::default();
         if runs.iter().skip(policy_runs).any(has_output) {
@@ -95,7 +96,11 @@ impl Engine {
             };
             let mut run = run_policy(policy, &policy_context, event, runs);
             plan.annotate(&mut run);
-            record_run(scope.recorder, E::NAME, &run);
+            let finished = ExchangeEvent::HookFinished {
+                event: E::NAME,
+                run: &run,
+            };
+            scope.recorder.record(&finished);
             if run.would.is_none() && run.status() == HookStatus::Ok {
                 event.apply(&run.answer.output);
             }
@@ -104,20 +109,25 @@ impl Engine {
     }
 }
 
+/// Runs a policy on an event. An event that cannot be read is denied.
 fn run_policy<E: EventKind>(
     policy: &ConfiguredPolicy,
     context: &PolicyContext<'_>,
     event: &E,
     earlier: &[HookRun],
 ) -> HookRun {
-    policy.event::<E>(|policy| match event.as_event() {
-        Event::BeforeModel(event) => inspect_request(policy, context, &event.llm_request),
+    let started = Instant::now();
+    let inspected = match event.as_event() {
+        Event::BeforeModel(event) => inspect_request(&*policy.policy, context, &event.llm_request),
         Event::AfterModel(event) => {
             let (output, _) = merge_runs::<E>(earlier);
-            inspect_response(policy, context, event, &output)
+            inspect_response(&*policy.policy, context, event, &output)
         }
-        other => Ok(policy.event(context, other)),
-    })
+        other => Ok(policy.policy.event(context, other)),
+    };
+    let output = inspected
+        .unwrap_or_else(|error| HookOutput::denial(format!("The event cannot be read: {error}.")));
+    policy.run::<E>(output, started.elapsed())
 }
 
 fn inspect_request(

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{
     condition_eval::ConditionContext,
     configured_policy::ConfiguredPolicy,
-    table::{Hook, HookTable},
+    table::{Hook, MatcherGroup},
 };
 use crate::{
     condition::EvalError,
@@ -47,7 +47,7 @@ impl Plan {
     /// Returns whether a hook receives the document.
     pub fn shows_document(&self) -> bool {
         let mut hooks = self.hooks.iter();
-        hooks.any(|hook| hook.sees == HookView::Document)
+        hooks.any(|hook| hook.spec.view == HookView::Document)
     }
 
     /// Adds a diagnostic to a run whose condition failed.
@@ -63,20 +63,27 @@ impl Plan {
 /// Selects the policies and hooks whose matcher matches and whose condition holds.
 /// Of equal hooks the first is kept. One sequential group makes the whole plan
 /// sequential.
-pub(super) fn plan(table: &HookTable, mut conditions: ConditionContext<'_>) -> Plan {
-    let mut plan = Plan {
-        policies: select_policies(table, &mut conditions),
-        ..Plan::default()
-    };
+pub(super) fn plan(
+    policies: &[Arc<ConfiguredPolicy>],
+    groups: &[MatcherGroup],
+    mut conditions: ConditionContext<'_>,
+) -> Plan {
     let subject = conditions.matcher_subject();
-    for group in table.groups(conditions.event) {
+    let mut plan = Plan::default();
+    for policy in policies {
+        if policy.matcher.matches(subject) && conditions.holds(&policy.name, policy.when.as_ref()) {
+            plan.policies.push(Arc::clone(policy));
+        }
+    }
+    for group in groups {
         if !group.matcher.matches(subject) {
             continue;
         }
         plan.sequential |= group.sequential;
         for hook in &group.hooks {
             let mut planned = plan.hooks.iter();
-            let is_duplicate = planned.any(|planned| planned.identity == hook.identity);
+            let is_duplicate =
+                planned.any(|planned| planned.spec.identity() == hook.spec.identity());
             if !is_duplicate && conditions.holds(&hook.name, hook.when.as_ref()) {
                 plan.hooks.push(Arc::clone(hook));
             }
@@ -84,25 +91,4 @@ pub(super) fn plan(table: &HookTable, mut conditions: ConditionContext<'_>) -> P
     }
     plan.failed_conditions = conditions.failed;
     plan
-}
-
-/// Selects the policies of an event, without hooks.
-pub(super) fn policies(table: &HookTable, mut conditions: ConditionContext<'_>) -> Plan {
-    Plan {
-        policies: select_policies(table, &mut conditions),
-        failed_conditions: conditions.failed,
-        ..Plan::default()
-    }
-}
-
-fn select_policies(
-    table: &HookTable,
-    conditions: &mut ConditionContext<'_>,
-) -> Vec<Arc<ConfiguredPolicy>> {
-    let subject = conditions.matcher_subject();
-    let policies = table.policies(conditions.event).iter();
-    let selected = policies.filter(|policy| {
-        policy.matcher.matches(subject) && conditions.holds(&policy.name, policy.when.as_ref())
-    });
-    selected.cloned().collect()
 }

@@ -30,14 +30,15 @@ pub struct HeldBack {
 impl ResponsePolicies {
     /// Starts those of the policies that inspect responses.
     pub(super) fn new(policies: &[Arc<ConfiguredPolicy>], context: PolicyContext<'_>) -> Self {
-        let active = policies.iter().filter_map(|policy| {
-            ActiveResponsePolicy::new(
-                policy,
-                &PolicyContext {
-                    policy: &policy.name,
-                    ..context
-                },
-            )
+        let active = policies.iter().filter_map(|configured| {
+            let policy = &configured.name;
+            let context = PolicyContext { policy, ..context };
+            Some(ActiveResponsePolicy {
+                policy: configured.policy.response(&context)?,
+                configured: Arc::clone(configured),
+                is_reported: false,
+                unreported: 0,
+            })
         });
         Self {
             policies: active.collect(),
@@ -66,10 +67,17 @@ impl ResponsePolicies {
     /// Returns the unreported runs of each policy as one run and its count, and resets the
     /// counts.
     pub fn take_unreported(&mut self) -> Vec<(HookRun, u64)> {
-        let policies = self.policies.iter_mut();
-        policies
-            .filter_map(ActiveResponsePolicy::take_unreported)
-            .collect()
+        let mut unreported = Vec::new();
+        for policy in self
+            .policies
+            .iter_mut()
+            .filter(|policy| policy.unreported > 0)
+        {
+            let (output, elapsed) = (HookOutput::default(), Duration::ZERO);
+            let run = policy.configured.run::<AfterModel>(output, elapsed);
+            unreported.push((run, std::mem::take(&mut policy.unreported)));
+        }
+        unreported
     }
 
     /// Releases held-back text after the last chunk. The text of one policy passes through
@@ -122,16 +130,6 @@ struct ActiveResponsePolicy {
 }
 
 impl ActiveResponsePolicy {
-    /// Returns `None` if the policy does not inspect responses.
-    fn new(configured: &Arc<ConfiguredPolicy>, context: &PolicyContext<'_>) -> Option<Self> {
-        Some(Self {
-            policy: configured.policy.response(context)?,
-            configured: Arc::clone(configured),
-            is_reported: false,
-            unreported: 0,
-        })
-    }
-
     /// Inspects a chunk. Returns the run, if it is to be reported.
     fn inspect(
         &mut self,
@@ -154,15 +152,6 @@ impl ActiveResponsePolicy {
         }
         self.is_reported = true;
         Ok(Some(self.run(output, effects, started)))
-    }
-
-    fn take_unreported(&mut self) -> Option<(HookRun, u64)> {
-        let count = std::mem::take(&mut self.unreported);
-        let run = || {
-            let output = HookOutput::default();
-            self.configured.run::<AfterModel>(output, Duration::ZERO)
-        };
-        (count > 0).then(|| (run(), count))
     }
 
     /// Releases held-back text, with the run on it.

@@ -6,43 +6,49 @@ use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::{event_scope::EventScope, outcome::hook_run, plan::Plan, table::Hook};
+use super::{outcome::hook_run, plan::Plan, table::Hook};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
-    event::{DiagnosticCode, EventKind, HookResult, HookRun, HookStatus, InputExtras},
-    observe::recorder::ExchangeEvent,
+    event::{Context, DiagnosticCode, EventKind, HookResult, HookRun, HookStatus, InputExtras},
+    observe::recorder::{ExchangeEvent, Recorder},
     transport::HookCall,
 };
 
-/// Data shared by all hooks of one event.
-#[derive(Debug)]
-pub(super) struct HookContext<'a> {
-    pub(super) scope: EventScope<'a>,
-    /// The document that the event was read from.
-    pub(super) document: Option<&'a RawValue>,
+/// Context and recorder of one hook event.
+#[derive(Debug, Clone, Copy)]
+pub struct EventScope<'a> {
+    /// Fields of hook inputs.
+    pub context: &'a Context,
+    /// Recorder of the request that the event belongs to.
+    pub recorder: &'a Recorder,
 }
 
-/// Runs the hooks of a plan. In a sequential plan each hook sees the edits of
-/// successful hooks before it.
-pub(super) async fn run<E: EventKind>(
+/// Runs the hooks of a plan on one event. `document` is included in the input of hooks that ask
+/// for it. In a sequential plan each hook sees the edits of successful hooks before it.
+pub async fn run_hooks<E: EventKind>(
     plan: &Plan,
-    hook_context: &HookContext<'_>,
+    scope: EventScope<'_>,
     event: &mut E,
+    document: Option<&RawValue>,
 ) -> Vec<HookRun> {
-    if !plan.sequential {
-        let event = &*event;
-        let inputs = encode_inputs(plan, hook_context, event);
-        let calls = plan.hooks.iter().zip(inputs);
-        return join_all(calls.map(|(hook, input)| call(hook, hook_context, event, input))).await;
-    }
     let mut runs = Vec::new();
-    for hook in &plan.hooks {
-        let input = encode(hook, hook_context, event);
-        let run = call(hook, hook_context, event, input).await;
-        if run.status() == HookStatus::Ok && run.would.is_none() {
-            event.apply(&run.answer.output);
+    if plan.sequential {
+        for hook in &plan.hooks {
+            let input = encode(hook, scope, event, document);
+            let run = call(hook, scope, event, input).await;
+            if run.status() == HookStatus::Ok && run.would.is_none() {
+                event.apply(&run.answer.output);
+            }
+            runs.push(run);
         }
-        runs.push(run);
+    } else {
+        let event = &*event;
+        let inputs = encode_inputs(plan, scope, event, document);
+        let calls = plan.hooks.iter().zip(inputs);
+        runs = join_all(calls.map(|(hook, input)| call(hook, scope, event, input))).await;
+    }
+    for run in &mut runs {
+        plan.annotate(run);
     }
     runs
 }
@@ -51,43 +57,54 @@ pub(super) async fn run<E: EventKind>(
 /// shared.
 fn encode_inputs<E: EventKind>(
     plan: &Plan,
-    hook_context: &HookContext<'_>,
+    scope: EventScope<'_>,
     event: &E,
+    document: Option<&RawValue>,
 ) -> Vec<Bytes> {
+    let form = |hook: &Hook| {
+        let spec = &hook.spec;
+        (
+            hook.protocol.name(),
+            spec.view,
+            spec.system_messages,
+            spec.context,
+        )
+    };
     let mut inputs: Vec<(&Hook, Bytes)> = Vec::new();
     for hook in &plan.hooks {
-        let equal = inputs.iter().find(|(other, _)| {
-            other.protocol.name() == hook.protocol.name()
-                && (other.sees, other.system_messages, other.context)
-                    == (hook.sees, hook.system_messages, hook.context)
-        });
+        let mut earlier = inputs.iter();
+        let equal = earlier.find(|(other, _)| form(other) == form(hook));
         let input = match equal {
             Some((_, input)) => input.clone(),
-            None => encode(hook, hook_context, event),
+            None => encode(hook, scope, event, document),
         };
         inputs.push((hook, input));
     }
     inputs.into_iter().map(|(_, input)| input).collect()
 }
 
-fn encode<E: EventKind>(hook: &Hook, hook_context: &HookContext<'_>, event: &E) -> Bytes {
-    let context = hook_context.scope.context;
+fn encode<E: EventKind>(
+    hook: &Hook,
+    scope: EventScope<'_>,
+    event: &E,
+    document: Option<&RawValue>,
+) -> Bytes {
     let extras = InputExtras {
-        document: match hook.sees {
-            HookView::Document => hook_context.document,
+        document: match hook.spec.view {
+            HookView::Document => document,
             HookView::StableForm => None,
         },
-        hookgate: hook.context.then(|| context.gateway_context()),
+        hookgate: hook.spec.context.then(|| scope.context.gateway_context()),
     };
     let with_system = with_system_message(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
-    hook.protocol.write(context, event.as_event(), extras)
+    hook.protocol.write(scope.context, event.as_event(), extras)
 }
 
 /// The event with the system instruction as a message, if the hook is configured to
 /// see it.
 fn with_system_message<E: EventKind>(hook: &Hook, event: &E) -> Option<E> {
-    match hook.system_messages {
+    match hook.spec.system_messages {
         SystemMessages::Shown => event.with_system_message(),
         SystemMessages::Hidden => None,
     }
@@ -95,36 +112,37 @@ fn with_system_message<E: EventKind>(hook: &Hook, event: &E) -> Option<E> {
 
 async fn call<E: EventKind>(
     hook: &Hook,
-    hook_context: &HookContext<'_>,
+    scope: EventScope<'_>,
     event: &E,
     input: Bytes,
 ) -> HookRun {
     let started = Instant::now();
     let call = HookCall {
-        context: hook_context.scope.context,
+        context: scope.context,
         event: E::NAME,
         input,
         protocol: hook.protocol,
-        deadline: started + hook.timeout,
+        deadline: started + hook.spec.timeout,
     };
-    let mut answer = match timeout(hook.timeout, hook.transport.call(call)).await {
+    let mut answer = match timeout(hook.spec.timeout, hook.transport.call(call)).await {
         Ok(Ok(answer)) => answer,
         Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
         Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
     };
-    if hook.on_failure == FailureMode::Closed {
+    if hook.spec.on_failure == FailureMode::Closed {
         answer.fail_closed(&hook.name);
     }
     let with_system = with_system_message(hook, event);
     let event = with_system.as_ref().unwrap_or(event);
     hook.protocol.interpret(&mut answer, event.as_event());
-    if hook.system_messages == SystemMessages::Shown {
+    if hook.spec.system_messages == SystemMessages::Shown {
         answer.output.extract_system_message();
     }
     let elapsed = started.elapsed();
-    let run = hook_run::<E>(&hook.name, hook.mode, answer, elapsed);
+    let run = hook_run::<E>(&hook.name, hook.spec.mode, answer, elapsed);
     let event = E::NAME;
-    let recorder = hook_context.scope.recorder;
-    recorder.record(&ExchangeEvent::HookFinished { event, run: &run });
+    scope
+        .recorder
+        .record(&ExchangeEvent::HookFinished { event, run: &run });
     run
 }

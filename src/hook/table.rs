@@ -1,17 +1,12 @@
 //! The policies and hooks of one config, built and grouped by event.
 
-use std::{collections::BTreeMap, sync::Arc, time::Duration};
+use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use super::{
-    condition_eval,
-    configured_policy::ConfiguredPolicy,
-    transport_reuse::{PreviousTransports, TransportDefinition},
-};
+use super::{condition_eval, configured_policy::ConfiguredPolicy};
 use crate::{
     condition::Condition,
     config::{
-        BUILTIN, Config, FailureMode, HookGroup, HookMode, HookSpec, HookView, Matcher, PolicySpec,
-        Problem, SourceSpan, SystemMessages, When,
+        BUILTIN, Config, HookGroup, HookSpec, Matcher, PolicySpec, Problem, SourceSpan, When,
     },
     event::EventName,
     policy,
@@ -24,30 +19,29 @@ use crate::{
 pub struct Hook {
     /// Name, or command or URL of a hook without a name.
     pub name: String,
-    /// Name, and command or URL. Hooks with equal identities run once (hook
-    /// protocol, section 4).
-    pub identity: (String, String),
-    /// Name of the transport, such as `command`.
-    pub kind: String,
-    /// Time after which a call fails.
-    pub timeout: Duration,
-    /// Effect of a failure.
-    pub on_failure: FailureMode,
-    /// Whether its decisions and edits take effect.
-    pub mode: HookMode,
-    /// Whether its input includes the document.
-    pub sees: HookView,
-    /// Whether its input includes the system instruction as a first message.
-    pub system_messages: SystemMessages,
-    /// Whether its input includes the context of the gateway.
-    pub context: bool,
+    /// Its settings in the config.
+    pub spec: HookSpec,
     /// Condition under which it runs; always if `None`.
     pub when: Option<Condition>,
     /// Hook protocol of its input and output.
     pub protocol: &'static dyn Protocol,
     /// Transport that calls it.
     pub transport: Arc<dyn Transport>,
-    pub(super) definition: TransportDefinition,
+    pub(super) event: EventName,
+    /// Working directory of its processes.
+    pub(super) directory: PathBuf,
+    pub(super) output_limit: usize,
+}
+
+impl Hook {
+    /// Returns whether the transport of a hook would be built like this one's.
+    fn has_transport_of(&self, event: EventName, spec: &HookSpec, deps: &TransportDeps) -> bool {
+        let own = &self.spec;
+        (self.event, &self.directory, self.output_limit)
+            == (event, &deps.directory, deps.output_limit)
+            && (own.label(), &own.kind, &own.protocol, &own.settings)
+                == (spec.label(), &spec.kind, &spec.protocol, &spec.settings)
+    }
 }
 
 /// Hooks that share a matcher.
@@ -78,13 +72,10 @@ impl HookTable {
         deps: &TransportDeps,
         previous: Option<&Self>,
     ) -> Result<Self, Vec<Problem>> {
-        let mut previous_transports = PreviousTransports::default();
-        for (_, hook) in previous.iter().flat_map(|table| table.hooks()) {
-            previous_transports.push(&hook.definition, &hook.transport);
-        }
+        let previous = previous.iter().flat_map(|table| table.hooks());
         let mut builder = TableBuilder {
             deps,
-            previous_transports,
+            previous: previous.map(|(_, hook)| hook).collect(),
             table: Self {
                 free_slots: config.limits.hook_processes,
                 ..Self::default()
@@ -118,7 +109,8 @@ impl HookTable {
         self.policies.get(&event).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn all_policies(&self) -> impl Iterator<Item = (EventName, &Arc<ConfiguredPolicy>)> {
+    /// Policies with each of their events, in order.
+    pub fn all_policies(&self) -> impl Iterator<Item = (EventName, &Arc<ConfiguredPolicy>)> {
         let events = self.policies.iter();
         events.flat_map(|(event, policies)| policies.iter().map(|policy| (*event, policy)))
     }
@@ -127,7 +119,8 @@ impl HookTable {
         self.groups.get(&event).map_or(&[], Vec::as_slice)
     }
 
-    pub(super) fn hooks(&self) -> impl Iterator<Item = (EventName, &Arc<Hook>)> {
+    /// Hooks with their event, in plan order.
+    pub fn hooks(&self) -> impl Iterator<Item = (EventName, &Arc<Hook>)> {
         let events = self.groups.iter();
         events.flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|group| &group.hooks);
@@ -138,7 +131,8 @@ impl HookTable {
 
 struct TableBuilder<'a> {
     deps: &'a TransportDeps,
-    previous_transports: PreviousTransports<'a>,
+    /// Hooks of the previous table whose transports are not reused yet.
+    previous: Vec<&'a Arc<Hook>>,
     table: HookTable,
     problems: Vec<Problem>,
 }
@@ -157,44 +151,37 @@ impl TableBuilder<'_> {
             }
         }
         if !hooks.is_empty() {
-            self.table
-                .groups
-                .entry(event)
-                .or_default()
-                .push(MatcherGroup {
-                    matcher: group.matcher.clone(),
-                    sequential: group.sequential,
-                    hooks,
-                });
+            let groups = self.table.groups.entry(event).or_default();
+            groups.push(MatcherGroup {
+                matcher: group.matcher.clone(),
+                sequential: group.sequential,
+                hooks,
+            });
         }
     }
 
     fn build_hook(&mut self, event: EventName, spec: &HookSpec) -> Result<Hook, String> {
         let protocol = protocol::find(&spec.protocol)
             .ok_or_else(|| format!("unknown hook protocol `{}`", spec.protocol))?;
-        let definition = TransportDefinition::new(event, spec, self.deps);
-        let transport = match self.previous_transports.take(&definition) {
-            Some(transport) => transport,
-            None => self.build_transport(spec)?,
-        };
+        let mut previous = self.previous.iter();
+        // Hooks never share a transport, so each one is reused once.
+        let transport =
+            match previous.position(|hook| hook.has_transport_of(event, spec, self.deps)) {
+                Some(index) => Arc::clone(&self.previous.remove(index).transport),
+                None => self.build_transport(spec)?,
+            };
         self.reserve_slots(&*transport)?;
         let label = format!("hook `{}` on {event}", spec.label());
         let when = self.build_condition(spec.when.as_ref(), &[event], &label);
-        let (name, address) = spec.identity();
         Ok(Hook {
             name: spec.label().to_owned(),
-            identity: (name.to_owned(), address.to_owned()),
-            kind: spec.kind.clone(),
-            timeout: spec.timeout,
-            on_failure: spec.on_failure,
-            mode: spec.mode,
-            sees: spec.view,
-            system_messages: spec.system_messages,
-            context: spec.context,
+            spec: spec.clone(),
             when,
             protocol,
             transport,
-            definition,
+            event,
+            directory: self.deps.directory.clone(),
+            output_limit: self.deps.output_limit,
         })
     }
 

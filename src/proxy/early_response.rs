@@ -15,9 +15,8 @@ use tokio::time::Instant;
 
 use super::{
     recording,
-    reply::{self, Responder},
+    reply::{self, Responder, media_type},
     response_filter::channel::{ChunkChannel, Pipeline, PipelineEvent},
-    stream_encoder::media_type,
 };
 use crate::{
     dialect::Framing, error::ApiError, resettable_timer::ResettableTimer, upstream::sse::KEEP_ALIVE,

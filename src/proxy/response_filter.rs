@@ -12,7 +12,7 @@ mod output;
 pub mod response_buffer;
 mod stream;
 
-use std::ops::ControlFlow::{self, Break};
+use std::ops::ControlFlow::{self, Break, Continue};
 
 use self::{
     answer_decision::AnswerDecision, chunk_source::read_json, filter::Refusal,
@@ -30,24 +30,15 @@ use crate::{
     upstream::UpstreamResponse,
 };
 
-/// The outcome of one filtered response.
-#[derive(Debug)]
-pub(super) enum Outcome {
-    /// The response is complete.
-    Complete,
-    /// A reply takes the place of the response, or of the rest of it.
-    Replaced(Reply),
-    /// The model must be asked again with this request.
-    AskAgain(Document),
-}
-
-/// Filters a response into `output`.
+/// Filters a response into `output`. Breaks with the reply that takes the place of the response
+/// or of the rest of it, or with `None` if that is complete. Continues with the request with which
+/// the model must be asked again.
 pub(super) async fn run(
     turn: &mut TurnState<'_>,
     filter: ResponseFilter<'_>,
     answer: UpstreamResponse,
     output: &mut Output,
-) -> Result<Outcome, ApiError> {
+) -> Result<ControlFlow<Option<Reply>, Document>, ApiError> {
     let mut buffer = ResponseBuffer::new(filter, turn);
     output.start(&answer);
     let filtered = if output.is_stream() {
@@ -63,12 +54,12 @@ pub(super) async fn run(
         if stops_session {
             turn.stop_session(reason.as_str());
         }
-        return Ok(Outcome::Replaced(Reply::Denied(reason)));
+        return Ok(Break(Some(Reply::Denied(reason))));
     }
     match Box::pin(answer_decision::decide(turn, &buffer)).await? {
         AnswerDecision::Accept => {
             output.write(turn, buffer.release()?)?;
-            Ok(Outcome::Complete)
+            Ok(Break(None))
         }
         AnswerDecision::End(mut reason) => {
             output.write(turn, buffer.release_open()?)?;
@@ -76,11 +67,11 @@ pub(super) async fn run(
                 // A paragraph of its own after the text that the agent has received before.
                 reason = Reason::new(Some(&format!("\n\n{}", reason.as_str())));
             }
-            Ok(Outcome::Replaced(Reply::Denied(reason)))
+            Ok(Break(Some(Reply::Denied(reason))))
         }
         AnswerDecision::AskAgain(document) => {
             output.write(turn, buffer.release_open()?)?;
-            Ok(Outcome::AskAgain(document))
+            Ok(Continue(document))
         }
     }
 }

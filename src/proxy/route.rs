@@ -12,7 +12,7 @@ use crate::{
     event::{CallContext, Context, EventName},
     middleware::{Authenticated, trace_context},
     observe::recorder::{ExchangeEvent, Recorder},
-    state::{App, utc_timestamp},
+    state::{App, Snapshot, utc_timestamp},
 };
 
 /// Resolves the method and model API that a request is for.
@@ -52,7 +52,7 @@ pub(super) fn resolve(
         session_id: session_id.unwrap_or_default(),
     });
     let upstream = Arc::clone(snapshot.upstream(call.method.api)?);
-    let hook_context = Context {
+    let mut hook_context = Context {
         call: Some(CallContext {
             dialect: call.method.api.as_str(),
             operation: call.operation.as_str(),
@@ -60,7 +60,25 @@ pub(super) fn resolve(
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
         ..Context::default()
     };
-    let mut context = Box::new(RequestContext {
+    // Only hooks and the decision log need the rest.
+    if snapshot.audit.is_some() || is_hooked(&snapshot, call.operation) {
+        recorder
+            .request_id()
+            .clone_into(&mut hook_context.request_id);
+        if let Some(name) = &session_name {
+            hook_context.session_named = true;
+            hook_context.session_id.clone_from(&name.id);
+        }
+        hook_context.caller = identity.caller();
+        hook_context.cwd = snapshot.config.hook_directory.display().to_string();
+        hook_context.timestamp = utc_timestamp();
+        recorder.record(&ExchangeEvent::CallAccepted {
+            dialect: call.method.api.as_str(),
+            caller: &hook_context.caller,
+            trace: hook_context.trace,
+        });
+    }
+    let context = Box::new(RequestContext {
         dialect: dialect::of(call.method.api),
         cached_content: Arc::clone(&app.resources.cached_content),
         recorder: recorder.clone(),
@@ -71,20 +89,11 @@ pub(super) fn resolve(
         session_name,
         hook_context,
     });
-    if context.snapshot.audit.is_some() || is_hooked(&context, call.operation) {
-        fill_hook_context(&mut context);
-        recorder.record(&ExchangeEvent::CallAccepted {
-            dialect: call.method.api.as_str(),
-            caller: &context.hook_context.caller,
-            trace: context.hook_context.trace,
-        });
-    }
     Ok((context, call))
 }
 
 /// Returns whether hooks or policies take part in a call, so that its body must be read.
-pub(super) fn is_hooked(context: &RequestContext, operation: Operation) -> bool {
-    let snapshot = &context.snapshot;
+pub(super) fn is_hooked(snapshot: &Snapshot, operation: Operation) -> bool {
     let listens = |event| snapshot.engine.handles(event);
     let before = operation.sends_content() && listens(EventName::BeforeModel);
     let around = operation.generates()
@@ -106,20 +115,4 @@ fn check_inspectable(row: &MethodSpec, identity: &Identity) -> Result<(), ApiErr
         row.name
     );
     Err(ApiError::new(ErrorReason::MethodRefused, message))
-}
-
-/// Adds what only hooks and the decision log need.
-fn fill_hook_context(context: &mut RequestContext) {
-    let hook_context = &mut context.hook_context;
-    context
-        .recorder
-        .request_id()
-        .clone_into(&mut hook_context.request_id);
-    if let Some(name) = &context.session_name {
-        hook_context.session_named = true;
-        hook_context.session_id.clone_from(&name.id);
-    }
-    hook_context.caller = context.identity.caller();
-    hook_context.cwd = context.snapshot.config.hook_directory.display().to_string();
-    hook_context.timestamp = utc_timestamp();
 }

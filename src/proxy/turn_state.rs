@@ -4,7 +4,7 @@ use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
     dialect::{AppliedSelection, DialectError, Document, ResponseDocument},
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
-    hook::{EventOutcome, EventScope, Plan},
+    hook::{EventOutcome, EventScope, Plan, run_hooks},
     model::LlmRequest,
     session::{CallRole, Item, ResponseFingerprinter, Session},
 };
@@ -84,10 +84,8 @@ impl<'a> TurnState<'a> {
         }
         let mut event = event(request.stable_form(plan.detail())?);
         let document = plan.shows_document().then(|| request.document.to_raw());
-        let engine = &self.context.snapshot.engine;
         let document = document.flatten();
-        let runs = engine.run_hooks(plan, self.scope(), &mut event, document.as_deref());
-        Ok(runs.await)
+        Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)
     }
 
     /// Fires an event that is derived from the call.

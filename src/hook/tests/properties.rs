@@ -18,10 +18,7 @@ use crate::{
     event::{
         Action, Context, EventKind, EventName, EventOrigin, EventVisitor, HookResult, Verdict,
     },
-    hook::{
-        Engine, EventScope, Hook, HookExecution, HookTable, table::MatcherGroup,
-        transport_reuse::TransportDefinition,
-    },
+    hook::{Engine, EventScope, Hook, HookExecution, HookTable, table::MatcherGroup},
     model::ToolConfig,
     observe::recorder::{Exchange, Recorder},
     protocol::{self, ProcessExit, ProcessOutput},
@@ -173,19 +170,14 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         },
     };
     Arc::new(Hook {
-        identity: (name.clone(), name.clone()),
         name,
-        definition: TransportDefinition::new(EventName::BeforeModel, &spec, deps),
+        spec,
+        event: EventName::BeforeModel,
+        directory: deps.directory.clone(),
+        output_limit: deps.output_limit,
         protocol: protocol::find(simulated.protocol).unwrap(),
         transport: Arc::new(simulated.clone()),
-        kind: spec.kind,
-        timeout: spec.timeout,
-        on_failure: spec.on_failure,
-        mode: spec.mode,
         when: None,
-        sees: spec.view,
-        system_messages: spec.system_messages,
-        context: spec.context,
     })
 }
 

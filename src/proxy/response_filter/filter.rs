@@ -18,7 +18,7 @@ use crate::{
         AfterModel, ArgumentsEdit, BeforeTool, BeforeToolVerdict, Context, EventName, EventOrigin,
         FlowVerdict, HookOutput, HookRun, Reason, mcp_context,
     },
-    hook::{EventScope, Plan, ResponsePolicies, conclude},
+    hook::{EventScope, Plan, ResponsePolicies, conclude, run_hooks},
     model::CachedRequest,
     observe::recorder::{ExchangeAction, ExchangeEvent},
     policy::{ChunkPosition, InspectionPass},
@@ -185,9 +185,7 @@ impl<'a> ResponseFilter<'a> {
             llm_request: Arc::clone(&self.llm_request),
             llm_response: chunk.read()?,
         };
-        let engine = &self.context.snapshot.engine;
-        let runs = engine.run_hooks(&self.plan, self.scope(), &mut event, document.as_deref());
-        Ok(runs.await)
+        Ok(run_hooks(&self.plan, self.scope(), &mut event, document.as_deref()).await)
     }
 
     fn conclude(

@@ -12,8 +12,7 @@ use crate::{
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
-        reply::{Reply, Responder, unreadable},
-        stream_encoder::{StreamEncoder, media_type},
+        reply::{Reply, Responder, StreamEncoder, media_type, unreadable},
         turn_state::TurnState,
     },
     upstream::{UpstreamResponse, headers},

@@ -120,17 +120,14 @@ impl<'a> ResponseBuffer<'a> {
         Ok(admitted)
     }
 
-    /// Returns whether exactly this response is held back.
-    pub fn holds_only(&self, response: &Bytes) -> bool {
-        match self.held.as_slice() {
-            [chunk] => !chunk.has_withheld_calls() && chunk.to_bytes() == response,
-            _ => false,
+    /// Holds back `chunks` of the same content instead, if exactly `response` is held back.
+    pub fn hold_chunks_of(&mut self, response: &Bytes, chunks: Vec<ResponseDocument>) {
+        if let [whole] = self.held.as_slice()
+            && !whole.has_withheld_calls()
+            && whole.to_bytes() == response
+        {
+            self.held = chunks;
         }
-    }
-
-    /// Replaces what is held back by chunks of the same content.
-    pub fn hold_instead(&mut self, chunks: Vec<ResponseDocument>) {
-        self.held = chunks;
     }
 
     /// Releases what is held back, once the response is accepted.

@@ -111,8 +111,8 @@ async fn filter_whole(
     if let Break(refusal) = buffer.push_whole(whole).await? {
         return Ok(Break(refusal));
     }
-    if !merged.is_lossy && buffer.holds_only(&merged.response) {
-        buffer.hold_instead(chunks);
+    if !merged.is_lossy {
+        buffer.hold_chunks_of(&merged.response, chunks);
     }
     Ok(Continue(()))
 }
