@@ -147,8 +147,14 @@ fn facts<'a>(
             facts.request = Some(request_facts(call, document)?);
         }
         ConditionSubject::Event(event) => {
-            facts.tool = tool_facts(event);
-            facts.prompt = prompt(event);
+            let tool = |name, input| Some(ToolFacts { name, input });
+            match event {
+                Event::BeforeTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
+                Event::AfterTool(event) => facts.tool = tool(&event.tool_name, &event.tool_input),
+                Event::BeforeAgent(event) => facts.prompt = Some(&event.prompt),
+                Event::AfterAgent(event) => facts.prompt = Some(&event.prompt),
+                _ => (),
+            }
             if let Some(llm_request) = event.llm_request() {
                 let (call, document) = dialect::build_request(llm_request)?;
                 facts.request = Some(RequestFacts {
@@ -173,21 +179,4 @@ fn request_facts(call: &Call, document: &Document) -> Result<RequestFacts, Diale
         tools: summary.functions,
         max_output_tokens: summary.max_output_tokens,
     })
-}
-
-fn tool_facts(event: Event<'_>) -> Option<ToolFacts<'_>> {
-    let (name, input) = match event {
-        Event::BeforeTool(event) => (&event.tool_name, &event.tool_input),
-        Event::AfterTool(event) => (&event.tool_name, &event.tool_input),
-        _ => return None,
-    };
-    Some(ToolFacts { name, input })
-}
-
-fn prompt(event: Event<'_>) -> Option<&str> {
-    match event {
-        Event::BeforeAgent(event) => Some(&event.prompt),
-        Event::AfterAgent(event) => Some(&event.prompt),
-        _ => None,
-    }
 }

@@ -177,7 +177,7 @@ impl StreamEncoder {
         match self.framing {
             Framing::Sse => sse::write_event(out, json),
             Framing::Array => {
-                let separator = std::mem::replace(&mut self.separator, b",\r\n");
+                let separator = mem::replace(&mut self.separator, b",\r\n");
                 out.extend_from_slice(separator);
                 out.extend_from_slice(json);
             }

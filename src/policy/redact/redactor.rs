@@ -132,7 +132,7 @@ fn all_scopes() -> BTreeSet<RedactionScope> {
     .into()
 }
 
-/// The configured redaction of texts.
+/// Masks, hashes or denies secrets.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(try_from = "RedactSettings")]
 #[schemars(with = "RedactSettings")]
