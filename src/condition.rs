@@ -2,31 +2,175 @@
 //! or policy runs, such as
 //! `request.bytes > 100000 || "run_shell_command" in request.tools`.
 //!
-//! Most mistakes are found when a condition is compiled: `type_check` rejects
-//! unknown names and mismatched types, `static_analysis` reports variables that
-//! an event does not have. At run time a value can only be absent, out of range or
-//! too expensive (`cost_budget`). Callers treat such an error as true, so that a
-//! guard is never skipped. To add a fact: one row in `schema.rs` and a field in
-//! `facts.rs`. Pure.
+//! `cel-condition` compiles and evaluates them; this module has the facts. Callers treat
+//! an error of an evaluation as true, so that a guard is never skipped. To add a fact:
+//! one row in `VARIABLES`, one in [`Facts::fact`]. Pure.
 
-mod cost_budget;
-mod error;
-mod facts;
-mod map_macro;
-mod patterns;
-mod program;
-mod schema;
-mod static_analysis;
-mod type_check;
-mod type_rules;
-mod variables;
+pub use cel_condition::{Condition, EvalError, StaticResult};
+use cel_condition::{ConditionError, FactSource, FactValue, ValueType, Variable, VariableField};
+use serde_json::{Map, Value as Json};
 
-pub use self::{
-    error::{ConditionError, EvalError},
-    facts::{CallerFacts, Facts, RequestFacts, SessionFacts, ToolFacts},
-    program::Condition,
-    static_analysis::StaticResult,
-};
+use crate::event::EventName;
+
+/// The variables that conditions may use.
+const VARIABLES: &[Variable] = &[
+    variable("event", &[]),
+    variable("request", REQUEST),
+    variable("tool", TOOL),
+    variable("prompt", &[]),
+    variable("session", SESSION),
+    variable("caller", CALLER),
+];
+
+const REQUEST: &[VariableField] = &[
+    VariableField::new("model", ValueType::String),
+    VariableField::new("operation", ValueType::String),
+    VariableField::new("stream", ValueType::Bool),
+    VariableField::new("bytes", ValueType::Int),
+    VariableField::new("contents", ValueType::Int),
+    VariableField::new("tools", ValueType::List(&ValueType::String)),
+    VariableField::optional("max_output_tokens", ValueType::Int),
+];
+
+const TOOL: &[VariableField] = &[
+    VariableField::new("name", ValueType::String),
+    VariableField::new("input", ValueType::Dyn),
+];
+
+const SESSION: &[VariableField] = &[
+    VariableField::new("id", ValueType::String),
+    VariableField::new("named", ValueType::Bool),
+];
+
+const CALLER: &[VariableField] = &[
+    VariableField::new("key", ValueType::String),
+    VariableField::new("name", ValueType::String),
+    VariableField::new("agent", ValueType::String),
+];
+
+const fn variable(name: &'static str, fields: &'static [VariableField]) -> Variable {
+    Variable { name, fields }
+}
+
+/// Returns whether events of this name have a variable.
+fn is_present(variable: &str, event: EventName) -> bool {
+    match variable {
+        "request" => event.is_model_call(),
+        "tool" => matches!(event, EventName::BeforeTool | EventName::AfterTool),
+        "prompt" => matches!(event, EventName::BeforeAgent | EventName::AfterAgent),
+        _ => true,
+    }
+}
+
+/// Compiles a condition.
+///
+/// # Errors
+///
+/// Returns the first syntax or type error, with its position.
+pub fn compile(text: &str) -> Result<Condition, ConditionError> {
+    Condition::compile(text, VARIABLES)
+}
+
+/// Returns the result that a condition has on every event of this name, if there is one.
+pub fn analyze(condition: &Condition, event: EventName) -> StaticResult {
+    condition.analyze(&[("event", event.as_str())], &|variable| {
+        is_present(variable, event)
+    })
+}
+
+/// The facts of one event.
+#[derive(Debug, Clone)]
+pub struct Facts<'a> {
+    /// Name of the event.
+    pub event: EventName,
+    /// The model call, if the event is about one.
+    pub request: Option<RequestFacts>,
+    /// The tool call, if the event is about one.
+    pub tool: Option<ToolFacts<'a>>,
+    /// The user's prompt, if the event is about one.
+    pub prompt: Option<&'a str>,
+    /// Session of the agent.
+    pub session: SessionFacts<'a>,
+    /// The caller that sent the request.
+    pub caller: CallerFacts<'a>,
+}
+
+/// Facts of a model call.
+#[derive(Debug, Clone)]
+pub struct RequestFacts {
+    /// Name of the requested model.
+    pub model: String,
+    /// Name of the API method, such as `generateContent`.
+    pub operation: &'static str,
+    /// Whether the response is streamed.
+    pub stream: bool,
+    /// Length of the body, in bytes.
+    pub bytes: usize,
+    /// Number of contents in the conversation.
+    pub contents: usize,
+    /// Names of the declared functions.
+    pub tools: Vec<String>,
+    /// Requested maximum length of the response, in tokens.
+    pub max_output_tokens: Option<i64>,
+}
+
+/// Facts of a tool call.
+#[derive(Debug, Clone, Copy)]
+pub struct ToolFacts<'a> {
+    /// Name of the tool as on the wire.
+    pub name: &'a str,
+    /// Arguments of the call.
+    pub input: &'a Map<String, Json>,
+}
+
+/// Facts of a session.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SessionFacts<'a> {
+    /// Id that the agent chose, or a random one.
+    pub id: &'a str,
+    /// Whether the agent named the session.
+    pub named: bool,
+}
+
+/// Facts of a caller.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct CallerFacts<'a> {
+    /// The key of [`crate::event::Caller`].
+    pub key: &'a str,
+    /// Name in the config; empty without `auth`.
+    pub name: &'a str,
+    /// `User-Agent` header of the request.
+    pub agent: &'a str,
+}
+
+impl FactSource for Facts<'_> {
+    fn fact(&self, variable: &str, field: &str) -> Option<FactValue<'_>> {
+        let request = self.request.as_ref();
+        Some(match (variable, field) {
+            ("event", _) => FactValue::String(self.event.as_str()),
+            ("request", "model") => FactValue::String(&request?.model),
+            ("request", "operation") => FactValue::String(request?.operation),
+            ("request", "stream") => FactValue::Bool(request?.stream),
+            ("request", "bytes") => FactValue::Int(int(request?.bytes)),
+            ("request", "contents") => FactValue::Int(int(request?.contents)),
+            ("request", "tools") => FactValue::Strings(&request?.tools),
+            ("request", "max_output_tokens") => FactValue::Int(request?.max_output_tokens?),
+            ("tool", "name") => FactValue::String(self.tool?.name),
+            ("tool", "input") => FactValue::Object(self.tool?.input),
+            ("prompt", _) => FactValue::String(self.prompt?),
+            ("session", "id") => FactValue::String(self.session.id),
+            ("session", "named") => FactValue::Bool(self.session.named),
+            ("caller", "key") => FactValue::String(self.caller.key),
+            ("caller", "name") => FactValue::String(self.caller.name),
+            ("caller", "agent") => FactValue::String(self.caller.agent),
+            _ => return None,
+        })
+    }
+}
+
+fn int(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
+}
 
 #[cfg(test)]
 mod tests;

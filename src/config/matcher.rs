@@ -1,14 +1,11 @@
 //! Matchers: select the subjects on which a group's hooks run (hook protocol,
 //! section 5).
 
-mod javascript;
-
 use std::fmt;
 
-use fancy_regex::{Regex, RegexBuilder};
+use regex::Regex;
 use serde::{Deserialize, Serialize};
 
-use self::javascript::{TranslateError, translate};
 use crate::event::MatcherSubject;
 
 /// A compiled matcher of a group of hooks.
@@ -22,12 +19,7 @@ pub struct Matcher {
 #[derive(Debug, Clone)]
 enum Rule {
     All,
-    Pattern {
-        /// Matches a part of the subject, for tools.
-        anywhere: Regex,
-        /// Matches the whole subject, for keywords.
-        whole: Regex,
-    },
+    Pattern(js_regex::Regex),
     Glob(Regex),
     Exact,
 }
@@ -70,10 +62,14 @@ impl Matcher {
     pub fn matches(&self, subject: MatcherSubject<'_>) -> bool {
         match (subject, &self.rule) {
             (MatcherSubject::None, _) | (_, Rule::All) => true,
-            (MatcherSubject::Tool(name), Rule::Pattern { anywhere, .. }) => finds(anywhere, name),
-            (MatcherSubject::Keyword(word), Rule::Pattern { whole, .. }) => finds(whole, word),
+            (MatcherSubject::Tool(name), Rule::Pattern(pattern)) => {
+                pattern.is_match(name).unwrap_or(true)
+            }
+            (MatcherSubject::Keyword(word), Rule::Pattern(pattern)) => {
+                pattern.is_full_match(word).unwrap_or(true)
+            }
             (MatcherSubject::Tool(text) | MatcherSubject::Keyword(text), Rule::Glob(glob)) => {
-                finds(glob, text)
+                glob.is_match(text)
             }
             (MatcherSubject::Tool(text) | MatcherSubject::Keyword(text), Rule::Exact) => {
                 text == self.text
@@ -108,20 +104,13 @@ impl fmt::Display for Matcher {
 }
 
 fn parse_rule(text: &str) -> (Rule, Option<String>) {
-    let compiled = translate(text).and_then(|pattern| {
-        let whole = compile(&format!(r"\A(?:{pattern})\z"));
-        match (compile(&pattern), whole) {
-            (Ok(anywhere), Ok(whole)) => Ok(Rule::Pattern { anywhere, whole }),
-            (Err(why), _) | (_, Err(why)) => Err(TranslateError::Unsupported(why)),
-        }
-    });
-    match compiled {
-        Ok(rule) => (rule, None),
-        Err(TranslateError::Unsupported(why)) => {
+    match js_regex::Regex::new(text, BACKTRACK_LIMIT) {
+        Ok(pattern) => (Rule::Pattern(pattern), None),
+        Err(js_regex::Error::Unsupported(why)) => {
             let warning = format!("is not supported ({why}), so it matches everything");
             (Rule::All, Some(warning))
         }
-        Err(TranslateError::Invalid(why)) => {
+        Err(js_regex::Error::Invalid(why)) => {
             let (rule, treated) = match text.contains(['*', '?']).then(|| glob(text)) {
                 Some(Ok(glob)) => (Rule::Glob(glob), "is a glob"),
                 Some(Err(_)) | None => (Rule::Exact, "is compared literally"),
@@ -133,30 +122,11 @@ fn parse_rule(text: &str) -> (Rule, Option<String>) {
     }
 }
 
-fn compile(pattern: &str) -> Result<Regex, String> {
-    RegexBuilder::new(pattern)
-        .backtrack_limit(BACKTRACK_LIMIT)
-        .build()
-        .map_err(|error| error.to_string())
-}
-
 /// Compiles a glob: `*` is any text, `?` any one character, and the whole subject must
 /// match.
-fn glob(text: &str) -> Result<Regex, String> {
-    let mut pattern = String::from(r"(?s)\A");
-    for char in text.chars() {
-        match char {
-            '*' => pattern.push_str(".*"),
-            '?' => pattern.push('.'),
-            char => javascript::push_literal(char, &mut pattern),
-        }
-    }
-    pattern.push_str(r"\z");
-    compile(&pattern)
-}
-
-fn finds(pattern: &Regex, text: &str) -> bool {
-    pattern.is_match(text).unwrap_or(true)
+fn glob(text: &str) -> Result<Regex, regex::Error> {
+    let pattern = regex::escape(text).replace(r"\*", ".*").replace(r"\?", ".");
+    Regex::new(&format!(r"(?s)\A{pattern}\z"))
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use crate::{
     condition::{
-        CallerFacts, Condition, EvalError, Facts, RequestFacts, SessionFacts, StaticResult,
+        self, CallerFacts, Condition, EvalError, Facts, RequestFacts, SessionFacts, StaticResult,
         ToolFacts,
     },
     config::{Format, Problem, When},
@@ -13,7 +13,7 @@ use crate::{
 /// Schema format of a condition.
 pub(super) const FORMAT: Format = Format {
     name: "condition",
-    check: |text| match Condition::compile(text) {
+    check: |text| match condition::compile(text) {
         Ok(_) => Ok(()),
         Err(error) => Err(format!("is not a valid condition: {error}")),
     },
@@ -43,9 +43,13 @@ pub(super) fn build(when: &When, events: &[EventName]) -> Result<Condition, Prob
         span: Some(when.span.clone()),
         message: format!("`when` {message}"),
     };
-    let condition = Condition::compile(&when.text)
+    let condition = condition::compile(&when.text)
         .map_err(|error| problem(format!("is not a valid condition: {error}")))?;
-    let results = || events.iter().map(|event| condition.analyze(*event));
+    let results = || {
+        events
+            .iter()
+            .map(|event| condition::analyze(&condition, *event))
+    };
     let names: Vec<&str> = events.iter().map(|event| event.as_str()).collect();
     let names = names.join(" or ");
     if results().all(|result| result == StaticResult::False) {

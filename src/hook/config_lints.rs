@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::condition_eval::build;
 use crate::{
-    condition::StaticResult,
+    condition::{self, StaticResult},
     config::{Config, PolicySpec, Problem},
     policy,
 };
@@ -49,7 +49,7 @@ fn absent_variables(spec: &PolicySpec) -> Vec<Problem> {
     };
     let mut absent: BTreeMap<String, Vec<&str>> = BTreeMap::new();
     for event in events {
-        if let StaticResult::Absent(variable) = condition.analyze(*event) {
+        if let StaticResult::Absent(variable) = condition::analyze(&condition, *event) {
             absent.entry(variable).or_default().push(event.as_str());
         }
     }

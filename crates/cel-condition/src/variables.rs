@@ -17,11 +17,10 @@ use serde_json::{Map, Value as Json};
 use super::{
     cost_budget::CostBudget,
     error::EvalError,
-    facts::{FactValue, Facts},
-    schema::{Shape, VARIABLES, VariableField, VariableUses},
+    schema::{FactSource, FactValue, Variable, VariableUses},
 };
 
-/// Maximum number of values that are converted for one event.
+/// Maximum number of values that are converted for one evaluation.
 const MAX_VALUES: usize = 1000;
 
 /// Maximum length of all converted strings together, in bytes.
@@ -40,25 +39,26 @@ pub(super) struct Variables {
 
 impl Variables {
     /// Converts the variables that a condition uses. Objects are always present, so
-    /// that `has(request.model)` can be tested on any event.
+    /// that `has` can be tested on their fields.
     pub(super) fn bind(
-        facts: &Facts<'_>,
+        facts: &dyn FactSource,
+        variables: &'static [Variable],
         uses: &VariableUses,
         budget: Arc<CostBudget>,
     ) -> Result<Self, EvalError> {
         let mut converter = Converter::default();
         let mut values = BTreeMap::new();
-        for variable in VARIABLES {
+        for variable in variables {
             let cost_before = converter.cost();
-            let value = match variable.shape {
-                Shape::String(get) if uses.contains(variable.name, "") => {
-                    get(facts).map(|text| converter.fact(text)).transpose()?
-                }
-                Shape::String(_) => None,
-                Shape::Object(fields) => {
-                    let fields = fields.iter();
-                    let selected = fields.filter(|field| uses.contains(variable.name, field.name));
-                    Some(converter.fields(selected, facts)?)
+            let value = match variable.fields {
+                [] => converter.used_fact(facts, uses, variable.name, "")?,
+                fields => {
+                    let mut object = HashMap::new();
+                    for field in fields {
+                        let value = converter.used_fact(facts, uses, variable.name, field.name)?;
+                        object.extend(value.map(|value| (key(field.name), value)));
+                    }
+                    Some(Value::from(object))
                 }
             };
             // Every JSON value converts.
@@ -100,19 +100,19 @@ impl Converter {
         Ok(())
     }
 
-    /// Converts the fields that the event has.
-    fn fields(
+    /// Converts a fact that is present and that the condition uses.
+    fn used_fact(
         &mut self,
-        fields: impl Iterator<Item = &'static VariableField>,
-        facts: &Facts<'_>,
-    ) -> Result<Value, EvalError> {
-        let mut object = HashMap::new();
-        for field in fields {
-            if let Some(fact) = (field.get)(facts) {
-                object.insert(key(field.name), self.fact(fact)?);
-            }
+        facts: &dyn FactSource,
+        uses: &VariableUses,
+        variable: &'static str,
+        field: &'static str,
+    ) -> Result<Option<Value>, EvalError> {
+        if !uses.contains(variable, field) {
+            return Ok(None);
         }
-        Ok(Value::from(object))
+        let fact = facts.fact(variable, field);
+        fact.map(|fact| self.fact(fact)).transpose()
     }
 
     fn fact(&mut self, fact: FactValue<'_>) -> Result<Value, EvalError> {

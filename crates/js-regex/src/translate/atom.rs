@@ -2,13 +2,14 @@
 
 use std::ops::RangeInclusive;
 
-use super::{ANY, NOTHING, Term, TranslateError, Translation, push_literal, scan::read_number};
+use super::{ANY, NOTHING, Term, Translation, push_literal, scan::read_number};
+use crate::Error;
 
 const DIGITS: &str = "0-9";
 const WORD: &str = "0-9A-Z_a-z";
 const SPACES: &str = r"\x{9}-\x{D}\x{20}\x{A0}\x{1680}\x{2000}-\x{200A}\x{2028}\x{2029}\x{202F}\x{205F}\x{3000}\x{FEFF}";
 
-const NO_NAME: TranslateError = TranslateError::Invalid("a reference to no group");
+const NO_NAME: Error = Error::Invalid("a reference to no group");
 
 /// The characters that an escape or a plain character matches.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +23,7 @@ enum Atom {
 
 impl Translation {
     /// Translates an escape outside of a class, from after its `\`.
-    pub(super) fn escape(&mut self) -> Result<Term, TranslateError> {
+    pub(super) fn escape(&mut self) -> Result<Term, Error> {
         match self.peek() {
             Some(boundary @ ('b' | 'B')) => {
                 self.at += 1;
@@ -62,7 +63,7 @@ impl Translation {
     }
 
     /// Translates a class, from after its `[`.
-    pub(super) fn class(&mut self) -> Result<Term, TranslateError> {
+    pub(super) fn class(&mut self) -> Result<Term, Error> {
         let negated = self.eat("^");
         let mut items = String::new();
         while !self.eat("]") {
@@ -76,7 +77,7 @@ impl Translation {
             let last = self.class_atom()?;
             match (first, last) {
                 (Atom::Char(first), Atom::Char(last)) if first > last => {
-                    return Err(TranslateError::Invalid("a range out of order"));
+                    return Err(Error::Invalid("a range out of order"));
                 }
                 (Atom::Char(_), Atom::Char(_)) => {
                     push_item(first, &mut items);
@@ -98,9 +99,9 @@ impl Translation {
         Ok(self.push(&text, Term::Atom))
     }
 
-    fn class_atom(&mut self) -> Result<Atom, TranslateError> {
+    fn class_atom(&mut self) -> Result<Atom, Error> {
         match self.take() {
-            None => Err(TranslateError::Invalid("a class without an end")),
+            None => Err(Error::Invalid("a class without an end")),
             Some('\\') if self.eat("b") => Ok(Atom::Char('\u{8}')),
             Some('\\') => {
                 let control = self.chars.get(self.at + 1).copied().unwrap_or_default();
@@ -115,9 +116,9 @@ impl Translation {
     }
 
     /// Parses an escape that has the same meaning inside and outside of a class.
-    fn character_escape(&mut self) -> Result<Atom, TranslateError> {
+    fn character_escape(&mut self) -> Result<Atom, Error> {
         let Some(char) = self.take() else {
-            return Err(TranslateError::Invalid("`\\` at the end"));
+            return Err(Error::Invalid("`\\` at the end"));
         };
         Ok(match char {
             'd' => Atom::In(DIGITS),
@@ -191,7 +192,7 @@ impl Translation {
     }
 
     /// Returns the numbers of the groups with the name in `<name>`.
-    fn named_groups(&mut self) -> Result<Vec<usize>, TranslateError> {
+    fn named_groups(&mut self) -> Result<Vec<usize>, Error> {
         let rest = self.chars.get(self.at..).unwrap_or_default();
         let ['<', rest @ ..] = rest else {
             return Err(NO_NAME);

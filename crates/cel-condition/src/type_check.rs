@@ -9,10 +9,11 @@ use cel::{
 };
 
 use super::{
-    error::{ConditionError, suggestion},
+    error::ConditionError,
     map_macro::is_map,
     patterns::{self, PatternSet},
-    schema::{FUNCTIONS, VARIABLES, ValueType, VariableUses, variable},
+    schema::{FUNCTIONS, ValueType, Variable, VariableUses, find},
+    similar_name::similar_name,
     type_rules::{self, ADDABLE, NUMBERS, NUMERIC, PRINTABLE, SIZED},
 };
 
@@ -27,9 +28,11 @@ pub(super) struct CheckedCondition {
 pub(super) fn check(
     expression: &IdedExpr,
     source: &SourceInfo,
+    variables: &'static [Variable],
 ) -> Result<CheckedCondition, ConditionError> {
     let mut checker = TypeChecker {
         source,
+        variables,
         scope: Vec::new(),
         checked: CheckedCondition::default(),
         depth: 0,
@@ -44,6 +47,7 @@ const MAX_EXPRESSION_DEPTH: usize = 64;
 
 struct TypeChecker<'a> {
     source: &'a SourceInfo,
+    variables: &'static [Variable],
     /// Variables of enclosing comprehensions, innermost last.
     scope: Vec<(String, ValueType)>,
     checked: CheckedCondition,
@@ -80,7 +84,7 @@ impl TypeChecker<'_> {
         match self.type_of(expr)? {
             ValueType::Object(variable) => {
                 let name = variable.name;
-                let example = variable.fields().first().map_or("", |field| field.name);
+                let example = variable.fields.first().map_or("", |field| field.name);
                 let message = format!(
                     "`{name}` is an object; use one of its fields, such as `{name}.{example}`"
                 );
@@ -109,11 +113,11 @@ impl TypeChecker<'_> {
         if let Some((_, value_type)) = scope.find(|(bound, _)| bound == name) {
             return Ok(*value_type);
         }
-        let Some(variable) = variable(name) else {
-            let known = VARIABLES.iter().map(|variable| variable.name);
+        let Some(variable) = find(self.variables, name) else {
+            let known = self.variables.iter().map(|variable| variable.name);
             return Err(self.unknown(expr, &format!("variable `{name}`"), name, known));
         };
-        if variable.fields().is_empty() {
+        if variable.fields.is_empty() {
             self.checked.uses.insert(variable.name, "");
         }
         Ok(variable.value_type())
@@ -124,7 +128,7 @@ impl TypeChecker<'_> {
         let value_type = match self.type_of(&select.operand)? {
             ValueType::Object(variable) => {
                 let Some(field) = variable.field(name) else {
-                    let known = variable.fields().iter().map(|field| field.name);
+                    let known = variable.fields.iter().map(|field| field.name);
                     let what = format!("field `{name}` of `{}`", variable.name);
                     return Err(self.unknown(expr, &what, name, known));
                 };
@@ -302,7 +306,7 @@ impl TypeChecker<'_> {
             let message = "a nested comprehension can only iterate over a list literal";
             return Err(self.error(expr, message));
         }
-        if variable(&comprehension.iter_var).is_some() {
+        if find(self.variables, &comprehension.iter_var).is_some() {
             let message = format!("`{}` is already a variable", comprehension.iter_var);
             return Err(self.error(expr, message));
         }
@@ -332,9 +336,12 @@ impl TypeChecker<'_> {
         expr: &IdedExpr,
         what: &str,
         name: &str,
-        known: impl Iterator<Item = &'a str>,
+        known: impl Iterator<Item = &'a str> + Clone,
     ) -> ConditionError {
-        let hint = suggestion(name, &known.collect::<Vec<_>>());
+        let hint = match similar_name(name, known.clone()) {
+            Some(similar) => format!("did you mean `{similar}`?"),
+            None => format!("expected one of {}", known.collect::<Vec<_>>().join(", ")),
+        };
         self.error(expr, format!("unknown {what}; {hint}"))
     }
 

@@ -11,14 +11,12 @@ use cel::{Context, Env, IdedExpr, Value, extractors::This};
 use super::{
     cost_budget::CostBudget,
     error::{ConditionError, EvalError},
-    facts::Facts,
     patterns::{self, PatternSet},
-    schema::VariableUses,
-    static_analysis::{StaticResult, analyze},
+    schema::{FactSource, Variable, VariableUses},
+    static_analysis::{StaticEval, StaticResult},
     type_check,
     variables::Variables,
 };
-use crate::event::EventName;
 
 /// Maximum length of a condition, in bytes.
 const MAX_CONDITION_BYTES: usize = 1000;
@@ -33,16 +31,17 @@ pub struct Condition {
     pub(super) expression: Arc<IdedExpr>,
     env: Arc<Env>,
     patterns: Arc<PatternSet>,
+    variables: &'static [Variable],
     uses: VariableUses,
 }
 
 impl Condition {
-    /// Compiles a text.
+    /// Compiles a text that may use these variables.
     ///
     /// # Errors
     ///
     /// Returns the first syntax or type error, with its position.
-    pub fn compile(text: &str) -> Result<Self, ConditionError> {
+    pub fn compile(text: &str, variables: &'static [Variable]) -> Result<Self, ConditionError> {
         if text.len() > MAX_CONDITION_BYTES {
             return Err(ConditionError {
                 message: format!("a condition has at most {MAX_CONDITION_BYTES} bytes"),
@@ -55,25 +54,26 @@ impl Condition {
             .max_recursion_depth(MAX_PARSER_DEPTH)
             .parse_with_source_info(text)
             .map_err(|errors| ConditionError::from_syntax(text, &errors))?;
-        let checked = type_check::check(&expression, &source)?;
+        let checked = type_check::check(&expression, &source, variables)?;
         Ok(Self {
             text: text.to_owned(),
             expression: Arc::new(expression),
             env: Arc::new(env),
             patterns: Arc::new(checked.patterns),
+            variables,
             uses: checked.uses,
         })
     }
 
-    /// Evaluates the condition on the facts of one event.
+    /// Evaluates the condition.
     ///
     /// # Errors
     ///
     /// Fails if a value is absent, has an unexpected type or is too expensive to
-    /// read. Callers must treat an error as true, so that a guard is never skipped.
-    pub fn evaluate(&self, facts: &Facts<'_>) -> Result<bool, EvalError> {
+    /// read. Guards treat an error as true, so that they are never skipped.
+    pub fn evaluate(&self, facts: &dyn FactSource) -> Result<bool, EvalError> {
         let budget = Arc::new(CostBudget::default());
-        let variables = Variables::bind(facts, &self.uses, Arc::clone(&budget))?;
+        let variables = Variables::bind(facts, self.variables, &self.uses, Arc::clone(&budget))?;
         let mut context = self.context(&budget);
         context.set_variable_resolver(&variables);
         // A panic may leave these half changed, but they are not used afterwards.
@@ -87,11 +87,24 @@ impl Condition {
         }
     }
 
-    /// Returns the result that every event of this name must have, if there is one.
-    pub fn analyze(&self, event: EventName) -> StaticResult {
+    /// Returns the result that the condition has with these values of variables without
+    /// fields, and whatever the values of the others that are present.
+    pub fn analyze(
+        &self,
+        constants: &[(&'static str, &str)],
+        is_present: &dyn Fn(&str) -> bool,
+    ) -> StaticResult {
         let mut context = self.context(&Arc::default());
-        context.add_variable_from_value("event", event.as_str());
-        analyze(&self.expression, event, &context)
+        for (name, value) in constants {
+            context.add_variable_from_value(*name, *value);
+        }
+        let analysis = StaticEval {
+            variables: self.variables,
+            is_present,
+            constants,
+            context: &context,
+        };
+        analysis.expression(&self.expression)
     }
 
     /// A CEL context with functions and no variables.

@@ -6,9 +6,6 @@ use thiserror::Error;
 /// Maximum length of an unexpected token in a message, in characters.
 const MAX_SHOWN_CHARS: usize = 40;
 
-/// Minimum Jaro-Winkler similarity of a suggested name.
-const MIN_SIMILARITY: f64 = 0.8;
-
 /// A text that does not compile to a condition.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 #[error("{message} (at character {position})")]
@@ -36,7 +33,7 @@ impl ConditionError {
     }
 }
 
-/// Failure to evaluate a condition. Holds no content of the event.
+/// Failure to evaluate a condition. Holds no fact.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
 pub enum EvalError {
     /// A referenced value is absent.
@@ -54,7 +51,7 @@ pub enum EvalError {
     /// The evaluator panicked on the condition.
     #[error("the evaluation was aborted")]
     Aborted,
-    /// The event's document cannot be read.
+    /// The source of the facts cannot be read.
     #[error("the event cannot be read")]
     Unreadable,
 }
@@ -96,17 +93,4 @@ fn unexpected_token(message: &str) -> Option<String> {
         .or_else(|| message.split_once("at: '"))?;
     let token = rest.strip_suffix('\'')?.trim();
     Some(token.chars().take(MAX_SHOWN_CHARS).collect())
-}
-
-/// A hint for an unknown name: the most similar known one, or all of them.
-pub(super) fn suggestion(name: &str, known: &[&str]) -> String {
-    let name = name.to_lowercase();
-    let similarity = |known: &&&str| strsim::jaro_winkler(&name, &known.to_lowercase());
-    let best = known
-        .iter()
-        .max_by(|a, b| similarity(a).total_cmp(&similarity(b)));
-    match best.filter(|known| similarity(known) >= MIN_SIMILARITY) {
-        Some(best) => format!("did you mean `{best}`?"),
-        None => format!("expected one of {}", known.join(", ")),
-    }
 }

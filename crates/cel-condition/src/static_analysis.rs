@@ -1,28 +1,27 @@
-//! Static evaluation of a condition for all events of one name.
+//! Static evaluation of a condition, by which variables are present.
 
 use cel::{
     Context, IdedExpr, Value,
     common::ast::{Expr, operators as op},
 };
 
-use super::schema::{Variable, variable};
-use crate::event::EventName;
+use super::schema::{Variable, find};
 
-/// Result that a condition has on every event of one name.
+/// Result that a condition has whatever the values of its variables are.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StaticResult {
-    /// Depends on the event.
+    /// Depends on the values.
     Dynamic,
-    /// True on every event.
+    /// True for all values.
     True,
-    /// False on every event.
+    /// False for all values.
     False,
-    /// Fails, because the event never has this variable or field.
+    /// Fails, because this variable or field is absent.
     Absent(String),
 }
 
 impl StaticResult {
-    /// Returns the variable or field that the event never has.
+    /// Returns the variable or field that is absent.
     pub fn absent(self) -> Option<String> {
         match self {
             Self::Absent(name) => Some(name),
@@ -49,23 +48,19 @@ impl StaticResult {
     }
 }
 
-/// Evaluates an expression as far as the event's name determines it. `context`
-/// holds the functions and the variable `event`.
-pub(super) fn analyze(
-    expression: &IdedExpr,
-    event: EventName,
-    context: &Context<'_, '_>,
-) -> StaticResult {
-    StaticEval { event, context }.expression(expression)
-}
-
-struct StaticEval<'a, 'p, 'v> {
-    event: EventName,
-    context: &'a Context<'p, 'v>,
+/// Evaluates an expression as far as the variables that are present determine it.
+pub(super) struct StaticEval<'a, 'p, 'v> {
+    pub(super) variables: &'static [Variable],
+    /// Whether the variable of this name is present.
+    pub(super) is_present: &'a dyn Fn(&str) -> bool,
+    /// Names and values of variables that are known.
+    pub(super) constants: &'a [(&'static str, &'a str)],
+    /// Functions, and the variables that are known.
+    pub(super) context: &'a Context<'p, 'v>,
 }
 
 impl StaticEval<'_, '_, '_> {
-    fn expression(&self, expr: &IdedExpr) -> StaticResult {
+    pub(super) fn expression(&self, expr: &IdedExpr) -> StaticResult {
         let Expr::Call(call) = &expr.expr else {
             return self.atom(expr);
         };
@@ -91,20 +86,20 @@ impl StaticEval<'_, '_, '_> {
 
     /// Evaluates an expression without logical operators.
     fn atom(&self, expr: &IdedExpr) -> StaticResult {
-        let mentions = VariableMentions::new(expr);
+        let mentions = VariableMentions::new(expr, self.variables);
         if let (Expr::Select(select), [(variable, field)]) = (&expr.expr, mentions.names.as_slice())
             && select.test
             && let Some(field) = variable.field(field)
             && field.name == select.field
         {
-            return match (variable.is_on(self.event), field.required) {
+            return match ((self.is_present)(variable.name), field.required) {
                 (false, _) => StaticResult::False,
                 (true, true) => StaticResult::True,
                 (true, false) => StaticResult::Dynamic,
             };
         }
         let mut names = mentions.names.iter();
-        let absent = names.find(|(variable, _)| !variable.is_on(self.event));
+        let absent = names.find(|(variable, _)| !(self.is_present)(variable.name));
         match absent {
             _ if mentions.tests_presence => StaticResult::Dynamic,
             Some((variable, "")) => StaticResult::Absent(variable.name.to_owned()),
@@ -112,7 +107,7 @@ impl StaticEval<'_, '_, '_> {
             None if mentions
                 .names
                 .iter()
-                .all(|(variable, _)| variable.name == "event") =>
+                .all(|(variable, _)| self.is_constant(variable)) =>
             {
                 match Value::resolve(expr, self.context) {
                     Ok(Value::Bool(true)) => StaticResult::True,
@@ -123,11 +118,18 @@ impl StaticEval<'_, '_, '_> {
             None => StaticResult::Dynamic,
         }
     }
+
+    fn is_constant(&self, variable: &Variable) -> bool {
+        self.constants
+            .iter()
+            .any(|(name, _)| *name == variable.name)
+    }
 }
 
 /// The variables that an expression mentions.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct VariableMentions<'a> {
+    variables: &'static [Variable],
     /// Each with its field, which is empty if it has none.
     names: Vec<(&'static Variable, &'a str)>,
     /// Whether `has` is used below the top of the expression.
@@ -135,8 +137,12 @@ struct VariableMentions<'a> {
 }
 
 impl<'a> VariableMentions<'a> {
-    fn new(expr: &'a IdedExpr) -> Self {
-        let mut mentions = Self::default();
+    fn new(expr: &'a IdedExpr, variables: &'static [Variable]) -> Self {
+        let mut mentions = Self {
+            variables,
+            names: Vec::new(),
+            tests_presence: false,
+        };
         mentions.collect(expr);
         let is_presence_test = matches!(&expr.expr, Expr::Select(select) if select.test);
         mentions.tests_presence &= !is_presence_test;
@@ -145,14 +151,15 @@ impl<'a> VariableMentions<'a> {
 
     fn collect(&mut self, expr: &'a IdedExpr) {
         match &expr.expr {
-            Expr::Ident(name) => self
-                .names
-                .extend(variable(name).map(|variable| (variable, ""))),
+            Expr::Ident(name) => {
+                let variable = find(self.variables, name);
+                self.names.extend(variable.map(|variable| (variable, "")));
+            }
             Expr::Select(select) => {
                 self.tests_presence |= select.test;
                 match &select.operand.expr {
                     Expr::Ident(name) => {
-                        let variable = variable(name);
+                        let variable = find(self.variables, name);
                         let named = variable.map(|known| (known, select.field.as_str()));
                         self.names.extend(named);
                     }

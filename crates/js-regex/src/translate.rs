@@ -10,15 +10,7 @@ mod atom;
 mod scan;
 
 use self::scan::{Flags, Repeat, scan_groups};
-
-/// The reason why an expression has no translation.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum TranslateError {
-    /// The expression is not valid JavaScript.
-    Invalid(&'static str),
-    /// The expression is valid JavaScript, and `fancy_regex` has no equivalent.
-    Unsupported(String),
-}
+use super::Error;
 
 /// The line terminators, which `.` does not match without the flag `s`, and which `^`
 /// and `$` look for with `m`.
@@ -33,7 +25,7 @@ const MAX_DEPTH: usize = 40;
 const MAX_REPETITIONS: u64 = 1000;
 
 /// Translates `pattern`. The result has the same numbers of groups.
-pub(super) fn translate(pattern: &str) -> Result<String, TranslateError> {
+pub(super) fn translate(pattern: &str) -> Result<String, Error> {
     let chars: Vec<char> = pattern.chars().collect();
     let mut translation = Translation {
         group_names: scan_groups(&chars),
@@ -51,14 +43,14 @@ pub(super) fn translate(pattern: &str) -> Result<String, TranslateError> {
     };
     translation.disjunction()?;
     if translation.peek().is_some() {
-        return Err(TranslateError::Invalid("a `)` too many"));
+        return Err(Error::Invalid("a `)` too many"));
     }
     let mut referenced = translation.referenced.iter();
     if referenced.any(|group| translation.unreliable.contains(group)) {
         translation.give_up("a back-reference to a repeated group or out of a look-around");
     }
     match translation.unsupported {
-        Some(what) => Err(TranslateError::Unsupported(what.to_owned())),
+        Some(what) => Err(Error::Unsupported(what.to_owned())),
         None => Ok(translation.out),
     }
 }
@@ -115,10 +107,10 @@ enum Term {
 }
 
 impl Translation {
-    fn disjunction(&mut self) -> Result<(), TranslateError> {
+    fn disjunction(&mut self) -> Result<(), Error> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
-            return Err(TranslateError::Unsupported("too deeply nested".to_owned()));
+            return Err(Error::Unsupported("too deeply nested".to_owned()));
         }
         while let Some(char) = self.peek() {
             match char {
@@ -134,12 +126,12 @@ impl Translation {
         Ok(())
     }
 
-    fn term(&mut self) -> Result<(), TranslateError> {
+    fn term(&mut self) -> Result<(), Error> {
         let start = self.out.len();
         let opened_before = self.opened;
         let repeat = self.repeat_at(self.at);
         let term = match self.take() {
-            _ if repeat.is_some() => return Err(TranslateError::Invalid("nothing to repeat")),
+            _ if repeat.is_some() => return Err(Error::Invalid("nothing to repeat")),
             Some('(') => self.group()?,
             Some('[') => self.class()?,
             Some('\\') => self.escape()?,
@@ -166,20 +158,20 @@ impl Translation {
     }
 
     /// Translates the quantifier of the term that was written from `start` on.
-    fn quantifier(&mut self, start: usize, term: Term) -> Result<(), TranslateError> {
+    fn quantifier(&mut self, start: usize, term: Term) -> Result<(), Error> {
         let Some(Repeat { min, max, end }) = self.repeat_at(self.at) else {
             return Ok(());
         };
         self.at = end;
         let is_lazy = self.eat("?");
         if max.is_some_and(|max| max < min) {
-            return Err(TranslateError::Invalid("a range out of order"));
+            return Err(Error::Invalid("a range out of order"));
         }
         if min.max(max.unwrap_or_default()) > MAX_REPETITIONS {
             self.give_up("a count above 1000");
         }
         match term {
-            Term::Assertion => return Err(TranslateError::Invalid("nothing to repeat")),
+            Term::Assertion => return Err(Error::Invalid("nothing to repeat")),
             Term::LookAhead if min == 0 => {
                 self.out.insert_str(start, "(?:|");
                 self.out.push(')');
@@ -196,7 +188,7 @@ impl Translation {
     }
 
     /// Translates a group, from after its `(`.
-    fn group(&mut self) -> Result<Term, TranslateError> {
+    fn group(&mut self) -> Result<Term, Error> {
         let outer_flags = self.flags;
         let outer_look_behind = self.in_look_behind;
         let mut number = None;
@@ -231,7 +223,7 @@ impl Translation {
             self.out.push_str(NOTHING);
         }
         if !self.eat(")") {
-            return Err(TranslateError::Invalid("a group without an end"));
+            return Err(Error::Invalid("a group without an end"));
         }
         self.closed.extend(number);
         self.flags = outer_flags;
@@ -240,20 +232,20 @@ impl Translation {
     }
 
     /// Skips the rest of `?<name>`, if the group that was just opened has a name.
-    fn group_name(&mut self) -> Result<(), TranslateError> {
+    fn group_name(&mut self) -> Result<(), Error> {
         let name = self.group_names.get(self.opened - 1);
         let Some(name) = name.and_then(Option::as_deref) else {
             return Ok(());
         };
         if !is_name(name) {
-            return Err(TranslateError::Invalid("a bad name of a group"));
+            return Err(Error::Invalid("a bad name of a group"));
         }
         self.at += name.chars().count() + ">".len();
         Ok(())
     }
 
     /// Translates `i-ms:`, the flags of a group.
-    fn modifiers(&mut self) -> Result<Term, TranslateError> {
+    fn modifiers(&mut self) -> Result<Term, Error> {
         let mut seen = String::new();
         let mut wanted = true;
         let mut case = "";
@@ -270,7 +262,7 @@ impl Translation {
                         (_, false) => case = "-i",
                     }
                 }
-                _ => return Err(TranslateError::Invalid("an unknown kind of group")),
+                _ => return Err(Error::Invalid("an unknown kind of group")),
             }
         }
         Ok(self.push(&format!("(?{case}:"), Term::Atom))
