@@ -1,7 +1,6 @@
 //! `hookgate explain`: shows which hooks run, and their results.
 
 use std::{
-    collections::BTreeMap,
     fs, io,
     path::{Path, PathBuf},
 };
@@ -15,7 +14,7 @@ use crate::{
     config::{BUILTIN, Config, HookSpec},
     dry_run::{
         AgentAction, DEFAULT_MODEL, DryRunReport, ExtraKeys, SimulatedCall, differences,
-        display_value, dry_run, load_config, model_path, parse_headers,
+        display_value, dry_run, load_config, model_path,
     },
     hook::{EventTrace, HookExecution, HookTrace},
     server,
@@ -72,18 +71,6 @@ impl ExplainArgs {
     }
 }
 
-/// A request with its path, headers and responses.
-#[derive(Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RequestFile {
-    path: Option<String>,
-    #[serde(default)]
-    headers: BTreeMap<String, String>,
-    body: Map<String, Value>,
-    answer: Option<Value>,
-    then: Option<Value>,
-}
-
 fn read_action(file: &Path, model: &str) -> Result<AgentAction, Failure> {
     let failed =
         |error: &dyn std::fmt::Display| Failure::Failed(format!("`{}`: {error}", file.display()));
@@ -97,30 +84,19 @@ fn read_action(file: &Path, model: &str) -> Result<AgentAction, Failure> {
     if fields.contains_key("hook_event_name") {
         return Ok(AgentAction::Report(fields));
     }
-    let request = if fields.contains_key("body") {
-        serde_json::from_value(Value::Object(fields)).map_err(|error| failed(&error))?
+    let mut request = if fields.contains_key("body") {
+        fields
     } else {
-        RequestFile {
-            path: None,
-            headers: BTreeMap::new(),
-            body: fields,
-            answer: None,
-            then: None,
-        }
+        Map::from_iter([("body".to_owned(), fields.into())])
     };
-    let path = request.path.unwrap_or_else(|| model_path(model));
-    if !path.starts_with('/') {
+    let path = request.entry("path");
+    path.or_insert_with(|| model_path(model).into());
+    let call = SimulatedCall::deserialize(Value::Object(request));
+    let call = call.map_err(|error| failed(&error))?;
+    if !call.path.starts_with('/') {
         return Err(failed(&"`path` must begin with `/`"));
     }
-    let headers = parse_headers(&request.headers)
-        .map_err(|name| failed(&format!("`{name}` cannot be sent as a header")))?;
-    Ok(AgentAction::Call(Box::new(SimulatedCall {
-        path,
-        headers,
-        body: request.body,
-        answer: request.answer,
-        then: request.then,
-    })))
+    Ok(AgentAction::Call(Box::new(call)))
 }
 
 /// Prints the report of a dry run.

@@ -8,7 +8,7 @@ use std::{
 
 use http::{HeaderMap, HeaderName, HeaderValue};
 use schemars::JsonSchema;
-use serde::{Deserialize, Deserializer};
+use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
 use crate::config::{
@@ -51,11 +51,13 @@ pub enum AgentAction {
 }
 
 /// A model call of a dry run.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct SimulatedCall {
     /// Path and query of the request.
     pub path: String,
     /// Headers in addition to `content-type`.
+    #[serde(default, deserialize_with = "header_map")]
     pub headers: HeaderMap,
     /// The body of the request.
     pub body: Map<String, Value>,
@@ -360,12 +362,8 @@ pub fn model_path(model: &str) -> String {
     format!("/v1beta/models/{model}:generateContent")
 }
 
-/// Parses the headers of a model call.
-///
-/// # Errors
-///
-/// Returns the name of an invalid header.
-pub fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
+/// Parses the headers of a model call. The error is the name of an invalid one.
+fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &str> {
     let header = |(name, value): (_, &String)| {
         let name: &String = name;
         let parsed = name.parse::<HeaderName>().ok();
@@ -373,6 +371,12 @@ pub fn parse_headers(headers: &BTreeMap<String, String>) -> Result<HeaderMap, &s
         parsed.ok_or(name.as_str())
     };
     headers.iter().map(header).collect()
+}
+
+fn header_map<'de, D: Deserializer<'de>>(deserializer: D) -> Result<HeaderMap, D::Error> {
+    let headers = BTreeMap::deserialize(deserializer)?;
+    parse_headers(&headers)
+        .map_err(|name| D::Error::custom(format!("`{name}` cannot be sent as a header")))
 }
 
 /// Deserializes a value that is present, though it may be null.
