@@ -45,7 +45,7 @@ pub use self::{
         listeners::{AdminSettings, ClientCertificates, Tls},
         policies::{HookMode, HookSettings, PolicySpec, When},
         sessions::{EventSettings, SessionSettings, StoreSettings},
-        telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings},
+        telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings, Telemetry},
         upstreams::{
             CircuitSettings, FallbackConfig, HeaderText, UpstreamConfig, UpstreamCredential,
             UpstreamsConfig,

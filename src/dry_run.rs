@@ -31,10 +31,7 @@ use tower::ServiceExt;
 use url::Url;
 
 pub use self::{
-    case_file::{
-        AgentAction, Case, CaseFile, DEFAULT_MODEL, Expected, SimulatedCall, model_path,
-        parse_headers,
-    },
+    case_file::{AgentAction, Case, CaseFile, DEFAULT_MODEL, Expected, SimulatedCall, model_path},
     expectation::compare,
     json_diff::{ExtraKeys, differences, display_value},
     report::{DryRunReport, RecordedRequest},
@@ -154,7 +151,7 @@ fn isolated(config: &Config, mock: SocketAddr) -> Config {
     config.listen = (Ipv4Addr::LOCALHOST, 0).into();
     config.sessions.transcripts = None;
     config.audit = None;
-    config.otlp = None;
+    config.telemetry.otlp = None;
     config.sessions.store = StoreSettings::Memory;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         for upstream in config.upstreams.iter_mut() {

@@ -88,6 +88,16 @@ macro_rules! events {
             pub fn visit<V: EventVisitor>(self, visitor: V) -> V::Output {
                 match self { $(Self::$kind => visitor.visit::<$kind>(),)+ }
             }
+
+            /// Returns the subjects that matchers are compared with.
+            pub const fn subjects(self) -> SubjectKind {
+                match self { $(Self::$kind => $kind::SUBJECTS,)+ }
+            }
+
+            /// Whether a part of a hook's output counts for events of this name.
+            pub fn honours(self, part: OutputPart) -> bool {
+                match self { $(Self::$kind => $kind::HONOURS.contains(&part),)+ }
+            }
         }
 
         /// One event of any kind, borrowed.
@@ -106,11 +116,6 @@ macro_rules! events {
             /// Returns the subject: see [`EventDefinition::subject`].
             pub fn subject(self) -> MatcherSubject<'a> {
                 match self { $(Self::$kind(event) => event.subject(),)+ }
-            }
-
-            /// Whether a part of a hook's output counts for its kind.
-            pub fn honours(self, part: OutputPart) -> bool {
-                match self { $(Self::$kind(_) => $kind::HONOURS.contains(&part),)+ }
             }
 
             /// Returns the request: see [`EventDefinition::llm_request`].

@@ -29,10 +29,7 @@ use super::{
     overrides::Overrides,
     registry::Registry,
     schema::schema,
-    settings::{
-        config_file::{Config, ConfigFile},
-        listeners::AdminSettings,
-    },
+    settings::config_file::Config,
     source_span::{ConfigError, Problem},
     spanned_yaml::SpannedYaml,
 };
@@ -80,7 +77,7 @@ impl Config {
 
     /// Returns the JSON Schema of the config file.
     pub fn schema(registry: &Registry) -> Value {
-        schema::<ConfigFile>(registry)
+        schema::<Self>(registry)
     }
 
     fn from_text(
@@ -99,16 +96,17 @@ impl Config {
     /// # Errors
     ///
     /// All problems of the config, each with its position.
-    #[expect(clippy::too_many_lines, reason = "one conversion, field by field")]
     pub(crate) fn from_document(
         document: SpannedYaml,
         value: Value,
         overrides: &Overrides,
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
-        let mut loader = Loader::new(document, value, overrides, registry)?;
+        let mut loader = Loader::new(document.clone(), value, overrides, registry)?;
         let written = loader.value.to_string();
-        loader.resolve_secrets();
+        let mut value = loader.value.take();
+        loader.resolve_secrets(&mut value, &document);
+        loader.value = value;
         loader.check_credentials();
         loader.check_upstream_headers();
         let caller_policies = loader.callers();
@@ -122,60 +120,36 @@ impl Config {
         loader.fail_if_problems()?;
         let version = version(&written, &blocks);
 
-        let file: ConfigFile = loader.deserialize()?;
-        let listen = overrides.listen.unwrap_or(file.listen);
-        let admin = AdminSettings {
-            listen: overrides.admin_listen.unwrap_or(file.admin.listen),
-            tls: admin_tls,
-            token: file.admin.token,
-        };
-        loader.check_upstreams(&file.upstreams, &file.coverage, registry);
-        loader.check_listeners(listen, &admin, &file.auth);
-        loader.warn_of_missing_keys(&file.auth, &file.upstreams);
-        loader.warn_of_plain_text(&file.auth, &file.upstreams);
+        let mut config: Self = loader.deserialize()?;
+        config.listen = overrides.listen.unwrap_or(config.listen);
+        config.admin.listen = overrides.admin_listen.unwrap_or(config.admin.listen);
+        loader.check_upstreams(&config.upstreams, &config.coverage, registry);
+        loader.check_listeners(config.listen, &config.admin, &config.auth);
+        loader.warn_of_missing_keys(&config.auth, &config.upstreams);
+        loader.warn_of_plain_text(&config.auth, &config.upstreams);
         loader.fail_if_problems()?;
 
-        let (hooks, hook_warnings) = merge(blocks);
-        loader.warnings.extend(hook_warnings);
-        let mut sessions = file.sessions;
-        sessions.transcripts = transcripts;
-        let mut audit = file.audit;
-        if let (Some(audit), Some(path)) = (&mut audit, audit_path) {
+        (config.tls, config.admin.tls) = (tls, admin_tls);
+        config.caller_policies = caller_policies;
+        config.hook_directory = hook_directory;
+        config.sessions.transcripts = transcripts;
+        if let (Some(audit), Some(path)) = (&mut config.audit, audit_path) {
             audit.path = path;
         }
-        Ok(Self {
-            listen,
-            tls,
-            admin,
-            upstreams: file.upstreams,
-            coverage: file.coverage,
-            auth: file.auth,
-            browsers: file.browsers,
-            policies: file.policies,
-            caller_policies,
-            hooks,
-            hook_directory,
-            denials: file.denials,
-            ask: file.ask,
-            after_model: file.after_model,
-            events: file.events,
-            sessions,
-            limits: file.limits,
-            timeouts: file.timeouts,
-            log: file.log,
-            audit,
-            otlp: file.telemetry.otlp,
-            version,
-            files: loader.files,
-            warnings: loader.warnings,
-        })
+        let (hooks, hook_warnings) = merge(blocks);
+        config.hooks = hooks;
+        config.warnings = [loader.warnings, hook_warnings].concat();
+        (config.version, config.files) = (version, loader.files);
+        Ok(config)
     }
 }
 
 /// Hashes the config and its hook files. Neither contains secrets.
 fn version(config: &str, blocks: &[HookBlock]) -> String {
-    let blocks = blocks.iter().filter_map(HookBlock::file_content);
-    let parts: Vec<String> = std::iter::once(config.to_owned()).chain(blocks).collect();
+    // The last block is the config itself.
+    let files = blocks.split_last().map_or(&[][..], |(_own, files)| files);
+    let files = files.iter().map(|file| file.document.value().to_string());
+    let parts: Vec<String> = std::iter::once(config.to_owned()).chain(files).collect();
     let mut version = HEXLOWER.encode(&Sha256::digest(parts.join("\0")));
     version.truncate(16);
     version

@@ -3,26 +3,30 @@
 //! Each type is a newtype for optional settings and, for other settings, a serde
 //! adapter: `#[serde(with = "Size")]` on a plain integer field.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{fmt, time::Duration};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{
     Deserialize, Deserializer, Serializer,
     de::{Error, Visitor},
 };
 
 /// A number of bytes: `32MiB`, `1kB` or an integer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Size(pub usize);
+#[derive(Debug, Clone, Copy, PartialEq, Eq, JsonSchema)]
+#[schemars(extend("type" = ["integer", "string"], "minimum" = 1, "maximum" = MAX_SAFE_INTEGER, "pattern" = SIZE_PATTERN, "errorMessage" = "must be a size such as `32MiB`, or a number of bytes"))]
+pub struct Size(#[schemars(with = "String")] pub usize);
 
-/// Adapter for durations with a unit: `30s`, `500ms`, `5m`, `1h`.
-#[derive(Debug)]
-pub(super) enum DurationText {}
+/// A duration with a unit: `30s`, `500ms`, `5m`, `1h`.
+#[derive(JsonSchema)]
+#[schemars(rename = "Duration", extend("pattern" = DURATION_PATTERN, "errorMessage" = "must be a duration such as `30s` or `500ms`"))]
+#[expect(dead_code, reason = "an adapter for fields of type `Duration`")]
+pub(super) struct DurationText(String);
 
-/// Adapter for durations with a unit, or an integer of milliseconds as in a
-/// settings.json.
-#[derive(Debug)]
-pub(super) enum Milliseconds {}
+/// A duration with a unit, or an integer of milliseconds as in a settings.json.
+#[derive(JsonSchema)]
+#[schemars(extend("type" = ["integer", "string"], "minimum" = 1, "maximum" = MAX_SAFE_INTEGER, "pattern" = DURATION_PATTERN, "errorMessage" = "must be a number of milliseconds, or a duration such as `5s`"))]
+#[expect(dead_code, reason = "an adapter for fields of type `Duration`")]
+pub(super) struct Milliseconds(String);
 
 // With at most ten digits, every product of number and unit fits into 64 bits.
 const SIZE_PATTERN: &str = "^[1-9][0-9]{0,9}(B|kB|KiB|MB|MiB|GB|GiB)$";
@@ -148,52 +152,6 @@ impl Visitor<'_> for AmountVisitor {
 
     fn visit_str<E: Error>(self, value: &str) -> Result<u64, E> {
         parse(value, self.units).ok_or_else(|| E::custom("not a number with a unit"))
-    }
-}
-
-impl JsonSchema for Size {
-    fn schema_name() -> Cow<'static, str> {
-        "Size".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["integer", "string"],
-            "minimum": 1,
-            "maximum": MAX_SAFE_INTEGER,
-            "pattern": SIZE_PATTERN,
-            "errorMessage": "must be a size such as `32MiB`, or a number of bytes",
-        })
-    }
-}
-
-impl JsonSchema for DurationText {
-    fn schema_name() -> Cow<'static, str> {
-        "Duration".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": "string",
-            "pattern": DURATION_PATTERN,
-            "errorMessage": "must be a duration such as `30s` or `500ms`",
-        })
-    }
-}
-
-impl JsonSchema for Milliseconds {
-    fn schema_name() -> Cow<'static, str> {
-        "Milliseconds".into()
-    }
-
-    fn json_schema(_: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["integer", "string"],
-            "minimum": 1,
-            "maximum": MAX_SAFE_INTEGER,
-            "pattern": DURATION_PATTERN,
-            "errorMessage": "must be a number of milliseconds, or a duration such as `5s`",
-        })
     }
 }
 

@@ -87,7 +87,7 @@ fn response(response: &LlmResponse) -> Value {
 fn added_context(result: &HookResult, event: Event<'_>) -> Vec<AddedContext> {
     let output = &result.output;
     let context = output.additional_context();
-    let context = context.filter(|_| event.honours(OutputPart::AdditionalContext));
+    let context = context.filter(|_| event.name().honours(OutputPart::AdditionalContext));
     let message = output.system_message.as_deref();
     let message = message.filter(|_| result.status == HookStatus::Ok);
     let texts = [context, message].into_iter().flatten();

@@ -140,7 +140,7 @@ impl Snapshot {
         let file = self.config.audit.as_ref();
         let file = file.map(|file| AuditLog::open(file, version, &resources.audit_logs, metrics));
         let mut audit = file.transpose()?;
-        if let Some(collector) = &self.config.otlp {
+        if let Some(collector) = &self.config.telemetry.otlp {
             let previous = previous.and_then(|previous| previous.audit.as_deref());
             let audit_to_export = audit.unwrap_or_else(|| AuditLog::without_file(version));
             audit = Some(audit_to_export.with_collector(collector, previous, metrics)?);

@@ -30,37 +30,24 @@ use crate::{
 /// The hooks of a settings file or of the config itself.
 #[derive(Debug)]
 pub(super) struct HookBlock {
-    document: SpannedYaml,
+    pub(super) document: SpannedYaml,
     settings: SettingsFile,
     warnings: Vec<Problem>,
-    source: BlockSource,
-}
-
-#[derive(Debug, PartialEq, Eq)]
-enum BlockSource {
-    SettingsFile,
-    Config,
-}
-
-/// What is set for all hooks of a block.
-struct BlockDefaults<'a> {
-    protocol: &'a str,
-    system_messages: SystemMessages,
-    /// `hook_defaults` of the config.
-    fields: &'a Map<String, Value>,
 }
 
 impl Loader {
     /// Reads the hooks of all settings files, those that the config names before those
     /// of the command line, and last those of the config itself.
     pub(super) fn hook_blocks(&mut self, more: &[PathBuf], registry: &Registry) -> Vec<HookBlock> {
-        let mut fields = Map::from_iter([
+        let mut defaults = Map::from_iter([
             ("on_failure".to_owned(), json!("open")),
             ("timeout".to_owned(), json!(60_000)),
             ("context".to_owned(), json!(false)),
+            ("protocol".to_owned(), json!(DEFAULT_PROTOCOL)),
+            ("system_messages".to_owned(), json!(SystemMessages::Hidden)),
         ]);
         let written = self.value.get("hook_defaults").and_then(Value::as_object);
-        fields.extend(written.cloned().unwrap_or_default());
+        defaults.extend(written.cloned().unwrap_or_default());
 
         let mut files = Vec::new();
         for pointer in matching(&self.value, "/hook_files/*") {
@@ -80,28 +67,14 @@ impl Loader {
         }));
         let mut blocks = Vec::new();
         for (file, span) in files {
-            match self.settings_file(&file, span, &fields, registry) {
+            match self.settings_file(&file, span, &defaults, registry) {
                 Ok(block) => blocks.push(block),
                 Err(problems) => self.problems.extend(problems),
             }
         }
-        let defaults = BlockDefaults {
-            protocol: DEFAULT_PROTOCOL,
-            system_messages: SystemMessages::Hidden,
-            fields: &fields,
-        };
         let (document, value) = (self.document.clone(), self.value.clone());
         // Without the schema's problems, which are reported, this cannot fail.
-        blocks.extend(HookBlock::new(
-            document,
-            value,
-            &defaults,
-            BlockSource::Config,
-        ));
-        // The hooks are in their block.
-        if let Some(config) = self.mapping_mut("") {
-            config.shift_remove("hooks");
-        }
+        blocks.extend(HookBlock::new(document, value, &defaults));
         blocks
     }
 
@@ -131,14 +104,12 @@ impl Loader {
         }
         self.warnings.extend(validated.warnings);
         let mut value = validated.value;
-        self.secret_resolver().resolve(&mut value, &document);
-        let defaults = BlockDefaults {
-            protocol: &file.protocol,
-            system_messages: file.system_messages,
-            fields: defaults,
-        };
+        self.resolve_secrets(&mut value, &document);
+        let mut defaults = defaults.clone();
+        defaults.insert("protocol".to_owned(), json!(file.protocol));
+        defaults.insert("system_messages".to_owned(), json!(file.system_messages));
         let start = document.span("");
-        HookBlock::new(document, value, &defaults, BlockSource::SettingsFile)
+        HookBlock::new(document, value, &defaults)
             .map_err(|error| vec![Problem::at(&start, error.to_string())])
     }
 
@@ -154,33 +125,19 @@ impl HookBlock {
     fn new(
         document: SpannedYaml,
         mut value: Value,
-        defaults: &BlockDefaults<'_>,
-        source: BlockSource,
+        defaults: &Map<String, Value>,
     ) -> Result<Self, serde_json::Error> {
         let warnings = unused_settings(&document, &value);
         for pointer in matching(&value, "/hooks/*/*/hooks/*") {
-            let Some(hook) = annotate(&document, &mut value, &pointer) else {
-                continue;
-            };
-            fill_in(hook, defaults.fields);
-            hook.insert("protocol".to_owned(), json!(defaults.protocol));
-            hook.insert(
-                "system_messages".to_owned(),
-                json!(defaults.system_messages),
-            );
+            if let Some(hook) = annotate(&document, &mut value, &pointer) {
+                fill_in(hook, defaults);
+            }
         }
         Ok(Self {
             document,
             settings: serde_json::from_value(value)?,
             warnings,
-            source,
         })
-    }
-
-    /// Returns the content of a settings file, without comments and secrets.
-    pub(super) fn file_content(&self) -> Option<String> {
-        let is_file = self.source == BlockSource::SettingsFile;
-        is_file.then(|| self.document.value().to_string())
     }
 
     /// Returns the position of the first switch that disables the block.

@@ -6,14 +6,11 @@ use super::pointers::matching;
 use crate::{
     config::{
         matcher::Matcher,
-        settings::{
-            config_file::can_deny,
-            hooks::{HookGroup, HookSpec},
-        },
+        settings::hooks::{HookGroup, HookSpec},
         source_span::Problem,
         spanned_yaml::SpannedYaml,
     },
-    event::{EventKind, EventName, EventVisitor, MatcherSubject, SubjectKind},
+    event::{EventName, MatcherSubject, OutputPart, SubjectKind},
 };
 
 /// Returns warnings about settings without effect, and about matchers that are no
@@ -52,7 +49,7 @@ fn unused_failure_mode(hook: &Value, event: EventName) -> Option<String> {
     if !has("on_failure", "closed") {
         return None;
     }
-    if !can_deny(event) {
+    if !event.honours(OutputPart::Flow) {
         let message = format!("hooks cannot deny {event}, so `closed` has no effect");
         return Some(message);
     }
@@ -64,7 +61,7 @@ fn unused_matcher(matcher: &Matcher, event: EventName) -> Option<String> {
     if matcher.is_all() {
         return None;
     }
-    match subjects(event) {
+    match event.subjects() {
         SubjectKind::Tools => None,
         SubjectKind::None => Some(format!(
             "{event} has nothing to match, so the matcher is ignored and the hooks always run"
@@ -77,20 +74,6 @@ fn unused_matcher(matcher: &Matcher, event: EventName) -> Option<String> {
             none.then(|| format!("the matcher matches none of {words}, so its hooks never run"))
         }
     }
-}
-
-fn subjects(event: EventName) -> SubjectKind {
-    struct GetSubjects;
-
-    impl EventVisitor for GetSubjects {
-        type Output = SubjectKind;
-
-        fn visit<E: EventKind>(self) -> SubjectKind {
-            E::SUBJECTS
-        }
-    }
-
-    event.visit(GetSubjects)
 }
 
 /// Returns warnings about hooks of one event that are repeated in their group, or that

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use super::{overridden_upstreams::add_upstreams, secrets::SecretResolver};
+use super::overridden_upstreams::add_upstreams;
 use crate::config::{
     overrides::{MissingSecrets, Overrides},
     registry::Registry,
     schema::{UnknownKeys, validate},
-    settings::config_file::ConfigFile,
+    settings::config_file::Config,
     source_span::{ConfigError, Problem},
     spanned_yaml::SpannedYaml,
 };
@@ -39,7 +39,7 @@ impl Loader {
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
         add_upstreams(&mut value, overrides)?;
-        let validated = validate::<ConfigFile>(&document, value, registry, UnknownKeys::Refused);
+        let validated = validate::<Config>(&document, value, registry, UnknownKeys::Refused);
         let file = document.file().to_owned();
         let has_file = !file.as_os_str().is_empty();
         Ok(Self {
@@ -82,22 +82,6 @@ impl Loader {
         file
     }
 
-    pub(super) fn resolve_secrets(&mut self) {
-        let mut value = self.value.take();
-        let document = self.document.clone();
-        self.secret_resolver().resolve(&mut value, &document);
-        self.value = value;
-    }
-
-    pub(super) fn secret_resolver(&mut self) -> SecretResolver<'_> {
-        SecretResolver {
-            directory: &self.directory,
-            missing: self.missing_secrets,
-            files: &mut self.files,
-            problems: &mut self.problems,
-        }
-    }
-
     /// Returns all problems, if there are any, in the order of files and lines.
     pub(super) fn fail_if_problems(&mut self) -> Result<(), ConfigError> {
         if self.problems.is_empty() {
@@ -115,8 +99,8 @@ impl Loader {
 
     /// Deserializes the document, after its problems were checked. An error would be
     /// a difference between the schema and the types.
-    pub(super) fn deserialize(&mut self) -> Result<ConfigFile, ConfigError> {
-        let file = serde_json::from_value(self.value.take());
-        file.map_err(|error| Problem::at(&self.document.span(""), error.to_string()).into())
+    pub(super) fn deserialize(&mut self) -> Result<Config, ConfigError> {
+        let config = serde_json::from_value(self.value.take());
+        config.map_err(|error| Problem::at(&self.document.span(""), error.to_string()).into())
     }
 }

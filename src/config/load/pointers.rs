@@ -26,21 +26,24 @@ pub(super) fn fill_in(fields: &mut Map<String, Value>, defaults: &Map<String, Va
 }
 
 fn children<'a>(value: &'a Value, segment: &str) -> Vec<(String, &'a Value)> {
-    let children: Vec<_> = match value {
-        Value::Object(fields) => {
+    match (value, segment) {
+        (Value::Object(fields), "*") => {
             let fields = fields.iter();
             fields.map(|(name, child)| (escape(name), child)).collect()
         }
-        Value::Array(items) => {
+        (Value::Array(items), "*") => {
             let items = items.iter().enumerate();
             items
                 .map(|(index, child)| (index.to_string(), child))
                 .collect()
         }
-        _ => Vec::new(),
-    };
-    let matching = children
-        .into_iter()
-        .filter(|(name, _)| segment == "*" || segment == name);
-    matching.collect()
+        (_, "*") => Vec::new(),
+        (_, name) => {
+            let child = value.pointer(&format!("/{name}"));
+            child
+                .map(|child| (name.to_owned(), child))
+                .into_iter()
+                .collect()
+        }
+    }
 }

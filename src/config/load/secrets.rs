@@ -1,13 +1,10 @@
 //! Replaces the references to secrets in a document by the secrets.
 
-use std::path::{Path, PathBuf};
-
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::pointers::matching;
+use super::{loader::Loader, pointers::matching};
 use crate::config::{
-    overrides::MissingSecrets,
     secret::{SecretChars, SecretReference},
     source_span::Problem,
     spanned_yaml::SpannedYaml,
@@ -30,29 +27,19 @@ const SECRETS: &[(&str, SecretChars)] = &[
     ("/hooks/*/*/hooks/*/key", SecretChars::Token),
 ];
 
-/// Reads secrets for documents.
-#[derive(Debug)]
-pub(super) struct SecretResolver<'a> {
-    /// The start of relative paths.
-    pub(super) directory: &'a Path,
-    pub(super) missing: MissingSecrets,
-    /// The files of secrets.
-    pub(super) files: &'a mut Vec<PathBuf>,
-    pub(super) problems: &'a mut Vec<Problem>,
-}
-
-impl SecretResolver<'_> {
-    /// Replaces every reference in `value`. One that is invalid or cannot be read
-    /// becomes an empty text, so that the rest of its section can still be checked.
-    pub(super) fn resolve(&mut self, value: &mut Value, document: &SpannedYaml) {
+impl Loader {
+    /// Replaces every reference in `value`, which is all or part of `document`. One that is
+    /// invalid or cannot be read becomes an empty text, so that the rest of its section can
+    /// still be checked.
+    pub(super) fn resolve_secrets(&mut self, value: &mut Value, document: &SpannedYaml) {
         for (pattern, allowed) in SECRETS {
             for pointer in matching(value, pattern) {
-                self.resolve_at(&pointer, *allowed, value, document);
+                self.resolve_secret(&pointer, *allowed, value, document);
             }
         }
         for pointer in matching(value, "/upstreams/*/headers/*") {
             if value.pointer(&pointer).is_some_and(Value::is_object) {
-                self.resolve_at(&pointer, SecretChars::HeaderValue, value, document);
+                self.resolve_secret(&pointer, SecretChars::HeaderValue, value, document);
                 // Distinguishes the secret from plain text.
                 if let Some(setting) = value.pointer_mut(&pointer) {
                     *setting = json!({ "secret": setting.take() });
@@ -61,7 +48,7 @@ impl SecretResolver<'_> {
         }
     }
 
-    fn resolve_at(
+    fn resolve_secret(
         &mut self,
         pointer: &str,
         allowed: SecretChars,
@@ -71,17 +58,17 @@ impl SecretResolver<'_> {
         let Some(setting) = value.pointer_mut(pointer) else {
             return;
         };
-        *setting = match self.read(setting, allowed) {
-            Ok(text) => text.into(),
-            Err(message) => {
+        let text = self
+            .read_secret(setting, allowed)
+            .unwrap_or_else(|message| {
                 self.problems
                     .push(Problem::at(&document.span(pointer), message));
-                "".into()
-            }
-        };
+                String::new()
+            });
+        *setting = text.into();
     }
 
-    fn read(&mut self, setting: &Value, allowed: SecretChars) -> Result<String, String> {
+    fn read_secret(&mut self, setting: &Value, allowed: SecretChars) -> Result<String, String> {
         let Ok(source) = SecretReference::deserialize(setting) else {
             // The validation has reported this.
             return Ok(String::new());
@@ -89,6 +76,6 @@ impl SecretResolver<'_> {
         if let SecretReference::File(path) = &source {
             self.files.push(self.directory.join(path));
         }
-        source.read(self.directory, self.missing, allowed)
+        source.read(&self.directory, self.missing_secrets, allowed)
     }
 }

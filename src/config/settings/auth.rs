@@ -5,7 +5,7 @@ use std::{
     num::{NonZeroU32, NonZeroU64},
 };
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
 use url::Url;
 
@@ -80,6 +80,7 @@ pub struct JwtSpec {
     #[schemars(length(min = 1))]
     pub audience: String,
     /// The issuer's keys: an https URL, or `{ file: PATH }`.
+    #[schemars(with = "JwksSchema")]
     pub jwks: JwksOrigin,
     /// The claim with the caller's name, which is prefixed by `jwt:`.
     #[serde(default = "default_name_claim")]
@@ -105,6 +106,15 @@ pub enum JwksOrigin {
         #[serde(rename = "file")]
         content: String,
     },
+}
+
+/// The schema of [`JwksOrigin`], which may also be a string.
+#[derive(JsonSchema)]
+#[schemars(rename = "Jwks", deny_unknown_fields, description = "The source of an issuer's keys.", extend("type" = ["string", "object"], "format" = "jwks-url", "errorMessage" = "must be an https URL without user or fragment, or `{ file: PATH }`"))]
+#[expect(dead_code, reason = "only its schema is used")]
+struct JwksSchema {
+    /// The path of a JWKS file.
+    file: FilePathSchema,
 }
 
 /// Callers that authenticate by a client certificate.
@@ -238,21 +248,4 @@ fn in_lower_case<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Strin
 
 fn default_name_claim() -> String {
     "sub".to_owned()
-}
-
-impl JsonSchema for JwksOrigin {
-    fn schema_name() -> Cow<'static, str> {
-        "Jwks".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["string", "object"],
-            "format": "jwks-url",
-            "properties": { "file": generator.subschema_for::<FilePathSchema>() },
-            "required": ["file"],
-            "additionalProperties": false,
-            "errorMessage": "must be an https URL without user or fragment, or `{ file: PATH }`",
-        })
-    }
 }

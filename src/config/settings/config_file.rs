@@ -1,4 +1,4 @@
-//! A config as written, and as loaded.
+//! The whole config.
 
 use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
 
@@ -14,10 +14,10 @@ use super::{
         BUILTIN, FailureMode, HookDefaults, HookFile, HookGroup, HookSpec, HooksBlock, Switches,
     },
     limits::{Limits, Timeouts},
-    listeners::{AdminSection, AdminSettings, Tls, TlsSection},
+    listeners::{AdminSettings, Tls, TlsSection, set_by_loader},
     policies::{HookMode, PolicySpec},
     sessions::{EventSettings, SessionSettings},
-    telemetry::{LogSettings, OtlpSettings, Telemetry},
+    telemetry::{LogSettings, Telemetry},
     upstreams::UpstreamsConfig,
 };
 use crate::{
@@ -25,150 +25,120 @@ use crate::{
         schema::scalars::{AddressSchema, FilePathSchema},
         source_span::Problem,
     },
-    event::{EventKind, EventName, EventVisitor, OutputPart},
+    event::{EventName, OutputPart},
 };
 
-/// A loaded config, with secrets and files resolved.
-#[derive(Debug, Clone)]
-pub struct Config {
-    /// The address of the listener for agents.
-    pub listen: SocketAddr,
-    /// TLS for agents; plain text without it.
-    pub tls: Option<Tls>,
-    /// The listener for operators.
-    pub admin: AdminSettings,
-    /// The model APIs that are called.
-    pub upstreams: UpstreamsConfig,
-    /// Methods that pass without being inspected.
-    pub coverage: CoverageSettings,
-    /// Authentication of callers and their limits.
-    pub auth: Auth,
-    /// Web pages that may call.
-    pub browsers: Browsers,
-    /// Policies on every event that they support, in order.
-    pub policies: Vec<PolicySpec>,
-    /// Policies made of the models and tools that each caller may use. They run after
-    /// all others and see their edits.
-    pub caller_policies: Vec<PolicySpec>,
-    /// Hooks by event: those of hook files in order, then those of the config itself,
-    /// without disabled hooks and without empty groups.
-    pub hooks: BTreeMap<EventName, Vec<HookGroup>>,
-    /// The absolute working directory of hook processes.
-    pub hook_directory: PathBuf,
-    /// How a denial is returned to the agent.
-    pub denials: Denials,
-    /// The decision for a hook's `ask` where the user cannot be asked.
-    pub ask: AskMode,
-    /// The input of `AfterModel` hooks for a streamed response.
-    pub after_model: AfterModelMode,
-    /// Events that are derived from model calls.
-    pub events: EventSettings,
-    /// Tracking of agents' sessions.
-    pub sessions: SessionSettings,
-    /// Limits of size and number.
-    pub limits: Limits,
-    /// Timeouts of connections, requests and shutdown.
-    pub timeouts: Timeouts,
-    /// Logs of this process.
-    pub log: LogSettings,
-    /// The audit log, if enabled.
-    pub audit: Option<AuditSettings>,
-    /// The OpenTelemetry collector, if any.
-    pub otlp: Option<OtlpSettings>,
-    /// The version: a SHA-256 over the config and its hook files, shortened to 16
-    /// digits. Secrets are not included.
-    pub version: String,
-    /// All files of the config: the config itself, hook files, secret files.
-    pub files: Vec<PathBuf>,
-    /// Settings that are valid but probably not intended.
-    pub warnings: Vec<Problem>,
-}
-
 /// The config of hookgate.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-#[schemars(rename = "Config")]
+///
+/// Settings that refer to files or to each other are resolved by the loader, and set after
+/// the rest is deserialized.
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[schemars(description = "The config of hookgate.", deny_unknown_fields)]
 #[expect(
     dead_code,
-    reason = "sections that depend on files or on each other are read by the loader"
+    reason = "the loader reads three sections before, and the schema has them"
 )]
-pub(crate) struct ConfigFile {
+pub struct Config {
     /// Address of the listener for agents.
     #[serde(default = "default_listen")]
     #[schemars(with = "AddressSchema")]
-    pub(crate) listen: SocketAddr,
+    pub listen: SocketAddr,
     /// TLS for agents. Default: plain text.
-    tls: Option<TlsSection>,
+    #[serde(default, deserialize_with = "set_by_loader")]
+    #[schemars(with = "Option<TlsSection>")]
+    pub tls: Option<Tls>,
     /// The listener for operators: health, metrics and reload.
     #[serde(default)]
-    pub(crate) admin: AdminSection,
+    pub admin: AdminSettings,
     /// The model APIs, at least one.
-    pub(crate) upstreams: UpstreamsConfig,
+    pub upstreams: UpstreamsConfig,
     /// Methods of the model APIs that pass although hookgate does not inspect their
     /// content.
     #[serde(default)]
-    pub(crate) coverage: CoverageSettings,
+    pub coverage: CoverageSettings,
     /// Authentication of callers. Default: none.
     #[serde(default)]
     #[schemars(with = "Option<Auth>")]
-    pub(crate) auth: Auth,
+    pub auth: Auth,
     /// Web pages that may call. Default: none.
     #[serde(default)]
-    pub(crate) browsers: Browsers,
+    pub browsers: Browsers,
     /// Hooks by event; the same block as in a settings.json.
-    #[serde(default)]
-    hooks: HooksBlock,
+    // Those of hook files in order, then those of the config itself, without disabled
+    // hooks and without empty groups.
+    #[serde(default, deserialize_with = "set_by_loader")]
+    #[schemars(with = "HooksBlock")]
+    pub hooks: BTreeMap<EventName, Vec<HookGroup>>,
     /// Policies, each on every event that it supports. They run before hooks, and again
     /// on what hooks changed.
     #[serde(default)]
-    pub(crate) policies: Vec<PolicySpec>,
+    pub policies: Vec<PolicySpec>,
     /// settings.json files whose hooks also run, in this order, before `hooks`.
-    #[serde(default)]
-    hook_files: Vec<HookFile>,
+    #[serde(default, deserialize_with = "set_by_loader")]
+    pub(crate) hook_files: Vec<HookFile>,
     /// Switches for all hooks.
-    #[serde(default, rename = "hooksConfig")]
-    hooks_config: Switches,
+    #[serde(default, rename = "hooksConfig", deserialize_with = "set_by_loader")]
+    pub(crate) hooks_config: Switches,
     /// Defaults for all hooks.
-    #[serde(default)]
-    hook_defaults: HookDefaults,
+    #[serde(default, deserialize_with = "set_by_loader")]
+    pub(crate) hook_defaults: HookDefaults,
     /// Working directory of hook processes. Default: the directory of the config file.
-    #[schemars(with = "Option<FilePathSchema>")]
-    hook_directory: Option<PathBuf>,
+    // Absolute, once it is set.
+    #[serde(default)]
+    #[schemars(with = "Option<FilePathSchema>", extend("default" = null))]
+    pub hook_directory: PathBuf,
     /// How a denial is returned to the agent.
     #[serde(default)]
-    pub(crate) denials: Denials,
+    pub denials: Denials,
     /// The decision for a hook's `ask` where the user cannot be asked.
     #[serde(default)]
-    pub(crate) ask: AskMode,
+    pub ask: AskMode,
     /// Whether `AfterModel` hooks receive each chunk or the whole response.
     #[serde(default)]
-    pub(crate) after_model: AfterModelMode,
+    pub after_model: AfterModelMode,
     /// Events that are derived from model calls.
     #[serde(default)]
-    pub(crate) events: EventSettings,
+    pub events: EventSettings,
     /// Tracking of agents' sessions.
     #[serde(default)]
-    pub(crate) sessions: SessionSettings,
+    pub sessions: SessionSettings,
     /// Limits of size and number.
     #[serde(default)]
-    pub(crate) limits: Limits,
+    pub limits: Limits,
     /// Timeouts of connections, requests and shutdown.
     #[serde(default)]
-    pub(crate) timeouts: Timeouts,
+    pub timeouts: Timeouts,
     /// Logs of this process.
     #[serde(default)]
-    pub(crate) log: LogSettings,
+    pub log: LogSettings,
     /// The audit log of requests, events and decisions. Default: none is written.
-    pub(crate) audit: Option<AuditSettings>,
+    pub audit: Option<AuditSettings>,
     /// Exporters of traces and logs.
     #[serde(default)]
-    pub(crate) telemetry: Telemetry,
+    pub telemetry: Telemetry,
+    /// Policies made of the models and tools that each caller may use. They run after
+    /// all others and see their edits.
+    #[serde(skip)]
+    pub caller_policies: Vec<PolicySpec>,
+    /// The version: a SHA-256 over the config and its hook files, shortened to 16
+    /// digits. Secrets are not included.
+    #[serde(skip)]
+    pub version: String,
+    /// All files of the config: the config itself, hook files, secret files.
+    #[serde(skip)]
+    pub files: Vec<PathBuf>,
+    /// Settings that are valid but probably not intended.
+    #[serde(skip)]
+    pub warnings: Vec<Problem>,
 }
 
 impl Config {
     /// Returns the hooks that could deny something but let it pass when they fail.
     pub fn guards_that_fail_open(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
-        let guarded = self.hooks.iter().filter(|(event, _)| can_deny(**event));
+        let guarded = self
+            .hooks
+            .iter()
+            .filter(|(event, _)| event.honours(OutputPart::Flow));
         let hooks = guarded.flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|group| &group.hooks);
             hooks.map(|hook| (*event, hook))
@@ -178,21 +148,6 @@ impl Config {
             fails_open && hook.mode == HookMode::Enforce
         })
     }
-}
-
-/// Checks whether hooks on `event` can deny anything.
-pub(crate) fn can_deny(event: EventName) -> bool {
-    struct HonoursFlow;
-
-    impl EventVisitor for HonoursFlow {
-        type Output = bool;
-
-        fn visit<E: EventKind>(self) -> bool {
-            E::HONOURS.contains(&OutputPart::Flow)
-        }
-    }
-
-    event.visit(HonoursFlow)
 }
 
 fn default_listen() -> SocketAddr {

@@ -176,7 +176,7 @@ pub(crate) struct HooksBlock {
 }
 
 /// Switches for hooks. `false` takes precedence over `true`.
-#[derive(Debug, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct Switches {
     /// Whether hooks run. Default: true.
@@ -187,7 +187,7 @@ pub(crate) struct Switches {
     notifications: Option<bool>,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct HookFile {
     /// Path of the settings.json.
@@ -203,7 +203,7 @@ pub(crate) struct HookFile {
     pub(crate) system_messages: SystemMessages,
 }
 
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct HookDefaults {
     /// The effect of a hook's failure.

@@ -3,7 +3,7 @@
 use std::{fmt, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::config::{
@@ -12,13 +12,19 @@ use crate::config::{
 };
 
 /// The listener for operators: health, metrics and reload.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+#[schemars(rename = "Admin")]
 pub struct AdminSettings {
     /// The address to listen on.
+    #[schemars(with = "AddressSchema")]
     pub listen: SocketAddr,
-    /// TLS; plain text without it.
+    /// TLS. Default: plain text.
+    #[serde(deserialize_with = "set_by_loader")]
+    #[schemars(with = "Option<TlsSection>")]
     pub tls: Option<Tls>,
-    /// The required bearer token, if any.
+    /// The token that operators must send as `Authorization: Bearer …`. Default: none
+    /// is required.
     pub token: Option<Secret>,
 }
 
@@ -29,21 +35,6 @@ pub struct Tls {
     pub server: Arc<ServerConfig>,
     /// Client certificates; not requested without it.
     pub client_certificates: Option<ClientCertificates>,
-}
-
-/// The section `admin` of a config.
-#[derive(Debug, Deserialize, JsonSchema)]
-#[serde(default, deny_unknown_fields)]
-#[schemars(rename = "Admin")]
-pub(crate) struct AdminSection {
-    /// The address to listen on.
-    #[schemars(with = "AddressSchema")]
-    pub(crate) listen: SocketAddr,
-    /// TLS. Default: plain text.
-    pub(crate) tls: Option<TlsSection>,
-    /// The token that operators must send as `Authorization: Bearer …`. Default: none
-    /// is required.
-    pub(crate) token: Option<Secret>,
 }
 
 /// Certificate and client authentication of a listener.
@@ -75,7 +66,7 @@ pub enum ClientCertificates {
     Optional,
 }
 
-impl Default for AdminSection {
+impl Default for AdminSettings {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 8788)),
@@ -91,4 +82,11 @@ impl fmt::Debug for Tls {
             .field("client_certificates", &self.client_certificates)
             .finish_non_exhaustive()
     }
+}
+
+/// Skips a setting that the loader resolves and sets itself.
+pub(crate) fn set_by_loader<'de, D: Deserializer<'de>, T: Default>(
+    deserializer: D,
+) -> Result<T, D::Error> {
+    IgnoredAny::deserialize(deserializer).map(|_| T::default())
 }

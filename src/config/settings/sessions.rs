@@ -1,8 +1,8 @@
 //! Derived events and session tracking.
 
-use std::{borrow::Cow, collections::BTreeSet, path::PathBuf, time::Duration};
+use std::{collections::BTreeSet, path::PathBuf, time::Duration};
 
-use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::{
@@ -50,6 +50,7 @@ pub struct SessionSettings {
     #[schemars(with = "CountSchema")]
     pub max: usize,
     /// The store of sessions.
+    #[schemars(with = "StoreSchema")]
     pub store: StoreSettings,
     /// Directory for transcripts, which must exist. Default: no transcripts are
     /// written.
@@ -69,6 +70,15 @@ pub enum StoreSettings {
         /// The URL: `redis://` or `rediss://`. It may contain a password.
         url: Secret,
     },
+}
+
+/// The schema of [`StoreSettings`], which may also be a string. Not derived from it, so that
+/// a problem inside of the mapping is reported there.
+#[derive(JsonSchema)]
+#[schemars(rename = "Store", deny_unknown_fields, description = "The session store: `memory`, or `redis` with its URL.", extend("type" = ["string", "object"], "pattern" = "^memory$", "writeOnly" = true, "errorMessage" = "must be `memory` or `{ redis: { url: … } }`"))]
+#[expect(dead_code, reason = "only its schema is used")]
+struct StoreSchema {
+    redis: Redis,
 }
 
 /// The schema of [`StoreSettings::Redis`].
@@ -107,24 +117,5 @@ impl Default for SessionSettings {
             store: StoreSettings::Memory,
             transcripts: None,
         }
-    }
-}
-
-// Not derived: a problem inside of the mapping shall be reported there.
-impl JsonSchema for StoreSettings {
-    fn schema_name() -> Cow<'static, str> {
-        "Store".into()
-    }
-
-    fn json_schema(generator: &mut SchemaGenerator) -> Schema {
-        json_schema!({
-            "type": ["string", "object"],
-            "pattern": "^memory$",
-            "properties": { "redis": generator.subschema_for::<Redis>() },
-            "required": ["redis"],
-            "additionalProperties": false,
-            "writeOnly": true,
-            "errorMessage": "must be `memory` or `{ redis: { url: … } }`",
-        })
     }
 }

@@ -52,9 +52,9 @@ pub enum LogLevel {
 /// Exporters of traces and logs.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
-pub(crate) struct Telemetry {
+pub struct Telemetry {
     /// An OpenTelemetry collector that receives traces and logs by OTLP.
-    pub(crate) otlp: Option<OtlpSettings>,
+    pub otlp: Option<OtlpSettings>,
 }
 
 /// An OpenTelemetry collector and what is exported.
