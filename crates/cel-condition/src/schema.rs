@@ -9,7 +9,7 @@ use serde_json::{Map, Value as Json};
 pub enum ValueType {
     /// Known at run time only.
     Dyn,
-    /// `true` or `false`.
+    /// Either `true` or `false`.
     Bool,
     /// A signed integer of 64 bits.
     Int,
@@ -17,7 +17,7 @@ pub enum ValueType {
     Double,
     /// A text in UTF-8.
     String,
-    /// The value `null`.
+    /// The type of `null` alone.
     Null,
     /// A list whose elements have this type.
     List(&'static ValueType),
