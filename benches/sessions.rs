@@ -36,7 +36,7 @@ const SOURCE: &str = "    pub fn insert(&mut self, key: K, value: V) -> Option<V
 fn main() -> Result<(), Box<dyn Error>> {
     let runtime = Runtime::new()?;
     let store = MemoryStore::new(SESSIONS + 1, Duration::from_mins(30));
-    let sessions = Sessions::new(SessionStore::Memory(store));
+    let sessions = Sessions::new(SessionStore::Memory(Box::new(store)));
     let before = memory()?;
     let started = Instant::now();
     for number in 0..SESSIONS {

@@ -103,7 +103,7 @@ fn write_event() -> Outcome {
 fn session() -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread().build()?;
     let store = MemoryStore::new(100, Duration::from_mins(30));
-    let sessions = Sessions::new(SessionStore::Memory(store));
+    let sessions = Sessions::new(SessionStore::Memory(Box::new(store)));
     let mut contents = contents(1 << 20);
     let seen = Document::parse(body_of(&contents))?;
     runtime.block_on(visit(&sessions, &seen))?;

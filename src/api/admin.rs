@@ -117,36 +117,29 @@ pub(super) async fn coverage(State(app): State<App>) -> Json<Vec<MethodPolicy>> 
     responses((status = 200, description = "The hooks.", body = Vec<HookInfo>), AdminErrors))]
 pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
     let snapshot = app.snapshot();
-    let policies = snapshot
-        .engine
-        .table()
-        .all_policies()
-        .map(|(event, policy)| HookInfo {
-            event: event.as_str(),
-            name: policy.name.clone(),
-            r#type: BUILTIN.to_owned(),
-            policy: Some(policy.kind),
-            external: ExternalHookInfo::default(),
-            mode: policy.mode,
-            when: policy.when.as_ref().map(ToString::to_string),
-        });
-    let hooks = snapshot
-        .engine
-        .table()
-        .hooks()
-        .map(|(event, hook)| HookInfo {
-            event: event.as_str(),
-            name: hook.name.clone(),
-            r#type: hook.spec.kind.clone(),
-            policy: None,
-            external: ExternalHookInfo {
-                protocol: Some(hook.protocol.name()),
-                timeout_ms: Some(u64::try_from(hook.spec.timeout.as_millis()).unwrap_or(u64::MAX)),
-                on_failure: Some(hook.spec.on_failure),
-            },
-            mode: hook.spec.mode,
-            when: hook.when.as_ref().map(ToString::to_string),
-        });
+    let table = snapshot.engine.table();
+    let policies = table.all_policies().map(|(event, policy)| HookInfo {
+        event: event.as_str(),
+        name: policy.name.clone(),
+        r#type: BUILTIN.to_owned(),
+        policy: Some(policy.kind),
+        protocol: None,
+        timeout_ms: None,
+        on_failure: None,
+        mode: policy.mode,
+        when: policy.when.as_ref().map(ToString::to_string),
+    });
+    let hooks = table.hooks().map(|(event, hook)| HookInfo {
+        event: event.as_str(),
+        name: hook.name.clone(),
+        r#type: hook.spec.kind.clone(),
+        policy: None,
+        protocol: Some(hook.protocol.name()),
+        timeout_ms: Some(u64::try_from(hook.spec.timeout.as_millis()).unwrap_or(u64::MAX)),
+        on_failure: Some(hook.spec.on_failure),
+        mode: hook.spec.mode,
+        when: hook.when.as_ref().map(ToString::to_string),
+    });
     Json(policies.chain(hooks).collect())
 }
 
@@ -174,28 +167,22 @@ pub struct HookInfo {
     /// Kind of the policy, if it is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     policy: Option<&'static str>,
-    #[serde(flatten)]
-    #[schema(inline)]
-    external: ExternalHookInfo,
+    /// Protocol of the hook, unless it is a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    protocol: Option<&'static str>,
+    /// Timeout of the hook, unless it is a policy.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    timeout_ms: Option<u64>,
+    /// Failure mode of the hook, unless it is a policy: `open` or `closed`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    on_failure: Option<FailureMode>,
     /// Mode: `enforce` or `observe`.
     #[schema(value_type = String)]
     mode: HookMode,
     /// Condition under which it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     when: Option<String>,
-}
-
-/// Settings of hooks that are no policies.
-#[derive(Debug, Default, Serialize, ToSchema)]
-struct ExternalHookInfo {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    protocol: Option<&'static str>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    timeout_ms: Option<u64>,
-    /// Failure mode: `open` or `closed`.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    on_failure: Option<FailureMode>,
 }
 
 /// Requires the admin token, if the config has one.

@@ -1,7 +1,7 @@
 //! `POST /hookgate/v1/events`: runs the hooks of an event that an agent reports, and
 //! returns their merged output.
 
-use std::{pin::Pin, sync::Arc};
+use std::{error::Error, pin::Pin, sync::Arc};
 
 use axum::{
     Json, Router,
@@ -10,6 +10,7 @@ use axum::{
     response::{IntoResponse, Response},
     routing::post,
 };
+use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use hyper::body::Body as _;
@@ -79,7 +80,8 @@ pub(super) async fn report_event(
     // A body of unknown length may be as large as allowed.
     let reserved = length.unwrap_or(limits.event).min(limits.event);
     reserve_memory(&head, reserved, limits.memory)?;
-    let fields = read_event(body, &snapshot).await?;
+    let body = read_body(body, &snapshot).await?;
+    let fields = parse_fields(&body)?;
     let name = event_name(&fields)?;
     let has_option = |wanted| {
         let query = query.as_deref().unwrap_or_default();
@@ -103,7 +105,7 @@ pub(super) async fn report_event(
         snapshot,
         recorder: recorder.clone(),
         context,
-        fields,
+        body,
         is_explained: has_option("explain=1"),
     })?;
     if name.is_advisory() && !has_option("wait=1") {
@@ -169,7 +171,7 @@ struct ReportedEvent {
     snapshot: Arc<Snapshot>,
     recorder: Recorder,
     context: Context,
-    fields: Map<String, Value>,
+    body: Bytes,
     is_explained: bool,
 }
 
@@ -180,19 +182,19 @@ impl EventVisitor for ReportedEvent {
     type Output = Result<OutputFuture, ApiError>;
 
     fn visit<E: EventKind>(self) -> Self::Output {
-        let fields = Value::Object(self.fields);
+        let Json(event) = Json::<E>::from_bytes(&self.body).map_err(|rejection| {
+            let cause = rejection.source().map(ToString::to_string);
+            let cause = cause.unwrap_or_else(|| rejection.body_text());
+            // axum names the field in front of the cause.
+            bad_event(match cause.split_once(": ") {
+                Some((path, cause)) => format!("`{path}`: {cause}"),
+                None => cause,
+            })
+        })?;
         let explain = self.is_explained.then(|| ExplainInput {
             session: self.context.session_id.clone(),
-            fields: fields.clone(),
+            body: self.body,
         });
-        let event: E = serde_path_to_error::deserialize(fields).map_err(|error| {
-            let (path, cause) = (error.path().to_string(), error.inner());
-            let message = match path.as_str() {
-                "." => cause.to_string(),
-                path => format!("`{path}`: {cause}"),
-            };
-            bad_event(message)
-        })?;
         let (snapshot, context, recorder) = (self.snapshot, self.context, self.recorder);
         Ok(Box::pin(async move {
             let scope = EventScope {
@@ -216,7 +218,7 @@ impl EventVisitor for ReportedEvent {
 /// Parts of a reported event that its explanation needs.
 struct ExplainInput {
     session: String,
-    fields: Value,
+    body: Bytes,
 }
 
 /// Returns the output as a hook prints it, with an explanation if asked for.
@@ -230,7 +232,7 @@ fn to_response<E: EventKind>(
     let arguments = explain
         .as_ref()
         .filter(|_| action == Action::Proceed)
-        .and_then(|input| edited_arguments::<E>(&input.fields, &output));
+        .and_then(|input| edited_arguments::<E>(&input.body, &output));
     let added = output.plain_context().filter(|_| action == Action::Proceed);
     let specific = &mut output.hook_specific_output;
     if let Some(added) = added {
@@ -255,9 +257,9 @@ fn to_response<E: EventKind>(
 }
 
 /// Returns the arguments of a tool call if hooks changed them.
-fn edited_arguments<E: EventKind>(reported: &Value, output: &HookOutput) -> Option<Value> {
+fn edited_arguments<E: EventKind>(reported: &[u8], output: &HookOutput) -> Option<Value> {
     output.specific("tool_input")?;
-    let mut event: E = serde_json::from_value(reported.clone()).ok()?;
+    let mut event: E = serde_json::from_slice(reported).ok()?;
     event.apply(output);
     let mut edited = serde_json::to_value(event).ok()?;
     Some(edited.get_mut("tool_input")?.take())
@@ -285,10 +287,7 @@ impl From<Diagnostic> for DiagnosticReport {
 }
 
 fn session_key(context: &Context) -> SessionKey {
-    SessionKey {
-        caller: context.caller.key.clone(),
-        id: context.session_id.clone(),
-    }
+    SessionKey::new(&context.caller.key, context.session_id.clone())
 }
 
 fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
@@ -305,20 +304,23 @@ fn check_media_type(headers: &HeaderMap) -> Result<(), ApiError> {
     ))
 }
 
-async fn read_event(body: Body, snapshot: &Snapshot) -> Result<Map<String, Value>, ApiError> {
+async fn read_body(body: Body, snapshot: &Snapshot) -> Result<Bytes, ApiError> {
     let limit = snapshot.config.limits.event;
     let body = Limited::new(body, limit).collect();
     let body = tokio::time::timeout(snapshot.config.timeouts.body, body).await;
-    let bytes = match body {
-        Ok(Ok(body)) => body.to_bytes(),
+    match body {
+        Ok(Ok(body)) => Ok(body.to_bytes()),
         Ok(Err(error)) if error.is::<LengthLimitError>() => {
             let message = format!("event larger than {limit} bytes");
-            return Err(ApiError::new(ErrorReason::BodyTooLarge, message));
+            Err(ApiError::new(ErrorReason::BodyTooLarge, message))
         }
-        Ok(Err(error)) => return Err(ApiError::broken_body(&*error)),
-        Err(_elapsed) => return Err(ApiError::body_timeout()),
-    };
-    let text = std::str::from_utf8(&bytes)
+        Ok(Err(error)) => Err(ApiError::broken_body(&*error)),
+        Err(_elapsed) => Err(ApiError::body_timeout()),
+    }
+}
+
+fn parse_fields(body: &[u8]) -> Result<Map<String, Value>, ApiError> {
+    let text = std::str::from_utf8(body)
         .map_err(|_| ApiError::new(ErrorReason::BadJson, "invalid UTF-8"))?;
     match dialect::parse(text)? {
         Value::Object(fields) => Ok(fields),

@@ -392,7 +392,11 @@ fn serialize_milliseconds<S: Serializer>(
     serializer.serialize_u64(milliseconds(*duration))
 }
 
-#[expect(clippy::ref_option, reason = "serde passes a reference")]
+#[expect(
+    clippy::ref_option,
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn serialize_would<S: Serializer>(
     would: &Option<Action>,
     serializer: S,

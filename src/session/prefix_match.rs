@@ -29,28 +29,26 @@ impl PrefixMatch<'_> {
     /// Returns the session for the request: this one, a copy of it, or a new one.
     pub(super) fn into_lookup(self, key: SessionKey, state: SessionState) -> Lookup {
         let match_kind = self.match_kind(&state);
-        let known_items = self.known.len();
         let new_key = || SessionKey::new(&key.caller, Uuid::new_v4().to_string());
-        match match_kind {
-            MatchKind::New => Lookup::new_session(new_key()),
+        let (key, state) = match match_kind {
+            MatchKind::New => return Lookup::new_session(new_key()),
             // Two agents had the same conversation so far.
-            MatchKind::Forked => Lookup {
-                key: new_key(),
-                state: SessionState {
+            MatchKind::Forked => {
+                let copy = SessionState {
                     evaluated: state.evaluated,
                     notes: state.notes,
                     reported: state.reported,
                     ..SessionState::default()
-                },
-                match_kind,
-                known_items,
-            },
-            _ => Lookup {
-                key,
-                state,
-                match_kind,
-                known_items,
-            },
+                };
+                (new_key(), copy)
+            }
+            _ => (key, state),
+        };
+        Lookup {
+            key,
+            state,
+            match_kind,
+            known_items: self.known.len(),
         }
     }
 

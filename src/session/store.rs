@@ -19,9 +19,9 @@ use super::{
 #[derive(Debug)]
 pub enum SessionStore {
     /// In the memory of this process.
-    Memory(MemoryStore),
+    Memory(Box<MemoryStore>),
     /// In Redis, shared by several gateways.
-    Redis(RedisStore),
+    Redis(Box<RedisStore>),
 }
 
 impl SessionStore {
@@ -57,7 +57,7 @@ impl SessionStore {
     pub async fn save(&self, key: &SessionKey, state: SessionState, fingerprints: &[Fingerprint]) {
         match self {
             Self::Memory(store) => drop(store.save(key, state, fingerprints)),
-            Self::Redis(store) => Box::pin(store.save(key, state, fingerprints)).await,
+            Self::Redis(store) => store.save(key, state, fingerprints).await,
         }
     }
 

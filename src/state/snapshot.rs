@@ -217,16 +217,16 @@ fn build_sessions(config: &Config, resources: &AppResources) -> Result<Arc<Sessi
     let settings = &config.sessions;
     let (max, idle) = (settings.max, settings.idle);
     let store = match &settings.store {
-        StoreSettings::Memory => SessionStore::Memory(MemoryStore::new(max, idle)),
+        StoreSettings::Memory => SessionStore::Memory(Box::new(MemoryStore::new(max, idle))),
         StoreSettings::Redis { url } => {
             let failures = resources.metrics.session_store_failures.clone();
             let store = RedisStore::new(url, (max, idle), failures);
-            SessionStore::Redis(store.map_err(|error: StoreError| {
+            SessionStore::Redis(Box::new(store.map_err(|error: StoreError| {
                 ConfigError::from(Problem {
                     span: None,
                     message: error.to_string(),
                 })
-            })?)
+            })?))
         }
     };
     Ok(Arc::new(Sessions::new(store)))

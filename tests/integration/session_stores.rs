@@ -22,7 +22,8 @@ fn store(redis: &Redis) -> SessionStore {
 fn limited(redis: &Redis, max: usize, idle: Duration) -> SessionStore {
     let url = Secret::from(redis.url());
     let failures = Metrics::default().session_store_failures.clone();
-    SessionStore::Redis(RedisStore::new(&url, (max, idle), failures).unwrap())
+    let store = RedisStore::new(&url, (max, idle), failures).unwrap();
+    SessionStore::Redis(Box::new(store))
 }
 
 fn key(id: &str) -> SessionKey {
@@ -287,7 +288,7 @@ async fn a_redis_may_want_a_password() {
     let url = redis.url().replace("redis://", "redis://:s3cr3t@");
     let failures = Metrics::default().session_store_failures.clone();
     let with = RedisStore::new(&Secret::from(url), (9, IDLE), failures).unwrap();
-    let with = SessionStore::Redis(with);
+    let with = SessionStore::Redis(Box::new(with));
     let without = store(&redis);
 
     with.save(&key("a"), denying(1), &[]).await;
@@ -300,7 +301,7 @@ async fn a_redis_may_want_a_password() {
 #[tokio::test]
 async fn a_store_in_memory_says_the_same() {
     let redis = Redis::start();
-    let memory = SessionStore::Memory(MemoryStore::new(9, IDLE));
+    let memory = SessionStore::Memory(Box::new(MemoryStore::new(9, IDLE)));
     let redis = store(&redis);
     for store in [&memory, &redis] {
         store.save(&key("a"), denying(1), &[Fingerprint(1)]).await;

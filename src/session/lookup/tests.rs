@@ -33,7 +33,7 @@ impl House {
     fn new() -> Self {
         let store = MemoryStore::new(100, Duration::from_mins(30));
         Self {
-            sessions: Sessions::new(SessionStore::Memory(store)),
+            sessions: Sessions::new(SessionStore::Memory(Box::new(store))),
         }
     }
 

@@ -130,9 +130,9 @@ impl MemoryStore {
     /// Removes idle sessions, and returns all that ended since the last call.
     pub(super) fn expire(&self) -> Vec<(SessionKey, SessionState)> {
         let mut inner = self.lock();
-        while inner
-            .oldest()
-            .is_some_and(|last_used| last_used.elapsed() >= self.idle_timeout)
+        let is_idle = |entry: &MemoryEntry| entry.last_used.elapsed() >= self.idle_timeout;
+        while let Some((_, oldest)) = inner.sessions.peek_lru()
+            && is_idle(oldest)
         {
             inner.end_oldest();
         }
@@ -250,10 +250,6 @@ impl MemoryStoreInner {
         while self.sessions.len() > self.max || self.memory_bytes > max_bytes {
             self.end_oldest();
         }
-    }
-
-    fn oldest(&self) -> Option<Instant> {
-        self.sessions.peek_lru().map(|(_, entry)| entry.last_used)
     }
 
     fn end_oldest(&mut self) {

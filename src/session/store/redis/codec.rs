@@ -33,10 +33,7 @@ pub(super) fn member(key: &SessionKey) -> String {
 /// Parses a [`member`]. A caller is in hex, so it has no colon.
 pub(super) fn key_of(member: &[u8]) -> Option<SessionKey> {
     let (caller, id) = std::str::from_utf8(member).ok()?.split_once(':')?;
-    Some(SessionKey {
-        caller: caller.to_owned(),
-        id: id.to_owned(),
-    })
+    Some(SessionKey::new(caller, id))
 }
 
 /// Returns the member of a session in the set ordered by id.
@@ -47,10 +44,7 @@ pub(super) fn name(key: &SessionKey) -> String {
 /// Parses a name as written by [`name`].
 pub(super) fn key_of_name(name: &[u8]) -> Option<SessionKey> {
     let (id, caller) = std::str::from_utf8(name).ok()?.rsplit_once('\0')?;
-    Some(SessionKey {
-        caller: caller.to_owned(),
-        id: id.to_owned(),
-    })
+    Some(SessionKey::new(caller, id))
 }
 
 #[cfg(test)]
