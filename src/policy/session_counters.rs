@@ -21,10 +21,13 @@ const IDLE_TIMEOUT: Duration = Duration::from_hours(24);
 /// The counters of all policies. They survive a reload of the config.
 #[derive(Debug)]
 pub struct SessionCounters {
-    /// The usage of each session, and when it was last needed. The key is the name of the policy,
-    /// the key of the caller and the id of the session.
-    usage: Mutex<LruCache<[String; 3], (Arc<SessionUsage>, Instant)>>,
+    /// The usage of each session, by the name of the policy, the key of the caller and the id of
+    /// the session.
+    usage: Mutex<LruCache<[String; 3], LastUsage>>,
 }
+
+/// The usage of a session, and when it was last needed.
+type LastUsage = (Arc<SessionUsage>, Instant);
 
 /// Usage of one session, counted by one policy.
 #[derive(Debug, Default)]

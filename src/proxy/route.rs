@@ -37,10 +37,8 @@ pub(super) fn resolve(
         path,
         query: head.uri.query().unwrap_or_default(),
     };
-    let Some(recognized) = dialect::recognize_call(line) else {
-        return Err(ApiError::new(ErrorReason::UnknownPath, "unknown path"));
-    };
-    let recognized = recognized?;
+    let unknown_path = || ApiError::new(ErrorReason::UnknownPath, "unknown path");
+    let recognized = dialect::recognize_call(line).ok_or_else(unknown_path)??;
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method.label()));
     snapshot.check_coverage(recognized.method)?;
     check_inspectable(recognized.method, &identity)?;
@@ -52,11 +50,9 @@ pub(super) fn resolve(
         session_id: session_id.unwrap_or_default(),
     });
     let upstream = Arc::clone(snapshot.upstream(call.method.api)?);
+    let (dialect, operation) = (call.method.api.as_str(), call.operation.as_str());
     let mut hook_context = Context {
-        call: Some(CallContext {
-            dialect: call.method.api.as_str(),
-            operation: call.operation.as_str(),
-        }),
+        call: Some(CallContext { dialect, operation }),
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
         ..Context::default()
     };
@@ -73,7 +69,7 @@ pub(super) fn resolve(
         hook_context.cwd = snapshot.config.hook_directory.display().to_string();
         hook_context.timestamp = utc_timestamp();
         recorder.record(&ExchangeEvent::CallAccepted {
-            dialect: call.method.api.as_str(),
+            dialect,
             caller: &hook_context.caller,
             trace: hook_context.trace,
         });
