@@ -9,29 +9,35 @@
 //! Built on hyper's pooled client. `reqwest` adds a parsed URL, a copy of the headers
 //! and five layers to each call; calls that are rare may use it.
 
-mod connector;
-
-use std::{error::Error, fmt, io, sync::Arc, time::Duration};
+use std::{error::Error, io, iter, sync::Arc, time::Duration};
 
 use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::TryFutureExt;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
 use hyper::body::Incoming;
+use hyper_rustls::{HttpsConnectorBuilder, MaybeHttpsStream};
 use hyper_util::{
-    client::legacy,
-    rt::{TokioExecutor, TokioTimer},
+    client::legacy::{self, connect::HttpConnector},
+    rt::{TokioExecutor, TokioIo, TokioTimer},
 };
 use rustix::io::Errno;
-use tokio::runtime::{self, Handle};
+use tokio::{
+    net::TcpStream,
+    runtime::{self, Handle},
+};
+use tokio_rustls::rustls::crypto::aws_lc_rs;
+use tower::{BoxError, timeout::Timeout, util::BoxCloneSyncService};
 
-use self::connector::Connector;
+/// Most idle connections per address and event loop.
+const MAX_IDLE_CONNECTIONS: usize = 256;
 
 /// HTTP client. Clones share their connection pools.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct HttpClient(Arc<RuntimePools>);
 
 /// One pool for each runtime that has sent a request.
+#[derive(Debug)]
 struct RuntimePools {
     builder: legacy::Builder,
     connector: Connector,
@@ -40,13 +46,14 @@ struct RuntimePools {
 
 type PooledClient = legacy::Client<Connector, Body>;
 
+/// Connects with TLS if the scheme of the URI is `https`.
+type Connector = BoxCloneSyncService<Uri, MaybeHttpsStream<TokioIo<TcpStream>>, BoxError>;
+
 /// Configuration of a connection pool.
 #[derive(Debug, Clone, Copy)]
 pub struct PoolConfig {
     /// Time for a new connection, TLS included.
     pub connect_timeout: Duration,
-    /// Most idle connections per address and event loop.
-    pub max_idle_per_host: usize,
     /// Time until an idle connection is closed.
     pub idle_timeout: Duration,
 }
@@ -58,13 +65,11 @@ pub struct TlsVerifierError(io::Error);
 
 /// Failed request, or failed response body.
 #[derive(Debug, thiserror::Error)]
-#[error(transparent)]
-pub struct HttpClientError(#[from] ErrorSource);
-
-#[derive(Debug, thiserror::Error)]
-enum ErrorSource {
+pub enum HttpClientError {
+    /// The request was not sent, or its response has no head.
     #[error(transparent)]
     Request(#[from] legacy::Error),
+    /// The body of the response broke off.
     #[error(transparent)]
     Body(#[from] hyper::Error),
 }
@@ -72,13 +77,13 @@ enum ErrorSource {
 impl HttpClient {
     /// Returns a client without connections.
     pub fn new(config: PoolConfig) -> Result<Self, TlsVerifierError> {
-        let connector = Connector::new(config.connect_timeout).map_err(TlsVerifierError)?;
+        let connector = connector(config.connect_timeout).map_err(TlsVerifierError)?;
         let mut builder = legacy::Client::builder(TokioExecutor::new());
         builder
             .timer(TokioTimer::new())
             .pool_timer(TokioTimer::new())
             .pool_idle_timeout(config.idle_timeout)
-            .pool_max_idle_per_host(config.max_idle_per_host);
+            .pool_max_idle_per_host(MAX_IDLE_CONNECTIONS);
         Ok(Self(Arc::new(RuntimePools {
             builder,
             connector,
@@ -92,9 +97,24 @@ impl HttpClient {
         &self,
         request: Request<Body>,
     ) -> impl Future<Output = Result<Response<Incoming>, HttpClientError>> + use<> {
-        let response = self.0.client().request(request);
-        response.map_err(|error| HttpClientError(error.into()))
+        self.0.client().request(request).err_into()
     }
+}
+
+/// Returns a connector that verifies certificates as the system does. The timeout is for
+/// DNS, TCP and TLS together.
+fn connector(connect_timeout: Duration) -> io::Result<Connector> {
+    let mut plain = HttpConnector::new();
+    plain.set_nodelay(true);
+    plain.enforce_http(false);
+    let provider = Arc::new(aws_lc_rs::default_provider());
+    let connector = HttpsConnectorBuilder::new()
+        .with_provider_and_platform_verifier(provider)?
+        .https_or_http()
+        .enable_http1()
+        .wrap_connector(plain);
+    let connector = Timeout::new(connector, connect_timeout);
+    Ok(BoxCloneSyncService::new(connector))
 }
 
 impl RuntimePools {
@@ -114,22 +134,10 @@ impl RuntimePools {
     }
 }
 
-impl fmt::Debug for HttpClient {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("HttpClient")
-    }
-}
-
-impl From<hyper::Error> for HttpClientError {
-    fn from(error: hyper::Error) -> Self {
-        Self(error.into())
-    }
-}
-
 impl HttpClientError {
     /// Whether there was no connection, so that the request was not sent.
     pub fn is_connect(&self) -> bool {
-        matches!(&self.0, ErrorSource::Request(error) if error.is_connect())
+        matches!(self, Self::Request(error) if error.is_connect())
     }
 
     /// Whether the limit of open file descriptors is reached on this side.
@@ -153,16 +161,11 @@ impl HttpClientError {
 
     /// Whether an error of type `E` in the chain of sources matches.
     fn any<E: Error + 'static>(&self, matches: impl Fn(&E) -> bool) -> bool {
-        let mut next = Some(match &self.0 {
-            ErrorSource::Request(error) => error as &(dyn Error + 'static),
-            ErrorSource::Body(error) => error,
-        });
-        while let Some(error) = next {
-            if error.downcast_ref().is_some_and(&matches) {
-                return true;
-            }
-            next = error.source();
-        }
-        false
+        let error: &(dyn Error + 'static) = match self {
+            Self::Request(error) => error,
+            Self::Body(error) => error,
+        };
+        let mut chain = iter::successors(Some(error), |&error| error.source());
+        chain.any(|error| error.downcast_ref().is_some_and(&matches))
     }
 }

@@ -6,6 +6,7 @@ mod fd_limit;
 mod file_watcher;
 mod handler;
 mod io_timeout;
+mod limits;
 mod listener;
 mod middleware_stack;
 mod min_body_rate;
@@ -25,7 +26,8 @@ use self::{
     admin_router::admin_router,
     fd_limit::ConnectionBudget,
     handler::Handler,
-    listener::{Listener, ListenerLimits, Shutdown},
+    limits::ListenerLimits,
+    listener::{Listener, Shutdown, TlsProvider},
     middleware_stack::MiddlewareStack,
     reload::ReloadTrigger,
     runtime_pool::RuntimePool,
@@ -48,10 +50,11 @@ const ADMIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 const LISTEN_BACKLOG: u32 = 4096;
 
 /// Two bound listeners that do not accept yet, and the threads for agents.
-#[derive(Debug)]
 pub struct Server {
-    agents: TcpListener,
-    operators: TcpListener,
+    /// Listener for agents.
+    pub agents: TcpListener,
+    /// Listener for operators: the admin API.
+    pub operators: TcpListener,
     runtimes: Arc<RuntimePool>,
     app: App,
     reload_trigger: Option<ReloadTrigger>,
@@ -82,16 +85,7 @@ impl Server {
     /// # Errors
     ///
     /// Returns the reason why the server cannot start.
-    pub fn bind(config: Config) -> Result<Self, ServerError> {
-        Self::bind_with(config, AppResources::default())
-    }
-
-    /// Like [`Server::bind`], with resources of the caller.
-    ///
-    /// # Errors
-    ///
-    /// Returns the reason why the server cannot start.
-    pub fn bind_with(config: Config, resources: AppResources) -> Result<Self, ServerError> {
+    pub fn bind(config: Config, resources: AppResources) -> Result<Self, ServerError> {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
             app: App::new(config, resources)?,
@@ -114,24 +108,6 @@ impl Server {
         Ok(self)
     }
 
-    /// Returns the address of the agents' listener.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the system.
-    pub fn agents_addr(&self) -> io::Result<SocketAddr> {
-        self.agents.local_addr()
-    }
-
-    /// Returns the address of the admin listener.
-    ///
-    /// # Errors
-    ///
-    /// Returns the error of the system.
-    pub fn operators_addr(&self) -> io::Result<SocketAddr> {
-        self.operators.local_addr()
-    }
-
     /// Serves until `shutdown` completes, then shuts down gracefully: in-flight requests
     /// complete within the drain timeout, and no hook process is left.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send) {
@@ -148,10 +124,9 @@ impl Server {
         let resources = Arc::clone(&self.app.resources);
         resources.tasks.spawn(expire_sessions(self.app.clone()));
         let timeouts = self.app.snapshot().config.timeouts;
-        let (agents, operators) = listeners(&self.app, self.agents, self.operators);
         // Kept until the end, because dropping the runtimes aborts their tasks.
         let runtimes = self.runtimes;
-        let agents = agents.with_runtimes(Arc::clone(&runtimes));
+        let (agents, operators) = listeners(&self.app, self.agents, self.operators, &runtimes);
         let close_admin = CancellationToken::new();
         let shutdown_of = |close: &CancellationToken, drain_timeout| Shutdown {
             close: close.clone(),
@@ -203,7 +178,12 @@ impl Server {
 }
 
 /// Creates both listeners, which share the file descriptors of the process.
-fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listener, Listener) {
+fn listeners(
+    app: &App,
+    agents: TcpListener,
+    operators: TcpListener,
+    runtimes: &Arc<RuntimePool>,
+) -> (Listener, Listener) {
     let config = &app.snapshot().config;
     let descriptors = fd_limit::raise();
     let budget = ConnectionBudget::new(config.limits.connections, descriptors);
@@ -216,15 +196,29 @@ fn listeners(app: &App, agents: TcpListener, operators: TcpListener) -> (Listene
             "`limits.connections` lowered to half of the file descriptor limit"
         );
     }
-    let listener = |socket, connections| {
-        let limits = ListenerLimits::from_config(config, connections);
-        Listener::new(socket, limits, &app.resources)
+    let listener = |socket, connections, runtimes, tls: Box<TlsProvider>| Listener {
+        socket,
+        limits: ListenerLimits::from_config(config, connections),
+        resources: Arc::clone(&app.resources),
+        tls,
+        runtimes,
     };
     let (agents_app, operators_app) = (app.clone(), app.clone());
+    let agents_tls = move || agents_app.snapshot().config.tls.clone();
+    let operators_tls = move || operators_app.snapshot().config.admin.tls.clone();
     (
-        listener(agents, budget.agents).with_tls(move || agents_app.snapshot().config.tls.clone()),
-        listener(operators, budget.operators)
-            .with_tls(move || operators_app.snapshot().config.admin.tls.clone()),
+        listener(
+            agents,
+            budget.agents,
+            Arc::clone(runtimes),
+            Box::new(agents_tls),
+        ),
+        listener(
+            operators,
+            budget.operators,
+            Arc::default(),
+            Box::new(operators_tls),
+        ),
     )
 }
 
@@ -260,10 +254,8 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
 /// Handles one request of an agent without a connection, for dry runs.
 pub fn handle_agent_request(app: App, request: Request) -> BoxFuture<'static, Response> {
     Box::pin(async move {
-        let handled = MiddlewareStack::new(app).handle(request).await;
-        let on_end = move |_ended| drop(handled.guard);
-        handled
-            .response
-            .map(|body| Body::new(OnBodyEnd::new(body, on_end)))
+        let (response, guard) = MiddlewareStack::new(app).handle(request).await;
+        let on_end = move |_ended| drop(guard);
+        response.map(|body| Body::new(OnBodyEnd::new(body, on_end)))
     })
 }

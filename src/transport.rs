@@ -10,7 +10,6 @@ mod hook_call;
 mod http;
 mod pipes;
 mod process;
-mod process_group;
 mod process_slots;
 mod shell;
 mod worker;

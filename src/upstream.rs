@@ -18,11 +18,7 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use url::Url;
 
-use self::{
-    circuit_breaker::CircuitBreaker,
-    endpoint::{Delivery, Endpoint, SendError},
-    headers::HeaderRules,
-};
+use self::{circuit_breaker::CircuitBreaker, endpoint::Endpoint, headers::HeaderRules};
 pub use self::{
     endpoint::UpstreamTimeouts,
     error::UpstreamError,
@@ -39,8 +35,10 @@ use crate::{
 pub struct Upstream {
     primary: Arc<Endpoint>,
     fallback: Option<FallbackEndpoint>,
-    credential: Option<UpstreamCredential>,
-    header_rules: HeaderRules,
+    /// Configured credential, which replaces the agents' own.
+    pub credential: Option<UpstreamCredential>,
+    /// Configured headers.
+    pub header_rules: HeaderRules,
     timeouts: UpstreamTimeouts,
     metrics: Arc<Metrics>,
 }
@@ -51,25 +49,6 @@ struct FallbackEndpoint {
     endpoint: Arc<Endpoint>,
     /// The only credential that is sent there.
     credential: UpstreamCredential,
-}
-
-/// Address of a model API that a call goes to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum UpstreamTarget {
-    /// The address that is always tried first.
-    Primary,
-    /// Address used after a failure of the primary one.
-    Fallback,
-}
-
-impl UpstreamTarget {
-    /// Returns the value for logs.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Primary => "primary",
-            Self::Fallback => "fallback",
-        }
-    }
 }
 
 impl Upstream {
@@ -130,16 +109,6 @@ impl Upstream {
         })
     }
 
-    /// Returns the configured credential, which replaces the agents' own.
-    pub const fn credential(&self) -> Option<&UpstreamCredential> {
-        self.credential.as_ref()
-    }
-
-    /// Returns the configured headers.
-    pub const fn header_rules(&self) -> &HeaderRules {
-        &self.header_rules
-    }
-
     /// Returns the names of addresses whose circuit is open or half-open.
     pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
         let fallback = self.fallback.iter().map(|fallback| &fallback.endpoint);
@@ -147,24 +116,23 @@ impl Upstream {
         let circuits = endpoints.map(|endpoint| &endpoint.circuit_breaker);
         circuits
             .filter(|circuit| circuit.is_open())
-            .map(|circuit| circuit.name())
+            .map(|circuit| circuit.name.as_str())
     }
 
-    /// Sends a request and waits for the head of its response. Calls `on_attempt`
-    /// before each address is tried. Dropping the future, or the response, ends the
-    /// call.
+    /// Sends a request and waits for the head of its response. Calls `on_attempt` with
+    /// `primary` or `fallback` before each address is tried. Dropping the future, or the
+    /// response, ends the call.
     pub async fn send(
         &self,
         outgoing: OutgoingRequest,
-        on_attempt: &(dyn Fn(UpstreamTarget) + Sync),
+        on_attempt: &(dyn Fn(&'static str) + Sync),
     ) -> Result<UpstreamResponse, UpstreamError> {
-        on_attempt(UpstreamTarget::Primary);
-        let sent = match &self.fallback {
-            None => self.primary.send(outgoing, self.timeouts).await,
+        on_attempt("primary");
+        let response = match &self.fallback {
+            None => self.primary.send(outgoing, self.timeouts).await?,
             // Boxed, to keep the future of calls without a fallback small.
-            Some(fallback) => Box::pin(self.send_with(fallback, outgoing, on_attempt)).await,
+            Some(fallback) => Box::pin(self.send_with(fallback, outgoing, on_attempt)).await?,
         };
-        let response = sent.map_err(|error| error.error)?;
         if response.status.is_redirection() {
             return Err(UpstreamError::Redirect);
         }
@@ -179,19 +147,33 @@ impl Upstream {
         &self,
         fallback: &FallbackEndpoint,
         outgoing: OutgoingRequest,
-        on_attempt: &(dyn Fn(UpstreamTarget) + Sync),
-    ) -> Result<UpstreamResponse, SendError> {
-        let (first, mut second) = outgoing.split();
-        match self.primary.send(first, self.timeouts).await {
-            Err(error) if error.delivery == Delivery::NotSent && second.body.is_unread() => {
-                on_attempt(UpstreamTarget::Fallback);
-                self.metrics
-                    .record_fallback(self.primary.circuit_breaker.name());
-                self.header_rules.remove_forwarded(&mut second.headers);
-                headers::replace_for_fallback(&mut second.headers, &fallback.credential);
-                fallback.endpoint.send(second, self.timeouts).await
-            }
-            sent => sent,
-        }
+        on_attempt: &(dyn Fn(&'static str) + Sync),
+    ) -> Result<UpstreamResponse, UpstreamError> {
+        let (body, unread_body) = outgoing.body.share();
+        let mut headers = outgoing.headers.clone();
+        let first = OutgoingRequest {
+            method: outgoing.method.clone(),
+            target: outgoing.target.clone(),
+            headers: outgoing.headers,
+            body,
+        };
+        let error = match self.primary.send(first, self.timeouts).await {
+            Err(error) if error.is_unsent() => error,
+            sent => return sent,
+        };
+        let Some(body) = unread_body() else {
+            return Err(error);
+        };
+        on_attempt("fallback");
+        let name = &self.primary.circuit_breaker.name;
+        self.metrics.record_fallback(name);
+        self.header_rules.remove_forwarded(&mut headers);
+        headers::replace_for_fallback(&mut headers, &fallback.credential);
+        let second = OutgoingRequest {
+            headers,
+            body,
+            ..outgoing
+        };
+        fallback.endpoint.send(second, self.timeouts).await
     }
 }

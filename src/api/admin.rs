@@ -1,6 +1,7 @@
 //! Admin API: health, metrics, hooks, coverage, sessions and reload. Served on a listener
 //! of its own.
 
+use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::{
     Json, Router,
     extract::{Request, State},
@@ -11,7 +12,6 @@ use axum::{
 use http::{StatusCode, header};
 use secrecy::ExposeSecret;
 use serde::Serialize;
-use subtle::ConstantTimeEq;
 use utoipa::ToSchema;
 
 use super::{
@@ -194,7 +194,7 @@ async fn require_admin_token(State(app): State<App>, request: Request, next: Nex
     let given = request.headers().get(header::AUTHORIZATION);
     let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
     let expected = token.expose_secret().as_bytes();
-    if given.is_some_and(|given| given.ct_eq(expected).into()) {
+    if given.is_some_and(|given| verify_slices_are_equal(given, expected).is_ok()) {
         return next.run(request).await;
     }
     let message = "missing or invalid admin token";

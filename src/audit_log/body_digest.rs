@@ -1,9 +1,11 @@
 //! Digests of bodies, computed as they stream by, with their content if the log stores
 //! content.
 
+use std::fmt;
+
+use aws_lc_rs::digest::{self, SHA256};
 use data_encoding::HEXLOWER;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 
 /// Bytes of one body that a log stores.
 const MAX_STORED_BYTES: usize = 1024 * 1024;
@@ -24,9 +26,9 @@ pub struct BodyDigest {
 }
 
 /// Computes a [`BodyDigest`] chunk by chunk.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct BodyHasher {
-    hash: Sha256,
+    hash: digest::Context,
     bytes: u64,
     stored: Option<Vec<u8>>,
 }
@@ -34,7 +36,7 @@ pub struct BodyHasher {
 impl BodyHasher {
     pub(super) fn new(stores_content: bool) -> Self {
         Self {
-            hash: Sha256::default(),
+            hash: digest::Context::new(&SHA256),
             bytes: 0,
             stored: stores_content.then(Vec::new),
         }
@@ -55,7 +57,7 @@ impl BodyHasher {
         let is_shorter = |stored: &Vec<u8>| (stored.len() as u64) < self.bytes;
         BodyDigest {
             bytes: self.bytes,
-            sha256: HEXLOWER.encode(&self.hash.finalize()),
+            sha256: HEXLOWER.encode(self.hash.finish().as_ref()),
             is_truncated: self.stored.as_ref().is_some_and(is_shorter),
             text: self
                 .stored
@@ -67,6 +69,12 @@ impl BodyHasher {
     pub fn digest(mut self, body: &[u8]) -> BodyDigest {
         self.update(body);
         self.finish()
+    }
+}
+
+impl fmt::Debug for BodyHasher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("BodyHasher")
     }
 }
 

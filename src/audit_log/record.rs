@@ -5,9 +5,9 @@
 
 use std::{net::IpAddr, time::Duration};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use serde::{Serialize, Serializer};
-use sha2::{Digest, Sha256};
 
 use super::{body_digest::BodyDigest, time_range::TimeRange};
 use crate::{
@@ -356,7 +356,7 @@ impl TextDigest {
     /// Creates the digest of a text, without the text itself.
     pub fn new(text: &str) -> Self {
         Self {
-            sha256: HEXLOWER.encode(&Sha256::digest(text)),
+            sha256: HEXLOWER.encode(digest(&SHA256, text.as_bytes()).as_ref()),
             text: None,
         }
     }

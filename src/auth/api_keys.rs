@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
+use aws_lc_rs::{
+    constant_time::verify_slices_are_equal,
+    digest::{self, SHA256},
+    rand,
+};
 use data_encoding::{BASE64URL_NOPAD, HEXLOWER};
-use sha2::{Digest, Sha256};
-use subtle::{ConditionallySelectable, ConstantTimeEq};
-use tokio_rustls::rustls::crypto::aws_lc_rs;
 
 use super::{credentials::PresentedKey, identity::Principal};
 use crate::config::KeySpec;
@@ -30,13 +32,11 @@ impl ApiKeys {
     /// Returns the owner of a key. Compares every stored hash in constant time, so
     /// that timing reveals nothing about the keys.
     pub(super) fn find(&self, key: &PresentedKey) -> Option<&Principal> {
-        let digest: [u8; 32] = Sha256::digest(key.as_bytes()).into();
-        let mut found = u64::MAX;
-        for (index, (sha256, _)) in (0..).zip(&self.0) {
-            found = u64::conditional_select(&found, &index, sha256.ct_eq(&digest));
-        }
-        let found = usize::try_from(found).ok()?;
-        self.0.get(found).map(|(_, principal)| principal)
+        let digest = digest::digest(&SHA256, key.as_bytes());
+        self.0.iter().fold(None, |found, (sha256, principal)| {
+            let is_equal = verify_slices_are_equal(sha256, digest.as_ref()).is_ok();
+            if is_equal { Some(principal) } else { found }
+        })
     }
 
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
@@ -46,15 +46,16 @@ impl ApiKeys {
 
 /// Returns the SHA-256 by which a key is stored in the config.
 pub fn digest(key: &str) -> [u8; 32] {
-    Sha256::digest(key).into()
+    let mut sha256 = [0; 32];
+    sha256.copy_from_slice(digest::digest(&SHA256, key.as_bytes()).as_ref());
+    sha256
 }
 
 /// Generates a random key and its SHA-256 in hex. Returns `None` if the system has no
 /// source of randomness.
 pub fn new_key() -> Option<(String, String)> {
     let mut bytes = [0; 32];
-    let random = aws_lc_rs::default_provider().secure_random;
-    random.fill(&mut bytes).ok()?;
+    rand::fill(&mut bytes).ok()?;
     let key = format!("hookgate-{}", BASE64URL_NOPAD.encode(&bytes));
     let sha256 = HEXLOWER.encode(&digest(&key));
     Some((key, sha256))

@@ -72,9 +72,10 @@ impl Authenticator {
     /// a task; it is called at most once per issuer.
     pub fn start(&self, spawn: impl FnOnce(BoxFuture<'static, ()>)) {
         if let Some(issuer) = &self.issuer
-            && issuer.needs_refresh_task()
+            && issuer.remote.is_some()
         {
-            spawn(Box::pin(jwks::refresh(Arc::downgrade(issuer))));
+            let refresh = || spawn(Box::pin(jwks::refresh(Arc::downgrade(issuer))));
+            issuer.refresh_started.call_once(refresh);
         }
     }
 

@@ -2,11 +2,11 @@
 
 use std::net::IpAddr;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use http::{HeaderMap, HeaderName, HeaderValue, header};
 use percent_encoding::percent_decode_str;
 use secrecy::{SecretSlice, SecretString};
-use sha2::{Digest, Sha256};
 
 use super::{error::AuthError, mtls::PeerCertificate};
 
@@ -84,21 +84,18 @@ impl PresentedKey {
 
 impl PresentedKeys {
     pub(super) fn read(headers: &HeaderMap, query: &str) -> Self {
-        let all = |name: HeaderName| headers.get_all(name).into_iter();
+        let read = |name: HeaderName, read: KeyReader| {
+            let values = headers.get_all(name).into_iter();
+            values.filter_map(read).collect()
+        };
         let parameters = query
             .split('&')
             .filter_map(|pair| pair.strip_prefix("key="));
         let parameters = parameters.map(|value| percent_decode_str(value).collect::<Vec<u8>>());
         Self {
-            own: all(KEY_HEADER)
-                .filter_map(PresentedKey::from_header)
-                .collect(),
-            api_key: all(API_KEY_HEADER)
-                .filter_map(PresentedKey::from_header)
-                .collect(),
-            bearer: all(header::AUTHORIZATION)
-                .filter_map(PresentedKey::from_authorization)
-                .collect(),
+            own: read(KEY_HEADER, PresentedKey::from_header),
+            api_key: read(API_KEY_HEADER, PresentedKey::from_header),
+            bearer: read(header::AUTHORIZATION, PresentedKey::from_authorization),
             query: parameters
                 .filter_map(|value| PresentedKey::new(&value))
                 .collect(),
@@ -146,7 +143,7 @@ pub(super) fn hash(keys: &[u8]) -> String {
     if keys.is_empty() {
         return String::new();
     }
-    HEXLOWER.encode(&Sha256::digest(keys))
+    HEXLOWER.encode(digest(&SHA256, keys).as_ref())
 }
 
 /// Returns the only distinct key.

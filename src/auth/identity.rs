@@ -2,9 +2,9 @@
 
 use std::{sync::Arc, time::SystemTime};
 
+use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use secrecy::{ExposeSecret, SecretSlice, SecretString};
-use sha2::{Digest, Sha256};
 
 use super::{
     credentials::{self, PresentedKey, PresentedKeys},
@@ -136,5 +136,6 @@ impl Identity {
 /// Returns the key for sessions and usage of a named caller. It survives a change of the
 /// caller's credential and equals the hash of none.
 pub(super) fn caller_key(name: &str) -> String {
-    HEXLOWER.encode(&Sha256::digest(format!("hookgate caller\0{name}")))
+    let name = format!("hookgate caller\0{name}");
+    HEXLOWER.encode(digest(&SHA256, name.as_bytes()).as_ref())
 }

@@ -1,10 +1,7 @@
 //! Token issuer: its public keys, fetched and cached.
 
 use std::{
-    sync::{
-        Arc, Weak,
-        atomic::{AtomicBool, Ordering},
-    },
+    sync::{Arc, Once, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
@@ -37,9 +34,10 @@ pub(super) struct TokenIssuer {
     cached: ArcSwapOption<CachedKeys>,
     /// Locked during a fetch, so that there is one at a time.
     fetch_state: Mutex<FetchState>,
-    is_refreshing: AtomicBool,
+    /// Completed once [`refresh`] was started.
+    pub(super) refresh_started: Once,
     /// Client and address of the keys; `None` if they are in a file.
-    remote: Option<(reqwest::Client, Url)>,
+    pub(super) remote: Option<(reqwest::Client, Url)>,
 }
 
 #[derive(Debug)]
@@ -65,21 +63,16 @@ impl TokenIssuer {
             spec,
             cached: ArcSwapOption::new(cached),
             fetch_state: Mutex::default(),
-            is_refreshing: AtomicBool::new(false),
+            refresh_started: Once::new(),
             remote,
         })
-    }
-
-    /// Returns whether the caller must start [`refresh`]: true once, for remote keys.
-    pub(super) fn needs_refresh_task(&self) -> bool {
-        self.remote.is_some() && !self.is_refreshing.swap(true, Ordering::Relaxed)
     }
 
     /// Returns the caller's name in a valid token of this issuer.
     pub(super) async fn verify(&self, token: &PresentedKey) -> Option<String> {
         let token = token.as_bytes();
         let cached = match self.fresh_keys() {
-            Some(cached) if cached.keys.has_key_for(token) => cached,
+            Some(cached) if cached.keys.find(token).is_some() => cached,
             _ => {
                 timeout(FETCH_TIMEOUT, self.fetch()).await.ok()?;
                 self.fresh_keys()?

@@ -37,7 +37,7 @@ pub enum JwksError {
 pub(super) struct VerificationKeys(Vec<VerificationKey>);
 
 #[derive(Debug)]
-struct VerificationKey {
+pub(super) struct VerificationKey {
     id: Option<String>,
     algorithm: Algorithm,
     key: DecodingKey,
@@ -62,11 +62,6 @@ impl VerificationKeys {
         Ok(Self(keys))
     }
 
-    /// Returns whether a token names a key of this set.
-    pub(super) fn has_key_for(&self, token: &[u8]) -> bool {
-        self.find(token).is_some()
-    }
-
     /// Returns the caller's name if the token is signed by one of these keys, has the
     /// issuer and audience of `spec`, and is valid at `now` (seconds since 1970).
     pub(super) fn verify(&self, token: &[u8], spec: &JwtSpec, now: f64) -> Option<String> {
@@ -86,7 +81,7 @@ impl VerificationKeys {
     }
 
     /// Returns the key with the token's `kid`; without one, the only key of its algorithm.
-    fn find(&self, token: &[u8]) -> Option<&VerificationKey> {
+    pub(super) fn find(&self, token: &[u8]) -> Option<&VerificationKey> {
         if token.len() > MAX_TOKEN_BYTES {
             return None;
         }
@@ -107,24 +102,22 @@ impl VerificationKey {
     /// Reads a public key for signatures with `RS256`, `ES256` or `EdDSA`.
     fn from_value(value: Value) -> Option<Self> {
         let jwk: Jwk = serde_json::from_value(value).ok()?;
-        let algorithm =
-            match (&jwk.algorithm, jwk.common.key_algorithm) {
-                (AlgorithmParameters::RSA(_), None | Some(KeyAlgorithm::RS256)) => Algorithm::RS256,
-                (
-                    AlgorithmParameters::EllipticCurve(parameters),
-                    None | Some(KeyAlgorithm::ES256),
-                ) if parameters.curve == EllipticCurve::P256 => Algorithm::ES256,
-                (
-                    AlgorithmParameters::OctetKeyPair(parameters),
-                    None | Some(KeyAlgorithm::EdDSA),
-                ) if parameters.curve == EllipticCurve::Ed25519 => Algorithm::EdDSA,
-                _ => return None,
-            };
+        let (algorithm, key_algorithm) = match &jwk.algorithm {
+            AlgorithmParameters::RSA(_) => (Algorithm::RS256, KeyAlgorithm::RS256),
+            AlgorithmParameters::EllipticCurve(key) if key.curve == EllipticCurve::P256 => {
+                (Algorithm::ES256, KeyAlgorithm::ES256)
+            }
+            AlgorithmParameters::OctetKeyPair(key) if key.curve == EllipticCurve::Ed25519 => {
+                (Algorithm::EdDSA, KeyAlgorithm::EdDSA)
+            }
+            _ => return None,
+        };
         let key = DecodingKey::from_jwk(&jwk).ok()?;
-        let key_use = jwk.common.public_key_use;
-        let signs = key_use.is_none_or(|key_use| key_use == PublicKeyUse::Signature);
+        let common = jwk.common;
+        let signs = (common.public_key_use).is_none_or(|usage| usage == PublicKeyUse::Signature)
+            && (common.key_algorithm).is_none_or(|algorithm| algorithm == key_algorithm);
         signs.then_some(Self {
-            id: jwk.common.key_id,
+            id: common.key_id,
             algorithm,
             key,
         })

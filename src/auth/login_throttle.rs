@@ -2,7 +2,6 @@
 
 use std::{
     collections::BTreeSet,
-    fmt,
     net::{IpAddr, Ipv6Addr},
     num::{NonZeroU32, NonZeroUsize},
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -26,6 +25,7 @@ const MAX_ADDRESSES: NonZeroUsize = NonZeroUsize::new(10_000).unwrap();
 /// Callers that are remembered per address.
 const MAX_CALLERS_PER_ADDRESS: usize = 256;
 
+#[derive(Debug)]
 pub(super) struct LoginThrottle(Mutex<LruCache<IpAddr, AddressState>>);
 
 #[derive(Debug)]
@@ -111,12 +111,6 @@ fn network(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),
         v4 @ IpAddr::V4(_) => v4,
-    }
-}
-
-impl fmt::Debug for LoginThrottle {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("LoginThrottle")
     }
 }
 

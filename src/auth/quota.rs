@@ -1,7 +1,6 @@
 //! Quotas of callers: requests per minute, tokens per day and concurrent requests.
 
 use std::{
-    fmt,
     num::{NonZeroU32, NonZeroU64, NonZeroUsize},
     sync::{
         Arc, Mutex, PoisonError,
@@ -32,6 +31,7 @@ const MIN_DAY: Duration = Duration::from_hours(1);
 const CONCURRENCY_RETRY_AFTER: Duration = Duration::from_secs(1);
 
 /// Usage of every caller by `event::Caller::key`. Survives config reloads.
+#[derive(Debug)]
 pub(super) struct Quotas(Mutex<LruCache<String, Arc<Quota>>>);
 
 /// Usage of one caller.
@@ -215,12 +215,6 @@ fn day(now: SystemTime) -> (u64, Duration) {
     let seconds = now.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let rest = Duration::from_secs(SECONDS_PER_DAY - seconds % SECONDS_PER_DAY);
     (seconds / SECONDS_PER_DAY, rest)
-}
-
-impl fmt::Debug for Quotas {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Quotas")
-    }
 }
 
 #[cfg(test)]

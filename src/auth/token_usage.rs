@@ -1,7 +1,5 @@
 //! Token usage read from the bytes of a response as they pass.
 
-use std::fmt;
-
 use memchr::memmem;
 
 /// Field with the total, in both spellings of the API.
@@ -25,8 +23,6 @@ pub struct UsageReader {
     on_usage: Box<dyn FnMut(u64) + Send>,
     /// Bytes of request and response, while the estimate may still be needed.
     transferred: Option<u64>,
-    /// Bytes of the response still to come, if known.
-    remaining: Option<u64>,
     /// End of the last chunk, in which a number may have been cut.
     tail: Vec<u8>,
     counted: u64,
@@ -38,7 +34,6 @@ impl UsageReader {
         Self {
             on_usage: Box::new(on_usage),
             transferred: None,
-            remaining: None,
             tail: Vec::new(),
             counted: 0,
         }
@@ -50,11 +45,6 @@ impl UsageReader {
         self.transferred = Some(request_bytes as u64);
     }
 
-    /// Sets the length of the response in bytes.
-    pub fn expect(&mut self, length: u64) {
-        self.remaining = Some(length);
-    }
-
     /// Marks the response as complete, which disables the estimate.
     pub fn end(&mut self) {
         self.transferred = None;
@@ -62,7 +52,8 @@ impl UsageReader {
 
     /// Reads the next chunk.
     pub fn read(&mut self, chunk: &[u8]) {
-        self.count_bytes(chunk.len() as u64);
+        let bytes = chunk.len() as u64;
+        self.transferred = self.transferred.map(|all| all.saturating_add(bytes));
         // The tail and the start of the chunk contain every number that was cut.
         let (start, _) = chunk.split_at(chunk.len().min(MAX_TAIL_BYTES));
         self.tail.extend_from_slice(start);
@@ -78,14 +69,6 @@ impl UsageReader {
         } else {
             let old = self.tail.len().saturating_sub(MAX_TAIL_BYTES);
             self.tail.drain(..old);
-        }
-    }
-
-    fn count_bytes(&mut self, bytes: u64) {
-        self.transferred = self.transferred.map(|all| all.saturating_add(bytes));
-        self.remaining = self.remaining.map(|all| all.saturating_sub(bytes));
-        if self.remaining == Some(0) {
-            self.end();
         }
     }
 }
@@ -116,12 +99,6 @@ fn number_after_colon(text: &[u8]) -> Option<u64> {
             .saturating_mul(10)
             .saturating_add(u64::from(digit - b'0'))
     }))
-}
-
-impl fmt::Debug for UsageReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("UsageReader")
-    }
 }
 
 #[cfg(test)]

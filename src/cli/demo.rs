@@ -22,6 +22,7 @@ use crate::{
     hook,
     observe::LogGuard,
     server::Server,
+    state::AppResources,
 };
 use mock_model_api::{self, MockConfig};
 
@@ -88,7 +89,7 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
     fs::create_dir(&transcripts)?;
     config.sessions.transcripts = Some(transcripts);
     let logging = serve::start_logging(&config);
-    Ok((Server::bind(config)?, logging))
+    Ok((Server::bind(config, AppResources::default())?, logging))
 }
 
 /// Returns an address with any free port.
@@ -97,8 +98,8 @@ const fn loopback() -> SocketAddr {
 }
 
 fn greeting(server: &Server, folder: &Path) -> Result<String, Failure> {
-    let base = format!("http://{}", server.agents_addr()?);
-    let admin = format!("http://{}", server.operators_addr()?);
+    let base = format!("http://{}", server.agents.local_addr()?);
+    let admin = format!("http://{}", server.operators.local_addr()?);
     let home = folder.join("home");
     let home = home.display();
     Ok(format!(

@@ -16,6 +16,7 @@ use crate::{
     hook,
     observe::{self, LogGuard},
     server::Server,
+    state::AppResources,
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -63,14 +64,15 @@ impl ServeArgs {
             let (stop, abort) = (shutdown_signals(1)?, shutdown_signals(2)?);
             let agents = scheme(config.tls.is_some());
             let operators = scheme(config.admin.tls.is_some());
-            let server = Server::bind(config)?.reloading(Arc::new(read))?;
+            let server =
+                Server::bind(config, AppResources::default())?.reloading(Arc::new(read))?;
             print(&format!(
                 "listening on {agents}://{}",
-                server.agents_addr()?
+                server.agents.local_addr()?
             ))?;
             print(&format!(
                 "admin on {operators}://{}",
-                server.operators_addr()?
+                server.operators.local_addr()?
             ))?;
             server.run_until(stop, abort).await;
             Ok(())

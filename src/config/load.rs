@@ -17,9 +17,9 @@ mod upstreams;
 
 use std::path::Path;
 
+use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 
 use self::{
     hooks::{HookBlock, merge},
@@ -150,7 +150,8 @@ fn version(config: &str, blocks: &[HookBlock]) -> String {
     let files = blocks.split_last().map_or(&[][..], |(_own, files)| files);
     let files = files.iter().map(|file| file.document.value().to_string());
     let parts: Vec<String> = std::iter::once(config.to_owned()).chain(files).collect();
-    let mut version = HEXLOWER.encode(&Sha256::digest(parts.join("\0")));
+    let hash = digest(&SHA256, parts.join("\0").as_bytes());
+    let mut version = HEXLOWER.encode(hash.as_ref());
     version.truncate(16);
     version
 }

@@ -43,9 +43,9 @@ pub(super) async fn forward(
     }
     let body_error = SharedError::default();
     let outgoing_body = if body.is_end_stream() {
-        RequestBody::empty()
+        RequestBody::Buffered(Bytes::new())
     } else {
-        RequestBody::stream(limited(body, body_error.clone(), limit, read_timeout))
+        RequestBody::Streamed(limited(body, body_error.clone(), limit, read_timeout))
     };
     let outgoing = outgoing(&context, &call, outgoing_body, length);
     let sent = upstream_call::send(&context, &call, outgoing, None).await;

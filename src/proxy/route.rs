@@ -94,7 +94,7 @@ pub(super) fn is_hooked(snapshot: &Snapshot, operation: Operation) -> bool {
     let before = operation.sends_content() && listens(EventName::BeforeModel);
     let around = operation.generates()
         && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
-    let derived = operation.sends_content() && snapshot.derives_any();
+    let derived = operation.sends_content() && snapshot.derives_any;
     // Cache creation is always inspected, because ownership must be recorded.
     before || around || derived || operation == Operation::CreateCache
 }

@@ -33,7 +33,7 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
     let (history, mut session) = match find_session(turn, request).await {
         Ok(found) => found,
         // No event needs the session; what later steps need of the request, they check.
-        Err(_) if !turn.context.snapshot.derives_any() => return Ok(Continue(())),
+        Err(_) if !turn.context.snapshot.derives_any => return Ok(Continue(())),
         Err(error) => return Err(error),
     };
     let mut flow = Continue(());

@@ -15,7 +15,7 @@ use crate::{
     error::ApiError,
     observe::recorder::ExchangeEvent,
     upstream::{
-        OutgoingRequest, RequestBody, UpstreamResponse, UpstreamTarget,
+        OutgoingRequest, RequestBody, UpstreamResponse,
         content_headers::{self, ContentEncoding},
         headers::{self, ResponseUse},
     },
@@ -66,13 +66,13 @@ pub(super) fn outgoing(
     // Callers' own keys are for APIs that take API keys.
     let takes_keys = context.dialect.api() != Api::CodeAssist;
     let own = identity.upstream.as_ref().filter(|_| takes_keys);
-    let credential = own.or_else(|| context.upstream.credential());
+    let credential = own.or_else(|| context.upstream.credential.as_ref());
     let query_key = identity.query_key.as_ref().map(ExposeSecret::expose_secret);
     // Token usage can be read from plain responses only.
     let answer = identity.usage().map_or(answer, |_| ResponseUse::Parsed);
     let mut headers: HeaderMap =
         headers::request_headers(&context.head.headers, credential, query_key, answer);
-    let rules = context.upstream.header_rules();
+    let rules = &context.upstream.header_rules;
     rules.apply(&mut headers, &context.head.headers);
     let trace = context.hook_context.trace;
     if trace.is_enabled() {
@@ -98,8 +98,8 @@ pub(super) async fn send(
     recorder
         .record_durably(&ExchangeEvent::Sending(body))
         .await?;
-    let record_target = |target: UpstreamTarget| {
-        context.record(&ExchangeEvent::UpstreamSelected(target.as_str()));
+    let record_target = |target| {
+        context.record(&ExchangeEvent::UpstreamSelected(target));
     };
     let Some(mut usage) = context.identity.usage() else {
         return Ok(context.upstream.send(outgoing, &record_target).await?);
@@ -115,9 +115,6 @@ pub(super) async fn send(
         usage.end();
     } else if content_headers::encoding(&answer.headers) != ContentEncoding::Identity {
         return Err(unreadable());
-    }
-    if let Some(length) = content_length(&answer.headers) {
-        usage.expect(length as u64);
     }
     Ok(answer.with_observer(move |piece| match piece {
         Some(piece) => usage.read(piece),

@@ -33,8 +33,10 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Returns the admin API behind its middleware; the last layer sees a request first.
 pub(super) fn admin_router(app: &App) -> Router {
     admin::routes(app)
-        .fallback(unknown_path)
-        .method_not_allowed_fallback(method_not_allowed)
+        .fallback(async || ApiError::new(ErrorReason::UnknownPath, "unknown path"))
+        .method_not_allowed_fallback(async || {
+            ApiError::new(ErrorReason::MethodNotAllowed, "method not allowed")
+        })
         .with_state(app.clone())
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
@@ -79,12 +81,4 @@ async fn reject_foreign_pages(State(app): State<App>, request: Request, next: Ne
         Ok(()) => next.run(request).await,
         Err(error) => error.into_response(),
     }
-}
-
-async fn unknown_path() -> ApiError {
-    ApiError::new(ErrorReason::UnknownPath, "unknown path")
-}
-
-async fn method_not_allowed() -> ApiError {
-    ApiError::new(ErrorReason::MethodNotAllowed, "method not allowed")
 }

@@ -18,8 +18,9 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     handler::{Handler, HandlerResponse},
-    io_timeout::{ConnectionState, IoTimeouts, TimeoutKind, TimeoutStream},
-    min_body_rate::{MinRate, MinRateBody},
+    io_timeout::{ConnectionState, TimeoutKind, TimeoutStream},
+    limits::ListenerLimits,
+    min_body_rate::MinRateBody,
     tls,
 };
 use crate::{
@@ -32,18 +33,6 @@ use crate::{
 /// megabyte a third slower.
 const MIN_READ_BUFFER_BYTES: usize = 400 * 1024;
 
-/// Settings of every connection of a listener.
-#[derive(Debug, Clone)]
-pub(super) struct ConnectionConfig {
-    /// Maximum size of request line and headers, in bytes.
-    pub(super) max_head_bytes: usize,
-    pub(super) timeouts: IoTimeouts,
-    pub(super) min_body_rate: MinRate,
-    pub(super) resources: Arc<AppResources>,
-    /// Cancelled when the listener closes, which aborts TLS handshakes.
-    pub(super) close: CancellationToken,
-}
-
 /// A connection after it was accepted.
 #[derive(Debug)]
 pub(super) struct Connection {
@@ -51,7 +40,10 @@ pub(super) struct Connection {
     pub(super) peer: PeerInfo,
     /// TLS settings; `None` for plain text.
     pub(super) tls: Option<Tls>,
-    pub(super) config: ConnectionConfig,
+    pub(super) limits: ListenerLimits,
+    pub(super) resources: Arc<AppResources>,
+    /// Cancelled when the listener closes, which aborts TLS handshakes.
+    pub(super) close: CancellationToken,
 }
 
 impl Connection {
@@ -62,23 +54,28 @@ impl Connection {
             Err(error) => return tracing::debug!(%error, "connection setup failed"),
         };
         let state = ConnectionState::default();
-        let (mut peer, config) = (self.peer, self.config);
-        let stream = TimeoutStream::new(stream, state.clone(), config.timeouts);
+        let stream = TimeoutStream::new(stream, state.clone(), self.limits.timeouts);
+        let mut requests = RequestLoop {
+            handler,
+            peer: self.peer,
+            state,
+            limits: self.limits,
+            draining: self.resources.draining.child_token(),
+            resources: self.resources,
+        };
         let Some(tls) = self.tls else {
-            let requests = RequestLoop::new(handler, peer, state, &config);
-            return requests.serve(stream, &config, watcher).await;
+            return requests.serve(stream, watcher).await;
         };
         // Boxed, so that the future of a plain-text connection has no space for it.
         Box::pin(async move {
             let handshake = tls::accept(tls, stream);
-            match config.close.run_until_cancelled(handshake).await {
+            match self.close.run_until_cancelled(handshake).await {
                 Some(Ok((stream, certificate))) => {
-                    peer.certificate = certificate;
-                    let requests = RequestLoop::new(handler, peer, state, &config);
-                    requests.serve(stream, &config, watcher).await;
+                    requests.peer.certificate = certificate;
+                    requests.serve(stream, watcher).await;
                 }
                 Some(Err(error)) => {
-                    let metrics = &config.resources.metrics;
+                    let metrics = &requests.resources.metrics;
                     metrics.record_rejected_connection("tls_handshake");
                     tracing::debug!(%error, "TLS handshake failed");
                 }
@@ -101,36 +98,25 @@ struct RequestLoop {
     handler: Arc<dyn Handler>,
     peer: PeerInfo,
     state: ConnectionState,
-    min_body_rate: MinRate,
+    limits: ListenerLimits,
+    resources: Arc<AppResources>,
     /// Cancelled when agents should reconnect elsewhere.
     draining: CancellationToken,
 }
 
 impl RequestLoop {
-    fn new(
-        handler: Arc<dyn Handler>,
-        peer: PeerInfo,
-        state: ConnectionState,
-        config: &ConnectionConfig,
-    ) -> Arc<Self> {
-        Arc::new(Self {
-            handler,
-            peer,
-            state,
-            min_body_rate: config.min_body_rate,
-            draining: config.resources.draining.child_token(),
-        })
-    }
-
-    async fn serve<S>(self: Arc<Self>, stream: S, config: &ConnectionConfig, watcher: Watcher)
+    async fn serve<S>(self, stream: S, watcher: Watcher)
     where
         S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
-        let service = service_fn(move |request| Arc::clone(&self).handle(request));
+        let metrics = Arc::clone(&self.resources.metrics);
+        let max_head_bytes = self.limits.max_head_bytes;
+        let requests = Arc::new(self);
+        let service = service_fn(move |request| Arc::clone(&requests).handle(request));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(None)
-            .max_buf_size(config.max_head_bytes.max(MIN_READ_BUFFER_BYTES))
+            .max_buf_size(max_head_bytes.max(MIN_READ_BUFFER_BYTES))
             .serve_connection(TokioIo::new(stream), service);
         let Err(error) = watcher.watch(connection).await else {
             return;
@@ -142,7 +128,6 @@ impl RequestLoop {
             Some(TimeoutKind::Idle) | None => None,
         };
         if let Some(reason) = reason {
-            let metrics = &config.resources.metrics;
             metrics.record_rejected_connection(reason);
         }
         tracing::debug!(error = &error as &dyn Error, "connection failed");
@@ -155,18 +140,14 @@ impl RequestLoop {
     ) -> impl Future<Output = Result<Response<Body>, Infallible>> {
         let has_body = !request.body().is_end_stream();
         self.state.start_request(has_body);
-        let mut request =
-            request.map(|body| MinRateBody::wrap(body, self.min_body_rate, self.state.clone()));
+        let min_rate = self.limits.min_body_rate;
+        let mut request = request.map(|body| MinRateBody::wrap(body, min_rate, self.state.clone()));
         request.extensions_mut().insert(self.peer.clone());
         let response = Arc::clone(&self.handler).handle(request);
         async move { Ok(self.finish(response.await)) }
     }
 
-    fn finish(&self, response: HandlerResponse) -> Response<Body> {
-        let HandlerResponse {
-            mut response,
-            guard,
-        } = response;
+    fn finish(&self, (mut response, guard): HandlerResponse) -> Response<Body> {
         // The rest of an unread body would be parsed as the next request.
         if self.draining.is_cancelled() || self.state.has_unread_body() {
             let close = HeaderValue::from_static("close");

@@ -1,6 +1,6 @@
 //! Interface between connections and the handlers of a listener.
 
-use std::{convert::Infallible, sync::Arc};
+use std::sync::Arc;
 
 use axum::{Router, extract::Request, response::Response};
 use futures_util::future::BoxFuture;
@@ -14,34 +14,20 @@ pub(super) trait Handler: Send + Sync + 'static {
     fn handle(self: Arc<Self>, request: Request) -> BoxFuture<'static, HandlerResponse>;
 }
 
-/// Response of a handler.
-pub(super) struct HandlerResponse {
-    pub(super) response: Response,
-    /// Dropped after the last byte of the response.
-    pub(super) guard: Option<RequestGuard>,
-}
+/// Response of a handler, and a guard that is dropped after its last byte.
+pub(super) type HandlerResponse = (Response, Option<RequestGuard>);
 
 /// Counts a request as in flight, in total and for its caller.
 pub(super) type RequestGuard = (InFlightGuard, Option<CallerInFlightGuard>);
 
 impl Handler for Router {
     fn handle(self: Arc<Self>, request: Request) -> BoxFuture<'static, HandlerResponse> {
-        Box::pin(async move { route((*self).clone(), request).await.into() })
-    }
-}
-
-impl From<Response> for HandlerResponse {
-    fn from(response: Response) -> Self {
-        let guard = None;
-        Self { response, guard }
+        Box::pin(async move { (route((*self).clone(), request).await, None) })
     }
 }
 
 /// Routes a request to its handler.
 pub(super) async fn route(router: Router, request: Request) -> Response {
-    let result: Result<Response, Infallible> = router.oneshot(request).await;
-    match result {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
+    let Ok(response) = router.oneshot(request).await;
+    response
 }

@@ -38,7 +38,10 @@ impl Handler for MiddlewareStack {
 
 impl MiddlewareStack {
     pub(super) fn new(app: App) -> Arc<Self> {
-        let events = events::routes().method_not_allowed_fallback(method_not_allowed);
+        let events = events::routes().method_not_allowed_fallback(async || {
+            let message = "method not allowed; allowed: POST";
+            ApiError::new(ErrorReason::MethodNotAllowed, message)
+        });
         let events = events.with_state(app.clone());
         Arc::new(Self { app, events })
     }
@@ -52,21 +55,21 @@ impl MiddlewareStack {
         let audit = self.app.snapshot().audit.clone();
         let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
         let handled = AssertUnwindSafe(self.dispatch(request)).catch_unwind();
-        let mut handled = match handled.await {
+        let (response, guard) = match handled.await {
             Ok(Ok(handled)) => handled,
-            Ok(Err(response)) => response.into(),
-            Err(panic) => panic_response(&*panic).into(),
+            Ok(Err(response)) => (response, None),
+            Err(panic) => (panic_response(&*panic), None),
         };
         if let Some((audit, rejected)) = rejected {
-            rejected.record(&audit, ListenerKind::Agents, &id, &handled.response);
+            rejected.record(&audit, ListenerKind::Agents, &id, &response);
         }
-        handled.response = render_error(handled.response, &id);
+        let mut response = render_error(response, &id);
         if is_event {
             let nosniff = HeaderValue::from_static("nosniff");
-            let headers = handled.response.headers_mut();
+            let headers = response.headers_mut();
             headers.insert(header::X_CONTENT_TYPE_OPTIONS, nosniff);
         }
-        handled
+        (response, guard)
     }
 
     /// Checks the request and calls its handler.
@@ -89,10 +92,7 @@ impl MiddlewareStack {
         } else {
             proxy::handle(&self.app, authenticated, request).await
         };
-        Ok(HandlerResponse {
-            response,
-            guard: Some((in_flight, caller)),
-        })
+        Ok((response, Some((in_flight, caller))))
     }
 }
 
@@ -104,9 +104,4 @@ fn check_version(version: Version) -> Result<(), ApiError> {
     }
     let message = "unsupported HTTP version; supported: HTTP/1.1";
     Err(ApiError::new(ErrorReason::HttpVersion, message))
-}
-
-async fn method_not_allowed() -> ApiError {
-    let message = "method not allowed; allowed: POST";
-    ApiError::new(ErrorReason::MethodNotAllowed, message)
 }

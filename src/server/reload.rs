@@ -2,13 +2,13 @@
 
 use std::{
     fs,
-    future::pending,
     hash::{DefaultHasher, Hash, Hasher},
     io,
     path::PathBuf,
     time::Duration,
 };
 
+use futures_util::future::OptionFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::file_watcher::FileWatcher;
@@ -49,7 +49,7 @@ impl ReloadTrigger {
         loop {
             tokio::select! {
                 _ = self.hangups.recv() => self.fingerprint = fingerprint(&self.files),
-                () = changed(self.watcher.as_mut()) => {
+                Some(Ok(())) = OptionFuture::from(self.watcher.as_mut().map(FileWatcher::changed)) => {
                     tokio::time::sleep(DEBOUNCE).await;
                     // Taken before the files are read, so that later changes are noticed.
                     let current = self.watch();
@@ -86,16 +86,6 @@ impl ReloadTrigger {
         self.watcher = watcher.ok();
         fingerprint(&self.files)
     }
-}
-
-/// Waits for a change; forever without a watcher.
-async fn changed(watcher: Option<&mut FileWatcher>) {
-    if let Some(watcher) = watcher
-        && watcher.changed().await.is_ok()
-    {
-        return;
-    }
-    pending::<()>().await;
 }
 
 /// Hashes the contents of files, which may be secret.

@@ -7,10 +7,7 @@
 use std::{
     io,
     num::NonZero,
-    sync::{
-        Arc,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::Arc,
     thread::{self, JoinHandle},
 };
 
@@ -21,22 +18,16 @@ use tokio_util::sync::CancellationToken;
 /// and aborts their tasks.
 #[derive(Debug, Default)]
 pub(super) struct RuntimePool {
-    workers: Vec<Worker>,
+    runtimes: Vec<RuntimeGuard>,
     threads: Vec<JoinHandle<()>>,
     close: CancellationToken,
 }
 
-#[derive(Debug)]
-struct Worker {
-    handle: Handle,
-    connections: Arc<AtomicUsize>,
-}
-
-/// Counts a connection as load of its runtime until it is dropped.
-#[derive(Debug)]
+/// One of the runtimes. Each clone counts as a connection until it is dropped.
+#[derive(Debug, Clone)]
 pub(super) struct RuntimeGuard {
     pub(super) handle: Handle,
-    connections: Arc<AtomicUsize>,
+    connections: Arc<()>,
 }
 
 impl RuntimePool {
@@ -52,7 +43,7 @@ impl RuntimePool {
             let runtime = runtime::Builder::new_current_thread()
                 .enable_all()
                 .build()?;
-            pool.workers.push(Worker {
+            pool.runtimes.push(RuntimeGuard {
                 handle: runtime.handle().clone(),
                 connections: Arc::default(),
             });
@@ -67,13 +58,8 @@ impl RuntimePool {
 
     /// Returns the runtime with the fewest connections; `None` if the pool is empty.
     pub(super) fn least_loaded(&self) -> Option<RuntimeGuard> {
-        let load = |worker: &&Worker| worker.connections.load(Ordering::Relaxed);
-        let worker = self.workers.iter().min_by_key(load)?;
-        worker.connections.fetch_add(1, Ordering::Relaxed);
-        Some(RuntimeGuard {
-            handle: worker.handle.clone(),
-            connections: Arc::clone(&worker.connections),
-        })
+        let load = |runtime: &&RuntimeGuard| Arc::strong_count(&runtime.connections);
+        self.runtimes.iter().min_by_key(load).cloned()
     }
 }
 
@@ -87,12 +73,6 @@ impl Drop for RuntimePool {
     }
 }
 
-impl Drop for RuntimeGuard {
-    fn drop(&mut self) {
-        self.connections.fetch_sub(1, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use std::{sync::mpsc, time::Duration};
@@ -103,12 +83,12 @@ mod tests {
     fn connections_are_spread_evenly() {
         let pool = RuntimePool::start().unwrap();
         let load = || -> Vec<usize> {
-            let workers = pool.workers.iter();
-            workers
-                .map(|worker| worker.connections.load(Ordering::Relaxed))
+            let runtimes = pool.runtimes.iter();
+            runtimes
+                .map(|runtime| Arc::strong_count(&runtime.connections) - 1)
                 .collect()
         };
-        let guards: Vec<RuntimeGuard> = (0..2 * pool.workers.len())
+        let guards: Vec<RuntimeGuard> = (0..2 * pool.runtimes.len())
             .filter_map(|_| pool.least_loaded())
             .collect();
         assert!(load().iter().all(|count| *count == 2), "{:?}", load());

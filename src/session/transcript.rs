@@ -19,10 +19,10 @@ use std::{
     time::Duration,
 };
 
+use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use lru::LruCache;
 use serde_json::Value;
-use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 pub use self::entry::{TranscriptRequest, TranscriptResponse};
@@ -79,7 +79,7 @@ impl Transcripts {
             record.last_used = Instant::now();
             return record.path.display().to_string();
         }
-        let project = HEXLOWER.encode(&Sha256::digest(project));
+        let project = HEXLOWER.encode(digest(&SHA256, project.as_bytes()).as_ref());
         let head = format::head(id, &project, now);
         let (directory, id, now) = (self.directory.clone(), key.id.clone(), now.to_owned());
         let made = move || make(&directory, &id, &now, &head);

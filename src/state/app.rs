@@ -1,9 +1,6 @@
 //! The running application: its current snapshot, and config reloads.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use thiserror::Error;
@@ -22,7 +19,7 @@ use crate::{
 pub type ReadConfig = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
 
 /// The running application. Clones share their state.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct App {
     snapshot: Arc<ArcSwap<Snapshot>>,
     /// Resources that survive config reloads.
@@ -133,10 +130,4 @@ impl App {
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl fmt::Debug for ReloadState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReloadState").finish_non_exhaustive()
-    }
 }

@@ -3,9 +3,10 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::upstreams;
 use crate::{
     config::Config,
-    dialect::{self, Access, Api, HookCoverage, MethodSpec},
+    dialect::{self, Access, HookCoverage, MethodSpec},
 };
 
 /// One method of a model API, and which hooks inspect it.
@@ -36,14 +37,8 @@ impl MethodPolicy {
 
     fn new(row: &'static MethodSpec, config: &Config) -> Self {
         let (mut runs, mut why) = hook_coverage(row, config);
-        let upstreams = &config.upstreams;
-        let upstream = match row.api {
-            Api::Gemini => &upstreams.gemini,
-            Api::Vertex => &upstreams.vertex,
-            Api::CodeAssist => &upstreams.code_assist,
-        };
         let api = row.api.as_str();
-        if upstream.is_none() {
+        if upstreams::settings(&config.upstreams, row.api).is_none() {
             runs = HookCoverage::Refused;
             why = Some(format!("`upstreams.{api}` is not configured"));
         }

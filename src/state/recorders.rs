@@ -20,15 +20,14 @@ impl Snapshot {
         rejected: impl FnOnce() -> RejectionRecord,
         aborted: CancellationToken,
     ) -> Recorder {
-        let log = self.audit.as_ref().map(Arc::clone);
+        let log = self.audit.clone();
         let log = log.map(|audit| DecisionLogSink::for_exchange(audit, rejected()));
         Recorder::for_exchange(exchange, self.sinks(log), aborted)
     }
 
     /// Creates the recorder of a single hook event.
     pub fn event_recorder(&self, context: &Context) -> Recorder {
-        let log = self.audit.as_ref().map(Arc::clone);
-        let log = log.map(DecisionLogSink::for_event);
+        let log = self.audit.clone().map(DecisionLogSink::for_event);
         Recorder::for_event(Exchange::from_context(context), self.sinks(log))
     }
 

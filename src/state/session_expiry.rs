@@ -23,24 +23,22 @@ const MAX_CONCURRENT_ENDS: usize = 8;
 /// Expired sessions that wait for their hooks; while the queue is full, none expires.
 const MAX_QUEUED_ENDS: usize = 1024;
 
-struct ExpiredSession {
-    /// Snapshot at the time of expiry.
-    snapshot: Arc<Snapshot>,
-    key: SessionKey,
-    state: SessionState,
-}
-
 /// Expires idle sessions and fires `SessionEnd` for them until shutdown.
 pub async fn expire_sessions(app: App) {
     let (sender, mut expired) = mpsc::channel(MAX_QUEUED_ENDS);
     let shutdown = app.resources.shutdown.clone();
     let expired = stream::poll_fn(|context| expired.poll_recv(context));
     let expired = expired.take_until(shutdown.cancelled_owned());
-    let ended = expired.for_each_concurrent(MAX_CONCURRENT_ENDS, end);
+    let ended = expired.for_each_concurrent(MAX_CONCURRENT_ENDS, |(snapshot, key, state)| {
+        end(snapshot, key, state)
+    });
     tokio::join!(collect_expired(app, sender), ended);
 }
 
-async fn collect_expired(app: App, sender: mpsc::Sender<ExpiredSession>) {
+async fn collect_expired(
+    app: App,
+    sender: mpsc::Sender<(Arc<Snapshot>, SessionKey, SessionState)>,
+) {
     let mut ticks = interval(EXPIRY_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     loop {
@@ -55,25 +53,15 @@ async fn collect_expired(app: App, sender: mpsc::Sender<ExpiredSession>) {
         }
         for (key, state) in expired {
             let snapshot = Arc::clone(&snapshot);
-            let session = ExpiredSession {
-                snapshot,
-                key,
-                state,
-            };
             // Ignore send errors during shutdown.
-            sender.send(session).await.ok();
+            sender.send((snapshot, key, state)).await.ok();
         }
     }
 }
 
 /// Fires `SessionEnd`, unless the agent reports the event or the session was never
 /// active, and removes the transcript.
-async fn end(session: ExpiredSession) {
-    let ExpiredSession {
-        snapshot,
-        key,
-        state,
-    } = session;
+async fn end(snapshot: Arc<Snapshot>, key: SessionKey, state: SessionState) {
     let was_active = state.started || state.turns > 0;
     let is_reported = state.reported.contains(&EventName::SessionEnd);
     if was_active && !is_reported && snapshot.derives(EventName::SessionEnd) {
@@ -102,15 +90,13 @@ async fn fire(snapshot: &Snapshot, key: &SessionKey, state: SessionState) {
         let path = transcripts.path(key, &id, &context.cwd, &context.timestamp);
         context.transcript_path = path.await;
     }
-    let reason = "other".to_owned();
-    let event = SessionEnd { reason };
-    let recorder = snapshot.event_recorder(&context);
+    let event = SessionEnd {
+        reason: "other".to_owned(),
+    };
     let scope = EventScope {
         context: &context,
-        recorder: &recorder,
+        recorder: &snapshot.event_recorder(&context),
     };
-    snapshot
-        .engine
-        .fire(scope, event, EventOrigin::Derived)
-        .await;
+    let fired = snapshot.engine.fire(scope, event, EventOrigin::Derived);
+    fired.await;
 }

@@ -41,8 +41,8 @@ pub struct Snapshot {
     pub(super) metrics: Arc<Metrics>,
     /// Trace of all hook events, for `explain` and `test`.
     pub(super) tracer: Option<Arc<Tracer>>,
-    /// Cached, because every request needs it.
-    derives_any: bool,
+    /// Whether any event is derived from model calls; every request needs it.
+    pub derives_any: bool,
 }
 
 /// Reason why a snapshot cannot be built.
@@ -106,10 +106,14 @@ impl Snapshot {
         let kept = previous.filter(|previous| previous.config.sessions == config.sessions);
         let (sessions, transcripts) = match kept {
             Some(kept) => (Arc::clone(&kept.sessions), kept.transcripts.clone()),
-            None => (
-                build_sessions(&config, resources)?,
-                build_transcripts(&config),
-            ),
+            None => {
+                let settings = &config.sessions;
+                let transcripts = settings
+                    .transcripts
+                    .clone()
+                    .map(|folder| Arc::new(Transcripts::new(folder, settings.max, settings.idle)));
+                (build_sessions(&config, resources)?, transcripts)
+            }
         };
         let tracer = resources.tracer.clone();
         let execution = tracer.as_ref().map(|tracer| tracer.execution());
@@ -181,11 +185,6 @@ impl Snapshot {
         self.config.events.derives(event) && self.engine.handles_derived(event)
     }
 
-    /// Returns whether any event is derived from model calls.
-    pub const fn derives_any(&self) -> bool {
-        self.derives_any
-    }
-
     /// Removes the transcript of a session that has ended.
     pub fn remove_transcript(&self, key: &SessionKey) {
         if let Some(transcripts) = &self.transcripts {
@@ -230,11 +229,4 @@ fn build_sessions(config: &Config, resources: &AppResources) -> Result<Arc<Sessi
         }
     };
     Ok(Arc::new(Sessions::new(store)))
-}
-
-fn build_transcripts(config: &Config) -> Option<Arc<Transcripts>> {
-    let settings = &config.sessions;
-    let folder = settings.transcripts.clone()?;
-    let transcripts = Transcripts::new(folder, settings.max, settings.idle);
-    Some(Arc::new(transcripts))
 }

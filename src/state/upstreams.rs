@@ -4,18 +4,14 @@ use std::sync::Arc;
 
 use crate::{
     config::{UpstreamConfig, UpstreamsConfig},
-    dialect::Api,
+    dialect::{self, Api},
     observe::Metrics,
     upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };
 
 /// One client for each configured model API.
 #[derive(Debug)]
-pub struct Upstreams {
-    gemini: Option<Arc<Upstream>>,
-    vertex: Option<Arc<Upstream>>,
-    code_assist: Option<Arc<Upstream>>,
-}
+pub struct Upstreams(Vec<(Api, Arc<Upstream>)>);
 
 impl Upstreams {
     /// Creates the configured clients, which keep the connections and circuit breakers of
@@ -30,34 +26,34 @@ impl Upstreams {
         metrics: &Arc<Metrics>,
         previous: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
-        let client = |api: Api, config: &Option<UpstreamConfig>| {
+        let apis = dialect::ALL.iter().map(|dialect| dialect.api());
+        let configured = apis.filter_map(|api| Some((api, settings(config, api)?)));
+        let clients = configured.map(|(api, config)| {
             let previous = previous.and_then(|previous| previous.get(api));
             let previous = previous.map(|previous| &**previous);
-            let build =
-                |config| Upstream::from_config(config, api.as_str(), timeouts, metrics, previous);
-            let client = config.as_ref().map(|config| build(config).map(Arc::new));
-            client.transpose()
-        };
-        Ok(Self {
-            gemini: client(Api::Gemini, &config.gemini)?,
-            vertex: client(Api::Vertex, &config.vertex)?,
-            code_assist: client(Api::CodeAssist, &config.code_assist)?,
-        })
+            let client = Upstream::from_config(config, api.as_str(), timeouts, metrics, previous)?;
+            Ok((api, Arc::new(client)))
+        });
+        clients.collect::<Result<_, _>>().map(Self)
     }
 
     /// Returns the names of upstreams whose circuit breaker is open.
     pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
-        let clients = [&self.gemini, &self.vertex, &self.code_assist];
-        let clients = clients.into_iter().flatten();
-        clients.flat_map(|client| client.open_circuits())
+        self.0.iter().flat_map(|(_, client)| client.open_circuits())
     }
 
     /// Returns the client for an API.
-    pub const fn get(&self, api: Api) -> Option<&Arc<Upstream>> {
-        match api {
-            Api::Gemini => self.gemini.as_ref(),
-            Api::Vertex => self.vertex.as_ref(),
-            Api::CodeAssist => self.code_assist.as_ref(),
-        }
+    pub fn get(&self, api: Api) -> Option<&Arc<Upstream>> {
+        let found = self.0.iter().find(|(found, _)| *found == api);
+        found.map(|(_, client)| client)
+    }
+}
+
+/// Returns the settings of an API, if it is configured.
+pub(super) const fn settings(config: &UpstreamsConfig, api: Api) -> Option<&UpstreamConfig> {
+    match api {
+        Api::Gemini => config.gemini.as_ref(),
+        Api::Vertex => config.vertex.as_ref(),
+        Api::CodeAssist => config.code_assist.as_ref(),
     }
 }

@@ -93,7 +93,7 @@ impl CommandTransport {
                 }
             };
             let shell = &self.task.shell;
-            let slot = shell.deps().slots.acquire().await?;
+            let slot = shell.deps.slots.acquire().await?;
             // Hooks cannot distinguish a prewarmed process from any other.
             let session = call.context.hook_session_id();
             let session = self.pool.is_none().then_some(session.as_ref());

@@ -25,9 +25,6 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(4);
 /// Timeout of connecting to a hook's server. The hook's own is usually shorter.
 const CONNECT_TIMEOUT: Duration = Duration::from_mins(1);
 
-/// Maximum number of idle connections for each server.
-const MAX_IDLE_CONNECTIONS: usize = 256;
-
 /// Environment variables of the gateway that hooks inherit, besides `LC_*`; others
 /// may hold keys (hook protocol, section 2).
 const INHERITED_VARIABLES: &[&str] = &["PATH", "HOME", "LANG", "TZ", "TMPDIR", "USER", "SHELL"];
@@ -100,7 +97,6 @@ impl TransportDeps {
     ) -> Result<Self, TransportError> {
         let client = HttpClient::new(PoolConfig {
             connect_timeout: CONNECT_TIMEOUT,
-            max_idle_per_host: MAX_IDLE_CONNECTIONS,
             idle_timeout: IDLE_TIMEOUT,
         })?;
         Ok(Self {

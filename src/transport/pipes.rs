@@ -5,15 +5,12 @@ use std::io;
 use bytes::Bytes;
 use strict_json::Names;
 use tokio::{
-    io::{AsyncRead, AsyncReadExt, AsyncWriteExt, copy, sink},
+    io::{AsyncBufReadExt, AsyncRead, AsyncReadExt, AsyncWriteExt, BufReader},
     process::ChildStdin,
 };
 
 use super::error::TransportError;
 use crate::config::AnswerBy;
-
-/// Minimum capacity of the buffer for one read.
-const MIN_READ_BYTES: usize = 4096;
 
 /// Reason to stop reading before the end of the pipes.
 pub(super) enum EarlyEnd {
@@ -30,10 +27,10 @@ impl From<TransportError> for EarlyEnd {
 }
 
 /// Writes the rest of `input` and closes the pipe.
-pub(super) async fn feed<E: From<TransportError>>(
+pub(super) async fn feed(
     stdin: &mut Option<ChildStdin>,
     input: &mut Bytes,
-) -> Result<(), E> {
+) -> Result<(), EarlyEnd> {
     let Some(pipe) = stdin else {
         return Ok(());
     };
@@ -53,64 +50,23 @@ pub(super) async fn drain(
     limit: usize,
     answer_by: AnswerBy,
 ) -> Result<(), EarlyEnd> {
-    let Some(mut output) = output else {
-        return Ok(());
-    };
-    let mut is_first_line = answer_by == AnswerBy::Line;
-    loop {
-        let known = buffer.len();
-        reserve(buffer, limit);
-        let read = output.read_buf(buffer).await;
-        if read.map_err(TransportError::ProcessLost)? == 0 {
-            return Ok(());
-        }
-        if is_first_line && let Some(length) = first_line_length(buffer, known) {
-            is_first_line = false;
-            let line = buffer.get(..length).unwrap_or_default();
-            if length <= limit && is_object(line) {
-                buffer.truncate(length);
-                return Err(EarlyEnd::FirstLine);
-            }
-        }
-        if buffer.len() > limit {
-            return Err(TransportError::OutputLimit.into());
-        }
-    }
-}
-
-/// Reads to the end and discards the data.
-pub(super) async fn discard(
-    output: Option<impl AsyncRead + Unpin>,
-    limit: usize,
-) -> Result<(), TransportError> {
     let Some(output) = output else {
         return Ok(());
     };
-    let limit = u64::try_from(limit).unwrap_or(u64::MAX);
-    let mut output = output.take(limit.saturating_add(1));
-    let read = copy(&mut output, &mut sink()).await;
-    if read.map_err(TransportError::ProcessLost)? > limit {
-        return Err(TransportError::OutputLimit);
+    let mut output = BufReader::new(output.take((limit as u64).saturating_add(1)));
+    if answer_by == AnswerBy::Line {
+        let read = output.read_until(b'\n', buffer).await;
+        read.map_err(TransportError::ProcessLost)?;
+        if buffer.ends_with(b"\n") && buffer.len() <= limit && is_object(buffer) {
+            return Err(EarlyEnd::FirstLine);
+        }
+    }
+    let read = output.read_to_end(buffer).await;
+    read.map_err(TransportError::ProcessLost)?;
+    if buffer.len() > limit {
+        return Err(TransportError::OutputLimit.into());
     }
     Ok(())
-}
-
-/// Doubles a full buffer, up to one byte more than `limit`; beyond a quarter of the
-/// limit at once, so that large output is copied once.
-fn reserve(buffer: &mut Vec<u8>, limit: usize) {
-    let known = buffer.len();
-    if known == buffer.capacity() {
-        let rest = limit.saturating_add(1).saturating_sub(known);
-        let more = if known < limit / 4 { known } else { rest };
-        buffer.reserve_exact(more.max(MIN_READ_BYTES));
-    }
-}
-
-/// Returns the length of the first line with its line break, which is not among
-/// the first `known` bytes.
-fn first_line_length(text: &[u8], known: usize) -> Option<usize> {
-    let index = memchr::memchr(b'\n', text.get(known..)?)?;
-    Some(known + index + 1)
 }
 
 /// Whether a line is an unambiguous JSON object.

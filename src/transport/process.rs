@@ -12,16 +12,18 @@ use std::{
 
 use bytes::Bytes;
 use prometheus_client::metrics::gauge::Gauge;
-use rustix::process::Signal;
+use rustix::{
+    io::Errno,
+    process::{Pid, Signal, WaitOptions, kill_process_group, test_kill_process_group, waitpgid},
+};
 use tokio::{
     process::{Child, ChildStderr, ChildStdin, ChildStdout, Command},
-    time::timeout,
+    time::{sleep, timeout},
 };
 
 use super::{
     error::TransportError,
-    pipes::{EarlyEnd, discard, drain, feed},
-    process_group::ProcessGroup,
+    pipes::{EarlyEnd, drain, feed},
 };
 use crate::{
     config::AnswerBy,
@@ -40,14 +42,19 @@ pub(super) const TERMINATION_GRACE: Duration = Duration::from_secs(2);
 /// or a zombie whose parent is slow, takes longer.
 const KILL_TIMEOUT: Duration = Duration::from_millis(200);
 
-/// A running child process and its group.
+/// Interval at which a group is polled for its end: the kernel reports the end of
+/// own children only.
+const POLL_INTERVAL: Duration = Duration::from_millis(10);
+
+/// A running child process and its group, which is killed when dropped.
 #[derive(Debug)]
 pub(super) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
-    group: ProcessGroup,
+    /// `None` once the group is gone: the id may be reused.
+    group: Option<Pid>,
     /// Number of running processes.
     running: Gauge,
 }
@@ -76,14 +83,14 @@ impl Process {
             stdin: child.stdin.take(),
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
-            group: ProcessGroup::new(&child),
+            group: child.id().and_then(|id| Pid::from_raw(id.cast_signed())),
             running: running.clone(),
             child,
         })
     }
 
-    /// Writes `input`, reads at most `limit` bytes of each output, and waits for the
-    /// complete output.
+    /// Writes the rest of `input`, reads at most `limit` further bytes of each output,
+    /// and waits for the complete output.
     ///
     /// When dropped, the process continues and its pipes stay open. `input` keeps the
     /// unwritten rest.
@@ -110,24 +117,6 @@ impl Process {
             Err(EarlyEnd::FirstLine) => Ok(Completion::FirstLine(stdout)),
             Err(EarlyEnd::Failed(error)) => Err(error),
         }
-    }
-
-    /// Waits for the exit of a process whose output is complete. Writes the rest of
-    /// `input` and discards at most `limit` further bytes of each output, so that
-    /// the process neither blocks nor fails on a pipe.
-    pub(super) async fn drain_until_exit(
-        &mut self,
-        input: &mut Bytes,
-        limit: usize,
-    ) -> Result<ProcessExit, TransportError> {
-        let pipes = async {
-            tokio::try_join!(
-                feed(&mut self.stdin, input),
-                discard(self.stdout.as_mut(), limit),
-                discard(self.stderr.as_mut(), limit),
-            )
-        };
-        wait_with_pipes(&mut self.child, pipes).await
     }
 
     /// Waits for the exit of an idle process; returns a description of it.
@@ -157,40 +146,58 @@ impl Process {
 
     /// Sends SIGTERM to the group, and SIGKILL after `grace`.
     pub(super) async fn terminate(mut self, grace: Duration) {
-        self.group.signal(Signal::TERM);
+        self.signal(Signal::TERM);
         if !self.is_gone_within(grace).await {
             self.kill();
-            self.reap().await;
+            self.is_gone_within(KILL_TIMEOUT).await;
         }
     }
 
     /// Sends SIGKILL to the group.
     pub(super) fn kill(&self) {
-        self.group.signal(Signal::KILL);
+        self.signal(Signal::KILL);
     }
 
-    /// Waits for the end of a killed group.
-    pub(super) async fn reap(mut self) {
-        self.is_gone_within(KILL_TIMEOUT).await;
+    fn signal(&self, signal: Signal) {
+        if let Some(group) = self.group {
+            // A group that is gone needs no signal.
+            kill_process_group(group, signal).ok();
+        }
     }
 
     async fn is_gone_within(&mut self, time: Duration) -> bool {
-        let gone = self.group.wait(&mut self.child);
-        timeout(time, gone).await.is_ok()
+        timeout(time, self.wait_for_group()).await.is_ok()
+    }
+
+    /// Waits until all processes of the group are gone.
+    async fn wait_for_group(&mut self) {
+        // The leader stays in the group until it is reaped.
+        self.child.wait().await.ok();
+        while let Some(group) = self.group {
+            if test_kill_process_group(group) == Err(Errno::SRCH) {
+                self.group = None;
+                return;
+            }
+            // As first process of a container the gateway inherits orphans.
+            if !matches!(waitpgid(group, WaitOptions::NOHANG), Ok(Some(_))) {
+                sleep(POLL_INTERVAL).await;
+            }
+        }
     }
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
+        self.kill();
         self.running.dec();
     }
 }
 
 /// Waits for the exit of a child and the end of its pipes.
-async fn wait_with_pipes<T, E: From<TransportError>>(
+async fn wait_with_pipes<T>(
     child: &mut Child,
-    pipes: impl Future<Output = Result<T, E>>,
-) -> Result<ProcessExit, E> {
+    pipes: impl Future<Output = Result<T, EarlyEnd>>,
+) -> Result<ProcessExit, EarlyEnd> {
     tokio::pin!(pipes);
     let status = tokio::select! {
         closed = &mut pipes => {

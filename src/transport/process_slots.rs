@@ -67,7 +67,8 @@ impl ProcessSlots {
             permit.forget();
             return Ok(self.occupy());
         }
-        let _waiting = WaitingCall::new(self);
+        self.demand.send_modify(|demand| demand.waiting += 1);
+        let _waiting = WaitingCall(self);
         self.next().await
     }
 
@@ -130,15 +131,8 @@ impl Drop for SlotPermit {
     }
 }
 
-/// Counts a waiting call.
+/// Counts a waiting call until it is dropped.
 struct WaitingCall<'a>(&'a ProcessSlots);
-
-impl<'a> WaitingCall<'a> {
-    fn new(slots: &'a ProcessSlots) -> Self {
-        slots.demand.send_modify(|demand| demand.waiting += 1);
-        Self(slots)
-    }
-}
 
 impl Drop for WaitingCall<'_> {
     fn drop(&mut self) {

@@ -30,8 +30,9 @@ const MAX_SESSION_BYTES: usize = 4096;
 pub(super) struct ShellCommand {
     command: String,
     env: BTreeMap<String, String>,
-    hook: String,
-    deps: TransportDeps,
+    /// Name of the hook in logs.
+    pub(super) hook: String,
+    pub(super) deps: TransportDeps,
 }
 
 impl ShellCommand {
@@ -61,15 +62,6 @@ impl ShellCommand {
         })
     }
 
-    /// Returns the hook's name in logs.
-    pub(super) fn hook(&self) -> &str {
-        &self.hook
-    }
-
-    pub(super) const fn deps(&self) -> &TransportDeps {
-        &self.deps
-    }
-
     /// Starts a process. A process for a single call gets the call's session.
     pub(super) fn start(&self, session: Option<&str>) -> Result<Process, TransportError> {
         let mut command = process::Command::new(&self.deps.bash);
@@ -86,19 +78,12 @@ impl ShellCommand {
     /// Later variables win: the hook's own `env` has precedence.
     fn environment(&self, session: Option<&str>) -> Vec<(OsString, OsString)> {
         let directory = self.deps.directory.as_os_str();
+        let session = session.filter(|session| is_variable_value(session));
         let mut variables = self.deps.environment.clone();
-        variables.extend(
-            DIRECTORY_VARIABLES
-                .iter()
-                .map(|name| (name.into(), directory.to_owned())),
-        );
-        if let Some(session) = session.filter(|session| is_variable_value(session)) {
-            variables.extend(
-                SESSION_VARIABLES
-                    .iter()
-                    .map(|name| (name.into(), session.into())),
-            );
-        }
+        let directories = DIRECTORY_VARIABLES.iter();
+        variables.extend(directories.map(|name| (name.into(), directory.into())));
+        let sessions = session.iter().flat_map(|_| SESSION_VARIABLES);
+        variables.extend(sessions.map(|name| (name.into(), session.unwrap_or_default().into())));
         let own = self.env.iter();
         variables.extend(own.map(|(name, value)| (name.into(), value.into())));
         variables

@@ -81,7 +81,7 @@ impl WorkerTransport {
         self.started.call_once(|| {
             for _ in 0..self.instances.get() {
                 let process = WorkerProcess::new(Arc::clone(&self.shell), Arc::clone(&self.queue));
-                self.shell.deps().tasks.spawn(process.run());
+                self.shell.deps.tasks.spawn(process.run());
             }
         });
     }

@@ -13,9 +13,9 @@ use crate::{config::CircuitSettings, observe::Metrics};
 /// Counts failures of one address and rejects calls after too many in a row.
 #[derive(Debug)]
 pub(super) struct CircuitBreaker {
-    settings: CircuitSettings,
+    pub(super) settings: CircuitSettings,
     /// Name of the upstream in logs and metrics.
-    name: String,
+    pub(super) name: String,
     metrics: Arc<Metrics>,
     state: Mutex<CircuitState>,
 }
@@ -59,14 +59,6 @@ impl CircuitBreaker {
         })
     }
 
-    pub(super) const fn settings(&self) -> CircuitSettings {
-        self.settings
-    }
-
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
     /// Lets a call through.
     ///
     /// # Errors
@@ -97,41 +89,6 @@ impl CircuitBreaker {
         !matches!(*self.state(), CircuitState::Closed(_))
     }
 
-    fn record_success(&self, kind: CallKind) {
-        let mut state = self.state();
-        match &mut *state {
-            CircuitState::Closed(failures) => failures.clear(),
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => {
-                *state = CircuitState::Closed(VecDeque::new());
-                self.metrics.circuit_breaker_closed(&self.name);
-                tracing::info!(upstream = self.name, "circuit breaker closed");
-            }
-            // The call started before the failures.
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) => (),
-        }
-    }
-
-    fn record_failure(&self, kind: CallKind, reason: &'static str) {
-        self.metrics.record_upstream_failure(&self.name, reason);
-        let now = Instant::now();
-        let mut state = self.state();
-        match &mut *state {
-            CircuitState::Closed(failures) => {
-                failures.push_back(now);
-                failures.retain(|failure| now - *failure <= self.settings.within);
-                if failures.len() < self.settings.failures {
-                    return;
-                }
-                self.metrics.circuit_breaker_opened(&self.name);
-                let (upstream, failures) = (&self.name, failures.len());
-                tracing::warn!(upstream, reason, failures, "circuit breaker opened");
-            }
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => (),
-            CircuitState::Open(_) | CircuitState::HalfOpen(_) => return,
-        }
-        *state = CircuitState::Open(now + self.settings.open);
-    }
-
     /// Makes the next call a trial, since this one was dropped without an outcome.
     fn abandon_trial(&self) {
         let mut state = self.state();
@@ -146,14 +103,51 @@ impl CircuitBreaker {
 }
 
 impl CallGuard {
+    /// Records that upstream answered.
     pub(super) fn record_success(mut self) {
-        let kind = std::mem::replace(&mut self.kind, CallKind::Finished);
-        self.circuit_breaker.record_success(kind);
+        let kind = self.take_kind();
+        let circuit = &self.circuit_breaker;
+        let mut state = circuit.state();
+        match &mut *state {
+            CircuitState::Closed(failures) => failures.clear(),
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => {
+                *state = CircuitState::Closed(VecDeque::new());
+                circuit.metrics.circuit_breaker_closed(&circuit.name);
+                tracing::info!(upstream = circuit.name, "circuit breaker closed");
+            }
+            // The call started before the failures.
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) => (),
+        }
     }
 
+    /// Records that upstream failed, for this reason in metrics and logs.
     pub(super) fn record_failure(mut self, reason: &'static str) {
-        let kind = std::mem::replace(&mut self.kind, CallKind::Finished);
-        self.circuit_breaker.record_failure(kind, reason);
+        let kind = self.take_kind();
+        let circuit = &self.circuit_breaker;
+        circuit
+            .metrics
+            .record_upstream_failure(&circuit.name, reason);
+        let now = Instant::now();
+        let mut state = circuit.state();
+        match &mut *state {
+            CircuitState::Closed(failures) => {
+                failures.push_back(now);
+                failures.retain(|failure| now - *failure <= circuit.settings.within);
+                if failures.len() < circuit.settings.failures {
+                    return;
+                }
+                circuit.metrics.circuit_breaker_opened(&circuit.name);
+                let (upstream, failures) = (&circuit.name, failures.len());
+                tracing::warn!(upstream, reason, failures, "circuit breaker opened");
+            }
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) if kind == CallKind::Trial => (),
+            CircuitState::Open(_) | CircuitState::HalfOpen(_) => return,
+        }
+        *state = CircuitState::Open(now + circuit.settings.open);
+    }
+
+    fn take_kind(&mut self) -> CallKind {
+        std::mem::replace(&mut self.kind, CallKind::Finished)
     }
 }
 

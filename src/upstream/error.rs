@@ -49,3 +49,15 @@ pub enum UpstreamError {
         limit: usize,
     },
 }
+
+impl UpstreamError {
+    /// Whether the request was not sent, so that another address may receive it: there
+    /// was no connection, or the circuit breaker is open.
+    pub(super) fn is_unsent(&self) -> bool {
+        match self {
+            Self::Unreachable(error) => error.is_connect(),
+            Self::InvalidTarget | Self::CircuitOpen { .. } | Self::OutOfFileDescriptors => true,
+            _ => false,
+        }
+    }
+}

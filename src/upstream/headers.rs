@@ -71,13 +71,9 @@ impl HeaderRules {
 
     /// Removes forwarded headers, which may hold credentials of the agent.
     pub(super) fn remove_forwarded(&self, headers: &mut HeaderMap) {
-        for name in self
-            .forwarded
-            .iter()
-            .filter(|name| !self.added.contains_key(*name))
-        {
-            headers.remove(name);
-        }
+        remove_where(headers, |name, _| {
+            self.forwarded.contains(name) && !self.added.contains_key(name)
+        });
     }
 }
 
@@ -222,7 +218,11 @@ fn is_withheld(name: &str) -> bool {
     is_listed || name.starts_with("x-hookgate-") || name.starts_with("access-control-")
 }
 
-fn remove_where(headers: &mut HeaderMap, is_removed: impl Fn(&HeaderName, &HeaderValue) -> bool) {
+/// Removes the headers for which `is_removed` is true.
+pub(super) fn remove_where(
+    headers: &mut HeaderMap,
+    is_removed: impl Fn(&HeaderName, &HeaderValue) -> bool,
+) {
     let removed = headers
         .iter()
         .filter(|(name, value)| is_removed(name, value));

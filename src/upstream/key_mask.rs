@@ -4,6 +4,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use memchr::{memchr, memmem::Finder};
 
+use super::headers::remove_where;
+
 /// Shorter credentials are not masked: they would occur in ordinary text.
 const MIN_KEY_BYTES: usize = 8;
 
@@ -38,15 +40,10 @@ impl KeyMask {
 
     /// Removes headers whose value contains a key.
     pub(super) fn remove_headers(&self, headers: &mut HeaderMap) {
-        let leaks = |value: &HeaderValue| {
+        remove_where(headers, |_, value| {
             let mut keys = self.keys.iter();
             keys.any(|key| key.find(value.as_bytes()).is_some())
-        };
-        let leaking = headers.iter().filter(|(_, value)| leaks(value));
-        let names: Vec<_> = leaking.map(|(name, _)| name.clone()).collect();
-        for name in names {
-            headers.remove(name);
-        }
+        });
     }
 
     /// Masks the next chunk. Bytes at its end that may begin a key are held back

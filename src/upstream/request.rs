@@ -1,19 +1,13 @@
 //! Request to a model API.
 
-use std::{
-    fmt,
-    pin::Pin,
-    sync::{Arc, Mutex, PoisonError},
-    task::{Context, Poll},
-};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::body::Body;
 use bytes::Bytes;
+use futures_util::{StreamExt, stream};
 use http::{HeaderMap, Method};
-use hyper::body::{Frame, SizeHint};
 
 /// Request as it is sent upstream.
-#[derive(Debug)]
 pub struct OutgoingRequest {
     /// HTTP method of the request.
     pub method: Method,
@@ -27,131 +21,48 @@ pub struct OutgoingRequest {
 }
 
 /// Body of a request to upstream.
-pub struct RequestBody(BodySource);
-
-enum BodySource {
+pub enum RequestBody {
+    /// The body is in memory, so that only upstream can delay the call.
     Buffered(Bytes),
+    /// The body is sent as it arrives from the agent.
     Streamed(Body),
-    /// A stream that may be sent to another address; empty once it is being read.
-    Shared(SharedBody),
-}
-
-type SharedBody = Arc<Mutex<Option<Body>>>;
-
-impl OutgoingRequest {
-    /// Splits the request into one for the first address and one to send to another
-    /// address if the first has not read the body.
-    pub(super) fn split(self) -> (Self, Self) {
-        let (first, body) = self.body.split();
-        let first = Self {
-            method: self.method.clone(),
-            target: self.target.clone(),
-            headers: self.headers.clone(),
-            body: first,
-        };
-        (first, Self { body, ..self })
-    }
 }
 
 impl RequestBody {
-    /// Returns an empty body.
-    pub const fn empty() -> Self {
-        Self(BodySource::Buffered(Bytes::new()))
-    }
-
-    /// Returns a body that is streamed.
-    pub const fn stream(body: Body) -> Self {
-        Self(BodySource::Streamed(body))
-    }
-
-    /// Whether the body is in memory, so that only upstream can delay the call.
-    pub(super) const fn is_buffered(&self) -> bool {
-        matches!(self.0, BodySource::Buffered(_))
-    }
-
     pub(super) fn into_http_body(self) -> Body {
-        match self.0 {
-            BodySource::Buffered(bytes) if bytes.is_empty() => Body::empty(),
-            BodySource::Buffered(bytes) => bytes.into(),
-            BodySource::Streamed(body) => body,
-            BodySource::Shared(shared) => Body::new(ReplayableBody {
-                shared,
-                taken: None,
-            }),
+        match self {
+            Self::Buffered(bytes) => bytes.into(),
+            Self::Streamed(body) => body,
         }
     }
 
-    fn split(self) -> (Self, Self) {
-        let shared = match self.0 {
-            BodySource::Buffered(bytes) => {
-                let first = Self(BodySource::Buffered(bytes.clone()));
-                return (first, Self(BodySource::Buffered(bytes)));
+    /// Returns the body for a first address, and a function that returns it for another
+    /// one, unless the first has begun to read a stream.
+    pub(super) fn share(self) -> (Self, Box<dyn FnOnce() -> Option<Self> + Send>) {
+        let stream = match self {
+            Self::Buffered(bytes) => {
+                let first = bytes.clone();
+                let second = || Some(Self::Buffered(bytes));
+                return (Self::Buffered(first), Box::new(second));
             }
-            BodySource::Streamed(body) => Arc::new(Mutex::new(Some(body))),
-            BodySource::Shared(shared) => shared,
+            Self::Streamed(body) => Arc::new(Mutex::new(Some(body))),
         };
-        let first = Self(BodySource::Shared(Arc::clone(&shared)));
-        (first, Self(BodySource::Shared(shared)))
-    }
-
-    /// Whether the body can still be sent from its start.
-    pub(super) fn is_unread(&self) -> bool {
-        match &self.0 {
-            BodySource::Buffered(_) | BodySource::Streamed(_) => true,
-            BodySource::Shared(shared) => {
-                let body = shared.lock().unwrap_or_else(PoisonError::into_inner);
-                body.is_some()
-            }
-        }
+        let unread = Arc::clone(&stream);
+        let take = |stream: &Mutex<Option<Body>>| {
+            let mut stream = stream.lock().unwrap_or_else(PoisonError::into_inner);
+            stream.take()
+        };
+        let pieces = stream::once(async move {
+            let body = take(&stream);
+            body.unwrap_or_default().into_data_stream()
+        });
+        let first = Self::Streamed(Body::from_stream(pieces.flatten()));
+        (first, Box::new(move || take(&unread).map(Self::Streamed)))
     }
 }
 
 impl<T: Into<Bytes>> From<T> for RequestBody {
     fn from(bytes: T) -> Self {
-        Self(BodySource::Buffered(bytes.into()))
-    }
-}
-
-impl fmt::Debug for RequestBody {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RequestBody")
-    }
-}
-
-/// Body that takes the shared stream when it is first polled.
-struct ReplayableBody {
-    shared: SharedBody,
-    taken: Option<Body>,
-}
-
-impl hyper::body::Body for ReplayableBody {
-    type Data = Bytes;
-    type Error = axum::Error;
-
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        if self.taken.is_none() {
-            let body = self.shared.lock();
-            let body = body.unwrap_or_else(PoisonError::into_inner).take();
-            self.taken = body;
-        }
-        match &mut self.taken {
-            Some(body) => Pin::new(body).poll_frame(context),
-            None => Poll::Ready(None),
-        }
-    }
-
-    fn is_end_stream(&self) -> bool {
-        self.taken
-            .as_ref()
-            .is_some_and(hyper::body::Body::is_end_stream)
-    }
-
-    fn size_hint(&self) -> SizeHint {
-        self.taken
-            .as_ref()
-            .map_or_else(SizeHint::new, hyper::body::Body::size_hint)
+        Self::Buffered(bytes.into())
     }
 }

@@ -1,7 +1,6 @@
 //! Response of a model API: its head at once, its body as it arrives.
 
 use std::{
-    fmt,
     pin::Pin,
     task::{Context, Poll, ready},
     time::Duration,
@@ -163,20 +162,7 @@ impl UpstreamResponse {
     }
 }
 
-impl fmt::Debug for UpstreamResponse {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UpstreamResponse")
-            .field("status", &self.status)
-            .finish_non_exhaustive()
-    }
-}
-
 impl ResponseBody {
-    fn poll_idle_timeout(&mut self, context: &mut Context<'_>) -> Poll<()> {
-        let since = *self.waiting_since.get_or_insert_with(Instant::now);
-        self.timer.poll(context, since + self.idle_timeout)
-    }
-
     /// Decodes and masks one piece.
     fn process(&mut self, piece: Bytes, position: Chunk) -> Result<Bytes, UpstreamError> {
         let piece = match &mut self.gunzip {
@@ -222,7 +208,8 @@ impl Body for ResponseBody {
         let this = &mut *self;
         while !this.is_ended {
             let Poll::Ready(frame) = Pin::new(&mut this.incoming).poll_frame(context) else {
-                ready!(this.poll_idle_timeout(context));
+                let since = *this.waiting_since.get_or_insert_with(Instant::now);
+                ready!(this.timer.poll(context, since + this.idle_timeout));
                 return Poll::Ready(Some(Err(UpstreamError::Timeout)));
             };
             this.waiting_since = None;

@@ -76,7 +76,7 @@ impl SseReader {
     /// Returns the data of a last event without a blank line after it.
     pub fn finish(mut self) -> Result<Option<Bytes>, SseError> {
         let last = self.finish_line(&[])?;
-        Ok(last.or_else(|| self.dispatch()))
+        Ok(last.or_else(|| self.data.take().map(Bytes::from)))
     }
 
     fn check_limit(&self, piece: &[u8]) -> Result<(), SseError> {
@@ -101,7 +101,7 @@ impl SseReader {
             line = line.strip_prefix(BOM).unwrap_or(line);
         }
         if line.is_empty() {
-            return Ok(self.dispatch());
+            return Ok(self.data.take().map(Bytes::from));
         }
         let colon = memchr(b':', line).unwrap_or(line.len());
         let (field, value) = line.split_at_checked(colon).unwrap_or_default();
@@ -122,10 +122,6 @@ impl SseReader {
             _ => return Err(SseError::UnknownField),
         }
         Ok(None)
-    }
-
-    fn dispatch(&mut self) -> Option<Bytes> {
-        self.data.take().map(Bytes::from)
     }
 }
 

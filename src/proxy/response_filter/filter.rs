@@ -79,7 +79,7 @@ impl<'a> ResponseFilter<'a> {
             || allowed != AllowedFunctions::All;
         // A summary of the conversation replaces it in later requests, which are matched to the
         // session by the summary.
-        let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any();
+        let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
         // The agent has received a filtered part, so the rest must be filtered, too.
         let is_retry = turn.denied_rounds > 0 || turn.answer_retries > 0;
         if !is_hooked && !is_summary && !is_retry {

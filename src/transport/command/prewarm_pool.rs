@@ -48,17 +48,6 @@ pub(super) struct PrewarmPool {
     is_failing: AtomicBool,
 }
 
-/// Reason for the end of a process's idle time.
-enum IdleEnd {
-    Dispatched(HookInvocation),
-    Expired,
-    /// A call needs the slot.
-    Reclaimed,
-    Failed(String),
-    /// The hook was dropped.
-    Closed,
-}
-
 impl PrewarmPool {
     /// Returns a pool of `count` processes. Starts nothing.
     pub(super) fn new(task: &Arc<ProcessTask>, count: NonZero<u32>) -> Self {
@@ -76,7 +65,7 @@ impl PrewarmPool {
     pub(super) fn start(self: &Arc<Self>) {
         self.started.call_once(|| {
             for _ in 0..self.count.get() {
-                let tasks = &self.task.shell.deps().tasks;
+                let tasks = &self.task.shell.deps.tasks;
                 tasks.spawn(Arc::clone(self).maintain());
             }
         });
@@ -103,7 +92,7 @@ impl PrewarmPool {
             let slot = select! {
                 biased;
                 () = self.task.closed.cancelled() => return,
-                slot = self.task.shell.deps().slots.acquire_idle() => slot,
+                slot = self.task.shell.deps.slots.acquire_idle() => slot,
             };
             let Ok(slot) = slot else { return };
             if self.run_one(slot).await {
@@ -125,52 +114,50 @@ impl PrewarmPool {
                 return false;
             }
         };
-        match self.idle_end(&mut process, &mut slot).await {
-            IdleEnd::Dispatched(invocation) => {
-                let complete = self.task.spawn(process, slot, invocation);
-                timeout(BUSY_START_DELAY, complete).await.ok();
-                sleep(START_DELAY).await;
+        let invocation = self.offer();
+        let error = select! {
+            biased;
+            () = self.task.closed.cancelled() => {
+                process.terminate(IDLE_TERMINATION_GRACE).await;
+                return true;
             }
-            IdleEnd::Expired => self.stop(process, slot),
-            IdleEnd::Reclaimed => {
+            error = process.exited() => error,
+            () = sleep(self.max_idle_time) => {
+                self.stop(process, slot);
+                return true;
+            }
+            invocation = invocation => match invocation {
+                Ok(invocation) if process.is_running() => {
+                    let complete = self.task.spawn(process, slot, invocation);
+                    timeout(BUSY_START_DELAY, complete).await.ok();
+                    sleep(START_DELAY).await;
+                    return true;
+                }
+                Ok(_) | Err(_) => process.exited().await,
+            },
+            () = slot.reclaimed() => {
                 self.stop(process, slot);
                 return false;
             }
-            IdleEnd::Failed(error) => {
-                self.log_failure(&error);
-                process.kill();
-                process.reap().await;
-                return false;
-            }
-            IdleEnd::Closed => process.terminate(IDLE_TERMINATION_GRACE).await,
-        }
-        true
+        };
+        self.log_failure(&error);
+        process.kill();
+        process.terminate(IDLE_TERMINATION_GRACE).await;
+        false
     }
 
-    /// Waits for the end of a process's idle time.
-    async fn idle_end(&self, process: &mut Process, slot: &mut SlotPermit) -> IdleEnd {
+    /// Adds an idle process; returns the receiver of its invocation.
+    fn offer(&self) -> oneshot::Receiver<HookInvocation> {
         let (sender, invocation) = oneshot::channel();
-        {
-            let mut idle = self.idle();
-            idle.retain(|process| !process.is_closed());
-            idle.push_back(sender);
-        }
-        select! {
-            biased;
-            () = self.task.closed.cancelled() => IdleEnd::Closed,
-            error = process.exited() => IdleEnd::Failed(error),
-            () = sleep(self.max_idle_time) => IdleEnd::Expired,
-            invocation = invocation => match invocation {
-                Ok(invocation) if process.is_running() => IdleEnd::Dispatched(invocation),
-                Ok(_) | Err(_) => IdleEnd::Failed(process.exited().await),
-            },
-            () = slot.reclaimed() => IdleEnd::Reclaimed,
-        }
+        let mut idle = self.idle();
+        idle.retain(|process| !process.is_closed());
+        idle.push_back(sender);
+        invocation
     }
 
     /// Terminates an idle process in the background.
     fn stop(&self, process: Process, slot: SlotPermit) {
-        self.task.shell.deps().tasks.spawn(async move {
+        self.task.shell.deps.tasks.spawn(async move {
             process.terminate(IDLE_TERMINATION_GRACE).await;
             drop(slot);
         });
@@ -180,7 +167,7 @@ impl PrewarmPool {
     /// fail forever.
     fn log_failure(&self, error: &str) {
         if !self.is_failing.swap(true, Ordering::Relaxed) {
-            let hook = self.task.shell.hook();
+            let hook = &self.task.shell.hook;
             tracing::warn!(hook.name = hook, error, "prewarmed process failed");
         }
     }

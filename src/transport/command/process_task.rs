@@ -41,14 +41,6 @@ pub(super) struct HookInvocation {
     pub(super) output: oneshot::Sender<Result<ProcessOutput, TransportError>>,
 }
 
-/// Termination of a process after its invocation.
-enum Termination {
-    /// The process exited or was killed.
-    Exited,
-    /// The process is not needed any more and may clean up.
-    Graceful,
-}
-
 impl ProcessTask {
     /// Runs an invocation in a task that outlives a dropped call, until the process
     /// has ended. The returned channel is closed when the invocation is complete.
@@ -60,74 +52,65 @@ impl ProcessTask {
     ) -> oneshot::Receiver<Infallible> {
         let (busy, complete) = oneshot::channel();
         let task = Arc::clone(self);
-        self.shell.deps().tasks.spawn(async move {
-            let termination = task.run(&mut process, invocation).await;
+        self.shell.deps.tasks.spawn(async move {
+            task.run(&mut process, invocation).await;
             drop(busy);
-            match termination {
-                Termination::Exited => process.reap().await,
-                Termination::Graceful => process.terminate(TERMINATION_GRACE).await,
-            }
+            process.terminate(TERMINATION_GRACE).await;
             drop(slot);
         });
         complete
     }
 
-    /// Runs a process to its complete output, and on to its exit if it continues.
-    async fn run(&self, process: &mut Process, mut invocation: HookInvocation) -> Termination {
-        let limit = self.shell.deps().output_limit;
+    /// Runs a process to its complete output, and on to its exit if it continues. Kills
+    /// a process that exited or failed, with its children; any other may clean up.
+    async fn run(&self, process: &mut Process, invocation: HookInvocation) {
+        let HookInvocation {
+            mut input,
+            deadline,
+            output: mut sender,
+        } = invocation;
+        let limit = self.shell.deps.output_limit;
         let completion = select! {
-            completion = process.exchange(&mut invocation.input, limit, self.answer_by) => completion,
-            () = invocation.output.closed() => return Termination::Graceful,
+            completion = process.exchange(&mut input, limit, self.answer_by) => completion,
+            () = sender.closed() => return,
         };
         let output = match completion {
             Ok(Completion::FirstLine(line)) => {
                 // The exit code and stderr do not count any more.
-                let output = ProcessOutput::success(line);
-                let HookInvocation {
-                    input,
-                    deadline,
-                    output: sender,
-                } = invocation;
-                if sender.send(Ok(output)).is_err() {
-                    return Termination::Graceful;
+                if sender.send(Ok(ProcessOutput::success(line))).is_ok() {
+                    self.wait_for_exit(process, input, deadline).await;
                 }
-                return self.drain_until_exit(process, input, deadline).await;
+                return;
             }
             Ok(Completion::Exit(output)) => Ok(output),
             Err(error) => Err(error),
         };
         process.kill();
-        invocation.output.send(output).ok();
-        Termination::Exited
+        sender.send(output).ok();
     }
 
-    async fn drain_until_exit(
-        &self,
-        process: &mut Process,
-        mut input: Bytes,
-        deadline: Instant,
-    ) -> Termination {
-        let limit = self.shell.deps().output_limit;
-        let exit = select! {
-            exit = process.drain_until_exit(&mut input, limit) => exit,
-            () = sleep_until(deadline) => {
-                self.log_failure("timed out");
-                return Termination::Graceful;
-            }
-            () = self.closed.cancelled() => return Termination::Graceful,
+    /// Waits for a process whose output is complete. Its pipes are served, so that it
+    /// neither blocks nor fails on one.
+    async fn wait_for_exit(&self, process: &mut Process, mut input: Bytes, deadline: Instant) {
+        let limit = self.shell.deps.output_limit;
+        let completion = select! {
+            completion = process.exchange(&mut input, limit, AnswerBy::Exit) => completion,
+            () = sleep_until(deadline) => return self.log_failure("timed out"),
+            () = self.closed.cancelled() => return,
         };
         process.kill();
-        match exit {
-            Ok(ProcessExit::Code(0)) => (),
-            Ok(exit) => self.log_failure(&exit.to_string()),
+        match completion {
+            Ok(Completion::Exit(output)) if output.exit != ProcessExit::Code(0) => {
+                self.log_failure(&output.exit.to_string());
+            }
+            Ok(_) => (),
             Err(error) => self.log_failure(&error.to_string()),
         }
-        Termination::Exited
     }
 
     fn log_failure(&self, error: &str) {
         tracing::warn!(
-            hook.name = self.shell.hook(),
+            hook.name = self.shell.hook,
             error,
             "hook failed after responding"
         );

@@ -17,7 +17,10 @@ use super::{
     stderr,
 };
 use crate::transport::{
-    backoff::Backoff, error::TransportError, process::Process, shell::ShellCommand,
+    backoff::Backoff,
+    error::TransportError,
+    process::{Process, TERMINATION_GRACE},
+    shell::ShellCommand,
 };
 
 /// Time that the output of a dropped call may take. An agent that disconnects should
@@ -65,7 +68,7 @@ impl WorkerProcess {
                 WorkerEnd::Closed => return,
                 WorkerEnd::Late => (),
                 WorkerEnd::Failed(error) => {
-                    tracing::warn!(hook.name = self.shell.hook(), error, "worker failed");
+                    tracing::warn!(hook.name = self.shell.hook, error, "worker failed");
                     self.backoff.wait(&self.queue.closed).await;
                 }
             }
@@ -81,7 +84,7 @@ impl WorkerProcess {
         let pipes = WorkerPipes {
             stdin,
             stdout: BufReader::new(stdout),
-            output_limit: shell.deps().output_limit,
+            output_limit: shell.deps.output_limit,
         };
         let ended = CancellationToken::new();
         let calls = async {
@@ -90,7 +93,7 @@ impl WorkerProcess {
                 WorkerEnd::Closed => process.wait_or_terminate().await,
                 WorkerEnd::Late | WorkerEnd::Failed(_) => {
                     process.kill();
-                    process.reap().await;
+                    process.terminate(TERMINATION_GRACE).await;
                 }
             }
             ended.cancel();
@@ -98,7 +101,7 @@ impl WorkerProcess {
         };
         let log = async {
             select! {
-                () = stderr::log_lines(stderr, shell.hook()) => (),
+                () = stderr::log_lines(stderr, &shell.hook) => (),
                 () = async { ended.cancelled().await; sleep(STDERR_DRAIN_TIME).await } => (),
             }
         };
@@ -106,12 +109,29 @@ impl WorkerProcess {
         end
     }
 
-    async fn handle_calls(&mut self, mut pipes: WorkerPipes, first: QueuedCall) -> WorkerEnd {
-        let mut call = first;
+    /// Handles calls, from `call` on, until the process is to end.
+    async fn handle_calls(&mut self, mut pipes: WorkerPipes, mut call: QueuedCall) -> WorkerEnd {
         loop {
-            if let Err(end) = self.handle(&mut pipes, call).await {
-                return end;
-            }
+            let QueuedCall {
+                input,
+                output: mut sender,
+            } = call;
+            let mut exchange = Box::pin(pipes.exchange(&input));
+            let output = select! {
+                output = &mut exchange => output,
+                () = sender.closed() => select! {
+                    output = timeout(LATE_OUTPUT_TIMEOUT, &mut exchange) => match output {
+                        Ok(output) => output,
+                        Err(_elapsed) => return WorkerEnd::Late,
+                    },
+                    () = self.queue.closed.cancelled() => return WorkerEnd::Closed,
+                },
+            };
+            drop(exchange);
+            match output {
+                Ok(output) => sender.send(Ok(output)).ok(),
+                Err(error) => return fail(sender, error),
+            };
             self.backoff = Backoff::new();
             call = select! {
                 biased;
@@ -126,31 +146,6 @@ impl WorkerProcess {
                     None => return WorkerEnd::Closed,
                 },
             };
-        }
-    }
-
-    async fn handle(&self, pipes: &mut WorkerPipes, call: QueuedCall) -> Result<(), WorkerEnd> {
-        let QueuedCall {
-            input,
-            output: mut sender,
-        } = call;
-        let exchange = pipes.exchange(&input);
-        tokio::pin!(exchange);
-        let output = select! {
-            output = &mut exchange => output,
-            () = sender.closed() => select! {
-                output = timeout(LATE_OUTPUT_TIMEOUT, exchange) => {
-                    output.map_err(|_elapsed| WorkerEnd::Late)?
-                }
-                () = self.queue.closed.cancelled() => return Err(WorkerEnd::Closed),
-            },
-        };
-        match output {
-            Ok(output) => {
-                sender.send(Ok(output)).ok();
-                Ok(())
-            }
-            Err(error) => Err(fail(sender, error)),
         }
     }
 }
@@ -170,7 +165,7 @@ impl WorkerPipes {
         let request = framing::write(&id, input);
         let (stdin, stdout, limit) = (&mut self.stdin, &mut self.stdout, self.output_limit);
         let write = async {
-            let written = stdin.write_all(&request).await;
+            let written = stdin.write_all(request.as_bytes()).await;
             written.map_err(TransportError::ProcessLost)
         };
         let read = async {

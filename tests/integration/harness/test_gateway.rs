@@ -2,7 +2,7 @@
 
 use std::{net::SocketAddr, path::PathBuf};
 
-use hookgate::{config::Config, hook, server::Server};
+use hookgate::{config::Config, hook, server::Server, state::AppResources};
 use serde_json::Value;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -37,10 +37,10 @@ impl TestGateway {
         let file = folder.path().join("hookgate.yaml");
         let config = Config::parse(&config, &file, &hook::registry())
             .unwrap_or_else(|error| panic!("{error}\n{config}"));
-        let server = Server::bind(config).unwrap();
+        let server = Server::bind(config, AppResources::default()).unwrap();
         let (agents, operators) = (
-            server.agents_addr().unwrap(),
-            server.operators_addr().unwrap(),
+            server.agents.local_addr().unwrap(),
+            server.operators.local_addr().unwrap(),
         );
         let (running, dropped) = until_dropped();
         Self {

@@ -1,0 +1,59 @@
+//! Limits of a listener and its connections.
+
+use std::time::Duration;
+
+use super::{io_timeout::IoTimeouts, min_body_rate::MinRate};
+use crate::config::Config;
+
+/// Smallest head limit that hyper supports.
+const MIN_HEAD_BYTES: usize = 8192;
+
+/// Bytes read beyond the head limit, so that a head slightly above it gets an error with a
+/// reason. hyper itself only sends a status.
+const HEAD_OVERREAD_BYTES: usize = 64 * 1024;
+
+/// Time for a client beyond the limit of connections to receive an error.
+const REJECTION_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Limits of one listener.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ListenerLimits {
+    /// Maximum number of concurrent connections.
+    pub(super) connections: usize,
+    /// Maximum size of request line and headers, in bytes.
+    pub(super) max_head_bytes: usize,
+    pub(super) timeouts: IoTimeouts,
+    pub(super) min_body_rate: MinRate,
+}
+
+impl ListenerLimits {
+    /// Reads the limits of a config, for this number of connections.
+    pub(super) fn from_config(config: &Config, connections: usize) -> Self {
+        let (limits, timeouts) = (&config.limits, &config.timeouts);
+        Self {
+            connections,
+            max_head_bytes: limits.headers.max(MIN_HEAD_BYTES) + HEAD_OVERREAD_BYTES,
+            timeouts: IoTimeouts {
+                head: timeouts.header,
+                idle: timeouts.idle,
+                write: timeouts.write,
+            },
+            min_body_rate: MinRate {
+                grace: timeouts.body,
+                bytes_per_second: limits.body_rate,
+            },
+        }
+    }
+
+    /// Returns the limits of a connection that only receives an error.
+    pub(super) fn for_rejection(self) -> Self {
+        Self {
+            timeouts: IoTimeouts {
+                head: REJECTION_TIMEOUT.min(self.timeouts.head),
+                idle: Duration::ZERO,
+                write: REJECTION_TIMEOUT.min(self.timeouts.write),
+            },
+            ..self
+        }
+    }
+}
