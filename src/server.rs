@@ -51,9 +51,9 @@ const LISTEN_BACKLOG: u32 = 4096;
 
 /// Two bound listeners that do not accept yet, and the threads for agents.
 pub struct Server {
-    /// Listener for agents.
+    /// Bound socket for the requests of agents.
     pub agents: TcpListener,
-    /// Listener for operators: the admin API.
+    /// Bound socket for operators: the admin API.
     pub operators: TcpListener,
     runtimes: Arc<RuntimePool>,
     app: App,

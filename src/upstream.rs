@@ -37,7 +37,7 @@ pub struct Upstream {
     fallback: Option<FallbackEndpoint>,
     /// Configured credential, which replaces the agents' own.
     pub credential: Option<UpstreamCredential>,
-    /// Configured headers.
+    /// Headers to add to requests and to forward.
     pub header_rules: HeaderRules,
     timeouts: UpstreamTimeouts,
     metrics: Arc<Metrics>,
