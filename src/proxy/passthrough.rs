@@ -7,6 +7,7 @@ use std::{
 };
 
 use axum::{body::Body, response::Response};
+use bytes::Bytes;
 use futures_util::{StreamExt, stream};
 use http::{HeaderValue, header};
 use hyper::body::Body as _;
