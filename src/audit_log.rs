@@ -9,6 +9,7 @@
 
 mod body_digest;
 mod decision_log;
+mod hook_run_record;
 mod open_log;
 mod otlp;
 mod rate_limit;
@@ -21,10 +22,11 @@ mod time_range;
 pub use self::{
     body_digest::{BodyDigest, BodyHasher},
     decision_log::{AuditError, AuditLog, Checkpoint},
+    hook_run_record::HookRunRecord,
     open_log::OpenLogs,
     record::{
-        AuditRecord, CallSpan, CallerRecord, EventRecord, HookRunRecord, OutcomeRecord,
-        RejectionRecord, RequestRecord, TextDigest, TokenCounts, short_name,
+        AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
+        RequestRecord, TextDigest, TokenCounts, short_name,
     },
     recorder_sink::DecisionLogSink,
 };

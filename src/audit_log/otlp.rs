@@ -8,9 +8,10 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::{
+    hook_run_record::{HookRunRecord, would_name},
     rate_limit::RecordRateLimiter,
-    record::{AuditRecord, EventRecord, HookRunRecord, OutcomeRecord, milliseconds, would_name},
-    time_range::TimeRange,
+    record::{AuditRecord, EventRecord, OutcomeRecord},
+    time_range::{TimeRange, milliseconds},
 };
 use crate::{
     config::OtlpSettings,

@@ -10,10 +10,11 @@ use super::{
     decision_log::{AuditLog, Checkpoint},
     record::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
-        RequestRecord, TokenCounts, milliseconds, short_name,
+        RequestRecord, TokenCounts, short_name,
     },
     response_tail::ResponseTail,
     run_stats::RunStats,
+    time_range::milliseconds,
 };
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},

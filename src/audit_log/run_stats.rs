@@ -4,7 +4,8 @@ use std::time::{Duration, SystemTime};
 
 use super::{
     decision_log::AuditLog,
-    record::{CallerRecord, EventRecord, HookRunRecord, short_name},
+    hook_run_record::HookRunRecord,
+    record::{CallerRecord, EventRecord, short_name},
     time_range::TimeRange,
 };
 use crate::{
@@ -102,21 +103,6 @@ impl RunStats {
             verdict: self.verdict.unwrap_or(Action::Proceed),
             reason: self.reason.map(|reason| audit.text_digest(&reason)),
             input: None,
-        }
-    }
-}
-
-impl From<&HookRun> for HookRunRecord {
-    fn from(run: &HookRun) -> Self {
-        Self {
-            name: run.name.clone(),
-            status: run.status(),
-            time: TimeRange::ending_at(run.ended, run.elapsed),
-            elapsed: run.elapsed,
-            would: run.would,
-            runs: 1,
-            edited: run.edited,
-            denied_calls: run.refused.len(),
         }
     }
 }
