@@ -27,10 +27,6 @@ struct Mask;
 const MASKED: &str = "[masked]";
 
 impl TextEditor for Mask {
-    fn wants(&self, _: TextKind, _: &str) -> bool {
-        true
-    }
-
     fn edit_joined(&mut self, _: TextKind, texts: &mut [String]) -> bool {
         for text in texts.iter_mut() {
             MASKED.clone_into(text);

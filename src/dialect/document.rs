@@ -4,10 +4,6 @@
 //! so everything else keeps its bytes.
 
 mod edit;
-mod field;
-mod key;
 mod object;
-mod serialize;
-mod span;
 
-pub use self::{object::Document, serialize::write_array};
+pub use self::{edit::write_array, object::Document};

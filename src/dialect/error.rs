@@ -48,6 +48,7 @@ impl From<JsonError> for DialectError {
             JsonError::Invalid { .. } => Self::Json(error.to_string()),
             JsonError::DuplicateKey(field) => Self::Ambiguous(field),
             JsonError::DuplicateFreeKey(field) => Self::Twice(field),
+            JsonError::Spelling(field) => Self::Spelling(field),
         }
     }
 }

@@ -13,10 +13,6 @@ pub enum TextKind {
 
 /// Edits the texts of a request.
 pub trait TextEditor {
-    /// Returns whether it would change a text. Consecutive texts that are read as one are
-    /// passed joined. The other methods are called only if this returns `true`.
-    fn wants(&self, kind: TextKind, text: &str) -> bool;
-
     /// Edits consecutive texts that a model reads as one. Returns whether any was changed.
     fn edit_joined(&mut self, kind: TextKind, texts: &mut [String]) -> bool;
 

@@ -109,11 +109,6 @@ struct RequestEditor<'a> {
 }
 
 impl TextEditor for RequestEditor<'_> {
-    fn wants(&self, kind: TextKind, text: &str) -> bool {
-        let scope = RedactionScope::of_text(kind, RedactionScope::Request);
-        self.redact.on.contains(&scope) && self.redact.mask.finds(text)
-    }
-
     fn edit_joined(&mut self, kind: TextKind, texts: &mut [String]) -> bool {
         if let [text] = texts {
             let Some(redacted) = self.edit(kind, text) else {

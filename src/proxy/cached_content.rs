@@ -40,7 +40,7 @@ async fn update(context: &RequestContext, call: &Call, body: Body) -> Result<Res
     let read = request_body::read(body, &context.head, &config.limits, config.timeouts.body);
     let document = Document::parse(read.await?)?;
     let mut fields = document.fields();
-    if let Some((field, _)) = fields.find(|field| !UPDATABLE_FIELDS.contains(&field.0.as_str())) {
+    if let Some((field, _)) = fields.find(|field| !UPDATABLE_FIELDS.contains(&&*field.0)) {
         let message = format!("`{field}` of cached content cannot be updated");
         return Err(ApiError::new(ErrorReason::BadDocument, message));
     }

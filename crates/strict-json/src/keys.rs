@@ -2,7 +2,7 @@
 
 use std::{borrow::Cow, collections::HashSet};
 
-use super::{FreeField, FreeFields, MAX_FIELDS, bit, layout::Position};
+use super::{FreeField, FreeFields, MAX_FIELDS, bit, decode::inner, layout::Position};
 
 /// Objects with more keys than this use a hash set instead of comparing keys one by
 /// one.
@@ -248,14 +248,6 @@ impl<'a> Keys<'a> {
         } else {
             Err(KeyError::Duplicate)
         }
-    }
-}
-
-/// Returns the text between quotes.
-fn inner(text: &[u8]) -> &[u8] {
-    match text {
-        [b'"', inner @ .., b'"'] => inner,
-        _ => text,
     }
 }
 

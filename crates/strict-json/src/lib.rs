@@ -29,10 +29,13 @@
 //! ```
 //!
 //! Protocol buffer APIs read `fooBar` and `foo_bar` as one field: [`Names::Fields`]
-//! compares keys by that rule, except below fields whose keys users choose.
+//! compares keys by that rule, except below fields whose keys users choose, and
+//! [`find_field`] finds a field under the spellings that an API accepts.
 
+mod decode;
 mod keys;
 mod layout;
+mod names;
 mod scan;
 mod strings;
 mod text;
@@ -42,7 +45,7 @@ mod tests;
 
 use thiserror::Error;
 
-pub use self::{keys::same_field, layout::Layout};
+pub use self::{decode::unquote, keys::same_field, layout::Layout, names::find_field};
 use self::{scan::Scan, text::Text};
 
 /// Maximum nesting depth of arrays and objects.
@@ -137,6 +140,9 @@ pub enum JsonError {
     /// quoted.
     #[error("a key in `{0}` is duplicated")]
     DuplicateFreeKey(&'static str),
+    /// A field name that differs from a known one in case or underscores only.
+    #[error("`{0}` is not a known spelling of this field")]
+    Spelling(String),
 }
 
 /// Checks a document.

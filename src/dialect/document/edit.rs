@@ -1,14 +1,10 @@
-//! Edits of top-level fields.
+//! Edits of top-level fields, and serialization of the edited object.
 
 use bytes::Bytes;
-use serde_json::Value;
+use serde_json::{Value, value::RawValue};
 
 use crate::dialect::{
-    document::{
-        field::{Edit, Field},
-        object::Document,
-        serialize::write_array,
-    },
+    document::object::{Document, FieldEdit},
     error::DialectError,
 };
 
@@ -20,7 +16,11 @@ impl Document {
 
     /// Sets a field to serialized JSON.
     pub fn set_bytes(&mut self, spellings: &[&str], json: Bytes) -> Result<(), DialectError> {
-        self.edit(spellings, Edit::Set(json))
+        let known = self.find(spellings)?.map(|(key, _)| key.to_vec());
+        let new = || Value::from(spellings.first().copied()).to_string().into();
+        let key = known.map_or_else(new, Bytes::from);
+        self.edit(key, Some(json));
+        Ok(())
     }
 
     /// Sets a field to a document.
@@ -70,37 +70,79 @@ impl Document {
 
     /// Removes the field known under `spellings`.
     pub fn remove(&mut self, spellings: &[&str]) -> Result<(), DialectError> {
-        self.edit(spellings, Edit::Remove)
-    }
-
-    fn list_fields(&mut self) -> &mut Vec<Field> {
-        if self.listed.is_none() {
-            let fields = self.unlisted().map(|(index, key)| Field {
-                key: key.text(),
-                place: self.place(index),
-                index: Some(index),
-                edit: None,
-            });
-            self.listed = Some(fields.collect());
-        }
-        self.listed.get_or_insert_default()
-    }
-
-    fn edit(&mut self, spellings: &[&str], edit: Edit) -> Result<(), DialectError> {
-        self.list_fields();
-        let known = self.find(spellings)?.map(|field| field.key.clone());
-        let fields = self.list_fields();
-        let is_known = |field: &&mut Field| Some(&field.key) == known.as_ref();
-        if let Some(field) = fields.iter_mut().find(is_known) {
-            field.edit = Some(edit);
-        } else if let (Edit::Set(_), Some(key)) = (&edit, spellings.first()) {
-            fields.push(Field {
-                key: (*key).into(),
-                place: None,
-                index: None,
-                edit: Some(edit),
-            });
+        if let Some((key, _)) = self.find(spellings)? {
+            let key = Bytes::copy_from_slice(key);
+            self.edit(key, None);
         }
         Ok(())
     }
+
+    fn edit(&mut self, key: Bytes, json: Option<Bytes>) {
+        match self.edits.iter_mut().find(|edit| edit.key == key) {
+            Some(edit) => edit.json = json,
+            None => self.edits.push(FieldEdit { key, json }),
+        }
+    }
+
+    /// Returns the edited document: the original bytes with the edits spliced in.
+    pub fn to_bytes(&self) -> Bytes {
+        if !self.is_edited() {
+            return self.bytes.clone();
+        }
+        let text = |from: usize, to: usize| self.bytes.get(from..to).unwrap_or_default();
+        let mut out = Vec::with_capacity(self.bytes.len());
+        let (mut end, mut is_empty) = (0, true);
+        let mut new: Vec<&FieldEdit> = self.edits.iter().collect();
+        for (key, value) in self.places() {
+            let edit = self.edit_of(text(key.start, key.end));
+            let is_removed = edit.is_some_and(|edit| edit.json.is_none());
+            new.retain(|new| edit.is_none_or(|edit| new.key != edit.key));
+            // What precedes the first field is the opening brace, else a comma.
+            if end == 0 || !(is_removed || is_empty) {
+                out.extend(text(end, key.start));
+            }
+            end = value.end;
+            if !is_removed {
+                out.extend(text(key.start, value.start));
+                let json = edit.and_then(|edit| edit.json.as_deref());
+                out.extend(json.unwrap_or_else(|| text(value.start, value.end)));
+                is_empty = false;
+            }
+        }
+        let brace = self.bytes.iter().rposition(|byte| *byte == b'}');
+        let brace = brace.unwrap_or(end);
+        out.extend(text(end, brace));
+        for edit in new {
+            if let Some(json) = &edit.json {
+                let separator: &[u8] = if is_empty { b"" } else { b"," };
+                out.extend([separator, &edit.key, b":", json].concat());
+                is_empty = false;
+            }
+        }
+        out.extend(text(brace, self.bytes.len()));
+        out.into()
+    }
+
+    /// Returns the edited document as text.
+    pub fn to_text(&self) -> String {
+        String::from_utf8_lossy(&self.to_bytes()).into_owned()
+    }
+
+    /// Returns the edited document for hooks that receive it whole.
+    pub fn to_raw(&self) -> Option<Box<RawValue>> {
+        RawValue::from_string(self.to_text()).ok()
+    }
+}
+
+/// Writes a JSON array of serialized elements.
+pub fn write_array(elements: impl IntoIterator<Item = impl AsRef<[u8]>>) -> Bytes {
+    let mut out = vec![b'['];
+    for (position, element) in elements.into_iter().enumerate() {
+        if position > 0 {
+            out.push(b',');
+        }
+        out.extend(element.as_ref());
+    }
+    out.push(b']');
+    out.into()
 }

@@ -1,40 +1,116 @@
 //! Reading of JSON objects.
 
-use std::{ops::Range, sync::Arc};
+use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use compact_str::CompactString;
-use serde_json::{Value, value::RawValue};
-use strict_json::Layout;
+use serde_json::Value;
+use strict_json::{Layout, Names, find_field, unquote};
 
-use crate::dialect::{
-    document::{
-        field::{Edit, Field},
-        key::{FieldKey, Likeness, find_one},
-        serialize,
-        span::LayoutSpan,
-    },
-    error::DialectError,
-    json::{self, from_utf8},
-};
+use crate::dialect::{error::DialectError, json};
 
 /// A JSON object. Its fields are found through the layout of the text that it was parsed
-/// from. A list of fields is made only for an edit, or if there is no layout.
+/// from.
 #[derive(Debug, Clone)]
 pub struct Document {
     /// INVARIANT: valid UTF-8 and one JSON object.
-    bytes: Bytes,
-    /// Position in the layout, if there is one.
+    pub(super) bytes: Bytes,
+    /// Position in the layout; `None` for an object without fields.
     span: Option<LayoutSpan>,
-    /// Fields in order; `None` if there is a layout and no edit.
     /// INVARIANT: no two have the same key.
-    pub(crate) listed: Option<Vec<Field>>,
+    pub(super) edits: Vec<FieldEdit>,
 }
 
-/// Current bytes of a field, and its index in the layout if it is unedited.
-struct FieldText {
+/// Edit of a field, or a new field.
+#[derive(Debug, Clone)]
+pub struct FieldEdit {
+    /// Key as in the text, with quotes.
+    pub key: Bytes,
+    /// The new value; `None` if the field is removed.
+    pub json: Option<Bytes>,
+}
+
+/// Position of a value in the layout of the text that it was parsed from.
+#[derive(Debug, Clone)]
+struct LayoutSpan {
+    layout: Arc<Layout>,
+    /// Index of the value in the layout.
+    index: usize,
+    /// Offset of the value's bytes in the parsed text.
+    start: usize,
+}
+
+impl LayoutSpan {
+    /// Lays out a value that was checked before, or is our own.
+    fn new(bytes: &[u8]) -> Result<Self, DialectError> {
+        let layout = strict_json::lay_out(bytes, Names::Free, json::LAYOUT_DEPTH)?;
+        Ok(Self::root(layout))
+    }
+
+    fn root(layout: Layout) -> Self {
+        Self {
+            layout: Arc::new(layout),
+            index: 0,
+            start: 0,
+        }
+    }
+
+    /// Returns the indexes of the fields or elements.
+    fn within(&self) -> impl Iterator<Item = usize> {
+        self.layout.within(self.index).into_iter().flatten()
+    }
+
+    /// Converts a place in the parsed text to one in the value.
+    #[inline]
+    fn relative(&self, place: Range<usize>) -> Option<Range<usize>> {
+        Some(place.start.checked_sub(self.start)?..place.end.checked_sub(self.start)?)
+    }
+
+    #[inline]
+    fn place(&self, index: usize) -> Option<Range<usize>> {
+        self.relative(self.layout.place(index)?)
+    }
+
+    #[inline]
+    fn key(&self, index: usize) -> Option<Range<usize>> {
+        self.relative(self.layout.key(index)?)
+    }
+}
+
+/// Current bytes of a field or an element.
+struct FieldText<'a> {
     bytes: Bytes,
-    index: Option<usize>,
+    /// Layout and index of an unedited value.
+    position: Option<(&'a Arc<Layout>, usize)>,
+}
+
+impl<'a> FieldText<'a> {
+    /// Returns the value at an index of a layout. `bytes` are those of `span`.
+    fn at(span: &'a LayoutSpan, bytes: &Bytes, index: usize) -> Option<Self> {
+        Some(Self {
+            bytes: bytes.slice(span.place(index)?),
+            position: Some((&span.layout, index)),
+        })
+    }
+
+    fn span(&self) -> Result<LayoutSpan, DialectError> {
+        match self.position {
+            Some((layout, index)) if layout.within(index).is_some() => Ok(LayoutSpan {
+                layout: Arc::clone(layout),
+                index,
+                start: layout.place(index).unwrap_or_default().start,
+            }),
+            // Edited, or deeper than the layout.
+            Some(_) | None => LayoutSpan::new(&self.bytes),
+        }
+    }
+
+    fn object(self) -> Result<Document, DialectError> {
+        Ok(Document {
+            span: Some(self.span()?),
+            bytes: self.bytes,
+            edits: Vec::new(),
+        })
+    }
 }
 
 impl Document {
@@ -44,47 +120,24 @@ impl Document {
     ///
     /// Fails if the bytes are no JSON object, or parsers could disagree about them.
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
-        let layout = Arc::new(json::document_layout(&bytes)?);
-        Self::from_layout(bytes, &layout, 0)
+        let layout = json::document_layout(&bytes)?;
+        Self::with_span(bytes, LayoutSpan::root(layout))
     }
 
-    /// Creates the object at `index` in a layout.
-    fn from_layout(bytes: Bytes, layout: &Arc<Layout>, index: usize) -> Result<Self, DialectError> {
-        let (Some(place), Some(_)) = (layout.place(index), layout.within(index)) else {
-            return Self::split(bytes);
-        };
-        let text = bytes.trim_ascii_start();
-        if text.first() != Some(&b'{') {
-            return Err(not_an_object());
+    /// Reads a JSON object that is part of a parsed document, or our own.
+    pub(crate) fn from_checked(bytes: Bytes) -> Result<Self, DialectError> {
+        let span = LayoutSpan::new(&bytes)?;
+        Self::with_span(bytes, span)
+    }
+
+    fn with_span(bytes: Bytes, span: LayoutSpan) -> Result<Self, DialectError> {
+        if bytes.trim_ascii_start().first() != Some(&b'{') {
+            return Err(DialectError::Json("not a JSON object".to_owned()));
         }
-        let span = LayoutSpan {
-            layout: Arc::clone(layout),
-            index,
-            start: place.start - (bytes.len() - text.len()),
-        };
         Ok(Self {
             bytes,
             span: Some(span),
-            listed: None,
-        })
-    }
-
-    /// Lists the fields of a JSON object that is part of a parsed document, or our own.
-    pub(crate) fn split(bytes: Bytes) -> Result<Self, DialectError> {
-        if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Err(not_an_object());
-        }
-        let fields = json::split_object(&bytes)?.into_iter();
-        let fields = fields.map(|(key, place)| Field {
-            key,
-            place: Some(place),
-            index: None,
-            edit: None,
-        });
-        Ok(Self {
-            span: None,
-            listed: Some(fields.collect()),
-            bytes,
+            edits: Vec::new(),
         })
     }
 
@@ -93,26 +146,7 @@ impl Document {
         Self {
             bytes: Bytes::from_static(b"{}"),
             span: None,
-            listed: Some(Vec::new()),
-        }
-    }
-
-    /// Returns the edited document for hooks that receive it whole.
-    pub fn to_raw(&self) -> Option<Box<RawValue>> {
-        RawValue::from_string(self.to_text()).ok()
-    }
-
-    /// Returns the edited document as text.
-    pub fn to_text(&self) -> String {
-        String::from_utf8_lossy(&self.to_bytes()).into_owned()
-    }
-
-    /// Returns the edited document: the original bytes with the edits spliced in.
-    pub fn to_bytes(&self) -> Bytes {
-        if self.is_edited() {
-            serialize::apply_edits(&self.bytes, self.listed())
-        } else {
-            self.bytes.clone()
+            edits: Vec::new(),
         }
     }
 
@@ -123,10 +157,9 @@ impl Document {
     /// Fails if two spellings of the field are present, or one that a lenient parser could
     /// take for it. This holds for all lookups below.
     pub fn get(&self, spellings: &[&str]) -> Result<Option<Value>, DialectError> {
-        let Some(bytes) = self.bytes_of(spellings)? else {
-            return Ok(None);
-        };
-        json::parse_checked(from_utf8(&bytes)?).map(Some)
+        let text = self.text(spellings)?;
+        text.map(|text| json::parse_checked(&text.bytes))
+            .transpose()
     }
 
     /// Returns a string field; `None` if it is absent or `null`.
@@ -135,8 +168,13 @@ impl Document {
     ///
     /// Fails for every other type.
     pub fn string(&self, spellings: &[&str]) -> Result<Option<String>, DialectError> {
-        let text = self.typed(spellings, b'"', "a string")?;
-        text.map(|text| json::unquote(&text.bytes)).transpose()
+        let Some(text) = self.typed(spellings, b'"', "a string")? else {
+            return Ok(None);
+        };
+        match unquote(&text.bytes) {
+            Some(text) => Ok(Some(text.into_owned())),
+            None => Err(wrong_type(spellings, "a string")),
+        }
     }
 
     /// Returns an object field; `None` if it is absent or `null`.
@@ -146,7 +184,7 @@ impl Document {
     /// Fails for every other type.
     pub fn child(&self, spellings: &[&str]) -> Result<Option<Self>, DialectError> {
         let text = self.typed(spellings, b'{', "an object")?;
-        text.map(|text| self.object(text)).transpose()
+        text.map(FieldText::object).transpose()
     }
 
     /// Returns the elements of an array field; `None` if it is absent or `null`.
@@ -155,11 +193,7 @@ impl Document {
     ///
     /// Fails for every other type.
     pub fn list(&self, spellings: &[&str]) -> Result<Option<Vec<Bytes>>, DialectError> {
-        let array = self.typed(spellings, b'[', "an array")?;
-        Ok(array.map(|array| {
-            let elements = self.elements(&array).into_iter();
-            elements.map(|element| element.bytes).collect()
-        }))
+        self.elements(spellings, |element| Ok(element.bytes))
     }
 
     /// Returns the elements of an array of objects; `None` if it is absent or `null`.
@@ -168,30 +202,25 @@ impl Document {
     ///
     /// Fails for every other type.
     pub fn children(&self, spellings: &[&str]) -> Result<Option<Vec<Self>>, DialectError> {
+        self.elements(spellings, |element| match element.bytes.first() {
+            Some(b'{') => element.object(),
+            Some(_) | None => Err(wrong_type(spellings, "an array of objects")),
+        })
+    }
+
+    fn elements<T>(
+        &self,
+        spellings: &[&str],
+        read: impl Fn(FieldText<'_>) -> Result<T, DialectError>,
+    ) -> Result<Option<Vec<T>>, DialectError> {
         let Some(array) = self.typed(spellings, b'[', "an array")? else {
             return Ok(None);
         };
-        let elements = self.elements(&array);
-        let mut objects = Vec::with_capacity(elements.len());
-        for element in elements {
-            if element.bytes.first() != Some(&b'{') {
-                return Err(wrong_type(spellings, "an array of objects"));
-            }
-            objects.push(self.object(element)?);
-        }
-        Ok(Some(objects))
-    }
-
-    /// Returns whether an array field has elements.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the field is neither an array nor `null`.
-    pub(crate) fn has_elements(&self, spellings: &[&str]) -> Result<bool, DialectError> {
-        let array = self.typed(spellings, b'[', "an array")?;
-        let inner = array
-            .and_then(|array| Some(array.bytes.get(1..)?.trim_ascii_start().first()? != &b']'));
-        Ok(inner.unwrap_or_default())
+        let span = array.span()?;
+        // Not counted first, because each step may be a cache miss.
+        let elements = span.within();
+        let elements = elements.filter_map(|index| FieldText::at(&span, &array.bytes, index));
+        elements.map(read).collect::<Result<_, _>>().map(Some)
     }
 
     /// Returns a field whose value begins with `first`; `None` if it is absent or `null`.
@@ -200,7 +229,7 @@ impl Document {
         spellings: &[&str],
         first: u8,
         expected: &'static str,
-    ) -> Result<Option<FieldText>, DialectError> {
+    ) -> Result<Option<FieldText<'_>>, DialectError> {
         match self.text(spellings)? {
             Some(text) if text.bytes.first() == Some(&first) => Ok(Some(text)),
             Some(text) if *text.bytes != *b"null" => Err(wrong_type(spellings, expected)),
@@ -208,65 +237,28 @@ impl Document {
         }
     }
 
-    fn elements(&self, array: &FieldText) -> Vec<FieldText> {
-        self.elements_by_layout(array).unwrap_or_else(|| {
-            let places = json::split(&array.bytes).into_iter();
-            let elements = places.map(|place| FieldText {
-                bytes: array.bytes.slice(place),
-                index: None,
-            });
-            elements.collect()
-        })
-    }
-
-    fn elements_by_layout(&self, array: &FieldText) -> Option<Vec<FieldText>> {
-        let span = self.span.as_ref()?;
-        let indexes = span.layout.within(array.index?)?;
-        // Not counted first, because each step may be a cache miss.
-        let elements = indexes.map(|index| {
-            Some(FieldText {
-                bytes: self.bytes.slice(span.place(index)?),
-                index: Some(index),
-            })
-        });
-        elements.collect()
-    }
-
-    fn object(&self, text: FieldText) -> Result<Self, DialectError> {
-        match (&self.span, text.index) {
-            (Some(span), Some(index)) => Self::from_layout(text.bytes, &span.layout, index),
-            _ => Self::split(text.bytes),
-        }
-    }
-
     /// Returns whether any field was edited.
     pub fn is_edited(&self) -> bool {
-        self.listed().iter().any(|field| field.edit.is_some())
+        !self.edits.is_empty()
     }
 
     /// Returns whether no field is left.
     pub fn is_empty(&self) -> bool {
-        self.unlisted().next().is_none() && self.listed().iter().all(Field::is_removed)
+        self.current_keys().next().is_none()
     }
 
     /// Returns whether a field is present under `spellings`, or under a name that a lenient
     /// parser could take for one of them.
     pub fn has(&self, spellings: &[&str]) -> bool {
-        let listed = self.listed().iter().filter(|field| !field.is_removed());
-        let mut keys = self
-            .unlisted()
-            .map(|(_, key)| key)
-            .chain(listed.map(Field::key));
-        keys.any(|key| key.likeness(spellings) != Likeness::None)
+        !matches!(self.find(spellings), Ok(None))
     }
 
     /// Returns the unedited fields in order.
-    pub fn fields(&self) -> impl Iterator<Item = (CompactString, Bytes)> {
-        let listed = self.listed().iter().filter(|field| field.edit.is_none());
-        let listed = listed.map(|field| (field.key(), field.place.clone()));
-        let unlisted = self.unlisted().map(|(index, key)| (key, self.place(index)));
-        let all = unlisted.chain(listed);
-        all.filter_map(|(key, place)| Some((key.text(), self.bytes.slice(place?))))
+    pub fn fields(&self) -> impl Iterator<Item = (Cow<'_, str>, Bytes)> {
+        self.unedited_keys().filter_map(move |(key, index)| {
+            let place = self.span.as_ref()?.place(index)?;
+            Some((unquote(key)?, self.bytes.slice(place)))
+        })
     }
 
     /// Returns the JSON of the field known under `spellings`.
@@ -274,53 +266,65 @@ impl Document {
         Ok(self.text(spellings)?.map(|text| text.bytes))
     }
 
-    fn text(&self, spellings: &[&str]) -> Result<Option<FieldText>, DialectError> {
-        let slice = |place: Range<usize>, index| FieldText {
-            bytes: self.bytes.slice(place),
-            index,
-        };
-        if let (Some(span), None) = (&self.span, &self.listed) {
-            let found = span.find(&self.bytes, spellings)?;
-            return Ok(found.and_then(|index| Some(slice(span.place(index)?, Some(index)))));
-        }
-        let Some(field) = self.find(spellings)? else {
+    fn text(&self, spellings: &[&str]) -> Result<Option<FieldText<'_>>, DialectError> {
+        let Some((key, index)) = self.find(spellings)? else {
             return Ok(None);
         };
-        Ok(match (&field.edit, &field.place) {
-            (Some(Edit::Set(json)), _) => Some(FieldText {
-                bytes: json.clone(),
-                index: None,
-            }),
-            (None, Some(place)) => Some(slice(place.clone(), field.index)),
-            (Some(Edit::Remove) | None, _) => None,
+        let Some(index) = index else {
+            let json = self.edit_of(key).and_then(|edit| edit.json.clone());
+            return Ok(json.map(|bytes| FieldText {
+                bytes,
+                position: None,
+            }));
+        };
+        let span = self.span.as_ref();
+        Ok(span.and_then(|span| FieldText::at(span, &self.bytes, index)))
+    }
+
+    /// Returns the key of the field known under `spellings`, and its index in the layout
+    /// unless it is edited.
+    ///
+    /// INVARIANT: a field that hookgate treats as unknown is unknown to every parser,
+    /// including ones that ignore case.
+    pub(super) fn find(
+        &self,
+        spellings: &[&str],
+    ) -> Result<Option<(&[u8], Option<usize>)>, DialectError> {
+        Ok(find_field(self.current_keys(), spellings)?)
+    }
+
+    /// Returns all keys but those of removed fields.
+    fn current_keys(&self) -> impl Iterator<Item = (&[u8], Option<usize>)> {
+        let unedited = self.unedited_keys().map(|(key, index)| (key, Some(index)));
+        let edited = self.edits.iter().filter(|edit| edit.json.is_some());
+        unedited.chain(edited.map(|edit| (&*edit.key, None)))
+    }
+
+    fn unedited_keys(&self) -> impl Iterator<Item = (&[u8], usize)> {
+        let fields = self.original_fields();
+        fields
+            .filter_map(move |(key, index)| Some((self.bytes.get(key)?, index)))
+            .filter(move |(key, _)| self.edit_of(key).is_none())
+    }
+
+    /// Returns the place of each key, and the index of its value in the layout.
+    fn original_fields(&self) -> impl Iterator<Item = (Range<usize>, usize)> {
+        let spans = self.span.iter();
+        spans.flat_map(|span| {
+            let indexes = span.within();
+            indexes.filter_map(move |index| Some((span.key(index)?, index)))
         })
     }
 
-    pub(crate) fn find(&self, spellings: &[&str]) -> Result<Option<&Field>, DialectError> {
-        let fields = self.listed().iter();
-        find_one(fields.map(|field| (field, field.key())), spellings)
+    /// Returns the places of the key and the value of each field, edited or not.
+    pub(super) fn places(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+        let fields = self.original_fields();
+        fields.filter_map(move |(key, index)| Some((key, self.span.as_ref()?.place(index)?)))
     }
 
-    fn listed(&self) -> &[Field] {
-        self.listed.as_deref().unwrap_or_default()
+    pub(super) fn edit_of(&self, key: &[u8]) -> Option<&FieldEdit> {
+        self.edits.iter().find(|edit| edit.key == key)
     }
-
-    /// Returns layout indexes and keys of the fields, unless they are listed.
-    pub(crate) fn unlisted(&self) -> impl Iterator<Item = (usize, FieldKey<'_>)> {
-        let span = self.span.as_ref().filter(|_| self.listed.is_none());
-        let key = move |index| FieldKey::Raw(span.map_or(&[], |span| span.key(&self.bytes, index)));
-        let indexes = span.and_then(|span| span.layout.within(span.index));
-        let indexes = indexes.into_iter().flatten();
-        indexes.map(move |index| (index, key(index)))
-    }
-
-    pub(crate) fn place(&self, index: usize) -> Option<Range<usize>> {
-        self.span.as_ref()?.place(index)
-    }
-}
-
-fn not_an_object() -> DialectError {
-    DialectError::Json("not a JSON object".to_owned())
 }
 
 fn wrong_type(spellings: &[&str], expected: &'static str) -> DialectError {
@@ -366,7 +370,7 @@ mod tests {
         check(
             "{\"a\": 1, \"b\": 2}",
             |it| it.remove(&["a"]).unwrap(),
-            "{\"b\":2}",
+            "{\"b\": 2}",
         );
         check("{}", |it| it.set(&["a"], &json!(1)).unwrap(), "{\"a\":1}");
     }
@@ -379,7 +383,7 @@ mod tests {
         let odd = document("{\"ToolConfig\":1}");
         assert!(odd.get(&["toolConfig", "tool_config"]).is_err());
         assert!(odd.has(&["toolConfig", "tool_config"]));
-        let both = Document::split(both).unwrap();
+        let both = Document::from_checked(both).unwrap();
         assert!(both.get(&["toolConfig", "tool_config"]).is_err());
     }
 

@@ -165,7 +165,7 @@ fn canonical_fields(part: &Document) -> Result<String, DialectError> {
     for (key, _) in part.fields() {
         let name = camel_case(&key);
         if !["thoughtSignature", "thought", "text"].contains(&name.as_str()) {
-            let value = part.get(&[&key])?.unwrap_or_default();
+            let value = part.get(&[&*key])?.unwrap_or_default();
             fields.insert(name, value);
         }
     }

@@ -31,7 +31,7 @@ impl Content {
 
     /// Reads bytes of a content that were part of a checked document.
     pub fn from_bytes(bytes: Bytes) -> Result<Self, DialectError> {
-        Self::read(Document::split(bytes)?)
+        Self::read(Document::from_checked(bytes)?)
     }
 
     /// Creates a content from JSON of our own.

@@ -169,7 +169,7 @@ impl History {
     pub fn insert_after(&mut self, content: usize, new: &[String]) -> Result<(), DialectError> {
         let edit = self.edit(content)?;
         for json in new {
-            let inserted = Document::split(Bytes::from(json.clone()))?;
+            let inserted = Document::from_checked(Bytes::from(json.clone()))?;
             edit.following.push(inserted.to_bytes());
         }
         Ok(())

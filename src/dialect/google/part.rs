@@ -9,8 +9,8 @@ use crate::dialect::{
 };
 
 const ARGUMENTS: &[&str] = &["args"];
-const TEXT: &[&str] = &["text"];
-const THOUGHT: &[&str] = &["thought"];
+pub const TEXT: &[&str] = &["text"];
+pub const THOUGHT: &[&str] = &["thought"];
 
 /// A text, thought, function call, function response or media.
 #[derive(Debug, Clone)]
@@ -54,7 +54,7 @@ impl Part {
 
     /// Creates a part from JSON of our own.
     pub fn from_json(part: &Value) -> Result<Self, DialectError> {
-        Self::read(Document::split(part.to_string().into())?)
+        Self::read(Document::from_checked(part.to_string().into())?)
     }
 
     /// Returns the text, unless it is a thought.

@@ -83,7 +83,7 @@ pub fn edit_other_fields(
 
 fn other_keys(document: &Document, except: &[&str]) -> Vec<String> {
     let keys = document.fields().map(|(key, _)| key);
-    let keys = keys.filter(|key| !except.contains(&key.as_str()));
+    let keys = keys.filter(|key| !except.contains(&&**key));
     keys.map(Into::into).collect()
 }
 

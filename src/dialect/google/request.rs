@@ -10,7 +10,6 @@ mod patch;
 mod read;
 mod system_instruction;
 mod text;
-mod text_prescan;
 mod tool_declarations;
 mod tool_selection;
 

@@ -134,7 +134,7 @@ impl ContentEdit {
 
 /// Removes all fields but those in `kept`.
 fn retain_fields(document: &mut Document, kept: &[&str]) -> Result<(), DialectError> {
-    let keys = document.fields().map(|(key, _)| key.to_string());
+    let keys = document.fields().map(|(key, _)| key.into_owned());
     let removed: Vec<String> = keys.filter(|key| !kept.contains(&key.as_str())).collect();
     removed.iter().try_for_each(|key| document.remove(&[key]))
 }
@@ -148,8 +148,8 @@ fn is_media(part: &Part) -> bool {
 fn append_text(response: &mut Document, text: &str) -> Result<(), DialectError> {
     let mut strings = Vec::new();
     for (key, _) in response.fields() {
-        if let Some(Value::String(value)) = response.get(&[&key])? {
-            strings.push((key, value));
+        if let Some(Value::String(value)) = response.get(&[&*key])? {
+            strings.push((key.into_owned(), value));
         }
     }
     let output = strings.iter().find(|(key, _)| key == "output");

@@ -10,7 +10,6 @@ use crate::dialect::{
         fields::{CONTENT, CONTENTS, PARTS, REQUESTS, SYSTEM_INSTRUCTION, WRAPPED_REQUEST},
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
-        request::text_prescan,
     },
     method::Operation,
     text_edit::{TextEditor, TextKind},
@@ -65,17 +64,10 @@ fn edit_conversation(
     editor: &mut dyn TextEditor,
 ) -> Result<(), DialectError> {
     document.edit_child(SYSTEM_INSTRUCTION, |content| edit_content(content, editor))?;
-    let contents = document.bytes_of(CONTENTS)?;
-    if !contents.is_some_and(|json| text_prescan::contents_need_edit(&json, editor)) {
-        return Ok(());
-    }
     document.edit_children(CONTENTS, |content| edit_content(content, editor))
 }
 
 fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
-    if !text_prescan::content_needs_edit(&document.to_bytes(), editor) {
-        return Ok(());
-    }
     let mut parts = Content::read(document.clone())?.parts;
     let reads_as_one = |part: &Part, next: &Part| {
         part.text.is_some() && next.text.is_some() && part.is_thought == next.is_thought
@@ -119,10 +111,6 @@ mod tests {
     struct Stars;
 
     impl TextEditor for Stars {
-        fn wants(&self, _kind: TextKind, text: &str) -> bool {
-            text.contains("ss")
-        }
-
         fn edit_joined(&mut self, _kind: TextKind, texts: &mut [String]) -> bool {
             let found = texts.concat().contains("ss");
             for text in texts.iter_mut().filter(|_| found) {

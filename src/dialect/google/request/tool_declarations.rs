@@ -31,7 +31,8 @@ pub fn declared_functions(document: &Document) -> Result<Vec<String>, DialectErr
 /// Returns whether any function is declared.
 pub fn declares_functions(document: &Document) -> Result<bool, DialectError> {
     for tool in document.children(TOOLS)?.unwrap_or_default() {
-        if tool.has_elements(DECLARATIONS)? {
+        let declarations = tool.list(DECLARATIONS)?;
+        if declarations.is_some_and(|declarations| !declarations.is_empty()) {
             return Ok(true);
         }
     }
@@ -126,11 +127,9 @@ fn withhold_built_in(
     withheld: &mut Vec<String>,
 ) -> Result<(), DialectError> {
     let keys = tool.fields().map(|(key, _)| key);
-    let built_in = keys.filter(|key| !DECLARATIONS.contains(&key.as_str()));
-    let removed: Vec<String> = built_in
-        .filter(|key| !keep(&camel_case(key)))
-        .map(Into::into)
-        .collect();
+    let built_in = keys.filter(|key| !DECLARATIONS.contains(&&**key));
+    let removed = built_in.filter(|key| !keep(&camel_case(key)));
+    let removed: Vec<String> = removed.map(Into::into).collect();
     for key in removed {
         tool.remove(&[&key])?;
         withheld.push(camel_case(&key));

@@ -1,7 +1,8 @@
 //! Merges the chunks of a stream into one response.
 
+use std::collections::{BTreeMap, btree_map::Entry};
+
 use bytes::Bytes;
-use indexmap::{IndexMap, map::Entry};
 
 use crate::dialect::{
     document::Document,
@@ -41,7 +42,7 @@ impl MergedChunks {
     /// Merges chunks that were parsed before.
     pub fn new(chunks: Vec<ResponseDocument>) -> Result<Self, DialectError> {
         let mut response = Document::empty();
-        let mut candidates: IndexMap<u64, ChunkMerger> = IndexMap::new();
+        let mut candidates: BTreeMap<u64, ChunkMerger> = BTreeMap::new();
         let mut is_lossy = false;
         for mut chunk in chunks {
             let chunk = chunk.make_parsed()?;
@@ -123,9 +124,9 @@ fn overlay(
         if key == "candidates" || key == "content" {
             continue;
         }
-        let known = merged.bytes_of(&[&key])?;
-        is_lossy |= !repeated.contains(&key.as_str()) && known.is_some_and(|known| known != value);
-        merged.set_bytes(&[&key], value)?;
+        let known = merged.bytes_of(&[&*key])?;
+        is_lossy |= !repeated.contains(&&*key) && known.is_some_and(|known| known != value);
+        merged.set_bytes(&[&*key], value)?;
     }
     Ok(is_lossy)
 }

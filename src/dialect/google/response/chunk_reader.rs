@@ -1,22 +1,33 @@
 //! Reads the chunks of one response.
 
+use std::{ops::Range, sync::Arc};
+
 use bytes::Bytes;
 
 use crate::dialect::{
+    document::Document,
     error::DialectError,
-    google::response::{
-        document::ResponseDocument,
-        envelope::ResponseEnvelope,
-        text_chunk::{TextChunk, TextChunkTemplate},
+    google::{
+        part::{TEXT, THOUGHT},
+        response::{
+            document::{ResponseDocument, USAGE},
+            envelope::ResponseEnvelope,
+            text::{CANDIDATE_FIELDS, RESPONSE_FIELDS, stream_of},
+            text_chunk::{TextChunk, TextChunkTemplate},
+        },
     },
 };
 
-/// Reads the chunks of one response. A chunk of text stays unparsed.
+/// Fields of a part that holds a text and nothing else to inspect.
+const TEXT_FIELDS: &[&str] = &["text", "thought", "thoughtSignature", "thought_signature"];
+
+/// Reads the chunks of one response. A chunk that differs from an earlier one in its text and
+/// its token counts only stays unparsed.
 #[derive(Debug)]
 pub struct ChunkReader {
     envelope: ResponseEnvelope,
-    /// The latest chunk of text that was read from its layout.
-    template: Option<TextChunkTemplate>,
+    /// The latest parsed chunk of text.
+    template: Option<Arc<TextChunkTemplate>>,
 }
 
 impl ChunkReader {
@@ -36,15 +47,60 @@ impl ChunkReader {
     /// fields.
     pub fn read(&mut self, bytes: Bytes) -> Result<ResponseDocument, DialectError> {
         let template = self.template.as_ref();
-        if let Some(text) = template.and_then(|template| template.read(&bytes, self.envelope)) {
+        if let Some(text) = template.and_then(|template| TextChunk::read(template, &bytes)) {
             return Ok(ResponseDocument::from_text(text));
         }
-        if let Some(text) = TextChunk::read(&bytes, self.envelope) {
-            self.template = text.template();
-            return Ok(ResponseDocument::from_text(text));
+        let chunk = ResponseDocument::open(bytes.clone(), self.envelope)?;
+        if let Some(template) = self.new_template(bytes, &chunk) {
+            self.template = Some(Arc::new(template));
         }
-        ResponseDocument::open(bytes, self.envelope)
+        Ok(chunk)
     }
+
+    /// Returns the template of a chunk; `None` if it holds anything but one text, the model's
+    /// name and token counts.
+    fn new_template(&self, bytes: Bytes, chunk: &ResponseDocument) -> Option<TextChunkTemplate> {
+        let [candidate] = chunk.candidates.as_slice() else {
+            return None;
+        };
+        let (Some(content), [part]) = (&candidate.content, candidate.parts()) else {
+            return None;
+        };
+        let is_plain = candidate.index == 0
+            && !chunk.has_finish_reason()
+            && part.text.is_some()
+            && (part.is_thought || !part.document.has(THOUGHT))
+            && has_only(chunk.document(), RESPONSE_FIELDS)
+            && has_only(&candidate.document, CANDIDATE_FIELDS)
+            && has_only(&content.document, &["role", "parts"])
+            && has_only(&part.document, TEXT_FIELDS);
+        let text = place_in(&bytes, &part.document.bytes_of(TEXT).ok()??)?;
+        let usage = match chunk.document().child(USAGE).ok()? {
+            Some(usage) => place_in(&bytes, &usage.to_bytes())?,
+            None => bytes.len()..bytes.len(),
+        };
+        let model = chunk.model().ok()?.map(Into::into);
+        (is_plain && text.end <= usage.start).then_some(TextChunkTemplate {
+            envelope: self.envelope,
+            text,
+            usage,
+            stream: stream_of(part),
+            model,
+            bytes,
+        })
+    }
+}
+
+fn has_only(document: &Document, known: &[&str]) -> bool {
+    let mut fields = document.fields();
+    fields.all(|(key, _)| known.contains(&&*key))
+}
+
+/// Returns the place of a slice in the bytes that it was taken from.
+fn place_in(bytes: &[u8], slice: &[u8]) -> Option<Range<usize>> {
+    let start = slice.as_ptr().addr().checked_sub(bytes.as_ptr().addr())?;
+    let end = start + slice.len();
+    (end <= bytes.len()).then_some(start..end)
 }
 
 #[cfg(test)]

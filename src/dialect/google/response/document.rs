@@ -27,7 +27,7 @@ use crate::{
 
 const MODEL_VERSION: &[&str] = &["modelVersion", "model_version"];
 const TOTAL_TOKENS: &[&str] = &["totalTokenCount", "total_token_count"];
-const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
+pub const USAGE: &[&str] = &["usageMetadata", "usage_metadata"];
 
 /// A response, or one chunk of it.
 ///
@@ -51,8 +51,7 @@ impl RawUsage {
     /// Parses the counts; `null` if there are none.
     pub fn read(&self) -> Value {
         // Part of a document that was checked, so parsing fails for empty bytes only.
-        let text = json::from_utf8(&self.0).unwrap_or_default();
-        json::parse_checked(text).unwrap_or_default()
+        json::parse_checked(&self.0).unwrap_or_default()
     }
 }
 
@@ -138,6 +137,11 @@ impl ResponseDocument {
     }
 
     /// Returns the document of a parsed response.
+    pub(crate) fn document(&self) -> &Document {
+        &self.document
+    }
+
+    /// Returns the document of a parsed response.
     pub(crate) fn document_mut(&mut self) -> &mut Document {
         &mut self.document
     }
@@ -145,10 +149,7 @@ impl ResponseDocument {
     /// Returns whether any part is left.
     pub fn has_content(&self) -> bool {
         let mut candidates = self.candidates.iter();
-        match &self.text {
-            Some(text) => text.has_parts(),
-            None => candidates.any(|candidate| !candidate.parts().is_empty()),
-        }
+        self.is_text() || candidates.any(|candidate| !candidate.parts().is_empty())
     }
 
     /// Returns whether it was edited.
@@ -201,7 +202,7 @@ impl ResponseDocument {
     /// Returns the number of tokens of request and response so far.
     pub fn total_tokens(&self) -> Result<Option<u64>, DialectError> {
         let usage = match &self.text {
-            Some(text) => text.usage().map(Document::split).transpose()?,
+            Some(text) => text.usage().map(Document::from_checked).transpose()?,
             None => self.document.child(USAGE)?,
         };
         let Some(usage) = usage else {
@@ -221,23 +222,23 @@ impl ResponseDocument {
 
     /// Returns the texts of the first candidate, without thoughts.
     pub fn plain_texts(&self) -> impl Iterator<Item = &str> {
-        let text = self.text.iter().flat_map(TextChunk::plain_texts);
-        text.chain(self.first_parts().filter_map(Part::plain_text))
+        let text = self.text.as_ref().and_then(TextChunk::plain_text);
+        text.into_iter()
+            .chain(self.first_parts().filter_map(Part::plain_text))
     }
 
     /// Returns the items of the first candidate, without partial calls.
     pub fn canonical_items(&self) -> Result<Vec<CanonicalItem>, DialectError> {
         if let Some(text) = &self.text {
-            let texts = text.plain_texts().enumerate();
-            let texts = texts.filter(|(_, text)| !text.is_empty());
-            let items = texts.map(|(part, text)| CanonicalItem {
-                part,
+            let text = text.plain_text().filter(|text| !text.is_empty());
+            let item = text.map(|text| CanonicalItem {
+                part: 0,
                 kind: ItemKind::Text,
                 by_model: true,
                 text: text.to_owned(),
                 id: None,
             });
-            return Ok(items.collect());
+            return Ok(item.into_iter().collect());
         }
         let mut complete = Vec::new();
         for part in self.first_parts() {

@@ -58,7 +58,7 @@ impl ResponseDocument {
         rest: TextRest,
     ) -> Result<(), DialectError> {
         if let (Some(text), TextRest::MayFollow) = (self.as_text_mut(), rest) {
-            text.edit_texts(editor);
+            text.edit_text(editor);
             return Ok(());
         }
         self.make_parsed()?;
@@ -245,7 +245,8 @@ impl CandidateEditor<'_> {
     }
 }
 
-fn stream_of(part: &Part) -> TextStream {
+/// Returns the stream that a part's text belongs to.
+pub fn stream_of(part: &Part) -> TextStream {
     if part.is_thought {
         TextStream::Thought
     } else {
