@@ -3,8 +3,8 @@
 //! Each event has a file of its own: its input, the subject of its matchers, the
 //! parts of a hook's output that count, the effect of a sequential hook on the
 //! next, and the verdict of the merged outputs.
-//! To add an event, write the file and add one line to `events!` below and one to
-//! `event_names!` in `event/name.rs`.
+//! To add an event, write the file and add one line to `for_each_event!` in
+//! `event/name.rs`.
 
 mod after_agent;
 mod after_model;
@@ -28,6 +28,7 @@ mod verdict;
 
 use serde::Serialize;
 
+use self::name::for_each_event;
 use crate::model::{LlmRequest, LlmResponse};
 
 pub use self::{
@@ -131,16 +132,4 @@ macro_rules! events {
     };
 }
 
-events! {
-    SessionStart,
-    BeforeAgent,
-    BeforeModel,
-    BeforeToolSelection,
-    AfterModel,
-    BeforeTool,
-    AfterTool,
-    AfterAgent,
-    PreCompress,
-    Notification,
-    SessionEnd,
-}
+for_each_event!(events);

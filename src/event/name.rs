@@ -4,6 +4,26 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+/// Passes every event to a macro, in the order of a turn.
+macro_rules! for_each_event {
+    ($macro:ident) => {
+        $macro! {
+            SessionStart,
+            BeforeAgent,
+            BeforeModel,
+            BeforeToolSelection,
+            AfterModel,
+            BeforeTool,
+            AfterTool,
+            AfterAgent,
+            PreCompress,
+            Notification,
+            SessionEnd,
+        }
+    };
+}
+pub(super) use for_each_event;
+
 macro_rules! event_names {
     ($($name:ident),+ $(,)?) => {
         /// Name of an event, as on the wire and in the config.
@@ -24,19 +44,7 @@ macro_rules! event_names {
     };
 }
 
-event_names! {
-    SessionStart,
-    BeforeAgent,
-    BeforeModel,
-    BeforeToolSelection,
-    AfterModel,
-    BeforeTool,
-    AfterTool,
-    AfterAgent,
-    PreCompress,
-    Notification,
-    SessionEnd,
-}
+for_each_event!(event_names);
 
 impl EventName {
     /// Parses a name on the wire.

@@ -19,16 +19,6 @@ pub enum FunctionCallingMode {
 }
 
 impl FunctionCallingMode {
-    /// Parses the name on the wire.
-    pub fn parse(text: &str) -> Option<Self> {
-        match text {
-            "AUTO" => Some(Self::Auto),
-            "ANY" => Some(Self::Any),
-            "NONE" => Some(Self::None),
-            _ => None,
-        }
-    }
-
     /// Returns the name on the wire.
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -57,10 +47,8 @@ impl ToolConfig {
     /// nothing usable is left.
     pub fn read(value: &Value) -> Option<Self> {
         let fields = config_fields(value).as_object()?;
-        let mode = fields
-            .get("mode")
-            .and_then(Value::as_str)
-            .and_then(FunctionCallingMode::parse);
+        let mode = fields.get("mode").filter(|mode| mode.is_string());
+        let mode = mode.and_then(|mode| FunctionCallingMode::deserialize(mode).ok());
         let names = names(value);
         if mode.is_none() && names.is_none() {
             return None;

@@ -212,9 +212,12 @@ struct FieldReader {
 impl FieldReader {
     fn decision(&mut self, value: Option<&Value>) -> Option<Decision> {
         let value = value.filter(|value| !value.is_null())?;
-        let decision = value.as_str().and_then(Decision::parse);
+        let word = Some(value).filter(|value| value.is_string());
+        let decision = word.and_then(|word| Decision::deserialize(word).ok());
         if decision.is_none() {
-            let unknown = DiagnosticCode::UnknownDecision.with(Decision::EXPECTED);
+            let expected =
+                "unknown decision; expected `allow`, `approve`, `deny`, `block` or `ask`";
+            let unknown = DiagnosticCode::UnknownDecision.with(expected);
             self.diagnostics.push(unknown);
         }
         decision
@@ -231,20 +234,5 @@ impl FieldReader {
     fn wrong_type<T: Default>(&mut self, key: &str) -> T {
         self.diagnostics.push(DiagnosticCode::WrongType.with(key));
         T::default()
-    }
-}
-
-impl Decision {
-    const EXPECTED: &str =
-        "unknown decision; expected `allow`, `approve`, `deny`, `block` or `ask`";
-
-    /// Parses a decision: exact and case-sensitive.
-    fn parse(word: &str) -> Option<Self> {
-        match word {
-            "allow" | "approve" => Some(Self::Allow),
-            "ask" => Some(Self::Ask),
-            "deny" | "block" => Some(Self::Deny),
-            _ => None,
-        }
     }
 }
