@@ -14,7 +14,7 @@ use std::{
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{Document, History},
+    dialect::{self, History},
     session::{CallRole, Item, MatchKind, MemoryStore, SessionRequest, SessionStore, Sessions},
 };
 use serde_json::{Value, json};
@@ -121,7 +121,7 @@ async fn visit(sessions: &Sessions, body: &Bytes) -> Result<Cost, Box<dyn Error>
         role: CallRole::Main,
     };
     let started = Instant::now();
-    let document = Document::parse(body.clone())?;
+    let document = dialect::parse_document(body.clone())?;
     let parsed = started.elapsed();
     let history = History::read(&document)?;
     let split = started.elapsed();

@@ -3,7 +3,7 @@
 //! A dialect reads the stable form ([`crate::model`]) from a document and splices edits back
 //! into it, so that unedited parts keep their bytes. Each API family has a folder: its
 //! functions on bodies are exported here, its APIs implement [`Dialect`]. The files beside it
-//! are shared by all families: documents, strict JSON, text editing and the method table.
+//! are shared by all families: documents, text editing and the method table.
 //!
 //! To add an API to a family: one file with an implementation of [`Dialect`] and its method
 //! table, and one entry in [`ALL`].
@@ -13,7 +13,6 @@ mod call;
 mod document;
 mod error;
 mod google;
-mod json;
 mod json_strings;
 mod method;
 mod method_table;
@@ -23,8 +22,8 @@ mod text_edit;
 pub use self::{
     api_dialect::{Dialect, Unwrapped},
     call::Call,
-    document::Document,
-    error::DialectError,
+    document::{Document, elements, parse, parse_document},
+    error::{DialectError, RequestLineError},
     google::{
         AllowedFunctions, AppliedSelection, CallDecision, CanonicalItem, ChunkReader, Detail,
         FunctionCall, History, HistoryMessage, ItemKind, MergedChunks, PartialCalls,
@@ -35,7 +34,6 @@ pub use self::{
         google_error, new_prompt, read_request, replace_contents, summarize_request, text_content,
         withhold_tools, write_request, write_tool_selection,
     },
-    json::{elements, parse},
     json_strings::edit_json_strings,
     method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation},
     method_table::{RecognizedCall, RequestLine},
@@ -68,6 +66,6 @@ pub fn methods() -> impl Iterator<Item = &'static MethodSpec> {
 /// # Errors
 ///
 /// Fails if the path exists with other HTTP methods only.
-pub fn recognize_call(line: RequestLine<'_>) -> Option<Result<RecognizedCall, DialectError>> {
+pub fn recognize_call(line: RequestLine<'_>) -> Option<Result<RecognizedCall, RequestLineError>> {
     method_table::find(ALL, line)
 }

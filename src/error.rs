@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::{
     auth::{AuthError, QuotaExceeded},
-    dialect::{self, DialectError},
+    dialect::{self, DialectError, RequestLineError},
     event::Reason,
     model::ErrorInfo,
     observe::recorder::Unavailable,
@@ -214,13 +214,22 @@ impl From<QuotaExceeded> for ApiError {
 impl From<DialectError> for ApiError {
     fn from(error: DialectError) -> Self {
         let reason = match &error {
-            DialectError::Method { .. } => ErrorReason::MethodNotAllowed,
-            DialectError::Query(_) => ErrorReason::BadQuery,
             DialectError::Json(_) => ErrorReason::BadJson,
-            DialectError::Ambiguous(_) | DialectError::Twice(_) | DialectError::OtherModel => {
+            DialectError::Ambiguous(_) | DialectError::Twice(_) | DialectError::Mismatch { .. } => {
                 ErrorReason::Ambiguous
             }
             DialectError::Field { .. } | DialectError::Spelling(_) => ErrorReason::BadDocument,
+        };
+        Self::new(reason, error.to_string())
+    }
+}
+
+impl From<RequestLineError> for ApiError {
+    fn from(error: RequestLineError) -> Self {
+        let reason = match &error {
+            RequestLineError::Method { .. } => ErrorReason::MethodNotAllowed,
+            RequestLineError::Query(_) => ErrorReason::BadQuery,
+            RequestLineError::Twice(_) => ErrorReason::Ambiguous,
         };
         Self::new(reason, error.to_string())
     }

@@ -58,12 +58,12 @@ fn done(done: bool) -> Outcome {
 
 fn parse() -> Outcome {
     let body = body(LARGE)?;
-    measured(|| Document::parse(body).map(drop))?;
+    measured(|| dialect::parse_document(body).map(drop))?;
     Ok(())
 }
 
 fn stable_form() -> Outcome {
-    let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
+    let (call, document) = (call(GENERATE)?, dialect::parse_document(body(LARGE)?)?);
     done(measured(|| {
         let request = dialect::read_request(&call, &document, Detail::Texts);
         request.map(|it| it.messages.len() > 10)
@@ -71,7 +71,7 @@ fn stable_form() -> Outcome {
 }
 
 fn splice() -> Outcome {
-    let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
+    let (call, document) = (call(GENERATE)?, dialect::parse_document(body(LARGE)?)?);
     let config = json!({ "temperature": 0.5 });
     let mutation = RequestMutation {
         fields: Map::from_iter([("config".to_owned(), config)]),
@@ -84,7 +84,7 @@ fn splice() -> Outcome {
 }
 
 fn write_event() -> Outcome {
-    let (call, document) = (call(GENERATE)?, Document::parse(body(LARGE)?)?);
+    let (call, document) = (call(GENERATE)?, dialect::parse_document(body(LARGE)?)?);
     let llm_request = dialect::read_request(&call, &document, Detail::Texts)?;
     let event = BeforeModel { llm_request };
     let context = Context {
@@ -105,10 +105,10 @@ fn session() -> Outcome {
     let store = MemoryStore::new(100, Duration::from_mins(30));
     let sessions = Sessions::new(SessionStore::Memory(Box::new(store)));
     let mut contents = contents(1 << 20);
-    let seen = Document::parse(body_of(&contents))?;
+    let seen = dialect::parse_document(body_of(&contents))?;
     runtime.block_on(visit(&sessions, &seen))?;
     contents.push(json!({ "role": "user", "parts": [{ "text": "and what now?" }] }));
-    let next = Document::parse(body_of(&contents))?;
+    let next = dialect::parse_document(body_of(&contents))?;
     let arrival = measured(|| runtime.block_on(visit(&sessions, &next)))?;
     done(arrival != MatchKind::New)
 }

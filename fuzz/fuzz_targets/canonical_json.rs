@@ -6,7 +6,7 @@
 use bytes::Bytes;
 use strict_json::{MAX_DEPTH, Names};
 use hookgate::{
-    dialect::Document,
+    dialect::{self, Document},
     
 };
 use libfuzzer_sys::fuzz_target;
@@ -20,7 +20,7 @@ fuzz_target!(|bytes: &[u8]| {
         let oracle = text.ok().and_then(|it| depth(it, 0));
         assert_eq!(free, oracle.is_some(), "{}", bytes.escape_ascii());
     }
-    if let Ok(document) = Document::parse(Bytes::copy_from_slice(bytes)) {
+    if let Ok(document) = dialect::parse_document(Bytes::copy_from_slice(bytes)) {
         assert!(free, "it is stricter about names");
         splice(&document, bytes);
     }

@@ -5,7 +5,7 @@
 
 use bytes::Bytes;
 use hookgate::{
-    dialect::{self, Document, RequestLine},
+    dialect::{self, RequestLine},
     event::{Decision, EventName, HookStatus, merge_outputs},
     model::ModelName,
     protocol::{self, ProcessExit, ProcessOutput},
@@ -60,13 +60,13 @@ fn check(protocol: &dyn protocol::Protocol, process: &ProcessOutput, event: Even
     };
     let known = dialect::recognize_call(line).unwrap().unwrap();
     let call = known.call.unwrap();
-    let document = Document::parse(Bytes::from_static(REQUEST)).unwrap();
+    let document = dialect::parse_document(Bytes::from_static(REQUEST)).unwrap();
     let edit = result.output.request_edit();
     let edited = dialect::write_request(&call, document, &edit);
     let edited = edited.expect("an edit is left out or applied");
     let bytes = edited.document.to_bytes();
     let text = bytes.escape_ascii().to_string();
-    if let Err(error) = Document::parse(bytes) {
+    if let Err(error) = dialect::parse_document(bytes) {
         panic!("{error}: {text}");
     }
     if let Some(model) = edited.model {

@@ -40,7 +40,7 @@ impl TextEditor for Mask {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(document) = Document::parse(Bytes::copy_from_slice(bytes)) else {
+    let Ok(document) = dialect::parse_document(Bytes::copy_from_slice(bytes)) else {
         return;
     };
     for path in PATHS {
@@ -103,5 +103,5 @@ fn visit(call: &Call, document: &Document) {
 fn reread(document: &Document) -> Document {
     let bytes = document.to_bytes();
     let text = bytes.escape_ascii().to_string();
-    Document::parse(bytes).unwrap_or_else(|it| panic!("{it}: {text}"))
+    dialect::parse_document(bytes).unwrap_or_else(|it| panic!("{it}: {text}"))
 }

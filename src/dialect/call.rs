@@ -2,7 +2,7 @@
 
 use crate::{
     dialect::{
-        error::DialectError,
+        error::RequestLineError,
         method::{Access, Api, Framing, MethodSpec, Operation},
         query::{self, Query},
     },
@@ -47,7 +47,7 @@ impl Call {
         method: &'static MethodSpec,
         parameters: &[PathParameter<'_>],
         query: &str,
-    ) -> Result<Self, DialectError> {
+    ) -> Result<Self, RequestLineError> {
         let Query { framing, forwarded } = query::parse(query, method.operation)?;
         let model = parameters.iter().find(|(name, _)| *name == "model");
         Ok(Self {

@@ -1,9 +1,115 @@
-//! A JSON object and edits of its top-level fields.
-//!
-//! Fields are parsed when they are requested. Edits are spliced into the original bytes,
-//! so everything else keeps its bytes.
+//! Documents of model APIs: strict JSON, with the free-form fields of these APIs.
 
-mod edit;
-mod object;
+use bytes::Bytes;
+use serde_json::Value;
+pub use strict_json::{Document, write_array};
+use strict_json::{FreeField, FreeFields, Names};
 
-pub use self::{edit::write_array, object::Document};
+use crate::dialect::error::DialectError;
+
+/// Fields with free-form keys: arguments, results, schemas, labels. Below them only exact
+/// duplicates of keys are refused.
+const FREE_FORM: &FreeFields = &FreeFields::new(&[
+    free("args"),
+    free("customMetadata"),
+    free("default"),
+    free("example"),
+    free("inputSchema"),
+    free("labels"),
+    free("parameters"),
+    free("parametersJsonSchema"),
+    free("properties"),
+    // At the top level it is the envelope of a model's response, not of a function's.
+    FreeField::new("response", 2),
+    free("responseJsonSchema"),
+    free("responseSchema"),
+    free("schema"),
+]);
+
+const fn free(name: &'static str) -> FreeField {
+    FreeField::new(name, 1)
+}
+
+/// Parses a request or response.
+///
+/// # Errors
+///
+/// Fails if the bytes are no JSON object, or parsers could disagree about them.
+pub fn parse_document(bytes: Bytes) -> Result<Document, DialectError> {
+    Document::parse(bytes, Names::Fields(FREE_FORM))
+}
+
+/// Checks that parsers cannot disagree about a part of a response.
+pub fn check_part(text: &[u8]) -> Result<(), DialectError> {
+    Ok(strict_json::check(text, Names::Fields(FREE_FORM))?)
+}
+
+/// Parses a value from an untrusted source. Keys keep their order and numbers their
+/// precision.
+///
+/// # Errors
+///
+/// Fails for invalid JSON, and for JSON that parsers could disagree about.
+pub fn parse(text: &str) -> Result<Value, DialectError> {
+    strict_json::check(text.as_bytes(), Names::Free)?;
+    serde_json::from_str(text).map_err(|error| DialectError::Json(error.to_string()))
+}
+
+/// Returns the elements of a JSON array, or the value itself if it is no array.
+///
+/// # Errors
+///
+/// Fails for invalid JSON, and for JSON that parsers could disagree about.
+pub fn elements(bytes: &Bytes) -> Result<Vec<Bytes>, DialectError> {
+    let layout = strict_json::lay_out(bytes, Names::Fields(FREE_FORM), 1)?;
+    if bytes.trim_ascii_start().first() != Some(&b'[') {
+        return Ok(vec![bytes.clone()]);
+    }
+    let indexes = layout.within(0).into_iter().flatten();
+    let places = indexes.filter_map(|index| layout.place(index));
+    Ok(places.map(|place| bytes.slice(place)).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn elements_keep_their_bytes() {
+        let elements = |text: &'static str| elements(&Bytes::from_static(text.as_bytes()));
+        let found = elements(r#" [ {"a":"],"} , [1.0, 2],"\"," ] "#).unwrap();
+        assert_eq!(found, [r#"{"a":"],"}"#, "[1.0, 2]", r#""\",""#]);
+        assert_eq!(elements(" 5").unwrap(), [" 5"]);
+        assert!(elements("[]").unwrap().is_empty());
+        assert!(elements("[1,]").is_err());
+    }
+
+    #[test]
+    fn numbers_keep_their_precision_and_keys_their_order() {
+        for text in [
+            r#"{"z":1.0,"a":[-0,12345678901234567890123,0.10],"m":null}"#,
+            r#""x""#,
+            "true",
+            "0",
+            "[0,-1,2.5]",
+            "[]",
+        ] {
+            assert_eq!(parse(text).unwrap().to_string(), text);
+        }
+    }
+
+    #[test]
+    fn ambiguous_json_is_refused() {
+        for text in [
+            r#"{"a":1,"a":2}"#,
+            r#"{"x":[{"b":1,"\u0062":2}]}"#,
+            r#"{"$serde_json::private::Number":"1"}"#,
+            "{} {}",
+            "\u{feff}{}",
+            "{",
+            r#""\ud800""#,
+        ] {
+            assert!(parse(text).is_err(), "{text}");
+        }
+    }
+}

@@ -19,6 +19,7 @@ pub mod vertex;
 
 pub use self::{
     canonical_items::{CanonicalItem, ItemKind, canonical_items},
+    content::text_content,
     error_body::google_error,
     history::{History, HistoryMessage, ToolResult},
     part::FunctionCall,
@@ -26,8 +27,8 @@ pub use self::{
         AllowedFunctions, AppliedSelection, Detail, PatchedRequest, RequestSummary,
         ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
         check_model, close_request, edit_request_texts, expected_response, generation_parameters,
-        new_prompt, read_request, replace_contents, summarize_request, text_content,
-        withhold_tools, write_request, write_tool_selection,
+        new_prompt, read_request, replace_contents, summarize_request, withhold_tools,
+        write_request, write_tool_selection,
     },
     response::{
         CallDecision, ChunkReader, MergedChunks, PartialCalls, ProposedCall, RawUsage,

@@ -13,7 +13,7 @@ use crate::{
     dialect::{
         api_dialect::Dialect,
         call::{Call, PathParameter},
-        error::DialectError,
+        error::RequestLineError,
         method::MethodSpec,
     },
     model::ModelName,
@@ -42,7 +42,7 @@ pub struct RecognizedCall {
     /// Row of the method table.
     pub method: &'static MethodSpec,
     /// The call, or the error in its query.
-    pub call: Result<Call, DialectError>,
+    pub call: Result<Call, RequestLineError>,
 }
 
 /// Finds the row of a request line. Returns `None` for an unknown path.
@@ -53,7 +53,7 @@ pub struct RecognizedCall {
 pub fn find(
     dialects: &[&dyn Dialect],
     line: RequestLine<'_>,
-) -> Option<Result<RecognizedCall, DialectError>> {
+) -> Option<Result<RecognizedCall, RequestLineError>> {
     let mut allowed: Vec<&str> = Vec::new();
     let mut parameters = Vec::new();
     for dialect in dialects {
@@ -71,7 +71,7 @@ pub fn find(
     }
     let is_known = !allowed.is_empty();
     let allowed = allowed.join(", ");
-    is_known.then_some(Err(DialectError::Method { allowed }))
+    is_known.then_some(Err(RequestLineError::Method { allowed }))
 }
 
 /// Collects the path parameters if `path` matches `template`.

@@ -4,7 +4,7 @@
 //! unknown parameters are refused.
 
 use crate::dialect::{
-    error::DialectError,
+    error::RequestLineError,
     method::{Framing, Operation},
 };
 
@@ -36,54 +36,41 @@ pub struct Query {
     pub forwarded: Vec<String>,
 }
 
-enum Treatment {
-    /// Selects the framing of a stream.
-    Framing(Framing),
-    Drop,
-    Forward,
-    Refuse,
-}
-
 /// Parses the query of a call, without its `?`.
-pub fn parse(text: &str, operation: Operation) -> Result<Query, DialectError> {
+pub fn parse(text: &str, operation: Operation) -> Result<Query, RequestLineError> {
     let mut framing = Framing::Array;
     let mut forwarded = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
     for pair in text.split('&').filter(|pair| !pair.is_empty()) {
         let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
         if seen.contains(&name) {
-            return Err(DialectError::Ambiguous(name.to_owned()));
+            return Err(RequestLineError::Twice(name.to_owned()));
         }
         seen.push(name);
-        match treatment(name, value, operation) {
-            Treatment::Framing(requested) => framing = requested,
-            Treatment::Drop => (),
-            Treatment::Forward if is_url_safe(value) => forwarded.push(pair.to_owned()),
-            Treatment::Forward | Treatment::Refuse => {
-                return Err(DialectError::Query(name.to_owned()));
+        match (name, value) {
+            // `key` is a credential, which is forwarded in a header.
+            ("key", _) | ("alt", "json" | "") => (),
+            ("alt", "sse") if operation != Operation::Other => framing = Framing::Sse,
+            _ if is_forwarded(name, value, operation) && is_url_safe(value) => {
+                forwarded.push(pair.to_owned());
             }
+            _ => return Err(RequestLineError::Query(name.to_owned())),
         }
     }
     Ok(Query { framing, forwarded })
 }
 
-fn treatment(name: &str, value: &str, operation: Operation) -> Treatment {
-    let is_uninspected = operation == Operation::Other;
-    match (name, value) {
-        // `key` is a credential, which is forwarded in a header.
-        ("key", _) | ("alt", "json" | "") => Treatment::Drop,
-        ("alt", "sse" | "media") if is_uninspected => Treatment::Forward,
-        ("alt", "sse") => Treatment::Framing(Framing::Sse),
-        (name, _) if FORWARDED.contains(&name) => Treatment::Forward,
-        (name, _) if is_uninspected && FORWARDED_UNINSPECTED.contains(&name) => Treatment::Forward,
+fn is_forwarded(name: &str, value: &str, operation: Operation) -> bool {
+    match (operation, name) {
+        _ if FORWARDED.contains(&name) => true,
+        (Operation::Other, "alt") => matches!(value, "sse" | "media"),
+        (Operation::Other, name) => FORWARDED_UNINSPECTED.contains(&name),
         // Only the lifetime of cached content may change. A field that the mask names and
         // the body lacks would be deleted.
-        ("updateMask", "ttl" | "expireTime" | "expire_time")
-            if operation == Operation::UseCache =>
-        {
-            Treatment::Forward
+        (Operation::UseCache, "updateMask") => {
+            matches!(value, "ttl" | "expireTime" | "expire_time")
         }
-        _ => Treatment::Refuse,
+        _ => false,
     }
 }
 
@@ -97,7 +84,7 @@ fn is_url_safe(value: &str) -> bool {
 mod tests {
     use super::*;
 
-    fn parse(text: &str) -> Result<Query, DialectError> {
+    fn parse(text: &str) -> Result<Query, RequestLineError> {
         super::parse(text, Operation::Stream(Framing::Array))
     }
 

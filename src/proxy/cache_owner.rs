@@ -9,7 +9,7 @@ use super::{
     reply::unreadable, request_context::RequestContext, response_filter::chunk_source::read_json,
 };
 use crate::{
-    dialect::Document,
+    dialect,
     error::{ApiError, ErrorReason},
     upstream::{UpstreamResponse, headers},
 };
@@ -35,7 +35,7 @@ pub(super) async fn record(
     *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
     let limits = &context.snapshot.config.limits;
     let body = read_json(answer, &context.head, limits).await?;
-    let document = Document::parse(body.clone()).map_err(|_| unreadable())?;
+    let document = dialect::parse_document(body.clone()).map_err(|_| unreadable())?;
     let text = |spellings: &[&str]| document.string(spellings).map_err(|_| unreadable());
     let name = text(&["name"])?.ok_or_else(unreadable)?;
     let expires = text(&["expireTime", "expire_time"])?;

@@ -30,9 +30,12 @@
 //!
 //! Protocol buffer APIs read `fooBar` and `foo_bar` as one field: [`Names::Fields`]
 //! compares keys by that rule, except below fields whose keys users choose, and
-//! [`find_field`] finds a field under the spellings that an API accepts.
+//! [`find_field`] finds a field under the spellings that an API accepts. A [`Document`] reads
+//! fields of an object, and edits them without changing other bytes.
 
 mod decode;
+mod document;
+mod edit;
 mod keys;
 mod layout;
 mod names;
@@ -45,7 +48,10 @@ mod tests;
 
 use thiserror::Error;
 
-pub use self::{decode::unquote, keys::same_field, layout::Layout, names::find_field};
+pub use self::{
+    decode::unquote, document::Document, edit::write_array, keys::same_field, layout::Layout,
+    names::find_field,
+};
 use self::{scan::Scan, text::Text};
 
 /// Maximum nesting depth of arrays and objects.
@@ -143,6 +149,52 @@ pub enum JsonError {
     /// A field name that differs from a known one in case or underscores only.
     #[error("`{0}` is not a known spelling of this field")]
     Spelling(String),
+}
+
+/// Why a [`Document`] or one of its fields is rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum DocumentError {
+    /// The document is not valid JSON, or parsers could disagree about it.
+    #[error("{0}")]
+    Json(String),
+    /// A field is given twice, for example under two of its spellings.
+    #[error("`{0}` is given twice")]
+    Ambiguous(String),
+    /// A field name that differs from a known one in case or underscores only, so that a
+    /// lenient parser could read it as the known one.
+    #[error("`{0}` is not a spelling that the model API accepts")]
+    Spelling(String),
+    /// A key is given twice inside a field of free-form keys. The error omits the key,
+    /// because it may hold a secret.
+    #[error("a key in `{0}` is given twice")]
+    Twice(&'static str),
+    /// A field has the wrong type.
+    #[error("`{field}` must be {expected}")]
+    Field {
+        /// Name of the field.
+        field: String,
+        /// Expected type or value.
+        expected: &'static str,
+    },
+    /// A field contradicts another part of the request.
+    #[error("`{field}` does not match {other}")]
+    Mismatch {
+        /// Name of the field.
+        field: &'static str,
+        /// Description of the other part.
+        other: &'static str,
+    },
+}
+
+impl From<JsonError> for DocumentError {
+    fn from(error: JsonError) -> Self {
+        match error {
+            JsonError::Invalid { .. } => Self::Json(error.to_string()),
+            JsonError::DuplicateKey(field) => Self::Ambiguous(field),
+            JsonError::DuplicateFreeKey(field) => Self::Twice(field),
+            JsonError::Spelling(field) => Self::Spelling(field),
+        }
+    }
 }
 
 /// Checks a document.

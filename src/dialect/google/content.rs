@@ -40,11 +40,7 @@ impl Content {
     }
 
     pub fn from_message(message: &Message) -> Result<Self, DialectError> {
-        let role = match message.role {
-            Role::Model => "model",
-            Role::User | Role::System => "user",
-        };
-        Self::from_json(&json!({ "role": role, "parts": [{ "text": message.content }] }))
+        Self::from_bytes(text_content(message.role, &message.content))
     }
 
     /// Returns the plain text as a message, unless it is empty.
@@ -112,4 +108,14 @@ impl Content {
         document.set_children(PARTS, parts.iter().map(|part| &part.document))?;
         Ok(Self { document, parts })
     }
+}
+
+/// Returns a content with one text.
+pub fn text_content(role: Role, text: &str) -> Bytes {
+    let role = match role {
+        Role::Model => "model",
+        Role::User | Role::System => "user",
+    };
+    let content = json!({ "role": role, "parts": [{ "text": text }] });
+    content.to_string().into()
 }

@@ -9,7 +9,6 @@ mod tool_result_matching;
 use std::collections::{BTreeMap, VecDeque, btree_map::Entry};
 
 use bytes::Bytes;
-use serde_json::json;
 
 pub use self::tool_result_matching::ToolResult;
 use self::{content_edit::ContentEdit, tool_result_matching::PrecedingCalls};
@@ -19,7 +18,7 @@ use crate::{
         error::DialectError,
         google::{
             canonical_items::{ContentItems, ItemKind},
-            content::Content,
+            content::{Content, text_content},
             fields::{CONTENTS, FUNCTION_CALL, FUNCTION_RESPONSE, WRAPPED_REQUEST},
             part::Part,
         },
@@ -121,34 +120,6 @@ impl History {
         match_results(calls.make_contiguous(), answers.make_contiguous())
     }
 
-    /// Replaces a tool result, and its repeats in the same content, by an error. Media of
-    /// the content are removed, since they may belong to the result.
-    pub fn replace_result(
-        &mut self,
-        content: usize,
-        part: usize,
-        reason: &str,
-    ) -> Result<(), DialectError> {
-        self.edit(content)?.replace_result(part, reason)
-    }
-
-    /// Appends a text to a tool result: to `output`, else to its only string, else as
-    /// `hook_context`.
-    pub fn append_to_result(
-        &mut self,
-        content: usize,
-        part: usize,
-        text: &str,
-    ) -> Result<(), DialectError> {
-        self.edit(content)?.append_to_result(part, text)
-    }
-
-    /// Appends a text part to a content.
-    pub fn append_text(&mut self, content: usize, text: &str) -> Result<(), DialectError> {
-        self.edit(content)?.added.push(Part::from_text(text)?);
-        Ok(())
-    }
-
     /// Inserts a text in front of the conversation: in the first remaining content of the
     /// user without tool results, behind gemini-cli's introduction.
     pub fn prepend_text(&mut self, text: &str) -> Result<(), DialectError> {
@@ -160,18 +131,7 @@ impl History {
                 return Ok(());
             }
         }
-        let content = json!({ "role": "user", "parts": [{ "text": text }] });
-        self.front.push(content.to_string().into());
-        Ok(())
-    }
-
-    /// Inserts contents, as JSON, after one.
-    pub fn insert_after(&mut self, content: usize, new: &[String]) -> Result<(), DialectError> {
-        let edit = self.edit(content)?;
-        for json in new {
-            let inserted = Document::from_checked(Bytes::from(json.clone()))?;
-            edit.following.push(inserted.to_bytes());
-        }
+        self.front.push(text_content(Role::User, text));
         Ok(())
     }
 
@@ -236,7 +196,8 @@ impl History {
         parse_content(self.contents.get(index))
     }
 
-    fn edit(&mut self, index: usize) -> Result<&mut ContentEdit, DialectError> {
+    /// Returns the edit of one content.
+    pub fn edit(&mut self, index: usize) -> Result<&mut ContentEdit, DialectError> {
         let content = self.contents.get(index);
         match self.edits.entry(index) {
             Entry::Occupied(known) => Ok(known.into_mut()),

@@ -14,7 +14,7 @@ mod tool_declarations;
 mod tool_selection;
 
 pub use self::{
-    contents_edit::{append_contents, replace_contents, text_content},
+    contents_edit::{append_contents, replace_contents},
     envelope::{close_request, open_bare, open_wrapped},
     expectation::{ResponseExpectation, ResponseFormat, expected_response},
     model::check_model,

@@ -22,7 +22,7 @@ fn recognize(
     method: &str,
     path: &str,
     query: &str,
-) -> Option<Result<RecognizedCall, DialectError>> {
+) -> Option<Result<RecognizedCall, RequestLineError>> {
     recognize_call(RequestLine {
         method: &method.parse::<Method>().unwrap(),
         path,
@@ -113,7 +113,10 @@ fn unknown_query_parameters_are_refused() {
         "%6bey=K",
     ] {
         let known = recognize("POST", stream, query).unwrap().unwrap();
-        assert!(matches!(known.call, Err(DialectError::Query(_))), "{query}");
+        assert!(
+            matches!(known.call, Err(RequestLineError::Query(_))),
+            "{query}"
+        );
     }
 }
 

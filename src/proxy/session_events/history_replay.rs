@@ -31,17 +31,25 @@ pub fn run(
         };
         let is_result = item.kind == ItemKind::Result;
         if let Some(reason) = note.replaced.as_deref().filter(|_| is_result) {
-            history.replace_result(item.content, item.part, reason)?;
+            history
+                .edit(item.content)?
+                .replace_result(item.part, reason)?;
         }
         match note.context.as_deref() {
             Some(context) if is_result => {
-                history.append_to_result(item.content, item.part, context)?;
+                history
+                    .edit(item.content)?
+                    .append_to_result(item.part, context)?;
             }
-            Some(context) if prompt == Some(index) => history.append_text(item.content, context)?,
+            Some(context) if prompt == Some(index) => {
+                history.edit(item.content)?.append_text(context)?;
+            }
             Some(_) | None => (),
         }
         if item.content < last_content {
-            history.insert_after(item.content, &note.hidden_contents)?;
+            history
+                .edit(item.content)?
+                .insert_after(&note.hidden_contents)?;
         }
         // Hooks decide again about the request itself, which is the last item.
         let is_earlier = index + 1 < conversation.items.len();

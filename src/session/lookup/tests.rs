@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::{
-    dialect::{Document, ResponseDocument},
+    dialect::{self, ResponseDocument},
     session::{MemoryStore, SessionSource},
 };
 
@@ -67,7 +67,8 @@ async fn answered(session: &mut Session, chunks: &[Value]) {
 }
 
 fn history(contents: &[Value]) -> History {
-    let document = Document::parse(Bytes::from(json!({ "contents": contents }).to_string()));
+    let document =
+        dialect::parse_document(Bytes::from(json!({ "contents": contents }).to_string()));
     History::read(&document.unwrap()).unwrap().unwrap()
 }
 

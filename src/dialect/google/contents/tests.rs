@@ -2,6 +2,7 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::dialect::document::parse_document;
 
 const TALK: &str = r#"[{"role":"user","parts":[{"text":"my ssn is 1","x":1.0}]},
  {"role":"model","parts":[{"text":"hm","thought":true},{"text":"calling"},{"functionCall":{"name":"f","args":{"p":1e2}},"thoughtSignature":"s"}]},
@@ -14,7 +15,7 @@ fn said(role: Role, content: &str) -> Message {
 }
 
 fn parse(text: &str) -> Result<Contents, DialectError> {
-    let document = Document::parse(format!(r#"{{"contents":{text}}}"#).into())?;
+    let document = parse_document(format!(r#"{{"contents":{text}}}"#).into())?;
     Contents::read(document.children(&["contents"])?.unwrap_or_default())
 }
 

@@ -26,9 +26,9 @@ pub struct ContentEdit {
     /// Parts inserted in front, but behind gemini-cli's introduction.
     pub leading: Vec<Part>,
     /// Parts appended behind all others.
-    pub added: Vec<Part>,
+    added: Vec<Part>,
     /// Contents inserted after this one.
-    pub following: Vec<Bytes>,
+    following: Vec<Bytes>,
     /// Part indexes of repeated results, each with the index of the first equal one.
     repeats: Vec<(usize, usize)>,
     /// Whether a result was replaced. Media are removed then, since they may belong to it.
@@ -51,7 +51,8 @@ impl ContentEdit {
         })
     }
 
-    /// Replaces a result and its repeats by an error.
+    /// Replaces a tool result and its repeats by an error. Media of the content are removed,
+    /// since they may belong to the result.
     pub fn replace_result(&mut self, part: usize, reason: &str) -> Result<(), DialectError> {
         self.hides_result = true;
         self.edit_result(part, |part| {
@@ -63,7 +64,7 @@ impl ContentEdit {
         })
     }
 
-    /// Appends a text to a result: to `output`, else to its only string, else as
+    /// Appends a text to a tool result: to `output`, else to its only string, else as
     /// `hook_context`.
     pub fn append_to_result(&mut self, part: usize, text: &str) -> Result<(), DialectError> {
         self.edit_result(part, |part| {
@@ -77,6 +78,21 @@ impl ContentEdit {
                 result.set_child(RESPONSE, &response)
             })
         })
+    }
+
+    /// Appends a text part.
+    pub fn append_text(&mut self, text: &str) -> Result<(), DialectError> {
+        self.added.push(Part::from_text(text)?);
+        Ok(())
+    }
+
+    /// Inserts contents, as JSON, after this one.
+    pub fn insert_after(&mut self, new: &[String]) -> Result<(), DialectError> {
+        for json in new {
+            let inserted = Document::from_checked(Bytes::from(json.clone()))?;
+            self.following.push(inserted.to_bytes());
+        }
+        Ok(())
     }
 
     /// Removes all parts but gemini-cli's introduction in front of a first prompt.

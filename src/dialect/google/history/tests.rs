@@ -1,6 +1,7 @@
 use serde_json::Value;
 
 use super::*;
+use crate::dialect::document::parse_document;
 
 const LOOP: &str = r#"[{"role":"user","parts":[{"text":"<session_context>x</session_context>"},{"text":"go"}]},
  {"role":"model","parts":[{"text":"I look"},{"functionCall":{"id":"1","name":"read","args":{"p":"a"}},"thoughtSignature":"s"},{"functionCall":{"id":"2","name":"read","args":{"p":"b"}}}]},
@@ -8,7 +9,7 @@ const LOOP: &str = r#"[{"role":"user","parts":[{"text":"<session_context>x</sess
  {"role":"model","parts":[{"text":"done"}]}]"#;
 
 fn document(contents: &str) -> Document {
-    Document::parse(format!(r#"{{"a": 1.0, "contents": {contents}}}"#).into()).unwrap()
+    parse_document(format!(r#"{{"a": 1.0, "contents": {contents}}}"#).into()).unwrap()
 }
 
 fn history(contents: &str) -> History {
@@ -35,7 +36,7 @@ fn what_nobody_edits_keeps_its_bytes() {
     history.write(&mut document).unwrap();
     assert!(!document.is_edited());
 
-    let written = edited(LOOP, |it| it.append_text(0, "more").unwrap());
+    let written = edited(LOOP, |it| it.edit(0).unwrap().append_text("more").unwrap());
     let before = history.contents();
     assert!(written.iter().skip(1).eq(before.iter().skip(1)));
     assert!(written[0].ends_with(r#"{"text":"go"},{"text":"more"}]}"#));
@@ -72,7 +73,9 @@ fn a_replaced_result_says_nothing_of_what_it_was() {
         {"functionResponse":{"name":"f","id":"1","response":{"output":"secret"},"parts":[{"inline_data":{"data":"secret"}}]}},
         {"inlineData":{"data":"secret"}},{"text":"and now?"}]}]"#;
 
-    let written = edited(secret, |it| it.replace_result(0, 0, "hidden").unwrap());
+    let written = edited(secret, |it| {
+        it.edit(0).unwrap().replace_result(0, "hidden").unwrap();
+    });
 
     let result = r#"{"functionResponse":{"id":"1","name":"f","response":{"error":"hidden"}}}"#;
     let other = r#"{"functionResponse":{"id":"2","name":"g","response":{"output":"fine"}}}"#;
@@ -88,7 +91,9 @@ fn a_context_is_appended_where_the_result_speaks() {
         let contents = format!(
             r#"[{{"parts":[{{"function_response":{{"name":"f","response":{response}}}}}]}}]"#
         );
-        let written = edited(&contents, |it| it.append_to_result(0, 0, "C").unwrap());
+        let written = edited(&contents, |it| {
+            it.edit(0).unwrap().append_to_result(0, "C").unwrap();
+        });
         let value: Value = serde_json::from_str(&written[0]).unwrap();
         value["parts"][0]["function_response"]["response"].to_string()
     };
@@ -122,10 +127,10 @@ fn edits_move_no_other_edit() {
     let hidden = [r#"{"role":"model","parts":[]}"#.to_owned()];
 
     let written = edited(LOOP, |it| {
-        it.insert_after(0, &hidden).unwrap();
+        it.edit(0).unwrap().insert_after(&hidden).unwrap();
         it.remove_contents(0, 1).unwrap();
-        it.replace_result(2, 1, "R").unwrap();
-        it.append_text(2, "more").unwrap();
+        it.edit(2).unwrap().replace_result(1, "R").unwrap();
+        it.edit(2).unwrap().append_text("more").unwrap();
     });
 
     assert_eq!(written.len(), 5);
@@ -155,9 +160,13 @@ fn calls_go_with_their_results_however_they_were_split() {
 #[test]
 fn a_request_that_is_wrapped_to_be_counted_has_a_history() {
     let text = format!(r#"{{"generateContentRequest":{{"model":"m","contents":{LOOP}}}}}"#);
-    let mut document = Document::parse(text.into()).unwrap();
+    let mut document = parse_document(text.into()).unwrap();
     let mut history = History::read(&document).unwrap().unwrap();
-    history.replace_result(2, 0, "hidden").unwrap();
+    history
+        .edit(2)
+        .unwrap()
+        .replace_result(0, "hidden")
+        .unwrap();
     history.write(&mut document).unwrap();
     let written = document.to_text();
     assert!(written.starts_with(r#"{"generateContentRequest":{"model":"m","contents":[{"role""#));

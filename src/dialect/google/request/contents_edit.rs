@@ -3,25 +3,11 @@
 use bytes::Bytes;
 use serde_json::json;
 
-use crate::{
-    dialect::{
-        document::{Document, write_array},
-        error::DialectError,
-        google::{content::Content, fields::CONTENTS, part::Part},
-    },
-    model::Role,
+use crate::dialect::{
+    document::{Document, write_array},
+    error::DialectError,
+    google::{content::Content, fields::CONTENTS, part::Part},
 };
-
-/// Returns a content with one text.
-pub fn text_content(role: Role, text: &str) -> Bytes {
-    let role = match role {
-        Role::Model => "model",
-        Role::User | Role::System => "user",
-    };
-    json!({ "role": role, "parts": [{ "text": text }] })
-        .to_string()
-        .into()
-}
 
 /// Replaces all contents by texts of the user. gemini-cli's introduction is kept.
 pub fn replace_contents(document: &mut Document, texts: &[&str]) -> Result<(), DialectError> {

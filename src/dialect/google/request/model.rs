@@ -16,10 +16,13 @@ use crate::{
 ///
 /// # Errors
 ///
-/// Fails with [`DialectError::OtherModel`].
+/// Fails with [`DialectError::Mismatch`].
 pub fn check_model(call: &Call, document: &Document) -> Result<(), DialectError> {
     let check = |document: &Document| match document.string(MODEL)? {
-        Some(name) if call.resolve_model(&name) != call.model => Err(DialectError::OtherModel),
+        Some(name) if call.resolve_model(&name) != call.model => Err(DialectError::Mismatch {
+            field: "model",
+            other: "the model in the path",
+        }),
         Some(_) | None => Ok(()),
     };
     check(document)?;

@@ -105,7 +105,7 @@ fn edit_joined(run: &mut [Part], editor: &mut dyn TextEditor) -> Result<(), Dial
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dialect::{RequestLine, recognize_call};
+    use crate::dialect::{RequestLine, document::parse_document, recognize_call};
 
     /// Puts `*` for every `s` where a run of texts holds `ss`.
     struct Stars;
@@ -132,7 +132,7 @@ mod tests {
             query: "",
         };
         let call = recognize_call(line).unwrap().unwrap().call.unwrap();
-        let mut document = Document::parse(body.to_owned().into()).unwrap();
+        let mut document = parse_document(body.to_owned().into()).unwrap();
         edit_request_texts(&call, &mut document, &mut Stars).unwrap();
         assert_eq!(document.to_text(), expected);
     }

@@ -62,22 +62,17 @@ fn withhold(
     keep: &dyn Fn(&str) -> bool,
 ) -> Result<Vec<String>, DialectError> {
     let mut withheld = Vec::new();
-    let mut kept = Vec::new();
-    for mut tool in document.children(TOOLS)?.unwrap_or_default() {
-        withhold_built_in(&mut tool, keep, &mut withheld)?;
-        retain_declarations(&mut tool, |name| match name {
+    edit_tools(document, |tool| {
+        withhold_built_in(tool, keep, &mut withheld)?;
+        retain_declarations(tool, |name| match name {
             Some(name) if !keep(&name) => {
                 withheld.push(name);
                 false
             }
             Some(_) | None => true,
-        })?;
-        if !tool.is_empty() {
-            kept.push(tool);
-        }
-    }
+        })
+    })?;
     if !withheld.is_empty() {
-        document.set_children(TOOLS, &kept)?;
         withhold_allowed_names(document, &withheld)?;
     }
     Ok(withheld)
@@ -85,16 +80,23 @@ fn withhold(
 
 /// Removes all declarations but the named ones, and tools without any other field.
 pub fn keep_declarations(document: &mut Document, names: &[String]) -> Result<(), DialectError> {
-    let mut kept = Vec::new();
-    for mut tool in document.children(TOOLS)?.unwrap_or_default() {
-        retain_declarations(&mut tool, |name| {
-            name.is_some_and(|name| names.contains(&name))
-        })?;
-        if !tool.is_empty() {
-            kept.push(tool);
-        }
+    edit_tools(document, |tool| {
+        retain_declarations(tool, |name| name.is_some_and(|name| names.contains(&name)))
+    })
+}
+
+/// Edits each tool, and removes those that have no field left.
+fn edit_tools(
+    document: &mut Document,
+    edit: impl FnMut(&mut Document) -> Result<(), DialectError>,
+) -> Result<(), DialectError> {
+    let mut tools = document.children(TOOLS)?.unwrap_or_default();
+    tools.iter_mut().try_for_each(edit)?;
+    if !tools.iter().any(Document::is_edited) {
+        return Ok(());
     }
-    document.set_children(TOOLS, &kept)
+    tools.retain(|tool| !tool.is_empty());
+    document.set_children(TOOLS, &tools)
 }
 
 /// Removes the declarations of a tool that `keep` rejects by their names, and the list if
@@ -172,10 +174,11 @@ fn withhold_allowed_names(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::dialect::document::parse_document;
 
     #[track_caller]
     fn check(text: &str, kept: &[&str], withheld: &[&str], expected: &str) {
-        let mut document = Document::parse(text.to_owned().into()).unwrap();
+        let mut document = parse_document(text.to_owned().into()).unwrap();
         let names = withhold(&mut document, &|name| kept.contains(&name)).unwrap();
         assert_eq!(names, withheld);
         assert_eq!(document.to_text(), expected);

@@ -93,9 +93,10 @@ mod tests {
     use bytes::Bytes;
 
     use super::*;
+    use crate::dialect::document::parse_document;
 
     fn selected(text: &str, selection: &Value) -> (AppliedSelection, String) {
-        let mut document = Document::parse(Bytes::from(text.to_owned())).unwrap();
+        let mut document = parse_document(Bytes::from(text.to_owned())).unwrap();
         let selection = ToolConfig::read(selection).unwrap();
         let selected = write_tool_selection(&mut document, &selection).unwrap();
         (selected, document.to_text())

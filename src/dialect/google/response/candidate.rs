@@ -154,13 +154,11 @@ fn replace_texts(parts: &[Part], texts: &[String]) -> Result<Vec<Part>, DialectE
     let has_text = |part: &&Part| part.text.is_some();
     if parts.iter().filter(has_text).count() == texts.len() {
         let mut texts = texts.iter();
-        let mut replace = |part: &Part| match texts.as_slice() {
-            [_, ..] if part.text.is_some() => {
-                part.with_text(texts.next().map_or("", String::as_str))
-            }
-            _ => Ok(part.clone()),
-        };
-        return parts.iter().map(&mut replace).collect();
+        let replaced = parts.iter().map(|part| {
+            let text = part.text.as_ref().and_then(|_| texts.next());
+            text.map_or_else(|| Ok(part.clone()), |text| part.with_text(text))
+        });
+        return replaced.collect();
     }
     let first = parts.iter().position(|part| part.text.is_some());
     let (head, tail) = parts.split_at(first.unwrap_or(0));

@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use crate::{
     dialect::{
-        document::Document,
+        document::{Document, parse_document},
         error::DialectError,
         google::{
             canonical_items::{CanonicalItem, ContentItems, ItemKind},
@@ -19,7 +19,6 @@ use crate::{
                 text_chunk::TextChunk,
             },
         },
-        json,
     },
     event::{Diagnostic, DiagnosticCode},
     model::{LlmResponse, ResponseMutation, Role, UsageMetadata},
@@ -51,7 +50,7 @@ impl RawUsage {
     /// Parses the counts; `null` if there are none.
     pub fn read(&self) -> Value {
         // Part of a document that was checked, so parsing fails for empty bytes only.
-        json::parse_checked(&self.0).unwrap_or_default()
+        serde_json::from_slice(&self.0).unwrap_or_default()
     }
 }
 
@@ -62,7 +61,7 @@ impl ResponseDocument {
     ///
     /// Fails if hooks could not see all of it: for wrong types and ambiguous fields.
     pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
-        let document = Document::parse(bytes)?;
+        let document = parse_document(bytes)?;
         let listed = document.children(CANDIDATES)?.unwrap_or_default();
         let indexes = listed.iter().map(|candidate| candidate.get(INDEX));
         let indexes: Vec<Option<Value>> = indexes.collect::<Result<_, _>>()?;
@@ -91,7 +90,7 @@ impl ResponseDocument {
         match envelope {
             ResponseEnvelope::None => Self::parse(bytes),
             ResponseEnvelope::ResponseField => {
-                let envelope = Document::parse(bytes)?;
+                let envelope = parse_document(bytes)?;
                 let response = Self::parse(unwrap_response(&envelope)?)?;
                 Ok(Self {
                     envelope: Some(Box::new(envelope)),

@@ -8,7 +8,6 @@ use crate::dialect::{
         fields::FINISH_REASON,
         part::{FunctionCall, Part},
         response::{
-            candidate::CandidateDocument,
             document::ResponseDocument,
             partial_function_calls::{CallDecision, PartialCalls},
         },
@@ -128,18 +127,13 @@ impl ResponseDocument {
     /// no content is left.
     pub fn remove_end(&mut self) -> Result<bool, DialectError> {
         for candidate in &mut self.candidates {
-            remove_calls(candidate)?;
+            candidate.decide_calls(&mut |_| CallDecision::Drop)?;
+            candidate.withheld.clear();
             candidate.document.remove(FINISH_REASON)?;
         }
         self.update_candidates()?;
         Ok(self.has_content())
     }
-}
-
-fn remove_calls(candidate: &mut CandidateDocument) -> Result<(), DialectError> {
-    candidate.decide_calls(&mut |_| CallDecision::Drop)?;
-    candidate.withheld.clear();
-    Ok(())
 }
 
 fn withheld_call(part: &Part, reason: &str) -> Result<ProposedCall, DialectError> {

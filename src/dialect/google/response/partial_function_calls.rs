@@ -23,15 +23,9 @@ pub enum CallDecision {
     Drop,
 }
 
-/// The open calls of one response, by candidate.
+/// Decisions on the later parts of the open calls of one response, by candidate.
 #[derive(Debug, Default)]
-pub struct PartialCalls(HashMap<u64, OpenCall>);
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum OpenCall {
-    Keep,
-    Refuse,
-}
+pub struct PartialCalls(HashMap<u64, CallDecision>);
 
 impl PartialCalls {
     /// Decides on a call of a candidate. `refuse` returns the reason to refuse a named call.
@@ -44,20 +38,17 @@ impl PartialCalls {
         refuse: &mut dyn FnMut(&FunctionCall) -> Option<String>,
     ) -> CallDecision {
         if call.name.is_empty() {
-            return match self.0.get(&candidate) {
-                Some(OpenCall::Keep) => CallDecision::Keep,
-                Some(OpenCall::Refuse) => CallDecision::Drop,
-                None => CallDecision::Refuse("the call names no tool".to_owned()),
-            };
+            let unknown = || CallDecision::Refuse("the call names no tool".to_owned());
+            return self.0.get(&candidate).cloned().unwrap_or_else(unknown);
         }
         let reason = refuse(call);
-        let decision = match reason {
-            Some(_) => OpenCall::Refuse,
-            None => OpenCall::Keep,
-        };
         self.0.remove(&candidate);
         if call.is_partial && self.0.len() < MAX_OPEN_CALLS {
-            self.0.insert(candidate, decision);
+            let of_later_parts = match reason {
+                Some(_) => CallDecision::Drop,
+                None => CallDecision::Keep,
+            };
+            self.0.insert(candidate, of_later_parts);
         }
         reason.map_or(CallDecision::Keep, CallDecision::Refuse)
     }

@@ -8,8 +8,8 @@ use serde_json::Value;
 use strict_json::{string_end, unquote};
 
 use crate::dialect::{
+    document::check_part,
     google::response::envelope::ResponseEnvelope,
-    json,
     text_edit::{ResponseTextEditor, TextChannel, TextRest, TextStream},
 };
 
@@ -56,7 +56,7 @@ impl TextChunk {
         let counts = rest.strip_suffix(known.get(usage.end..)?)?;
         if Some(counts) != known.get(usage.clone()) {
             let may_differ = !usage.is_empty() && counts.first() == Some(&b'{');
-            may_differ.then(|| json::check_document(counts).ok())??;
+            may_differ.then(|| check_part(counts).ok())??;
         }
         Some(Self {
             text: unquote(bytes.get(place.clone())?)?.into_owned(),

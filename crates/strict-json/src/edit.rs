@@ -3,19 +3,19 @@
 use bytes::Bytes;
 use serde_json::{Value, value::RawValue};
 
-use crate::dialect::{
-    document::object::{Document, FieldEdit},
-    error::DialectError,
+use super::{
+    DocumentError,
+    document::{Document, FieldEdit},
 };
 
 impl Document {
     /// Sets the field known under `spellings`; a new field gets the first one.
-    pub fn set(&mut self, spellings: &[&str], value: &Value) -> Result<(), DialectError> {
+    pub fn set(&mut self, spellings: &[&str], value: &Value) -> Result<(), DocumentError> {
         self.set_bytes(spellings, value.to_string().into())
     }
 
     /// Sets a field to serialized JSON.
-    pub fn set_bytes(&mut self, spellings: &[&str], json: Bytes) -> Result<(), DialectError> {
+    pub fn set_bytes(&mut self, spellings: &[&str], json: Bytes) -> Result<(), DocumentError> {
         let known = self.find(spellings)?.map(|(key, _)| key.to_vec());
         let new = || Value::from(spellings.first().copied()).to_string().into();
         let key = known.map_or_else(new, Bytes::from);
@@ -24,7 +24,7 @@ impl Document {
     }
 
     /// Sets a field to a document.
-    pub fn set_child(&mut self, spellings: &[&str], child: &Self) -> Result<(), DialectError> {
+    pub fn set_child(&mut self, spellings: &[&str], child: &Self) -> Result<(), DocumentError> {
         self.set_bytes(spellings, child.to_bytes())
     }
 
@@ -33,17 +33,17 @@ impl Document {
         &mut self,
         spellings: &[&str],
         list: impl IntoIterator<Item = &'a Self>,
-    ) -> Result<(), DialectError> {
+    ) -> Result<(), DocumentError> {
         let elements = list.into_iter().map(Self::to_bytes);
         self.set_bytes(spellings, write_array(elements))
     }
 
     /// Edits an object field in place, if it is present.
-    pub(crate) fn edit_child(
+    pub fn edit_child(
         &mut self,
         spellings: &[&str],
-        edit: impl FnOnce(&mut Self) -> Result<(), DialectError>,
-    ) -> Result<(), DialectError> {
+        edit: impl FnOnce(&mut Self) -> Result<(), DocumentError>,
+    ) -> Result<(), DocumentError> {
         let Some(mut child) = self.child(spellings)? else {
             return Ok(());
         };
@@ -55,11 +55,11 @@ impl Document {
     }
 
     /// Edits the elements of an array of objects in place.
-    pub(crate) fn edit_children(
+    pub fn edit_children(
         &mut self,
         spellings: &[&str],
-        edit: impl FnMut(&mut Self) -> Result<(), DialectError>,
-    ) -> Result<(), DialectError> {
+        edit: impl FnMut(&mut Self) -> Result<(), DocumentError>,
+    ) -> Result<(), DocumentError> {
         let mut children = self.children(spellings)?.unwrap_or_default();
         children.iter_mut().try_for_each(edit)?;
         if children.iter().any(Self::is_edited) {
@@ -69,7 +69,7 @@ impl Document {
     }
 
     /// Removes the field known under `spellings`.
-    pub fn remove(&mut self, spellings: &[&str]) -> Result<(), DialectError> {
+    pub fn remove(&mut self, spellings: &[&str]) -> Result<(), DocumentError> {
         if let Some((key, _)) = self.find(spellings)? {
             let key = Bytes::copy_from_slice(key);
             self.edit(key, None);

@@ -1,15 +1,31 @@
-//! Reading of JSON objects.
+//! JSON objects whose fields are read on demand and edited in place.
 
 use std::{borrow::Cow, ops::Range, sync::Arc};
 
 use bytes::Bytes;
 use serde_json::Value;
-use strict_json::{Layout, Names, find_field, unquote};
 
-use crate::dialect::{error::DialectError, json};
+use super::{DocumentError, Layout, Names, find_field, lay_out, unquote};
 
-/// A JSON object. Its fields are found through the layout of the text that it was parsed
-/// from.
+/// Depth of a layout; the document itself is 0. Values below it are laid out when they are
+/// read.
+const LAYOUT_DEPTH: usize = 6;
+
+/// A JSON object. Fields are parsed when they are requested, and edits are spliced into the
+/// original bytes, so that everything else keeps its bytes.
+///
+/// ```
+/// use serde_json::json;
+/// use strict_json::{Document, Names};
+///
+/// let text = br#"{ "model": "a", "n": 1.0 }"#;
+/// let mut document = Document::parse(text.as_slice().into(), Names::Free)?;
+/// assert_eq!(document.string(&["model"])?.as_deref(), Some("a"));
+///
+/// document.set(&["model"], &json!("b"))?;
+/// assert_eq!(document.to_text(), r#"{ "model": "b", "n": 1.0 }"#);
+/// # Ok::<(), strict_json::DocumentError>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Document {
     /// INVARIANT: valid UTF-8 and one JSON object.
@@ -29,6 +45,9 @@ pub struct FieldEdit {
     pub json: Option<Bytes>,
 }
 
+/// Key of a field in the text, and its index in the layout unless it is edited.
+type FieldKey<'a> = (&'a [u8], Option<usize>);
+
 /// Position of a value in the layout of the text that it was parsed from.
 #[derive(Debug, Clone)]
 struct LayoutSpan {
@@ -40,9 +59,9 @@ struct LayoutSpan {
 }
 
 impl LayoutSpan {
-    /// Lays out a value that was checked before, or is our own.
-    fn new(bytes: &[u8]) -> Result<Self, DialectError> {
-        let layout = strict_json::lay_out(bytes, Names::Free, json::LAYOUT_DEPTH)?;
+    /// Lays out a value that was checked before.
+    fn new(bytes: &[u8]) -> Result<Self, DocumentError> {
+        let layout = lay_out(bytes, Names::Free, LAYOUT_DEPTH)?;
         Ok(Self::root(layout))
     }
 
@@ -92,7 +111,7 @@ impl<'a> FieldText<'a> {
         })
     }
 
-    fn span(&self) -> Result<LayoutSpan, DialectError> {
+    fn span(&self) -> Result<LayoutSpan, DocumentError> {
         match self.position {
             Some((layout, index)) if layout.within(index).is_some() => Ok(LayoutSpan {
                 layout: Arc::clone(layout),
@@ -104,7 +123,7 @@ impl<'a> FieldText<'a> {
         }
     }
 
-    fn object(self) -> Result<Document, DialectError> {
+    fn object(self) -> Result<Document, DocumentError> {
         Ok(Document {
             span: Some(self.span()?),
             bytes: self.bytes,
@@ -114,25 +133,29 @@ impl<'a> FieldText<'a> {
 }
 
 impl Document {
-    /// Parses a JSON object from an untrusted source.
+    /// Parses a JSON object from an untrusted source. `names` decides which keys are equal.
     ///
     /// # Errors
     ///
     /// Fails if the bytes are no JSON object, or parsers could disagree about them.
-    pub fn parse(bytes: Bytes) -> Result<Self, DialectError> {
-        let layout = json::document_layout(&bytes)?;
+    pub fn parse(bytes: Bytes, names: Names) -> Result<Self, DocumentError> {
+        let layout = lay_out(&bytes, names, LAYOUT_DEPTH)?;
         Self::with_span(bytes, LayoutSpan::root(layout))
     }
 
-    /// Reads a JSON object that is part of a parsed document, or our own.
-    pub(crate) fn from_checked(bytes: Bytes) -> Result<Self, DialectError> {
+    /// Reads a JSON object that is part of a parsed document, or was not received at all.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the bytes are no JSON object.
+    pub fn from_checked(bytes: Bytes) -> Result<Self, DocumentError> {
         let span = LayoutSpan::new(&bytes)?;
         Self::with_span(bytes, span)
     }
 
-    fn with_span(bytes: Bytes, span: LayoutSpan) -> Result<Self, DialectError> {
+    fn with_span(bytes: Bytes, span: LayoutSpan) -> Result<Self, DocumentError> {
         if bytes.trim_ascii_start().first() != Some(&b'{') {
-            return Err(DialectError::Json("not a JSON object".to_owned()));
+            return Err(DocumentError::Json("not a JSON object".to_owned()));
         }
         Ok(Self {
             bytes,
@@ -156,10 +179,12 @@ impl Document {
     ///
     /// Fails if two spellings of the field are present, or one that a lenient parser could
     /// take for it. This holds for all lookups below.
-    pub fn get(&self, spellings: &[&str]) -> Result<Option<Value>, DialectError> {
+    pub fn get(&self, spellings: &[&str]) -> Result<Option<Value>, DocumentError> {
         let text = self.text(spellings)?;
-        text.map(|text| json::parse_checked(&text.bytes))
-            .transpose()
+        let value = text
+            .map(|text| serde_json::from_slice(&text.bytes))
+            .transpose();
+        value.map_err(|error| DocumentError::Json(error.to_string()))
     }
 
     /// Returns a string field; `None` if it is absent or `null`.
@@ -167,7 +192,7 @@ impl Document {
     /// # Errors
     ///
     /// Fails for every other type.
-    pub fn string(&self, spellings: &[&str]) -> Result<Option<String>, DialectError> {
+    pub fn string(&self, spellings: &[&str]) -> Result<Option<String>, DocumentError> {
         let Some(text) = self.typed(spellings, b'"', "a string")? else {
             return Ok(None);
         };
@@ -182,7 +207,7 @@ impl Document {
     /// # Errors
     ///
     /// Fails for every other type.
-    pub fn child(&self, spellings: &[&str]) -> Result<Option<Self>, DialectError> {
+    pub fn child(&self, spellings: &[&str]) -> Result<Option<Self>, DocumentError> {
         let text = self.typed(spellings, b'{', "an object")?;
         text.map(FieldText::object).transpose()
     }
@@ -192,7 +217,7 @@ impl Document {
     /// # Errors
     ///
     /// Fails for every other type.
-    pub fn list(&self, spellings: &[&str]) -> Result<Option<Vec<Bytes>>, DialectError> {
+    pub fn list(&self, spellings: &[&str]) -> Result<Option<Vec<Bytes>>, DocumentError> {
         self.elements(spellings, |element| Ok(element.bytes))
     }
 
@@ -201,7 +226,7 @@ impl Document {
     /// # Errors
     ///
     /// Fails for every other type.
-    pub fn children(&self, spellings: &[&str]) -> Result<Option<Vec<Self>>, DialectError> {
+    pub fn children(&self, spellings: &[&str]) -> Result<Option<Vec<Self>>, DocumentError> {
         self.elements(spellings, |element| match element.bytes.first() {
             Some(b'{') => element.object(),
             Some(_) | None => Err(wrong_type(spellings, "an array of objects")),
@@ -211,8 +236,8 @@ impl Document {
     fn elements<T>(
         &self,
         spellings: &[&str],
-        read: impl Fn(FieldText<'_>) -> Result<T, DialectError>,
-    ) -> Result<Option<Vec<T>>, DialectError> {
+        read: impl Fn(FieldText<'_>) -> Result<T, DocumentError>,
+    ) -> Result<Option<Vec<T>>, DocumentError> {
         let Some(array) = self.typed(spellings, b'[', "an array")? else {
             return Ok(None);
         };
@@ -229,7 +254,7 @@ impl Document {
         spellings: &[&str],
         first: u8,
         expected: &'static str,
-    ) -> Result<Option<FieldText<'_>>, DialectError> {
+    ) -> Result<Option<FieldText<'_>>, DocumentError> {
         match self.text(spellings)? {
             Some(text) if text.bytes.first() == Some(&first) => Ok(Some(text)),
             Some(text) if *text.bytes != *b"null" => Err(wrong_type(spellings, expected)),
@@ -262,11 +287,11 @@ impl Document {
     }
 
     /// Returns the JSON of the field known under `spellings`.
-    pub(crate) fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DialectError> {
+    pub fn bytes_of(&self, spellings: &[&str]) -> Result<Option<Bytes>, DocumentError> {
         Ok(self.text(spellings)?.map(|text| text.bytes))
     }
 
-    fn text(&self, spellings: &[&str]) -> Result<Option<FieldText<'_>>, DialectError> {
+    fn text(&self, spellings: &[&str]) -> Result<Option<FieldText<'_>>, DocumentError> {
         let Some((key, index)) = self.find(spellings)? else {
             return Ok(None);
         };
@@ -284,17 +309,14 @@ impl Document {
     /// Returns the key of the field known under `spellings`, and its index in the layout
     /// unless it is edited.
     ///
-    /// INVARIANT: a field that hookgate treats as unknown is unknown to every parser,
+    /// INVARIANT: a field that is treated as unknown here is unknown to every parser,
     /// including ones that ignore case.
-    pub(super) fn find(
-        &self,
-        spellings: &[&str],
-    ) -> Result<Option<(&[u8], Option<usize>)>, DialectError> {
+    pub(super) fn find(&self, spellings: &[&str]) -> Result<Option<FieldKey<'_>>, DocumentError> {
         Ok(find_field(self.current_keys(), spellings)?)
     }
 
     /// Returns all keys but those of removed fields.
-    fn current_keys(&self) -> impl Iterator<Item = (&[u8], Option<usize>)> {
+    fn current_keys(&self) -> impl Iterator<Item = FieldKey<'_>> {
         let unedited = self.unedited_keys().map(|(key, index)| (key, Some(index)));
         let edited = self.edits.iter().filter(|edit| edit.json.is_some());
         unedited.chain(edited.map(|edit| (&*edit.key, None)))
@@ -327,9 +349,9 @@ impl Document {
     }
 }
 
-fn wrong_type(spellings: &[&str], expected: &'static str) -> DialectError {
+fn wrong_type(spellings: &[&str], expected: &'static str) -> DocumentError {
     let field = spellings.first().copied().unwrap_or_default().to_owned();
-    DialectError::Field { field, expected }
+    DocumentError::Field { field, expected }
 }
 
 #[cfg(test)]
@@ -337,9 +359,16 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::FreeFields;
+
+    const NAMES: Names = Names::Fields(&FreeFields::new(&[]));
+
+    fn parse(text: &str) -> Result<Document, DocumentError> {
+        Document::parse(Bytes::from(text.to_owned()), NAMES)
+    }
 
     fn document(text: &str) -> Document {
-        Document::parse(Bytes::from(text.to_owned())).unwrap()
+        parse(text).unwrap()
     }
 
     #[track_caller]
@@ -355,12 +384,12 @@ mod tests {
         check(text, |_| (), text);
         check(
             text,
-            |it| it.set(&["c"], &json!(7)).unwrap(),
+            |document| document.set(&["c"], &json!(7)).unwrap(),
             " { \"a\" : 1.0 ,\n \"b\\u0062\":[ 1e5 ] , \"c\" : 7 }\n",
         );
         check(
             text,
-            |it| it.set(&["d", "dd"], &json!({"x": null})).unwrap(),
+            |document| document.set(&["d", "dd"], &json!({"x": null})).unwrap(),
             " { \"a\" : 1.0 ,\n \"b\\u0062\":[ 1e5 ] , \"c\" : \"\\u00e9\" ,\"d\":{\"x\":null}}\n",
         );
     }
@@ -369,17 +398,21 @@ mod tests {
     fn fields_are_removed_and_added() {
         check(
             "{\"a\": 1, \"b\": 2}",
-            |it| it.remove(&["a"]).unwrap(),
+            |document| document.remove(&["a"]).unwrap(),
             "{\"b\": 2}",
         );
-        check("{}", |it| it.set(&["a"], &json!(1)).unwrap(), "{\"a\":1}");
+        check(
+            "{}",
+            |document| document.set(&["a"], &json!(1)).unwrap(),
+            "{\"a\":1}",
+        );
     }
 
     #[test]
     fn a_field_given_twice_is_refused() {
-        assert!(Document::parse(Bytes::from_static(b"{\"a\":1,\"a\":2}")).is_err());
+        assert!(parse("{\"a\":1,\"a\":2}").is_err());
         let both = Bytes::from_static(b"{\"toolConfig\":1,\"tool_config\":2}");
-        assert!(Document::parse(both.clone()).is_err());
+        assert!(Document::parse(both.clone(), NAMES).is_err());
         let odd = document("{\"ToolConfig\":1}");
         assert!(odd.get(&["toolConfig", "tool_config"]).is_err());
         assert!(odd.has(&["toolConfig", "tool_config"]));
@@ -420,8 +453,8 @@ mod tests {
     #[test]
     fn only_an_object_is_a_document() {
         for text in ["[]", "5", "", "{} x", "{\"a\":}"] {
-            assert!(Document::parse(Bytes::from(text)).is_err(), "{text}");
+            assert!(parse(text).is_err(), "{text}");
         }
-        assert!(Document::parse(Bytes::from_static(b"{\"a\":\"\xff\"}")).is_err());
+        assert!(Document::parse(Bytes::from_static(b"{\"a\":\"\xff\"}"), NAMES).is_err());
     }
 }
