@@ -31,7 +31,7 @@ pub enum LogEvent<'a> {
         /// Number of bytes that were moved.
         bytes: u64,
     },
-    /// A batch was written, and synced if the options say so.
+    /// A batch was written, and synced with [`crate::Durability::Synced`].
     Written {
         /// Number of lines, notices included.
         lines: u64,
