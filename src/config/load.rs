@@ -88,7 +88,7 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let document = SpannedYaml::parse(text, file)?;
         let value = document.value();
-        Self::from_document(document, value, overrides, registry)
+        Self::from_document(&document, value, overrides, registry)
     }
 
     /// Loads a config from `value`, which is all or part of `document`.
@@ -97,7 +97,7 @@ impl Config {
     ///
     /// All problems of the config, each with its position.
     pub(crate) fn from_document(
-        document: SpannedYaml,
+        document: &SpannedYaml,
         value: Value,
         overrides: &Overrides,
         registry: &Registry,
@@ -105,7 +105,7 @@ impl Config {
         let mut loader = Loader::new(document.clone(), value, overrides, registry)?;
         let written = loader.value.to_string();
         let mut value = loader.value.take();
-        loader.resolve_secrets(&mut value, &document);
+        loader.resolve_secrets(&mut value, document);
         loader.value = value;
         loader.check_credentials();
         loader.check_upstream_headers();

@@ -203,7 +203,7 @@ impl CaseFile {
                 let directory = path.parent().unwrap_or(Path::new(""));
                 Config::load(&directory.join(config), overrides, registry)
             }),
-            None => Config::from_document(document, rest, overrides, registry),
+            None => Config::from_document(&document, rest, overrides, registry),
         };
         match (cases, config) {
             (Ok(cases), Ok(config)) => Ok(Self { config, cases }),

@@ -93,9 +93,9 @@ pub(super) async fn read(
         }
         // The rest of a body that is too large is discarded.
         is_too_large = is_too_large || received > limit || !decoder.push(&piece)?;
-        let decoded = if is_too_large { limit } else { decoder.len() };
-        reserve_memory(head, decoded - reserved, limits.memory)?;
-        reserved = decoded;
+        let decoded_len = if is_too_large { limit } else { decoder.len() };
+        reserve_memory(head, decoded_len - reserved, limits.memory)?;
+        reserved = decoded_len;
     }
     if is_too_large {
         return Err(too_large(limit));

@@ -104,16 +104,15 @@ impl Snapshot {
                 })
             })?;
         let kept = previous.filter(|previous| previous.config.sessions == config.sessions);
-        let (sessions, transcripts) = match kept {
-            Some(kept) => (Arc::clone(&kept.sessions), kept.transcripts.clone()),
-            None => {
-                let settings = &config.sessions;
-                let transcripts = settings
-                    .transcripts
-                    .clone()
-                    .map(|folder| Arc::new(Transcripts::new(folder, settings.max, settings.idle)));
-                (build_sessions(&config, resources)?, transcripts)
-            }
+        let (sessions, transcripts) = if let Some(kept) = kept {
+            (Arc::clone(&kept.sessions), kept.transcripts.clone())
+        } else {
+            let settings = &config.sessions;
+            let transcripts = settings
+                .transcripts
+                .clone()
+                .map(|folder| Arc::new(Transcripts::new(folder, settings.max, settings.idle)));
+            (build_sessions(&config, resources)?, transcripts)
         };
         let tracer = resources.tracer.clone();
         let execution = tracer.as_ref().map(|tracer| tracer.execution());

@@ -78,7 +78,7 @@ pub struct Config {
     pub(crate) hook_files: Vec<HookFile>,
     /// Switches for all hooks.
     #[serde(default, rename = "hooksConfig", deserialize_with = "set_by_loader")]
-    pub(crate) hooks_config: Switches,
+    pub(crate) hook_switches: Switches,
     /// Defaults for all hooks.
     #[serde(default, deserialize_with = "set_by_loader")]
     pub(crate) hook_defaults: HookDefaults,
