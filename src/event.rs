@@ -21,6 +21,7 @@ mod name;
 mod notification;
 mod output;
 mod pre_compress;
+mod rule;
 mod session_end;
 mod session_start;
 mod trace;
@@ -50,6 +51,7 @@ pub use self::{
         HookStatus, Interpretation, OutputPart, Reason, merge_outputs,
     },
     pre_compress::PreCompress,
+    rule::{RuleId, SkipReason},
     session_end::SessionEnd,
     session_start::SessionStart,
     trace::Trace,

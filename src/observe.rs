@@ -10,6 +10,7 @@ mod log_format;
 mod metrics;
 pub mod otlp;
 pub mod recorder;
+pub mod trace;
 
 pub use self::{
     log::{LogFormat, LogGuard, init},

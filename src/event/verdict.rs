@@ -1,11 +1,12 @@
 //! Verdicts: the meaning of the merged outputs of all hooks.
 
 use serde::Serialize;
+use utoipa::ToSchema;
 
 use super::output::{HookOutput, Reason};
 
 /// Outcome of an event in one word, strictest last.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Proceed with the event.

@@ -103,6 +103,14 @@ metrics! {
     upstream_failures: Family<Labels<2>, Counter> = "upstream_failures";
     /// Requests sent to the fallback of an upstream.
     upstream_fallbacks: Family<Labels<1>, Counter> = "upstream_fallbacks";
+    /// Records of the live trace that slow subscribers lost.
+    pub trace_lost_rows: Counter = "trace_lost_rows";
+    /// Details of calls that the live trace did not keep for lack of memory.
+    pub trace_dropped_details: Counter = "trace_dropped_details";
+    /// Calls that the live trace did not keep for lack of memory.
+    pub trace_dropped_records: Counter = "trace_dropped_records";
+    /// Bytes that the live trace holds, exchanges in flight included.
+    pub trace_bytes: Gauge = "trace_bytes";
 }
 
 /// Outcome of a config reload.

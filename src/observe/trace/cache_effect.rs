@@ -1,0 +1,208 @@
+//! Effect of edits on the prompt cache of the model API.
+//!
+//! Model APIs cache the begin of a prompt. A request profits if it begins like the one before
+//! it. An edit that is the same in every request costs nothing; an edit of an earlier message
+//! that the model API has seen otherwise makes it read everything from there on again.
+
+use std::{
+    hash::{BuildHasher, RandomState},
+    num::NonZeroUsize,
+    sync::{Mutex, PoisonError},
+};
+
+use lru::LruCache;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+/// Sessions whose last prompt is remembered.
+const MAX_SESSIONS: usize = 2048;
+
+/// Effect of edits on the prompt cache of the model API.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct CacheEffect {
+    /// Bytes of the agent's prompt that its session's last request had begun with.
+    pub prefix_bytes: u64,
+    /// Bytes of this prefix behind the first edit, which the model API must read again.
+    pub invalidated_bytes: u64,
+    /// Share of the prefix that was invalidated, in percent.
+    pub invalidated_percent: u8,
+}
+
+/// The parts of a prompt in the order in which model APIs cache them.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PromptParts<'a> {
+    /// JSON of the system instruction and of the tools.
+    pub head: [&'a [u8]; 2],
+    /// JSON array of the conversation.
+    pub contents: &'a [u8],
+}
+
+/// The last prompts of sessions, as digests.
+#[derive(Debug)]
+pub(super) struct PromptCache {
+    hasher: RandomState,
+    last: Mutex<LruCache<u64, PromptPair>>,
+}
+
+/// One prompt, as the agent sent it and as it went upstream.
+#[derive(Debug, Clone, Copy)]
+struct PromptPair {
+    received: PromptDigest,
+    sent: PromptDigest,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct PromptDigest {
+    head: u64,
+    contents: u64,
+    contents_bytes: usize,
+}
+
+impl PromptCache {
+    pub(super) fn new() -> Self {
+        let max = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
+        Self {
+            hasher: RandomState::new(),
+            last: Mutex::new(LruCache::new(max)),
+        }
+    }
+
+    /// Returns the largest size in memory.
+    pub(super) const fn max_bytes() -> usize {
+        // Each entry has its key, two links, and its place in a table that is at most half full.
+        MAX_SESSIONS * (size_of::<PromptPair>() + 8 * size_of::<usize>())
+    }
+
+    /// Compares a prompt with the last one of its session, and remembers it. Returns `None` if
+    /// the agent's prompt does not begin like its last one, so that nothing was cached.
+    pub(super) fn record(
+        &self,
+        session: &str,
+        received: PromptParts<'_>,
+        sent: PromptParts<'_>,
+    ) -> Option<CacheEffect> {
+        let pair = PromptPair {
+            received: self.digest(received, usize::MAX),
+            sent: self.digest(sent, usize::MAX),
+        };
+        let key = self.hasher.hash_one(session);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let last = last.put(key, pair)?;
+        let begins_with = |parts: PromptParts<'_>, digest: PromptDigest| {
+            open_array(parts.contents).len() >= digest.contents_bytes
+                && self.digest(parts, digest.contents_bytes) == digest
+        };
+        if !begins_with(received, last.received) {
+            return None;
+        }
+        let prefix = last.received.contents_bytes + head_bytes(received);
+        let invalidated = if begins_with(sent, last.sent) {
+            0
+        } else {
+            prefix.saturating_sub(common_prefix(received, sent))
+        };
+        Some(CacheEffect {
+            prefix_bytes: prefix as u64,
+            invalidated_bytes: invalidated as u64,
+            invalidated_percent: u8::try_from(invalidated * 100 / prefix.max(1)).unwrap_or(100),
+        })
+    }
+
+    /// Digests a prompt up to this length of its conversation.
+    fn digest(&self, parts: PromptParts<'_>, contents_bytes: usize) -> PromptDigest {
+        let contents = open_array(parts.contents);
+        let contents = contents.get(..contents_bytes).unwrap_or(contents);
+        PromptDigest {
+            head: self.hasher.hash_one(parts.head),
+            contents: self.hasher.hash_one(contents),
+            contents_bytes: contents.len(),
+        }
+    }
+}
+
+/// The array without its end, where the next request continues.
+fn open_array(contents: &[u8]) -> &[u8] {
+    let contents = contents.trim_ascii_end();
+    contents
+        .strip_suffix(b"]")
+        .unwrap_or(contents)
+        .trim_ascii_end()
+}
+
+fn head_bytes(parts: PromptParts<'_>) -> usize {
+    parts.head.iter().map(|part| part.len()).sum()
+}
+
+/// Returns the number of bytes up to the first difference.
+fn common_prefix(one: PromptParts<'_>, other: PromptParts<'_>) -> usize {
+    let pairs = one.head.into_iter().zip(other.head);
+    let mut length = 0;
+    for (one, other) in pairs.chain([(one.contents, other.contents)]) {
+        let common = one.iter().zip(other).take_while(|(a, b)| a == b).count();
+        length += common;
+        if common < one.len().max(other.len()) {
+            break;
+        }
+    }
+    length
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prompt(contents: &str) -> PromptParts<'_> {
+        PromptParts {
+            head: [b"system", b"tools"],
+            contents: contents.as_bytes(),
+        }
+    }
+
+    #[test]
+    fn a_first_request_has_no_cache() {
+        let cache = PromptCache::new();
+
+        assert_eq!(cache.record("s", prompt("[1]"), prompt("[2]")), None);
+    }
+
+    #[test]
+    fn an_edit_that_is_the_same_each_time_invalidates_nothing() {
+        let cache = PromptCache::new();
+        cache.record("s", prompt("[\"key\"]"), prompt("[\"***\"]"));
+
+        let effect = cache.record("s", prompt("[\"key\",2]"), prompt("[\"***\",2]"));
+
+        let effect = effect.unwrap();
+        assert_eq!((effect.prefix_bytes, effect.invalidated_bytes), (17, 0));
+    }
+
+    #[test]
+    fn an_edit_of_an_earlier_message_invalidates_what_follows() {
+        let cache = PromptCache::new();
+        cache.record("s", prompt("[\"aaaa\"]"), prompt("[\"aaaa\"]"));
+
+        let effect = cache.record("s", prompt("[\"aaaa\",2]"), prompt("[\"aXaa\",2]"));
+
+        let effect = effect.unwrap();
+        assert_eq!((effect.prefix_bytes, effect.invalidated_bytes), (18, 4));
+        assert_eq!(effect.invalidated_percent, 22);
+    }
+
+    #[test]
+    fn an_edit_of_the_new_message_invalidates_nothing() {
+        let cache = PromptCache::new();
+        cache.record("s", prompt("[1]"), prompt("[1]"));
+
+        let effect = cache.record("s", prompt("[1,2]"), prompt("[1,3]"));
+
+        assert_eq!(effect.unwrap().invalidated_bytes, 0);
+    }
+
+    #[test]
+    fn a_history_that_the_agent_rewrote_is_not_an_edit() {
+        let cache = PromptCache::new();
+        cache.record("s", prompt("[1]"), prompt("[1]"));
+
+        assert_eq!(cache.record("s", prompt("[5]"), prompt("[6]")), None);
+    }
+}

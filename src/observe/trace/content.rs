@@ -1,0 +1,256 @@
+//! Content of calls: only where the config or an operator asks for it, masked by all detectors
+//! before it is kept, with a memory bound and a retention of its own.
+
+use std::{
+    collections::VecDeque,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::SystemTime,
+};
+
+use bytes::Bytes;
+use serde::Serialize;
+use stream_redact::Mask;
+use tokio::sync::Notify;
+use utoipa::ToSchema;
+
+use super::{
+    clock,
+    limits::ContentLimits,
+    masking::{MaskedBody, all_detectors, mask_body, mask_text},
+    memory::{InFlightBytes, TraceMemory},
+};
+
+/// Why the content of a call is kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ContentReason {
+    /// An operator watches the session.
+    Watched,
+    /// The call was denied or edited.
+    DeniedOrEdited,
+    /// The call is part of the sample.
+    Sampled,
+}
+
+/// Masked content of one call.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StoredContent {
+    /// Request id of the call.
+    #[schema(value_type = String)]
+    pub id: Arc<str>,
+    /// Session of the call; empty if unknown.
+    pub session: String,
+    /// Why it is kept.
+    pub because: ContentReason,
+    /// Time at which it is removed: RFC 3339 in UTC.
+    pub until: String,
+    /// Request of the agent, without envelope.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request: Option<MaskedBody>,
+    /// Request that went upstream last; absent if it is the agent's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub upstream_request: Option<MaskedBody>,
+    /// Answers of the model: all chunks of all rounds as a list.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer: Option<MaskedBody>,
+    /// Answer that the agent received; absent if it is the model's.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent_answer: Option<MaskedBody>,
+    #[serde(skip)]
+    until_ms: u64,
+}
+
+/// Content of a call in flight, before it is masked. Bodies share memory with the call.
+#[derive(Debug)]
+pub(super) struct RawContent {
+    pub(super) id: Arc<str>,
+    pub(super) session: String,
+    pub(super) because: ContentReason,
+    pub(super) request: Option<Bytes>,
+    pub(super) upstream_request: Option<Bytes>,
+    pub(super) answer: Vec<Bytes>,
+    pub(super) agent_answer: Vec<Bytes>,
+    /// Its bytes, which are counted as in flight until it is masked.
+    pub(super) bytes: InFlightBytes,
+}
+
+/// Masked content of the last calls that have some.
+#[derive(Debug)]
+pub(super) struct ContentStore {
+    memory: Arc<TraceMemory>,
+    state: Mutex<ContentState>,
+    pending: Notify,
+}
+
+#[derive(Debug, Default)]
+struct ContentState {
+    limits: ContentLimits,
+    /// All detectors; compiled when content is masked for the first time.
+    mask: Option<Mask>,
+    pending: VecDeque<RawContent>,
+    stored: VecDeque<(Arc<StoredContent>, usize)>,
+}
+
+impl Default for ContentStore {
+    fn default() -> Self {
+        let limits = ContentLimits::default();
+        Self {
+            memory: Arc::new(TraceMemory::new(limits.memory)),
+            state: Mutex::default(),
+            pending: Notify::new(),
+        }
+    }
+}
+
+impl ContentStore {
+    pub(super) fn configure(&self, limits: &ContentLimits) {
+        self.memory.set_limit(limits.memory);
+        let mut state = self.state();
+        state.limits = *limits;
+        while self.memory.used() > limits.memory && self.evict_oldest(&mut state) {}
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.memory.used()
+    }
+
+    pub(super) fn in_flight(&self) -> InFlightBytes {
+        InFlightBytes::none(Arc::clone(&self.memory))
+    }
+
+    /// Adds bytes to those of a call in flight; `false` if they do not fit.
+    pub(super) fn grow(&self, bytes: &mut InFlightBytes, more: usize) -> bool {
+        bytes.grow(more, &|| self.evict_oldest(&mut self.state()))
+    }
+
+    /// Queues content, which is masked by [`ContentStore::mask_pending`] before it is kept.
+    pub(super) fn push(&self, content: RawContent) {
+        self.state().pending.push_back(content);
+        self.pending.notify_one();
+    }
+
+    /// Waits until content is queued.
+    pub(super) async fn pending(&self) {
+        self.pending.notified().await;
+    }
+
+    /// Masks and keeps what is queued. Takes milliseconds for each megabyte.
+    pub(super) fn mask_pending(&self) {
+        loop {
+            let (raw, limits) = {
+                let mut state = self.state();
+                let Some(raw) = state.pending.pop_front() else {
+                    return;
+                };
+                (raw, state.limits)
+            };
+            let mask = self.mask();
+            let until = clock::milliseconds(SystemTime::now() + limits.retention);
+            self.keep(StoredContent::new(&raw, mask.as_ref(), until));
+        }
+    }
+
+    /// Returns a text with its secrets replaced.
+    pub(super) fn masked_text(&self, text: &str) -> String {
+        mask_text(self.mask().as_ref(), text)
+    }
+
+    /// Returns the content of a call, if it is kept. Removes what is too old.
+    pub(super) fn find(&self, id: &str) -> Option<Arc<StoredContent>> {
+        let mut state = self.state();
+        self.remove_expired(&mut state);
+        let mut stored = state.stored.iter().rev();
+        let found = stored.find(|(content, _)| *content.id == *id);
+        found.map(|(content, _)| Arc::clone(content))
+    }
+
+    /// Removes content whose retention is over.
+    pub(super) fn remove_old(&self) {
+        let mut state = self.state();
+        self.remove_expired(&mut state);
+    }
+
+    fn keep(&self, content: StoredContent) {
+        let bytes = content.bytes();
+        loop {
+            if self.memory.try_add(bytes) {
+                break;
+            }
+            if !self.evict_oldest(&mut self.state()) {
+                return;
+            }
+        }
+        let mut state = self.state();
+        state.stored.push_back((Arc::new(content), bytes));
+        self.remove_expired(&mut state);
+    }
+
+    fn remove_expired(&self, state: &mut ContentState) {
+        let now = clock::milliseconds(SystemTime::now());
+        while let Some((content, _)) = state.stored.front()
+            && content.until_ms <= now
+        {
+            self.evict_oldest(state);
+        }
+    }
+
+    fn evict_oldest(&self, state: &mut ContentState) -> bool {
+        let evicted = state.stored.pop_front();
+        if let Some((_, bytes)) = &evicted {
+            self.memory.release(*bytes);
+        }
+        evicted.is_some()
+    }
+
+    /// Returns the compiled detectors. `None` cannot happen: they compile in every test.
+    fn mask(&self) -> Option<Mask> {
+        let mut state = self.state();
+        if state.mask.is_none() {
+            state.mask = all_detectors();
+        }
+        state.mask.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, ContentState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl StoredContent {
+    fn new(raw: &RawContent, mask: Option<&Mask>, until_ms: u64) -> Self {
+        let mask_one = |body: &Bytes| mask_body(mask, body);
+        let mask_all =
+            |bodies: &[Bytes]| (!bodies.is_empty()).then(|| mask_body(mask, &join_array(bodies)));
+        let is_edited = raw.agent_answer != raw.answer;
+        Self {
+            id: Arc::clone(&raw.id),
+            session: raw.session.clone(),
+            because: raw.because,
+            until: clock::rfc3339(until_ms),
+            request: raw.request.as_ref().map(mask_one),
+            upstream_request: raw.upstream_request.as_ref().map(mask_one),
+            answer: mask_all(&raw.answer),
+            agent_answer: mask_all(&raw.agent_answer).filter(|_| is_edited),
+            until_ms,
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let bodies = [
+            &self.request,
+            &self.upstream_request,
+            &self.answer,
+            &self.agent_answer,
+        ];
+        let bodies = bodies.into_iter().flatten().map(MaskedBody::heap_bytes);
+        size_of::<Self>() + self.session.capacity() + self.until.capacity() + bodies.sum::<usize>()
+    }
+}
+
+/// Joins chunks into one JSON array.
+fn join_array(bodies: &[Bytes]) -> Vec<u8> {
+    let mut joined = vec![b'['];
+    joined.extend(bodies.join(&b','));
+    joined.push(b']');
+    joined
+}

@@ -1,0 +1,238 @@
+//! Denials, grouped by rule, reason and tool. They survive the eviction of their calls.
+
+use std::{
+    collections::{BTreeMap, VecDeque},
+    sync::Arc,
+    time::SystemTime,
+};
+
+use compact_str::CompactString;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{clock, reason_text::ReasonText, rule::RulePosition};
+use crate::event::{Action, EventName};
+
+/// Groups that are kept. The one that was denied least recently is evicted.
+const MAX_GROUPS: usize = 256;
+
+/// Callers that are listed in a group. Others are counted.
+const MAX_CALLERS: usize = 16;
+
+/// Request ids that are kept in a group, the last ones.
+const MAX_SAMPLES: usize = 5;
+
+/// Bytes of a name that is kept.
+const MAX_NAME_BYTES: usize = 64;
+
+/// Bound of one group, with all names and the reason at their longest.
+const MAX_GROUP_BYTES: usize = 4 * 1024;
+
+/// One denial of a rule.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Denial<'a> {
+    pub(super) rule: &'a str,
+    pub(super) at: Option<&'a RulePosition>,
+    pub(super) event: EventName,
+    pub(super) action: Action,
+    pub(super) reason: Option<&'a ReasonText>,
+    pub(super) tool: Option<&'a str>,
+    pub(super) caller: &'a str,
+    pub(super) request: &'a Arc<str>,
+}
+
+/// Denials of one rule, for one reason, of one tool.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct DenialGroup {
+    /// Name of the policy or hook.
+    #[schema(value_type = String)]
+    pub rule: CompactString,
+    /// File and line of the config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<RulePosition>,
+    /// Name of the event.
+    #[schema(value_type = String)]
+    pub event: EventName,
+    /// Decision of the rule: `deny`, `stop` or `ask`.
+    pub action: Action,
+    /// Reason of the decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonText>,
+    /// Tool that was denied, if it is a tool.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub tool: Option<CompactString>,
+    /// Number of denials.
+    pub count: u64,
+    /// Number of denials by caller.
+    #[schema(value_type = std::collections::BTreeMap<String, u64>)]
+    pub callers: BTreeMap<CompactString, u64>,
+    /// Number of denials of callers that are not listed.
+    pub other_callers: u64,
+    /// Time of the first denial: RFC 3339 in UTC.
+    pub first: String,
+    /// Time of the last denial.
+    pub last: String,
+    /// Request ids of the last denials, newest first.
+    #[schema(value_type = Vec<String>)]
+    pub samples: VecDeque<Arc<str>>,
+    #[serde(skip)]
+    last_ms: u64,
+}
+
+/// All groups of denials since the start of the process.
+#[derive(Debug, Default)]
+pub(super) struct DenialTable {
+    groups: BTreeMap<GroupKey, DenialGroup>,
+    evicted: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct GroupKey {
+    rule: CompactString,
+    event: EventName,
+    reason: Option<Box<str>>,
+    tool: Option<CompactString>,
+}
+
+impl DenialTable {
+    /// Returns the largest size in memory.
+    pub(super) const fn max_bytes() -> usize {
+        MAX_GROUPS * MAX_GROUP_BYTES
+    }
+
+    pub(super) fn add(&mut self, denial: Denial<'_>) {
+        let key = GroupKey {
+            rule: short(denial.rule),
+            event: denial.event,
+            reason: denial.reason.map(|reason| reason.sha256.clone()),
+            tool: denial.tool.map(short),
+        };
+        if !self.groups.contains_key(&key) && self.groups.len() >= MAX_GROUPS {
+            self.evict_oldest();
+        }
+        let now = clock::milliseconds(SystemTime::now());
+        let group = self
+            .groups
+            .entry(key)
+            .or_insert_with_key(|key| DenialGroup {
+                rule: key.rule.clone(),
+                at: denial.at.cloned(),
+                event: denial.event,
+                action: denial.action,
+                reason: denial.reason.cloned(),
+                tool: key.tool.clone(),
+                count: 0,
+                callers: BTreeMap::new(),
+                other_callers: 0,
+                first: clock::rfc3339(now),
+                last: String::new(),
+                samples: VecDeque::with_capacity(MAX_SAMPLES),
+                last_ms: 0,
+            });
+        group.add(denial, now);
+    }
+
+    /// Returns the groups with the most denials first, and the number of evicted groups.
+    pub(super) fn list(&self) -> (Vec<DenialGroup>, u64) {
+        let mut groups: Vec<DenialGroup> = self.groups.values().cloned().collect();
+        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.rule.clone()));
+        for group in &mut groups {
+            group.last = clock::rfc3339(group.last_ms);
+        }
+        (groups, self.evicted)
+    }
+
+    fn evict_oldest(&mut self) {
+        let oldest = self.groups.iter().min_by_key(|(_, group)| group.last_ms);
+        if let Some(key) = oldest.map(|(key, _)| key.clone()) {
+            self.groups.remove(&key);
+            self.evicted += 1;
+        }
+    }
+}
+
+impl DenialGroup {
+    fn add(&mut self, denial: Denial<'_>, now: u64) {
+        self.count += 1;
+        self.last_ms = now;
+        self.at = denial.at.cloned();
+        let caller = short(denial.caller);
+        let has_space = self.callers.len() < MAX_CALLERS;
+        match self.callers.get_mut(&caller) {
+            Some(count) => *count += 1,
+            None if has_space => {
+                self.callers.insert(caller, 1);
+            }
+            None => self.other_callers += 1,
+        }
+        if self.samples.front() != Some(denial.request) {
+            self.samples.truncate(MAX_SAMPLES - 1);
+            self.samples.push_front(Arc::clone(denial.request));
+        }
+    }
+}
+
+fn short(name: &str) -> CompactString {
+    let end = name.floor_char_boundary(MAX_NAME_BYTES);
+    CompactString::from(name.get(..end).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn denial<'a>(rule: &'a str, tool: &'a str, request: &'a Arc<str>) -> Denial<'a> {
+        Denial {
+            rule,
+            at: None,
+            event: EventName::BeforeTool,
+            action: Action::Deny,
+            reason: None,
+            tool: Some(tool),
+            caller: "ci",
+            request,
+        }
+    }
+
+    #[test]
+    fn equal_denials_are_one_group_with_its_last_samples() {
+        let mut table = DenialTable::default();
+        for number in 0..7 {
+            table.add(denial("guard", "shell", &number.to_string().into()));
+        }
+        table.add(denial("guard", "other", &"8".into()));
+
+        let (groups, evicted) = table.list();
+
+        assert_eq!((groups.len(), evicted), (2, 0));
+        assert_eq!((groups[0].count, groups[0].callers["ci"]), (7, 7));
+        let samples: Vec<&str> = groups[0].samples.iter().map(|id| &**id).collect();
+        assert_eq!(samples, ["6", "5", "4", "3", "2"]);
+    }
+
+    #[test]
+    fn the_number_of_groups_and_callers_is_bounded() {
+        let mut table = DenialTable::default();
+        let request: Arc<str> = "r".into();
+        for number in 0..2 * MAX_GROUPS {
+            table.add(denial("guard", &number.to_string(), &request));
+        }
+        for number in 0..40 {
+            let caller = number.to_string();
+            table.add(Denial {
+                caller: &caller,
+                ..denial("guard", "last", &request)
+            });
+        }
+
+        let (groups, evicted) = table.list();
+
+        assert_eq!(groups.len(), MAX_GROUPS);
+        assert_eq!(evicted, MAX_GROUPS as u64 + 1);
+        assert_eq!(
+            (groups[0].callers.len(), groups[0].other_callers),
+            (MAX_CALLERS, 24)
+        );
+    }
+}

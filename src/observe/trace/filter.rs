@@ -1,0 +1,388 @@
+//! Filters of the list of calls and of its live tail.
+//!
+//! A filter is a list of conditions `key:value`, all of which must hold. In a query string
+//! each is a parameter of its own, or all are in `q`.
+
+use std::time::SystemTime;
+
+use jiff::Timestamp;
+use serde::Serialize;
+use thiserror::Error;
+use url::form_urlencoded;
+
+use super::{
+    clock,
+    record::CallRecord,
+    traced_event::{RunDetail, TracedEvent, TracedRun},
+};
+
+/// Keys of conditions, with an explanation of each.
+pub const FILTER_KEYS: &[(&str, &str)] = &[
+    (
+        "caller",
+        "name of the caller, or at least 8 digits of its key",
+    ),
+    ("session", "id of the session"),
+    ("request", "request id"),
+    ("model", "model that was requested or called"),
+    (
+        "verdict",
+        "action on the call, or verdict of one of its events, such as `deny`",
+    ),
+    (
+        "since",
+        "time such as `2026-11-24T08:00:00Z`, or a duration such as `15m`",
+    ),
+    ("rule", "name of a policy or hook that was asked"),
+    ("tool", "name of a tool that an event was about"),
+    (
+        "would",
+        "verdict that a rule in mode `observe` would have had, such as `deny`",
+    ),
+    ("edited", "`request`, `answer` or `any`"),
+    ("error", "reason code of an error, or `any`"),
+];
+
+/// Digits of a caller's key that a filter must have.
+const MIN_KEY_CHARS: usize = 8;
+
+/// Verdicts of calls, events and observing rules.
+const VERDICTS: &[&str] = &[
+    "pass", "edit", "proceed", "ask", "respond", "deny", "stop", "error",
+];
+
+/// Conditions on records, all of which must hold.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
+pub struct TraceFilter {
+    conditions: Vec<(FilterKey, String)>,
+    /// Milliseconds since 1970 of `since`.
+    #[serde(skip)]
+    since_ms: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum FilterKey {
+    Caller,
+    Session,
+    Request,
+    Model,
+    Verdict,
+    Since,
+    Rule,
+    Tool,
+    Would,
+    Edited,
+    Error,
+}
+
+/// Why a filter cannot be read.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+pub enum FilterError {
+    /// There is no condition of this name.
+    #[error("unknown filter `{key}`; known are {}", keys())]
+    UnknownKey {
+        /// Name of the condition.
+        key: String,
+    },
+    /// A word of `q` is not `key:value`.
+    #[error("`{word}` is not a filter such as `verdict:deny`")]
+    NoKey {
+        /// The word as written.
+        word: String,
+    },
+    /// The value is none of those that the condition has.
+    #[error("`{key}` must be {expected}, not `{value}`")]
+    BadValue {
+        /// Name of the condition.
+        key: &'static str,
+        /// Possible values of the condition.
+        expected: String,
+        /// The value as written.
+        value: String,
+    },
+}
+
+fn keys() -> String {
+    let keys: Vec<&str> = FILTER_KEYS.iter().map(|(key, _)| *key).collect();
+    keys.join(", ")
+}
+
+impl TraceFilter {
+    /// Reads the filter of a query string. `others` are parameters of the page, which are
+    /// skipped.
+    ///
+    /// # Errors
+    ///
+    /// If a parameter or a word of `q` is no condition.
+    pub fn from_query(query: &str, others: &[&str]) -> Result<Self, FilterError> {
+        let mut filter = Self::default();
+        for (key, value) in form_urlencoded::parse(query.as_bytes()) {
+            match &*key {
+                "q" => filter.add_words(&value)?,
+                other if others.contains(&other) => (),
+                // A form sends its empty fields, too.
+                _ if value.is_empty() => (),
+                key => filter.add(key, &value)?,
+            }
+        }
+        Ok(filter)
+    }
+
+    /// Reads words such as `verdict:deny rule:"no shell"`.
+    ///
+    /// # Errors
+    ///
+    /// If a word is no condition.
+    pub fn parse(words: &str) -> Result<Self, FilterError> {
+        let mut filter = Self::default();
+        filter.add_words(words)?;
+        Ok(filter)
+    }
+
+    /// Returns whether it has no conditions.
+    pub const fn is_empty(&self) -> bool {
+        self.conditions.is_empty()
+    }
+
+    /// Returns the conditions as keys and values.
+    pub fn conditions(&self) -> impl Iterator<Item = (&'static str, &str)> {
+        let conditions = self.conditions.iter();
+        conditions.map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+
+    /// Returns the conditions as a query string, with durations as times.
+    pub fn to_query(&self) -> String {
+        let mut query = form_urlencoded::Serializer::new(String::new());
+        query.extend_pairs(self.conditions());
+        query.finish()
+    }
+
+    /// Returns whether a record meets all conditions.
+    pub fn matches(&self, record: &CallRecord) -> bool {
+        let mut conditions = self.conditions.iter();
+        conditions.all(|(key, value)| self.holds(*key, value, record))
+    }
+
+    /// Returns whether no record that ended at this time or before can match.
+    pub(super) const fn excludes_before(&self, ended_ms: u64) -> bool {
+        ended_ms < self.since_ms
+    }
+
+    fn add_words(&mut self, words: &str) -> Result<(), FilterError> {
+        for word in split_words(words) {
+            let Some((key, value)) = word.split_once(':') else {
+                return Err(FilterError::NoKey { word });
+            };
+            self.add(key, value)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, key: &str, value: &str) -> Result<(), FilterError> {
+        let Some(key) = FilterKey::parse(key) else {
+            let key = key.to_owned();
+            return Err(FilterError::UnknownKey { key });
+        };
+        let bad = |expected: String| FilterError::BadValue {
+            key: key.as_str(),
+            expected,
+            value: value.to_owned(),
+        };
+        let mut value = value.to_owned();
+        match key {
+            FilterKey::Verdict | FilterKey::Would if !VERDICTS.contains(&value.as_str()) => {
+                return Err(bad(VERDICTS.join(", ")));
+            }
+            FilterKey::Edited if !["request", "answer", "any"].contains(&value.as_str()) => {
+                return Err(bad("request, answer, any".to_owned()));
+            }
+            FilterKey::Since => {
+                let expected = "a time such as 2026-11-24T08:00:00Z or a duration such as 15m";
+                let since = parse_since(&value).ok_or_else(|| bad(expected.to_owned()))?;
+                self.since_ms = self.since_ms.max(since);
+                value = clock::rfc3339(since);
+            }
+            _ => (),
+        }
+        self.conditions.push((key, value));
+        Ok(())
+    }
+
+    fn holds(&self, key: FilterKey, value: &str, record: &CallRecord) -> bool {
+        let mut events = record.events().iter();
+        match key {
+            FilterKey::Caller => {
+                record.caller == value
+                    || value.len() >= MIN_KEY_CHARS && is_prefix(&record.caller_key, value)
+            }
+            FilterKey::Session => record.session == value,
+            FilterKey::Request => *record.id == *value,
+            FilterKey::Model => record.model == value || record.requested_model == value,
+            FilterKey::Verdict => {
+                record.action.as_str() == value
+                    || events.any(|event| event.verdict.as_str() == value)
+            }
+            FilterKey::Since => record.started_ms >= self.since_ms,
+            FilterKey::Rule => any_run(events, |run, _| run.name() == value),
+            FilterKey::Tool => events.any(|event| event.subject.as_deref() == Some(value)),
+            FilterKey::Would => any_run(events, |_, detail| {
+                detail.would.is_some_and(|would| would.as_str() == value)
+            }),
+            FilterKey::Edited => match value {
+                "request" => record.has_edited_request(),
+                "answer" => record.has_edited_answer(),
+                _ => record.has_edited_request() || record.has_edited_answer(),
+            },
+            FilterKey::Error => match record.error {
+                Some(error) => value == "any" || error.eq_ignore_ascii_case(value),
+                None => false,
+            },
+        }
+    }
+}
+
+impl FilterKey {
+    const ALL: [Self; 11] = [
+        Self::Caller,
+        Self::Session,
+        Self::Request,
+        Self::Model,
+        Self::Verdict,
+        Self::Since,
+        Self::Rule,
+        Self::Tool,
+        Self::Would,
+        Self::Edited,
+        Self::Error,
+    ];
+
+    fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key| key.as_str() == name)
+    }
+
+    const fn as_str(self) -> &'static str {
+        match self {
+            Self::Caller => "caller",
+            Self::Session => "session",
+            Self::Request => "request",
+            Self::Model => "model",
+            Self::Verdict => "verdict",
+            Self::Since => "since",
+            Self::Rule => "rule",
+            Self::Tool => "tool",
+            Self::Would => "would",
+            Self::Edited => "edited",
+            Self::Error => "error",
+        }
+    }
+}
+
+fn any_run<'a>(
+    mut events: impl Iterator<Item = &'a TracedEvent>,
+    holds: impl Fn(&TracedRun, &RunDetail) -> bool,
+) -> bool {
+    events.any(|event| {
+        let mut runs = event.rules.iter();
+        runs.any(|run| run.asked().is_some_and(|detail| holds(run, detail)))
+    })
+}
+
+/// Returns whether one of two prefixes of a key begins with the other.
+fn is_prefix(stored: &str, value: &str) -> bool {
+    !stored.is_empty() && (stored.starts_with(value) || value.starts_with(stored))
+}
+
+/// Reads a time, or a duration before now, as milliseconds since 1970.
+fn parse_since(text: &str) -> Option<u64> {
+    if let Ok(time) = text.parse::<Timestamp>() {
+        return u64::try_from(time.as_millisecond()).ok();
+    }
+    let units = [
+        ("s", 1000),
+        ("m", 60_000),
+        ("h", 3_600_000),
+        ("d", 86_400_000),
+    ];
+    let ago = units.iter().find_map(|(unit, factor)| {
+        let number: u64 = text.strip_suffix(unit)?.parse().ok()?;
+        number.checked_mul(*factor)
+    })?;
+    Some(clock::milliseconds(SystemTime::now()).saturating_sub(ago))
+}
+
+/// Splits at spaces outside of double quotes, which are removed.
+fn split_words(text: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut is_quoted = false;
+    for letter in text.chars() {
+        match letter {
+            '"' => is_quoted = !is_quoted,
+            letter if letter.is_whitespace() && !is_quoted => words.push(String::new()),
+            letter => words
+                .last_mut()
+                .into_iter()
+                .for_each(|word| word.push(letter)),
+        }
+    }
+    words.retain(|word| !word.is_empty());
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_string_and_words_are_the_same_filter() {
+        let query = "caller=ci&verdict=deny&rule=no+shell&cursor=7&edited=";
+        let words = "caller:ci verdict:deny rule:\"no shell\"";
+
+        let from_query = TraceFilter::from_query(query, &["cursor"]).unwrap();
+        let in_q = format!("q={}", words.replace(' ', "%20"));
+
+        assert_eq!(from_query, TraceFilter::parse(words).unwrap());
+        assert_eq!(from_query, TraceFilter::from_query(&in_q, &[]).unwrap());
+        assert_eq!(
+            from_query.to_query(),
+            "caller=ci&verdict=deny&rule=no+shell"
+        );
+    }
+
+    #[test]
+    fn a_filter_that_is_written_and_read_again_is_equal() {
+        let filter = TraceFilter::parse("since:15m would:stop error:any").unwrap();
+
+        let again = TraceFilter::from_query(&filter.to_query(), &[]).unwrap();
+
+        assert_eq!(again, filter);
+        assert!(filter.excludes_before(0));
+    }
+
+    #[test]
+    fn what_is_no_filter_is_refused_with_what_is() {
+        let wrong = [
+            (
+                "colour:red",
+                "unknown filter `colour`; known are caller, session",
+            ),
+            ("deny", "`deny` is not a filter such as `verdict:deny`"),
+            ("verdict:maybe", "`verdict` must be pass, edit, proceed"),
+            ("edited:yes", "`edited` must be request, answer, any"),
+            ("since:yesterday", "`since` must be a time such as"),
+        ];
+
+        for (words, message) in wrong {
+            let error = TraceFilter::parse(words).unwrap_err().to_string();
+            assert!(error.starts_with(message), "{error}");
+        }
+    }
+
+    #[test]
+    fn every_key_has_an_explanation() {
+        let explained: Vec<&str> = FILTER_KEYS.iter().map(|(key, _)| *key).collect();
+        let keys = FilterKey::ALL.map(FilterKey::as_str);
+
+        assert_eq!(explained, keys);
+    }
+}

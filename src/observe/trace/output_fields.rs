@@ -1,0 +1,103 @@
+//! Names of the fields of a hook's output, as a set of bits.
+
+use serde::{Serialize, Serializer};
+
+use crate::event::HookOutput;
+
+/// Fields whose names are kept. Others count as the last one.
+const NAMES: [&str; 13] = [
+    "decision",
+    "reason",
+    "continue",
+    "stopReason",
+    "systemMessage",
+    "suppressOutput",
+    "additionalContext",
+    "clearContext",
+    "llm_request",
+    "llm_response",
+    "tool_input",
+    "toolConfig",
+    "other",
+];
+
+/// Names of the fields of a hook's output.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct OutputFields(u16);
+
+impl OutputFields {
+    pub(super) fn of(output: &HookOutput) -> Self {
+        let mut fields = Self::default();
+        let own = [
+            output.decision.is_some(),
+            output.reason.is_some(),
+            output.r#continue.is_some(),
+            output.stop_reason.is_some(),
+            output.system_message.is_some(),
+            output.suppress_output.is_some(),
+        ];
+        for (bit, _) in own.iter().enumerate().filter(|(_, is_set)| **is_set) {
+            fields.0 |= 1 << bit;
+        }
+        for name in output.hook_specific_output.keys() {
+            if name != "hookEventName" {
+                fields.insert(name);
+            }
+        }
+        fields
+    }
+
+    /// Returns the names in order.
+    pub fn names(self) -> impl Iterator<Item = &'static str> {
+        let names = NAMES.iter().enumerate();
+        names
+            .filter(move |(bit, _)| self.0 & (1 << bit) != 0)
+            .map(|(_, name)| *name)
+    }
+
+    pub(super) const fn union(self, other: Self) -> Self {
+        Self(self.0 | other.0)
+    }
+
+    /// Returns whether a field edits what the event is about, or adds to it.
+    pub(super) const fn has_edit(self) -> bool {
+        const FIRST_EDIT: u16 = 6;
+        self.0 >> FIRST_EDIT != 0
+    }
+
+    fn insert(&mut self, name: &str) {
+        let known = NAMES.iter().position(|known| *known == name);
+        self.0 |= 1 << known.unwrap_or(NAMES.len() - 1);
+    }
+}
+
+impl Serialize for OutputFields {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.names())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::event::Decision;
+
+    #[test]
+    fn names_are_kept_and_values_are_not() {
+        let mut output = HookOutput {
+            decision: Some(Decision::Allow),
+            ..HookOutput::default()
+        };
+        let specific = &mut output.hook_specific_output;
+        specific.insert("tool_input".to_owned(), json!({ "secret": 1 }));
+        specific.insert("CANARY".to_owned(), json!(1));
+
+        let fields = OutputFields::of(&output);
+
+        assert_eq!(json!(fields), json!(["decision", "tool_input", "other"]));
+        assert!(fields.has_edit());
+        assert!(!OutputFields::of(&HookOutput::denial("no")).has_edit());
+    }
+}

@@ -1,0 +1,60 @@
+//! Reasons of decisions. Hooks write them, perhaps about content, so by default only a digest
+//! is kept.
+
+use data_encoding::HEXLOWER;
+use serde::Serialize;
+use sha2::{Digest, Sha256};
+use utoipa::ToSchema;
+
+/// Bytes of a reason that are kept.
+const MAX_REASON_BYTES: usize = 512;
+
+/// Hexadecimal digits of a digest that are kept.
+const DIGEST_CHARS: usize = 16;
+
+/// A reason, or what is kept of it.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, ToSchema)]
+pub struct ReasonText {
+    /// First digits of the SHA-256 of the whole text.
+    pub sha256: Box<str>,
+    /// Length of the whole text in bytes.
+    pub bytes: u64,
+    /// Text of the reason, truncated; absent unless it comes from the config, or the trace
+    /// keeps reasons.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub text: Option<Box<str>>,
+}
+
+impl ReasonText {
+    /// Keeps the digest of a reason.
+    pub(super) fn digest(reason: &str) -> Self {
+        let mut digest = HEXLOWER.encode(&Sha256::digest(reason));
+        digest.truncate(DIGEST_CHARS);
+        Self {
+            sha256: digest.into(),
+            bytes: reason.len() as u64,
+            text: None,
+        }
+    }
+
+    /// Keeps the digest of a reason, and `text`, which is its masked form.
+    pub(super) fn with_text(reason: &str, text: &str) -> Self {
+        let end = text.floor_char_boundary(MAX_REASON_BYTES);
+        Self {
+            text: text.get(..end).map(Into::into),
+            ..Self::digest(reason)
+        }
+    }
+
+    /// Returns the text, or a placeholder with its digest.
+    pub fn display(&self) -> String {
+        match &self.text {
+            Some(text) => text.to_string(),
+            None => format!("sha256:{} ({} bytes)", self.sha256, self.bytes),
+        }
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.sha256.len() + self.text.as_ref().map_or(0, |text| text.len())
+    }
+}

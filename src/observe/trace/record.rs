@@ -1,0 +1,271 @@
+//! The record of one exchange: names, verdicts, sizes, digests and times, never content.
+
+use std::{sync::Arc, time::Duration};
+
+use compact_str::CompactString;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::{
+    cache_effect::CacheEffect, chunk_strip::ChunkStrip, clock, document_diff::DocumentDiff,
+    traced_event::TracedEvent,
+};
+use crate::observe::recorder::{ExchangeAction, ExchangeEnd};
+
+/// Kind of a record.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RecordKind {
+    /// A model call.
+    Call,
+    /// An event that an agent reported, or the end of a session.
+    Event,
+}
+
+/// The record of one exchange.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallRecord {
+    /// Position in the trace, which grows by one for each record.
+    pub seq: u64,
+    /// Request id, as in `x-hookgate-request-id`.
+    #[schema(value_type = String)]
+    pub id: Arc<str>,
+    /// Kind of the record: `call` or `event`.
+    pub kind: RecordKind,
+    /// Time of the request's head: RFC 3339 in UTC.
+    #[serde(rename = "time", serialize_with = "as_time")]
+    #[schema(value_type = String)]
+    pub started_ms: u64,
+    /// Time to the end of the response, in microseconds.
+    pub duration_us: u64,
+    /// Name of the caller; empty without authentication.
+    #[schema(value_type = String)]
+    pub caller: CompactString,
+    /// First digits of the caller's key; empty without a credential.
+    #[schema(value_type = String)]
+    pub caller_key: CompactString,
+    /// `User-Agent` of the request.
+    #[schema(value_type = String)]
+    pub agent: CompactString,
+    /// Session of the request; empty if unknown.
+    #[schema(value_type = String)]
+    pub session: CompactString,
+    /// Name of the model API; empty for events.
+    pub dialect: &'static str,
+    /// Name of the method, such as `generateContent`.
+    pub method: &'static str,
+    /// Model that the agent requested.
+    #[schema(value_type = String)]
+    pub requested_model: CompactString,
+    /// Model that was called last.
+    #[schema(value_type = String)]
+    pub model: CompactString,
+    /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
+    pub upstream: &'static str,
+    /// HTTP status of the response; 0 if the agent disconnected before it.
+    pub status: u16,
+    /// Strictest action of policies and hooks, as in `x-hookgate-action`.
+    #[serde(serialize_with = "as_action")]
+    #[schema(value_type = String)]
+    pub action: ExchangeAction,
+    /// Reason code of an error of hookgate's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+    /// End of the response body.
+    #[serde(serialize_with = "as_end")]
+    #[schema(value_type = String)]
+    pub end: ExchangeEnd,
+    /// Number of requests to the model API.
+    pub rounds: u32,
+    /// Steps of a call that policies or hooks inspected.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Box<CallDetail>>,
+}
+
+/// Steps of one exchange.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct CallDetail {
+    /// How the session was found.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_match: Option<SessionMatch>,
+    /// Events in order, each with all of its policies and hooks.
+    pub events: Vec<TracedEvent>,
+    /// Requests to the model API, in order.
+    pub upstream_rounds: Vec<TracedRound>,
+    /// Differences between the agent's request and the last one that went upstream.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_diff: Option<DocumentDiff>,
+    /// Differences between the model's answers and what the agent received.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answer_diff: Option<DocumentDiff>,
+    /// Chunks of a streamed response.
+    #[serde(skip_serializing_if = "ChunkStrip::is_empty")]
+    pub chunks: ChunkStrip,
+    /// Token counts of the model API, summed over all rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TracedTokens>,
+    /// Shares of the duration.
+    pub times: TimeSplit,
+    /// Effect of edits on the prompt cache of the model API.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_cache: Option<CacheEffect>,
+    /// Details that were not kept, because the record or the trace is full.
+    pub dropped_details: u32,
+}
+
+/// How the session of a request was found.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct SessionMatch {
+    /// How the request matched the session, such as `new` or `continued`.
+    pub result: &'static str,
+    /// How the session is identified, such as `history` or `header`.
+    pub source: &'static str,
+}
+
+/// One request to the model API. Times are microseconds since the exchange's begin.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TracedRound {
+    /// Time at which the request was sent.
+    pub sent_us: u32,
+    /// Time at which the head of the response arrived; absent if none did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub answered_us: Option<u32>,
+    /// Time at which the response was decided.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ended_us: Option<u32>,
+    /// Address of upstream: `primary` or `fallback`.
+    pub upstream: &'static str,
+    /// HTTP status of the model API; absent if it did not answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub status: Option<u16>,
+    /// Bytes of the request body; absent if it was streamed unread.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub request_bytes: Option<u64>,
+    /// Why the model was asked again: `tool_denied` or `answer_denied`; absent for the first
+    /// round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub asked_again: Option<&'static str>,
+}
+
+/// Token counts of the model API.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TracedTokens {
+    /// Tokens of the requests.
+    pub prompt: u64,
+    /// Tokens of the requests that the model API took from its cache.
+    pub cached: u64,
+    /// Tokens of the answers.
+    pub candidates: u64,
+    /// All tokens, thoughts and tool use included.
+    pub total: u64,
+}
+
+/// Shares of an exchange's duration, in microseconds. They may overlap: hooks run while a
+/// stream is read, and held-back bytes wait meanwhile.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TimeSplit {
+    /// Time in which requests to the model API were open, without the runs of hooks meanwhile.
+    pub upstream_us: u64,
+    /// Time in which policies and hooks ran.
+    pub hooks_us: u64,
+    /// Time in which bytes of the answer were held back.
+    pub held_back_us: u64,
+    /// Time to the head of the response for the agent; absent if there was none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub first_byte_us: Option<u64>,
+}
+
+impl CallRecord {
+    /// Returns the size in memory, with everything that it owns.
+    pub fn bytes(&self) -> usize {
+        let names = [
+            &self.caller,
+            &self.caller_key,
+            &self.agent,
+            &self.session,
+            &self.requested_model,
+            &self.model,
+        ];
+        // An `Arc` has two counters before its content.
+        let shared = 2 * size_of::<usize>();
+        let owned = names.into_iter().map(heap_bytes).sum::<usize>();
+        let detail = self.detail.as_ref().map_or(0, |detail| detail.bytes());
+        size_of::<Self>() + shared + self.id.len() + shared + owned + detail
+    }
+
+    /// Returns the duration of the exchange.
+    pub fn duration(&self) -> Duration {
+        Duration::from_micros(self.duration_us)
+    }
+
+    /// Returns the time of the end: milliseconds since 1970.
+    pub(super) const fn ended_ms(&self) -> u64 {
+        self.started_ms.saturating_add(self.duration_us / 1000)
+    }
+
+    /// Returns the time of the request's head: RFC 3339 in UTC.
+    pub fn time(&self) -> String {
+        clock::rfc3339(self.started_ms)
+    }
+
+    /// Returns the events; none for calls that nothing inspected.
+    pub fn events(&self) -> &[TracedEvent] {
+        self.detail.as_ref().map_or(&[], |detail| &detail.events)
+    }
+
+    /// Returns whether the request went upstream other than the agent sent it.
+    pub fn has_edited_request(&self) -> bool {
+        let diff = self.detail.as_ref().map(|detail| &detail.request_diff);
+        diff.is_some_and(Option::is_some)
+    }
+
+    /// Returns whether the agent received another answer than the model's.
+    pub fn has_edited_answer(&self) -> bool {
+        let diff = self.detail.as_ref().map(|detail| &detail.answer_diff);
+        diff.is_some_and(Option::is_some)
+    }
+}
+
+impl CallDetail {
+    pub(super) fn bytes(&self) -> usize {
+        let events = self
+            .events
+            .iter()
+            .map(TracedEvent::heap_bytes)
+            .sum::<usize>();
+        size_of::<Self>()
+            + self.events.capacity() * size_of::<TracedEvent>()
+            + events
+            + self.upstream_rounds.capacity() * size_of::<TracedRound>()
+            + self
+                .request_diff
+                .as_ref()
+                .map_or(0, DocumentDiff::heap_bytes)
+            + self
+                .answer_diff
+                .as_ref()
+                .map_or(0, DocumentDiff::heap_bytes)
+            + self.chunks.heap_bytes()
+    }
+}
+
+/// Returns the bytes that a string owns outside of itself.
+pub(super) fn heap_bytes(text: &CompactString) -> usize {
+    if text.is_heap_allocated() {
+        text.capacity()
+    } else {
+        0
+    }
+}
+
+fn as_time<S: Serializer>(milliseconds: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&clock::rfc3339(*milliseconds))
+}
+
+fn as_action<S: Serializer>(action: &ExchangeAction, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(action.as_str())
+}
+
+fn as_end<S: Serializer>(end: &ExchangeEnd, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(end.as_str())
+}

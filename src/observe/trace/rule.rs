@@ -1,0 +1,194 @@
+//! Policies and hooks as the trace names them, and their statistics.
+
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::{Duration, SystemTime},
+};
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::{clock, histogram::DurationHistogram};
+use crate::event::EventName;
+
+/// One policy or hook, as it is written in the config.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RuleIdentity {
+    /// Name, or command of a hook without a name.
+    pub name: String,
+    /// Type of the hook, such as `command`; `builtin` for policies.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// Kind of the policy, such as `redact`, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    /// File and line of the config.
+    pub at: RulePosition,
+    /// Events on which it is asked.
+    #[schema(value_type = Vec<String>)]
+    pub events: Vec<EventName>,
+    /// Mode of its decisions: `enforce` or `observe`.
+    pub mode: &'static str,
+    /// Effect of a failure: `open` or `closed`; absent for policies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_failure: Option<&'static str>,
+    /// Condition under which it is asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub when: Option<String>,
+    /// Whether a switch of the config disables it.
+    pub disabled: bool,
+}
+
+/// A line of a config file.
+#[derive(Debug, Clone, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+pub struct RulePosition {
+    /// File of the config, as the operator named it.
+    pub file: String,
+    /// Line number, from 1.
+    pub line: u64,
+}
+
+/// A rule and its statistics. After a reload, an equal rule continues the statistics.
+#[derive(Debug)]
+pub struct TracedRule {
+    /// The rule in the config.
+    pub identity: RuleIdentity,
+    pub(super) statistics: Arc<RuleStatistics>,
+}
+
+/// Counts of one rule since the start of the process.
+#[derive(Debug, Default)]
+pub(super) struct RuleStatistics {
+    asked: AtomicU64,
+    skipped: AtomicU64,
+    acted: AtomicU64,
+    would_have: AtomicU64,
+    failed: AtomicU64,
+    /// Milliseconds since 1970; 0 for never.
+    last_asked: AtomicU64,
+    last_acted: AtomicU64,
+    durations: DurationHistogram,
+}
+
+/// Effect of a run for the statistics.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum RunEffect {
+    None,
+    Acted,
+    WouldHave,
+}
+
+/// One rule with its statistics.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RuleSummary {
+    /// The rule in the config.
+    #[serde(flatten)]
+    #[schema(inline)]
+    pub rule: RuleIdentity,
+    /// Number of runs.
+    pub asked: u64,
+    /// Number of events on which it was not asked.
+    pub skipped: u64,
+    /// Number of runs that decided or edited something.
+    pub acted: u64,
+    /// Number of runs in mode `observe` that would have decided or edited something.
+    pub would_have: u64,
+    /// Number of runs that failed.
+    pub failed: u64,
+    /// Median duration in microseconds; absent without runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p50_us: Option<u64>,
+    /// 99th percentile of the duration in microseconds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub p99_us: Option<u64>,
+    /// Time of the last run: RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_asked: Option<String>,
+    /// Time of the last run that decided or edited something; absent if it never did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_acted: Option<String>,
+}
+
+impl RuleIdentity {
+    /// Returns whether it is the same rule, perhaps on another line or with other settings.
+    pub(super) fn is_same_rule(&self, other: &Self) -> bool {
+        self.name == other.name
+            && self.kind == other.kind
+            && self.policy == other.policy
+            && self.at.file == other.at.file
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.name.capacity()
+            + self.kind.capacity()
+            + self.policy.as_ref().map_or(0, String::capacity)
+            + self.at.file.capacity()
+            + self.events.capacity() * size_of::<EventName>()
+            + self.when.as_ref().map_or(0, String::capacity)
+    }
+}
+
+impl TracedRule {
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.identity.heap_bytes() + size_of::<RuleStatistics>()
+    }
+
+    pub(super) fn record_skip(&self) {
+        self.statistics.skipped.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Counts equal runs. `elapsed` is `None` if their duration was not measured.
+    pub(super) fn record_runs(
+        &self,
+        times: u64,
+        effect: RunEffect,
+        is_failed: bool,
+        elapsed: Option<Duration>,
+    ) {
+        let statistics = &self.statistics;
+        let now = clock::milliseconds(SystemTime::now());
+        statistics.asked.fetch_add(times, Ordering::Relaxed);
+        statistics.last_asked.fetch_max(now, Ordering::Relaxed);
+        if is_failed {
+            statistics.failed.fetch_add(times, Ordering::Relaxed);
+        }
+        if let Some(elapsed) = elapsed {
+            statistics.durations.add(elapsed);
+        }
+        match effect {
+            RunEffect::None => (),
+            RunEffect::Acted => {
+                statistics.acted.fetch_add(times, Ordering::Relaxed);
+                statistics.last_acted.fetch_max(now, Ordering::Relaxed);
+            }
+            RunEffect::WouldHave => {
+                statistics.would_have.fetch_add(times, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Returns the rule with its statistics so far.
+    pub fn summary(&self) -> RuleSummary {
+        let statistics = &self.statistics;
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let time = |counter: &AtomicU64| match count(counter) {
+            0 => None,
+            milliseconds => Some(clock::rfc3339(milliseconds)),
+        };
+        RuleSummary {
+            rule: self.identity.clone(),
+            asked: count(&statistics.asked),
+            skipped: count(&statistics.skipped),
+            acted: count(&statistics.acted),
+            would_have: count(&statistics.would_have),
+            failed: count(&statistics.failed),
+            p50_us: statistics.durations.percentile(50),
+            p99_us: statistics.durations.percentile(99),
+            last_asked: time(&statistics.last_asked),
+            last_acted: time(&statistics.last_acted),
+        }
+    }
+}

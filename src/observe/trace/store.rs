@@ -1,0 +1,380 @@
+//! The live trace: the last exchanges, statistics of rules, and denials, within a memory bound.
+
+use std::{
+    sync::{
+        Arc, Mutex, MutexGuard, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::SystemTime,
+};
+
+use serde::Serialize;
+use tokio::sync::watch;
+use utoipa::ToSchema;
+
+use super::{
+    cache_effect::PromptCache,
+    clock,
+    content::{ContentStore, StoredContent},
+    denials::{Denial, DenialGroup, DenialTable},
+    filter::TraceFilter,
+    limits::TraceLimits,
+    memory::{InFlightBytes, TraceMemory},
+    record::CallRecord,
+    ring::RecordRing,
+    rule::{RuleIdentity, TracedRule},
+    subscription::TraceSubscription,
+    watched::{SessionWatch, WatchedSessions},
+};
+use crate::observe::metrics::Metrics;
+
+/// Records of one page.
+pub const MAX_PAGE_RECORDS: usize = 100;
+
+/// Rules of all configs that records may name.
+const MAX_RULES: usize = 4096;
+
+/// Rules of one config, by their number. `None`: there was no memory for it.
+pub type TracedRules = Arc<[Option<Arc<TracedRule>>]>;
+
+/// The live trace. It survives reloads of the config.
+#[derive(Debug)]
+pub struct TraceStore {
+    memory: Arc<TraceMemory>,
+    pub(super) ring: Arc<RecordRing>,
+    rules: Mutex<Vec<Arc<TracedRule>>>,
+    denials: Mutex<DenialTable>,
+    pub(super) prompts: PromptCache,
+    pub(super) contents: ContentStore,
+    watched: WatchedSessions,
+    /// Sequence number of the last record, for subscribers.
+    newest: watch::Sender<u64>,
+    dropped_details: AtomicU64,
+    dropped_records: AtomicU64,
+    metrics: Arc<Metrics>,
+}
+
+/// One page of the list of calls.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallPage {
+    /// Records that match, newest first.
+    #[schema(value_type = Vec<CallRecord>)]
+    pub calls: Vec<Arc<CallRecord>>,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// Records that were searched for this page.
+    pub scanned: ScanRange,
+}
+
+/// The records that a search went through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ScanRange {
+    /// Number of records.
+    pub records: usize,
+    /// Time of the oldest of them: RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Time of the newest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Whether it went to the oldest record that is kept.
+    pub is_complete: bool,
+}
+
+/// One record, and its neighbours that match a filter.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallView {
+    /// The record itself.
+    #[schema(value_type = CallRecord)]
+    pub call: Arc<CallRecord>,
+    /// Request id of the next newer record that matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub newer: Option<Arc<str>>,
+    /// Request id of the next older record that matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub older: Option<Arc<str>>,
+    /// Whether content of the call is kept.
+    pub has_content: bool,
+}
+
+/// Denials by rule, reason and tool.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DenialList {
+    /// Groups since the start of the process, those with the most denials first.
+    pub groups: Vec<DenialGroup>,
+    /// Number of groups that were evicted.
+    pub evicted: u64,
+}
+
+/// Size of the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TraceStatus {
+    /// Number of records that are kept.
+    pub records: usize,
+    /// Sequence number of the last record.
+    pub last_seq: u64,
+    /// Bytes in use, those of exchanges in flight included.
+    pub bytes: usize,
+    /// Bytes of exchanges in flight.
+    pub in_flight_bytes: usize,
+    /// Bound of `bytes`.
+    pub max_bytes: usize,
+    /// Bytes of content in use.
+    pub content_bytes: usize,
+    /// Details that were not kept for lack of memory.
+    pub dropped_details: u64,
+    /// Records that were not kept for lack of memory.
+    pub dropped_records: u64,
+}
+
+impl Default for TraceStore {
+    fn default() -> Self {
+        Self::new(&TraceLimits::default(), Arc::default())
+    }
+}
+
+impl TraceStore {
+    /// Creates an empty trace.
+    pub fn new(limits: &TraceLimits, metrics: Arc<Metrics>) -> Self {
+        let memory = Arc::new(TraceMemory::new(limits.memory));
+        // These are bounded by number, and counted at their largest size.
+        memory.try_add(DenialTable::max_bytes() + PromptCache::max_bytes());
+        let store = Self {
+            ring: Arc::new(RecordRing::new(Arc::clone(&memory))),
+            memory,
+            rules: Mutex::default(),
+            denials: Mutex::default(),
+            prompts: PromptCache::new(),
+            contents: ContentStore::default(),
+            watched: WatchedSessions::default(),
+            newest: watch::Sender::new(0),
+            dropped_details: AtomicU64::new(0),
+            dropped_records: AtomicU64::new(0),
+            metrics,
+        };
+        store.configure(limits);
+        store
+    }
+
+    /// Applies the limits of a config, and evicts what exceeds them.
+    pub fn configure(&self, limits: &TraceLimits) {
+        self.memory.set_limit(limits.memory);
+        while self.memory.used() > limits.memory && self.ring.evict_oldest() {}
+        self.ring.resize(limits.exchanges);
+        self.contents.configure(&limits.content);
+    }
+
+    /// Returns the rules of a config by their number. Equal rules of earlier configs continue
+    /// their statistics.
+    pub fn register(&self, identities: &[RuleIdentity]) -> TracedRules {
+        let mut pool = lock(&self.rules);
+        let mut rules: Vec<Option<Arc<TracedRule>>> = Vec::with_capacity(identities.len());
+        for identity in identities {
+            let is_taken = |rule: &Arc<TracedRule>| {
+                let mut taken = rules.iter().flatten();
+                taken.any(|taken| Arc::ptr_eq(&taken.statistics, &rule.statistics))
+            };
+            let mut known = pool.iter().rev();
+            let same = known.find(|rule| rule.identity.is_same_rule(identity) && !is_taken(rule));
+            let rule = match same {
+                Some(rule) if rule.identity == *identity => Some(Arc::clone(rule)),
+                same => {
+                    let statistics = same.map(|rule| Arc::clone(&rule.statistics));
+                    let rule = Arc::new(TracedRule {
+                        identity: identity.clone(),
+                        statistics: statistics.unwrap_or_default(),
+                    });
+                    self.keep_rule(&mut pool, &rule).then_some(rule)
+                }
+            };
+            rules.push(rule);
+        }
+        rules.into()
+    }
+
+    /// Returns a page of records that match, newest first. `cursor` is that of the page before.
+    pub fn list(&self, filter: &TraceFilter, cursor: Option<u64>, limit: usize) -> CallPage {
+        let limit = limit.clamp(1, MAX_PAGE_RECORDS);
+        let mut calls: Vec<Arc<CallRecord>> = Vec::new();
+        let mut scanned = ScanRange {
+            is_complete: true,
+            ..ScanRange::default()
+        };
+        let mut range = None;
+        let state = self.ring.state();
+        for record in state.before(cursor.unwrap_or(u64::MAX)) {
+            // Records are in the order of their ends.
+            if filter.excludes_before(record.ended_ms()) {
+                break;
+            }
+            if calls.len() == limit {
+                scanned.is_complete = false;
+                break;
+            }
+            scanned.records += 1;
+            let (newest, _) = range.unwrap_or((record.started_ms, 0));
+            range = Some((newest, record.started_ms));
+            if filter.matches(record) {
+                calls.push(Arc::clone(record));
+            }
+        }
+        drop(state);
+        scanned.to = range.map(|(newest, _)| clock::rfc3339(newest));
+        scanned.from = range.map(|(_, oldest)| clock::rfc3339(oldest));
+        let last = calls.last().map(|record| record.seq);
+        CallPage {
+            next: last.filter(|_| !scanned.is_complete),
+            calls,
+            scanned,
+        }
+    }
+
+    /// Returns the record of a request.
+    pub fn find(&self, id: &str) -> Option<Arc<CallRecord>> {
+        let state = self.ring.state();
+        let mut records = state.records().rev();
+        records.find(|record| *record.id == *id).cloned()
+    }
+
+    /// Returns the record of a request with its neighbours that match a filter.
+    pub fn view(&self, id: &str, filter: &TraceFilter) -> Option<CallView> {
+        let call = self.find(id)?;
+        let state = self.ring.state();
+        let matching = |record: &&Arc<CallRecord>| filter.matches(record);
+        let newer = state.after(call.seq).find(matching);
+        let newer = newer.map(|record| Arc::clone(&record.id));
+        let older = state.before(call.seq).find(matching);
+        let older = older.map(|record| Arc::clone(&record.id));
+        drop(state);
+        Some(CallView {
+            has_content: self.contents.find(id).is_some(),
+            call,
+            newer,
+            older,
+        })
+    }
+
+    /// Returns the masked content of a request, if it is kept.
+    pub fn content(&self, id: &str) -> Option<Arc<StoredContent>> {
+        self.contents.find(id)
+    }
+
+    /// Subscribes to records that match and finish from now on.
+    pub fn subscribe(self: &Arc<Self>, filter: TraceFilter) -> TraceSubscription {
+        let last_seq = self.ring.state().last_seq();
+        let newest = self.newest.subscribe();
+        let metrics = Arc::clone(&self.metrics);
+        TraceSubscription::new(Arc::clone(&self.ring), newest, filter, (last_seq, metrics))
+    }
+
+    /// Returns denials by rule, reason and tool.
+    pub fn denials(&self) -> DenialList {
+        let (groups, evicted) = lock(&self.denials).list();
+        DenialList { groups, evicted }
+    }
+
+    /// Keeps the content of a session's requests until the watch ends.
+    pub fn watch(&self, watch: SessionWatch) {
+        self.watched.add(watch);
+    }
+
+    /// Returns the watches of sessions that have not ended.
+    pub fn watches(&self) -> Vec<SessionWatch> {
+        self.watched.list(SystemTime::now())
+    }
+
+    /// Returns the size of the trace.
+    pub fn status(&self) -> TraceStatus {
+        let state = self.ring.state();
+        let (records, last_seq) = (state.len(), state.last_seq());
+        drop(state);
+        TraceStatus {
+            records,
+            last_seq,
+            bytes: self.memory.used(),
+            in_flight_bytes: self.memory.in_flight(),
+            max_bytes: self.memory.limit(),
+            content_bytes: self.contents.bytes(),
+            dropped_details: self.dropped_details.load(Ordering::Relaxed),
+            dropped_records: self.dropped_records.load(Ordering::Relaxed),
+        }
+    }
+
+    /// Returns whether a session is watched.
+    pub(super) fn is_watched(&self, session: &str) -> bool {
+        self.watched.includes(session)
+    }
+
+    pub(super) fn in_flight(&self) -> InFlightBytes {
+        InFlightBytes::none(Arc::clone(&self.memory))
+    }
+
+    /// Adds bytes to those that an exchange in flight holds; `false` if they do not fit.
+    pub(super) fn grow(&self, bytes: &mut InFlightBytes, more: usize) -> bool {
+        let fits = bytes.grow(more, &|| self.ring.evict_oldest());
+        if !fits {
+            self.dropped_details.fetch_add(1, Ordering::Relaxed);
+            self.metrics.trace_dropped_details.inc();
+        }
+        fits
+    }
+
+    /// Keeps the record of an exchange that has ended, whose bytes in flight are released.
+    pub(super) fn push(&self, mut record: CallRecord, in_flight: InFlightBytes) {
+        drop(in_flight);
+        if !self.make_space_for(&record) {
+            // Names alone are always less than a call with details.
+            record.detail = None;
+            self.metrics.trace_dropped_details.inc();
+            if !self.make_space_for(&record) {
+                self.dropped_records.fetch_add(1, Ordering::Relaxed);
+                self.metrics.trace_dropped_records.inc();
+                return;
+            }
+        }
+        let seq = self.ring.push(record);
+        if let Some(seq) = seq.filter(|_| self.newest.receiver_count() > 0) {
+            self.newest.send_replace(seq);
+        }
+    }
+
+    pub(super) fn add_denial(&self, denial: Denial<'_>) {
+        lock(&self.denials).add(denial);
+    }
+
+    fn make_space_for(&self, record: &CallRecord) -> bool {
+        let bytes = record.bytes();
+        while !self.memory.try_add(bytes) {
+            if !self.ring.evict_oldest() {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Keeps a rule for records. Returns `false` if there is no memory for it.
+    fn keep_rule(&self, pool: &mut Vec<Arc<TracedRule>>, rule: &Arc<TracedRule>) -> bool {
+        if pool.len() >= MAX_RULES {
+            pool.retain(|rule| {
+                let is_used = Arc::strong_count(rule) > 1;
+                if !is_used {
+                    self.memory.release(rule.bytes());
+                }
+                is_used
+            });
+        }
+        if pool.len() >= MAX_RULES || !self.memory.try_add(rule.bytes()) {
+            self.metrics.trace_dropped_details.inc();
+            return false;
+        }
+        pool.push(Arc::clone(rule));
+        true
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

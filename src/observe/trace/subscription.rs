@@ -1,0 +1,93 @@
+//! Live subscriptions. A subscriber reads the ring itself, so a slow one holds no memory and
+//! delays no call; it loses the records that are evicted before it reads them.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::{sync::watch, time::sleep};
+
+use super::{filter::TraceFilter, record::CallRecord, ring::RecordRing};
+use crate::observe::metrics::Metrics;
+
+/// Records of one batch.
+const MAX_BATCH: usize = 100;
+
+/// Records that are searched for one batch, so that the ring is not locked for long.
+const MAX_SCANNED: usize = 1000;
+
+/// Time between two batches.
+const BATCH_INTERVAL: Duration = Duration::from_millis(100);
+
+/// A subscription to the records that finish and match a filter.
+#[derive(Debug)]
+pub struct TraceSubscription {
+    ring: Arc<RecordRing>,
+    newest: watch::Receiver<u64>,
+    filter: TraceFilter,
+    /// Sequence number of the last record that was searched.
+    position: u64,
+    metrics: Arc<Metrics>,
+}
+
+/// Records that finished since the last batch.
+#[derive(Debug, Default)]
+pub struct TraceBatch {
+    /// Records that match, oldest first.
+    pub calls: Vec<Arc<CallRecord>>,
+    /// Number of records, matching or not, that were evicted before they were read.
+    pub lost: u64,
+}
+
+impl TraceSubscription {
+    pub(super) fn new(
+        ring: Arc<RecordRing>,
+        newest: watch::Receiver<u64>,
+        filter: TraceFilter,
+        (position, metrics): (u64, Arc<Metrics>),
+    ) -> Self {
+        Self {
+            ring,
+            newest,
+            filter,
+            position,
+            metrics,
+        }
+    }
+
+    /// Waits for the next batch that is not empty. Returns `None` when the trace is dropped.
+    /// Dropping the future loses nothing.
+    pub async fn next(&mut self) -> Option<TraceBatch> {
+        loop {
+            self.newest.borrow_and_update();
+            let batch = self.take();
+            if !batch.calls.is_empty() || batch.lost > 0 {
+                return Some(batch);
+            }
+            if self.newest.changed().await.is_err() {
+                return None;
+            }
+            // Records of busy gateways are read together.
+            sleep(BATCH_INTERVAL).await;
+        }
+    }
+
+    /// Returns what has finished since the last batch, without waiting.
+    pub fn take(&mut self) -> TraceBatch {
+        let mut batch = TraceBatch::default();
+        let state = self.ring.state();
+        batch.lost = state.first_seq().saturating_sub(self.position + 1);
+        let mut position = self.position + batch.lost;
+        for record in state.after(position).take(MAX_SCANNED) {
+            position = record.seq;
+            if self.filter.matches(record) {
+                batch.calls.push(Arc::clone(record));
+                if batch.calls.len() == MAX_BATCH {
+                    break;
+                }
+            }
+        }
+        drop(state);
+        self.position = position;
+        self.metrics.trace_lost_rows.inc_by(batch.lost);
+        batch
+    }
+}

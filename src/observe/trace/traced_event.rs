@@ -1,0 +1,232 @@
+//! One hook event of an exchange, with every policy and hook: asked, or why not.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use serde::{Serialize, Serializer};
+use utoipa::ToSchema;
+
+use super::{
+    output_fields::OutputFields,
+    reason_text::ReasonText,
+    record::heap_bytes,
+    rule::{RulePosition, TracedRule},
+};
+use crate::event::{Action, EventName, HookStatus, SkipReason};
+
+/// One hook event. Times are microseconds since the exchange's begin.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct TracedEvent {
+    /// Name of the event.
+    #[schema(value_type = String)]
+    pub event: EventName,
+    /// Source of the event: `call`, `derived` or `reported`.
+    pub origin: &'static str,
+    /// Text that matchers compare, such as a tool's name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub subject: Option<CompactString>,
+    /// Time at which its policies and hooks were selected.
+    pub at_us: u32,
+    /// Time at which it was decided.
+    pub ended_us: u32,
+    /// Number of the request to the model API that it belongs to; 0 before the first.
+    pub round: u32,
+    /// Whether hooks ran one after the other.
+    pub sequential: bool,
+    /// Policies, then hooks, then those that were not asked.
+    #[schema(value_type = Vec<RunReport>)]
+    pub rules: Vec<TracedRun>,
+    /// Verdict on the event.
+    pub verdict: Action,
+    /// Reason of a verdict that denies, stops or asks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ReasonText>,
+    /// Number of chunks that were inspected, for responses in chunks.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<u64>,
+}
+
+/// One policy or hook on one event.
+#[derive(Debug)]
+pub struct TracedRun {
+    /// The rule; `None` if the trace has no memory for it.
+    pub rule: Option<Arc<TracedRule>>,
+    /// Its run, or why there is none.
+    pub outcome: RunOutcome,
+}
+
+/// The run of a policy or hook, or why there is none.
+#[derive(Debug)]
+pub enum RunOutcome {
+    /// It was not asked.
+    NotAsked(SkipReason),
+    /// It was asked.
+    Asked(RunDetail),
+}
+
+/// The runs of one policy or hook on one event. A response in chunks has many.
+#[derive(Debug, Clone)]
+pub struct RunDetail {
+    /// Worst status of its runs.
+    pub status: HookStatus,
+    /// Sum of the durations of its runs.
+    pub duration_us: u32,
+    /// Number of its runs.
+    pub runs: u64,
+    /// Action that its output alone would cause.
+    pub says: Action,
+    /// Action that the output would have caused; `None` unless in mode `observe`.
+    pub would: Option<Action>,
+    /// Reason of its decision.
+    pub reason: Option<ReasonText>,
+    /// Fields of its output.
+    pub fields: OutputFields,
+    /// Whether a policy edited the document, or would have.
+    pub edited: bool,
+    /// Number of calls that it removed from the response, or would have.
+    pub refused_calls: u32,
+    /// Codes of ignored parts of the output and of failures.
+    pub diagnostics: Vec<&'static str>,
+}
+
+impl TracedEvent {
+    /// Returns the bytes that it owns outside of itself.
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.subject.as_ref().map_or(0, heap_bytes)
+            + self.rules.capacity() * size_of::<TracedRun>()
+            + self.rules.iter().map(TracedRun::heap_bytes).sum::<usize>()
+            + self.reason.as_ref().map_or(0, ReasonText::heap_bytes)
+    }
+}
+
+impl TracedRun {
+    /// Returns the run, if the rule was asked.
+    pub const fn asked(&self) -> Option<&RunDetail> {
+        match &self.outcome {
+            RunOutcome::Asked(run) => Some(run),
+            RunOutcome::NotAsked(_) => None,
+        }
+    }
+
+    /// Returns the name of the rule; empty if the trace has no memory for it.
+    pub fn name(&self) -> &str {
+        self.rule.as_ref().map_or("", |rule| &rule.identity.name)
+    }
+
+    /// Returns the line of the config; `None` if the trace has no memory for the rule.
+    pub fn position(&self) -> Option<&RulePosition> {
+        self.rule.as_ref().map(|rule| &rule.identity.at)
+    }
+
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.asked().map_or(0, RunDetail::heap_bytes)
+    }
+}
+
+impl RunDetail {
+    pub(super) fn heap_bytes(&self) -> usize {
+        self.reason.as_ref().map_or(0, ReasonText::heap_bytes)
+            + self.diagnostics.capacity() * size_of::<&str>()
+    }
+
+    /// Returns whether it decided or edited something, and not only observes.
+    pub const fn has_acted(&self) -> bool {
+        self.would.is_none() && self.has_effect()
+    }
+
+    /// Returns whether it decided or edited something, or would have.
+    pub const fn has_effect(&self) -> bool {
+        !matches!(self.says, Action::Proceed)
+            || self.edited
+            || self.refused_calls > 0
+            || self.fields.has_edit()
+    }
+}
+
+/// One policy or hook on one event, as JSON.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RunReport<'a> {
+    /// Name of the policy or hook.
+    name: &'a str,
+    /// Type of the hook, such as `command`; `builtin` for policies.
+    r#type: &'a str,
+    /// Kind of the policy, if it is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    policy: Option<&'a str>,
+    /// File and line of the config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<&'a RulePosition>,
+    /// Whether it was asked.
+    asked: bool,
+    /// Why it was not asked.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    because: Option<SkipReason>,
+    /// Why it was not asked, as the end of a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    explanation: Option<&'static str>,
+    /// Facts of its runs, if it was asked.
+    #[serde(flatten)]
+    #[schema(inline)]
+    run: Option<RunFacts<'a>>,
+}
+
+/// Facts of the runs of a rule, as JSON.
+#[derive(Debug, Serialize, ToSchema)]
+struct RunFacts<'a> {
+    /// Worst status of its runs: `ok`, `block` or `failed`.
+    status: &'static str,
+    /// Sum of the durations of its runs.
+    duration_us: u32,
+    /// Number of its runs.
+    runs: u64,
+    /// Action that its output alone would cause.
+    says: Action,
+    /// Action that the output would have caused, in mode `observe`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    would: Option<Action>,
+    /// Reason of its decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'a ReasonText>,
+    /// Names of the fields of its output.
+    #[schema(value_type = Vec<String>)]
+    fields: OutputFields,
+    /// Whether a policy edited the document, or would have.
+    edited: bool,
+    /// Number of calls that it removed from the response, or would have.
+    refused_calls: u32,
+    /// Codes of ignored parts of the output and of failures.
+    diagnostics: &'a [&'static str],
+}
+
+impl Serialize for TracedRun {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let identity = self.rule.as_ref().map(|rule| &rule.identity);
+        let because = match &self.outcome {
+            RunOutcome::NotAsked(reason) => Some(*reason),
+            RunOutcome::Asked(_) => None,
+        };
+        let report = RunReport {
+            name: self.name(),
+            r#type: identity.map_or("", |rule| &rule.kind),
+            policy: identity.and_then(|rule| rule.policy.as_deref()),
+            at: self.position(),
+            asked: because.is_none(),
+            because,
+            explanation: because.map(SkipReason::explanation),
+            run: self.asked().map(|run| RunFacts {
+                status: run.status.as_str(),
+                duration_us: run.duration_us,
+                runs: run.runs,
+                says: run.says,
+                would: run.would,
+                reason: run.reason.as_ref(),
+                fields: run.fields,
+                edited: run.edited,
+                refused_calls: run.refused_calls,
+                diagnostics: &run.diagnostics,
+            }),
+        };
+        report.serialize(serializer)
+    }
+}
