@@ -2,11 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::{Action, HookResult, HookStatus};
+use super::{Action, HookResult, HookStatus, rule::RuleId};
 
 /// One run of a policy or hook.
 #[derive(Debug)]
 pub struct HookRun {
+    /// Number of the policy or hook in the config.
+    pub rule: RuleId,
     /// Name of the policy or hook; the command of a hook without a name.
     pub name: String,
     /// Status, output and diagnostics.
@@ -15,6 +17,8 @@ pub struct HookRun {
     pub elapsed: Duration,
     /// Time at which the run ended.
     pub ended: SystemTime,
+    /// Action that the output alone would cause.
+    pub says: Action,
     /// Action that the output would have caused; `None` unless in `mode: observe`.
     pub would: Option<Action>,
     /// Whether a policy edited the document, or would have.

@@ -18,7 +18,10 @@ use tokio_util::sync::CancellationToken;
 
 use self::header_summary::HeaderSummary;
 pub use self::{
-    event::{BodySide, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent},
+    event::{
+        BodyPart, BodySide, ChunkFacts, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent,
+        PlanSummary, PlannedRule,
+    },
     exchange::Exchange,
     header_summary::HookSummary,
     log_sink::LogSink,
@@ -130,6 +133,16 @@ impl Recorder {
         self.state().sinks.iter().any(|sink| sink.wants_plans())
     }
 
+    /// Returns whether a sink needs the steps of a call: what was edited, and its chunks.
+    pub fn wants_steps(&self) -> bool {
+        self.state().sinks.iter().any(|sink| sink.wants_steps())
+    }
+
+    /// Returns whether a sink needs the bodies that policies and hooks inspect.
+    pub fn wants_content(&self) -> bool {
+        self.state().sinks.iter().any(|sink| sink.wants_content())
+    }
+
     /// Takes the summary for the response headers. Later events do not change it.
     pub fn take_summary(&self) -> HookSummary {
         let mut state = self.state();
@@ -159,6 +172,8 @@ impl Drop for RecorderState {
         if let Some(aborted) = self.aborted.take() {
             self.exchange.finish(aborted.is_cancelled());
             self.record(&ExchangeEvent::Finished);
+        } else {
+            self.record(&ExchangeEvent::Closed);
         }
     }
 }
@@ -168,7 +183,7 @@ mod tests {
     use std::time::{Duration, SystemTime};
 
     use super::*;
-    use crate::event::{Caller, HookOutput, HookResult, HookRun, HookStatus};
+    use crate::event::{Action, Caller, HookOutput, HookResult, HookRun, HookStatus, RuleId};
 
     /// Keeps the actions with which requests finish.
     #[derive(Debug, Clone, Default)]
@@ -189,6 +204,7 @@ mod tests {
 
     fn run(name: &str) -> HookRun {
         HookRun {
+            rule: RuleId::UNKNOWN,
             name: name.to_owned(),
             answer: HookResult {
                 status: HookStatus::Ok,
@@ -197,6 +213,7 @@ mod tests {
             },
             elapsed: Duration::from_millis(7),
             ended: SystemTime::UNIX_EPOCH,
+            says: Action::Proceed,
             would: None,
             edited: false,
             refused: Vec::new(),

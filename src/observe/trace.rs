@@ -7,47 +7,36 @@
 //! denials. Records hold names, verdicts, sizes, digests and times. Content is kept apart, masked,
 //! and only where the config or an operator asks for it.
 
-mod cache_effect;
-mod chunk_strip;
 mod clock;
-mod content;
-mod denials;
-mod document_diff;
 mod filter;
 mod histogram;
 mod limits;
-mod masking;
-mod memory;
-mod output_fields;
-mod reason_text;
 mod record;
-mod ring;
 mod rule;
+mod sink;
 mod store;
-mod subscription;
-mod traced_event;
-mod watched;
 
 pub use self::{
-    cache_effect::{CacheEffect, PromptParts},
-    chunk_strip::{ChunkSpan, ChunkStrip},
-    content::{ContentReason, StoredContent},
-    denials::DenialGroup,
-    document_diff::{ChangeKind, DocumentDiff, ValueChange},
     filter::{FILTER_KEYS, FilterError, TraceFilter},
     limits::{ContentLimits, TraceLimits},
-    masking::MaskedBody,
-    output_fields::OutputFields,
-    reason_text::ReasonText,
     record::{
         CallDetail, CallRecord, RecordKind, SessionMatch, TimeSplit, TracedRound, TracedTokens,
+        cache_effect::{CacheEffect, PromptParts},
+        chunk_strip::{ChunkSpan, ChunkStrip},
+        document_diff::{ChangeKind, DocumentDiff, ValueChange},
+        output_fields::OutputFields,
+        reason_text::ReasonText,
+        traced_event::{RunDetail, RunOutcome, RunReport, TracedEvent, TracedRun},
     },
     rule::{RuleIdentity, RulePosition, RuleSummary, TracedRule},
+    sink::TraceSink,
     store::{
         CallPage, CallView, DenialList, MAX_PAGE_RECORDS, ScanRange, TraceStatus, TraceStore,
         TracedRules,
+        content::{ContentReason, StoredContent},
+        denials::DenialGroup,
+        masking::MaskedBody,
+        subscription::{TraceBatch, TraceSubscription},
+        watched::SessionWatch,
     },
-    subscription::{TraceBatch, TraceSubscription},
-    traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
-    watched::SessionWatch,
 };

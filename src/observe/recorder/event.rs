@@ -1,9 +1,16 @@
 //! What can happen to a request.
 
+use std::time::Instant;
+
+use bytes::Bytes;
 use serde_json::Value;
 
-use crate::event::{
-    Action, Caller, Diagnostic, EventName, EventOrigin, HookOutput, HookRun, Trace,
+use crate::{
+    event::{
+        Action, Caller, Diagnostic, EventName, EventOrigin, HookOutput, HookRun, RuleId,
+        SkipReason, Trace,
+    },
+    observe::trace::PromptParts,
 };
 
 /// One thing that happened to a request.
@@ -46,12 +53,12 @@ pub enum ExchangeEvent<'a> {
     Planned {
         /// Name of the hook event.
         event: EventName,
-        /// Whether hooks run in sequence.
-        sequential: bool,
-        /// Names and types, policies first.
-        hooks: &'a [(String, String)],
+        /// When they were selected, and those that are not asked.
+        plan: PlanSummary<'a>,
+        /// Those that are asked, policies first.
+        asked: &'a [PlannedRule<'a>],
         /// Whether they are listed only, and do not run.
-        skipped: bool,
+        is_skipped: bool,
     },
     /// A policy or hook has run.
     HookFinished {
@@ -91,6 +98,43 @@ pub enum ExchangeEvent<'a> {
     Sending(Option<&'a [u8]>),
     /// A decision of hooks is about to go to the agent.
     Replying,
+    /// The head of upstream's response has arrived.
+    UpstreamAnswered {
+        /// HTTP status of the model API.
+        status: u16,
+    },
+    /// The request goes upstream other than the agent sent it.
+    RequestEdited {
+        /// The agent's request, without envelope.
+        before: &'a [u8],
+        /// The request that goes upstream.
+        after: &'a [u8],
+    },
+    /// The prompt of a request, as the agent sent it and as it goes upstream.
+    PromptSent {
+        /// The agent's prompt.
+        received: PromptParts<'a>,
+        /// The prompt that goes upstream.
+        sent: PromptParts<'a>,
+    },
+    /// A chunk of the model's response was filtered.
+    ChunkFiltered(ChunkFacts),
+    /// A response or chunk goes to the agent other than the model sent it.
+    AnswerEdited {
+        /// Number of the chunk in its exchange.
+        number: u64,
+        /// The model's response or chunk.
+        before: &'a [u8],
+        /// What the agent receives.
+        after: &'a [u8],
+    },
+    /// The response of the model is complete and decided.
+    RoundEnded {
+        /// Why the model is asked again: `tool_denied` or `answer_denied`.
+        asked_again: Option<&'static str>,
+    },
+    /// A body or chunk that policies and hooks inspect.
+    BodyInspected(BodyPart, &'a Bytes),
     /// Upstream counted tokens, up to here.
     UsageReported(&'a Value),
     /// A piece of a body passed.
@@ -125,6 +169,54 @@ pub enum ExchangeEvent<'a> {
     ResponseEnded(ExchangeEnd),
     /// Nothing more happens to the request.
     Finished,
+    /// Nothing more happens to a single hook event.
+    Closed,
+}
+
+/// The selection of policies and hooks for an event.
+#[derive(Debug, Clone, Copy)]
+pub struct PlanSummary<'a> {
+    /// Time of the selection.
+    pub started: Instant,
+    /// Whether hooks run in sequence.
+    pub sequential: bool,
+    /// Policies and hooks that are not asked.
+    pub skipped: &'a [(RuleId, SkipReason)],
+}
+
+/// A policy or hook that is asked.
+#[derive(Debug, Clone, Copy)]
+pub struct PlannedRule<'a> {
+    /// Number of the rule in the config.
+    pub rule: RuleId,
+    /// Name of the rule.
+    pub name: &'a str,
+    /// Type of the hook; `builtin` for policies.
+    pub kind: &'a str,
+}
+
+/// Sizes of a filtered chunk.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkFacts {
+    /// Bytes of the model's chunk.
+    pub received_bytes: u32,
+    /// Bytes of the response that are held back after it.
+    pub held_bytes: u32,
+    /// Whether the chunk was edited.
+    pub is_edited: bool,
+}
+
+/// Part of a call's content.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BodyPart {
+    /// Request of the agent, without envelope.
+    AgentRequest,
+    /// Request that goes upstream.
+    UpstreamRequest,
+    /// Response or chunk of the model.
+    ModelAnswer,
+    /// Response or chunk for the agent.
+    AgentAnswer,
 }
 
 /// Direction of a body.
@@ -147,6 +239,8 @@ pub struct EventDecision<'a> {
     pub subject: Option<&'a str>,
     /// The event before hooks changed it, as JSON; only if a sink needs it.
     pub input: Option<&'a [u8]>,
+    /// The selection of policies and hooks; `None` for chunks.
+    pub plan: Option<PlanSummary<'a>>,
     /// Runs of policies and hooks, in order.
     pub runs: &'a [HookRun],
     /// The verdict in one word.

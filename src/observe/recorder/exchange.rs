@@ -76,6 +76,17 @@ impl Exchange {
         }
     }
 
+    /// Returns the microseconds since the begin.
+    pub fn micros_now(&self) -> u32 {
+        self.micros_at(Instant::now())
+    }
+
+    /// Returns the microseconds from the begin to a time.
+    pub fn micros_at(&self, time: Instant) -> u32 {
+        let since = time.saturating_duration_since(self.started);
+        u32::try_from(since.as_micros()).unwrap_or(u32::MAX)
+    }
+
     pub(super) fn apply(&mut self, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::MethodResolved(operation) => self.operation = operation,

@@ -40,4 +40,14 @@ pub trait Sink: fmt::Debug + Send {
     fn wants_plans(&self) -> bool {
         false
     }
+
+    /// Returns whether the sink needs the steps of a call: what was edited, and its chunks.
+    fn wants_steps(&self) -> bool {
+        false
+    }
+
+    /// Returns whether the sink needs [`ExchangeEvent::BodyInspected`].
+    fn wants_content(&self) -> bool {
+        false
+    }
 }

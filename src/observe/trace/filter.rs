@@ -10,11 +10,7 @@ use serde::Serialize;
 use thiserror::Error;
 use url::form_urlencoded;
 
-use super::{
-    clock,
-    record::CallRecord,
-    traced_event::{RunDetail, TracedEvent, TracedRun},
-};
+use crate::observe::trace::{clock, record::CallRecord, record::traced_event::{RunDetail, TracedEvent, TracedRun}};
 
 /// Keys of conditions, with an explanation of each.
 pub const FILTER_KEYS: &[(&str, &str)] = &[
@@ -165,7 +161,7 @@ impl TraceFilter {
     }
 
     /// Returns whether no record that ended at this time or before can match.
-    pub(super) const fn excludes_before(&self, ended_ms: u64) -> bool {
+    pub(crate) const fn excludes_before(&self, ended_ms: u64) -> bool {
         ended_ms < self.since_ms
     }
 

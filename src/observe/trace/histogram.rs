@@ -11,7 +11,7 @@ const BUCKETS: usize = 60;
 /// Durations in buckets whose bounds grow by the square root of two, from one microsecond. A
 /// percentile is at most 42 % above the true value.
 #[derive(Debug)]
-pub(super) struct DurationHistogram {
+pub(crate) struct DurationHistogram {
     counts: [AtomicU64; BUCKETS],
 }
 
@@ -24,7 +24,7 @@ impl Default for DurationHistogram {
 }
 
 impl DurationHistogram {
-    pub(super) fn add(&self, duration: Duration) {
+    pub(crate) fn add(&self, duration: Duration) {
         let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
         if let Some(count) = self.counts.get(bucket(micros)) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -33,7 +33,7 @@ impl DurationHistogram {
 
     /// Returns the upper bound in microseconds of the bucket that holds this share of all
     /// durations; `None` if there are none.
-    pub(super) fn percentile(&self, percent: u64) -> Option<u64> {
+    pub(crate) fn percentile(&self, percent: u64) -> Option<u64> {
         let counts = self.counts.each_ref();
         let counts = counts.map(|count| count.load(Ordering::Relaxed));
         let total: u64 = counts.iter().sum();

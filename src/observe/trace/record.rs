@@ -1,15 +1,20 @@
 //! The record of one exchange: names, verdicts, sizes, digests and times, never content.
 
+pub mod cache_effect;
+pub mod chunk_strip;
+pub mod document_diff;
+pub mod output_fields;
+pub mod reason_text;
+pub mod string_bytes;
+pub mod traced_event;
+
 use std::{sync::Arc, time::Duration};
 
 use compact_str::CompactString;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{
-    cache_effect::CacheEffect, chunk_strip::ChunkStrip, clock, document_diff::DocumentDiff,
-    traced_event::TracedEvent,
-};
+use crate::observe::trace::{record::cache_effect::CacheEffect, record::chunk_strip::ChunkStrip, clock, record::document_diff::DocumentDiff, record::traced_event::TracedEvent};
 use crate::observe::recorder::{ExchangeAction, ExchangeEnd};
 
 /// Kind of a record.
@@ -199,7 +204,7 @@ impl CallRecord {
     }
 
     /// Returns the time of the end: milliseconds since 1970.
-    pub(super) const fn ended_ms(&self) -> u64 {
+    pub(crate) const fn ended_ms(&self) -> u64 {
         self.started_ms.saturating_add(self.duration_us / 1000)
     }
 
@@ -227,7 +232,7 @@ impl CallRecord {
 }
 
 impl CallDetail {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         let events = self
             .events
             .iter()
@@ -246,15 +251,6 @@ impl CallDetail {
                 .as_ref()
                 .map_or(0, DocumentDiff::heap_bytes)
             + self.chunks.heap_bytes()
-    }
-}
-
-/// Returns the bytes that a string owns outside of itself.
-pub(super) fn heap_bytes(text: &CompactString) -> usize {
-    if text.is_heap_allocated() {
-        text.capacity()
-    } else {
-        0
     }
 }
 

@@ -56,12 +56,12 @@ pub struct RulePosition {
 pub struct TracedRule {
     /// The rule in the config.
     pub identity: RuleIdentity,
-    pub(super) statistics: Arc<RuleStatistics>,
+    pub(crate) statistics: Arc<RuleStatistics>,
 }
 
 /// Counts of one rule since the start of the process.
 #[derive(Debug, Default)]
-pub(super) struct RuleStatistics {
+pub(crate) struct RuleStatistics {
     asked: AtomicU64,
     skipped: AtomicU64,
     acted: AtomicU64,
@@ -75,7 +75,7 @@ pub(super) struct RuleStatistics {
 
 /// Effect of a run for the statistics.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum RunEffect {
+pub(crate) enum RunEffect {
     None,
     Acted,
     WouldHave,
@@ -114,14 +114,14 @@ pub struct RuleSummary {
 
 impl RuleIdentity {
     /// Returns whether it is the same rule, perhaps on another line or with other settings.
-    pub(super) fn is_same_rule(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_rule(&self, other: &Self) -> bool {
         self.name == other.name
             && self.kind == other.kind
             && self.policy == other.policy
             && self.at.file == other.at.file
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.name.capacity()
             + self.kind.capacity()
             + self.policy.as_ref().map_or(0, String::capacity)
@@ -132,16 +132,16 @@ impl RuleIdentity {
 }
 
 impl TracedRule {
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.identity.heap_bytes() + size_of::<RuleStatistics>()
     }
 
-    pub(super) fn record_skip(&self) {
+    pub(crate) fn record_skip(&self) {
         self.statistics.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Counts equal runs. `elapsed` is `None` if their duration was not measured.
-    pub(super) fn record_runs(
+    pub(crate) fn record_runs(
         &self,
         times: u64,
         effect: RunEffect,

@@ -1,5 +1,13 @@
 //! The live trace: the last exchanges, statistics of rules, and denials, within a memory bound.
 
+pub mod content;
+pub mod denials;
+pub mod masking;
+pub mod memory;
+pub mod ring;
+pub mod subscription;
+pub mod watched;
+
 use std::{
     sync::{
         Arc, Mutex, MutexGuard, PoisonError,
@@ -12,20 +20,7 @@ use serde::Serialize;
 use tokio::sync::watch;
 use utoipa::ToSchema;
 
-use super::{
-    cache_effect::PromptCache,
-    clock,
-    content::{ContentStore, StoredContent},
-    denials::{Denial, DenialGroup, DenialTable},
-    filter::TraceFilter,
-    limits::TraceLimits,
-    memory::{InFlightBytes, TraceMemory},
-    record::CallRecord,
-    ring::RecordRing,
-    rule::{RuleIdentity, TracedRule},
-    subscription::TraceSubscription,
-    watched::{SessionWatch, WatchedSessions},
-};
+use crate::observe::trace::{record::cache_effect::PromptCache, clock, store::content::{ContentStore, StoredContent}, store::denials::{Denial, DenialGroup, DenialTable}, filter::TraceFilter, limits::TraceLimits, store::memory::{InFlightBytes, TraceMemory}, record::CallRecord, store::ring::RecordRing, rule::{RuleIdentity, TracedRule}, store::subscription::TraceSubscription, store::watched::{SessionWatch, WatchedSessions}};
 use crate::observe::metrics::Metrics;
 
 /// Records of one page.
@@ -41,11 +36,11 @@ pub type TracedRules = Arc<[Option<Arc<TracedRule>>]>;
 #[derive(Debug)]
 pub struct TraceStore {
     memory: Arc<TraceMemory>,
-    pub(super) ring: Arc<RecordRing>,
+    pub(crate) ring: Arc<RecordRing>,
     rules: Mutex<Vec<Arc<TracedRule>>>,
     denials: Mutex<DenialTable>,
-    pub(super) prompts: PromptCache,
-    pub(super) contents: ContentStore,
+    pub(crate) prompts: PromptCache,
+    pub(crate) contents: ContentStore,
     watched: WatchedSessions,
     /// Sequence number of the last record, for subscribers.
     newest: watch::Sender<u64>,
@@ -304,34 +299,49 @@ impl TraceStore {
     }
 
     /// Returns whether a session is watched.
-    pub(super) fn is_watched(&self, session: &str) -> bool {
+    pub(crate) fn is_watched(&self, session: &str) -> bool {
         self.watched.includes(session)
     }
 
-    pub(super) fn in_flight(&self) -> InFlightBytes {
+    /// Returns whether any session is watched.
+    pub(crate) fn has_watches(&self) -> bool {
+        self.watched.has_any()
+    }
+
+    /// Counts a detail that is not kept.
+    pub(crate) fn drop_detail(&self) {
+        self.dropped_details.fetch_add(1, Ordering::Relaxed);
+        self.metrics.trace_dropped_details.inc();
+    }
+
+    /// Counts a record that is not kept.
+    pub(crate) fn drop_record(&self) {
+        self.dropped_records.fetch_add(1, Ordering::Relaxed);
+        self.metrics.trace_dropped_records.inc();
+    }
+
+    pub(crate) fn in_flight(&self) -> InFlightBytes {
         InFlightBytes::none(Arc::clone(&self.memory))
     }
 
     /// Adds bytes to those that an exchange in flight holds; `false` if they do not fit.
-    pub(super) fn grow(&self, bytes: &mut InFlightBytes, more: usize) -> bool {
+    pub(crate) fn grow(&self, bytes: &mut InFlightBytes, more: usize) -> bool {
         let fits = bytes.grow(more, &|| self.ring.evict_oldest());
         if !fits {
-            self.dropped_details.fetch_add(1, Ordering::Relaxed);
-            self.metrics.trace_dropped_details.inc();
+            self.drop_detail();
         }
         fits
     }
 
     /// Keeps the record of an exchange that has ended, whose bytes in flight are released.
-    pub(super) fn push(&self, mut record: CallRecord, in_flight: InFlightBytes) {
+    pub(crate) fn push(&self, mut record: CallRecord, in_flight: InFlightBytes) {
         drop(in_flight);
         if !self.make_space_for(&record) {
             // Names alone are always less than a call with details.
             record.detail = None;
-            self.metrics.trace_dropped_details.inc();
+            self.drop_detail();
             if !self.make_space_for(&record) {
-                self.dropped_records.fetch_add(1, Ordering::Relaxed);
-                self.metrics.trace_dropped_records.inc();
+                self.drop_record();
                 return;
             }
         }
@@ -341,7 +351,7 @@ impl TraceStore {
         }
     }
 
-    pub(super) fn add_denial(&self, denial: Denial<'_>) {
+    pub(crate) fn add_denial(&self, denial: Denial<'_>) {
         lock(&self.denials).add(denial);
     }
 
@@ -367,7 +377,7 @@ impl TraceStore {
             });
         }
         if pool.len() >= MAX_RULES || !self.memory.try_add(rule.bytes()) {
-            self.metrics.trace_dropped_details.inc();
+            self.drop_detail();
             return false;
         }
         pool.push(Arc::clone(rule));

@@ -7,7 +7,7 @@ use std::sync::{
 
 /// Bytes of records, of rules, and of exchanges in flight. Never above the limit.
 #[derive(Debug)]
-pub(super) struct TraceMemory {
+pub(crate) struct TraceMemory {
     limit: AtomicUsize,
     used: AtomicUsize,
     /// The part of `used` that exchanges in flight hold; at most half of the limit.
@@ -16,13 +16,13 @@ pub(super) struct TraceMemory {
 
 /// Bytes that an exchange in flight holds. They are released when it is dropped.
 #[derive(Debug)]
-pub(super) struct InFlightBytes {
+pub(crate) struct InFlightBytes {
     memory: Arc<TraceMemory>,
     bytes: usize,
 }
 
 impl TraceMemory {
-    pub(super) const fn new(limit: usize) -> Self {
+    pub(crate) const fn new(limit: usize) -> Self {
         Self {
             limit: AtomicUsize::new(limit),
             used: AtomicUsize::new(0),
@@ -30,32 +30,32 @@ impl TraceMemory {
         }
     }
 
-    pub(super) fn limit(&self) -> usize {
+    pub(crate) fn limit(&self) -> usize {
         self.limit.load(Ordering::Relaxed)
     }
 
     /// Sets the limit. Bytes beyond it must be released by the caller.
-    pub(super) fn set_limit(&self, limit: usize) {
+    pub(crate) fn set_limit(&self, limit: usize) {
         self.limit.store(limit, Ordering::Relaxed);
     }
 
     /// Returns the number of bytes in use.
-    pub(super) fn used(&self) -> usize {
+    pub(crate) fn used(&self) -> usize {
         self.used.load(Ordering::Relaxed)
     }
 
     /// Returns the number of bytes that exchanges in flight hold.
-    pub(super) fn in_flight(&self) -> usize {
+    pub(crate) fn in_flight(&self) -> usize {
         self.in_flight.load(Ordering::Relaxed)
     }
 
     /// Adds bytes; `false` if they do not fit.
-    pub(super) fn try_add(&self, bytes: usize) -> bool {
+    pub(crate) fn try_add(&self, bytes: usize) -> bool {
         add_up_to(&self.used, bytes, self.limit())
     }
 
     /// Releases bytes that were added.
-    pub(super) fn release(&self, bytes: usize) {
+    pub(crate) fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
 
@@ -74,12 +74,12 @@ impl TraceMemory {
 }
 
 impl InFlightBytes {
-    pub(super) const fn none(memory: Arc<TraceMemory>) -> Self {
+    pub(crate) const fn none(memory: Arc<TraceMemory>) -> Self {
         Self { memory, bytes: 0 }
     }
 
     /// Adds bytes; `false` if they do not fit, even after `make_space` has evicted all it can.
-    pub(super) fn grow(&mut self, bytes: usize, make_space: &dyn Fn() -> bool) -> bool {
+    pub(crate) fn grow(&mut self, bytes: usize, make_space: &dyn Fn() -> bool) -> bool {
         let fits = self.memory.try_add_in_flight(bytes, make_space);
         if fits {
             self.bytes += bytes;
@@ -87,7 +87,7 @@ impl InFlightBytes {
         fits
     }
 
-    pub(super) const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.bytes
     }
 }

@@ -39,7 +39,7 @@ pub struct PromptParts<'a> {
 
 /// The last prompts of sessions, as digests.
 #[derive(Debug)]
-pub(super) struct PromptCache {
+pub(crate) struct PromptCache {
     hasher: RandomState,
     last: Mutex<LruCache<u64, PromptPair>>,
 }
@@ -59,7 +59,7 @@ struct PromptDigest {
 }
 
 impl PromptCache {
-    pub(super) fn new() -> Self {
+    pub(crate) fn new() -> Self {
         let max = NonZeroUsize::new(MAX_SESSIONS).unwrap_or(NonZeroUsize::MIN);
         Self {
             hasher: RandomState::new(),
@@ -68,14 +68,14 @@ impl PromptCache {
     }
 
     /// Returns the largest size in memory.
-    pub(super) const fn max_bytes() -> usize {
+    pub(crate) const fn max_bytes() -> usize {
         // Each entry has its key, two links, and its place in a table that is at most half full.
         MAX_SESSIONS * (size_of::<PromptPair>() + 8 * size_of::<usize>())
     }
 
     /// Compares a prompt with the last one of its session, and remembers it. Returns `None` if
     /// the agent's prompt does not begin like its last one, so that nothing was cached.
-    pub(super) fn record(
+    pub(crate) fn record(
         &self,
         session: &str,
         received: PromptParts<'_>,

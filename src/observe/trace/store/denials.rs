@@ -30,15 +30,15 @@ const MAX_GROUP_BYTES: usize = 4 * 1024;
 
 /// One denial of a rule.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Denial<'a> {
-    pub(super) rule: &'a str,
-    pub(super) at: Option<&'a RulePosition>,
-    pub(super) event: EventName,
-    pub(super) action: Action,
-    pub(super) reason: Option<&'a ReasonText>,
-    pub(super) tool: Option<&'a str>,
-    pub(super) caller: &'a str,
-    pub(super) request: &'a Arc<str>,
+pub(crate) struct Denial<'a> {
+    pub(crate) rule: &'a str,
+    pub(crate) at: Option<&'a RulePosition>,
+    pub(crate) event: EventName,
+    pub(crate) action: Action,
+    pub(crate) reason: Option<&'a ReasonText>,
+    pub(crate) tool: Option<&'a str>,
+    pub(crate) caller: &'a str,
+    pub(crate) request: &'a Arc<str>,
 }
 
 /// Denials of one rule, for one reason, of one tool.
@@ -82,7 +82,7 @@ pub struct DenialGroup {
 
 /// All groups of denials since the start of the process.
 #[derive(Debug, Default)]
-pub(super) struct DenialTable {
+pub(crate) struct DenialTable {
     groups: BTreeMap<GroupKey, DenialGroup>,
     evicted: u64,
 }
@@ -97,11 +97,11 @@ struct GroupKey {
 
 impl DenialTable {
     /// Returns the largest size in memory.
-    pub(super) const fn max_bytes() -> usize {
+    pub(crate) const fn max_bytes() -> usize {
         MAX_GROUPS * MAX_GROUP_BYTES
     }
 
-    pub(super) fn add(&mut self, denial: Denial<'_>) {
+    pub(crate) fn add(&mut self, denial: Denial<'_>) {
         let key = GroupKey {
             rule: short(denial.rule),
             event: denial.event,
@@ -134,7 +134,7 @@ impl DenialTable {
     }
 
     /// Returns the groups with the most denials first, and the number of evicted groups.
-    pub(super) fn list(&self) -> (Vec<DenialGroup>, u64) {
+    pub(crate) fn list(&self) -> (Vec<DenialGroup>, u64) {
         let mut groups: Vec<DenialGroup> = self.groups.values().cloned().collect();
         groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.rule.clone()));
         for group in &mut groups {

@@ -6,12 +6,7 @@ use compact_str::CompactString;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::{
-    output_fields::OutputFields,
-    reason_text::ReasonText,
-    record::heap_bytes,
-    rule::{RulePosition, TracedRule},
-};
+use crate::observe::trace::{record::output_fields::OutputFields, record::reason_text::ReasonText, record::string_bytes::heap_bytes, rule::{RulePosition, TracedRule}};
 use crate::event::{Action, EventName, HookStatus, SkipReason};
 
 /// One hook event. Times are microseconds since the exchange's begin.
@@ -91,8 +86,13 @@ pub struct RunDetail {
 }
 
 impl TracedEvent {
+    /// Returns the size in memory, with everything that it owns.
+    pub(crate) fn bytes(&self) -> usize {
+        size_of::<Self>() + self.heap_bytes()
+    }
+
     /// Returns the bytes that it owns outside of itself.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.subject.as_ref().map_or(0, heap_bytes)
             + self.rules.capacity() * size_of::<TracedRun>()
             + self.rules.iter().map(TracedRun::heap_bytes).sum::<usize>()
@@ -119,13 +119,13 @@ impl TracedRun {
         self.rule.as_ref().map(|rule| &rule.identity.at)
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.asked().map_or(0, RunDetail::heap_bytes)
     }
 }
 
 impl RunDetail {
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.reason.as_ref().map_or(0, ReasonText::heap_bytes)
             + self.diagnostics.capacity() * size_of::<&str>()
     }

@@ -13,12 +13,7 @@ use stream_redact::Mask;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use super::{
-    clock,
-    limits::ContentLimits,
-    masking::{MaskedBody, all_detectors, mask_body, mask_text},
-    memory::{InFlightBytes, TraceMemory},
-};
+use crate::observe::trace::{clock, limits::ContentLimits, store::masking::{MaskedBody, all_detectors, mask_body, mask_text}, store::memory::{InFlightBytes, TraceMemory}};
 
 /// Why the content of a call is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -62,21 +57,21 @@ pub struct StoredContent {
 
 /// Content of a call in flight, before it is masked. Bodies share memory with the call.
 #[derive(Debug)]
-pub(super) struct RawContent {
-    pub(super) id: Arc<str>,
-    pub(super) session: String,
-    pub(super) because: ContentReason,
-    pub(super) request: Option<Bytes>,
-    pub(super) upstream_request: Option<Bytes>,
-    pub(super) answer: Vec<Bytes>,
-    pub(super) agent_answer: Vec<Bytes>,
+pub(crate) struct RawContent {
+    pub(crate) id: Arc<str>,
+    pub(crate) session: String,
+    pub(crate) because: ContentReason,
+    pub(crate) request: Option<Bytes>,
+    pub(crate) upstream_request: Option<Bytes>,
+    pub(crate) answer: Vec<Bytes>,
+    pub(crate) agent_answer: Vec<Bytes>,
     /// Its bytes, which are counted as in flight until it is masked.
-    pub(super) bytes: InFlightBytes,
+    pub(crate) bytes: InFlightBytes,
 }
 
 /// Masked content of the last calls that have some.
 #[derive(Debug)]
-pub(super) struct ContentStore {
+pub(crate) struct ContentStore {
     memory: Arc<TraceMemory>,
     state: Mutex<ContentState>,
     pending: Notify,
@@ -103,39 +98,39 @@ impl Default for ContentStore {
 }
 
 impl ContentStore {
-    pub(super) fn configure(&self, limits: &ContentLimits) {
+    pub(crate) fn configure(&self, limits: &ContentLimits) {
         self.memory.set_limit(limits.memory);
         let mut state = self.state();
         state.limits = *limits;
         while self.memory.used() > limits.memory && self.evict_oldest(&mut state) {}
     }
 
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.memory.used()
     }
 
-    pub(super) fn in_flight(&self) -> InFlightBytes {
+    pub(crate) fn in_flight(&self) -> InFlightBytes {
         InFlightBytes::none(Arc::clone(&self.memory))
     }
 
     /// Adds bytes to those of a call in flight; `false` if they do not fit.
-    pub(super) fn grow(&self, bytes: &mut InFlightBytes, more: usize) -> bool {
+    pub(crate) fn grow(&self, bytes: &mut InFlightBytes, more: usize) -> bool {
         bytes.grow(more, &|| self.evict_oldest(&mut self.state()))
     }
 
     /// Queues content, which is masked by [`ContentStore::mask_pending`] before it is kept.
-    pub(super) fn push(&self, content: RawContent) {
+    pub(crate) fn push(&self, content: RawContent) {
         self.state().pending.push_back(content);
         self.pending.notify_one();
     }
 
     /// Waits until content is queued.
-    pub(super) async fn pending(&self) {
+    pub(crate) async fn pending(&self) {
         self.pending.notified().await;
     }
 
     /// Masks and keeps what is queued. Takes milliseconds for each megabyte.
-    pub(super) fn mask_pending(&self) {
+    pub(crate) fn mask_pending(&self) {
         loop {
             let (raw, limits) = {
                 let mut state = self.state();
@@ -151,12 +146,12 @@ impl ContentStore {
     }
 
     /// Returns a text with its secrets replaced.
-    pub(super) fn masked_text(&self, text: &str) -> String {
+    pub(crate) fn masked_text(&self, text: &str) -> String {
         mask_text(self.mask().as_ref(), text)
     }
 
     /// Returns the content of a call, if it is kept. Removes what is too old.
-    pub(super) fn find(&self, id: &str) -> Option<Arc<StoredContent>> {
+    pub(crate) fn find(&self, id: &str) -> Option<Arc<StoredContent>> {
         let mut state = self.state();
         self.remove_expired(&mut state);
         let mut stored = state.stored.iter().rev();
@@ -165,7 +160,7 @@ impl ContentStore {
     }
 
     /// Removes content whose retention is over.
-    pub(super) fn remove_old(&self) {
+    pub(crate) fn remove_old(&self) {
         let mut state = self.state();
         self.remove_expired(&mut state);
     }

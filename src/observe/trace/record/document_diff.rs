@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use super::record::heap_bytes;
+use crate::observe::trace::{record::string_bytes::heap_bytes};
 
 /// Changes that are listed; the others are counted.
 const MAX_CHANGES: usize = 32;
@@ -137,6 +137,9 @@ enum Children<'a> {
 }
 
 impl DocumentDiff {
+    /// Largest size that its changes can have.
+    pub(crate) const MAX_BYTES: usize = MAX_CHANGES * (size_of::<ValueChange>() + 64);
+
     /// Returns the differences; `None` if there are none.
     pub fn between(before: &[u8], after: &[u8]) -> Option<Self> {
         if before == after {
@@ -161,7 +164,7 @@ impl DocumentDiff {
     }
 
     /// Returns the bytes that it owns outside of itself.
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let pointers = self
             .changes
             .iter()

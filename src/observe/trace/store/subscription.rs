@@ -38,7 +38,7 @@ pub struct TraceBatch {
 }
 
 impl TraceSubscription {
-    pub(super) fn new(
+    pub(crate) fn new(
         ring: Arc<RecordRing>,
         newest: watch::Receiver<u64>,
         filter: TraceFilter,

@@ -11,7 +11,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use super::clock;
+use crate::observe::trace::{clock};
 
 /// Watches at a time. The one that ends first is replaced.
 const MAX_WATCHES: usize = 64;
@@ -33,13 +33,13 @@ pub struct SessionWatch {
 
 /// All watches. Most gateways have none, which is found without a lock.
 #[derive(Debug, Default)]
-pub(super) struct WatchedSessions {
+pub(crate) struct WatchedSessions {
     has_any: AtomicBool,
     watches: Mutex<Vec<SessionWatch>>,
 }
 
 impl WatchedSessions {
-    pub(super) fn add(&self, watch: SessionWatch) {
+    pub(crate) fn add(&self, watch: SessionWatch) {
         let mut watches = self.watches();
         watches.retain(|other| other.session != watch.session);
         if watches.len() >= MAX_WATCHES {
@@ -50,8 +50,13 @@ impl WatchedSessions {
         self.has_any.store(true, Ordering::Relaxed);
     }
 
-    pub(super) fn includes(&self, session: &str) -> bool {
+    /// Returns whether there are watches, some of which may have ended.
+    pub(crate) fn has_any(&self) -> bool {
         self.has_any.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn includes(&self, session: &str) -> bool {
+        self.has_any()
             && !session.is_empty()
             && self
                 .list(SystemTime::now())
@@ -60,7 +65,7 @@ impl WatchedSessions {
     }
 
     /// Returns the watches that have not ended, and removes the others.
-    pub(super) fn list(&self, now: SystemTime) -> Vec<SessionWatch> {
+    pub(crate) fn list(&self, now: SystemTime) -> Vec<SessionWatch> {
         let mut watches = self.watches();
         watches.retain(|watch| watch.until > now);
         self.has_any.store(!watches.is_empty(), Ordering::Relaxed);

@@ -27,7 +27,7 @@ pub struct ReasonText {
 
 impl ReasonText {
     /// Keeps the digest of a reason.
-    pub(super) fn digest(reason: &str) -> Self {
+    pub(crate) fn digest(reason: &str) -> Self {
         let mut digest = HEXLOWER.encode(&Sha256::digest(reason));
         digest.truncate(DIGEST_CHARS);
         Self {
@@ -38,7 +38,7 @@ impl ReasonText {
     }
 
     /// Keeps the digest of a reason, and `text`, which is its masked form.
-    pub(super) fn with_text(reason: &str, text: &str) -> Self {
+    pub(crate) fn with_text(reason: &str, text: &str) -> Self {
         let end = text.floor_char_boundary(MAX_REASON_BYTES);
         Self {
             text: text.get(..end).map(Into::into),
@@ -54,7 +54,7 @@ impl ReasonText {
         }
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.sha256.len() + self.text.as_ref().map_or(0, |text| text.len())
     }
 }

@@ -51,7 +51,7 @@ impl ChunkStrip {
     }
 
     /// Adds a chunk, whose span begins and ends at the same time.
-    pub(super) fn push(&mut self, chunk: ChunkSpan) {
+    pub(crate) fn push(&mut self, chunk: ChunkSpan) {
         self.chunks += u64::from(chunk.chunks);
         self.received_bytes += u64::from(chunk.received_bytes);
         self.edited += u64::from(chunk.edited);
@@ -69,12 +69,12 @@ impl ChunkStrip {
         }
     }
 
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         self.spans.capacity() * size_of::<ChunkSpan>()
     }
 
     /// Returns the largest size that the spans can have.
-    pub(super) const fn max_heap_bytes() -> usize {
+    pub(crate) const fn max_heap_bytes() -> usize {
         // A vector doubles its capacity, and holds one more until it is halved.
         2 * MAX_SPANS * size_of::<ChunkSpan>()
     }

@@ -26,7 +26,9 @@ const NAMES: [&str; 13] = [
 pub struct OutputFields(u16);
 
 impl OutputFields {
-    pub(super) fn of(output: &HookOutput) -> Self {
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(crate) fn of(output: &HookOutput) -> Self {
         let mut fields = Self::default();
         let own = [
             output.decision.is_some(),
@@ -55,12 +57,12 @@ impl OutputFields {
             .map(|(_, name)| *name)
     }
 
-    pub(super) const fn union(self, other: Self) -> Self {
+    pub(crate) const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
     /// Returns whether a field edits what the event is about, or adds to it.
-    pub(super) const fn has_edit(self) -> bool {
+    pub(crate) const fn has_edit(self) -> bool {
         const FIRST_EDIT: u16 = 6;
         self.0 >> FIRST_EDIT != 0
     }

@@ -8,7 +8,7 @@ use stream_redact::{DETECTORS, Mask, Style};
 use utoipa::ToSchema;
 
 /// Bytes of a body beyond which it is not kept.
-pub(super) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
+pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 
 /// A masked body.
 #[derive(Debug, Clone, Serialize, ToSchema)]
@@ -25,7 +25,7 @@ pub struct MaskedBody {
 }
 
 impl MaskedBody {
-    pub(super) fn heap_bytes(&self) -> usize {
+    pub(crate) fn heap_bytes(&self) -> usize {
         let names = self
             .masked
             .keys()
@@ -35,14 +35,14 @@ impl MaskedBody {
 }
 
 /// Compiles all detectors.
-pub(super) fn all_detectors() -> Option<Mask> {
+pub(crate) fn all_detectors() -> Option<Mask> {
     let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     Mask::new(&names, &[], &Style::Label).ok()
 }
 
 /// Masks a body: each string of JSON by itself, with its escapes removed before. Without a
 /// mask, nothing of it is kept.
-pub(super) fn mask_body(mask: Option<&Mask>, body: &[u8]) -> MaskedBody {
+pub(crate) fn mask_body(mask: Option<&Mask>, body: &[u8]) -> MaskedBody {
     let mut masked = BTreeMap::new();
     let value = mask.filter(|_| body.len() <= MAX_BODY_BYTES).map(|mask| {
         let text = || Value::String(String::from_utf8_lossy(body).into_owned());
@@ -58,7 +58,7 @@ pub(super) fn mask_body(mask: Option<&Mask>, body: &[u8]) -> MaskedBody {
 }
 
 /// Masks a text. Without a mask, nothing of it is kept.
-pub(super) fn mask_text(mask: Option<&Mask>, text: &str) -> String {
+pub(crate) fn mask_text(mask: Option<&Mask>, text: &str) -> String {
     let Some(mask) = mask else {
         return String::new();
     };

@@ -9,13 +9,13 @@ use super::{memory::TraceMemory, record::CallRecord};
 
 /// The last records, oldest first, within a number and the memory bound.
 #[derive(Debug)]
-pub(super) struct RecordRing {
+pub(crate) struct RecordRing {
     memory: Arc<TraceMemory>,
     state: Mutex<RingState>,
 }
 
 #[derive(Debug)]
-pub(super) struct RingState {
+pub(crate) struct RingState {
     records: VecDeque<Arc<CallRecord>>,
     max_records: usize,
     /// Sequence number of the next record.
@@ -23,7 +23,7 @@ pub(super) struct RingState {
 }
 
 impl RecordRing {
-    pub(super) fn new(memory: Arc<TraceMemory>) -> Self {
+    pub(crate) fn new(memory: Arc<TraceMemory>) -> Self {
         Self {
             memory,
             state: Mutex::new(RingState {
@@ -34,12 +34,12 @@ impl RecordRing {
         }
     }
 
-    pub(super) fn state(&self) -> MutexGuard<'_, RingState> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, RingState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Sets the maximum number of records, and evicts those beyond it.
-    pub(super) fn resize(&self, max_records: usize) {
+    pub(crate) fn resize(&self, max_records: usize) {
         self.state().max_records = max_records;
         while self.state().records.len() > max_records {
             self.evict_oldest();
@@ -48,7 +48,7 @@ impl RecordRing {
 
     /// Adds a record, whose bytes are counted already. Returns its sequence number, or `None` if
     /// no record is kept.
-    pub(super) fn push(&self, mut record: CallRecord) -> Option<u64> {
+    pub(crate) fn push(&self, mut record: CallRecord) -> Option<u64> {
         let bytes = record.bytes();
         let mut state = self.state();
         if state.max_records == 0 {
@@ -70,7 +70,7 @@ impl RecordRing {
     }
 
     /// Evicts the oldest record. Returns `false` if there is none.
-    pub(super) fn evict_oldest(&self) -> bool {
+    pub(crate) fn evict_oldest(&self) -> bool {
         let evicted = self.state().records.pop_front();
         let is_evicted = evicted.is_some();
         self.release(evicted);
@@ -86,33 +86,33 @@ impl RecordRing {
 
 impl RingState {
     /// Records in order, oldest first.
-    pub(super) fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<CallRecord>> {
+    pub(crate) fn records(&self) -> impl DoubleEndedIterator<Item = &Arc<CallRecord>> {
         self.records.iter()
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.records.len()
     }
 
     /// Sequence number of the last record; 0 before the first.
-    pub(super) const fn last_seq(&self) -> u64 {
+    pub(crate) const fn last_seq(&self) -> u64 {
         self.next_seq - 1
     }
 
     /// Sequence number of the oldest record; of the next one if there are none.
-    pub(super) fn first_seq(&self) -> u64 {
+    pub(crate) fn first_seq(&self) -> u64 {
         self.records
             .front()
             .map_or(self.next_seq, |record| record.seq)
     }
 
     /// Records after this sequence number, oldest first.
-    pub(super) fn after(&self, seq: u64) -> impl Iterator<Item = &Arc<CallRecord>> {
+    pub(crate) fn after(&self, seq: u64) -> impl Iterator<Item = &Arc<CallRecord>> {
         self.records.range(self.index_after(seq)..)
     }
 
     /// Records before this sequence number, newest first.
-    pub(super) fn before(&self, seq: u64) -> impl Iterator<Item = &Arc<CallRecord>> {
+    pub(crate) fn before(&self, seq: u64) -> impl Iterator<Item = &Arc<CallRecord>> {
         let end = self.index_after(seq.saturating_sub(1));
         self.records.range(..end).rev()
     }

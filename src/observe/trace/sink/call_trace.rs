@@ -1,0 +1,242 @@
+//! The steps of an exchange in flight, as they are recorded.
+
+use crate::observe::trace::{record::chunk_strip::{ChunkSpan, ChunkStrip}, record::document_diff::DocumentDiff, record::{CallDetail, TracedRound, TracedTokens}, record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun}};
+use crate::event::{EventName, HookStatus, RuleId, SkipReason};
+
+/// Most requests to the model API that are kept of one exchange.
+const MAX_ROUNDS: usize = 32;
+
+/// The steps of an exchange in flight.
+#[derive(Debug, Default)]
+pub(crate) struct CallTrace {
+    pub(crate) detail: CallDetail,
+    /// Microseconds up to which runs of hooks are counted.
+    hooks_until_us: u64,
+    /// Time since which bytes are held back.
+    held_since_us: Option<u32>,
+    /// The round whose response is not complete.
+    open_round: Option<OpenRound>,
+    /// The event of the chunks of this round.
+    chunk_event: Option<ChunkEvent>,
+    /// Why the next round is needed.
+    asked_again: Option<&'static str>,
+    tokens_of_round: Option<TracedTokens>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct OpenRound {
+    index: usize,
+    sent_us: u32,
+    hooks_us: u64,
+}
+
+#[derive(Debug)]
+struct ChunkEvent {
+    index: usize,
+    /// Rules of the event, in its order.
+    rules: Vec<RuleId>,
+}
+
+impl CallTrace {
+    /// Counts a run of a policy or hook that has just ended. Runs at the same time count once.
+    pub(crate) fn add_hook_time(&mut self, now_us: u32, elapsed_us: u32) {
+        let now = u64::from(now_us);
+        let start = now.saturating_sub(elapsed_us.into());
+        let new = now.saturating_sub(start.max(self.hooks_until_us));
+        self.detail.times.hooks_us += new;
+        self.hooks_until_us = self.hooks_until_us.max(now);
+    }
+
+    /// Adds an event.
+    pub(crate) fn add_event(&mut self, event: TracedEvent) {
+        self.detail.events.push(event);
+    }
+
+    /// Begins the event of the chunks of a response.
+    pub(crate) fn begin_chunks(&mut self, event: TracedEvent, rules: Vec<RuleId>) {
+        let index = self.detail.events.len();
+        self.detail.events.push(event);
+        self.chunk_event = Some(ChunkEvent { index, rules });
+    }
+
+    /// Returns the event of the chunks of this round.
+    pub(crate) fn chunk_event(&mut self) -> Option<&mut TracedEvent> {
+        let index = self.chunk_event.as_ref()?.index;
+        self.detail.events.get_mut(index)
+    }
+
+    /// Adds equal runs on a chunk to the event of the chunks.
+    pub(crate) fn add_chunk_run(&mut self, rule: RuleId, run: RunDetail) {
+        let Some(event) = &self.chunk_event else {
+            return;
+        };
+        let position = event.rules.iter().position(|known| *known == rule);
+        let events = self.detail.events.get_mut(event.index);
+        let found = events.zip(position);
+        let found = found.and_then(|(event, position)| event.rules.get_mut(position));
+        if let Some(TracedRun {
+            outcome: RunOutcome::Asked(sum),
+            ..
+        }) = found
+        {
+            sum.add(run);
+        }
+    }
+
+    /// Records that a request went upstream.
+    pub(crate) fn send(&mut self, now_us: u32, request_bytes: Option<u64>) {
+        self.end_round(now_us);
+        self.open_round = Some(OpenRound {
+            index: self.detail.upstream_rounds.len(),
+            sent_us: now_us,
+            hooks_us: self.detail.times.hooks_us,
+        });
+        let asked_again = self.asked_again.take();
+        if self.detail.upstream_rounds.len() < MAX_ROUNDS {
+            self.detail.upstream_rounds.push(TracedRound {
+                sent_us: now_us,
+                request_bytes,
+                asked_again,
+                ..TracedRound::default()
+            });
+        }
+    }
+
+    /// Returns the round whose response is not complete.
+    pub(crate) fn round_mut(&mut self) -> Option<&mut TracedRound> {
+        let index = self.open_round?.index;
+        self.detail.upstream_rounds.get_mut(index)
+    }
+
+    /// Records that the response of a round is complete.
+    pub(crate) fn end_round(&mut self, now_us: u32) {
+        if let Some(round) = self.round_mut() {
+            round.ended_us = Some(now_us);
+        }
+        if let Some(round) = self.open_round.take() {
+            let hooks = self.detail.times.hooks_us - round.hooks_us;
+            let total = u64::from(now_us.saturating_sub(round.sent_us));
+            self.detail.times.upstream_us += total.saturating_sub(hooks);
+        }
+        if let Some(tokens) = self.tokens_of_round.take() {
+            self.detail.tokens.get_or_insert_default().add(tokens);
+        }
+        self.chunk_event = None;
+    }
+
+    /// Records why the model is asked again.
+    pub(crate) const fn ask_again(&mut self, reason: &'static str) {
+        self.asked_again = Some(reason);
+    }
+
+    /// Sets the token counts of this round; the model API counts up to here.
+    pub(crate) const fn set_tokens(&mut self, tokens: TracedTokens) {
+        self.tokens_of_round = Some(tokens);
+    }
+
+    /// Adds a chunk of the model's response.
+    pub(crate) fn add_chunk(&mut self, now_us: u32, chunk: ChunkSpan) {
+        match self.held_since_us {
+            None if chunk.held_bytes > 0 => self.held_since_us = Some(now_us),
+            Some(_) if chunk.held_bytes == 0 => self.release(now_us),
+            _ => (),
+        }
+        self.detail.chunks.push(chunk);
+    }
+
+    /// Records that nothing is held back any more.
+    pub(crate) fn release(&mut self, now_us: u32) {
+        if let Some(since) = self.held_since_us.take() {
+            self.detail.times.held_back_us += u64::from(now_us.saturating_sub(since));
+        }
+    }
+
+    /// Returns the largest size that chunks can add.
+    pub(crate) const fn chunk_bytes() -> usize {
+        ChunkStrip::max_heap_bytes()
+    }
+
+    /// Completes the steps at the end of the exchange.
+    pub(crate) fn finish(mut self, now_us: u32) -> CallDetail {
+        self.release(now_us);
+        self.end_round(now_us);
+        for event in &mut self.detail.events {
+            event.name_idle_policies();
+        }
+        self.detail.shrink();
+        self.detail
+    }
+}
+
+impl CallDetail {
+    fn shrink(&mut self) {
+        self.events.shrink_to_fit();
+        self.upstream_rounds.shrink_to_fit();
+        self.chunks.spans.shrink_to_fit();
+        let diffs = [&mut self.request_diff, &mut self.answer_diff];
+        for diff in diffs.into_iter().flatten() {
+            diff.changes.shrink_to_fit();
+        }
+    }
+
+    /// Returns the differences of the answer so far.
+    pub(crate) fn answer_diff_mut(&mut self) -> &mut DocumentDiff {
+        self.answer_diff.get_or_insert_default()
+    }
+}
+
+impl TracedEvent {
+    /// Policies without runs on a response that had chunks do not inspect responses.
+    fn name_idle_policies(&mut self) {
+        if self.event != EventName::AfterModel || self.chunks.unwrap_or_default() == 0 {
+            return;
+        }
+        for run in &mut self.rules {
+            let is_policy = run.rule.as_ref().is_some_and(|rule| rule.identity.policy.is_some());
+            if is_policy && run.asked().is_some_and(|detail| detail.runs == 0) {
+                run.outcome = RunOutcome::NotAsked(SkipReason::NoResponses);
+            }
+        }
+    }
+}
+
+impl RunDetail {
+    /// Adds runs of the same rule. The worst status and the strictest decision count.
+    fn add(&mut self, other: Self) {
+        if severity(other.status) > severity(self.status) {
+            self.status = other.status;
+        }
+        self.duration_us = self.duration_us.saturating_add(other.duration_us);
+        self.runs += other.runs;
+        if other.says > self.says || self.reason.is_none() {
+            self.reason = other.reason.or(self.reason.take());
+        }
+        self.says = self.says.max(other.says);
+        self.would = self.would.max(other.would);
+        self.fields = self.fields.union(other.fields);
+        self.edited |= other.edited;
+        self.refused_calls = self.refused_calls.saturating_add(other.refused_calls);
+        for code in other.diagnostics {
+            if !self.diagnostics.contains(&code) {
+                self.diagnostics.push(code);
+            }
+        }
+    }
+}
+
+impl TracedTokens {
+    const fn add(&mut self, other: Self) {
+        self.prompt = self.prompt.saturating_add(other.prompt);
+        self.cached = self.cached.saturating_add(other.cached);
+        self.candidates = self.candidates.saturating_add(other.candidates);
+        self.total = self.total.saturating_add(other.total);
+    }
+}
+
+const fn severity(status: HookStatus) -> u8 {
+    match status {
+        HookStatus::Ok => 0,
+        HookStatus::Block => 1,
+        HookStatus::Failed => 2,
+    }
+}

@@ -1,0 +1,112 @@
+//! Content of an exchange in flight, until it is known whether it is kept.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::observe::trace::{store::content::{ContentReason, RawContent}, limits::ContentLimits, store::masking::MAX_BODY_BYTES, store::memory::InFlightBytes, record::CallRecord, store::TraceStore};
+use crate::observe::recorder::{BodyPart, ExchangeAction};
+
+/// Content of an exchange in flight.
+#[derive(Debug)]
+pub(crate) struct ContentCapture {
+    limits: ContentLimits,
+    request: Option<Bytes>,
+    upstream_request: Option<Bytes>,
+    answer: Vec<Bytes>,
+    agent_answer: Vec<Bytes>,
+    /// Bytes of both answers.
+    answer_bytes: usize,
+    bytes: InFlightBytes,
+}
+
+impl ContentCapture {
+    pub(crate) fn new(store: &TraceStore, limits: ContentLimits) -> Self {
+        Self {
+            limits,
+            request: None,
+            upstream_request: None,
+            answer: Vec::new(),
+            agent_answer: Vec::new(),
+            answer_bytes: 0,
+            bytes: store.contents.in_flight(),
+        }
+    }
+
+    /// Adds a body or chunk, unless it is too large or there is no memory for it.
+    pub(crate) fn add(&mut self, store: &TraceStore, part: BodyPart, body: &Bytes) {
+        let is_answer = matches!(part, BodyPart::ModelAnswer | BodyPart::AgentAnswer);
+        let before = if is_answer { self.answer_bytes } else { 0 };
+        if before + body.len() > MAX_BODY_BYTES
+            || !store.contents.grow(&mut self.bytes, body.len() + size_of::<Bytes>())
+        {
+            store.drop_detail();
+            return;
+        }
+        if is_answer {
+            self.answer_bytes += body.len();
+        }
+        // A piece of a read buffer would keep all of it alive.
+        let body = Bytes::copy_from_slice(body);
+        match part {
+            BodyPart::AgentRequest => self.request = Some(body),
+            BodyPart::UpstreamRequest => self.upstream_request = Some(body),
+            BodyPart::ModelAnswer => self.answer.push(body),
+            BodyPart::AgentAnswer => self.agent_answer.push(body),
+        }
+    }
+
+    /// Queues the content for masking, if it is kept.
+    pub(crate) fn finish(self, store: &TraceStore, record: &CallRecord, is_watched: bool) {
+        let Some(because) = self.reason(record, is_watched) else {
+            return;
+        };
+        let upstream_request = self.upstream_request;
+        store.contents.push(RawContent {
+            id: Arc::clone(&record.id),
+            session: record.session.to_string(),
+            because,
+            upstream_request: upstream_request.filter(|sent| Some(sent) != self.request.as_ref()),
+            request: self.request,
+            answer: self.answer,
+            agent_answer: self.agent_answer,
+            bytes: self.bytes,
+        });
+    }
+
+    fn reason(&self, record: &CallRecord, is_watched: bool) -> Option<ContentReason> {
+        let has_effect = !matches!(record.action, ExchangeAction::Pass | ExchangeAction::Error);
+        if is_watched {
+            Some(ContentReason::Watched)
+        } else if self.limits.denied_or_edited && has_effect {
+            Some(ContentReason::DeniedOrEdited)
+        } else {
+            is_sampled(&record.id, self.limits.sample).then_some(ContentReason::Sampled)
+        }
+    }
+}
+
+/// Returns whether a request is in the sample. Ids are random, so their digits decide.
+fn is_sampled(id: &str, share: f64) -> bool {
+    let digits = id.get(..8).unwrap_or_default();
+    let number = u32::from_str_radix(digits, 16).unwrap_or(u32::MAX);
+    share > 0.0 && f64::from(number) < share * f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use uuid::Uuid;
+
+    use super::*;
+
+    #[test]
+    fn a_sample_has_about_its_share_of_all_requests() {
+        let ids: Vec<String> = (0..10_000).map(|_| Uuid::new_v4().to_string()).collect();
+        let sampled = |share| ids.iter().filter(|id| is_sampled(id, share)).count();
+
+        let tenth = sampled(0.1);
+
+        assert!((800..1200).contains(&tenth), "{tenth}");
+        assert_eq!((sampled(0.0), sampled(1.0)), (0, 10_000));
+    }
+}

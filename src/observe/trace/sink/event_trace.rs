@@ -1,0 +1,301 @@
+//! Reads events and runs for the trace, and counts them in the statistics of their rules.
+
+use std::sync::Arc;
+
+use compact_str::CompactString;
+use serde_json::Value;
+
+use crate::observe::trace::{sink::call_trace::CallTrace, clock, store::denials::Denial, record::output_fields::OutputFields, record::reason_text::ReasonText, record::{RecordKind, TracedTokens}, rule::{RunEffect, TracedRule}, store::TraceStore, record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun}};
+use crate::{
+    event::{Action, EventName, EventOrigin, HookRun, HookStatus, RuleId, SkipReason},
+    observe::recorder::{EventDecision, Exchange, PlanSummary, PlannedRule},
+};
+
+/// Bytes of a subject that are kept.
+const MAX_SUBJECT_BYTES: usize = 128;
+
+/// Use of an event's plan before it is decided.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PlannedUse {
+    /// Nothing is asked, so the plan is all there is.
+    Whole,
+    /// The chunks of a response follow.
+    Chunks,
+}
+
+/// Reads events and runs.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct RunReader<'a> {
+    pub(crate) store: &'a TraceStore,
+    pub(crate) rules: &'a [Option<Arc<TracedRule>>],
+    pub(crate) keeps_reasons: bool,
+}
+
+/// Returns how a plan is used; `None` if the decision of the event follows.
+pub(crate) const fn planned_event(
+    kind: RecordKind,
+    event: EventName,
+    is_skipped: bool,
+    is_empty: bool,
+) -> Option<PlannedUse> {
+    let is_call = matches!(kind, RecordKind::Call) && event.is_model_call();
+    if is_skipped || is_call && is_empty {
+        return Some(PlannedUse::Whole);
+    }
+    if is_call && matches!(event, EventName::AfterModel) {
+        return Some(PlannedUse::Chunks);
+    }
+    None
+}
+
+impl PlannedUse {
+    pub(crate) fn add(self, call: &mut CallTrace, event: TracedEvent, rules: Vec<RuleId>) {
+        match self {
+            Self::Whole if event.rules.is_empty() => (),
+            Self::Whole => call.add_event(event),
+            Self::Chunks => call.begin_chunks(event, rules),
+        }
+    }
+}
+
+impl RunReader<'_> {
+    /// Reads a decided event.
+    pub(crate) fn event(self, exchange: &Exchange, decision: &EventDecision<'_>) -> TracedEvent {
+        let runs = decision.runs.iter().map(|run| TracedRun {
+            rule: self.rule(run.rule),
+            outcome: RunOutcome::Asked(self.run(decision.event, run, 1)),
+        });
+        let skipped = decision.plan.map_or(&[][..], |plan| plan.skipped);
+        let rules = runs.chain(skipped.iter().map(|skip| self.skipped(*skip)));
+        let ended_us = exchange.micros_now();
+        TracedEvent {
+            event: decision.event,
+            origin: decision.origin.as_str(),
+            subject: decision.subject.map(short_subject),
+            at_us: decision
+                .plan
+                .map_or(ended_us, |plan| exchange.micros_at(plan.started)),
+            ended_us,
+            round: 0,
+            sequential: decision.plan.is_some_and(|plan| plan.sequential),
+            rules: rules.collect(),
+            verdict: decision.verdict,
+            reason: decision
+                .reason()
+                .map(|reason| self.event_reason(decision, &reason)),
+            chunks: None,
+        }
+    }
+
+    /// Reads the plan of an event, with all of its rules.
+    pub(crate) fn planned(
+        self,
+        exchange: &Exchange,
+        event: EventName,
+        plan: PlanSummary<'_>,
+        (asked, is_skipped): (&[PlannedRule<'_>], bool),
+    ) -> TracedEvent {
+        let asked = asked.iter().map(|asked| TracedRun {
+            rule: self.rule(asked.rule),
+            outcome: if is_skipped {
+                RunOutcome::NotAsked(SkipReason::DryRun)
+            } else {
+                RunOutcome::Asked(RunDetail::none())
+            },
+        });
+        self.count_skipped(plan.skipped);
+        let skipped = plan.skipped.iter().map(|skip| self.skipped(*skip));
+        let at_us = exchange.micros_at(plan.started);
+        TracedEvent {
+            event,
+            origin: EventOrigin::ModelCall.as_str(),
+            subject: None,
+            at_us,
+            ended_us: at_us,
+            round: 0,
+            sequential: plan.sequential,
+            rules: asked.chain(skipped).collect(),
+            verdict: Action::Proceed,
+            reason: None,
+            chunks: None,
+        }
+    }
+
+    /// Reads equal runs.
+    pub(crate) fn run(self, event: EventName, run: &HookRun, times: u64) -> RunDetail {
+        let output = &run.answer.output;
+        let reason = match run.says {
+            Action::Stop => output.stop(),
+            Action::Deny => output.deny(),
+            Action::Proceed | Action::Respond | Action::Ask => None,
+        };
+        let reason = reason.map(|reason| reason.as_str().to_owned());
+        let reason = reason.or_else(|| output.reason.clone());
+        let diagnostics = run.answer.diagnostics.iter();
+        RunDetail {
+            status: run.status(),
+            duration_us: clock::micros(run.elapsed),
+            runs: times,
+            says: run.says,
+            would: run.would,
+            reason: reason.map(|reason| self.reason(event, run.rule, &reason)),
+            fields: OutputFields::of(output),
+            edited: run.edited,
+            refused_calls: u32::try_from(run.refused.len()).unwrap_or(u32::MAX),
+            diagnostics: diagnostics
+                .map(|diagnostic| diagnostic.code.as_str())
+                .collect(),
+        }
+    }
+
+    /// Returns the reason of an event, as the rule that gave it has it.
+    pub(crate) fn event_reason(self, decision: &EventDecision<'_>, reason: &str) -> ReasonText {
+        let gave = |run: &&HookRun| {
+            let output = &run.answer.output;
+            let texts = [&output.reason, &output.stop_reason];
+            texts.into_iter().flatten().any(|text| text == reason)
+        };
+        let rule = decision.runs.iter().find(gave).map(|run| run.rule);
+        self.reason(decision.event, rule.unwrap_or(RuleId::UNKNOWN), reason)
+    }
+
+    /// Counts a run, and the calls that a policy removed.
+    pub(crate) fn count_run(self, exchange: &Exchange, event: EventName, run: &HookRun) {
+        let Some(rule) = self.rule(run.rule) else {
+            return;
+        };
+        let has_effect = run.says != Action::Proceed
+            || run.edited
+            || !run.refused.is_empty()
+            || OutputFields::of(&run.answer.output).has_edit();
+        let effect = match (has_effect, run.would) {
+            (false, _) => RunEffect::None,
+            (true, None) => RunEffect::Acted,
+            (true, Some(_)) => RunEffect::WouldHave,
+        };
+        let is_failed = run.status() == HookStatus::Failed;
+        rule.record_runs(1, effect, is_failed, Some(run.elapsed));
+        for call in run.refused.iter().filter(|_| run.would.is_none()) {
+            let reason = self.reason(event, run.rule, &call.reason);
+            self.store.add_denial(Denial {
+                rule: &rule.identity.name,
+                at: Some(&rule.identity.at),
+                event: EventName::BeforeTool,
+                action: Action::Deny,
+                reason: Some(&reason),
+                tool: Some(&call.tool),
+                caller: &exchange.caller.name,
+                request: &exchange.request_id,
+            });
+        }
+    }
+
+    /// Counts runs without effect, whose duration was not measured.
+    pub(crate) fn count_equal_runs(self, run: &HookRun, times: u64) {
+        if let Some(rule) = self.rule(run.rule) {
+            rule.record_runs(times, RunEffect::None, false, None);
+        }
+    }
+
+    /// Counts the rules that were not asked.
+    pub(crate) fn count_skips(self, decision: &EventDecision<'_>) {
+        self.count_skipped(decision.plan.map_or(&[][..], |plan| plan.skipped));
+    }
+
+    /// Adds each denial of an enforcing rule to the table of denials.
+    pub(crate) fn record_denials(self, exchange: &Exchange, decision: &EventDecision<'_>) {
+        let denies = |run: &&HookRun| {
+            matches!(run.says, Action::Ask | Action::Deny | Action::Stop) && run.would.is_none()
+        };
+        let is_tool = matches!(decision.event, EventName::BeforeTool | EventName::AfterTool);
+        for run in decision.runs.iter().filter(denies) {
+            let Some(rule) = self.rule(run.rule) else {
+                continue;
+            };
+            let detail = self.run(decision.event, run, 1);
+            self.store.add_denial(Denial {
+                rule: &rule.identity.name,
+                at: Some(&rule.identity.at),
+                event: decision.event,
+                action: run.says,
+                reason: detail.reason.as_ref(),
+                tool: decision.subject.filter(|_| is_tool),
+                caller: &exchange.caller.name,
+                request: &exchange.request_id,
+            });
+        }
+    }
+
+    /// Keeps a reason. Reasons of policies come from the config, but for those that replace a
+    /// tool's result; reasons of hooks may be about content.
+    fn reason(self, event: EventName, rule: RuleId, reason: &str) -> ReasonText {
+        let rule = self.rule(rule);
+        let is_policy = rule.is_some_and(|rule| rule.identity.policy.is_some());
+        if is_policy && event != EventName::AfterTool {
+            ReasonText::with_text(reason, reason)
+        } else if self.keeps_reasons {
+            ReasonText::with_text(reason, &self.store.contents.masked_text(reason))
+        } else {
+            ReasonText::digest(reason)
+        }
+    }
+
+    fn rule(self, rule: RuleId) -> Option<Arc<TracedRule>> {
+        let index = usize::try_from(rule.0).ok()?;
+        self.rules.get(index)?.clone()
+    }
+
+    fn skipped(self, (rule, reason): (RuleId, SkipReason)) -> TracedRun {
+        TracedRun {
+            rule: self.rule(rule),
+            outcome: RunOutcome::NotAsked(reason),
+        }
+    }
+
+    fn count_skipped(self, skipped: &[(RuleId, SkipReason)]) {
+        for (rule, _) in skipped {
+            if let Some(rule) = self.rule(*rule) {
+                rule.record_skip();
+            }
+        }
+    }
+}
+
+impl RunDetail {
+    /// Runs that have not happened yet.
+    const fn none() -> Self {
+        Self {
+            status: HookStatus::Ok,
+            duration_us: 0,
+            runs: 0,
+            says: Action::Proceed,
+            would: None,
+            reason: None,
+            fields: OutputFields::NONE,
+            edited: false,
+            refused_calls: 0,
+            diagnostics: Vec::new(),
+        }
+    }
+}
+
+impl TracedTokens {
+    /// Reads token counts in either spelling of the model API.
+    pub(crate) fn read(usage: &Value) -> Self {
+        let count = |names: [&str; 2]| {
+            let mut counts = names.iter().filter_map(|name| usage.get(name)?.as_u64());
+            counts.next().unwrap_or_default()
+        };
+        Self {
+            prompt: count(["promptTokenCount", "prompt_token_count"]),
+            cached: count(["cachedContentTokenCount", "cached_content_token_count"]),
+            candidates: count(["candidatesTokenCount", "candidates_token_count"]),
+            total: count(["totalTokenCount", "total_token_count"]),
+        }
+    }
+}
+
+fn short_subject(subject: &str) -> CompactString {
+    let end = subject.floor_char_boundary(MAX_SUBJECT_BYTES);
+    CompactString::from(subject.get(..end).unwrap_or_default())
+}
