@@ -46,6 +46,7 @@ pub use self::{
         policies::{HookMode, HookSettings, PolicySpec, When},
         sessions::{EventSettings, SessionSettings, StoreSettings},
         telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings, Telemetry},
+        trace::{ContentSettings, TraceSettings},
         upstreams::{
             CircuitSettings, FallbackConfig, HeaderText, UpstreamConfig, UpstreamCredential,
             UpstreamsConfig,

@@ -13,6 +13,7 @@ mod fire;
 mod outcome;
 mod plan;
 mod response_policies;
+mod rule_identity;
 mod run;
 mod table;
 #[cfg(test)]

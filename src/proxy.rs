@@ -30,6 +30,7 @@ mod response_filter;
 mod route;
 mod session_events;
 mod session_name;
+mod step_recorder;
 mod tool_selection;
 mod transcript;
 mod turn_state;
@@ -150,8 +151,10 @@ async fn run_stages(
         Box::pin(tool_selection::run(turn, request)).await?;
 
         let filter = ResponseFilter::new(turn, request)?;
+        turn.steps.record_request(request);
         let sent = upstream_call::send_hooked(context, request, filter.is_some());
         let answer = Box::pin(sent).await?;
+        turn.steps.record_answer(answer.status.as_u16());
         let Some(filter) = filter.filter(|_| answer.status.is_success()) else {
             let reply = upstream_call::reply_unfiltered(context, request, answer).await?;
             return Ok(Some(reply));

@@ -4,6 +4,7 @@
 mod app;
 mod cached_content_owners;
 mod clock;
+mod live_trace;
 mod method_policy;
 mod recorders;
 mod resources;
@@ -15,6 +16,7 @@ pub use self::{
     app::{App, ReadConfig, ReloadError},
     cached_content_owners::CachedContentOwners,
     clock::utc_timestamp,
+    live_trace::LiveTrace,
     method_policy::MethodPolicy,
     resources::AppResources,
     session_expiry::expire_sessions,

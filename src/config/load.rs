@@ -114,6 +114,7 @@ impl Config {
         let hook_directory = loader.hook_directory();
         loader.check_redis_url();
         loader.check_telemetry();
+        loader.check_trace();
         let (transcripts, audit_path) = (loader.transcripts(), loader.audit_path());
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();
@@ -136,9 +137,9 @@ impl Config {
         if let (Some(audit), Some(path)) = (&mut config.audit, audit_path) {
             audit.path = path;
         }
-        let (hooks, hook_warnings) = merge(blocks);
-        config.hooks = hooks;
-        config.warnings = [loader.warnings, hook_warnings].concat();
+        let merged = merge(blocks);
+        (config.hooks, config.disabled_hooks) = (merged.hooks, merged.disabled);
+        config.warnings = [loader.warnings, merged.warnings].concat();
         (config.version, config.files) = (version, loader.files);
         Ok(config)
     }

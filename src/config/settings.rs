@@ -16,4 +16,5 @@ pub(super) mod listeners;
 pub(super) mod policies;
 pub(super) mod sessions;
 pub(super) mod telemetry;
+pub(super) mod trace;
 pub(super) mod upstreams;

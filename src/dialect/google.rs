@@ -24,10 +24,10 @@ pub use self::{
     history::{History, HistoryMessage, ToolResult},
     part::FunctionCall,
     request::{
-        AllowedFunctions, AppliedSelection, Detail, PatchedRequest, RequestSummary,
+        AllowedFunctions, AppliedSelection, CachedPrefix, Detail, PatchedRequest, RequestSummary,
         ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
         check_model, close_request, edit_request_texts, expected_response, generation_parameters,
-        new_prompt, read_request, replace_contents, summarize_request, withhold_tools,
+        new_prompt, prompt_parts, read_request, replace_contents, summarize_request, withhold_tools,
         write_request, write_tool_selection,
     },
     response::{

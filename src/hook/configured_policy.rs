@@ -9,13 +9,15 @@ use crate::{
     condition::Condition,
     config::{HookMode, Matcher},
     dialect::DialectError,
-    event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, HookStatus},
+    event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, HookStatus, RuleId},
     policy::{Policy, PolicyContext, PolicyRequest},
 };
 
 /// A policy with its name, mode and condition.
 #[derive(Debug)]
 pub struct ConfiguredPolicy {
+    /// Number of the policy in the config.
+    pub rule: RuleId,
     /// Name in the config.
     pub name: String,
     /// Name of the kind of policy, such as `redact`.
@@ -65,6 +67,6 @@ impl ConfiguredPolicy {
             output,
             diagnostics: Vec::new(),
         };
-        hook_run::<E>(&self.name, self.mode, answer, elapsed)
+        hook_run::<E>((self.rule, &self.name), self.mode, answer, elapsed)
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     config::BUILTIN,
     dialect::DialectError,
     event::{EventName, HookRun},
-    observe::recorder::ExchangeEvent,
+    observe::recorder::{ExchangeEvent, PlannedRule},
     policy::{InspectionPass, PolicyContext, PolicyRequest, SessionCounters},
 };
 
@@ -73,24 +73,30 @@ impl Engine {
         subject: ConditionSubject<'_>,
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
-        let (policies, groups) = (self.table.policies(event), self.table.groups(event));
-        let plan = plan(policies, groups, conditions);
+        let hooks = (self.table.groups(event), self.table.disabled(event));
+        let plan = plan(self.table.policies(event), hooks, conditions);
         if !scope.recorder.wants_plans() {
             return plan;
         }
-        let policies = plan.policies.iter();
-        let policies = policies.map(|policy| (policy.name.clone(), BUILTIN.to_owned()));
-        let hooks = plan.hooks.iter();
-        let hooks = hooks.map(|hook| (hook.name.clone(), hook.spec.kind.clone()));
-        let hooks: Vec<_> = policies.chain(hooks).collect();
-        let skipped = self.execution == HookExecution::Skipped;
+        let policies = plan.policies.iter().map(|policy| PlannedRule {
+            rule: policy.rule,
+            name: &policy.name,
+            kind: BUILTIN,
+        });
+        let hooks = plan.hooks.iter().map(|hook| PlannedRule {
+            rule: hook.rule,
+            name: &hook.name,
+            kind: &hook.spec.kind,
+        });
+        let asked: Vec<PlannedRule<'_>> = policies.chain(hooks).collect();
+        let is_skipped = self.execution == HookExecution::Skipped;
         scope.recorder.record(&ExchangeEvent::Planned {
             event,
-            sequential: plan.sequential,
-            hooks: &hooks,
-            skipped,
+            plan: plan.summary(),
+            asked: &asked,
+            is_skipped,
         });
-        if skipped { Plan::default() } else { plan }
+        if is_skipped { Plan::default() } else { plan }
     }
 
     /// Selects the policies that inspect what hooks changed. Their conditions are
@@ -102,7 +108,7 @@ impl Engine {
         subject: ConditionSubject<'_>,
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
-        plan(self.table.policies(event), &[], conditions)
+        plan(self.table.policies(event), (&[], &[]), conditions)
     }
 
     /// Runs the policies of a plan on a request, in order. Each sees the edits of

@@ -20,6 +20,7 @@ use crate::{
     dialect::{self, Detail, DialectError, ResponseDocument},
     event::{
         AfterModel, Event, EventKind, EventOrigin, HookOutput, HookRun, HookStatus, MatcherSubject,
+        SkipReason,
     },
     model::{LlmRequest, ResponseMutation},
     observe::recorder::{EventDecision, ExchangeEvent},
@@ -46,7 +47,7 @@ impl Engine {
             EventOrigin::Reported => true,
             EventOrigin::Derived | EventOrigin::ModelCall => !policy.inspects_calls,
         };
-        plan.policies.retain(|policy| is_selected(policy));
+        plan.retain_policies(SkipReason::InspectsCalls, is_selected);
         let mut runs = Vec::new();
         self.run_policies(&plan, scope, InspectionPass::First, (&mut event, &mut runs));
         let policy_runs = runs.len();
@@ -72,6 +73,7 @@ impl Engine {
         let decision = EventDecision {
             subject: subject.as_deref(),
             input: input.as_deref(),
+            plan: Some(plan.summary()),
             ..outcome.decision(E::NAME, origin)
         };
         scope

@@ -2,34 +2,36 @@
 
 use std::time::{Duration, SystemTime};
 
+use super::plan::Plan;
 use crate::{
     config::HookMode,
     event::{
-        Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun, Verdict,
-        merge_outputs,
+        Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun, RuleId,
+        Verdict, merge_outputs,
     },
     observe::recorder::{EventDecision, ExchangeEvent, Recorder},
 };
 
 /// A run that ends now.
 pub(super) fn hook_run<E: EventKind>(
-    name: &str,
+    (rule, name): (RuleId, &str),
     mode: HookMode,
     answer: HookResult,
     elapsed: Duration,
 ) -> HookRun {
+    let (output, _) = merge_outputs([&answer.output], E::HONOURS);
+    let says = E::evaluate(&output).action();
     let would = match mode {
         HookMode::Enforce => None,
-        HookMode::Observe => {
-            let (output, _) = merge_outputs([&answer.output], E::HONOURS);
-            Some(E::evaluate(&output).action())
-        }
+        HookMode::Observe => Some(says),
     };
     HookRun {
+        rule,
         name: name.to_owned(),
         answer,
         elapsed,
         ended: SystemTime::now(),
+        says,
         would,
         edited: false,
         refused: Vec::new(),
@@ -57,6 +59,7 @@ impl<V: Verdict> EventOutcome<V> {
             origin,
             subject: None,
             input: None,
+            plan: None,
             runs: &self.runs,
             verdict: self.verdict.action(),
             output: &self.output,
@@ -67,9 +70,12 @@ impl<V: Verdict> EventOutcome<V> {
 
 /// Merges all runs on one event of a model call, or one chunk of its response, and records the
 /// decision.
-pub fn conclude<E: EventKind>(recorder: &Recorder, runs: Vec<HookRun>) -> E::Verdict {
+pub fn conclude<E: EventKind>(recorder: &Recorder, plan: &Plan, runs: Vec<HookRun>) -> E::Verdict {
     let outcome = merge::<E>(runs);
-    let decision = outcome.decision(E::NAME, EventOrigin::ModelCall);
+    let decision = EventDecision {
+        plan: Some(plan.summary()),
+        ..outcome.decision(E::NAME, EventOrigin::ModelCall)
+    };
     recorder.record(&match E::NAME {
         EventName::AfterModel => ExchangeEvent::ChunkDecided(&decision),
         _ => ExchangeEvent::EventDecided(&decision),

@@ -1,7 +1,7 @@
 //! Selection of the policies and hooks that run on an event, and their order (hook
 //! protocol, section 4). Pure.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Instant};
 
 use super::{
     condition_eval::ConditionContext,
@@ -12,7 +12,8 @@ use crate::{
     condition::EvalError,
     config::HookView,
     dialect::Detail,
-    event::{DiagnosticCode, HookRun},
+    event::{DiagnosticCode, HookRun, RuleId, SkipReason},
+    observe::recorder::PlanSummary,
 };
 
 /// The policies and hooks that run on an event.
@@ -24,6 +25,10 @@ pub struct Plan {
     pub hooks: Vec<Arc<Hook>>,
     /// Whether hooks run one after the other.
     pub sequential: bool,
+    /// Time of the selection.
+    started: Option<Instant>,
+    /// Policies and hooks that are not asked, and why.
+    skipped: Vec<(RuleId, SkipReason)>,
     /// Names of policies and hooks whose condition failed, which therefore run.
     failed_conditions: Vec<(String, EvalError)>,
 }
@@ -50,6 +55,27 @@ impl Plan {
         hooks.any(|hook| hook.spec.view == HookView::Document)
     }
 
+    /// Returns the selection for the recorder.
+    pub fn summary(&self) -> PlanSummary<'_> {
+        PlanSummary {
+            started: self.started.unwrap_or_else(Instant::now),
+            sequential: self.sequential,
+            skipped: &self.skipped,
+        }
+    }
+
+    /// Keeps the policies that hold, and skips the others for one reason.
+    pub(super) fn retain_policies(
+        &mut self,
+        reason: SkipReason,
+        holds: impl Fn(&ConfiguredPolicy) -> bool,
+    ) {
+        let skipped = self.policies.iter().filter(|policy| !holds(policy));
+        self.skipped
+            .extend(skipped.map(|policy| (policy.rule, reason)));
+        self.policies.retain(|policy| holds(policy));
+    }
+
     /// Adds a diagnostic to a run whose condition failed.
     pub(super) fn annotate(&self, run: &mut HookRun) {
         let mut failed = self.failed_conditions.iter();
@@ -65,18 +91,28 @@ impl Plan {
 /// sequential.
 pub(super) fn plan(
     policies: &[Arc<ConfiguredPolicy>],
-    groups: &[MatcherGroup],
+    (groups, disabled): (&[MatcherGroup], &[RuleId]),
     mut conditions: ConditionContext<'_>,
 ) -> Plan {
     let subject = conditions.matcher_subject();
-    let mut plan = Plan::default();
+    let mut plan = Plan {
+        started: Some(Instant::now()),
+        ..Plan::default()
+    };
     for policy in policies {
-        if policy.matcher.matches(subject) && conditions.holds(&policy.name, policy.when.as_ref()) {
+        if !policy.matcher.matches(subject) {
+            plan.skipped.push((policy.rule, SkipReason::Matcher));
+        } else if conditions.holds(&policy.name, policy.when.as_ref()) {
             plan.policies.push(Arc::clone(policy));
+        } else {
+            plan.skipped.push((policy.rule, SkipReason::Condition));
         }
     }
     for group in groups {
         if !group.matcher.matches(subject) {
+            let hooks = group.hooks.iter();
+            plan.skipped
+                .extend(hooks.map(|hook| (hook.rule, SkipReason::Matcher)));
             continue;
         }
         plan.sequential |= group.sequential;
@@ -84,11 +120,18 @@ pub(super) fn plan(
             let mut planned = plan.hooks.iter();
             let is_duplicate =
                 planned.any(|planned| planned.spec.identity() == hook.spec.identity());
-            if !is_duplicate && conditions.holds(&hook.name, hook.when.as_ref()) {
+            if is_duplicate {
+                plan.skipped.push((hook.rule, SkipReason::Duplicate));
+            } else if conditions.holds(&hook.name, hook.when.as_ref()) {
                 plan.hooks.push(Arc::clone(hook));
+            } else {
+                plan.skipped.push((hook.rule, SkipReason::Condition));
             }
         }
     }
+    let disabled = disabled.iter();
+    plan.skipped
+        .extend(disabled.map(|rule| (*rule, SkipReason::Disabled)));
     plan.failed_conditions = conditions.failed;
     plan
 }

@@ -50,6 +50,13 @@ impl ResponsePolicies {
         self.policies.is_empty()
     }
 
+    /// Returns the number of bytes that policies hold back.
+    pub fn held_bytes(&self) -> usize {
+        let policies = self.policies.iter();
+        let enforcing = policies.filter(|policy| policy.configured.mode == HookMode::Enforce);
+        enforcing.map(|policy| policy.policy.held_bytes()).sum()
+    }
+
     /// Passes a chunk through all policies; each one gets the edits of those before it. Returns
     /// the runs to report: the first one of each policy, and those with an output or effect.
     ///

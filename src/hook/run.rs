@@ -139,7 +139,7 @@ async fn call<E: EventKind>(
         answer.output.extract_system_message();
     }
     let elapsed = started.elapsed();
-    let run = hook_run::<E>(&hook.name, hook.spec.mode, answer, elapsed);
+    let run = hook_run::<E>((hook.rule, &hook.name), hook.spec.mode, answer, elapsed);
     let event = E::NAME;
     scope
         .recorder

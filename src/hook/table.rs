@@ -2,13 +2,18 @@
 
 use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
 
-use super::{condition_eval, configured_policy::ConfiguredPolicy};
+use super::{
+    condition_eval,
+    configured_policy::ConfiguredPolicy,
+    rule_identity::{RuleState, hook_rule, policy_rule},
+};
 use crate::{
     condition::Condition,
     config::{
         BUILTIN, Config, HookGroup, HookSpec, Matcher, PolicySpec, Problem, SourceSpan, When,
     },
-    event::EventName,
+    event::{EventName, RuleId},
+    observe::trace::RuleIdentity,
     policy,
     protocol::{self, Protocol},
     transport::{self, Transport, TransportConfig, TransportDeps},
@@ -17,6 +22,8 @@ use crate::{
 /// One hook, ready to be called.
 #[derive(Debug)]
 pub struct Hook {
+    /// Number of the hook in the config.
+    pub rule: RuleId,
     /// Name, or command or URL of a hook without a name.
     pub name: String,
     /// Its settings in the config.
@@ -57,6 +64,10 @@ pub(super) struct MatcherGroup {
 pub struct HookTable {
     groups: BTreeMap<EventName, Vec<MatcherGroup>>,
     policies: BTreeMap<EventName, Vec<Arc<ConfiguredPolicy>>>,
+    /// Hooks that switches of the config disable.
+    disabled: BTreeMap<EventName, Vec<RuleId>>,
+    /// All policies and hooks by their number, disabled ones included.
+    rules: Vec<RuleIdentity>,
     free_slots: usize,
 }
 
@@ -93,11 +104,26 @@ impl HookTable {
         for spec in &config.caller_policies {
             builder.add_policy(spec);
         }
+        for (event, spec) in &config.disabled_hooks {
+            let rule = builder.add_rule(hook_rule(*event, spec, RuleState::Disabled));
+            let disabled = builder.table.disabled.entry(*event).or_default();
+            disabled.push(rule);
+        }
         if builder.problems.is_empty() {
             Ok(builder.table)
         } else {
             Err(builder.problems)
         }
+    }
+
+    /// All policies and hooks by their number, disabled ones included.
+    pub fn rules(&self) -> &[RuleIdentity] {
+        &self.rules
+    }
+
+    /// Hooks of an event that switches of the config disable.
+    pub(super) fn disabled(&self, event: EventName) -> &[RuleId] {
+        self.disabled.get(&event).map_or(&[], Vec::as_slice)
     }
 
     /// Number of process slots beside those that transports hold permanently.
@@ -138,6 +164,13 @@ struct TableBuilder<'a> {
 }
 
 impl TableBuilder<'_> {
+    /// Numbers a policy or hook.
+    fn add_rule(&mut self, rule: RuleIdentity) -> RuleId {
+        let number = u32::try_from(self.table.rules.len()).unwrap_or(u32::MAX);
+        self.table.rules.push(rule);
+        RuleId(number)
+    }
+
     fn add_group(&mut self, event: EventName, group: &HookGroup) {
         let mut hooks = Vec::new();
         for spec in &group.hooks {
@@ -173,7 +206,9 @@ impl TableBuilder<'_> {
         self.reserve_slots(&*transport)?;
         let label = format!("hook `{}` on {event}", spec.label());
         let when = self.build_condition(spec.when.as_ref(), &[event], &label);
+        let rule = self.add_rule(hook_rule(event, spec, RuleState::Enabled));
         Ok(Hook {
+            rule,
             name: spec.label().to_owned(),
             spec: spec.clone(),
             when,
@@ -256,7 +291,9 @@ impl TableBuilder<'_> {
             Err(error) => return self.report(&spec.span, format!("{label}: {error}")),
         };
         let when = self.build_condition(spec.when.as_ref(), events, &label);
+        let rule = self.add_rule(policy_rule(events, spec));
         let policy = Arc::new(ConfiguredPolicy {
+            rule,
             when,
             name: spec.label().to_owned(),
             kind: kind.name,

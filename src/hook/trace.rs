@@ -122,15 +122,17 @@ impl Sink for Arc<Tracer> {
         match event {
             ExchangeEvent::Planned {
                 event,
-                sequential,
-                hooks,
-                skipped,
+                plan,
+                asked,
+                is_skipped,
             } => {
+                let hooks = asked.iter();
+                let hooks = hooks.map(|asked| (asked.name.to_owned(), asked.kind.to_owned()));
                 let plan = EventPlan {
-                    sequential: *sequential,
-                    hooks: hooks.to_vec(),
+                    sequential: plan.sequential,
+                    hooks: hooks.collect(),
                 };
-                self.state().plan(*event, plan, *skipped);
+                self.state().plan(*event, plan, *is_skipped);
             }
             ExchangeEvent::EventDecided(decision) | ExchangeEvent::ChunkDecided(decision) => {
                 self.state().decide(decision);

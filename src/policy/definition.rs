@@ -111,6 +111,11 @@ pub trait ResponsePolicy: fmt::Debug + Send + Sync {
         PolicyEffects::default()
     }
 
+    /// Returns the number of bytes that are withheld until a later chunk.
+    fn held_bytes(&self) -> usize {
+        0
+    }
+
     /// Returns text that was withheld and is due after the last chunk, with the
     /// output for it.
     ///

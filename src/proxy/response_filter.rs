@@ -54,9 +54,13 @@ pub(super) async fn run(
         if stops_session {
             turn.stop_session(reason.as_str());
         }
+        turn.steps.end_round(&buffer.usage, None);
         return Ok(Break(Some(Reply::Denied(reason))));
     }
-    match Box::pin(answer_decision::decide(turn, &buffer)).await? {
+    let decision = Box::pin(answer_decision::decide(turn, &buffer)).await?;
+    turn.steps
+        .end_round(&buffer.usage, decision.asks_again(&buffer));
+    match decision {
         AnswerDecision::Accept => {
             output.write(turn, buffer.release()?)?;
             Ok(Break(None))

@@ -24,7 +24,8 @@ pub(super) async fn run(
     }
     let event = |llm_request| BeforeToolSelection { llm_request };
     let runs = turn.run_hooks(&plan, request, event).await?;
-    if let Some(selection) = conclude::<BeforeToolSelection>(&turn.context.recorder, runs) {
+    let recorder = &turn.context.recorder;
+    if let Some(selection) = conclude::<BeforeToolSelection>(recorder, &plan, runs) {
         let selected = dialect::write_tool_selection(&mut request.document, &selection)?;
         if selected != AppliedSelection::None {
             turn.context.record_action(ExchangeAction::Edit);

@@ -1,6 +1,8 @@
 //! What one call has learned so far: its session, its retries, and what the agent has received.
 
-use super::{model_request::ModelRequest, request_context::RequestContext};
+use super::{
+    model_request::ModelRequest, request_context::RequestContext, step_recorder::StepRecorder,
+};
 use crate::{
     dialect::{AppliedSelection, DialectError, Document, ResponseDocument},
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
@@ -32,6 +34,8 @@ pub(super) struct TurnState<'a> {
     pub(super) denied_rounds: u32,
     /// Number of times `AfterAgent` asked for another answer.
     pub(super) answer_retries: u32,
+    /// Steps of the call for sinks that need them.
+    pub(super) steps: StepRecorder,
     fingerprinter: Option<ResponseFingerprinter>,
 }
 
@@ -54,6 +58,7 @@ impl<'a> TurnState<'a> {
             has_emitted_text: false,
             denied_rounds: 0,
             answer_retries: 0,
+            steps: StepRecorder::new(context, request),
             fingerprinter: None,
         }
     }

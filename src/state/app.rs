@@ -70,6 +70,11 @@ impl App {
     /// Starts background tasks and prewarmed hook processes. Needs a runtime.
     pub fn start(&self) {
         self.snapshot().start(&self.resources);
+        let (trace, shutdown) = (Arc::clone(&self.resources.trace), &self.resources.shutdown);
+        let shutdown = shutdown.clone();
+        let maintained = async move { trace.maintain_contents().await };
+        let maintained = shutdown.run_until_cancelled_owned(maintained);
+        self.resources.tasks.spawn(maintained);
     }
 
     /// Returns the current snapshot, which a request holds from start to end.

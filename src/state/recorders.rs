@@ -8,7 +8,10 @@ use super::snapshot::Snapshot;
 use crate::{
     audit_log::{DecisionLogSink, RejectionRecord},
     event::Context,
-    observe::recorder::{Exchange, LogSink, MetricsSink, Recorder, Sink},
+    observe::{
+        recorder::{Exchange, LogSink, MetricsSink, Recorder, Sink},
+        trace::RecordKind,
+    },
 };
 
 impl Snapshot {
@@ -22,21 +25,23 @@ impl Snapshot {
     ) -> Recorder {
         let log = self.audit.clone();
         let log = log.map(|audit| DecisionLogSink::for_exchange(audit, rejected()));
-        Recorder::for_exchange(exchange, self.sinks(log), aborted)
+        Recorder::for_exchange(exchange, self.sinks(log, RecordKind::Call), aborted)
     }
 
     /// Creates the recorder of a single hook event.
     pub fn event_recorder(&self, context: &Context) -> Recorder {
         let log = self.audit.clone().map(DecisionLogSink::for_event);
-        Recorder::for_event(Exchange::from_context(context), self.sinks(log))
+        let sinks = self.sinks(log, RecordKind::Event);
+        Recorder::for_event(Exchange::from_context(context), sinks)
     }
 
-    fn sinks(&self, decision_log: Option<DecisionLogSink>) -> Vec<Box<dyn Sink>> {
+    fn sinks(&self, decision_log: Option<DecisionLogSink>, kind: RecordKind) -> Vec<Box<dyn Sink>> {
         let metrics = MetricsSink(Arc::clone(&self.metrics));
         let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(metrics), Box::new(LogSink)];
         if let Some(decision_log) = decision_log {
             sinks.push(Box::new(decision_log));
         }
+        sinks.extend(self.trace.sink(kind));
         if let Some(tracer) = &self.tracer {
             sinks.push(Box::new(Arc::clone(tracer)));
         }

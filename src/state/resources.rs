@@ -6,12 +6,19 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use super::cached_content_owners::CachedContentOwners;
 use crate::{
-    audit_log::OpenLogs, auth::AuthState, hook::Tracer, observe::Metrics, policy::SessionCounters,
+    audit_log::OpenLogs,
+    auth::AuthState,
+    hook::Tracer,
+    observe::{
+        Metrics,
+        trace::{TraceLimits, TraceStore},
+    },
+    policy::SessionCounters,
     transport::ProcessSlots,
 };
 
 /// Resources that survive config reloads.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct AppResources {
     /// Metrics of the whole process.
     pub metrics: Arc<Metrics>,
@@ -34,6 +41,29 @@ pub struct AppResources {
     pub process_slots: Arc<ProcessSlots>,
     /// Owners of content cached by model APIs.
     pub cached_content: Arc<CachedContentOwners>,
+    /// Live trace of exchanges.
+    pub trace: Arc<TraceStore>,
     /// Tracer of the engine, for `explain` and `test`.
     pub tracer: Option<Arc<Tracer>>,
+}
+
+impl Default for AppResources {
+    fn default() -> Self {
+        let metrics: Arc<Metrics> = Arc::default();
+        let trace = TraceStore::new(&TraceLimits::default(), Arc::clone(&metrics));
+        Self {
+            metrics,
+            trace: Arc::new(trace),
+            tasks: TaskTracker::default(),
+            draining: CancellationToken::default(),
+            shutdown: CancellationToken::default(),
+            abort: CancellationToken::default(),
+            auth: Arc::default(),
+            session_counters: Arc::default(),
+            audit_logs: Arc::default(),
+            process_slots: Arc::default(),
+            cached_content: Arc::default(),
+            tracer: None,
+        }
+    }
 }

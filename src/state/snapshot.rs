@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-use super::{method_policy::hook_coverage, resources::AppResources, upstreams::Upstreams};
+use super::{
+    live_trace::LiveTrace, method_policy::hook_coverage, resources::AppResources,
+    upstreams::Upstreams,
+};
 use crate::{
     audit_log::{AuditError, AuditLog},
     auth::Authenticator,
@@ -38,6 +41,8 @@ pub struct Snapshot {
     pub transcripts: Option<Arc<Transcripts>>,
     /// Decision log and OTLP export of decisions, if either is enabled.
     pub audit: Option<Arc<AuditLog>>,
+    /// Live trace of exchanges.
+    pub trace: LiveTrace,
     pub(super) metrics: Arc<Metrics>,
     /// Trace of all hook events, for `explain` and `test`.
     pub(super) tracer: Option<Arc<Tracer>>,
@@ -117,7 +122,9 @@ impl Snapshot {
         let tracer = resources.tracer.clone();
         let execution = tracer.as_ref().map(|tracer| tracer.execution());
         let counters = Arc::clone(&resources.session_counters);
+        let trace = LiveTrace::new(&resources.trace, table.rules(), &config.trace);
         let mut snapshot = Self {
+            trace,
             engine: Engine::new(table, counters, execution.unwrap_or_default()),
             metrics: Arc::clone(&resources.metrics),
             tracer,
@@ -197,6 +204,7 @@ impl Snapshot {
         if let Some(audit) = &self.audit {
             audit.start(&resources.tasks);
         }
+        self.trace.start();
         let slots = self.engine.table().free_slots();
         resources.process_slots.resize(slots);
         if let Some(transcripts) = &self.transcripts {

@@ -84,6 +84,11 @@ impl Document {
         }
     }
 
+    /// Returns the bytes that it was parsed from, without edits.
+    pub fn original_bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
     /// Returns the edited document: the original bytes with the edits spliced in.
     pub fn to_bytes(&self) -> Bytes {
         if !self.is_edited() {

@@ -186,15 +186,28 @@ fn annotate<'a>(
     Some(fields)
 }
 
-/// Merges blocks in order. Returns the enabled hooks and the warnings. The switches of
-/// the config itself, which is the last block, apply to all blocks.
-pub(super) fn merge(blocks: Vec<HookBlock>) -> (BTreeMap<EventName, Vec<HookGroup>>, Vec<Problem>) {
+/// The hooks of all blocks.
+#[derive(Debug, Default)]
+pub(super) struct MergedHooks {
+    /// Enabled hooks by event.
+    pub(super) hooks: BTreeMap<EventName, Vec<HookGroup>>,
+    /// Hooks that a switch disables.
+    pub(super) disabled: Vec<(EventName, HookSpec)>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// Merges blocks in order. The switches of the config itself, which is the last block,
+/// apply to all blocks.
+pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
     let disabled: Vec<(String, SourceSpan)> =
         blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
     let all_disabled = blocks.last().is_some_and(|own| own.disabled_at().is_some());
-    let mut hooks: BTreeMap<EventName, Vec<HookGroup>> = BTreeMap::new();
+    let MergedHooks {
+        mut hooks,
+        disabled: mut disabled_hooks,
+        mut warnings,
+    } = MergedHooks::default();
     let mut names = BTreeSet::new();
-    let mut warnings = Vec::new();
     for block in blocks {
         let disabled_at = block.disabled_at();
         let events = block.settings.hooks.events;
@@ -212,6 +225,9 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> (BTreeMap<EventName, Vec<HookGrou
             names.extend(block_hooks.map(|hook| hook.switch().to_owned()));
             if disabled_at.is_none() && !all_disabled {
                 hooks.entry(event).or_default().extend(groups);
+            } else {
+                let specs = groups.into_iter().flat_map(|group| group.hooks);
+                disabled_hooks.extend(specs.map(|spec| (event, spec)));
             }
         }
     }
@@ -222,9 +238,10 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> (BTreeMap<EventName, Vec<HookGrou
         }
     }
     let is_enabled = |hook: &HookSpec| !disabled.iter().any(|(name, _)| name == hook.switch());
-    hooks.retain(|_, groups| {
+    hooks.retain(|event, groups| {
         for group in groups.iter_mut() {
-            group.hooks.retain(is_enabled);
+            let removed = group.hooks.extract_if(.., |hook| !is_enabled(hook));
+            disabled_hooks.extend(removed.map(|spec| (*event, spec)));
         }
         groups.retain(|group| !group.hooks.is_empty());
         !groups.is_empty()
@@ -232,5 +249,9 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> (BTreeMap<EventName, Vec<HookGrou
     for (event, groups) in &hooks {
         warnings.extend(duplicate_hooks(*event, groups));
     }
-    (hooks, warnings)
+    MergedHooks {
+        hooks,
+        disabled: disabled_hooks,
+        warnings,
+    }
 }

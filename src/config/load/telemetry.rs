@@ -5,7 +5,10 @@ use std::collections::BTreeSet;
 use http::{HeaderName, header};
 
 use super::{loader::Loader, pointers::matching};
-use crate::config::{settings::telemetry::OtlpSettings, spanned_yaml::unescape};
+use crate::config::{
+    settings::{telemetry::OtlpSettings, trace::TraceSettings},
+    spanned_yaml::unescape,
+};
 
 /// Headers that the exporter sets itself.
 const RESERVED_HEADERS: [HeaderName; 5] = [
@@ -16,7 +19,17 @@ const RESERVED_HEADERS: [HeaderName; 5] = [
     header::TRANSFER_ENCODING,
 ];
 
+/// Memory of the live trace that its tables take.
+const MIN_TRACE_BYTES: usize = 4 * 1024 * 1024;
+
 impl Loader {
+    pub(super) fn check_trace(&mut self) {
+        let trace: Option<TraceSettings> = self.section("/trace");
+        if trace.is_some_and(|trace| trace.memory < MIN_TRACE_BYTES) {
+            self.problem("/trace/memory", "must be at least 4MiB");
+        }
+    }
+
     pub(super) fn check_telemetry(&mut self) {
         let otlp: Option<OtlpSettings> = self.section("/telemetry/otlp");
         if otlp.is_some_and(|otlp| !otlp.traces && !otlp.logs) {

@@ -18,6 +18,7 @@ use super::{
     policies::{HookMode, PolicySpec},
     sessions::{EventSettings, SessionSettings},
     telemetry::{LogSettings, Telemetry},
+    trace::TraceSettings,
     upstreams::UpstreamsConfig,
 };
 use crate::{
@@ -116,10 +117,16 @@ pub struct Config {
     /// Exporters of traces and logs.
     #[serde(default)]
     pub telemetry: Telemetry,
+    /// The live trace of exchanges, in memory.
+    #[serde(default)]
+    pub trace: TraceSettings,
     /// Policies made of the models and tools that each caller may use. They run after
     /// all others and see their edits.
     #[serde(skip)]
     pub caller_policies: Vec<PolicySpec>,
+    /// Hooks that a switch disables, by event.
+    #[serde(skip)]
+    pub disabled_hooks: Vec<(EventName, HookSpec)>,
     /// The version: a SHA-256 over the config and its hook files, shortened to 16
     /// digits. Secrets are not included.
     #[serde(skip)]

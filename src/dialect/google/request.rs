@@ -7,6 +7,7 @@ mod expectation;
 mod model;
 mod parameters;
 mod patch;
+mod prompt_parts;
 mod read;
 mod system_instruction;
 mod text;
@@ -20,6 +21,7 @@ pub use self::{
     model::check_model,
     parameters::generation_parameters,
     patch::{PatchedRequest, build_request, write_request},
+    prompt_parts::{CachedPrefix, prompt_parts},
     read::{Detail, RequestSummary, cached_content, new_prompt, read_request, summarize_request},
     text::edit_request_texts,
     tool_declarations::withhold_tools,

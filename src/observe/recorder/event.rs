@@ -121,11 +121,9 @@ pub enum ExchangeEvent<'a> {
     ChunkFiltered(ChunkFacts),
     /// A response or chunk goes to the agent other than the model sent it.
     AnswerEdited {
-        /// Number of the chunk in its exchange.
-        number: u64,
-        /// The model's response or chunk.
+        /// The model's response or chunk; empty if it sent none.
         before: &'a [u8],
-        /// What the agent receives.
+        /// What the agent receives; empty for nothing.
         after: &'a [u8],
     },
     /// The response of the model is complete and decided.

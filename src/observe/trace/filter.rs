@@ -10,7 +10,11 @@ use serde::Serialize;
 use thiserror::Error;
 use url::form_urlencoded;
 
-use crate::observe::trace::{clock, record::CallRecord, record::traced_event::{RunDetail, TracedEvent, TracedRun}};
+use crate::observe::trace::{
+    clock,
+    record::CallRecord,
+    record::traced_event::{RunDetail, TracedEvent, TracedRun},
+};
 
 /// Keys of conditions, with an explanation of each.
 pub const FILTER_KEYS: &[(&str, &str)] = &[

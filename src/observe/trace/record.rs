@@ -14,8 +14,11 @@ use compact_str::CompactString;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::observe::trace::{record::cache_effect::CacheEffect, record::chunk_strip::ChunkStrip, clock, record::document_diff::DocumentDiff, record::traced_event::TracedEvent};
 use crate::observe::recorder::{ExchangeAction, ExchangeEnd};
+use crate::observe::trace::{
+    clock, record::cache_effect::CacheEffect, record::chunk_strip::ChunkStrip,
+    record::document_diff::DocumentDiff, record::traced_event::TracedEvent,
+};
 
 /// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -193,7 +196,10 @@ impl CallRecord {
         ];
         // An `Arc` has two counters before its content.
         let shared = 2 * size_of::<usize>();
-        let owned = names.into_iter().map(heap_bytes).sum::<usize>();
+        let owned = names
+            .into_iter()
+            .map(string_bytes::heap_bytes)
+            .sum::<usize>();
         let detail = self.detail.as_ref().map_or(0, |detail| detail.bytes());
         size_of::<Self>() + shared + self.id.len() + shared + owned + detail
     }

@@ -11,7 +11,19 @@ use std::{
 
 use compact_str::CompactString;
 
-use crate::observe::trace::{sink::call_trace::CallTrace, record::chunk_strip::ChunkSpan, clock, sink::content_capture::ContentCapture, record::document_diff::DocumentDiff, sink::event_trace::{RunReader, planned_event}, limits::ContentLimits, store::memory::InFlightBytes, record::{CallRecord, RecordKind, SessionMatch, TracedTokens}, store::{TraceStore, TracedRules}};
+use crate::observe::trace::{
+    clock,
+    limits::ContentLimits,
+    record::chunk_strip::ChunkSpan,
+    record::document_diff::DocumentDiff,
+    record::traced_event::TracedEvent,
+    record::{CallRecord, RecordKind, SessionMatch, TracedTokens},
+    sink::call_trace::CallTrace,
+    sink::content_capture::ContentCapture,
+    sink::event_trace::{RunReader, planned_event},
+    store::memory::InFlightBytes,
+    store::{TraceStore, TracedRules},
+};
 use crate::{
     event::EventName,
     observe::recorder::{BodyPart, EventDecision, Exchange, ExchangeEvent, Sink},
@@ -89,7 +101,7 @@ impl TraceSink {
         }
     }
 
-    const fn reader(&self) -> RunReader<'_> {
+    fn reader(&self) -> RunReader<'_> {
         RunReader {
             store: &self.store,
             rules: &self.rules,
@@ -100,8 +112,8 @@ impl TraceSink {
     fn decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
         self.reader().count_skips(decision);
         self.reader().record_denials(exchange, decision);
-        let is_empty = decision.runs.is_empty()
-            && decision.plan.is_none_or(|plan| plan.skipped.is_empty());
+        let is_empty =
+            decision.runs.is_empty() && decision.plan.is_none_or(|plan| plan.skipped.is_empty());
         if is_empty {
             return;
         }
@@ -213,19 +225,30 @@ impl TraceSink {
                     held_bytes: facts.held_bytes,
                     edited: u32::from(facts.is_edited),
                 };
-                let is_first = self.call.as_ref().is_none_or(|call| call.detail.chunks.is_empty());
-                let bytes = if is_first { CallTrace::chunk_bytes() } else { 0 };
+                let is_first = self
+                    .call
+                    .as_ref()
+                    .is_none_or(|call| call.detail.chunks.is_empty());
+                let bytes = if is_first {
+                    CallTrace::chunk_bytes()
+                } else {
+                    0
+                };
                 if let Some(call) = self.call(bytes) {
                     call.add_chunk(now_us, chunk);
                 }
             }
-            ExchangeEvent::AnswerEdited {
-                number,
-                before,
-                after,
-            } => {
-                if let Some(call) = self.call(DocumentDiff::MAX_BYTES / 8) {
-                    call.detail.answer_diff_mut().add_chunk(*number, before, after);
+            ExchangeEvent::AnswerEdited { before, after } => {
+                // Reserved once for all chunks.
+                let has_diff = self
+                    .call
+                    .as_ref()
+                    .is_some_and(|call| call.detail.answer_diff.is_some());
+                let bytes = if has_diff { 0 } else { DocumentDiff::MAX_BYTES };
+                if let Some(call) = self.call(bytes) {
+                    let number = call.detail.chunks.chunks;
+                    let diff = call.detail.answer_diff.get_or_insert_default();
+                    diff.add_chunk(number, before, after);
                 }
             }
             ExchangeEvent::UsageReported(usage) => {
@@ -317,7 +340,9 @@ impl Sink for TraceSink {
                 let Some(planned) = planned else {
                     return;
                 };
-                let event = self.reader().planned(exchange, *event, *plan, (asked, *is_skipped));
+                let event = self
+                    .reader()
+                    .planned(exchange, *event, *plan, (asked, *is_skipped));
                 let event = TracedEvent {
                     round: self.rounds,
                     ..event

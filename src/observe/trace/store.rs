@@ -13,18 +13,34 @@ use std::{
         Arc, Mutex, MutexGuard, PoisonError,
         atomic::{AtomicU64, Ordering},
     },
-    time::SystemTime,
+    time::{Duration, SystemTime},
 };
 
 use serde::Serialize;
-use tokio::sync::watch;
+use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 use utoipa::ToSchema;
 
-use crate::observe::trace::{record::cache_effect::PromptCache, clock, store::content::{ContentStore, StoredContent}, store::denials::{Denial, DenialGroup, DenialTable}, filter::TraceFilter, limits::TraceLimits, store::memory::{InFlightBytes, TraceMemory}, record::CallRecord, store::ring::RecordRing, rule::{RuleIdentity, TracedRule}, store::subscription::TraceSubscription, store::watched::{SessionWatch, WatchedSessions}};
 use crate::observe::metrics::Metrics;
+use crate::observe::trace::{
+    clock,
+    filter::TraceFilter,
+    limits::TraceLimits,
+    record::CallRecord,
+    record::cache_effect::PromptCache,
+    rule::{RuleIdentity, TracedRule},
+    store::content::{ContentStore, StoredContent},
+    store::denials::{Denial, DenialGroup, DenialTable},
+    store::memory::{InFlightBytes, TraceMemory},
+    store::ring::RecordRing,
+    store::subscription::TraceSubscription,
+    store::watched::{SessionWatch, WatchedSessions},
+};
 
 /// Records of one page.
 pub const MAX_PAGE_RECORDS: usize = 100;
+
+/// Time between two removals of old content.
+const EXPIRY_INTERVAL: Duration = Duration::from_secs(10);
 
 /// Rules of all configs that records may name.
 const MAX_RULES: usize = 4096;
@@ -123,12 +139,6 @@ pub struct TraceStatus {
     pub dropped_details: u64,
     /// Records that were not kept for lack of memory.
     pub dropped_records: u64,
-}
-
-impl Default for TraceStore {
-    fn default() -> Self {
-        Self::new(&TraceLimits::default(), Arc::default())
-    }
 }
 
 impl TraceStore {
@@ -269,6 +279,26 @@ impl TraceStore {
     pub fn denials(&self) -> DenialList {
         let (groups, evicted) = lock(&self.denials).list();
         DenialList { groups, evicted }
+    }
+
+    /// Masks content as calls end, and removes what is too old, until the future is dropped.
+    pub async fn maintain_contents(self: &Arc<Self>) {
+        loop {
+            let is_pending = timeout(EXPIRY_INTERVAL, self.contents.pending())
+                .await
+                .is_ok();
+            let store = Arc::clone(self);
+            // Masking takes milliseconds, which would delay calls on this thread.
+            let maintained = spawn_blocking(move || {
+                if is_pending {
+                    store.contents.mask_pending();
+                }
+                store.contents.remove_old();
+            });
+            if maintained.await.is_err() {
+                return;
+            }
+        }
     }
 
     /// Keeps the content of a session's requests until the watch ends.

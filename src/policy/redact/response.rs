@@ -61,6 +61,10 @@ impl ResponsePolicy for ResponseRedactor {
         }
     }
 
+    fn held_bytes(&self) -> usize {
+        self.channels.values().map(Masker::held).sum()
+    }
+
     fn end(&mut self) -> Result<Option<(ResponseDocument, HookOutput)>, DialectError> {
         let held_back = ResponseDocument::from_held_back(self)?;
         Ok(held_back.map(|chunk| (chunk, self.redact.output(&self.found))))

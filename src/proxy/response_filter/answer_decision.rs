@@ -31,6 +31,17 @@ pub enum AnswerDecision {
     AskAgain(Document),
 }
 
+impl AnswerDecision {
+    /// Returns why the model is asked again, if it is.
+    pub fn asks_again(&self, buffer: &ResponseBuffer<'_>) -> Option<&'static str> {
+        match self {
+            Self::AskAgain(_) if denied(&buffer.calls).next().is_some() => Some("tool_denied"),
+            Self::AskAgain(_) => Some("answer_denied"),
+            Self::Accept | Self::End(_) => None,
+        }
+    }
+}
+
 /// Decides at the end of a response.
 pub async fn decide(
     turn: &mut TurnState<'_>,

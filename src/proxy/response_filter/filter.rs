@@ -113,6 +113,11 @@ impl<'a> ResponseFilter<'a> {
         !self.first_policies.is_empty() || !self.last_policies.is_empty()
     }
 
+    /// Returns the number of bytes that policies hold back.
+    pub fn held_bytes(&self) -> usize {
+        self.first_policies.held_bytes() + self.last_policies.held_bytes()
+    }
+
     /// Returns whether a chunk passes without waiting for hooks.
     pub fn is_immediate(&self, chunk: &ResponseDocument) -> bool {
         self.plan.hooks.is_empty() && chunk.is_text()
@@ -211,7 +216,7 @@ impl<'a> ResponseFilter<'a> {
         if runs.is_empty() {
             return Ok(Continue(()));
         }
-        match conclude::<AfterModel>(&self.context.recorder, runs) {
+        match conclude::<AfterModel>(&self.context.recorder, &self.plan, runs) {
             FlowVerdict::Proceed(None) => Ok(Continue(())),
             FlowVerdict::Proceed(Some(mutation)) => {
                 let diagnostics = chunk.write(&mutation)?;

@@ -98,6 +98,7 @@ impl Output {
         let context = turn.context;
         for document in documents {
             turn.record_emitted(&document)?;
+            turn.steps.record_sent(&document);
             self.is_started = true;
             match &mut self.form {
                 OutputForm::Whole { chunks, .. } => chunks.push(document),
@@ -148,7 +149,10 @@ impl Output {
                 return Err(ApiError::upstream_status(response.status()));
             }
             Some(reply) => match self.responder.chunk(&reply)? {
-                Some(chunk) => self.write(turn, vec![chunk])?,
+                Some(chunk) => {
+                    turn.steps.record_answer_edit(&[], &chunk.to_bytes());
+                    self.write(turn, vec![chunk])?;
+                }
                 None => return Ok(reply),
             },
         }

@@ -14,7 +14,10 @@ use crate::{
     event::EventName,
     observe::recorder::ExchangeEvent,
     policy::ChunkPosition,
-    proxy::{reply::unreadable_response, request_context::RequestContext, turn_state::TurnState},
+    proxy::{
+        reply::unreadable_response, request_context::RequestContext, step_recorder::StepRecorder,
+        turn_state::TurnState,
+    },
 };
 
 /// One response of the model: its filter, and what is held back of it.
@@ -35,6 +38,9 @@ pub struct ResponseBuffer<'a> {
     holds_end: bool,
     /// Whether the next text starts a paragraph, because the agent has received text before it.
     starts_paragraph: bool,
+    steps: StepRecorder,
+    /// Bytes of the model's chunks that are in `held`.
+    held_bytes: usize,
 }
 
 /// The parts of a response that go to the agent now, or its refusal.
@@ -52,6 +58,8 @@ impl<'a> ResponseBuffer<'a> {
             held: Vec::new(),
             holds_end: turn.derives(EventName::AfterAgent),
             starts_paragraph: turn.has_emitted_text,
+            steps: turn.steps.clone(),
+            held_bytes: 0,
         }
     }
 
@@ -61,11 +69,38 @@ impl<'a> ResponseBuffer<'a> {
         chunk: ResponseDocument,
         position: ChunkPosition,
     ) -> Result<Admitted, ApiError> {
+        let before = self.steps.before_filter(&chunk);
         let filtered = self.filter.filter(chunk, position).await;
         match filtered.map_err(|error| unreadable_response(&error))? {
-            Continue(chunk) => self.admit(chunk).map(Continue),
+            Continue(chunk) => match before {
+                Some(before) => self.admit_recorded(chunk, &before).map(Continue),
+                None => self.admit(chunk).map(Continue),
+            },
             Break(refusal) => Ok(Break(refusal)),
         }
+    }
+
+    /// Admits a chunk and records it beside the model's.
+    fn admit_recorded(
+        &mut self,
+        chunk: ResponseDocument,
+        before: &Bytes,
+    ) -> Result<Vec<ResponseDocument>, ApiError> {
+        let is_edited = chunk.is_edited();
+        if is_edited {
+            self.steps
+                .record_answer_edit(before, &chunk.current_bytes());
+        }
+        let held = self.held.len();
+        let admitted = self.admit(chunk)?;
+        self.held_bytes = match self.held.len() {
+            0 => 0,
+            now if now > held => self.held_bytes + before.len(),
+            _ => self.held_bytes,
+        };
+        let held_bytes = self.held_bytes + self.filter.held_bytes();
+        self.steps.record_chunk(before, is_edited, held_bytes);
+        Ok(admitted)
     }
 
     /// Filters a whole response and holds it back. Breaks if it is refused.
@@ -143,8 +178,11 @@ impl<'a> ResponseBuffer<'a> {
     pub fn release_open(&mut self) -> Result<Vec<ResponseDocument>, ApiError> {
         let mut open = Vec::new();
         for mut chunk in std::mem::take(&mut self.held) {
+            let before = self.steps.before_release(&chunk);
             if chunk.remove_end()? {
                 open.push(chunk);
+            } else if let Some(before) = before {
+                self.steps.record_answer_edit(&before, &[]);
             }
         }
         Ok(open)

@@ -159,6 +159,22 @@ impl ResponseDocument {
         }
     }
 
+    /// Returns the bytes that it was read from; without envelope, unless it is text.
+    pub fn original_bytes(&self) -> Bytes {
+        match &self.text {
+            Some(text) => text.original_bytes(),
+            None => self.document.original_bytes(),
+        }
+    }
+
+    /// Returns the bytes in the form of [`Self::original_bytes`], with the edits.
+    pub fn current_bytes(&self) -> Bytes {
+        match &self.text {
+            Some(text) => text.to_bytes(),
+            None => self.document.to_bytes(),
+        }
+    }
+
     /// Returns the response without envelope: the original bytes with the edits.
     pub fn to_bytes(&self) -> Bytes {
         let parsed = self.to_parsed();

@@ -68,6 +68,11 @@ impl TextChunk {
         })
     }
 
+    /// Returns the bytes that it was read from.
+    pub fn original_bytes(&self) -> Bytes {
+        self.bytes.clone()
+    }
+
     pub fn envelope(&self) -> ResponseEnvelope {
         self.template.envelope
     }

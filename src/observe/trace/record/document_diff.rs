@@ -7,7 +7,7 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::observe::trace::{record::string_bytes::heap_bytes};
+use crate::observe::trace::record::string_bytes::heap_bytes;
 
 /// Changes that are listed; the others are counted.
 const MAX_CHANGES: usize = 32;
@@ -182,6 +182,8 @@ impl DocumentDiff {
         };
         match (parse(before), parse(after)) {
             (Some(before), Some(after)) => walk.values(before, after),
+            _ if before.is_empty() => walk.push(ChangeKind::Added, 0, after.len()),
+            _ if after.is_empty() => walk.push(ChangeKind::Removed, before.len(), 0),
             _ => walk.push(ChangeKind::Changed, before.len(), after.len()),
         }
     }

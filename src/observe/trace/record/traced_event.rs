@@ -6,8 +6,13 @@ use compact_str::CompactString;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::observe::trace::{record::output_fields::OutputFields, record::reason_text::ReasonText, record::string_bytes::heap_bytes, rule::{RulePosition, TracedRule}};
 use crate::event::{Action, EventName, HookStatus, SkipReason};
+use crate::observe::trace::{
+    record::output_fields::OutputFields,
+    record::reason_text::ReasonText,
+    record::string_bytes::heap_bytes,
+    rule::{RulePosition, TracedRule},
+};
 
 /// One hook event. Times are microseconds since the exchange's begin.
 #[derive(Debug, Serialize, ToSchema)]
@@ -30,7 +35,7 @@ pub struct TracedEvent {
     /// Whether hooks ran one after the other.
     pub sequential: bool,
     /// Policies, then hooks, then those that were not asked.
-    #[schema(value_type = Vec<RunReport>)]
+    #[schema(value_type = Vec<RunReport<'_>>)]
     pub rules: Vec<TracedRun>,
     /// Verdict on the event.
     pub verdict: Action,

@@ -1,7 +1,11 @@
 //! The steps of an exchange in flight, as they are recorded.
 
-use crate::observe::trace::{record::chunk_strip::{ChunkSpan, ChunkStrip}, record::document_diff::DocumentDiff, record::{CallDetail, TracedRound, TracedTokens}, record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun}};
 use crate::event::{EventName, HookStatus, RuleId, SkipReason};
+use crate::observe::trace::{
+    record::chunk_strip::{ChunkSpan, ChunkStrip},
+    record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
+    record::{CallDetail, TracedRound, TracedTokens},
+};
 
 /// Most requests to the model API that are kept of one exchange.
 const MAX_ROUNDS: usize = 32;
@@ -178,11 +182,6 @@ impl CallDetail {
             diff.changes.shrink_to_fit();
         }
     }
-
-    /// Returns the differences of the answer so far.
-    pub(crate) fn answer_diff_mut(&mut self) -> &mut DocumentDiff {
-        self.answer_diff.get_or_insert_default()
-    }
 }
 
 impl TracedEvent {
@@ -192,7 +191,10 @@ impl TracedEvent {
             return;
         }
         for run in &mut self.rules {
-            let is_policy = run.rule.as_ref().is_some_and(|rule| rule.identity.policy.is_some());
+            let is_policy = run
+                .rule
+                .as_ref()
+                .is_some_and(|rule| rule.identity.policy.is_some());
             if is_policy && run.asked().is_some_and(|detail| detail.runs == 0) {
                 run.outcome = RunOutcome::NotAsked(SkipReason::NoResponses);
             }

@@ -4,8 +4,15 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::observe::trace::{store::content::{ContentReason, RawContent}, limits::ContentLimits, store::masking::MAX_BODY_BYTES, store::memory::InFlightBytes, record::CallRecord, store::TraceStore};
 use crate::observe::recorder::{BodyPart, ExchangeAction};
+use crate::observe::trace::{
+    limits::ContentLimits,
+    record::CallRecord,
+    store::TraceStore,
+    store::content::{ContentReason, RawContent},
+    store::masking::MAX_BODY_BYTES,
+    store::memory::InFlightBytes,
+};
 
 /// Content of an exchange in flight.
 #[derive(Debug)]
@@ -38,7 +45,9 @@ impl ContentCapture {
         let is_answer = matches!(part, BodyPart::ModelAnswer | BodyPart::AgentAnswer);
         let before = if is_answer { self.answer_bytes } else { 0 };
         if before + body.len() > MAX_BODY_BYTES
-            || !store.contents.grow(&mut self.bytes, body.len() + size_of::<Bytes>())
+            || !store
+                .contents
+                .grow(&mut self.bytes, body.len() + size_of::<Bytes>())
         {
             store.drop_detail();
             return;

@@ -5,7 +5,17 @@ use std::sync::Arc;
 use compact_str::CompactString;
 use serde_json::Value;
 
-use crate::observe::trace::{sink::call_trace::CallTrace, clock, store::denials::Denial, record::output_fields::OutputFields, record::reason_text::ReasonText, record::{RecordKind, TracedTokens}, rule::{RunEffect, TracedRule}, store::TraceStore, record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun}};
+use crate::observe::trace::{
+    clock,
+    record::output_fields::OutputFields,
+    record::reason_text::ReasonText,
+    record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
+    record::{RecordKind, TracedTokens},
+    rule::{RunEffect, TracedRule},
+    sink::call_trace::CallTrace,
+    store::TraceStore,
+    store::denials::Denial,
+};
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus, RuleId, SkipReason},
     observe::recorder::{EventDecision, Exchange, PlanSummary, PlannedRule},

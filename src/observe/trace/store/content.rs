@@ -13,7 +13,12 @@ use stream_redact::Mask;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use crate::observe::trace::{clock, limits::ContentLimits, store::masking::{MaskedBody, all_detectors, mask_body, mask_text}, store::memory::{InFlightBytes, TraceMemory}};
+use crate::observe::trace::{
+    clock,
+    limits::ContentLimits,
+    store::masking::{MaskedBody, all_detectors, mask_body, mask_text},
+    store::memory::{InFlightBytes, TraceMemory},
+};
 
 /// Why the content of a call is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
@@ -141,7 +146,9 @@ impl ContentStore {
             };
             let mask = self.mask();
             let until = clock::milliseconds(SystemTime::now() + limits.retention);
-            self.keep(StoredContent::new(&raw, mask.as_ref(), until));
+            let content = StoredContent::new(&raw, mask.as_ref(), until);
+            drop(raw.bytes);
+            self.keep(content);
         }
     }
 

@@ -10,8 +10,10 @@ use compact_str::CompactString;
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use super::{clock, reason_text::ReasonText, rule::RulePosition};
-use crate::event::{Action, EventName};
+use crate::{
+    event::{Action, EventName},
+    observe::trace::{clock, record::reason_text::ReasonText, rule::RulePosition},
+};
 
 /// Groups that are kept. The one that was denied least recently is evicted.
 const MAX_GROUPS: usize = 256;

@@ -5,7 +5,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use super::{memory::TraceMemory, record::CallRecord};
+use crate::observe::trace::{record::CallRecord, store::memory::TraceMemory};
 
 /// The last records, oldest first, within a number and the memory bound.
 #[derive(Debug)]

@@ -5,8 +5,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::sleep};
 
-use super::{filter::TraceFilter, record::CallRecord, ring::RecordRing};
-use crate::observe::metrics::Metrics;
+use crate::observe::{
+    metrics::Metrics,
+    trace::{filter::TraceFilter, record::CallRecord, store::ring::RecordRing},
+};
 
 /// Records of one batch.
 const MAX_BATCH: usize = 100;

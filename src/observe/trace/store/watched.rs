@@ -11,7 +11,7 @@ use std::{
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::observe::trace::{clock};
+use crate::observe::trace::clock;
 
 /// Watches at a time. The one that ends first is replaced.
 const MAX_WATCHES: usize = 64;

@@ -1,0 +1,34 @@
+//! The parts of a request that model APIs cache as a prefix.
+
+use bytes::Bytes;
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    google::fields::{CONTENTS, SYSTEM_INSTRUCTION, TOOLS},
+};
+
+/// The parts of a request that model APIs cache as a prefix, as JSON.
+#[derive(Debug, Clone, Default)]
+pub struct CachedPrefix {
+    /// Instruction for the whole conversation.
+    pub system_instruction: Bytes,
+    /// Declarations of tools.
+    pub tools: Bytes,
+    /// Conversation as an array.
+    pub contents: Bytes,
+}
+
+/// Returns the parts of a request that model APIs cache as a prefix.
+///
+/// # Errors
+///
+/// Fails if a field is ambiguous.
+pub fn prompt_parts(document: &Document) -> Result<CachedPrefix, DialectError> {
+    let bytes = |field| document.bytes_of(field).map(Option::unwrap_or_default);
+    Ok(CachedPrefix {
+        system_instruction: bytes(SYSTEM_INSTRUCTION)?,
+        tools: bytes(TOOLS)?,
+        contents: bytes(CONTENTS)?,
+    })
+}

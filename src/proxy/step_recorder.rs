@@ -1,0 +1,138 @@
+//! Records the steps of a call for the live trace: what was edited, chunks, rounds and tokens.
+//! Nothing is compared or copied unless a sink needs it.
+
+use bytes::Bytes;
+
+use super::{model_request::ModelRequest, request_context::RequestContext};
+use crate::{
+    dialect::{self, CachedPrefix, Document, RawUsage, ResponseDocument},
+    observe::{
+        recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder},
+        trace::PromptParts,
+    },
+};
+
+/// Records the steps of one call.
+#[derive(Debug, Clone)]
+pub(super) struct StepRecorder {
+    recorder: Recorder,
+    /// The agent's request; `None` if no sink needs the steps.
+    received: Option<Document>,
+    wants_content: bool,
+}
+
+impl StepRecorder {
+    /// Records the steps of a call, which begins with the agent's request.
+    pub(super) fn new(context: &RequestContext, request: &ModelRequest) -> Self {
+        let recorder = context.recorder.clone();
+        let wants_steps = recorder.wants_steps();
+        let steps = Self {
+            received: wants_steps.then(|| request.document.clone()),
+            wants_content: wants_steps && recorder.wants_content(),
+            recorder,
+        };
+        steps.record_body(BodyPart::AgentRequest, || request.document.to_bytes());
+        steps
+    }
+
+    /// Records the request that is about to go upstream.
+    pub(super) fn record_request(&self, request: &ModelRequest) {
+        let Some(received) = &self.received else {
+            return;
+        };
+        let sent = &request.document;
+        let is_edited = sent.is_edited();
+        self.record_body(BodyPart::UpstreamRequest, || sent.to_bytes());
+        if is_edited {
+            let (before, after) = (received.to_bytes(), sent.to_bytes());
+            if before != after {
+                let (before, after) = (&before, &after);
+                self.recorder
+                    .record(&ExchangeEvent::RequestEdited { before, after });
+            }
+        }
+        if request.call.operation.generates() {
+            let (received, sent) = (dialect::prompt_parts(received), dialect::prompt_parts(sent));
+            if let (Ok(received), Ok(sent)) = (received, sent) {
+                self.recorder.record(&ExchangeEvent::PromptSent {
+                    received: as_prompt(&received),
+                    sent: as_prompt(&sent),
+                });
+            }
+        }
+    }
+
+    /// Records that the model API answered.
+    pub(super) fn record_answer(&self, status: u16) {
+        if self.received.is_some() {
+            self.recorder
+                .record(&ExchangeEvent::UpstreamAnswered { status });
+        }
+    }
+
+    /// Returns the bytes of a chunk of the model, before it is filtered.
+    pub(super) fn before_filter(&self, chunk: &ResponseDocument) -> Option<Bytes> {
+        let before = self.received.is_some().then(|| chunk.original_bytes())?;
+        self.record_body(BodyPart::ModelAnswer, || before.clone());
+        Some(before)
+    }
+
+    /// Returns the bytes of a held-back chunk, before its end is removed.
+    pub(super) fn before_release(&self, chunk: &ResponseDocument) -> Option<Bytes> {
+        self.received.is_some().then(|| chunk.current_bytes())
+    }
+
+    /// Records a filtered chunk. `before` is the chunk of the model, `held_bytes` what is held
+    /// back after it.
+    pub(super) fn record_chunk(&self, before: &Bytes, is_edited: bool, held_bytes: usize) {
+        let bytes = |length| u32::try_from(length).unwrap_or(u32::MAX);
+        self.recorder
+            .record(&ExchangeEvent::ChunkFiltered(ChunkFacts {
+                received_bytes: bytes(before.len()),
+                held_bytes: bytes(held_bytes),
+                is_edited,
+            }));
+    }
+
+    /// Records a difference between a chunk of the model and what the agent receives; either
+    /// may be empty.
+    pub(super) fn record_answer_edit(&self, before: &[u8], after: &[u8]) {
+        if self.received.is_some() && before != after {
+            self.recorder
+                .record(&ExchangeEvent::AnswerEdited { before, after });
+        }
+    }
+
+    /// Records a chunk that goes to the agent.
+    pub(super) fn record_sent(&self, chunk: &ResponseDocument) {
+        self.record_body(BodyPart::AgentAnswer, || chunk.current_bytes());
+    }
+
+    /// Records the end of a response of the model.
+    pub(super) fn end_round(&self, usage: &RawUsage, asked_again: Option<&'static str>) {
+        if self.received.is_none() {
+            return;
+        }
+        let usage = usage.read();
+        if !usage.is_null() {
+            self.recorder.record(&ExchangeEvent::UsageReported(&usage));
+        }
+        self.recorder
+            .record(&ExchangeEvent::RoundEnded { asked_again });
+    }
+
+    fn record_body(&self, part: BodyPart, body: impl FnOnce() -> Bytes) {
+        if self.wants_content {
+            let body = body();
+            self.recorder
+                .record(&ExchangeEvent::BodyInspected(part, &body));
+        }
+    }
+}
+
+fn as_prompt(prefix: &CachedPrefix) -> PromptParts<'_> {
+    PromptParts {
+        head: [&prefix.system_instruction, &prefix.tools],
+        contents: &prefix.contents,
+    }
+}
