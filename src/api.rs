@@ -1,6 +1,7 @@
 //! HTTP API of hookgate itself: reported events on the agents' port, and the admin API.
 
 pub mod admin;
+mod calls;
 pub mod events;
 pub mod openapi;
 mod openapi_errors;

@@ -26,7 +26,7 @@ pub use self::{
     open_log::OpenLogs,
     record::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
-        RequestRecord, TextDigest, TokenCounts, short_name,
+        RequestRecord, TextDigest, TokenCounts, ViewRecord, short_name,
     },
     recorder_sink::DecisionLogSink,
 };

@@ -312,6 +312,8 @@ error_reasons! {
     UnknownPath: FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_PATH";
     /// No session has this id.
     UnknownSession: NOT_FOUND, "NOT_FOUND", "UNKNOWN_SESSION";
+    /// The call is not in the live trace, or its content is not kept.
+    UnknownCall: NOT_FOUND, "NOT_FOUND", "UNKNOWN_CALL";
     /// The path does not support the HTTP method.
     MethodNotAllowed: METHOD_NOT_ALLOWED, "UNIMPLEMENTED", "METHOD_NOT_ALLOWED";
     /// The body is too large.

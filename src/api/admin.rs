@@ -15,6 +15,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
+    calls,
     openapi_errors::{AdminErrors, GoogleError},
     sessions,
 };
@@ -36,6 +37,7 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/sessions", get(sessions::list_sessions))
         .route("/sessions/{id}", get(sessions::get_session))
         .route("/reload", post(reload))
+        .merge(calls::routes())
         .route_layer(middleware::from_fn_with_state(
             app.clone(),
             require_admin_token,
@@ -99,6 +101,10 @@ pub(super) async fn reload(State(app): State<App>) -> Result<Json<Health>, ApiEr
 pub(super) async fn metrics(State(app): State<App>) -> Response {
     let sessions = app.snapshot().sessions.store().count();
     let metrics = &app.resources.metrics;
+    let trace_bytes = app.resources.trace.status().bytes;
+    metrics
+        .trace_bytes
+        .set(i64::try_from(trace_bytes).unwrap_or(i64::MAX));
     metrics
         .sessions
         .set(i64::try_from(sessions).unwrap_or(i64::MAX));

@@ -9,7 +9,7 @@
 use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 
 use super::{
-    admin,
+    admin, calls,
     events::{self, Explanation},
     openapi_errors::{AgentErrors, GoogleError},
     sessions,
@@ -37,6 +37,13 @@ use super::{
         admin::coverage,
         sessions::list_sessions,
         sessions::get_session,
+        calls::list_calls,
+        calls::stream_calls,
+        calls::get_call,
+        calls::get_content,
+        calls::watch_session,
+        calls::denials,
+        calls::rules,
         admin::reload
     ),
     tags(

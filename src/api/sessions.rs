@@ -158,7 +158,7 @@ impl SessionDetails {
 }
 
 /// Returns the decoded value of a query parameter.
-fn query_parameter(query: Option<&str>, name: &str) -> Option<String> {
+pub(super) fn query_parameter(query: Option<&str>, name: &str) -> Option<String> {
     let mut pairs = form_urlencoded::parse(query.unwrap_or_default().as_bytes());
     let pair = pairs.find(|(key, _)| key == name);
     pair.map(|(_, value)| value.into_owned())

@@ -64,6 +64,8 @@ pub enum AuditRecord {
     Outcome(Box<OutcomeRecord>),
     /// A request was rejected before it was recognised as a model call.
     Rejected(Box<RejectionRecord>),
+    /// Content of the live trace was viewed, or is kept on purpose from now on.
+    Viewed(ViewRecord),
     /// Rejected requests that have no records of their own.
     Suppressed {
         /// Number of suppressed requests.
@@ -242,6 +244,23 @@ pub struct TokenCounts {
     pub total: Option<u64>,
 }
 
+/// A view of content, or a watch that keeps it.
+#[derive(Debug, Default, Serialize)]
+pub struct ViewRecord {
+    /// Operator; empty without users.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub by: String,
+    /// Id of the request whose content was viewed; empty for a watch.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub request: String,
+    /// Session of the content; empty if unknown.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub session: String,
+    /// Reason that the operator gave.
+    #[serde(rename = "because")]
+    pub reason: String,
+}
+
 /// A request that was rejected before it was recognised as a model call.
 #[derive(Debug, Default, Serialize)]
 pub struct RejectionRecord {
@@ -307,6 +326,7 @@ impl AuditRecord {
             | Self::Recreated
             | Self::Dropped { .. }
             | Self::Rejected(_)
+            | Self::Viewed(_)
             | Self::Suppressed { .. } => Trace::default(),
         }
     }
@@ -336,6 +356,18 @@ impl TextDigest {
         Self {
             text: Some(truncate(text, MAX_TEXT_BYTES).to_owned()),
             ..Self::new(text)
+        }
+    }
+}
+
+impl ViewRecord {
+    /// A view of the content of a request or, if that is empty, a watch of a session.
+    pub fn new(by: &str, request: &str, session: &str, reason: &str) -> Self {
+        Self {
+            by: short_name(by),
+            request: short_name(request),
+            session: short_name(session),
+            reason: truncate(reason, MAX_TEXT_BYTES).to_owned(),
         }
     }
 }

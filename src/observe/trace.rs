@@ -22,6 +22,7 @@ pub use self::{
     record::{
         CallDetail, CallRecord, RecordKind, SessionMatch, TimeSplit, TracedRound, TracedTokens,
         cache_effect::{CacheEffect, PromptParts},
+        call_summary::{CallLine, CallSummary, DecidingRule},
         chunk_strip::{ChunkSpan, ChunkStrip},
         document_diff::{ChangeKind, DocumentDiff, ValueChange},
         output_fields::OutputFields,

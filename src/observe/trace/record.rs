@@ -1,6 +1,7 @@
 //! The record of one exchange: names, verdicts, sizes, digests and times, never content.
 
 pub mod cache_effect;
+pub mod call_summary;
 pub mod chunk_strip;
 pub mod document_diff;
 pub mod output_fields;

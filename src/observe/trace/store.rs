@@ -275,6 +275,11 @@ impl TraceStore {
         TraceSubscription::new(Arc::clone(&self.ring), newest, filter, (last_seq, metrics))
     }
 
+    /// Returns the number of subscriptions.
+    pub fn subscriptions(&self) -> usize {
+        self.newest.receiver_count()
+    }
+
     /// Returns denials by rule, reason and tool.
     pub fn denials(&self) -> DenialList {
         let (groups, evicted) = lock(&self.denials).list();

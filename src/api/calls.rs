@@ -1,0 +1,309 @@
+//! The live trace: calls, denials and rules. Content is served apart from the rest.
+
+use std::{
+    convert::Infallible,
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use axum::{
+    Json, Router,
+    body::Body,
+    extract::{Path, RawQuery, State},
+    response::{IntoResponse, Response},
+    routing::{get, post},
+};
+use bytes::Bytes;
+use futures_util::stream;
+use http::header;
+use serde::{Deserialize, Serialize};
+use tokio::time::timeout;
+use utoipa::ToSchema;
+
+use super::openapi_errors::{AdminErrors, GoogleError};
+use crate::{
+    audit_log::{AuditRecord, ViewRecord},
+    error::{ApiError, ErrorReason},
+    observe::trace::{
+        CallLine, CallPage, CallSummary, CallView, DenialList, MAX_PAGE_RECORDS, RuleSummary,
+        ScanRange, SessionWatch, StoredContent, TraceFilter, TraceSubscription,
+    },
+    state::App,
+};
+
+/// Live subscriptions at a time.
+const MAX_SUBSCRIPTIONS: usize = 64;
+
+/// Time between two comments on an idle live tail.
+const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
+
+/// Longest time for which a session can be watched.
+const MAX_WATCH_MINUTES: u64 = 24 * 60;
+
+/// Longest reason of a watch or view, in characters.
+const MAX_REASON_CHARS: usize = 500;
+
+/// Returns the routes of the live trace.
+pub(super) fn routes() -> Router<App> {
+    Router::new()
+        .route("/calls", get(list_calls))
+        .route("/calls/stream", get(stream_calls))
+        .route("/calls/{id}", get(get_call))
+        .route("/calls/{id}/content", get(get_content))
+        .route("/sessions/{id}/watch", post(watch_session))
+        .route("/denials", get(denials))
+        .route("/rules", get(rules))
+}
+
+/// Calls and reported events that have ended, newest first.
+#[utoipa::path(get, path = "/calls", tag = "admin", operation_id = "calls",
+    params(
+        ("q" = Option<String>, Query, description = "Conditions such as `verdict:deny rule:\"no shell\"`; each can also be a parameter of its own."),
+        ("caller" = Option<String>, Query, description = "Name of the caller, or at least 8 digits of its key."),
+        ("session" = Option<String>, Query, description = "Id of the session."),
+        ("request" = Option<String>, Query, description = "Request id."),
+        ("model" = Option<String>, Query, description = "Model that was requested or called."),
+        ("verdict" = Option<String>, Query, description = "Action on the call, or verdict of one of its events."),
+        ("since" = Option<String>, Query, description = "RFC 3339 time, or a duration such as `15m`."),
+        ("rule" = Option<String>, Query, description = "Policy or hook that was asked."),
+        ("tool" = Option<String>, Query, description = "Tool that an event was about."),
+        ("would" = Option<String>, Query, description = "Verdict that a rule in mode `observe` would have had."),
+        ("edited" = Option<String>, Query, description = "`request`, `answer` or `any`."),
+        ("error" = Option<String>, Query, description = "Reason code of an error, or `any`."),
+        ("cursor" = Option<u64>, Query, description = "`next` of the page before."),
+        ("limit" = Option<u32>, Query, description = "Number of calls, from 1 to 100; 100 if absent.")),
+    responses(
+        (status = 200, description = "The calls.", body = CallList),
+        (status = 400, description = "A parameter is invalid.", body = GoogleError), AdminErrors))]
+pub(super) async fn list_calls(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<CallList>, ApiError> {
+    let query = CallQuery::parse(query.as_deref())?;
+    let store = &app.resources.trace;
+    Ok(Json(
+        store.list(&query.filter, query.cursor, query.limit).into(),
+    ))
+}
+
+/// One call with all of its steps, and its neighbours under a filter.
+#[utoipa::path(get, path = "/calls/{id}", tag = "admin", operation_id = "call",
+    params(
+        ("id" = String, Path, description = "Request id, as in `x-hookgate-request-id`."),
+        ("q" = Option<String>, Query, description = "Conditions of the neighbours, as for `/calls`.")),
+    responses(
+        (status = 200, description = "The call.", body = CallView),
+        (status = 400, description = "A parameter is invalid.", body = GoogleError),
+        (status = 404, description = "The call is not kept.", body = GoogleError), AdminErrors))]
+pub(super) async fn get_call(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<CallView>, ApiError> {
+    let query = CallQuery::parse(query.as_deref())?;
+    let view = app.resources.trace.view(&id, &query.filter);
+    view.map(Json).ok_or_else(unknown_call)
+}
+
+/// Masked content of one call, if it is kept. The view is written to the decision log.
+#[utoipa::path(get, path = "/calls/{id}/content", tag = "admin", operation_id = "callContent",
+    params(
+        ("id" = String, Path, description = "Request id, as in `x-hookgate-request-id`."),
+        ("reason" = Option<String>, Query, description = "Why the content is viewed.")),
+    responses(
+        (status = 200, description = "The content.", body = StoredContent),
+        (status = 404, description = "No content of the call is kept.", body = GoogleError), AdminErrors))]
+pub(super) async fn get_content(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<Arc<StoredContent>>, ApiError> {
+    let reason = super::sessions::query_parameter(query.as_deref(), "reason").unwrap_or_default();
+    let content = app.resources.trace.content(&id).ok_or_else(unknown_call)?;
+    record_view(&app, &content.id, &content.session, &reason);
+    Ok(Json(content))
+}
+
+/// Calls as they end, as server-sent events `call`, each with one line of `/calls` as data. An
+/// event `lost` has the number of calls that were evicted before they could be sent.
+#[utoipa::path(get, path = "/calls/stream", tag = "admin", operation_id = "callStream",
+    params(("q" = Option<String>, Query, description = "Conditions, as for `/calls`; each can also be a parameter of its own.")),
+    responses(
+        (status = 200, description = "The events.", body = String, content_type = "text/event-stream"),
+        (status = 400, description = "A parameter is invalid.", body = GoogleError),
+        (status = 503, description = "There are too many subscribers.", body = GoogleError), AdminErrors))]
+pub(super) async fn stream_calls(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> Result<Response, ApiError> {
+    let query = CallQuery::parse(query.as_deref())?;
+    let store = &app.resources.trace;
+    if store.subscriptions() >= MAX_SUBSCRIPTIONS {
+        let message = format!("more than {MAX_SUBSCRIPTIONS} subscribers of calls");
+        return Err(ApiError::new(ErrorReason::Overloaded, message));
+    }
+    let subscription = store.subscribe(query.filter);
+    let shutdown = app.resources.draining.clone();
+    let events = stream::unfold(subscription, move |subscription| {
+        let shutdown = shutdown.clone();
+        async move {
+            shutdown
+                .run_until_cancelled(next_events(subscription))
+                .await?
+        }
+    });
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    Ok((headers, Body::from_stream(events)).into_response())
+}
+
+/// Keeps the content of a session for a while, for the reason that is given.
+#[utoipa::path(post, path = "/sessions/{id}/watch", tag = "admin", operation_id = "watchSession",
+    params(("id" = String, Path, description = "The id that hooks receive.")),
+    request_body = WatchRequest,
+    responses(
+        (status = 200, description = "The session is watched.", body = SessionWatch),
+        (status = 400, description = "A field is missing or out of range.", body = GoogleError), AdminErrors))]
+pub(super) async fn watch_session(
+    State(app): State<App>,
+    Path(session): Path<String>,
+    Json(request): Json<WatchRequest>,
+) -> Result<Json<SessionWatch>, ApiError> {
+    let WatchRequest { minutes, reason } = request;
+    let has_reason = !reason.trim().is_empty() && reason.chars().count() <= MAX_REASON_CHARS;
+    if !has_reason || !(1..=MAX_WATCH_MINUTES).contains(&minutes) {
+        let message = format!(
+            "`reason` must have 1 to {MAX_REASON_CHARS} characters, `minutes` must be 1 to \
+             {MAX_WATCH_MINUTES}"
+        );
+        return Err(ApiError::new(ErrorReason::BadDocument, message));
+    }
+    let watch = SessionWatch {
+        until: SystemTime::now() + Duration::from_mins(minutes),
+        session,
+        reason,
+        by: String::new(),
+    };
+    app.resources.trace.watch(watch.clone());
+    record_view(&app, "", &watch.session, &watch.reason);
+    tracing::info!(
+        session.id = watch.session,
+        duration_min = minutes,
+        "session content is kept"
+    );
+    Ok(Json(watch))
+}
+
+/// Denials since the start, grouped by rule, reason and tool.
+#[utoipa::path(get, path = "/denials", tag = "admin",
+    responses((status = 200, description = "The groups, those with the most denials first.", body = DenialList), AdminErrors))]
+pub(super) async fn denials(State(app): State<App>) -> Json<DenialList> {
+    Json(app.resources.trace.denials())
+}
+
+/// Policies and hooks of the config with their statistics since the start.
+#[utoipa::path(get, path = "/rules", tag = "admin",
+    responses((status = 200, description = "The rules, in the order of the config.", body = Vec<RuleSummary>), AdminErrors))]
+pub(super) async fn rules(State(app): State<App>) -> Json<Vec<RuleSummary>> {
+    Json(app.snapshot().trace.rules())
+}
+
+/// One page of calls.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallList {
+    /// Calls that match, newest first.
+    #[schema(value_type = Vec<CallSummary<'_>>)]
+    calls: Vec<CallLine>,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    next: Option<u64>,
+    /// Calls that were searched for this page.
+    scanned: ScanRange,
+}
+
+/// For how long a session is watched, and why.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct WatchRequest {
+    /// Minutes for which content is kept, from 1 to 1440.
+    minutes: u64,
+    /// Why the content is needed.
+    reason: String,
+}
+
+/// The parameters of a list of calls.
+struct CallQuery {
+    filter: TraceFilter,
+    cursor: Option<u64>,
+    limit: usize,
+}
+
+impl CallQuery {
+    fn parse(query: Option<&str>) -> Result<Self, ApiError> {
+        let bad = |message: String| ApiError::new(ErrorReason::BadQuery, message);
+        let filter = TraceFilter::from_query(query.unwrap_or_default(), &["cursor", "limit"]);
+        let parameter = |name| super::sessions::query_parameter(query, name);
+        let cursor = parameter("cursor").map(|cursor| cursor.parse());
+        let limit = parameter("limit").map_or(Ok(MAX_PAGE_RECORDS), |limit| limit.parse());
+        let limit = limit
+            .ok()
+            .filter(|limit| (1..=MAX_PAGE_RECORDS).contains(limit));
+        Ok(Self {
+            filter: filter.map_err(|error| bad(error.to_string()))?,
+            cursor: cursor
+                .transpose()
+                .map_err(|_| bad("`cursor` must be a number".to_owned()))?,
+            limit: limit.ok_or_else(|| {
+                bad(format!(
+                    "`limit` must be a number from 1 to {MAX_PAGE_RECORDS}"
+                ))
+            })?,
+        })
+    }
+}
+
+impl From<CallPage> for CallList {
+    fn from(page: CallPage) -> Self {
+        Self {
+            calls: page.calls.into_iter().map(CallLine).collect(),
+            next: page.next,
+            scanned: page.scanned,
+        }
+    }
+}
+
+type EventPiece = (Result<Bytes, Infallible>, TraceSubscription);
+
+/// Waits for the next calls, or returns a comment that keeps the connection alive.
+async fn next_events(mut subscription: TraceSubscription) -> Option<EventPiece> {
+    let Ok(batch) = timeout(KEEP_ALIVE_INTERVAL, subscription.next()).await else {
+        return Some((Ok(Bytes::from_static(b":\n\n")), subscription));
+    };
+    let batch = batch?;
+    let mut text = String::new();
+    if batch.lost > 0 {
+        text.push_str(&format!("event: lost\ndata: {}\n\n", batch.lost));
+    }
+    for call in batch.calls {
+        // A summary of strings and numbers always becomes JSON.
+        let data = serde_json::to_string(&call.summary()).unwrap_or_default();
+        text.push_str(&format!("id: {}\nevent: call\ndata: {data}\n\n", call.seq));
+    }
+    Some((Ok(text.into()), subscription))
+}
+
+/// Writes to the decision log that content is viewed or kept on purpose.
+fn record_view(app: &App, request: &str, session: &str, reason: &str) {
+    if let Some(audit) = &app.snapshot().audit {
+        audit.append(&AuditRecord::Viewed(ViewRecord::new(
+            "", request, session, reason,
+        )));
+    }
+}
+
+fn unknown_call() -> ApiError {
+    let message = "no call with this id is kept, or no content of it";
+    ApiError::new(ErrorReason::UnknownCall, message)
+}

@@ -1,0 +1,172 @@
+//! One line about a call, for lists and the live tail.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    event::{Action, EventName},
+    observe::trace::{
+        record::{
+            CallRecord, RecordKind,
+            reason_text::ReasonText,
+            traced_event::{TracedEvent, TracedRun},
+        },
+        rule::RulePosition,
+    },
+};
+
+/// One line about a call.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallSummary<'a> {
+    /// Position in the trace, which grows by one for each record.
+    pub seq: u64,
+    /// Request id, as in `x-hookgate-request-id`.
+    pub id: &'a str,
+    /// Kind of the record: `call` or `event`.
+    pub kind: RecordKind,
+    /// Time of the request's head: RFC 3339 in UTC.
+    pub time: String,
+    /// Time to the end of the response, in microseconds.
+    pub duration_us: u64,
+    /// Time in which policies and hooks ran, in microseconds.
+    pub hooks_us: u64,
+    /// Name of the caller; empty without authentication.
+    pub caller: &'a str,
+    /// `User-Agent` of the request.
+    pub agent: &'a str,
+    /// Session of the request; empty if unknown.
+    pub session: &'a str,
+    /// Name of the method, such as `generateContent`, or of the event.
+    pub method: &'static str,
+    /// Model that the agent requested.
+    pub requested_model: &'a str,
+    /// Model that was called last.
+    pub model: &'a str,
+    /// HTTP status of the response; 0 if the agent disconnected before it.
+    pub status: u16,
+    /// Strictest action of policies and hooks.
+    pub action: &'static str,
+    /// Reason code of an error of hookgate's own.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<&'static str>,
+    /// Policy or hook that decided, if any did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub decided_by: Option<DecidingRule<'a>>,
+    /// Tools that calls and results of the exchange are about, each once.
+    pub tools: Vec<&'a str>,
+    /// Whether the request went upstream other than the agent sent it.
+    pub edited_request: bool,
+    /// Whether the agent received another answer than the model's.
+    pub edited_answer: bool,
+    /// Number of requests to the model API.
+    pub rounds: u32,
+    /// Tokens of all rounds; absent if unknown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<u64>,
+}
+
+/// The policy or hook that decided a call.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DecidingRule<'a> {
+    /// Name of the policy or hook.
+    pub name: &'a str,
+    /// File and line of the config.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub at: Option<&'a RulePosition>,
+    /// Event on which it decided.
+    #[schema(value_type = String)]
+    pub event: EventName,
+    /// Action that its output alone would cause; `proceed` for an edit.
+    pub says: Action,
+    /// Reason of its decision.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<&'a ReasonText>,
+}
+
+/// A record that is serialized as one line.
+#[derive(Debug, Clone)]
+pub struct CallLine(pub Arc<CallRecord>);
+
+impl Serialize for CallLine {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.summary().serialize(serializer)
+    }
+}
+
+impl CallRecord {
+    /// Returns one line about the call.
+    pub fn summary(&self) -> CallSummary<'_> {
+        let detail = self.detail.as_deref();
+        let method = match (self.kind, self.events().first()) {
+            (RecordKind::Event, Some(event)) => event.event.as_str(),
+            _ => self.method,
+        };
+        CallSummary {
+            seq: self.seq,
+            id: &self.id,
+            kind: self.kind,
+            time: self.time(),
+            duration_us: self.duration_us,
+            hooks_us: detail.map_or(0, |detail| detail.times.hooks_us),
+            caller: &self.caller,
+            agent: &self.agent,
+            session: &self.session,
+            method,
+            requested_model: &self.requested_model,
+            model: &self.model,
+            status: self.status,
+            action: self.action.as_str(),
+            error: self.error,
+            decided_by: self.decided_by(),
+            tools: self.tools(),
+            edited_request: self.has_edited_request(),
+            edited_answer: self.has_edited_answer(),
+            rounds: self.rounds,
+            tokens: detail.and_then(|detail| Some(detail.tokens?.total)),
+        }
+    }
+
+    /// Returns the rule with the strictest effect; of several, the first.
+    pub fn decided_by(&self) -> Option<DecidingRule<'_>> {
+        let mut strictest: Option<DecidingRule<'_>> = None;
+        for (event, run) in self.events().iter().flat_map(runs) {
+            let acted = run.asked().filter(|detail| detail.has_acted());
+            let Some(detail) = acted else {
+                continue;
+            };
+            let is_stricter = strictest
+                .as_ref()
+                .is_none_or(|rule| detail.says > rule.says);
+            if is_stricter {
+                strictest = Some(DecidingRule {
+                    name: run.name(),
+                    at: run.position(),
+                    event: event.event,
+                    says: detail.says,
+                    reason: detail.reason.as_ref(),
+                });
+            }
+        }
+        strictest
+    }
+
+    /// Returns the tools that its events are about, each once.
+    pub fn tools(&self) -> Vec<&str> {
+        let mut tools: Vec<&str> = Vec::new();
+        for event in self.events() {
+            let is_tool = matches!(event.event, EventName::BeforeTool | EventName::AfterTool);
+            if let Some(tool) = event.subject.as_deref().filter(|_| is_tool)
+                && !tools.contains(&tool)
+            {
+                tools.push(tool);
+            }
+        }
+        tools
+    }
+}
+
+fn runs(event: &TracedEvent) -> impl Iterator<Item = (&TracedEvent, &TracedRun)> {
+    event.rules.iter().map(move |run| (event, run))
+}
