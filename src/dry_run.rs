@@ -38,8 +38,11 @@ pub use self::{
 };
 use crate::{
     auth,
-    config::{Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, StoreSettings},
+    config::{
+        Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, StoreSettings, TraceSettings,
+    },
     hook::{self, HookExecution, Tracer},
+    observe::trace::TraceFilter,
     state::{App, AppResources, BuildError},
     upstream::{
         content_headers::{self, MediaType},
@@ -120,6 +123,7 @@ pub async fn dry_run(
         tracer: Some(Arc::clone(&tracer)),
         ..AppResources::default()
     };
+    let trace = Arc::clone(&resources.trace);
     let app = App::new(isolated(config, listener.local_addr()?), resources)?;
     let request = request(action)?;
     let stop = CancellationToken::new();
@@ -135,8 +139,9 @@ pub async fn dry_run(
     );
     let (status, answer) = response.map_err(|_elapsed| DryRunError::Timeout)?;
     let upstream = recorded_requests(mock).await;
+    let records = trace.list(&TraceFilter::default(), None, 1);
     Ok(DryRunReport::new(
-        tracer.take_events(),
+        (tracer.take_events(), records.calls.into_iter().next()),
         upstream,
         status,
         answer,
@@ -152,6 +157,8 @@ fn isolated(config: &Config, mock: SocketAddr) -> Config {
     config.sessions.transcripts = None;
     config.audit = None;
     config.telemetry.otlp = None;
+    config.trace = TraceSettings::default();
+    config.trace.content.reasons = true;
     config.sessions.store = StoreSettings::Memory;
     if let Ok(url) = Url::parse(&format!("http://{mock}")) {
         for upstream in config.upstreams.iter_mut() {

@@ -284,12 +284,13 @@ async fn next_events(mut subscription: TraceSubscription) -> Option<EventPiece> 
     let batch = batch?;
     let mut text = String::new();
     if batch.lost > 0 {
-        text.push_str(&format!("event: lost\ndata: {}\n\n", batch.lost));
+        text = format!("event: lost\ndata: {}\n\n", batch.lost);
     }
     for call in batch.calls {
         // A summary of strings and numbers always becomes JSON.
         let data = serde_json::to_string(&call.summary()).unwrap_or_default();
-        text.push_str(&format!("id: {}\nevent: call\ndata: {data}\n\n", call.seq));
+        let seq = call.seq;
+        text += &format!("id: {seq}\nevent: call\ndata: {data}\n\n");
     }
     Some((Ok(text.into()), subscription))
 }

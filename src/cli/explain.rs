@@ -11,12 +11,14 @@ use serde_json::{Map, Value, json};
 
 use super::{failure::Failure, output::print, runtime::block_on};
 use crate::{
-    config::{BUILTIN, Config, HookSpec},
+    config::BUILTIN,
     dry_run::{
         AgentAction, DEFAULT_MODEL, DryRunReport, ExtraKeys, SimulatedCall, differences,
         display_value, dry_run, load_config, model_path,
     },
+    event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
+    observe::trace::{RunOutcome, TracedEvent, TracedRun},
     server,
 };
 
@@ -61,7 +63,6 @@ impl ExplainArgs {
                 return Ok(print(&format!("{:#}", json!(report)))?);
             }
             let printer = ExplainPrinter {
-                config: &config,
                 action: &action,
                 report: &report,
                 execution,
@@ -101,7 +102,6 @@ fn read_action(file: &Path, model: &str) -> Result<AgentAction, Failure> {
 
 /// Prints the report of a dry run.
 struct ExplainPrinter<'a> {
-    config: &'a Config,
     action: &'a AgentAction,
     report: &'a DryRunReport,
     execution: HookExecution,
@@ -115,6 +115,10 @@ impl ExplainPrinter<'_> {
             let before = report.events.iter().take(index);
             let earlier = before.filter(|other| other.event == record.event).count();
             self.event(record, earlier, &mut lines);
+        }
+        for event in self.unasked_events() {
+            lines.push(format!("{}:", event.event));
+            lines.extend(event.rules.iter().filter_map(not_asked_line));
         }
         if lines.is_empty() && report.verdict != "error" {
             lines.push("no hook runs on this".to_owned());
@@ -135,12 +139,11 @@ impl ExplainPrinter<'_> {
 
     /// Appends the lines of one event; `earlier` is the number of earlier ones of its name.
     fn event(&self, record: &EventTrace, earlier: usize, lines: &mut Vec<String>) {
-        let others = if earlier == 0 {
-            self.hooks_not_run(record)
-        } else {
-            Vec::new()
-        };
-        if record.hooks.is_empty() && others.is_empty() {
+        let traced = self.traced_event(record.event, earlier);
+        let rules = traced.filter(|_| earlier == 0);
+        let rules = rules.into_iter().flat_map(|event| &event.rules);
+        let not_asked: Vec<String> = rules.filter_map(not_asked_line).collect();
+        if record.hooks.is_empty() && not_asked.is_empty() {
             return;
         }
         let count = if earlier == 0 {
@@ -156,13 +159,12 @@ impl ExplainPrinter<'_> {
         };
         lines.push(format!("{}{count}{order}:", record.event));
         for (index, hook) in record.hooks.iter().enumerate() {
-            lines.push(format!("  {}. {}", index + 1, hook_line(hook)));
+            let place = traced.and_then(|event| place(event, &hook.name));
+            lines.push(format!("  {}. {}", index + 1, hook_line(hook, place)));
             let ran = hook.ran.iter().flat_map(|run| &run.diagnostics);
             lines.extend(ran.map(|(code, detail)| format!("     {code}: {detail}")));
         }
-        if !others.is_empty() {
-            lines.push(format!("  not run: {}", others.join(", ")));
-        }
+        lines.extend(not_asked);
         if self.execution == HookExecution::Executed {
             lines.push(format!(
                 "  result: {}{}",
@@ -172,13 +174,24 @@ impl ExplainPrinter<'_> {
         }
     }
 
-    /// Returns the hooks of an event that are not in its plan.
-    fn hooks_not_run(&self, record: &EventTrace) -> Vec<&str> {
-        let groups = self.config.hooks.get(&record.event);
-        let hooks = groups.into_iter().flatten().flat_map(|group| &group.hooks);
-        let labels = hooks.map(HookSpec::label);
-        let is_planned = |label: &&str| record.hooks.iter().any(|hook| hook.name == **label);
-        labels.filter(|label| !is_planned(label)).collect()
+    /// Returns the record of an event. The chunks of a response are one event there.
+    fn traced_event(&self, event: EventName, earlier: usize) -> Option<&TracedEvent> {
+        let record = self.report.record.as_ref()?;
+        let mut events = record.events().iter().filter(|other| other.event == event);
+        match event {
+            EventName::AfterModel => events.next(),
+            _ => events.nth(earlier),
+        }
+    }
+
+    /// Returns the events on which no policy and no hook was asked.
+    fn unasked_events(&self) -> impl Iterator<Item = &TracedEvent> {
+        let events = self.report.record.iter().flat_map(|record| record.events());
+        events.filter(|event| {
+            let mut listed = self.report.events.iter();
+            !listed.any(|other| other.event == event.event)
+                && event.rules.iter().all(|rule| rule.asked().is_none())
+        })
     }
 
     fn call(&self, call: &SimulatedCall, lines: &mut Vec<String>) {
@@ -214,10 +227,11 @@ fn reason_suffix(reason: Option<&String>) -> String {
 }
 
 /// Returns one line about a hook.
-fn hook_line(hook: &HookTrace) -> String {
+fn hook_line(hook: &HookTrace, place: Option<String>) -> String {
     let HookTrace { name, kind, ran } = hook;
+    let place = place.map(|place| format!(", {place}")).unwrap_or_default();
     let Some(ran) = ran else {
-        return format!("{name} ({kind})");
+        return format!("{name} ({kind}{place})");
     };
     let output = match ran.output.as_object() {
         Some(fields) if !fields.is_empty() => format!("output {}", ran.output),
@@ -229,7 +243,32 @@ fn hook_line(hook: &HookTrace) -> String {
         .map(|action| format!(", only observes, would {}", action.as_str()));
     let would = would.unwrap_or_default();
     format!(
-        "{name} ({kind}), {}, {} ms{would}, {output}",
+        "{name} ({kind}{place}), {}, {} ms{would}, {output}",
         ran.status, ran.ms
     )
+}
+
+/// Returns the place of a rule in the config.
+fn place(event: &TracedEvent, name: &str) -> Option<String> {
+    let mut rules = event.rules.iter();
+    let place = rules.find(|rule| rule.name() == name)?.position()?;
+    Some(format!("{}:{}", place.file, place.line))
+}
+
+/// Returns one line about a rule that was not asked.
+fn not_asked_line(rule: &TracedRun) -> Option<String> {
+    let RunOutcome::NotAsked(reason) = &rule.outcome else {
+        return None;
+    };
+    if *reason == SkipReason::DryRun {
+        return None;
+    }
+    let name = rule.name();
+    let place = rule.position()?;
+    Some(format!(
+        "  not asked: {name} ({}:{}), because {}",
+        place.file,
+        place.line,
+        reason.explanation()
+    ))
 }

@@ -24,11 +24,11 @@ pub use self::{
     history::{History, HistoryMessage, ToolResult},
     part::FunctionCall,
     request::{
-        AllowedFunctions, AppliedSelection, CachedPrefix, Detail, PatchedRequest, RequestSummary,
+        AllowedFunctions, AppliedSelection, Detail, PatchedRequest, PromptPrefix, RequestSummary,
         ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
         check_model, close_request, edit_request_texts, expected_response, generation_parameters,
-        new_prompt, prompt_parts, read_request, replace_contents, summarize_request, withhold_tools,
-        write_request, write_tool_selection,
+        new_prompt, prompt_parts, read_request, replace_contents, summarize_request,
+        withhold_tools, write_request, write_tool_selection,
     },
     response::{
         CallDecision, ChunkReader, MergedChunks, PartialCalls, ProposedCall, RawUsage,

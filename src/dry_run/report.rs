@@ -1,9 +1,11 @@
 //! The result of a dry run.
 
+use std::sync::Arc;
+
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{event::Action, hook::EventTrace};
+use crate::{event::Action, hook::EventTrace, observe::trace::CallRecord};
 
 /// The result of a dry run.
 #[derive(Debug, Serialize)]
@@ -15,6 +17,9 @@ pub struct DryRunReport {
     pub reason: Option<String>,
     /// All events that were fired, in order.
     pub events: Vec<EventTrace>,
+    /// The record of the live trace.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub record: Option<Arc<CallRecord>>,
     /// The requests to the model API.
     pub upstream: Vec<RecordedRequest>,
     /// The HTTP status of the response.
@@ -37,7 +42,7 @@ pub struct RecordedRequest {
 impl DryRunReport {
     /// Summarizes events, requests to the model API, and the response to the agent.
     pub(super) fn new(
-        events: Vec<EventTrace>,
+        (events, record): (Vec<EventTrace>, Option<Arc<CallRecord>>),
         upstream: Vec<RecordedRequest>,
         status: u16,
         answer: Value,
@@ -47,6 +52,7 @@ impl DryRunReport {
             verdict,
             reason,
             events,
+            record,
             upstream,
             status,
             text: text(&answer),

@@ -18,7 +18,7 @@ pub struct HookRun {
     /// Time at which the run ended.
     pub ended: SystemTime,
     /// Action that the output alone would cause.
-    pub says: Action,
+    pub action: Action,
     /// Action that the output would have caused; `None` unless in `mode: observe`.
     pub would: Option<Action>,
     /// Whether a policy edited the document, or would have.

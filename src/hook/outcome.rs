@@ -2,14 +2,13 @@
 
 use std::time::{Duration, SystemTime};
 
-use super::plan::Plan;
 use crate::{
     config::HookMode,
     event::{
         Diagnostic, EventKind, EventName, EventOrigin, HookOutput, HookResult, HookRun, RuleId,
         Verdict, merge_outputs,
     },
-    observe::recorder::{EventDecision, ExchangeEvent, Recorder},
+    observe::recorder::{EventDecision, ExchangeEvent, PlanSummary, Recorder},
 };
 
 /// A run that ends now.
@@ -20,10 +19,10 @@ pub(super) fn hook_run<E: EventKind>(
     elapsed: Duration,
 ) -> HookRun {
     let (output, _) = merge_outputs([&answer.output], E::HONOURS);
-    let says = E::evaluate(&output).action();
+    let action = E::evaluate(&output).action();
     let would = match mode {
         HookMode::Enforce => None,
-        HookMode::Observe => Some(says),
+        HookMode::Observe => Some(action),
     };
     HookRun {
         rule,
@@ -31,7 +30,7 @@ pub(super) fn hook_run<E: EventKind>(
         answer,
         elapsed,
         ended: SystemTime::now(),
-        says,
+        action,
         would,
         edited: false,
         refused: Vec::new(),
@@ -70,10 +69,14 @@ impl<V: Verdict> EventOutcome<V> {
 
 /// Merges all runs on one event of a model call, or one chunk of its response, and records the
 /// decision.
-pub fn conclude<E: EventKind>(recorder: &Recorder, plan: &Plan, runs: Vec<HookRun>) -> E::Verdict {
+pub fn conclude<E: EventKind>(
+    recorder: &Recorder,
+    plan: PlanSummary<'_>,
+    runs: Vec<HookRun>,
+) -> E::Verdict {
     let outcome = merge::<E>(runs);
     let decision = EventDecision {
-        plan: Some(plan.summary()),
+        plan: Some(plan),
         ..outcome.decision(E::NAME, EventOrigin::ModelCall)
     };
     recorder.record(&match E::NAME {

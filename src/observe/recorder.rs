@@ -213,7 +213,7 @@ mod tests {
             },
             elapsed: Duration::from_millis(7),
             ended: SystemTime::UNIX_EPOCH,
-            says: Action::Proceed,
+            action: Action::Proceed,
             would: None,
             edited: false,
             refused: Vec::new(),

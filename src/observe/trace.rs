@@ -32,11 +32,11 @@ pub use self::{
     rule::{RuleIdentity, RulePosition, RuleSummary, TracedRule},
     sink::TraceSink,
     store::{
-        CallPage, CallView, DenialList, MAX_PAGE_RECORDS, ScanRange, TraceStatus, TraceStore,
-        TracedRules,
+        MAX_PAGE_RECORDS, TraceStore, TracedRules,
         content::{ContentReason, StoredContent},
         denials::DenialGroup,
         masking::MaskedBody,
+        pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
         subscription::{TraceBatch, TraceSubscription},
         watched::SessionWatch,
     },

@@ -28,7 +28,7 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
     let mut runs = apply_policies(turn, request, &plan, InspectionPass::First)?;
     let hooks = turn.run_hooks(&plan, request, |llm_request| BeforeModel { llm_request });
     runs.extend(hooks.await?);
-    let mut verdict = conclude::<BeforeModel>(&context.recorder, &plan, runs);
+    let mut verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
     if let BeforeModelVerdict::Proceed(mutation) = &verdict
         && !mutation.is_empty()
     {
@@ -38,7 +38,7 @@ pub(super) async fn run(turn: &mut TurnState<'_>, request: &mut ModelRequest) ->
         let subject = request.subject();
         let plan = engine.plan_second_pass(EventName::BeforeModel, turn.scope(), subject);
         let runs = apply_policies(turn, request, &plan, InspectionPass::Second)?;
-        verdict = conclude::<BeforeModel>(&context.recorder, &plan, runs);
+        verdict = conclude::<BeforeModel>(&context.recorder, plan.summary(), runs);
     }
     apply_verdict(turn, request, verdict).await
 }

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
-    dialect::{self, CachedPrefix, Document, RawUsage, ResponseDocument},
+    dialect::{self, Document, PromptPrefix, RawUsage, ResponseDocument},
     observe::{
         recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder},
         trace::PromptParts,
@@ -130,7 +130,7 @@ impl StepRecorder {
     }
 }
 
-fn as_prompt(prefix: &CachedPrefix) -> PromptParts<'_> {
+fn as_prompt(prefix: &PromptPrefix) -> PromptParts<'_> {
     PromptParts {
         head: [&prefix.system_instruction, &prefix.tools],
         contents: &prefix.contents,

@@ -25,7 +25,7 @@ pub(super) async fn run(
     let event = |llm_request| BeforeToolSelection { llm_request };
     let runs = turn.run_hooks(&plan, request, event).await?;
     let recorder = &turn.context.recorder;
-    if let Some(selection) = conclude::<BeforeToolSelection>(recorder, &plan, runs) {
+    if let Some(selection) = conclude::<BeforeToolSelection>(recorder, plan.summary(), runs) {
         let selected = dialect::write_tool_selection(&mut request.document, &selection)?;
         if selected != AppliedSelection::None {
             turn.context.record_action(ExchangeAction::Edit);

@@ -286,12 +286,12 @@ fn a_model_call_is_explained() {
     assert!(folder.path().join("ran").exists());
     assert_snapshot!(told, @r#"
     BeforeModel, hooks in parallel:
-      1. model_swap (builtin), ok, N ms, edits the request
-      2. cold (command), ok, N ms, output {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
-      3. looks (command), block, N ms, only observes, would deny, output {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
+      1. model_swap (builtin, hookgate.yaml:3), ok, N ms, edits the request
+      2. cold (command, hookgate.yaml:7), ok, N ms, output {"hookSpecificOutput":{"llm_request":{"config":{"temperature":0}}}}
+      3. looks (command, hookgate.yaml:11), block, N ms, only observes, would deny, output {"decision":"deny","reason":"Hook exited with code 2 without an error message"}
       result: proceed
     BeforeModel (2):
-      1. model_swap (builtin), ok, N ms, no output
+      1. model_swap (builtin, hookgate.yaml:3), ok, N ms, no output
       result: proceed
     upstream: /v1beta/models/gemini-2.5-flash:generateContent
       generationConfig: nothing → {"temperature":0}
@@ -306,10 +306,10 @@ fn an_event_is_explained() {
 
     assert_snapshot!(told, @r#"
     BeforeTool, hooks one after the other:
-      1. guard (command), block, N ms, output {"decision":"deny","reason":"not this"}
-      2. broken (command), failed, N ms, no output
+      1. guard (command, hookgate.yaml:15), block, N ms, output {"decision":"deny","reason":"not this"}
+      2. broken (command, hookgate.yaml:16), failed, N ms, no output
          failed: exit code 5
-      not run: other
+      not asked: other (hookgate.yaml:18), because its matcher does not match
       result: deny: not this
     answer: 200 {"decision":"deny","reason":"not this"}
     verdict: deny: not this
@@ -326,13 +326,13 @@ fn a_dry_run_starts_no_hook() {
     assert!(!folder.path().join("ran").exists());
     assert_snapshot!(format!("{call}{event}"), @r"
     BeforeModel, hooks in parallel:
-      1. model_swap (builtin)
-      2. cold (command)
-      3. looks (command)
+      1. model_swap (builtin, hookgate.yaml:3)
+      2. cold (command, hookgate.yaml:7)
+      3. looks (command, hookgate.yaml:11)
     BeforeTool, hooks one after the other:
-      1. guard (command)
-      2. broken (command)
-      not run: other
+      1. guard (command, hookgate.yaml:15)
+      2. broken (command, hookgate.yaml:16)
+      not asked: other (hookgate.yaml:18), because its matcher does not match
     ");
 }
 
@@ -373,6 +373,11 @@ fn programs_are_told_in_json() {
         0
     );
     assert_eq!(told["status"], 200);
+    let asked = &told["record"]["detail"]["events"][0]["rules"][1];
+    assert_eq!(
+        (&asked["name"], &asked["at"]["line"]),
+        (&json!("cold"), &json!(7))
+    );
 }
 
 #[test]

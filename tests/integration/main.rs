@@ -53,6 +53,7 @@ mod shutdown;
 mod streaming;
 mod systems;
 mod tls;
+mod trace;
 mod transcripts;
 mod transports;
 mod vectors;

@@ -240,9 +240,32 @@ async fn look_at_pages(operator: Agent) {
         assert_eq!(told.status, 200, "{page}");
         lacks(page, told.text(), canaries());
     }
+    look_at_the_trace(&operator).await;
     let reloaded = operator.post("/reload", "").await;
     assert_eq!(reloaded.status, 200);
     lacks("the reload", reloaded.text(), canaries());
+}
+
+/// The live trace, whose content is off: lists, every record, denials and rules.
+async fn look_at_the_trace(operator: &Agent) {
+    let list = operator.get("/calls").await;
+    lacks("/calls", list.text(), canaries());
+    let calls = list.json()["calls"].as_array().unwrap().clone();
+    assert!(calls.len() > 10, "{}", list.text());
+    for call in &calls {
+        let path = format!("/calls/{}", call["id"].as_str().unwrap());
+        let record = operator.get(&path).await;
+        assert_eq!(record.status, 200, "{path}");
+        lacks(&path, record.text(), canaries());
+        let content = operator.get(&format!("{path}/content")).await;
+        assert_eq!(content.status, 404, "{}", content.text());
+    }
+    for page in ["/denials", "/rules"] {
+        let answer = operator.get(page).await;
+        assert_eq!(answer.status, 200, "{page}");
+        lacks(page, answer.text(), canaries());
+    }
+    assert!(operator.get("/denials").await.text().contains("says-no"));
 }
 
 /// What hooks wrote down of what they saw, and the decision log.

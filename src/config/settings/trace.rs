@@ -34,7 +34,7 @@ pub struct ContentSettings {
     pub sample: f64,
     /// Keep the reasons that hooks give, not only their hashes.
     pub reasons: bool,
-    /// Memory for content.
+    /// Memory for content, in bytes.
     #[serde(with = "Size")]
     pub memory: usize,
     /// Time after which content is removed.

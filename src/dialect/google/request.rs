@@ -21,7 +21,7 @@ pub use self::{
     model::check_model,
     parameters::generation_parameters,
     patch::{PatchedRequest, build_request, write_request},
-    prompt_parts::{CachedPrefix, prompt_parts},
+    prompt_parts::{PromptPrefix, prompt_parts},
     read::{Detail, RequestSummary, cached_content, new_prompt, read_request, summarize_request},
     text::edit_request_texts,
     tool_declarations::withhold_tools,

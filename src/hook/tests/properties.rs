@@ -16,7 +16,8 @@ use crate::{
         SystemMessages,
     },
     event::{
-        Action, Context, EventKind, EventName, EventOrigin, EventVisitor, HookResult, Verdict,
+        Action, Context, EventKind, EventName, EventOrigin, EventVisitor, HookResult, RuleId,
+        Verdict,
     },
     hook::{Engine, EventScope, Hook, HookExecution, HookTable, table::MatcherGroup},
     model::ToolConfig,
@@ -170,6 +171,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         },
     };
     Arc::new(Hook {
+        rule: RuleId::UNKNOWN,
         name,
         spec,
         event: EventName::BeforeModel,

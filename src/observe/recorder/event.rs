@@ -112,7 +112,7 @@ pub enum ExchangeEvent<'a> {
     },
     /// The prompt of a request, as the agent sent it and as it goes upstream.
     PromptSent {
-        /// The agent's prompt.
+        /// The prompt as the agent sent it.
         received: PromptParts<'a>,
         /// The prompt that goes upstream.
         sent: PromptParts<'a>,

@@ -12,8 +12,10 @@ use url::form_urlencoded;
 
 use crate::observe::trace::{
     clock,
-    record::CallRecord,
-    record::traced_event::{RunDetail, TracedEvent, TracedRun},
+    record::{
+        CallRecord,
+        traced_event::{RunDetail, TracedEvent, TracedRun},
+    },
 };
 
 /// Keys of conditions, with an explanation of each.
@@ -213,12 +215,12 @@ impl TraceFilter {
         let mut events = record.events().iter();
         match key {
             FilterKey::Caller => {
-                record.caller == value
+                *record.caller == *value
                     || value.len() >= MIN_KEY_CHARS && is_prefix(&record.caller_key, value)
             }
-            FilterKey::Session => record.session == value,
+            FilterKey::Session => *record.session == *value,
             FilterKey::Request => *record.id == *value,
-            FilterKey::Model => record.model == value || record.requested_model == value,
+            FilterKey::Model => *record.model == *value || *record.requested_model == *value,
             FilterKey::Verdict => {
                 record.action.as_str() == value
                     || events.any(|event| event.verdict.as_str() == value)

@@ -22,7 +22,7 @@ pub struct ContentLimits {
     pub sample: f64,
     /// Whether reasons of hooks are kept as text.
     pub reasons: bool,
-    /// Bytes of content.
+    /// Maximum bytes of content.
     pub memory: usize,
     /// Time after which content is removed.
     pub retention: Duration,

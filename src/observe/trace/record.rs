@@ -6,26 +6,29 @@ pub mod chunk_strip;
 pub mod document_diff;
 pub mod output_fields;
 pub mod reason_text;
-pub mod string_bytes;
 pub mod traced_event;
 
 use std::{sync::Arc, time::Duration};
 
-use compact_str::CompactString;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::observe::recorder::{ExchangeAction, ExchangeEnd};
-use crate::observe::trace::{
-    clock, record::cache_effect::CacheEffect, record::chunk_strip::ChunkStrip,
-    record::document_diff::DocumentDiff, record::traced_event::TracedEvent,
+use crate::observe::{
+    recorder::{ExchangeAction, ExchangeEnd},
+    trace::{
+        clock,
+        record::{
+            cache_effect::CacheEffect, chunk_strip::ChunkStrip, document_diff::DocumentDiff,
+            traced_event::TracedEvent,
+        },
+    },
 };
 
 /// Kind of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum RecordKind {
-    /// A model call.
+    /// A model call of an agent.
     Call,
     /// An event that an agent reported, or the end of a session.
     Event,
@@ -49,26 +52,26 @@ pub struct CallRecord {
     pub duration_us: u64,
     /// Name of the caller; empty without authentication.
     #[schema(value_type = String)]
-    pub caller: CompactString,
+    pub caller: Box<str>,
     /// First digits of the caller's key; empty without a credential.
     #[schema(value_type = String)]
-    pub caller_key: CompactString,
+    pub caller_key: Box<str>,
     /// `User-Agent` of the request.
     #[schema(value_type = String)]
-    pub agent: CompactString,
+    pub agent: Box<str>,
     /// Session of the request; empty if unknown.
     #[schema(value_type = String)]
-    pub session: CompactString,
+    pub session: Box<str>,
     /// Name of the model API; empty for events.
     pub dialect: &'static str,
     /// Name of the method, such as `generateContent`.
     pub method: &'static str,
     /// Model that the agent requested.
     #[schema(value_type = String)]
-    pub requested_model: CompactString,
+    pub requested_model: Box<str>,
     /// Model that was called last.
     #[schema(value_type = String)]
-    pub model: CompactString,
+    pub model: Box<str>,
     /// Address of upstream that was called last: `primary` or `fallback`; empty if none was.
     pub upstream: &'static str,
     /// HTTP status of the response; 0 if the agent disconnected before it.
@@ -197,10 +200,7 @@ impl CallRecord {
         ];
         // An `Arc` has two counters before its content.
         let shared = 2 * size_of::<usize>();
-        let owned = names
-            .into_iter()
-            .map(string_bytes::heap_bytes)
-            .sum::<usize>();
+        let owned = names.into_iter().map(|name| name.len()).sum::<usize>();
         let detail = self.detail.as_ref().map_or(0, |detail| detail.bytes());
         size_of::<Self>() + shared + self.id.len() + shared + owned + detail
     }
@@ -261,14 +261,26 @@ impl CallDetail {
     }
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn as_time<S: Serializer>(milliseconds: &u64, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&clock::rfc3339(*milliseconds))
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn as_action<S: Serializer>(action: &ExchangeAction, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(action.as_str())
 }
 
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes a reference"
+)]
 fn as_end<S: Serializer>(end: &ExchangeEnd, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(end.as_str())
 }

@@ -88,7 +88,7 @@ pub struct RuleSummary {
     #[serde(flatten)]
     #[schema(inline)]
     pub rule: RuleIdentity,
-    /// Number of runs.
+    /// Number of runs, on all events.
     pub asked: u64,
     /// Number of events on which it was not asked.
     pub skipped: u64,

@@ -3,30 +3,32 @@
 mod call_trace;
 mod content_capture;
 mod event_trace;
+mod response_trace;
 
 use std::{
     sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use compact_str::CompactString;
-
-use crate::observe::trace::{
-    clock,
-    limits::ContentLimits,
-    record::chunk_strip::ChunkSpan,
-    record::document_diff::DocumentDiff,
-    record::traced_event::TracedEvent,
-    record::{CallRecord, RecordKind, SessionMatch, TracedTokens},
-    sink::call_trace::CallTrace,
-    sink::content_capture::ContentCapture,
-    sink::event_trace::{RunReader, planned_event},
-    store::memory::InFlightBytes,
-    store::{TraceStore, TracedRules},
-};
 use crate::{
     event::EventName,
-    observe::recorder::{BodyPart, EventDecision, Exchange, ExchangeEvent, Sink},
+    observe::{
+        recorder::{BodyPart, EventDecision, Exchange, ExchangeEvent, Sink},
+        trace::{
+            clock,
+            limits::ContentLimits,
+            record::{
+                CallRecord, RecordKind, SessionMatch, document_diff::DocumentDiff,
+                traced_event::TracedEvent,
+            },
+            sink::{
+                call_trace::CallTrace,
+                content_capture::ContentCapture,
+                event_trace::{RunReader, planned_event},
+            },
+            store::{TraceStore, TracedRules, memory::InFlightBytes},
+        },
+    },
 };
 
 /// Bytes of one record. Further details are dropped and counted.
@@ -95,6 +97,16 @@ impl TraceSink {
         Some(self.call.get_or_insert_default())
     }
 
+    /// Returns the number of the request to the model API that an event belongs to.
+    const fn round_of(&self, event: EventName) -> u32 {
+        // Events of a call are fired or planned before its request is sent.
+        if matches!(self.kind, RecordKind::Call) && event.is_model_call() {
+            self.rounds + 1
+        } else {
+            self.rounds
+        }
+    }
+
     fn drop_detail(&mut self) {
         if let Some(call) = &mut self.call {
             call.detail.dropped_details = call.detail.dropped_details.saturating_add(1);
@@ -119,35 +131,12 @@ impl TraceSink {
         }
         let event = self.reader().event(exchange, decision);
         let bytes = event.bytes();
-        let rounds = self.rounds;
+        let rounds = self.round_of(decision.event);
         if let Some(call) = self.call(bytes) {
             call.add_event(TracedEvent {
                 round: rounds,
                 ..event
             });
-        }
-    }
-
-    fn chunk_decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
-        self.reader().record_denials(exchange, decision);
-        let runs = decision.runs.iter();
-        let runs: Vec<_> = runs
-            .map(|run| (run.rule, self.reader().run(decision.event, run, 1)))
-            .collect();
-        let reason = decision.reason();
-        let reason = reason.map(|reason| self.reader().event_reason(decision, &reason));
-        let Some(call) = &mut self.call else {
-            return;
-        };
-        for (rule, run) in runs {
-            call.add_chunk_run(rule, run);
-        }
-        if let Some(event) = call.chunk_event() {
-            if decision.verdict > event.verdict || event.reason.is_none() {
-                event.reason = reason;
-            }
-            event.verdict = event.verdict.max(decision.verdict);
-            event.ended_us = exchange.micros_now();
         }
     }
 
@@ -189,96 +178,9 @@ impl TraceSink {
         self.store.push(record, bytes);
     }
 
-    /// Records the events of the response.
-    fn record_response(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
-        let now_us = exchange.micros_now();
-        match event {
-            ExchangeEvent::ChunkDecided(decision) => self.chunk_decided(exchange, decision),
-            ExchangeEvent::ChunkInspected(runs) => {
-                for run in *runs {
-                    let detail = self.reader().run(EventName::AfterModel, run, 1);
-                    if let Some(call) = &mut self.call {
-                        call.add_chunk_run(run.rule, detail);
-                    }
-                }
-            }
-            ExchangeEvent::ChunksPassed { chunks, runs } => {
-                for (run, times) in *runs {
-                    self.reader().count_equal_runs(run, *times);
-                    let detail = self.reader().run(EventName::AfterModel, run, *times);
-                    if let Some(call) = &mut self.call {
-                        call.add_chunk_run(run.rule, detail);
-                    }
-                }
-                if let Some(event) = self.call.as_mut().and_then(|call| call.chunk_event()) {
-                    let sum = event.chunks.unwrap_or_default() + chunks;
-                    event.chunks = Some(sum);
-                    event.ended_us = now_us;
-                }
-            }
-            ExchangeEvent::ChunkFiltered(facts) => {
-                let chunk = ChunkSpan {
-                    from_us: now_us,
-                    to_us: now_us,
-                    chunks: 1,
-                    received_bytes: facts.received_bytes,
-                    held_bytes: facts.held_bytes,
-                    edited: u32::from(facts.is_edited),
-                };
-                let is_first = self
-                    .call
-                    .as_ref()
-                    .is_none_or(|call| call.detail.chunks.is_empty());
-                let bytes = if is_first {
-                    CallTrace::chunk_bytes()
-                } else {
-                    0
-                };
-                if let Some(call) = self.call(bytes) {
-                    call.add_chunk(now_us, chunk);
-                }
-            }
-            ExchangeEvent::AnswerEdited { before, after } => {
-                // Reserved once for all chunks.
-                let has_diff = self
-                    .call
-                    .as_ref()
-                    .is_some_and(|call| call.detail.answer_diff.is_some());
-                let bytes = if has_diff { 0 } else { DocumentDiff::MAX_BYTES };
-                if let Some(call) = self.call(bytes) {
-                    let number = call.detail.chunks.chunks;
-                    let diff = call.detail.answer_diff.get_or_insert_default();
-                    diff.add_chunk(number, before, after);
-                }
-            }
-            ExchangeEvent::UsageReported(usage) => {
-                if let Some(call) = &mut self.call {
-                    call.set_tokens(TracedTokens::read(usage));
-                }
-            }
-            ExchangeEvent::RoundEnded { asked_again } => {
-                if let Some(call) = &mut self.call {
-                    call.release(now_us);
-                    call.end_round(now_us);
-                    if let Some(reason) = asked_again {
-                        call.ask_again(reason);
-                    }
-                }
-            }
-            _ => (),
-        }
-    }
-
     /// Records the events of the request.
     fn record_request(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         match event {
-            ExchangeEvent::Sending(body) => {
-                self.rounds += 1;
-                let bytes = body.map(|body| body.len() as u64);
-                if let Some(call) = &mut self.call {
-                    call.send(exchange.micros_now(), bytes);
-                }
-            }
             ExchangeEvent::UpstreamSelected(target) => {
                 if let Some(round) = self.call.as_mut().and_then(|call| call.round_mut()) {
                     round.upstream = target;
@@ -340,13 +242,10 @@ impl Sink for TraceSink {
                 let Some(planned) = planned else {
                     return;
                 };
-                let event = self
-                    .reader()
-                    .planned(exchange, *event, *plan, (asked, *is_skipped));
-                let event = TracedEvent {
-                    round: self.rounds,
-                    ..event
-                };
+                let round = self.round_of(*event);
+                let rules = (*asked, *is_skipped);
+                let event = self.reader().planned(exchange, *event, *plan, rules);
+                let event = TracedEvent { round, ..event };
                 let rules = asked.iter().map(|asked| asked.rule).collect();
                 if let Some(call) = self.call(event.bytes()) {
                     planned.add(call, event, rules);
@@ -362,16 +261,24 @@ impl Sink for TraceSink {
             ExchangeEvent::EventDecided(decision) => self.decided(exchange, decision),
             ExchangeEvent::BodyInspected(part, body) => self.capture(*part, body),
             ExchangeEvent::ResponseStarted { .. } => {
-                let now_us = exchange.micros_now();
                 if let Some(call) = &mut self.call {
-                    call.detail.times.first_byte_us = Some(now_us.into());
+                    call.detail.times.first_byte_us = Some(exchange.micros_now().into());
                 }
             }
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
-            other => {
-                self.record_request(exchange, other);
-                self.record_response(exchange, other);
+            ExchangeEvent::Sending(body) => {
+                self.rounds += 1;
+                let bytes = body.map(|body| body.len() as u64);
+                if let Some(call) = &mut self.call {
+                    call.send(exchange.micros_now(), bytes);
+                }
             }
+            other if self.call.is_some() => {
+                self.record_request(exchange, other);
+                self.record_runs(exchange, other);
+                self.record_answer(exchange, other);
+            }
+            _ => (),
         }
     }
 
@@ -389,7 +296,7 @@ impl Sink for TraceSink {
     }
 }
 
-fn short(name: &str, max: usize) -> CompactString {
+fn short(name: &str, max: usize) -> Box<str> {
     let end = name.floor_char_boundary(max);
-    CompactString::from(name.get(..end).unwrap_or_default())
+    Box::from(name.get(..end).unwrap_or_default())
 }

@@ -4,6 +4,7 @@ pub mod content;
 pub mod denials;
 pub mod masking;
 pub mod memory;
+pub mod pages;
 pub mod ring;
 pub mod subscription;
 pub mod watched;
@@ -16,24 +17,26 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-use serde::Serialize;
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
-use utoipa::ToSchema;
 
-use crate::observe::metrics::Metrics;
-use crate::observe::trace::{
-    clock,
-    filter::TraceFilter,
-    limits::TraceLimits,
-    record::CallRecord,
-    record::cache_effect::PromptCache,
-    rule::{RuleIdentity, TracedRule},
-    store::content::{ContentStore, StoredContent},
-    store::denials::{Denial, DenialGroup, DenialTable},
-    store::memory::{InFlightBytes, TraceMemory},
-    store::ring::RecordRing,
-    store::subscription::TraceSubscription,
-    store::watched::{SessionWatch, WatchedSessions},
+use crate::observe::{
+    metrics::Metrics,
+    trace::{
+        clock,
+        filter::TraceFilter,
+        limits::TraceLimits,
+        record::{CallRecord, cache_effect::PromptCache},
+        rule::{RuleIdentity, TracedRule},
+        store::{
+            content::{ContentStore, StoredContent},
+            denials::{Denial, DenialTable},
+            memory::{InFlightBytes, TraceMemory},
+            pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
+            ring::RecordRing,
+            subscription::TraceSubscription,
+            watched::{SessionWatch, WatchedSessions},
+        },
+    },
 };
 
 /// Records of one page.
@@ -63,82 +66,6 @@ pub struct TraceStore {
     dropped_details: AtomicU64,
     dropped_records: AtomicU64,
     metrics: Arc<Metrics>,
-}
-
-/// One page of the list of calls.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct CallPage {
-    /// Records that match, newest first.
-    #[schema(value_type = Vec<CallRecord>)]
-    pub calls: Vec<Arc<CallRecord>>,
-    /// Cursor of the next page; absent on the last one.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub next: Option<u64>,
-    /// Records that were searched for this page.
-    pub scanned: ScanRange,
-}
-
-/// The records that a search went through.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
-pub struct ScanRange {
-    /// Number of records.
-    pub records: usize,
-    /// Time of the oldest of them: RFC 3339 in UTC.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub from: Option<String>,
-    /// Time of the newest of them.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub to: Option<String>,
-    /// Whether it went to the oldest record that is kept.
-    pub is_complete: bool,
-}
-
-/// One record, and its neighbours that match a filter.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct CallView {
-    /// The record itself.
-    #[schema(value_type = CallRecord)]
-    pub call: Arc<CallRecord>,
-    /// Request id of the next newer record that matches.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub newer: Option<Arc<str>>,
-    /// Request id of the next older record that matches.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    #[schema(value_type = Option<String>)]
-    pub older: Option<Arc<str>>,
-    /// Whether content of the call is kept.
-    pub has_content: bool,
-}
-
-/// Denials by rule, reason and tool.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct DenialList {
-    /// Groups since the start of the process, those with the most denials first.
-    pub groups: Vec<DenialGroup>,
-    /// Number of groups that were evicted.
-    pub evicted: u64,
-}
-
-/// Size of the trace.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
-pub struct TraceStatus {
-    /// Number of records that are kept.
-    pub records: usize,
-    /// Sequence number of the last record.
-    pub last_seq: u64,
-    /// Bytes in use, those of exchanges in flight included.
-    pub bytes: usize,
-    /// Bytes of exchanges in flight.
-    pub in_flight_bytes: usize,
-    /// Bound of `bytes`.
-    pub max_bytes: usize,
-    /// Bytes of content in use.
-    pub content_bytes: usize,
-    /// Details that were not kept for lack of memory.
-    pub dropped_details: u64,
-    /// Records that were not kept for lack of memory.
-    pub dropped_records: u64,
 }
 
 impl TraceStore {
@@ -423,3 +350,6 @@ impl TraceStore {
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
+
+#[cfg(test)]
+mod tests;

@@ -216,7 +216,7 @@ impl<'a> ResponseFilter<'a> {
         if runs.is_empty() {
             return Ok(Continue(()));
         }
-        match conclude::<AfterModel>(&self.context.recorder, &self.plan, runs) {
+        match conclude::<AfterModel>(&self.context.recorder, self.plan.summary(), runs) {
             FlowVerdict::Proceed(None) => Ok(Continue(())),
             FlowVerdict::Proceed(Some(mutation)) => {
                 let diagnostics = chunk.write(&mutation)?;

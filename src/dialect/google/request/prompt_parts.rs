@@ -10,10 +10,10 @@ use crate::dialect::{
 
 /// The parts of a request that model APIs cache as a prefix, as JSON.
 #[derive(Debug, Clone, Default)]
-pub struct CachedPrefix {
+pub struct PromptPrefix {
     /// Instruction for the whole conversation.
     pub system_instruction: Bytes,
-    /// Declarations of tools.
+    /// Declarations of the agent's tools.
     pub tools: Bytes,
     /// Conversation as an array.
     pub contents: Bytes,
@@ -24,9 +24,9 @@ pub struct CachedPrefix {
 /// # Errors
 ///
 /// Fails if a field is ambiguous.
-pub fn prompt_parts(document: &Document) -> Result<CachedPrefix, DialectError> {
+pub fn prompt_parts(document: &Document) -> Result<PromptPrefix, DialectError> {
     let bytes = |field| document.bytes_of(field).map(Option::unwrap_or_default);
-    Ok(CachedPrefix {
+    Ok(PromptPrefix {
         system_instruction: bytes(SYSTEM_INSTRUCTION)?,
         tools: bytes(TOOLS)?,
         contents: bytes(CONTENTS)?,

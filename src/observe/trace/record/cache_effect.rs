@@ -70,7 +70,7 @@ impl PromptCache {
     /// Returns the largest size in memory.
     pub(crate) const fn max_bytes() -> usize {
         // Each entry has its key, two links, and its place in a table that is at most half full.
-        MAX_SESSIONS * (size_of::<PromptPair>() + 8 * size_of::<usize>())
+        MAX_SESSIONS * (size_of::<PromptPair>() + size_of::<[usize; 8]>())
     }
 
     /// Compares a prompt with the last one of its session, and remembers it. Returns `None` if

@@ -79,7 +79,7 @@ pub struct DecidingRule<'a> {
     #[schema(value_type = String)]
     pub event: EventName,
     /// Action that its output alone would cause; `proceed` for an edit.
-    pub says: Action,
+    pub action: Action,
     /// Reason of its decision.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reason: Option<&'a ReasonText>,
@@ -138,13 +138,13 @@ impl CallRecord {
             };
             let is_stricter = strictest
                 .as_ref()
-                .is_none_or(|rule| detail.says > rule.says);
+                .is_none_or(|rule| detail.action > rule.action);
             if is_stricter {
                 strictest = Some(DecidingRule {
                     name: run.name(),
                     at: run.position(),
                     event: event.event,
-                    says: detail.says,
+                    action: detail.action,
                     reason: detail.reason.as_ref(),
                 });
             }

@@ -6,6 +6,9 @@ use utoipa::ToSchema;
 /// Spans of one response. When there are more, neighbours are merged.
 const MAX_SPANS: usize = 64;
 
+/// Spans for which memory is reserved at first.
+const MIN_CAPACITY: usize = 4;
+
 /// Microseconds in which chunks are merged into one span at first.
 const MIN_SPAN_US: u32 = 20_000;
 
@@ -34,7 +37,7 @@ pub struct ChunkSpan {
     pub from_us: u32,
     /// Time of the last chunk.
     pub to_us: u32,
-    /// Number of chunks.
+    /// Number of chunks in the span.
     pub chunks: u32,
     /// Bytes of these chunks.
     pub received_bytes: u32,
@@ -52,11 +55,11 @@ impl ChunkStrip {
 
     /// Adds a chunk, whose span begins and ends at the same time.
     pub(crate) fn push(&mut self, chunk: ChunkSpan) {
-        self.chunks += u64::from(chunk.chunks);
-        self.received_bytes += u64::from(chunk.received_bytes);
-        self.edited += u64::from(chunk.edited);
-        self.max_held_bytes = self.max_held_bytes.max(chunk.held_bytes.into());
+        self.count(chunk);
         let span_us = self.span_us.max(MIN_SPAN_US);
+        if self.spans.capacity() == 0 {
+            self.spans.reserve_exact(MIN_CAPACITY);
+        }
         match self.spans.last_mut() {
             Some(last) if chunk.from_us.saturating_sub(last.from_us) < span_us => {
                 last.extend(chunk);
@@ -73,10 +76,21 @@ impl ChunkStrip {
         self.spans.capacity() * size_of::<ChunkSpan>()
     }
 
-    /// Returns the largest size that the spans can have.
-    pub(crate) const fn max_heap_bytes() -> usize {
-        // A vector doubles its capacity, and holds one more until it is halved.
-        2 * MAX_SPANS * size_of::<ChunkSpan>()
+    /// Returns the bytes by which the spans grow with the next chunk, at most.
+    pub(crate) fn next_growth(&self) -> usize {
+        if self.spans.len() < self.spans.capacity() {
+            return 0;
+        }
+        // A vector doubles its capacity.
+        self.spans.capacity().max(MIN_CAPACITY) * size_of::<ChunkSpan>()
+    }
+
+    /// Counts a chunk whose time is not kept.
+    pub(crate) fn count(&mut self, chunk: ChunkSpan) {
+        self.chunks += u64::from(chunk.chunks);
+        self.received_bytes += u64::from(chunk.received_bytes);
+        self.edited += u64::from(chunk.edited);
+        self.max_held_bytes = self.max_held_bytes.max(chunk.held_bytes.into());
     }
 
     fn halve(&mut self) {
@@ -111,6 +125,7 @@ mod tests {
 
         for number in 0..10_000_u32 {
             let at = number * 30_000;
+            let bound = strip.heap_bytes() + strip.next_growth();
             strip.push(ChunkSpan {
                 from_us: at,
                 to_us: at,
@@ -119,10 +134,11 @@ mod tests {
                 held_bytes: number % 7,
                 edited: u32::from(number == 5),
             });
+            assert!(strip.heap_bytes() <= bound, "{number}");
         }
 
         assert!(strip.spans.len() <= MAX_SPANS, "{}", strip.spans.len());
-        assert!(strip.heap_bytes() <= ChunkStrip::max_heap_bytes());
+        assert!(strip.heap_bytes() <= 2 * MAX_SPANS * size_of::<ChunkSpan>());
         assert_eq!((strip.chunks, strip.received_bytes), (10_000, 100_000));
         assert_eq!((strip.max_held_bytes, strip.edited), (6, 1));
         let sum: u32 = strip.spans.iter().map(|span| span.chunks).sum();

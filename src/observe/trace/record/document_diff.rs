@@ -2,12 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use compact_str::CompactString;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
-
-use crate::observe::trace::record::string_bytes::heap_bytes;
 
 /// Changes that are listed; the others are counted.
 const MAX_CHANGES: usize = 32;
@@ -102,13 +99,13 @@ pub struct DocumentDiff {
     pub more_changes: u64,
 }
 
-/// One difference.
+/// One difference of two documents.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
 pub struct ValueChange {
     /// JSON pointer into the document. Keys that the model API does not define are `*`. A
     /// response in chunks begins with the number of the chunk.
     #[schema(value_type = String)]
-    pub pointer: CompactString,
+    pub pointer: Box<str>,
     /// Kind of the change.
     pub kind: ChangeKind,
     /// Bytes of the value before the edit.
@@ -125,7 +122,7 @@ pub enum ChangeKind {
     Added,
     /// The value exists before the edit only.
     Removed,
-    /// The value differs.
+    /// The value differs after the edit.
     Changed,
 }
 
@@ -158,17 +155,17 @@ impl DocumentDiff {
     pub fn add_chunk(&mut self, number: u64, before: &[u8], after: &[u8]) {
         self.before_bytes += before.len() as u64;
         self.after_bytes += after.len() as u64;
-        if before != after {
+        if self.changes.len() >= MAX_CHANGES {
+            // Comparing would only count.
+            self.more_changes += 1;
+        } else if before != after {
             self.compare(before, after, &format!("/{number}"));
         }
     }
 
     /// Returns the bytes that it owns outside of itself.
     pub(crate) fn heap_bytes(&self) -> usize {
-        let pointers = self
-            .changes
-            .iter()
-            .map(|change| heap_bytes(&change.pointer));
+        let pointers = self.changes.iter().map(|change| change.pointer.len());
         self.changes.capacity() * size_of::<ValueChange>() + pointers.sum::<usize>()
     }
 
@@ -269,7 +266,7 @@ impl DiffWalk<'_> {
             return;
         }
         self.diff.changes.push(ValueChange {
-            pointer: CompactString::from(self.pointer.as_str()),
+            pointer: Box::from(self.pointer.as_str()),
             kind,
             before_bytes: before as u64,
             after_bytes: after as u64,
@@ -358,7 +355,7 @@ mod tests {
 
         assert_eq!((many.changes.len(), many.more_changes), (32, 968));
         assert_eq!(large.changes.len(), 1);
-        assert_eq!(large.changes[0].pointer, "");
+        assert_eq!(&*large.changes[0].pointer, "");
     }
 
     #[test]

@@ -1,9 +1,9 @@
 //! Reasons of decisions. Hooks write them, perhaps about content, so by default only a digest
 //! is kept.
 
+use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use serde::Serialize;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 /// Bytes of a reason that are kept.
@@ -28,10 +28,10 @@ pub struct ReasonText {
 impl ReasonText {
     /// Keeps the digest of a reason.
     pub(crate) fn digest(reason: &str) -> Self {
-        let mut digest = HEXLOWER.encode(&Sha256::digest(reason));
-        digest.truncate(DIGEST_CHARS);
+        let mut sha256 = HEXLOWER.encode(digest(&SHA256, reason.as_bytes()).as_ref());
+        sha256.truncate(DIGEST_CHARS);
         Self {
-            sha256: digest.into(),
+            sha256: sha256.into(),
             bytes: reason.len() as u64,
             text: None,
         }

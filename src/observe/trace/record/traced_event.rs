@@ -2,16 +2,15 @@
 
 use std::sync::Arc;
 
-use compact_str::CompactString;
 use serde::{Serialize, Serializer};
 use utoipa::ToSchema;
 
-use crate::event::{Action, EventName, HookStatus, SkipReason};
-use crate::observe::trace::{
-    record::output_fields::OutputFields,
-    record::reason_text::ReasonText,
-    record::string_bytes::heap_bytes,
-    rule::{RulePosition, TracedRule},
+use crate::{
+    event::{Action, EventName, HookStatus, SkipReason},
+    observe::trace::{
+        record::{output_fields::OutputFields, reason_text::ReasonText},
+        rule::{RulePosition, TracedRule},
+    },
 };
 
 /// One hook event. Times are microseconds since the exchange's begin.
@@ -25,7 +24,7 @@ pub struct TracedEvent {
     /// Text that matchers compare, such as a tool's name.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub subject: Option<CompactString>,
+    pub subject: Option<Box<str>>,
     /// Time at which its policies and hooks were selected.
     pub at_us: u32,
     /// Time at which it was decided.
@@ -61,7 +60,7 @@ pub struct TracedRun {
 pub enum RunOutcome {
     /// It was not asked.
     NotAsked(SkipReason),
-    /// It was asked.
+    /// It was asked, perhaps several times.
     Asked(RunDetail),
 }
 
@@ -75,7 +74,7 @@ pub struct RunDetail {
     /// Number of its runs.
     pub runs: u64,
     /// Action that its output alone would cause.
-    pub says: Action,
+    pub action: Action,
     /// Action that the output would have caused; `None` unless in mode `observe`.
     pub would: Option<Action>,
     /// Reason of its decision.
@@ -98,7 +97,7 @@ impl TracedEvent {
 
     /// Returns the bytes that it owns outside of itself.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.subject.as_ref().map_or(0, heap_bytes)
+        self.subject.as_ref().map_or(0, |subject| subject.len())
             + self.rules.capacity() * size_of::<TracedRun>()
             + self.rules.iter().map(TracedRun::heap_bytes).sum::<usize>()
             + self.reason.as_ref().map_or(0, ReasonText::heap_bytes)
@@ -142,7 +141,7 @@ impl RunDetail {
 
     /// Returns whether it decided or edited something, or would have.
     pub const fn has_effect(&self) -> bool {
-        !matches!(self.says, Action::Proceed)
+        !matches!(self.action, Action::Proceed)
             || self.edited
             || self.refused_calls > 0
             || self.fields.has_edit()
@@ -186,7 +185,7 @@ struct RunFacts<'a> {
     /// Number of its runs.
     runs: u64,
     /// Action that its output alone would cause.
-    says: Action,
+    action: Action,
     /// Action that the output would have caused, in mode `observe`.
     #[serde(skip_serializing_if = "Option::is_none")]
     would: Option<Action>,
@@ -223,7 +222,7 @@ impl Serialize for TracedRun {
                 status: run.status.as_str(),
                 duration_us: run.duration_us,
                 runs: run.runs,
-                says: run.says,
+                action: run.action,
                 would: run.would,
                 reason: run.reason.as_ref(),
                 fields: run.fields,

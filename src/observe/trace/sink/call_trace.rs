@@ -1,10 +1,12 @@
 //! The steps of an exchange in flight, as they are recorded.
 
-use crate::event::{EventName, HookStatus, RuleId, SkipReason};
-use crate::observe::trace::{
-    record::chunk_strip::{ChunkSpan, ChunkStrip},
-    record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
-    record::{CallDetail, TracedRound, TracedTokens},
+use crate::{
+    event::{EventName, HookStatus, RuleId, SkipReason},
+    observe::trace::record::{
+        CallDetail, TracedRound, TracedTokens,
+        chunk_strip::ChunkSpan,
+        traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
+    },
 };
 
 /// Most requests to the model API that are kept of one exchange.
@@ -51,7 +53,7 @@ impl CallTrace {
         self.hooks_until_us = self.hooks_until_us.max(now);
     }
 
-    /// Adds an event.
+    /// Adds an event that is decided.
     pub(crate) fn add_event(&mut self, event: TracedEvent) {
         self.detail.events.push(event);
     }
@@ -125,7 +127,6 @@ impl CallTrace {
         if let Some(tokens) = self.tokens_of_round.take() {
             self.detail.tokens.get_or_insert_default().add(tokens);
         }
-        self.chunk_event = None;
     }
 
     /// Records why the model is asked again.
@@ -148,16 +149,16 @@ impl CallTrace {
         self.detail.chunks.push(chunk);
     }
 
+    /// Counts a chunk whose time is not kept.
+    pub(crate) fn count_chunk(&mut self, chunk: ChunkSpan) {
+        self.detail.chunks.count(chunk);
+    }
+
     /// Records that nothing is held back any more.
     pub(crate) fn release(&mut self, now_us: u32) {
         if let Some(since) = self.held_since_us.take() {
             self.detail.times.held_back_us += u64::from(now_us.saturating_sub(since));
         }
-    }
-
-    /// Returns the largest size that chunks can add.
-    pub(crate) const fn chunk_bytes() -> usize {
-        ChunkStrip::max_heap_bytes()
     }
 
     /// Completes the steps at the end of the exchange.
@@ -210,10 +211,10 @@ impl RunDetail {
         }
         self.duration_us = self.duration_us.saturating_add(other.duration_us);
         self.runs += other.runs;
-        if other.says > self.says || self.reason.is_none() {
+        if other.action > self.action || self.reason.is_none() {
             self.reason = other.reason.or(self.reason.take());
         }
-        self.says = self.says.max(other.says);
+        self.action = self.action.max(other.action);
         self.would = self.would.max(other.would);
         self.fields = self.fields.union(other.fields);
         self.edited |= other.edited;

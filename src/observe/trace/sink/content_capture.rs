@@ -4,14 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::observe::recorder::{BodyPart, ExchangeAction};
-use crate::observe::trace::{
-    limits::ContentLimits,
-    record::CallRecord,
-    store::TraceStore,
-    store::content::{ContentReason, RawContent},
-    store::masking::MAX_BODY_BYTES,
-    store::memory::InFlightBytes,
+use crate::observe::{
+    recorder::{BodyPart, ExchangeAction},
+    trace::{
+        limits::ContentLimits,
+        record::CallRecord,
+        store::{
+            TraceStore,
+            content::{ContentReason, RawContent},
+            masking::MAX_BODY_BYTES,
+            memory::InFlightBytes,
+        },
+    },
 };
 
 /// Content of an exchange in flight.

@@ -2,23 +2,25 @@
 
 use std::sync::Arc;
 
-use compact_str::CompactString;
 use serde_json::Value;
 
-use crate::observe::trace::{
-    clock,
-    record::output_fields::OutputFields,
-    record::reason_text::ReasonText,
-    record::traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
-    record::{RecordKind, TracedTokens},
-    rule::{RunEffect, TracedRule},
-    sink::call_trace::CallTrace,
-    store::TraceStore,
-    store::denials::Denial,
-};
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus, RuleId, SkipReason},
-    observe::recorder::{EventDecision, Exchange, PlanSummary, PlannedRule},
+    observe::{
+        recorder::{EventDecision, Exchange, PlanSummary, PlannedRule},
+        trace::{
+            clock,
+            record::{
+                RecordKind, TracedTokens,
+                output_fields::OutputFields,
+                reason_text::ReasonText,
+                traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
+            },
+            rule::{RunEffect, TracedRule},
+            sink::call_trace::CallTrace,
+            store::{TraceStore, denials::Denial},
+        },
+    },
 };
 
 /// Bytes of a subject that are kept.
@@ -131,10 +133,10 @@ impl RunReader<'_> {
         }
     }
 
-    /// Reads equal runs.
+    /// Reads equal runs of a rule.
     pub(crate) fn run(self, event: EventName, run: &HookRun, times: u64) -> RunDetail {
         let output = &run.answer.output;
-        let reason = match run.says {
+        let reason = match run.action {
             Action::Stop => output.stop(),
             Action::Deny => output.deny(),
             Action::Proceed | Action::Respond | Action::Ask => None,
@@ -146,7 +148,7 @@ impl RunReader<'_> {
             status: run.status(),
             duration_us: clock::micros(run.elapsed),
             runs: times,
-            says: run.says,
+            action: run.action,
             would: run.would,
             reason: reason.map(|reason| self.reason(event, run.rule, &reason)),
             fields: OutputFields::of(output),
@@ -174,7 +176,7 @@ impl RunReader<'_> {
         let Some(rule) = self.rule(run.rule) else {
             return;
         };
-        let has_effect = run.says != Action::Proceed
+        let has_effect = run.action != Action::Proceed
             || run.edited
             || !run.refused.is_empty()
             || OutputFields::of(&run.answer.output).has_edit();
@@ -215,7 +217,7 @@ impl RunReader<'_> {
     /// Adds each denial of an enforcing rule to the table of denials.
     pub(crate) fn record_denials(self, exchange: &Exchange, decision: &EventDecision<'_>) {
         let denies = |run: &&HookRun| {
-            matches!(run.says, Action::Ask | Action::Deny | Action::Stop) && run.would.is_none()
+            matches!(run.action, Action::Ask | Action::Deny | Action::Stop) && run.would.is_none()
         };
         let is_tool = matches!(decision.event, EventName::BeforeTool | EventName::AfterTool);
         for run in decision.runs.iter().filter(denies) {
@@ -227,7 +229,7 @@ impl RunReader<'_> {
                 rule: &rule.identity.name,
                 at: Some(&rule.identity.at),
                 event: decision.event,
-                action: run.says,
+                action: run.action,
                 reason: detail.reason.as_ref(),
                 tool: decision.subject.filter(|_| is_tool),
                 caller: &exchange.caller.name,
@@ -278,7 +280,7 @@ impl RunDetail {
             status: HookStatus::Ok,
             duration_us: 0,
             runs: 0,
-            says: Action::Proceed,
+            action: Action::Proceed,
             would: None,
             reason: None,
             fields: OutputFields::NONE,
@@ -305,7 +307,7 @@ impl TracedTokens {
     }
 }
 
-fn short_subject(subject: &str) -> CompactString {
+fn short_subject(subject: &str) -> Box<str> {
     let end = subject.floor_char_boundary(MAX_SUBJECT_BYTES);
-    CompactString::from(subject.get(..end).unwrap_or_default())
+    Box::from(subject.get(..end).unwrap_or_default())
 }

@@ -16,8 +16,10 @@ use utoipa::ToSchema;
 use crate::observe::trace::{
     clock,
     limits::ContentLimits,
-    store::masking::{MaskedBody, all_detectors, mask_body, mask_text},
-    store::memory::{InFlightBytes, TraceMemory},
+    store::{
+        masking::{MaskedBody, all_detectors, mask_body, mask_text},
+        memory::{InFlightBytes, TraceMemory},
+    },
 };
 
 /// Why the content of a call is kept.

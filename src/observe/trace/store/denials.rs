@@ -6,7 +6,6 @@ use std::{
     time::SystemTime,
 };
 
-use compact_str::CompactString;
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -48,7 +47,7 @@ pub(crate) struct Denial<'a> {
 pub struct DenialGroup {
     /// Name of the policy or hook.
     #[schema(value_type = String)]
-    pub rule: CompactString,
+    pub rule: Box<str>,
     /// File and line of the config.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub at: Option<RulePosition>,
@@ -63,12 +62,12 @@ pub struct DenialGroup {
     /// Tool that was denied, if it is a tool.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]
-    pub tool: Option<CompactString>,
-    /// Number of denials.
+    pub tool: Option<Box<str>>,
+    /// Number of denials in the group.
     pub count: u64,
     /// Number of denials by caller.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
-    pub callers: BTreeMap<CompactString, u64>,
+    pub callers: BTreeMap<Box<str>, u64>,
     /// Number of denials of callers that are not listed.
     pub other_callers: u64,
     /// Time of the first denial: RFC 3339 in UTC.
@@ -91,10 +90,10 @@ pub(crate) struct DenialTable {
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 struct GroupKey {
-    rule: CompactString,
+    rule: Box<str>,
     event: EventName,
     reason: Option<Box<str>>,
-    tool: Option<CompactString>,
+    tool: Option<Box<str>>,
 }
 
 impl DenialTable {
@@ -175,9 +174,9 @@ impl DenialGroup {
     }
 }
 
-fn short(name: &str) -> CompactString {
+fn short(name: &str) -> Box<str> {
     let end = name.floor_char_boundary(MAX_NAME_BYTES);
-    CompactString::from(name.get(..end).unwrap_or_default())
+    Box::from(name.get(..end).unwrap_or_default())
 }
 
 #[cfg(test)]

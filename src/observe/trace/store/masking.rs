@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 /// Bytes of a body beyond which it is not kept.
 pub(crate) const MAX_BODY_BYTES: usize = 2 * 1024 * 1024;
 
-/// A masked body.
+/// A body with its secrets masked.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct MaskedBody {
     /// Body with labels in the place of secrets; a string if it is no JSON. Absent if it was
@@ -34,7 +34,7 @@ impl MaskedBody {
     }
 }
 
-/// Compiles all detectors.
+/// Compiles all detectors into one mask.
 pub(crate) fn all_detectors() -> Option<Mask> {
     let names: Vec<&str> = DETECTORS.iter().map(|detector| detector.name).collect();
     Mask::new(&names, &[], &Style::Label).ok()

@@ -1,0 +1,126 @@
+//! Events of responses: runs on chunks, chunks, edits, and the ends of rounds.
+
+use crate::{
+    event::{EventName, HookRun},
+    observe::{
+        recorder::{ChunkFacts, EventDecision, Exchange, ExchangeEvent},
+        trace::{
+            record::{
+                TracedTokens,
+                chunk_strip::{ChunkSpan, ChunkStrip},
+                document_diff::DocumentDiff,
+            },
+            sink::TraceSink,
+        },
+    },
+};
+
+impl TraceSink {
+    /// Records runs of policies and hooks on the chunks of a response.
+    pub(super) fn record_runs(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        match event {
+            ExchangeEvent::ChunkDecided(decision) => self.chunk_decided(exchange, decision),
+            ExchangeEvent::ChunkInspected(runs) => {
+                for run in *runs {
+                    self.add_chunk_runs(run, 1);
+                }
+            }
+            ExchangeEvent::ChunksPassed { chunks, runs } => {
+                for (run, times) in *runs {
+                    self.reader().count_equal_runs(run, *times);
+                    self.add_chunk_runs(run, *times);
+                }
+                if let Some(event) = self.call.as_mut().and_then(|call| call.chunk_event()) {
+                    event.chunks = Some(event.chunks.unwrap_or_default() + chunks);
+                    event.ended_us = exchange.micros_now();
+                }
+            }
+            _ => (),
+        }
+    }
+
+    /// Records chunks, edits and the ends of rounds.
+    pub(super) fn record_answer(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
+        match event {
+            ExchangeEvent::ChunkFiltered(facts) => self.add_chunk(exchange, *facts),
+            ExchangeEvent::AnswerEdited { before, after } => self.add_edit(before, after),
+            ExchangeEvent::UsageReported(usage) => {
+                if let Some(call) = &mut self.call {
+                    call.set_tokens(TracedTokens::read(usage));
+                }
+            }
+            ExchangeEvent::RoundEnded { asked_again } => {
+                if let Some(call) = &mut self.call {
+                    let now_us = exchange.micros_now();
+                    call.release(now_us);
+                    call.end_round(now_us);
+                    if let Some(reason) = asked_again {
+                        call.ask_again(reason);
+                    }
+                }
+            }
+            _ => (),
+        }
+    }
+
+    fn add_chunk_runs(&mut self, run: &HookRun, times: u64) {
+        let detail = self.reader().run(EventName::AfterModel, run, times);
+        if let Some(call) = &mut self.call {
+            call.add_chunk_run(run.rule, detail);
+        }
+    }
+
+    fn add_chunk(&mut self, exchange: &Exchange, facts: ChunkFacts) {
+        let now_us = exchange.micros_now();
+        let chunk = ChunkSpan {
+            from_us: now_us,
+            to_us: now_us,
+            chunks: 1,
+            received_bytes: facts.received_bytes,
+            held_bytes: facts.held_bytes,
+            edited: u32::from(facts.is_edited),
+        };
+        let strip = self.call.as_ref().map(|call| &call.detail.chunks);
+        let growth = strip.map_or(0, ChunkStrip::next_growth);
+        if let Some(call) = self.call(growth) {
+            call.add_chunk(now_us, chunk);
+        } else if let Some(call) = &mut self.call {
+            call.count_chunk(chunk);
+        }
+    }
+
+    fn add_edit(&mut self, before: &[u8], after: &[u8]) {
+        // The changes of all chunks are reserved with the first one.
+        let call = self.call.as_ref();
+        let is_first = call.is_none_or(|call| call.detail.answer_diff.is_none());
+        let bytes = if is_first { DocumentDiff::MAX_BYTES } else { 0 };
+        if let Some(call) = self.call(bytes) {
+            let number = call.detail.chunks.chunks;
+            let diff = call.detail.answer_diff.get_or_insert_default();
+            diff.add_chunk(number, before, after);
+        }
+    }
+
+    fn chunk_decided(&mut self, exchange: &Exchange, decision: &EventDecision<'_>) {
+        self.reader().record_denials(exchange, decision);
+        let runs = decision.runs.iter();
+        let runs: Vec<_> = runs
+            .map(|run| (run.rule, self.reader().run(decision.event, run, 1)))
+            .collect();
+        let reason = decision.reason();
+        let reason = reason.map(|reason| self.reader().event_reason(decision, &reason));
+        let Some(call) = &mut self.call else {
+            return;
+        };
+        for (rule, run) in runs {
+            call.add_chunk_run(rule, run);
+        }
+        if let Some(event) = call.chunk_event() {
+            if decision.verdict > event.verdict || event.reason.is_none() {
+                event.reason = reason;
+            }
+            event.verdict = event.verdict.max(decision.verdict);
+            event.ended_us = exchange.micros_now();
+        }
+    }
+}

@@ -1,0 +1,84 @@
+//! Answers of the trace: pages, one call with its neighbours, denials, and the size.
+
+use std::sync::Arc;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::observe::trace::{record::CallRecord, store::denials::DenialGroup};
+
+/// One page of the list of calls.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallPage {
+    /// Records that match, newest first.
+    #[schema(value_type = Vec<CallRecord>)]
+    pub calls: Vec<Arc<CallRecord>>,
+    /// Cursor of the next page; absent on the last one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub next: Option<u64>,
+    /// Records that were searched for this page.
+    pub scanned: ScanRange,
+}
+
+/// The records that a search went through.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, ToSchema)]
+pub struct ScanRange {
+    /// Number of records that were searched.
+    pub records: usize,
+    /// Time of the oldest of them: RFC 3339 in UTC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub from: Option<String>,
+    /// Time of the newest of them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub to: Option<String>,
+    /// Whether it went to the oldest record that is kept.
+    pub is_complete: bool,
+}
+
+/// One record, and its neighbours that match a filter.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct CallView {
+    /// The record of the call itself.
+    #[schema(value_type = CallRecord)]
+    pub call: Arc<CallRecord>,
+    /// Request id of the next newer record that matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub newer: Option<Arc<str>>,
+    /// Request id of the next older record that matches.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub older: Option<Arc<str>>,
+    /// Whether content of the call is kept.
+    pub has_content: bool,
+}
+
+/// Denials by rule, reason and tool.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct DenialList {
+    /// Groups since the start of the process, those with the most denials first.
+    pub groups: Vec<DenialGroup>,
+    /// Number of groups that were evicted.
+    pub evicted: u64,
+}
+
+/// Size of the trace.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct TraceStatus {
+    /// Number of records that are kept.
+    pub records: usize,
+    /// Sequence number of the last record.
+    pub last_seq: u64,
+    /// Bytes in use, those of exchanges in flight included.
+    pub bytes: usize,
+    /// Bytes of exchanges in flight.
+    pub in_flight_bytes: usize,
+    /// Upper bound of `bytes`.
+    pub max_bytes: usize,
+    /// Bytes of content in use.
+    pub content_bytes: usize,
+    /// Details that were not kept for lack of memory.
+    pub dropped_details: u64,
+    /// Records that were not kept for lack of memory.
+    pub dropped_records: u64,
+}

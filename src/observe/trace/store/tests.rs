@@ -1,0 +1,438 @@
+use std::time::Instant;
+
+use bytes::Bytes;
+use proptest::{collection::vec, prelude::*};
+
+use super::*;
+use crate::{
+    event::{
+        Action, Caller, Context, EventName, EventOrigin, HookOutput, HookResult, HookRun,
+        HookStatus, RuleId, SkipReason,
+    },
+    observe::{
+        recorder::{
+            BodyPart, ChunkFacts, EventDecision, Exchange, ExchangeEvent, PlanSummary, Sink,
+        },
+        trace::{ContentLimits, record::RecordKind, rule::RulePosition, sink::TraceSink},
+    },
+};
+
+fn limits(exchanges: usize, memory: usize) -> TraceLimits {
+    TraceLimits {
+        exchanges,
+        memory,
+        ..TraceLimits::default()
+    }
+}
+
+fn store(exchanges: usize, memory: usize) -> Arc<TraceStore> {
+    Arc::new(TraceStore::new(&limits(exchanges, memory), Arc::default()))
+}
+
+fn rule(name: &str, line: u64) -> RuleIdentity {
+    RuleIdentity {
+        name: name.to_owned(),
+        kind: "command".to_owned(),
+        policy: None,
+        at: RulePosition {
+            file: "hookgate.yaml".to_owned(),
+            line,
+        },
+        events: vec![EventName::BeforeTool],
+        mode: "enforce",
+        on_failure: Some("open"),
+        when: None,
+        disabled: false,
+    }
+}
+
+fn exchange(id: &str, caller: &str) -> Exchange {
+    let caller = Caller {
+        name: caller.to_owned(),
+        ..Caller::default()
+    };
+    Exchange::new(id.into(), caller)
+}
+
+fn run(decision: HookOutput) -> HookRun {
+    let action = match decision.decision {
+        Some(crate::event::Decision::Deny) => Action::Deny,
+        _ => Action::Proceed,
+    };
+    HookRun {
+        rule: RuleId(0),
+        name: "guard".to_owned(),
+        answer: HookResult {
+            status: HookStatus::Ok,
+            output: decision,
+            diagnostics: Vec::new(),
+        },
+        elapsed: Duration::from_millis(3),
+        ended: SystemTime::now(),
+        action,
+        would: None,
+        edited: false,
+        refused: Vec::new(),
+    }
+}
+
+fn decided(sink: &mut TraceSink, exchange: &Exchange, output: HookOutput, tool: &str) {
+    let run = run(output);
+    sink.record(
+        exchange,
+        &ExchangeEvent::HookFinished {
+            event: EventName::BeforeTool,
+            run: &run,
+        },
+    );
+    let decision = EventDecision {
+        event: EventName::BeforeTool,
+        origin: EventOrigin::Derived,
+        subject: Some(tool),
+        input: None,
+        plan: Some(PlanSummary {
+            started: Instant::now(),
+            sequential: false,
+            skipped: &[(RuleId(1), SkipReason::Matcher)],
+        }),
+        verdict: run.action,
+        output: &run.answer.output.clone(),
+        runs: &[run],
+        diagnostics: &[],
+    };
+    sink.record(exchange, &ExchangeEvent::EventDecided(&decision));
+}
+
+/// A call with one event on which `guard` decides and `other` is not asked.
+fn call(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, output: HookOutput) {
+    let mut sink =
+        TraceSink::new(store, rules, ContentLimits::default(), RecordKind::Call).unwrap();
+    let exchange = exchange(id, "ci");
+    decided(&mut sink, &exchange, output, "shell");
+    sink.record(&exchange, &ExchangeEvent::Finished);
+}
+
+fn two_rules(store: &TraceStore) -> TracedRules {
+    store.register(&[rule("guard", 7), rule("other", 9)])
+}
+
+#[test]
+fn a_call_has_every_rule_with_its_line_and_why_it_was_not_asked() {
+    let store = store(10, 4 << 20);
+    let rules = two_rules(&store);
+
+    call(&store, &rules, "a", HookOutput::denial("no shell"));
+
+    let call = store.find("a").unwrap();
+    let json = serde_json::to_value(&*call).unwrap();
+    let rules = &json["detail"]["events"][0]["rules"];
+    assert_eq!(rules[0]["name"], "guard");
+    assert_eq!(rules[0]["at"]["line"], 7);
+    assert_eq!(rules[0]["action"], "deny");
+    assert_eq!(rules[0]["reason"]["bytes"], 8);
+    assert_eq!(rules[0]["reason"]["text"], serde_json::Value::Null);
+    assert_eq!(rules[1]["asked"], false);
+    assert_eq!(rules[1]["because"], "matcher");
+    let summary = serde_json::to_value(call.summary()).unwrap();
+    assert_eq!(summary["decided_by"]["at"]["line"], 7);
+    assert_eq!(summary["tools"][0], "shell");
+}
+
+#[test]
+fn the_ring_keeps_the_last_calls_and_pages_through_them() {
+    let store = store(5, 4 << 20);
+    let rules = two_rules(&store);
+    for number in 0..8 {
+        let output = if number % 2 == 0 {
+            HookOutput::denial("no")
+        } else {
+            HookOutput::default()
+        };
+        call(&store, &rules, &number.to_string(), output);
+    }
+    let ids = |page: &CallPage| -> Vec<String> {
+        page.calls.iter().map(|call| call.id.to_string()).collect()
+    };
+
+    let first = store.list(&TraceFilter::default(), None, 2);
+    let second = store.list(&TraceFilter::default(), first.next, 2);
+    let last = store.list(&TraceFilter::default(), second.next, 2);
+    let denied = TraceFilter::parse("verdict:deny rule:guard tool:shell caller:ci").unwrap();
+    let denied_page = store.list(&denied, None, 100);
+    let view = store.view("5", &denied).unwrap();
+
+    assert_eq!(
+        (ids(&first), ids(&second)),
+        (vec!["7".into(), "6".into()], vec!["5".into(), "4".into()])
+    );
+    assert_eq!((ids(&last), last.next), (vec!["3".to_owned()], None));
+    assert!(last.scanned.is_complete && !first.scanned.is_complete);
+    assert_eq!(ids(&denied_page), ["6", "4"]);
+    assert_eq!(denied_page.scanned.records, 5);
+    assert_eq!(view.newer.as_deref(), Some("6"));
+    assert_eq!(view.older.as_deref(), Some("4"));
+    assert!(store.find("2").is_none());
+}
+
+#[test]
+fn statistics_and_denials_survive_the_eviction_of_their_calls() {
+    let store = store(1, 4 << 20);
+    let rules = two_rules(&store);
+    for number in 0..20 {
+        call(
+            &store,
+            &rules,
+            &number.to_string(),
+            HookOutput::denial("no shell"),
+        );
+    }
+    call(&store, &rules, "last", HookOutput::default());
+    // The rule moves to another line with a reload.
+    let rules = store.register(&[rule("guard", 70)]);
+
+    let summary = rules[0].as_ref().unwrap().summary();
+    let denials = store.denials();
+
+    assert_eq!(
+        (summary.asked, summary.acted, summary.rule.at.line),
+        (21, 20, 70)
+    );
+    assert!(summary.last_acted.is_some() && summary.p50_us.unwrap() >= 3000);
+    assert_eq!(denials.groups.len(), 1);
+    assert_eq!(denials.groups[0].count, 20);
+    assert_eq!(denials.groups[0].tool.as_deref(), Some("shell"));
+    assert_eq!(denials.groups[0].samples.len(), 5);
+    assert_eq!(&*denials.groups[0].samples[0], "19");
+}
+
+#[test]
+fn equal_rules_of_one_config_have_statistics_of_their_own() {
+    let store = store(1, 4 << 20);
+
+    let first = store.register(&[rule("guard", 1), rule("guard", 2)]);
+    let second = store.register(&[rule("guard", 1), rule("guard", 2)]);
+
+    let statistics =
+        |rules: &TracedRules, index: usize| Arc::as_ptr(&rules[index].as_ref().unwrap().statistics);
+    assert_ne!(statistics(&first, 0), statistics(&first, 1));
+    let mut all = vec![
+        statistics(&first, 0),
+        statistics(&first, 1),
+        statistics(&second, 0),
+        statistics(&second, 1),
+    ];
+    all.sort();
+    all.dedup();
+    assert_eq!(all.len(), 2);
+}
+
+#[tokio::test]
+async fn a_slow_subscriber_loses_calls_and_is_given_their_number() {
+    let store = store(3, 4 << 20);
+    let rules = two_rules(&store);
+    let mut subscription = store.subscribe(TraceFilter::parse("verdict:deny").unwrap());
+    for number in 0..10 {
+        let output = if number == 8 {
+            HookOutput::denial("no")
+        } else {
+            HookOutput::default()
+        };
+        call(&store, &rules, &number.to_string(), output);
+    }
+
+    let batch = subscription.next().await.unwrap();
+
+    let ids: Vec<&str> = batch.calls.iter().map(|call| &*call.id).collect();
+    assert_eq!((ids, batch.lost), (vec!["8"], 7));
+    assert_eq!(subscription.take().calls.len(), 0);
+}
+
+#[test]
+fn a_disabled_trace_keeps_nothing() {
+    let store = store(0, 4 << 20);
+    let rules = two_rules(&store);
+
+    call(&store, &rules, "a", HookOutput::default());
+
+    assert_eq!(store.status().records, 0);
+    let unused = TraceStore::new(&limits(0, 4 << 20), Arc::default());
+    unused.register(&[rule("guard", 7), rule("other", 9)]);
+    assert_eq!(store.status().bytes, unused.status().bytes);
+}
+
+#[test]
+fn ten_thousand_exchanges_in_flight_stay_within_the_bound() {
+    let store = store(2000, 8 << 20);
+    let rules = two_rules(&store);
+    for number in 0..2000 {
+        call(&store, &rules, &number.to_string(), HookOutput::default());
+    }
+
+    let mut in_flight = Vec::new();
+    for number in 0..10_000 {
+        let sink = TraceSink::new(&store, &rules, ContentLimits::default(), RecordKind::Call);
+        let Some(mut sink) = sink else { continue };
+        let exchange = exchange(&number.to_string(), "ci");
+        decided(&mut sink, &exchange, HookOutput::default(), "shell");
+        let facts = ChunkFacts {
+            received_bytes: 10,
+            held_bytes: 0,
+            is_edited: false,
+        };
+        sink.record(&exchange, &ExchangeEvent::ChunkFiltered(facts));
+        in_flight.push((sink, exchange));
+        assert!(store.status().bytes <= 8 << 20);
+    }
+    let busy = store.status();
+    for (mut sink, exchange) in in_flight {
+        sink.record(&exchange, &ExchangeEvent::Finished);
+        assert!(store.status().bytes <= 8 << 20);
+    }
+
+    assert!(busy.dropped_details > 0, "{busy:?}");
+    assert!(busy.in_flight_bytes <= 4 << 20, "{busy:?}");
+    let idle = store.status();
+    assert_eq!(idle.in_flight_bytes, 0);
+    assert_eq!(idle.records, 2000);
+}
+
+/// One thing that can happen to the trace.
+#[derive(Debug, Clone)]
+enum Step {
+    /// An exchange with this number of events, whose reasons have this length.
+    Call { events: usize, reason: usize },
+    /// An exchange that stays in flight.
+    Begin { events: usize },
+    /// The oldest exchange in flight ends.
+    End,
+    Reload {
+        exchanges: usize,
+        memory: usize,
+        rules: usize,
+    },
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    prop_oneof![
+        8 => (0..60_usize, 0..2000_usize).prop_map(|(events, reason)| Step::Call { events, reason }),
+        4 => (0..200_usize).prop_map(|events| Step::Begin { events }),
+        2 => Just(Step::End),
+        1 => (0..50_usize, 4..9_usize, 0..20_usize).prop_map(|(exchanges, mebibytes, rules)| {
+            Step::Reload { exchanges, memory: mebibytes << 20, rules }
+        }),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// The bytes in use are never above the bound, and equal what is kept when nothing is in
+    /// flight.
+    #[test]
+    fn the_memory_never_exceeds_its_bound(steps in vec(step(), 1..120)) {
+        let mut memory = 4 << 20;
+        let store = store(50, memory);
+        let mut rules = two_rules(&store);
+        let mut in_flight = std::collections::VecDeque::new();
+        let begin = |rules: &TracedRules, events: usize, reason: usize| {
+            let limits = ContentLimits { reasons: true, ..ContentLimits::default() };
+            let mut sink = TraceSink::new(&store, rules, limits, RecordKind::Call)?;
+            let exchange = exchange("id", "ci");
+            for _ in 0..events {
+                let output = HookOutput::denial("x".repeat(reason));
+                decided(&mut sink, &exchange, output, "a tool with a name of some length");
+            }
+            Some((sink, exchange))
+        };
+        for step in steps {
+            match step {
+                Step::Call { events, reason } => {
+                    if let Some((mut sink, exchange)) = begin(&rules, events, reason) {
+                        sink.record(&exchange, &ExchangeEvent::Finished);
+                    }
+                }
+                Step::Begin { events } => in_flight.extend(begin(&rules, events, 0)),
+                Step::End => {
+                    if let Some((mut sink, exchange)) = in_flight.pop_front() {
+                        sink.record(&exchange, &ExchangeEvent::Finished);
+                    }
+                }
+                Step::Reload { exchanges, memory: new, rules: count } => {
+                    // What is in flight is not evicted, so a lower bound holds once it has ended.
+                    memory = new.max(memory);
+                    store.configure(&limits(exchanges, memory));
+                    let named = (0..count).map(|number| rule(&number.to_string(), number as u64));
+                    rules = store.register(&named.collect::<Vec<_>>());
+                }
+            }
+            let status = store.status();
+            prop_assert!(status.bytes <= memory, "{:?}", status);
+            prop_assert!(status.in_flight_bytes <= memory / 2, "{:?}", status);
+        }
+        for (mut sink, exchange) in in_flight {
+            sink.record(&exchange, &ExchangeEvent::Finished);
+        }
+        let kept: usize = store.ring.state().records().map(|record| record.bytes()).sum();
+        let rules: usize = lock(&store.rules).iter().map(|rule| rule.bytes()).sum();
+        let tables = DenialTable::max_bytes() + PromptCache::max_bytes();
+        prop_assert_eq!(store.status().bytes, kept + rules + tables);
+        prop_assert_eq!(store.status().in_flight_bytes, 0);
+    }
+}
+
+#[test]
+fn a_record_with_very_many_events_is_bounded() {
+    let store = store(10, 16 << 20);
+    let rules = two_rules(&store);
+    let mut sink =
+        TraceSink::new(&store, &rules, ContentLimits::default(), RecordKind::Event).unwrap();
+    let exchange = Exchange::from_context(&Context::default());
+    for _ in 0..5000 {
+        decided(&mut sink, &exchange, HookOutput::default(), "shell");
+    }
+
+    sink.record(&exchange, &ExchangeEvent::Closed);
+
+    let record = store.list(&TraceFilter::default(), None, 1).calls.remove(0);
+    assert!(record.bytes() <= 128 * 1024, "{}", record.bytes());
+    assert!(record.detail.as_ref().unwrap().dropped_details > 4000);
+}
+
+/// A call whose request holds a secret.
+fn call_with_secret(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, retention: Duration) {
+    let content = ContentLimits {
+        sample: 1.0,
+        retention,
+        ..ContentLimits::default()
+    };
+    store.contents.configure(&content);
+    let mut sink = TraceSink::new(store, rules, content, RecordKind::Call).unwrap();
+    let exchange = exchange(id, "ci");
+    let body = Bytes::from_static(br#"{"text":"key AKIAIOSFODNN7EXAMPLE"}"#);
+    for part in [BodyPart::AgentRequest, BodyPart::ModelAnswer] {
+        sink.record(&exchange, &ExchangeEvent::BodyInspected(part, &body));
+    }
+    sink.record(&exchange, &ExchangeEvent::Finished);
+    store.contents.mask_pending();
+}
+
+#[test]
+fn content_is_masked_before_it_is_kept_and_removed_after_its_time() {
+    let store = store(10, 4 << 20);
+    let rules = two_rules(&store);
+
+    call_with_secret(&store, &rules, "00000000-a", Duration::ZERO);
+    let is_expired = store.content("00000000-a").is_none();
+    let bytes = store.status().content_bytes;
+    call_with_secret(&store, &rules, "00000000-b", Duration::from_secs(60));
+
+    assert!(is_expired);
+    assert_eq!(bytes, 0);
+    let kept = store.content("00000000-b").unwrap();
+    let json = serde_json::to_string(&*kept).unwrap();
+    assert!(
+        !json.contains("AKIA") && json.contains("[REDACTED:aws_key]"),
+        "{json}"
+    );
+    assert!(store.status().content_bytes > 0);
+}

@@ -1,0 +1,114 @@
+//! Content of calls: off by default, masked, and viewed on the record.
+
+use serde_json::{Value, json};
+
+use super::{MODEL, answering, record, until};
+use crate::harness::{TestGateway, Upstream, prompt};
+
+const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }, { policy: request_limits, max_calls: 500 }]\n";
+
+async fn ask(gate: &TestGateway, text: &str) -> String {
+    let agent = gate.agent().sending("x-hookgate-session", "s-1");
+    let answer = agent.generate(MODEL, &prompt(text)).await;
+    let id = answer.header("x-hookgate-request-id").to_owned();
+    record(gate, &id).await;
+    id
+}
+
+/// The content of a call, once it is masked.
+async fn content(gate: &TestGateway, id: &str) -> Value {
+    let path = format!("/calls/{id}/content?reason=ticket+7");
+    until(&gate.operator(), &path, |found| found["id"].is_string()).await
+}
+
+#[tokio::test]
+async fn without_a_setting_no_content_is_kept() {
+    let upstream = Upstream::answering(&answering("hello")).await;
+    let gate = TestGateway::start(&upstream, GUARD).await;
+
+    let denied = ask(&gate, "something forbidden").await;
+
+    let missing = gate
+        .operator()
+        .get(&format!("/calls/{denied}/content"))
+        .await;
+    assert_eq!(missing.status, 404);
+    let view = gate.operator().get(&format!("/calls/{denied}")).await;
+    assert_eq!(view.json()["has_content"], false);
+    assert!(!view.text().contains("something"));
+}
+
+#[tokio::test]
+async fn content_of_denied_calls_is_masked_and_each_view_is_in_the_decision_log() {
+    let upstream = Upstream::answering(&answering("hello")).await;
+    let config = format!(
+        "audit: {{ path: audit.jsonl }}\ntrace: {{ content: {{ denied_or_edited: true }} }}\n{GUARD}"
+    );
+    let gate = TestGateway::start(&upstream, &config).await;
+
+    let passed = ask(&gate, "hello").await;
+    let denied = ask(&gate, &format!("forbidden {KEY}")).await;
+    let kept = content(&gate, &denied).await;
+
+    let request = kept["request"]["body"].to_string();
+    assert!(request.contains("forbidden [REDACTED:aws_key]"), "{kept:#}");
+    assert_eq!(kept["request"]["masked"]["aws_key"], 1);
+    assert_eq!(kept["because"], "denied_or_edited");
+    let missing = gate
+        .operator()
+        .get(&format!("/calls/{passed}/content"))
+        .await;
+    assert_eq!(missing.status, 404);
+    let folder = gate.stop_keeping().await;
+    let audit = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+    let lines = audit
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap());
+    let viewed: Vec<Value> = lines
+        .filter(|line: &Value| line["kind"] == "viewed")
+        .collect();
+    assert_eq!(viewed.len(), 1, "{audit}");
+    assert_eq!(
+        (&viewed[0]["request"], &viewed[0]["because"]),
+        (&json!(denied), &json!("ticket 7"))
+    );
+}
+
+#[tokio::test]
+async fn a_watched_session_keeps_requests_and_answers_for_a_while() {
+    let upstream = Upstream::answering(&answering(&format!("the key is {KEY}"))).await;
+    let gate = TestGateway::start(&upstream, GUARD).await;
+    let before = ask(&gate, "hello").await;
+    let watch = |minutes: u64, reason: &str| {
+        let body = json!({ "minutes": minutes, "reason": reason }).to_string();
+        let operator = gate.operator();
+        async move { operator.post("/sessions/s-1/watch", body).await }
+    };
+
+    let refused = [
+        watch(0, "x").await.status,
+        watch(2000, "x").await.status,
+        watch(5, " ").await.status,
+    ];
+    let watched = watch(5, "incident 12").await;
+    let id = ask(&gate, "hello again").await;
+    let kept = content(&gate, &id).await;
+
+    assert_eq!(refused, [400; 3]);
+    assert_eq!(watched.json()["reason"], "incident 12");
+    assert_eq!(kept["because"], "watched");
+    assert!(kept["request"]["body"].to_string().contains("hello again"));
+    assert!(
+        kept["answer"]["body"]
+            .to_string()
+            .contains("[REDACTED:aws_key]"),
+        "{kept:#}"
+    );
+    assert!(!kept.to_string().contains(KEY));
+    let missing = gate
+        .operator()
+        .get(&format!("/calls/{before}/content"))
+        .await;
+    assert_eq!(missing.status, 404);
+}

@@ -1,0 +1,125 @@
+//! Edits in records: where, of what kind, how large, and what they cost in the prompt cache.
+
+use serde_json::{Value, json};
+
+use super::{MODEL, answering, event, record, rule};
+use crate::harness::{TestGateway, Upstream, hook, prompt, respond};
+
+const REDACT: &str = "policies: [{ policy: redact, detect: [aws_key] }]\n";
+const KEY: &str = "AKIAIOSFODNN7EXAMPLE";
+
+fn pointers(diff: &Value) -> Vec<(String, String)> {
+    let changes = diff["changes"].as_array().unwrap();
+    let text = |change: &Value, name: &str| change[name].as_str().unwrap().to_owned();
+    changes
+        .iter()
+        .map(|change| (text(change, "pointer"), text(change, "kind")))
+        .collect()
+}
+
+#[tokio::test]
+async fn an_edited_request_and_answer_have_pointers_and_sizes() {
+    let upstream = Upstream::answering(&answering(&format!("your key is {KEY}"))).await;
+    let gate = TestGateway::start(&upstream, REDACT).await;
+
+    let answer = gate
+        .agent()
+        .generate(MODEL, &prompt(&format!("use {KEY}")))
+        .await;
+
+    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let detail = &record["detail"];
+    let request = &detail["request_diff"];
+    let changed = |pointer: &str| vec![(pointer.to_owned(), "changed".to_owned())];
+    assert_eq!(pointers(request), changed("/contents/0/parts/0/text"));
+    assert!(request["before_bytes"].as_u64() != request["after_bytes"].as_u64());
+    let pointer = "/0/candidates/0/content/parts/0/text";
+    assert_eq!(pointers(&detail["answer_diff"]), changed(pointer));
+    assert_eq!(
+        rule(event(&record, "BeforeModel"), "redact")["edited"],
+        true
+    );
+    assert!(!record.to_string().contains("AKIA"), "{record:#}");
+    assert_eq!(record["action"], "edit");
+}
+
+#[tokio::test]
+async fn a_call_that_nothing_edits_has_no_diff() {
+    let upstream = Upstream::answering(&answering("hello")).await;
+    let gate = TestGateway::start(&upstream, REDACT).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hi")).await;
+
+    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let detail = &record["detail"];
+    assert_eq!(
+        (&detail["request_diff"], &detail["answer_diff"]),
+        (&Value::Null, &Value::Null)
+    );
+    assert_eq!(detail["events"][0]["event"], "BeforeModel");
+}
+
+#[tokio::test]
+async fn chunks_of_a_stream_have_times_and_held_back_bytes() {
+    let chunk = |text: &str| json!({ "candidates": [{ "content": { "role": "model", "parts": [{ "text": text }] } }] });
+    let mut events: Vec<Value> = (0..200)
+        .map(|number| chunk(&format!("word {number} ")))
+        .collect();
+    // The begin of a key is held back until the next chunk.
+    events.insert(100, chunk("AKIAIOSFODNN7"));
+    events.insert(101, chunk("EXAMPLE and more"));
+    let body: String = events
+        .iter()
+        .map(|event| format!("data: {event}\r\n\r\n"))
+        .collect();
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
+    let gate = TestGateway::start(&upstream, REDACT).await;
+
+    let answer = gate.agent().stream(MODEL, &prompt("hi")).await;
+
+    assert!(!answer.text().contains("AKIA"));
+    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let chunks = &record["detail"]["chunks"];
+    assert_eq!(chunks["chunks"], 202);
+    assert!(chunks["spans"].as_array().unwrap().len() <= 64);
+    assert!(chunks["max_held_bytes"].as_u64().unwrap() >= 13, "{chunks}");
+    assert!(chunks["edited"].as_u64().unwrap() >= 2, "{chunks}");
+    let after = event(&record, "AfterModel");
+    assert_eq!(after["chunks"], 202);
+    assert_eq!(rule(after, "redact")["runs"], 202);
+    assert!(
+        record["detail"]["answer_diff"]["changes"]
+            .as_array()
+            .unwrap()
+            .len()
+            <= 32
+    );
+}
+
+#[tokio::test]
+async fn an_edit_of_an_earlier_message_invalidates_the_prompt_cache() {
+    let upstream = Upstream::answering(&answering("hello")).await;
+    // The hook rewrites the first message only once there are three.
+    let command = r#"grep -q third && echo '{"hookSpecificOutput":{"llm_request":{"messages":[{"role":"user","content":"rewritten"},{"role":"model","content":"hello"},{"role":"user","content":"third"}]}}}'; exit 0"#;
+    let hooks = hook::config(&[("BeforeModel", hook::running("rewriter", command))]);
+    let gate = TestGateway::start(&upstream, &hooks).await;
+    let agent = gate.agent().sending("x-hookgate-session", "s-1");
+    let message = |role: &str, text: &str| json!({ "role": role, "parts": [{ "text": text }] });
+    let first = json!({ "contents": [message("user", "the first message")] });
+    let third = json!({ "contents": [message("user", "the first message"),
+        message("model", "hello"), message("user", "third")] });
+
+    let unedited = agent.generate(MODEL, &first).await;
+    let edited = agent.generate(MODEL, &third).await;
+
+    let unedited = record(&gate, unedited.header("x-hookgate-request-id")).await;
+    assert_eq!(unedited["detail"]["prompt_cache"], Value::Null);
+    let edited = record(&gate, edited.header("x-hookgate-request-id")).await;
+    let cache = &edited["detail"]["prompt_cache"];
+    assert!(cache["prefix_bytes"].as_u64().unwrap() > 40, "{edited:#}");
+    assert!(cache["invalidated_bytes"].as_u64().unwrap() > 10, "{cache}");
+    assert!(
+        cache["invalidated_percent"].as_u64().unwrap() > 20,
+        "{cache}"
+    );
+}

@@ -1,0 +1,259 @@
+//! Records of calls: who decided, who was not asked, and the lists they are found in.
+
+use serde_json::json;
+
+use super::{MODEL, answering, calling, calls, event, record, rule};
+use crate::harness::{TestGateway, Upstream, prompt};
+
+const GUARDS: &str = r#"hooksConfig: { disabled: [off] }
+policies:
+  - { policy: model_allow, name: models, models: ["gemini-*"] }
+  - { policy: prompt_guard, name: words, deny: ["forbidden"], when: 'request.stream' }
+hooks:
+  BeforeTool:
+    - matcher: ^run_shell_command$
+      hooks:
+        - { name: guard, command: "echo 'not this' >&2; exit 2" }
+        - { name: watcher, command: "exit 2", mode: observe }
+        - { name: off, command: "exit 2" }
+    - matcher: ^write_file$
+      hooks: [{ name: writer, command: cat }]
+"#;
+
+/// A model that calls a tool until it sees that the call was denied.
+async fn stubborn() -> Upstream {
+    Upstream::with(|asked| {
+        let answer = if asked.body.contains("blocked") {
+            answering("Then not.")
+        } else {
+            calling("run_shell_command")
+        };
+        crate::harness::respond(200, "application/json", answer.to_string())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn a_denied_tool_call_has_every_guard_with_its_line_of_the_config() {
+    let upstream = stubborn().await;
+    let gate = TestGateway::start(&upstream, GUARDS).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("delete all")).await;
+
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let tool = event(&record, "BeforeTool");
+    assert_eq!(tool["subject"], "run_shell_command");
+    assert_eq!(tool["verdict"], "deny");
+    let guard = rule(tool, "guard");
+    assert_eq!(
+        (&guard["asked"], &guard["status"], &guard["action"]),
+        (&json!(true), &json!("block"), &json!("deny"))
+    );
+    let line = guard["at"]["line"].as_u64().unwrap();
+    let config = std::fs::read_to_string(gate.path("hookgate.yaml")).unwrap_or_default();
+    assert!(
+        guard["at"]["file"]
+            .as_str()
+            .unwrap()
+            .ends_with("hookgate.yaml"),
+        "{config}"
+    );
+    // `listen`, `admin` and `upstreams` are three lines before the config of the test.
+    let written = GUARDS
+        .lines()
+        .position(|line| line.contains("name: guard"))
+        .unwrap() as u64;
+    assert_eq!(line, written + 1 + 3);
+    assert_eq!(rule(tool, "watcher")["would"], "deny");
+    assert_eq!(rule(tool, "writer")["because"], "matcher");
+    assert_eq!(rule(tool, "off")["because"], "disabled");
+    let model = event(&record, "BeforeModel");
+    assert_eq!(rule(model, "models")["asked"], true);
+    assert_eq!(rule(model, "words")["because"], "condition");
+    assert_eq!(
+        rule(model, "words")["explanation"],
+        "its condition `when` is false"
+    );
+}
+
+#[tokio::test]
+async fn rounds_tokens_and_times_are_recorded() {
+    let upstream = stubborn().await;
+    let gate = TestGateway::start(&upstream, GUARDS).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("delete all")).await;
+
+    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let rounds = record["detail"]["upstream_rounds"].as_array().unwrap();
+    assert_eq!((record["rounds"].as_u64(), rounds.len()), (Some(2), 2));
+    assert_eq!(rounds[0]["status"], 200);
+    assert_eq!(rounds[0]["asked_again"], json!(null));
+    assert_eq!(rounds[1]["asked_again"], "tool_denied");
+    assert!(rounds[1]["request_bytes"].as_u64() > rounds[0]["request_bytes"].as_u64());
+    assert!(rounds[1]["sent_us"].as_u64() >= rounds[0]["ended_us"].as_u64());
+    assert_eq!(record["detail"]["tokens"]["total"], 9);
+    let times = &record["detail"]["times"];
+    let part = |name: &str| times[name].as_u64().unwrap();
+    assert!(part("hooks_us") > 0 && part("upstream_us") > 0, "{times}");
+    assert!(part("hooks_us") + part("upstream_us") <= record["duration_us"].as_u64().unwrap());
+    assert_eq!(record["detail"]["session_match"]["result"], "new");
+}
+
+#[tokio::test]
+async fn calls_are_listed_newest_first_under_a_filter() {
+    let upstream = stubborn().await;
+    let gate = TestGateway::start(&upstream, GUARDS).await;
+    let agent = gate.agent();
+    let denied = agent.generate(MODEL, &prompt("delete all")).await;
+    for number in 0..3 {
+        let text = format!("blocked {number}");
+        agent.generate(MODEL, &prompt(&text)).await;
+    }
+    agent.generate("claude-1", &prompt("blocked")).await;
+
+    let all = calls(&gate, "limit=100", 5).await;
+    let page = calls(&gate, "limit=2", 2).await;
+    let next = page["next"].as_u64().unwrap();
+    let rest = calls(&gate, &format!("limit=100&cursor={next}"), 3).await;
+    let tool = calls(&gate, "q=rule:guard%20tool:run_shell_command", 1).await;
+    let would = calls(&gate, "would=deny&edited=answer", 1).await;
+    let stopped = calls(&gate, "verdict=deny&model=claude-1", 1).await;
+
+    let ids = |list: &serde_json::Value| {
+        let calls = list["calls"].as_array().unwrap().clone();
+        calls
+            .into_iter()
+            .map(|call| call["id"].clone())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(ids(&all), [ids(&page), ids(&rest)].concat());
+    assert_eq!(rest["scanned"]["is_complete"], true);
+    let id = denied.header("x-hookgate-request-id");
+    assert_eq!(
+        (ids(&tool), ids(&would)),
+        (vec![json!(id)], vec![json!(id)])
+    );
+    assert_eq!(tool["scanned"]["records"], 5);
+    assert_eq!(tool["calls"][0]["decided_by"]["name"], "guard");
+    assert_eq!(tool["calls"][0]["tools"], json!(["run_shell_command"]));
+    assert_eq!(ids(&stopped).len(), 1);
+    assert_eq!(stopped["calls"][0]["decided_by"]["name"], "models");
+    let view = gate
+        .operator()
+        .get(&format!("/calls/{id}?verdict=deny"))
+        .await;
+    assert_eq!(view.json()["newer"], ids(&stopped)[0]);
+}
+
+#[tokio::test]
+async fn a_wrong_filter_and_an_unknown_call_are_refused() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "").await;
+
+    for query in [
+        "colour=red",
+        "q=deny",
+        "verdict=maybe",
+        "limit=101",
+        "cursor=x",
+    ] {
+        let refused = gate.operator().get(&format!("/calls?{query}")).await;
+        assert_eq!(refused.status, 400, "{query}: {}", refused.text());
+    }
+    let missing = gate.operator().get("/calls/none").await;
+    assert_eq!(missing.status, 404);
+    assert_eq!(
+        missing.json()["error"]["details"][0]["reason"],
+        "UNKNOWN_CALL"
+    );
+}
+
+#[tokio::test]
+async fn rules_and_denials_outlive_their_calls() {
+    let upstream = stubborn().await;
+    let config = format!("trace: {{ exchanges: 1 }}\n{GUARDS}");
+    let gate = TestGateway::start(&upstream, &config).await;
+    for number in 0..3 {
+        gate.agent()
+            .generate(MODEL, &prompt(&format!("delete {number}")))
+            .await;
+    }
+
+    let has_all = |groups: &serde_json::Value| groups["groups"][0]["count"] == 3;
+    let denials = super::until(&gate.operator(), "/denials", has_all).await;
+    let rules = gate.operator().get("/rules").await.json();
+
+    let group = &denials["groups"][0];
+    assert_eq!(
+        (&group["rule"], &group["tool"]),
+        (&json!("guard"), &json!("run_shell_command"))
+    );
+    assert_eq!(group["samples"].as_array().unwrap().len(), 3);
+    // Hooks write their reasons, so only the digest is kept.
+    assert_eq!(group["reason"]["text"], json!(null));
+    assert_eq!(group["reason"]["bytes"], 8);
+    let find = |name: &str| {
+        let mut rules = rules.as_array().unwrap().iter();
+        rules.find(|rule| rule["name"] == name).unwrap()
+    };
+    assert_eq!(
+        (&find("guard")["asked"], &find("guard")["acted"]),
+        (&json!(3), &json!(3))
+    );
+    assert_eq!(find("watcher")["would_have"], 3);
+    assert_eq!(
+        (&find("off")["disabled"], &find("off")["asked"]),
+        (&json!(true), &json!(0))
+    );
+    assert_eq!(
+        (&find("writer")["asked"], &find("writer")["skipped"]),
+        (&json!(0), &json!(3))
+    );
+    assert!(find("guard")["p99_us"].as_u64() > Some(0));
+    assert_eq!(find("writer")["last_acted"], json!(null));
+    assert_eq!(
+        calls(&gate, "", 1).await["calls"].as_array().unwrap().len(),
+        1
+    );
+}
+
+#[tokio::test]
+async fn a_reported_event_and_a_call_without_hooks_are_recorded() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "trace: { content: { reasons: true } }\nhooks: { BeforeTool: [{ hooks: [{ name: guard, command: \"echo no AKIAIOSFODNN7EXAMPLE >&2; exit 2\" }] }] }").await;
+    let agent = gate.agent();
+
+    agent.get("/v1beta/models").await;
+    let reported = json!({ "hook_event_name": "BeforeTool", "session_id": "s-1",
+        "tool_name": "shell", "tool_input": {} });
+    agent.report(&reported, "").await;
+
+    let list = calls(&gate, "", 2).await;
+    let list = list["calls"].as_array().unwrap();
+    let found = |kind: &str| list.iter().find(|call| call["kind"] == kind).unwrap();
+    assert_eq!(found("call")["method"], "models.list");
+    assert_eq!(
+        (&found("event")["method"], &found("event")["session"]),
+        (&json!("BeforeTool"), &json!("s-1"))
+    );
+    let reason = &found("event")["decided_by"]["reason"]["text"];
+    assert_eq!(reason, "no [REDACTED:aws_key]");
+}
+
+#[tokio::test]
+async fn a_trace_can_be_disabled_and_is_bounded_by_the_config() {
+    let upstream = Upstream::mock().await;
+    let gate = TestGateway::start(&upstream, "trace: { exchanges: 0 }").await;
+
+    gate.agent().generate(MODEL, &prompt("hi")).await;
+
+    let list = gate.operator().get("/calls").await.json();
+    assert_eq!(list["calls"], json!([]));
+    let metrics = gate.operator().get("/metrics").await;
+    assert!(
+        metrics.text().contains("hookgate_trace_bytes "),
+        "{}",
+        metrics.text()
+    );
+}
