@@ -1,6 +1,7 @@
 //! Dry runs: one action of an agent on a gateway of its own in this process, with the mock
 //! model API as its upstream. Only hooks are called outside.
 
+mod action_json;
 mod case_file;
 mod expectation;
 mod json_diff;
@@ -31,6 +32,7 @@ use tower::ServiceExt;
 use url::Url;
 
 pub use self::{
+    action_json::ActionError,
     case_file::{AgentAction, Case, CaseFile, DEFAULT_MODEL, Expected, SimulatedCall, model_path},
     expectation::compare,
     json_diff::{ExtraKeys, differences, display_value},

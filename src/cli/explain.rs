@@ -6,15 +6,14 @@ use std::{
 };
 
 use clap::Args;
-use serde::Deserialize;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 
 use super::{failure::Failure, output::print, runtime::block_on};
 use crate::{
     config::BUILTIN,
     dry_run::{
         AgentAction, DEFAULT_MODEL, DryRunReport, ExtraKeys, SimulatedCall, differences,
-        display_value, dry_run, load_config, model_path,
+        display_value, dry_run, load_config,
     },
     event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
@@ -81,23 +80,7 @@ fn read_action(file: &Path, model: &str) -> Result<AgentAction, Failure> {
         fs::read_to_string(file)
     };
     let text = text.map_err(|error| failed(&error))?;
-    let fields: Map<String, Value> = serde_json::from_str(&text).map_err(|error| failed(&error))?;
-    if fields.contains_key("hook_event_name") {
-        return Ok(AgentAction::Report(fields));
-    }
-    let mut request = if fields.contains_key("body") {
-        fields
-    } else {
-        Map::from_iter([("body".to_owned(), fields.into())])
-    };
-    let path = request.entry("path");
-    path.or_insert_with(|| model_path(model).into());
-    let call = SimulatedCall::deserialize(Value::Object(request));
-    let call = call.map_err(|error| failed(&error))?;
-    if !call.path.starts_with('/') {
-        return Err(failed(&"`path` must begin with `/`"));
-    }
-    Ok(AgentAction::Call(Box::new(call)))
+    AgentAction::from_json(&text, model).map_err(|error| failed(&error))
 }
 
 /// Prints the report of a dry run.
