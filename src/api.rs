@@ -2,8 +2,10 @@
 
 pub mod admin;
 mod calls;
+pub mod config;
 pub mod events;
 pub mod openapi;
 mod openapi_errors;
 mod openapi_schemas;
 pub mod sessions;
+pub mod trial;

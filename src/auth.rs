@@ -6,8 +6,11 @@
 //! may use is decided by policies, not here. To add an authentication method, add it
 //! to `config::Auth` and to [`Authenticator`].
 
+mod admin_access;
+mod admin_principal;
 mod api_keys;
 mod authenticator;
+mod console_sessions;
 mod credentials;
 mod error;
 mod identity;
@@ -21,6 +24,8 @@ mod tests;
 mod token_usage;
 
 pub use self::{
+    admin_access::{AdminAccess, NewLogin},
+    admin_principal::{AdminCredential, AdminPrincipal},
     api_keys::{digest, new_key},
     authenticator::{AuthState, Authenticator},
     credentials::{Credentials, KEY_HEADER},

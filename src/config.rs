@@ -14,6 +14,7 @@
 //! `load/secrets.rs`, and a field of one type of hook a line in `FIELDS` in
 //! `settings/hooks.rs`.
 
+mod config_document;
 mod load;
 mod matcher;
 mod overrides;
@@ -26,11 +27,13 @@ mod spanned_yaml;
 mod units;
 
 pub use self::{
+    config_document::{ConfigDocument, ConfigSection, to_yaml},
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},
     registry::{Format, KnownMethod, PolicyShape, Registry},
     secret::Secret,
     settings::{
+        admin_users::{AdminRole, AdminUser, LoginSettings},
         audit::{AuditMode, AuditSettings, Rotation},
         auth::{
             Auth, Browsers, CALLER_NAME, CERTIFICATE_PREFIX, CallerLimits, CertificateName, Grant,

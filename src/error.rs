@@ -121,6 +121,11 @@ impl ApiError {
         self.cause.as_deref()
     }
 
+    /// Returns the message for people.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
     /// Returns the reason of the error.
     pub const fn reason(&self) -> ErrorReason {
         self.reason
@@ -193,6 +198,7 @@ impl From<AuthError> for ApiError {
                 Self::new(ErrorReason::Unauthenticated, message)
             }
             AuthError::Ambiguous => Self::new(ErrorReason::Ambiguous, message),
+            AuthError::NoRandomness => Self::new(ErrorReason::Internal, message),
             AuthError::Throttled { retry_after } => {
                 Self::new(ErrorReason::TooManyAttempts, message).with_retry_after(retry_after)
             }
@@ -332,6 +338,10 @@ error_reasons! {
     ForeignHost: FORBIDDEN, "PERMISSION_DENIED", "FOREIGN_HOST";
     /// A key or token is missing or invalid.
     Unauthenticated: UNAUTHORIZED, "UNAUTHENTICATED", "UNAUTHENTICATED";
+    /// The role of the user does not allow the request.
+    RoleRequired: FORBIDDEN, "PERMISSION_DENIED", "ROLE_REQUIRED";
+    /// A request of a logged-in browser without the token of its session.
+    BadCsrfToken: FORBIDDEN, "PERMISSION_DENIED", "BAD_CSRF_TOKEN";
     /// A method of the model API whose content is not inspected.
     MethodRefused: FORBIDDEN, "PERMISSION_DENIED", "METHOD_REFUSED";
     /// Cached content that does not belong to the caller.

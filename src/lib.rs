@@ -31,6 +31,7 @@ pub mod state;
 pub mod dry_run;
 
 pub mod middleware;
+pub mod view;
 
 pub mod api;
 pub mod proxy;

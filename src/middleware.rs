@@ -1,5 +1,6 @@
 //! Steps that every request passes before a handler, and the data they attach to it.
 
+mod admin_user;
 mod authenticate;
 mod error_response;
 mod header_validation;
@@ -11,12 +12,16 @@ mod request_extensions;
 mod trace_context;
 
 pub use self::{
+    admin_user::{
+        check_csrf_token, client_address, identify_admin_user, require_admin_user, require_role,
+        session_cookie_name, session_id,
+    },
     authenticate::authenticate,
     error_response::{panic_response, render_error},
     in_flight::{InFlightGuard, reserve_memory},
     on_body_end::OnBodyEnd,
     origin_check::check_origin,
-    rejected_request::{AuditRecorded, ListenerKind, RejectedRequest},
+    rejected_request::{AuditRecorded, ListenerKind, RejectedRequest, RenderedError},
     request_extensions::{Authenticated, PeerInfo, RequestId},
     trace_context::trace_context,
 };

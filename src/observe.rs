@@ -10,9 +10,11 @@ mod log_format;
 mod metrics;
 pub mod otlp;
 pub mod recorder;
+mod time_buckets;
 pub mod trace;
 
 pub use self::{
     log::{LogFormat, LogGuard, init},
     metrics::{Metrics, ReloadOutcome},
+    time_buckets::TimeBuckets,
 };

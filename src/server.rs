@@ -138,7 +138,7 @@ impl Server {
             shutdown_of(&resources.shutdown, timeouts.drain),
         ));
         let operators = Box::pin(operators.serve(
-            Arc::new(admin_router(&self.app)),
+            Arc::new(admin_router(&self.app, handle_agent_request)),
             shutdown_of(&close_admin, ADMIN_DRAIN_TIMEOUT),
         ));
         let reloads = self

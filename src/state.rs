@@ -8,18 +8,22 @@ mod live_trace;
 mod method_policy;
 mod recorders;
 mod resources;
+mod revisions;
 mod session_expiry;
 mod snapshot;
+mod traffic;
 mod upstreams;
 
 pub use self::{
-    app::{App, ReadConfig, ReloadError},
+    app::{App, ReadConfig},
     cached_content_owners::CachedContentOwners,
     clock::utc_timestamp,
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
     resources::AppResources,
+    revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
     session_expiry::expire_sessions,
     snapshot::{BuildError, Snapshot},
+    traffic::{MethodTraffic, Traffic, UnknownPath},
     upstreams::Upstreams,
 };

@@ -1,47 +1,52 @@
 //! Admin API: health, metrics, hooks, coverage, sessions and reload. Served on a listener
 //! of its own.
 
-use aws_lc_rs::constant_time::verify_slices_are_equal;
 use axum::{
     Json, Router,
-    extract::{Request, State},
-    middleware::{self, Next},
+    extract::State,
+    middleware::{from_fn, from_fn_with_state},
     response::{IntoResponse, Response},
     routing::{get, post},
 };
 use http::{StatusCode, header};
-use secrecy::ExposeSecret;
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{
-    calls,
+    calls, config,
     openapi_errors::{AdminErrors, GoogleError},
-    sessions,
+    sessions, trial,
 };
 use crate::{
-    config::{BUILTIN, FailureMode, HookMode},
+    auth::AdminPrincipal,
+    config::{AdminRole, BUILTIN, FailureMode, HookMode},
     error::{ApiError, ErrorReason},
-    state::{App, MethodPolicy},
+    middleware::{identify_admin_user, require_admin_user, require_role},
+    state::{App, ReloadCause, UnknownPath},
+    view::{self, coverage::MethodCoverage},
 };
 
 /// Content type of metrics in the `OpenMetrics` text format.
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Returns the routes. All but health and readiness require the admin token.
+/// Returns the routes. All but health and readiness require a credential, if the config
+/// has one.
 pub fn routes(app: &App) -> Router<App> {
     let protected = Router::new()
         .route("/metrics", get(metrics))
         .route("/hooks", get(hooks))
         .route("/coverage", get(coverage))
+        .route("/coverage/unknown", get(unknown_paths))
+        .route("/overview", get(config::get_overview))
+        .route("/config", get(config::get_config))
+        .route("/config/diff", get(config::get_config_diff))
         .route("/sessions", get(sessions::list_sessions))
         .route("/sessions/{id}", get(sessions::get_session))
         .route("/reload", post(reload))
         .merge(calls::routes())
-        .route_layer(middleware::from_fn_with_state(
-            app.clone(),
-            require_admin_token,
-        ));
+        .route("/try", post(trial::try_action))
+        .route_layer(from_fn(require_admin_user))
+        .route_layer(from_fn_with_state(app.clone(), identify_admin_user));
     Router::new()
         .route("/healthz", get(healthz))
         .route("/readyz", get(readyz))
@@ -72,7 +77,7 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
         return unavailable("the decision log cannot be written");
     }
     let mut status = "ok".to_owned();
-    if app.last_reload_error().is_some() {
+    if app.refused_reload().is_some() {
         status.push_str("; last config reload failed, previous config in use");
     }
     let open: Vec<&str> = snapshot.upstreams.open_circuits().collect();
@@ -87,8 +92,13 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
 #[utoipa::path(post, path = "/reload", tag = "admin", responses(
     (status = 200, description = "The new config is in use.", body = Health),
     (status = 400, description = "The previous config stays; the message lists every problem of the new one.", body = GoogleError), AdminErrors))]
-pub(super) async fn reload(State(app): State<App>) -> Result<Json<Health>, ApiError> {
-    match tokio::task::spawn_blocking(move || app.reload()).await {
+pub(super) async fn reload(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+) -> Result<Json<Health>, ApiError> {
+    require_role(&principal, AdminRole::Operator)?;
+    let cause = ReloadCause::User(principal.name);
+    match tokio::task::spawn_blocking(move || app.reload(cause)).await {
         Ok(Ok(())) => Ok(Json(Health::new("reloaded"))),
         Ok(Err(error)) => Err(ApiError::new(ErrorReason::BadConfig, error.to_string())),
         Err(_panicked) => Err(ApiError::new(ErrorReason::Internal, "reload aborted")),
@@ -113,9 +123,16 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
 
 /// Methods of the model APIs, and which hooks inspect them.
 #[utoipa::path(get, path = "/coverage", tag = "admin",
-    responses((status = 200, description = "The methods. Any other method is refused.", body = Vec<MethodPolicy>), AdminErrors))]
-pub(super) async fn coverage(State(app): State<App>) -> Json<Vec<MethodPolicy>> {
-    Json(MethodPolicy::all(&app.snapshot().config))
+    responses((status = 200, description = "The methods. Any other method is refused.", body = Vec<MethodCoverage>), AdminErrors))]
+pub(super) async fn coverage(State(app): State<App>) -> Json<Vec<MethodCoverage>> {
+    Json(view::coverage::methods(&app))
+}
+
+/// Requests that were refused because no method has their path, the most recent first.
+#[utoipa::path(get, path = "/coverage/unknown", tag = "admin",
+    responses((status = 200, description = "Callers and paths.", body = Vec<UnknownPath>), AdminErrors))]
+pub(super) async fn unknown_paths(State(app): State<App>) -> Json<Vec<UnknownPath>> {
+    Json(view::coverage::unknown_paths(&app))
 }
 
 /// Policies and hooks of the config, in the order in which they run.
@@ -189,20 +206,4 @@ pub struct HookInfo {
     /// Condition under which it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     when: Option<String>,
-}
-
-/// Requires the admin token, if the config has one.
-async fn require_admin_token(State(app): State<App>, request: Request, next: Next) -> Response {
-    let snapshot = app.snapshot();
-    let Some(token) = &snapshot.config.admin.token else {
-        return next.run(request).await;
-    };
-    let given = request.headers().get(header::AUTHORIZATION);
-    let given = given.and_then(|value| value.as_bytes().strip_prefix(b"Bearer "));
-    let expected = token.expose_secret().as_bytes();
-    if given.is_some_and(|given| verify_slices_are_equal(given, expected).is_ok()) {
-        return next.run(request).await;
-    }
-    let message = "missing or invalid admin token";
-    ApiError::new(ErrorReason::Unauthenticated, message).into_response()
 }

@@ -1,10 +1,6 @@
 //! The live trace: calls, denials and rules. Content is served apart from the rest.
 
-use std::{
-    convert::Infallible,
-    sync::Arc,
-    time::{Duration, SystemTime},
-};
+use std::{convert::Infallible, sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
@@ -22,26 +18,21 @@ use utoipa::ToSchema;
 
 use super::openapi_errors::{AdminErrors, GoogleError};
 use crate::{
-    audit_log::{AuditRecord, ViewRecord},
+    auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
     observe::trace::{
-        CallLine, CallPage, CallSummary, CallView, DenialList, MAX_PAGE_RECORDS, RuleSummary,
-        ScanRange, SessionWatch, StoredContent, TraceFilter, TraceSubscription,
+        CallLine, CallPage, CallSummary, CallView, DenialList, MAX_PAGE_RECORDS, ScanRange,
+        SessionWatch, StoredContent, TraceFilter, TraceSubscription,
     },
     state::App,
+    view::{
+        content, live_tail,
+        rules::{self, RuleView},
+    },
 };
-
-/// Live subscriptions at a time.
-const MAX_SUBSCRIPTIONS: usize = 64;
 
 /// Time between two comments on an idle live tail.
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(15);
-
-/// Longest time for which a session can be watched.
-const MAX_WATCH_MINUTES: u64 = 24 * 60;
-
-/// Longest reason of a watch or view, in characters.
-const MAX_REASON_CHARS: usize = 500;
 
 /// Returns the routes of the live trace.
 pub(super) fn routes() -> Router<App> {
@@ -117,11 +108,11 @@ pub(super) async fn get_content(
     State(app): State<App>,
     Path(id): Path<String>,
     RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
 ) -> Result<Json<Arc<StoredContent>>, ApiError> {
     let reason = super::sessions::query_parameter(query.as_deref(), "reason").unwrap_or_default();
-    let content = app.resources.trace.content(&id).ok_or_else(unknown_call)?;
-    record_view(&app, &content.id, &content.session, &reason);
-    Ok(Json(content))
+    let found = content::view_content(&app, &principal, &id, &reason)?;
+    found.map(Json).ok_or_else(unknown_call)
 }
 
 /// Calls as they end, as server-sent events `call`, each with one line of `/calls` as data. An
@@ -137,12 +128,7 @@ pub(super) async fn stream_calls(
     RawQuery(query): RawQuery,
 ) -> Result<Response, ApiError> {
     let query = CallQuery::parse(query.as_deref())?;
-    let store = &app.resources.trace;
-    if store.subscriptions() >= MAX_SUBSCRIPTIONS {
-        let message = format!("more than {MAX_SUBSCRIPTIONS} subscribers of calls");
-        return Err(ApiError::new(ErrorReason::Overloaded, message));
-    }
-    let subscription = store.subscribe(query.filter);
+    let subscription = live_tail::subscribe(&app, query.filter)?;
     let shutdown = app.resources.draining.clone();
     let events = stream::unfold(subscription, move |subscription| {
         let shutdown = shutdown.clone();
@@ -169,31 +155,11 @@ pub(super) async fn stream_calls(
 pub(super) async fn watch_session(
     State(app): State<App>,
     Path(session): Path<String>,
+    principal: AdminPrincipal,
     Json(request): Json<WatchRequest>,
 ) -> Result<Json<SessionWatch>, ApiError> {
     let WatchRequest { minutes, reason } = request;
-    let has_reason = !reason.trim().is_empty() && reason.chars().count() <= MAX_REASON_CHARS;
-    if !has_reason || !(1..=MAX_WATCH_MINUTES).contains(&minutes) {
-        let message = format!(
-            "`reason` must have 1 to {MAX_REASON_CHARS} characters, `minutes` must be 1 to \
-             {MAX_WATCH_MINUTES}"
-        );
-        return Err(ApiError::new(ErrorReason::BadDocument, message));
-    }
-    let watch = SessionWatch {
-        until: SystemTime::now() + Duration::from_mins(minutes),
-        session,
-        reason,
-        by: String::new(),
-    };
-    app.resources.trace.watch(watch.clone());
-    record_view(&app, "", &watch.session, &watch.reason);
-    tracing::info!(
-        session.id = watch.session,
-        duration_min = minutes,
-        "session content is kept"
-    );
-    Ok(Json(watch))
+    content::watch(&app, &principal, session, (minutes, reason)).map(Json)
 }
 
 /// Denials since the start, grouped by rule, reason and tool.
@@ -205,9 +171,9 @@ pub(super) async fn denials(State(app): State<App>) -> Json<DenialList> {
 
 /// Policies and hooks of the config with their statistics since the start.
 #[utoipa::path(get, path = "/rules", tag = "admin",
-    responses((status = 200, description = "The rules, in the order of the config.", body = Vec<RuleSummary>), AdminErrors))]
-pub(super) async fn rules(State(app): State<App>) -> Json<Vec<RuleSummary>> {
-    Json(app.snapshot().trace.rules())
+    responses((status = 200, description = "The rules, in the order of the config.", body = Vec<RuleView>), AdminErrors))]
+pub(super) async fn rules(State(app): State<App>) -> Json<Vec<RuleView>> {
+    Json(rules::rules(&app))
 }
 
 /// One page of calls.
@@ -293,15 +259,6 @@ async fn next_events(mut subscription: TraceSubscription) -> Option<EventPiece> 
         text += &format!("id: {seq}\nevent: call\ndata: {data}\n\n");
     }
     Some((Ok(text.into()), subscription))
-}
-
-/// Writes to the decision log that content is viewed or kept on purpose.
-fn record_view(app: &App, request: &str, session: &str, reason: &str) {
-    if let Some(audit) = &app.snapshot().audit {
-        audit.append(&AuditRecord::Viewed(ViewRecord::new(
-            "", request, session, reason,
-        )));
-    }
 }
 
 fn unknown_call() -> ApiError {

@@ -9,10 +9,10 @@
 use utoipa::{IntoParams, IntoResponses, OpenApi, ToSchema};
 
 use super::{
-    admin, calls,
+    admin, calls, config,
     events::{self, Explanation},
     openapi_errors::{AgentErrors, GoogleError},
-    sessions,
+    sessions, trial,
 };
 
 #[derive(Debug, OpenApi)]
@@ -35,6 +35,10 @@ use super::{
         admin::metrics,
         admin::hooks,
         admin::coverage,
+        admin::unknown_paths,
+        config::get_overview,
+        config::get_config,
+        config::get_config_diff,
         sessions::list_sessions,
         sessions::get_session,
         calls::list_calls,
@@ -44,7 +48,8 @@ use super::{
         calls::watch_session,
         calls::denials,
         calls::rules,
-        admin::reload
+        admin::reload,
+        trial::try_action
     ),
     tags(
         (name = "events", description = "Tool, agent and session events, on the agents' port."),

@@ -45,18 +45,24 @@ impl ApiKeys {
 }
 
 /// Returns the SHA-256 by which a key is stored in the config.
-pub fn digest(key: &str) -> [u8; 32] {
+pub fn digest(key: impl AsRef<[u8]>) -> [u8; 32] {
     let mut sha256 = [0; 32];
-    sha256.copy_from_slice(digest::digest(&SHA256, key.as_bytes()).as_ref());
+    sha256.copy_from_slice(digest::digest(&SHA256, key.as_ref()).as_ref());
     sha256
 }
 
 /// Generates a random key and its SHA-256 in hex. Returns `None` if the system has no
 /// source of randomness.
 pub fn new_key() -> Option<(String, String)> {
-    let mut bytes = [0; 32];
-    rand::fill(&mut bytes).ok()?;
-    let key = format!("hookgate-{}", BASE64URL_NOPAD.encode(&bytes));
+    let key = format!("hookgate-{}", random_text()?);
     let sha256 = HEXLOWER.encode(&digest(&key));
     Some((key, sha256))
+}
+
+/// Returns 256 random bits in URL-safe base64, or `None` if the system has no source of
+/// randomness.
+pub(super) fn random_text() -> Option<String> {
+    let mut bytes = [0; 32];
+    rand::fill(&mut bytes).ok()?;
+    Some(BASE64URL_NOPAD.encode(&bytes))
 }

@@ -21,6 +21,9 @@ pub enum AuthError {
     /// Two different credentials, either of which could identify the caller.
     #[error("ambiguous credentials: two different keys were sent")]
     Ambiguous,
+    /// The system has no source of randomness for a new session.
+    #[error("the system has no source of randomness")]
+    NoRandomness,
     /// Too many failed attempts came from the client's address.
     #[error("too many failed authentication attempts from this address")]
     Throttled {
@@ -37,6 +40,7 @@ impl AuthError {
             Self::Unknown => "unknown",
             Self::InvalidToken => "invalid_token",
             Self::Ambiguous => "ambiguous",
+            Self::NoRandomness => "no_randomness",
             Self::Throttled { .. } => "throttled",
         }
     }

@@ -1,6 +1,7 @@
 //! Loading of a config: validates the document, resolves what it refers to, and
 //! deserializes the result.
 
+mod admin_users;
 mod callers;
 mod hooks;
 mod lints;
@@ -15,7 +16,7 @@ mod telemetry;
 mod tls;
 mod upstreams;
 
-use std::path::Path;
+use std::{path::Path, sync::Arc};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
@@ -26,6 +27,7 @@ use self::{
     loader::Loader,
 };
 use super::{
+    config_document::ConfigDocument,
     overrides::Overrides,
     registry::Registry,
     schema::schema,
@@ -104,6 +106,8 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let mut loader = Loader::new(document.clone(), value, overrides, registry)?;
         let written = loader.value.to_string();
+        let schema = Self::schema(registry);
+        let mut shown = ConfigDocument::new(&document, &loader.value, &schema);
         let mut value = loader.value.take();
         loader.resolve_secrets(&mut value, document);
         loader.value = value;
@@ -120,12 +124,17 @@ impl Config {
         loader.annotate_policies();
         loader.fail_if_problems()?;
         let version = version(&written, &blocks);
+        // The last block is the config itself.
+        for file in blocks.iter().rev().skip(1).rev() {
+            shown.add_settings_file(&file.document);
+        }
 
         let mut config: Self = loader.deserialize()?;
         config.listen = overrides.listen.unwrap_or(config.listen);
         config.admin.listen = overrides.admin_listen.unwrap_or(config.admin.listen);
         loader.check_upstreams(&config.upstreams, &config.coverage, registry);
         loader.check_listeners(config.listen, &config.admin, &config.auth);
+        loader.check_admin_users(&config.admin);
         loader.warn_of_missing_keys(&config.auth, &config.upstreams);
         loader.warn_of_plain_text(&config.auth, &config.upstreams);
         loader.fail_if_problems()?;
@@ -141,6 +150,7 @@ impl Config {
         (config.hooks, config.disabled_hooks) = (merged.hooks, merged.disabled);
         config.warnings = [loader.warnings, merged.warnings].concat();
         (config.version, config.files) = (version, loader.files);
+        config.document = Arc::new(shown);
         Ok(config)
     }
 }

@@ -4,6 +4,7 @@
 //! `errorMessage` in a schema completes a sentence that begins with the name of the
 //! setting. The validation uses it, and so do editors.
 
+pub(super) mod admin_users;
 pub(super) mod audit;
 pub(super) mod auth;
 pub(super) mod config_file;

@@ -288,6 +288,7 @@ fn the_annotated_config_holds_the_defaults() {
     let own_parts = |it: Config| Config {
         hook_directory: PathBuf::new(),
         version: String::new(),
+        document: std::sync::Arc::default(),
         files: Vec::new(),
         ..it
     };
@@ -643,10 +644,10 @@ fn listeners_that_collide_are_refused_and_open_ones_ask_who_calls() {
     assert_snapshot!(parse_more(same).unwrap_err(), @r#"hookgate.yaml:3:18: agents and operators cannot share the address `0.0.0.0:80`"#);
     assert_snapshot!(parse_more(open).unwrap_err(), @r"
     hookgate.yaml:2:9: agents on other machines can connect without authentication: configure callers in `auth`, or allow this by `auth: { anonymous: true }`
-    hookgate.yaml:3:18: operators on other machines can connect: `admin.token` is missing
+    hookgate.yaml:3:18: operators on other machines can connect: `admin.token` or `admin.users` is missing
     ");
     assert_snapshot!(warnings(&parse_more(meant).unwrap()), @r"hookgate.yaml:2:9: agents on other machines can connect without authentication");
-    assert_snapshot!(by_option, @r#":1:1: operators on other machines can connect: `admin.token` is missing"#);
+    assert_snapshot!(by_option, @r#":1:1: operators on other machines can connect: `admin.token` or `admin.users` is missing"#);
     assert_eq!(warnings(&parse_more(free).unwrap()), "");
 }
 

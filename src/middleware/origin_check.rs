@@ -52,7 +52,7 @@ pub fn check_origin(
         return Err(ApiError::new(ErrorReason::ForeignHost, message));
     }
     let own = host.flatten().filter(|_| is_own);
-    if is_foreign(headers, own.as_ref(), &config.browsers) {
+    if is_foreign(headers, own.as_ref(), &config.browsers, listener) {
         let message = "origin not allowed: web pages need an entry in `browsers.origins`";
         return Err(ApiError::new(ErrorReason::ForeignOrigin, message));
     }
@@ -69,18 +69,28 @@ fn is_own_host(host: &Authority, browsers: &Browsers) -> bool {
 }
 
 /// Returns whether a web page with another origin than `own` and the allowed ones sent this.
-fn is_foreign(headers: &HeaderMap, own: Option<&Authority>, browsers: &Browsers) -> bool {
+fn is_foreign(
+    headers: &HeaderMap,
+    own: Option<&Authority>,
+    browsers: &Browsers,
+    listener: ListenerKind,
+) -> bool {
+    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     let mut origins = headers.get_all(header::ORIGIN).iter().peekable();
     let has_origin = origins.peek().is_some();
     let is_allowed = |origin: &str| {
         let authority = origin.strip_prefix("http://");
         let authority = authority.or_else(|| origin.strip_prefix("https://"));
         let is_own = authority.is_some_and(|authority| own.is_some_and(|own| own == authority));
+        // Forms of the console, whose `Referrer-Policy` hides the origin from itself. Pages
+        // cannot set `Sec-Fetch-Site`.
+        let is_hidden = origin == "null" && listener == ListenerKind::Operators;
+        let site = headers.get(SEC_FETCH_SITE);
+        let is_own = is_own || (is_hidden && site.is_some_and(|site| site == "same-origin"));
         is_own || browsers.origins.iter().any(|allowed| allowed == origin)
     };
     if !origins.all(|origin| origin.to_str().is_ok_and(is_allowed)) {
         return true;
     }
-    let mut sites = headers.get_all(SEC_FETCH_SITE).iter();
     !has_origin && !sites.all(|site| site == "same-origin" || site == "none")
 }

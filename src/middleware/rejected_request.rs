@@ -16,6 +16,10 @@ use crate::{
 #[derive(Debug, Clone, Copy)]
 pub struct AuditRecorded;
 
+/// Response extension of an error whose response is rendered already, as a page.
+#[derive(Debug, Clone)]
+pub struct RenderedError(pub ApiError);
+
 /// Listener that received a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListenerKind {
@@ -75,7 +79,9 @@ impl RejectedRequest {
     ) {
         let extensions = response.extensions();
         let is_recorded = extensions.get::<AuditRecorded>().is_some();
-        let Some(error) = extensions.get::<ApiError>().filter(|_| !is_recorded) else {
+        let rendered = || extensions.get::<RenderedError>().map(|error| &error.0);
+        let error = extensions.get::<ApiError>().or_else(rendered);
+        let Some(error) = error.filter(|_| !is_recorded) else {
             return;
         };
         let mut record = self.into_record(listener);

@@ -37,8 +37,13 @@ pub(super) fn resolve(
         path,
         query: head.uri.query().unwrap_or_default(),
     };
-    let unknown_path = || ApiError::new(ErrorReason::UnknownPath, "unknown path");
+    let traffic = &app.resources.traffic;
+    let unknown_path = || {
+        traffic.count_unknown(&identity.name, head.method.as_str(), path);
+        ApiError::new(ErrorReason::UnknownPath, "unknown path")
+    };
     let recognized = dialect::recognize_call(line).ok_or_else(unknown_path)??;
+    traffic.count(recognized.method);
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method.label()));
     snapshot.check_coverage(recognized.method)?;
     check_inspectable(recognized.method, &identity)?;

@@ -6,7 +6,7 @@
 use std::{any::Any, time::Duration};
 
 use axum::{
-    Router,
+    Extension, Router,
     extract::{Request, State},
     middleware::{Next, from_fn_with_state},
     response::{IntoResponse, Response},
@@ -20,24 +20,27 @@ use tower_http::{
 
 use crate::{
     api::admin,
+    dry_run::AgentHandler,
     error::{ApiError, ErrorReason},
     middleware::{
         ListenerKind, RejectedRequest, RequestId, check_origin, panic_response, render_error,
     },
     state::App,
+    view::trial::Trials,
 };
 
 /// Time for a request, which includes a session store and a config reload.
 const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Returns the admin API behind its middleware; the last layer sees a request first.
-pub(super) fn admin_router(app: &App) -> Router {
+pub(super) fn admin_router(app: &App, handler: AgentHandler) -> Router {
     admin::routes(app)
         .fallback(async || ApiError::new(ErrorReason::UnknownPath, "unknown path"))
         .method_not_allowed_fallback(async || {
             ApiError::new(ErrorReason::MethodNotAllowed, "method not allowed")
         })
         .with_state(app.clone())
+        .layer(Extension(Trials::new(handler)))
         .layer(TimeoutLayer::with_status_code(
             StatusCode::GATEWAY_TIMEOUT,
             REQUEST_TIMEOUT,
@@ -54,6 +57,7 @@ pub(super) fn admin_router(app: &App) -> Router {
         ))
         .layer(SetSensitiveRequestHeadersLayer::new([
             header::AUTHORIZATION,
+            header::COOKIE,
         ]))
 }
 

@@ -12,7 +12,7 @@ use futures_util::future::OptionFuture;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::file_watcher::FileWatcher;
-use crate::state::App;
+use crate::state::{App, ReloadCause};
 
 /// Delay after a change, because editors and Kubernetes change files in several steps.
 const DEBOUNCE: Duration = Duration::from_millis(200);
@@ -47,8 +47,11 @@ impl ReloadTrigger {
     /// Reloads the config on each trigger. Never returns.
     pub(super) async fn run(mut self, app: App) {
         loop {
-            tokio::select! {
-                _ = self.hangups.recv() => self.fingerprint = fingerprint(&self.files),
+            let cause = tokio::select! {
+                _ = self.hangups.recv() => {
+                    self.fingerprint = fingerprint(&self.files);
+                    ReloadCause::Signal
+                }
                 Some(Ok(())) = OptionFuture::from(self.watcher.as_mut().map(FileWatcher::changed)) => {
                     tokio::time::sleep(DEBOUNCE).await;
                     // Taken before the files are read, so that later changes are noticed.
@@ -56,11 +59,12 @@ impl ReloadTrigger {
                     if std::mem::replace(&mut self.fingerprint, current) == current {
                         continue;
                     }
+                    ReloadCause::FileChange
                 }
-            }
+            };
             let reloaded = app.clone();
             // The result is logged by `App::reload`.
-            let task = tokio::task::spawn_blocking(move || drop(reloaded.reload()));
+            let task = tokio::task::spawn_blocking(move || drop(reloaded.reload(cause)));
             if let Err(error) = task.await {
                 tracing::warn!(%error, "config reload task failed");
             }

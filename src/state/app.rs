@@ -3,10 +3,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
-use thiserror::Error;
+use jiff::Timestamp;
 
 use super::{
     resources::AppResources,
+    revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
@@ -30,17 +31,11 @@ pub struct App {
 #[derive(Default)]
 struct ReloadState {
     read_config: Option<Arc<ReadConfig>>,
-    /// Result of the last reload, if it failed.
-    last_error: Mutex<Option<ReloadError>>,
+    revisions: Revisions,
     /// Locked during a reload: two at once would both take over transports of the same
     /// snapshot, and end them with the first of the two.
     running: Mutex<()>,
 }
-
-/// Every problem of a config that was rejected.
-#[derive(Debug, Clone, PartialEq, Eq, Error)]
-#[error("{0}")]
-pub struct ReloadError(String);
 
 impl App {
     /// Builds an application for `config`. Blocks while the decision log is opened.
@@ -50,10 +45,14 @@ impl App {
     /// Returns an error if something that the config asks for cannot be built.
     pub fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
         let snapshot = Snapshot::build(config, &resources, None)?.open_logs(&resources, None)?;
+        let reloads = ReloadState::default();
+        reloads
+            .revisions
+            .add(revision(&snapshot, ReloadCause::Start));
         Ok(Self {
             snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
             resources: Arc::new(resources),
-            reloads: Arc::default(),
+            reloads: Arc::new(reloads),
         })
     }
 
@@ -64,6 +63,8 @@ impl App {
             read_config: Some(read_config),
             ..ReloadState::default()
         });
+        let first = revision(&self.snapshot(), ReloadCause::Start);
+        reloads.revisions.add(first);
         Self { reloads, ..self }
     }
 
@@ -88,11 +89,13 @@ impl App {
     /// # Errors
     ///
     /// Returns every problem of a config that was rejected. The snapshot stays.
-    pub fn reload(&self) -> Result<(), ReloadError> {
+    pub fn reload(&self, cause: ReloadCause) -> Result<(), ReloadError> {
         let _running = lock(&self.reloads.running);
         let reloaded = self.build_new_snapshot().map(|snapshot| {
             snapshot.start(&self.resources);
+            let applied = revision(&snapshot, cause.clone());
             self.snapshot.store(Arc::new(snapshot));
+            self.reloads.revisions.add(applied);
         });
         let outcome = match &reloaded {
             Ok(()) => {
@@ -101,6 +104,11 @@ impl App {
             }
             Err(error) => {
                 tracing::warn!(problems = %error, "config reload rejected");
+                self.reloads.revisions.set_refused(RefusedReload {
+                    time: Timestamp::now(),
+                    cause,
+                    error: error.clone(),
+                });
                 ReloadOutcome::Rejected
             }
         };
@@ -108,13 +116,17 @@ impl App {
         if let Some(audit) = &self.snapshot().audit {
             audit.append(&AuditRecord::Reload { outcome });
         }
-        *lock(&self.reloads.last_error) = reloaded.clone().err();
         reloaded
     }
 
-    /// Returns the error of the last reload, if it failed.
-    pub fn last_reload_error(&self) -> Option<ReloadError> {
-        lock(&self.reloads.last_error).clone()
+    /// Returns the last reload, if it failed.
+    pub fn refused_reload(&self) -> Option<RefusedReload> {
+        self.reloads.revisions.refused()
+    }
+
+    /// Returns the configs that are or were in use, newest first. Of many, the last ones.
+    pub fn revisions(&self) -> Vec<ConfigRevision> {
+        self.reloads.revisions.list()
     }
 
     fn build_new_snapshot(&self) -> Result<Snapshot, ReloadError> {
@@ -130,6 +142,15 @@ impl App {
         Snapshot::build(config, &self.resources, Some(&previous))
             .and_then(|built| Ok(built.open_logs(&self.resources, Some(&previous))?))
             .map_err(|error| ReloadError(error.to_string()))
+    }
+}
+
+fn revision(snapshot: &Snapshot, cause: ReloadCause) -> ConfigRevision {
+    ConfigRevision {
+        version: snapshot.config.version.clone(),
+        applied: Timestamp::now(),
+        cause,
+        document: Arc::clone(&snapshot.config.document),
     }
 }
 

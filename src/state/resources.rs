@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::cached_content_owners::CachedContentOwners;
+use super::{cached_content_owners::CachedContentOwners, traffic::Traffic};
 use crate::{
     audit_log::OpenLogs,
-    auth::AuthState,
+    auth::{AdminAccess, AuthState},
     hook::Tracer,
     observe::{
         Metrics,
@@ -22,6 +22,8 @@ use crate::{
 pub struct AppResources {
     /// Metrics of the whole process.
     pub metrics: Arc<Metrics>,
+    /// Calls of the last minute and day.
+    pub traffic: Arc<Traffic>,
     /// Tracks every spawned task, so that shutdown can wait for them.
     pub tasks: TaskTracker,
     /// Cancelled when readiness fails and agents should reconnect elsewhere: before
@@ -33,6 +35,8 @@ pub struct AppResources {
     pub abort: CancellationToken,
     /// Usage of callers and failed authentication attempts.
     pub auth: Arc<AuthState>,
+    /// Logins of operators, and their failed attempts.
+    pub admin_access: Arc<AdminAccess>,
     /// Counters of policies, by session.
     pub session_counters: Arc<SessionCounters>,
     /// Decision logs that are open.
@@ -58,7 +62,9 @@ impl Default for AppResources {
             draining: CancellationToken::default(),
             shutdown: CancellationToken::default(),
             abort: CancellationToken::default(),
+            traffic: Arc::default(),
             auth: Arc::default(),
+            admin_access: Arc::default(),
             session_counters: Arc::default(),
             audit_logs: Arc::default(),
             process_slots: Arc::default(),

@@ -201,8 +201,8 @@ impl Loader {
                 self.problem("/listen", message);
             }
         }
-        if !admin_ip.is_loopback() && admin.token.is_none() {
-            let message = "operators on other machines can connect: `admin.token` is missing";
+        if !admin_ip.is_loopback() && !admin.requires_credential() {
+            let message = "operators on other machines can connect: `admin.token` or `admin.users` is missing";
             self.problem("/admin/listen", message);
         }
     }

@@ -13,6 +13,7 @@ use crate::config::{
 /// The settings of type [`crate::config::Secret`], also those of hooks and policies.
 const SECRETS: &[(&str, SecretChars)] = &[
     ("/admin/token", SecretChars::Token),
+    ("/admin/users/*/token", SecretChars::Token),
     ("/upstreams/*/api_key", SecretChars::Token),
     ("/upstreams/*/bearer", SecretChars::Token),
     ("/upstreams/*/fallback/api_key", SecretChars::Token),

@@ -1,6 +1,6 @@
 //! The whole config.
 
-use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf};
+use std::{collections::BTreeMap, net::SocketAddr, path::PathBuf, sync::Arc};
 
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -23,6 +23,7 @@ use super::{
 };
 use crate::{
     config::{
+        config_document::ConfigDocument,
         schema::scalars::{AddressSchema, FilePathSchema},
         source_span::Problem,
     },
@@ -131,6 +132,9 @@ pub struct Config {
     /// digits. Secrets are not included.
     #[serde(skip)]
     pub version: String,
+    /// The config for display, without secrets.
+    #[serde(skip)]
+    pub document: Arc<ConfigDocument>,
     /// All files of the config: the config itself, hook files, secret files.
     #[serde(skip)]
     pub files: Vec<PathBuf>,

@@ -6,12 +6,13 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize, de::IgnoredAny};
 use tokio_rustls::rustls::ServerConfig;
 
+use super::admin_users::{AdminUser, LoginSettings};
 use crate::config::{
     schema::scalars::{AddressSchema, FilePathSchema},
     secret::Secret,
 };
 
-/// The listener for operators: health, metrics and reload.
+/// The listener for operators: health, metrics, reload and console.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 #[schemars(rename = "Admin")]
@@ -23,9 +24,22 @@ pub struct AdminSettings {
     #[serde(deserialize_with = "set_by_loader")]
     #[schemars(with = "Option<TlsSection>")]
     pub tls: Option<Tls>,
-    /// The token that operators must send as `Authorization: Bearer …`. Default: none
-    /// is required.
+    /// The token that operators must send as `Authorization: Bearer …`, with every role.
+    /// Default: none is required unless there are users.
     pub token: Option<Secret>,
+    /// Users, each with roles.
+    pub users: Vec<AdminUser>,
+    /// Whether the console is served.
+    pub console: bool,
+    /// Lifetime of logins to the console.
+    pub login: LoginSettings,
+}
+
+impl AdminSettings {
+    /// Returns whether requests need a credential.
+    pub const fn requires_credential(&self) -> bool {
+        self.token.is_some() || !self.users.is_empty()
+    }
 }
 
 /// TLS of a listener, with certificates loaded.
@@ -72,6 +86,9 @@ impl Default for AdminSettings {
             listen: SocketAddr::from(([127, 0, 0, 1], 8788)),
             tls: None,
             token: None,
+            users: Vec::new(),
+            console: true,
+            login: LoginSettings::default(),
         }
     }
 }

@@ -207,6 +207,11 @@ impl TraceStore {
         self.newest.receiver_count()
     }
 
+    /// Returns a text with its secrets replaced, as found by all detectors.
+    pub fn masked_text(&self, text: &str) -> String {
+        self.contents.masked_text(text)
+    }
+
     /// Returns denials by rule, reason and tool.
     pub fn denials(&self) -> DenialList {
         let (groups, evicted) = lock(&self.denials).list();

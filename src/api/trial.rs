@@ -1,0 +1,48 @@
+//! Trials of one action under the config in use.
+
+use axum::{Extension, Json, body::Bytes, extract::State};
+use serde::Deserialize;
+use serde_json::{Value, json};
+use utoipa::ToSchema;
+
+use super::openapi_errors::{AdminErrors, GoogleError};
+use crate::{
+    auth::AdminPrincipal,
+    error::{ApiError, ErrorReason},
+    state::App,
+    view::trial::{TrialMode, Trials},
+};
+
+/// An action to try.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct TrialRequest {
+    /// Hook input, Gemini request, or `{"path", "headers", "body", "answer", "then"}`.
+    #[schema(value_type = Object)]
+    input: Value,
+    /// `plan` lists policies and hooks; `run` runs them, which needs the role `operator`.
+    #[serde(default)]
+    mode: TrialMode,
+}
+
+/// Shows which policies and hooks an event or a request meets under the config in use, on a
+/// gateway of its own with the mock model API.
+#[utoipa::path(post, path = "/try", tag = "admin",
+    request_body = TrialRequest,
+    responses(
+        (status = 200, description = "The report, as `hookgate explain --json` prints it.", body = Object),
+        (status = 400, description = "The input is neither an event nor a request.", body = GoogleError),
+        (status = 503, description = "Too many trials are running.", body = GoogleError), AdminErrors))]
+pub(super) async fn try_action(
+    State(app): State<App>,
+    Extension(trials): Extension<Trials>,
+    principal: AdminPrincipal,
+    body: Bytes,
+) -> Result<Json<Value>, ApiError> {
+    let request: TrialRequest = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
+    let text = request.input.to_string();
+    let tried = trials.perform(&app, &principal, &text, request.mode);
+    let (_action, report) = tried.await?;
+    Ok(Json(json!(report)))
+}

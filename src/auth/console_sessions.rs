@@ -1,0 +1,141 @@
+//! Logins to the console, kept in memory.
+
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Instant,
+};
+
+use data_encoding::HEXLOWER;
+use lru::LruCache;
+
+use super::api_keys::{digest, random_text};
+use crate::config::LoginSettings;
+
+/// Sessions that are kept; beyond it the least recently used ends.
+const MAX_CONSOLE_SESSIONS: NonZeroUsize = NonZeroUsize::new(1000).unwrap();
+
+/// Logins by the SHA-256 of their random id, so that memory holds no usable cookie.
+pub(super) struct ConsoleSessions(Mutex<LruCache<[u8; 32], ConsoleSession>>);
+
+/// One login to the console.
+#[derive(Debug, Clone)]
+pub(super) struct ConsoleSession {
+    pub(super) user: Arc<str>,
+    /// Hash of the token that was used. The session ends when the user's token changes.
+    pub(super) token: [u8; 32],
+    started: Instant,
+    last_used: Instant,
+}
+
+impl Default for ConsoleSessions {
+    fn default() -> Self {
+        Self(Mutex::new(LruCache::new(MAX_CONSOLE_SESSIONS)))
+    }
+}
+
+impl ConsoleSessions {
+    /// Starts a session and returns its id of 256 random bits, or `None` if the system has
+    /// no source of randomness.
+    pub(super) fn start(&self, user: &Arc<str>, token: [u8; 32], now: Instant) -> Option<String> {
+        let id = random_text()?;
+        let session = ConsoleSession {
+            user: Arc::clone(user),
+            token,
+            started: now,
+            last_used: now,
+        };
+        self.lock().put(digest(&id), session);
+        Some(id)
+    }
+
+    /// Returns a session that has not expired, and marks it as used.
+    pub(super) fn resume(
+        &self,
+        id: &str,
+        settings: LoginSettings,
+        now: Instant,
+    ) -> Option<ConsoleSession> {
+        let key = digest(id);
+        let mut sessions = self.lock();
+        let session = sessions.get_mut(&key)?;
+        let age = now.saturating_duration_since(session.started);
+        let idle = now.saturating_duration_since(session.last_used);
+        if age >= settings.lifetime || idle >= settings.idle {
+            sessions.pop(&key);
+            return None;
+        }
+        session.last_used = now;
+        Some(session.clone())
+    }
+
+    /// Ends a session, if it exists.
+    pub(super) fn end(&self, id: &str) {
+        self.lock().pop(&digest(id));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, LruCache<[u8; 32], ConsoleSession>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Derives the token of a session's forms from the session's id.
+pub(super) fn csrf_token(id: &str) -> Arc<str> {
+    HEXLOWER
+        .encode(&digest(format!("hookgate csrf\0{id}")))
+        .into()
+}
+
+impl fmt::Debug for ConsoleSessions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ConsoleSessions")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn a_session_ends_after_its_lifetime_and_when_it_is_idle() {
+        let (sessions, start) = (ConsoleSessions::default(), Instant::now());
+        let settings = LoginSettings {
+            lifetime: Duration::from_secs(100),
+            idle: Duration::from_secs(40),
+        };
+        let used = |id: &str, seconds| {
+            let now = start + Duration::from_secs(seconds);
+            sessions.resume(id, settings, now).is_some()
+        };
+        let begin = || sessions.start(&"ann".into(), [0; 32], start).unwrap();
+
+        let (busy, idle, ended) = (begin(), begin(), begin());
+        sessions.end(&ended);
+
+        assert!([30, 60, 90].iter().all(|seconds| used(&busy, *seconds)));
+        assert!(!used(&busy, 100), "lifetime");
+        assert!(!used(&busy, 90), "an ended session stays ended");
+        assert!(!used(&idle, 40), "idle");
+        assert!(!used(&ended, 1), "logged out");
+        assert!(!used("made up", 1));
+    }
+
+    #[test]
+    fn the_least_recently_used_session_ends_when_there_are_too_many() {
+        let (sessions, now) = (ConsoleSessions::default(), Instant::now());
+        let settings = LoginSettings::default();
+        let begin = || sessions.start(&"ann".into(), [0; 32], now).unwrap();
+
+        let (kept, dropped) = (begin(), begin());
+        assert!(sessions.resume(&kept, settings, now).is_some());
+        for _ in 2..=MAX_CONSOLE_SESSIONS.get() {
+            begin();
+        }
+
+        assert!(sessions.resume(&kept, settings, now).is_some());
+        assert!(sessions.resume(&dropped, settings, now).is_none());
+    }
+}

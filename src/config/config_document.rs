@@ -1,0 +1,321 @@
+//! The config for display: what was written, with the defaults of the schema.
+
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Number, Value};
+
+use super::{source_span::SourceSpan, spanned_yaml::SpannedYaml};
+
+/// Replaces values that may be secret.
+const MASKED: &str = "***";
+
+/// Digits of a hash that are shown.
+const SHOWN_DIGITS: usize = 8;
+
+/// Mappings whose values may be secret although they are plain text.
+const SECRET_MAPPINGS: [&str; 2] = ["env", "headers"];
+
+/// Nesting of schemas that is followed.
+const MAX_DEPTH: usize = 16;
+
+/// The config for display, section by section. It contains no secrets: those are references
+/// to variables and files.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ConfigDocument {
+    sections: Vec<ConfigSection>,
+}
+
+/// One top-level setting of the config, or the hooks of one settings file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigSection {
+    /// Name of the setting.
+    pub name: String,
+    /// Position where it is written; `None` for defaults and the command line.
+    pub span: Option<SourceSpan>,
+    value: Value,
+}
+
+impl ConfigDocument {
+    /// Takes the sections of a document after its references to the command line, and before
+    /// its references to secrets, are resolved. Adds the defaults of the schema.
+    pub(super) fn new(document: &SpannedYaml, value: &Value, schema: &Value) -> Self {
+        let effective = with_defaults(value, schema, schema, 0);
+        let written = document.value();
+        let sections = effective.as_object().into_iter().flatten();
+        let sections = sections.map(|(name, value)| ConfigSection {
+            name: name.clone(),
+            span: written
+                .get(name)
+                .map(|_| document.key_span(&format!("/{name}"))),
+            value: masked(value),
+        });
+        Self {
+            sections: sections.collect(),
+        }
+    }
+
+    /// Adds the hooks of a settings file.
+    pub(super) fn add_settings_file(&mut self, document: &SpannedYaml) {
+        let value = document.value();
+        for name in ["hooks", "hooksConfig"] {
+            if let Some(value) = value.get(name) {
+                self.sections.push(ConfigSection {
+                    name: name.to_owned(),
+                    span: Some(document.key_span(&format!("/{name}"))),
+                    value: masked(value),
+                });
+            }
+        }
+    }
+
+    /// Returns the sections, those of settings files last.
+    pub fn sections(&self) -> &[ConfigSection] {
+        &self.sections
+    }
+
+    /// Returns all sections as YAML, each with its origin as a comment.
+    pub fn to_yaml(&self) -> String {
+        let sections = self.sections.iter();
+        let texts = sections.map(|section| format!("# {}\n{}", section.origin(), section.yaml()));
+        texts.collect::<Vec<String>>().join("\n")
+    }
+}
+
+impl ConfigSection {
+    /// Returns the file and line, or `default`.
+    pub fn origin(&self) -> String {
+        match &self.span {
+            Some(span) => format!("{}:{}", span.file.display(), span.line),
+            None => "default".to_owned(),
+        }
+    }
+
+    /// Returns the section as YAML.
+    pub fn yaml(&self) -> String {
+        let section = Map::from_iter([(self.name.clone(), self.value.clone())]);
+        to_yaml(&Value::Object(section))
+    }
+}
+
+/// Returns a value as YAML.
+pub fn to_yaml(value: &Value) -> String {
+    // Only texts and numbers are written into a `String`, which cannot fail.
+    serde_saphyr::to_string(&YamlValue(value)).unwrap_or_default()
+}
+
+/// Serializes a value whose numbers serde would see as `serde_json`'s private mappings.
+struct YamlValue<'a>(&'a Value);
+
+impl Serialize for YamlValue<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        match self.0 {
+            Value::Number(number) => serialize_number(number, serializer),
+            Value::Array(items) => serializer.collect_seq(items.iter().map(YamlValue)),
+            Value::Object(fields) => {
+                let fields = fields.iter();
+                serializer.collect_map(fields.map(|(key, value)| (key, YamlValue(value))))
+            }
+            scalar => scalar.serialize(serializer),
+        }
+    }
+}
+
+fn serialize_number<S: Serializer>(number: &Number, serializer: S) -> Result<S::Ok, S::Error> {
+    match (number.as_u64(), number.as_i64(), number.as_f64()) {
+        (Some(number), ..) => serializer.serialize_u64(number),
+        (_, Some(number), _) => serializer.serialize_i64(number),
+        (_, _, Some(number)) => serializer.serialize_f64(number),
+        _ => serializer.collect_str(number),
+    }
+}
+
+/// Returns `value` with the defaults of `schema`, which is part of `root`.
+fn with_defaults(value: &Value, schema: &Value, root: &Value, depth: usize) -> Value {
+    let schema = resolved(schema, root);
+    match value {
+        _ if depth > MAX_DEPTH => value.clone(),
+        Value::Array(items) => match schema.get("items") {
+            Some(schema) => items
+                .iter()
+                .map(|item| with_defaults(item, schema, root, depth + 1))
+                .collect(),
+            None => value.clone(),
+        },
+        Value::Object(fields) => Value::Object(object_with_defaults(fields, schema, root, depth)),
+        scalar => scalar.clone(),
+    }
+}
+
+fn object_with_defaults(
+    fields: &Map<String, Value>,
+    schema: &Value,
+    root: &Value,
+    depth: usize,
+) -> Map<String, Value> {
+    let mut effective = Map::new();
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        let value = match (fields.get(name), property.get("default")) {
+            (Some(value), _) => Some(with_defaults(value, property, root, depth + 1)),
+            (None, Some(default)) => Some(default.clone()),
+            (None, None) => default_section(property, root, depth),
+        };
+        effective.extend(value.map(|value| (name.clone(), value)));
+    }
+    for (name, value) in fields {
+        if !effective.contains_key(name) {
+            let schema = schema.get("additionalProperties").unwrap_or(&Value::Null);
+            let value = with_defaults(value, schema, root, depth + 1);
+            effective.insert(name.clone(), value);
+        }
+    }
+    effective
+}
+
+/// Returns the defaults of a section that is not written, unless one of its settings is
+/// required or none has a default.
+fn default_section(schema: &Value, root: &Value, depth: usize) -> Option<Value> {
+    let schema = resolved(schema, root);
+    let is_section = schema.get("properties").is_some() && schema.get("required").is_none();
+    let empty = Value::Object(Map::new());
+    let section = is_section.then(|| with_defaults(&empty, schema, root, depth + 1))?;
+    (section != empty).then_some(section)
+}
+
+fn resolved<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
+    let reference = schema.get("$ref").and_then(Value::as_str);
+    let pointer = reference.and_then(|reference| reference.strip_prefix('#'));
+    pointer
+        .and_then(|pointer| root.pointer(pointer))
+        .unwrap_or(schema)
+}
+
+/// Returns a value without texts that may be secret. References to secrets are kept.
+fn masked(value: &Value) -> Value {
+    match value {
+        Value::Array(items) => items.iter().map(masked).collect(),
+        Value::Object(fields) => {
+            let fields = fields.iter().map(|(key, value)| {
+                let value = match value {
+                    Value::Object(inner) if SECRET_MAPPINGS.contains(&key.as_str()) => {
+                        Value::Object(masked_mapping(inner))
+                    }
+                    Value::String(hash) if key == "sha256" => {
+                        let shown: String = hash.chars().take(SHOWN_DIGITS).collect();
+                        format!("{shown}{MASKED}").into()
+                    }
+                    value => masked(value),
+                };
+                (key.clone(), value)
+            });
+            Value::Object(fields.collect())
+        }
+        Value::String(text) => masked_url(text).into(),
+        scalar => scalar.clone(),
+    }
+}
+
+fn masked_mapping(fields: &Map<String, Value>) -> Map<String, Value> {
+    let masked = |value: &Value| match value {
+        Value::Object(_) => masked(value),
+        _ => MASKED.into(),
+    };
+    let fields = fields.iter();
+    fields
+        .map(|(key, value)| (key.clone(), masked(value)))
+        .collect()
+}
+
+/// Returns a URL without user, password and query; other texts as they are.
+fn masked_url(text: &str) -> String {
+    let Some((scheme, rest)) = text.split_once("://") else {
+        return text.to_owned();
+    };
+    let is_scheme = |char: char| char.is_ascii_alphanumeric() || "+.-".contains(char);
+    if !scheme.chars().all(is_scheme) || rest.contains(char::is_whitespace) {
+        return text.to_owned();
+    }
+    let (path, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (host, path) = path.split_at(path.find('/').unwrap_or(path.len()));
+    let host = match host.rsplit_once('@') {
+        Some((_, host)) => format!("{MASKED}@{host}"),
+        None => host.to_owned(),
+    };
+    let query = if query.is_empty() {
+        String::new()
+    } else {
+        format!("?{MASKED}")
+    };
+    format!("{scheme}://{host}{path}{query}")
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use serde_json::json;
+
+    use super::*;
+
+    fn document(text: &str) -> ConfigDocument {
+        let schema = json!({
+            "properties": {
+                "limits": { "$ref": "#/$defs/Limits" },
+                "tls": { "$ref": "#/$defs/Tls" },
+                "listen": { "default": "127.0.0.1:1" },
+                "hooks": { "items": { "$ref": "#/$defs/Limits" } },
+            },
+            "$defs": {
+                "Limits": { "properties": { "body": { "default": "1MiB" }, "max": { "default": 7 } } },
+                "Tls": { "properties": { "port": { "default": 1 } }, "required": ["key"] },
+            },
+        });
+        let document = SpannedYaml::parse(text, Path::new("a.yaml")).unwrap();
+        ConfigDocument::new(&document, &document.value(), &schema)
+    }
+
+    #[test]
+    fn defaults_are_filled_in_and_each_section_has_its_origin() {
+        let document = document("other: true\nlimits: { max: 9 }\nhooks: [{ max: 1 }]\n");
+
+        let sections = document.sections().iter();
+        let origins: Vec<(&str, String)> = sections
+            .map(|section| (section.name.as_str(), section.origin()))
+            .collect();
+        let expected = [
+            ("limits", "a.yaml:2"),
+            ("listen", "default"),
+            ("hooks", "a.yaml:3"),
+            ("other", "a.yaml:1"),
+        ];
+        assert_eq!(
+            origins,
+            expected.map(|(name, origin)| (name, origin.to_owned()))
+        );
+        let yaml = document.to_yaml();
+        assert!(
+            yaml.contains("# a.yaml:2\nlimits:\n  body: 1MiB\n  max: 9\n"),
+            "{yaml}"
+        );
+        let read: Value = serde_saphyr::from_str(&yaml).unwrap();
+        assert_eq!(read["hooks"], json!([{ "body": "1MiB", "max": 1 }]));
+    }
+
+    #[test]
+    fn texts_that_may_be_secret_are_masked() {
+        let document = document(
+            "other: { sha256: 0123456789abcdef, env: { KEY: s3cret }, headers: { a: s3cret, b: { env: NAME } }, \
+             url: \"https://user:s3cret@host/path?key=s3cret\", token: { file: token } }\n",
+        );
+
+        let yaml = document.to_yaml();
+        assert!(!yaml.contains("s3cret"), "{yaml}");
+        for shown in [
+            "01234567***",
+            "https://***@host/path?***",
+            "env: NAME",
+            "file: token",
+        ] {
+            assert!(yaml.contains(shown), "no {shown} in {yaml}");
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! Counts of the recent past, such as the last minute or day.
+
+use std::{
+    sync::atomic::{AtomicU64, Ordering},
+    time::{Duration, Instant},
+};
+
+/// Bits of a bucket that hold its count; the others hold the time that it counts.
+const COUNT_BITS: u32 = 32;
+
+/// Counts events in `N` buckets of equal width. Old buckets are reused.
+#[derive(Debug)]
+pub struct TimeBuckets<const N: usize> {
+    width: Duration,
+    start: Instant,
+    buckets: [AtomicU64; N],
+}
+
+impl<const N: usize> TimeBuckets<N> {
+    /// Creates buckets that begin to count at `start`.
+    pub fn new(width: Duration, start: Instant) -> Self {
+        Self {
+            width,
+            start,
+            buckets: [const { AtomicU64::new(0) }; N],
+        }
+    }
+
+    /// Counts one event at `now`.
+    pub fn add(&self, now: Instant) {
+        let tick = self.tick(now);
+        let Some(bucket) = self.bucket(tick) else {
+            return;
+        };
+        let full = u64::from(u32::MAX);
+        let count = |value: u64| {
+            if value >> COUNT_BITS != tick {
+                (tick << COUNT_BITS) | 1
+            } else if value & full == full {
+                value
+            } else {
+                value + 1
+            }
+        };
+        let updated = |value| Some(count(value));
+        bucket
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, updated)
+            .ok();
+    }
+
+    /// Returns the number of events in the current bucket and those before it, `N` in all.
+    pub fn sum(&self, now: Instant) -> u64 {
+        let last = self.tick(now);
+        let first = (last + 1).saturating_sub(N as u64);
+        let values = self.buckets.iter();
+        let values = values.map(|bucket| bucket.load(Ordering::Relaxed));
+        let recent = values.filter(|value| (first..=last).contains(&(value >> COUNT_BITS)));
+        recent.map(|value| value & u64::from(u32::MAX)).sum()
+    }
+
+    /// Returns the time that [`Self::sum`] covers.
+    pub fn covered(&self, now: Instant) -> Duration {
+        let buckets = u32::try_from(N).unwrap_or(u32::MAX);
+        now.saturating_duration_since(self.start)
+            .min(self.width.saturating_mul(buckets))
+    }
+
+    /// Returns the number of the bucket width in which `now` is, from 0.
+    fn tick(&self, now: Instant) -> u64 {
+        let elapsed = now.saturating_duration_since(self.start).as_millis();
+        let tick = elapsed / self.width.as_millis().max(1);
+        u64::try_from(tick).unwrap_or_default() & u64::from(u32::MAX)
+    }
+
+    fn bucket(&self, tick: u64) -> Option<&AtomicU64> {
+        let index = tick.checked_rem(N as u64)?;
+        self.buckets.get(usize::try_from(index).ok()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_are_counted_until_their_bucket_is_reused_or_too_old() {
+        let start = Instant::now();
+        let buckets = TimeBuckets::<3>::new(Duration::from_secs(10), start);
+        let at = |seconds| start + Duration::from_secs(seconds);
+
+        for seconds in [0, 9, 10, 29] {
+            buckets.add(at(seconds));
+        }
+        assert_eq!(buckets.sum(at(29)), 4);
+        assert_eq!(buckets.sum(at(30)), 2, "the first bucket is too old");
+        buckets.add(at(30));
+        assert_eq!(buckets.sum(at(30)), 3, "and is reused");
+        assert_eq!(buckets.sum(at(1000)), 0);
+        assert_eq!(buckets.covered(at(5)), Duration::from_secs(5));
+        assert_eq!(buckets.covered(at(500)), Duration::from_secs(30));
+    }
+}

@@ -1,0 +1,107 @@
+//! Configs that were in use since the start, and the last one that was refused.
+
+use std::{
+    collections::VecDeque,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use jiff::Timestamp;
+use thiserror::Error;
+
+use crate::config::ConfigDocument;
+
+/// Revisions that are kept, the current one included.
+const MAX_REVISIONS: usize = 20;
+
+/// Every problem of a config that was rejected.
+#[derive(Debug, Clone, PartialEq, Eq, Error)]
+#[error("{0}")]
+pub struct ReloadError(pub(super) String);
+
+/// Reason why a config was loaded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ReloadCause {
+    /// The start of the process.
+    Start,
+    /// The signal SIGHUP was received.
+    Signal,
+    /// A file of the config changed.
+    FileChange,
+    /// A user of the admin listener asked for it.
+    User(Arc<str>),
+}
+
+/// A config that is or was in use.
+#[derive(Debug, Clone)]
+pub struct ConfigRevision {
+    /// Version of the config, as in the decision log.
+    pub version: String,
+    /// Time since which it is or was in use.
+    pub applied: Timestamp,
+    /// Reason why it was loaded.
+    pub cause: ReloadCause,
+    /// The config for display.
+    pub document: Arc<ConfigDocument>,
+}
+
+/// A config that was refused.
+#[derive(Debug, Clone)]
+pub struct RefusedReload {
+    /// Time of the attempt.
+    pub time: Timestamp,
+    /// Reason of the attempt.
+    pub cause: ReloadCause,
+    /// Every problem of the config.
+    pub error: ReloadError,
+}
+
+/// The last configs, newest last.
+#[derive(Debug, Default)]
+pub(super) struct Revisions(Mutex<RevisionState>);
+
+#[derive(Debug, Default)]
+struct RevisionState {
+    applied: VecDeque<ConfigRevision>,
+    refused: Option<RefusedReload>,
+}
+
+impl fmt::Display for ReloadCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Start => f.write_str("start"),
+            Self::Signal => f.write_str("signal"),
+            Self::FileChange => f.write_str("file change"),
+            Self::User(name) => write!(f, "user {name}"),
+        }
+    }
+}
+
+impl Revisions {
+    /// Adds the config that is in use now. The last refused one no longer matters.
+    pub(super) fn add(&self, revision: ConfigRevision) {
+        let mut state = self.state();
+        if state.applied.len() == MAX_REVISIONS {
+            state.applied.pop_front();
+        }
+        state.applied.push_back(revision);
+        state.refused = None;
+    }
+
+    pub(super) fn set_refused(&self, refused: RefusedReload) {
+        self.state().refused = Some(refused);
+    }
+
+    /// Returns the configs, newest first.
+    pub(super) fn list(&self) -> Vec<ConfigRevision> {
+        self.state().applied.iter().rev().cloned().collect()
+    }
+
+    pub(super) fn refused(&self) -> Option<RefusedReload> {
+        self.state().refused.clone()
+    }
+
+    fn state(&self) -> MutexGuard<'_, RevisionState> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

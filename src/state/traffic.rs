@@ -1,0 +1,148 @@
+//! Calls of the last minute and day, by method, and refused paths.
+
+use std::{
+    fmt,
+    num::NonZeroUsize,
+    sync::{Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use jiff::Timestamp;
+use lru::LruCache;
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    dialect::{self, MethodSpec},
+    observe::TimeBuckets,
+};
+
+/// Unknown paths that are kept; beyond it the least recently requested is dropped.
+const MAX_UNKNOWN_PATHS: NonZeroUsize = NonZeroUsize::new(200).unwrap();
+
+/// Characters of a path and of a caller's name that are kept.
+const MAX_NAME_CHARS: usize = 128;
+
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_hours(1);
+
+/// Calls of the last minute and day.
+pub struct Traffic {
+    calls: TimeBuckets<60>,
+    /// One for each row of the method tables, in their order.
+    methods: Vec<TimeBuckets<24>>,
+    unknown: Mutex<LruCache<(String, String), UnknownCount>>,
+}
+
+/// Calls of one method.
+#[derive(Debug, Clone, Copy)]
+pub struct MethodTraffic {
+    /// Calls of the last 24 hours, counted by the hour.
+    pub last_day: u64,
+}
+
+/// Requests for a path that no method has.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
+pub struct UnknownPath {
+    /// Name of the caller; empty without authentication.
+    pub caller: String,
+    /// HTTP method and path, truncated.
+    pub path: String,
+    /// Number of these requests.
+    pub requests: u64,
+    /// Time of the last request: RFC 3339 in UTC.
+    pub last: String,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct UnknownCount {
+    requests: u64,
+    last: Timestamp,
+}
+
+impl Default for Traffic {
+    fn default() -> Self {
+        let now = Instant::now();
+        Self {
+            calls: TimeBuckets::new(SECOND, now),
+            methods: dialect::methods()
+                .map(|_| TimeBuckets::new(HOUR, now))
+                .collect(),
+            unknown: Mutex::new(LruCache::new(MAX_UNKNOWN_PATHS)),
+        }
+    }
+}
+
+impl Traffic {
+    /// Counts a call of a method, whether it is served or refused.
+    pub fn count(&self, method: &MethodSpec) {
+        let now = Instant::now();
+        self.calls.add(now);
+        if let Some(buckets) = self.buckets(method) {
+            buckets.add(now);
+        }
+    }
+
+    /// Counts a request for a path that no method has.
+    pub fn count_unknown(&self, caller: &str, method: &str, path: &str) {
+        self.calls.add(Instant::now());
+        let path = format!("{method} {path}");
+        let key = (truncated(caller), truncated(&path));
+        let mut unknown = self.unknown();
+        let count = unknown.get_or_insert_mut(key, || UnknownCount {
+            requests: 0,
+            last: Timestamp::UNIX_EPOCH,
+        });
+        count.requests += 1;
+        count.last = Timestamp::now();
+    }
+
+    /// Returns the calls per second, averaged over the last minute.
+    pub fn calls_per_second(&self) -> f64 {
+        let now = Instant::now();
+        let calls = u32::try_from(self.calls.sum(now)).unwrap_or(u32::MAX);
+        f64::from(calls) / self.calls.covered(now).max(SECOND).as_secs_f64()
+    }
+
+    /// Returns the calls of a method.
+    pub fn of_method(&self, method: &MethodSpec) -> MethodTraffic {
+        let now = Instant::now();
+        MethodTraffic {
+            last_day: self.buckets(method).map_or(0, |buckets| buckets.sum(now)),
+        }
+    }
+
+    /// Returns the paths that no method has, the most recently requested first.
+    pub fn unknown_paths(&self) -> Vec<UnknownPath> {
+        let unknown = self.unknown();
+        let paths = unknown.iter().map(|((caller, path), count)| UnknownPath {
+            caller: caller.clone(),
+            path: path.clone(),
+            requests: count.requests,
+            last: format!("{:.3}", count.last),
+        });
+        paths.collect()
+    }
+
+    fn buckets(&self, method: &MethodSpec) -> Option<&TimeBuckets<24>> {
+        let is_same = |row: &MethodSpec| {
+            (row.api, row.method, row.path) == (method.api, method.method, method.path)
+        };
+        let position = dialect::methods().position(is_same)?;
+        self.methods.get(position)
+    }
+
+    fn unknown(&self) -> MutexGuard<'_, LruCache<(String, String), UnknownCount>> {
+        self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn truncated(name: &str) -> String {
+    name.chars().take(MAX_NAME_CHARS).collect()
+}
+
+impl fmt::Debug for Traffic {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Traffic").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,14 @@
+//! Data for operators: what the admin API returns as JSON and the console shows as pages.
+//!
+//! One file for each page. Values are computed when they are asked for.
+
+pub mod config;
+pub mod content;
+pub mod coverage;
+pub mod live_tail;
+pub mod overview;
+pub mod rules;
+pub mod sessions;
+pub mod test_case;
+mod timestamp;
+pub mod trial;

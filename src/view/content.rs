@@ -1,0 +1,105 @@
+//! Kept content of calls. Every view is a line of the decision log.
+
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
+
+use crate::{
+    audit_log::{AuditRecord, ViewRecord},
+    auth::AdminPrincipal,
+    config::AdminRole,
+    error::{ApiError, ErrorReason},
+    observe::trace::{SessionWatch, StoredContent},
+    state::App,
+};
+
+/// Longest time for which a session can be watched.
+const MAX_WATCH_MINUTES: u64 = 24 * 60;
+
+/// Longest reason of a watch, in characters.
+const MAX_REASON_CHARS: usize = 500;
+
+/// Returns the content of a call for a user, and records in the decision log who saw it and
+/// why. `None` if none is kept.
+///
+/// # Errors
+///
+/// Returns an error if the user is no investigator, or the decision log cannot be written.
+pub fn view_content(
+    app: &App,
+    principal: &AdminPrincipal,
+    request: &str,
+    reason: &str,
+) -> Result<Option<Arc<StoredContent>>, ApiError> {
+    require_investigator(principal)?;
+    let Some(content) = app.resources.trace.content(request) else {
+        return Ok(None);
+    };
+    tracing::info!(
+        user.name = &*principal.name,
+        request.id = request,
+        "content of a call viewed"
+    );
+    record_view(
+        app,
+        ViewRecord::new(&principal.name, &content.id, &content.session, reason),
+    )?;
+    Ok(Some(content))
+}
+
+/// Keeps the content of a session for some minutes and a reason, and records in the decision
+/// log who asked for it.
+///
+/// # Errors
+///
+/// Returns an error if the user is no investigator, minutes or reason are out of range, or the
+/// decision log cannot be written.
+pub fn watch(
+    app: &App,
+    principal: &AdminPrincipal,
+    session: String,
+    (minutes, reason): (u64, String),
+) -> Result<SessionWatch, ApiError> {
+    require_investigator(principal)?;
+    let has_reason = !reason.trim().is_empty() && reason.chars().count() <= MAX_REASON_CHARS;
+    if !has_reason || !(1..=MAX_WATCH_MINUTES).contains(&minutes) {
+        let message = format!(
+            "`reason` must have 1 to {MAX_REASON_CHARS} characters, `minutes` must be 1 to \
+             {MAX_WATCH_MINUTES}"
+        );
+        return Err(ApiError::new(ErrorReason::BadDocument, message));
+    }
+    let by = principal.name.to_string();
+    record_view(app, ViewRecord::new(&by, "", &session, &reason))?;
+    let watch = SessionWatch {
+        until: SystemTime::now() + Duration::from_mins(minutes),
+        session,
+        reason,
+        by,
+    };
+    app.resources.trace.watch(watch.clone());
+    tracing::info!(
+        user.name = watch.by,
+        session.id = watch.session,
+        duration_min = minutes,
+        "session content is kept"
+    );
+    Ok(watch)
+}
+
+fn require_investigator(principal: &AdminPrincipal) -> Result<(), ApiError> {
+    if principal.has(AdminRole::Investigator) {
+        return Ok(());
+    }
+    let message = "the role `investigator` is required";
+    Err(ApiError::new(ErrorReason::RoleRequired, message))
+}
+
+fn record_view(app: &App, record: ViewRecord) -> Result<(), ApiError> {
+    if let Some(audit) = &app.snapshot().audit {
+        audit.ensure_writable()?;
+        audit.append(&AuditRecord::Viewed(record));
+    }
+    Ok(())
+}

@@ -1,0 +1,37 @@
+//! Methods of the model APIs with their calls, and refused unknown paths.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    dialect,
+    state::{App, MethodPolicy, UnknownPath},
+};
+
+/// One method of a model API, which hooks inspect it, and its calls.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct MethodCoverage {
+    /// The method under the current config.
+    #[serde(flatten)]
+    pub policy: MethodPolicy,
+    /// Calls of the last 24 hours, counted by the hour, refused ones included.
+    pub calls_last_day: u64,
+}
+
+/// Returns every method under the current config.
+pub fn methods(app: &App) -> Vec<MethodCoverage> {
+    let traffic = &app.resources.traffic;
+    let policies = MethodPolicy::all(&app.snapshot().config);
+    let methods = policies.into_iter().zip(dialect::methods());
+    let methods = methods.map(|(policy, method)| MethodCoverage {
+        policy,
+        calls_last_day: traffic.of_method(method).last_day,
+    });
+    methods.collect()
+}
+
+/// Returns requests that were refused because no method has their path, by caller and path,
+/// the most recent first.
+pub fn unknown_paths(app: &App) -> Vec<UnknownPath> {
+    app.resources.traffic.unknown_paths()
+}

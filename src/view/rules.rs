@@ -1,0 +1,94 @@
+//! Policies and hooks with their statistics, and what is remarkable about each.
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{observe::trace::RuleSummary, state::App};
+
+/// One policy or hook of the config in use.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct RuleView {
+    /// The rule and its statistics since the start of the process.
+    #[serde(flatten)]
+    pub summary: RuleSummary,
+    /// What is remarkable about the rule; the worst first.
+    pub remarks: Vec<RuleRemark>,
+}
+
+/// A remark about a policy or hook.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RuleRemark {
+    /// Its last proof failed.
+    NotProven,
+    /// Some of its runs failed.
+    Failing,
+    /// It could deny something but lets it pass when it fails.
+    FailsOpen,
+    /// It was never asked since the start of the process.
+    NeverAsked,
+    /// It was asked, but never decided or edited anything.
+    NeverActed,
+    /// Its mode is `observe`.
+    Observes,
+    /// A switch of the config disables it.
+    Disabled,
+    /// Its last proof succeeded.
+    Proven,
+}
+
+impl RuleRemark {
+    /// Returns the remark in words.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::NotProven => "not proven",
+            Self::Failing => "failing",
+            Self::FailsOpen => "fails open",
+            Self::NeverAsked => "never asked",
+            Self::NeverActed => "never acted",
+            Self::Observes => "only observes",
+            Self::Disabled => "disabled",
+            Self::Proven => "proven",
+        }
+    }
+}
+
+/// Returns the policies and hooks in the order in which they run.
+pub fn rules(app: &App) -> Vec<RuleView> {
+    let snapshot = app.snapshot();
+    let open = snapshot.config.guards_that_fail_open();
+    let open: Vec<(String, String, u64)> = open
+        .map(|(_, hook)| {
+            let file = hook.span.file.display().to_string();
+            (hook.label().to_owned(), file, hook.span.line)
+        })
+        .collect();
+    let summaries = snapshot.trace.rules().into_iter();
+    let views = summaries.map(|summary| {
+        let at = &summary.rule.at;
+        let fails_open = open.iter().any(|(name, file, line)| {
+            (name, file, *line) == (&summary.rule.name, &at.file, at.line)
+        });
+        RuleView {
+            remarks: remarks(&summary, fails_open),
+            summary,
+        }
+    });
+    views.collect()
+}
+
+fn remarks(summary: &RuleSummary, fails_open: bool) -> Vec<RuleRemark> {
+    let rule = &summary.rule;
+    let is_asked = summary.asked > 0;
+    let has_acted = summary.acted > 0 || summary.would_have > 0;
+    let found = [
+        (summary.failed > 0, RuleRemark::Failing),
+        (fails_open, RuleRemark::FailsOpen),
+        (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
+        (is_asked && !has_acted, RuleRemark::NeverActed),
+        (rule.mode == "observe", RuleRemark::Observes),
+        (rule.disabled, RuleRemark::Disabled),
+    ];
+    let found = found.into_iter().filter(|(holds, _)| *holds);
+    found.map(|(_, state)| state).collect()
+}

@@ -1,0 +1,121 @@
+//! Stored sessions: their identity and size, never their content.
+
+use std::collections::BTreeSet;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use super::timestamp::rfc3339_ms;
+use crate::{
+    event::EventName,
+    session::{ItemNote, SessionKey, SessionState},
+    state::App,
+};
+
+/// Sessions by last activity.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionList {
+    /// Sessions, most recently used first.
+    pub sessions: Vec<SessionInfo>,
+}
+
+/// One session of the list.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionInfo {
+    /// The id that hooks receive.
+    pub id: String,
+    /// How it is identified: `history`, `path`, `header`, `code_assist` or `reported`.
+    pub source: &'static str,
+    /// The `User-Agent` of its first request.
+    pub agent: String,
+    /// Key of its caller: derived from the caller's name, or the SHA-256 of its credential;
+    /// empty without one.
+    pub caller: String,
+    /// Time of the first request: RFC 3339 in UTC.
+    pub started: String,
+    /// Time of the last request.
+    pub last_seen: String,
+    /// Number of user prompts.
+    pub turns: u64,
+    /// Number of model calls.
+    pub requests: u64,
+}
+
+/// One session and what is stored of it.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct SessionDetails {
+    /// Identity of the session.
+    #[serde(flatten)]
+    pub session: SessionInfo,
+    /// Items of its conversation for which hooks have run or will not run again.
+    pub items: usize,
+    /// Denied requests that are removed from its history.
+    pub denied: usize,
+    /// Tool results that are hidden from the model.
+    pub replaced: usize,
+    /// Prompts, results and session starts to which hooks added context.
+    pub contexts: usize,
+    /// Whether hooks stopped a turn.
+    pub stopped: bool,
+    /// Events that the agent reports itself.
+    #[schema(value_type = Vec<String>)]
+    pub reported: BTreeSet<EventName>,
+}
+
+/// Returns the sessions that were used last.
+pub async fn newest(app: &App, limit: usize) -> SessionList {
+    let snapshot = app.snapshot();
+    let newest = snapshot.sessions.store().newest(limit).await;
+    let sessions = newest.iter();
+    SessionList {
+        sessions: sessions
+            .map(|(key, state)| SessionInfo::new(key, state))
+            .collect(),
+    }
+}
+
+/// Returns the session with an id; of several callers' sessions, that of `caller`, or the
+/// one that was used last.
+pub async fn find(app: &App, id: &str, caller: Option<&str>) -> Option<SessionDetails> {
+    let snapshot = app.snapshot();
+    let sessions = snapshot.sessions.store().find_by_id(id).await;
+    let matching = sessions
+        .iter()
+        .filter(|(key, _)| caller.is_none_or(|caller| *caller == key.caller));
+    let newest = matching.max_by_key(|(_, state)| state.last_seen);
+    newest.map(|(key, state)| SessionDetails::new(key, state))
+}
+
+impl SessionInfo {
+    fn new(key: &SessionKey, state: &SessionState) -> Self {
+        Self {
+            id: key.id.clone(),
+            source: state.source.as_str(),
+            agent: state.agent.clone(),
+            caller: key.caller.clone(),
+            started: rfc3339_ms(state.first_seen),
+            last_seen: rfc3339_ms(state.last_seen),
+            turns: state.turns,
+            requests: state.requests,
+        }
+    }
+}
+
+impl SessionDetails {
+    fn new(key: &SessionKey, state: &SessionState) -> Self {
+        // A note is stored for its item's prefix and for the item's own fingerprint.
+        let mut notes: Vec<&ItemNote> = state.notes.values().collect();
+        notes.sort();
+        notes.dedup();
+        let count = |has: fn(&ItemNote) -> bool| notes.iter().filter(|note| has(note)).count();
+        Self {
+            session: SessionInfo::new(key, state),
+            items: state.evaluated.len().div_ceil(2),
+            denied: count(|note| note.denied.is_some()),
+            replaced: count(|note| note.replaced.is_some()),
+            contexts: count(|note| note.context.is_some()) + usize::from(state.context.is_some()),
+            stopped: count(|note| note.stopped.is_some()) > 0,
+            reported: state.reported.clone(),
+        }
+    }
+}
