@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod coverage;
 mod demo;
+mod demo_traffic;
 mod explain;
 mod failure;
 mod forward;

@@ -34,6 +34,7 @@ pub mod middleware;
 pub mod view;
 
 pub mod api;
+pub mod console;
 pub mod proxy;
 
 pub mod server;

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use super::{
+    demo_traffic::send_traffic,
     failure::Failure,
     output::print,
     runtime::{block_on, shutdown_signals},
@@ -59,6 +60,7 @@ pub(super) fn run() -> Result<(), Failure> {
         let mock = TcpListener::bind(loopback()).await?;
         let (server, _logging) = start(&folder.path, mock.local_addr()?).await?;
         print(&greeting(&server, &folder.path)?)?;
+        let agents = format!("http://{}", server.agents.local_addr()?);
         let stop = CancellationToken::new();
         let stopped = stop.clone();
         tokio::join!(
@@ -71,6 +73,7 @@ pub(super) fn run() -> Result<(), Failure> {
                 server.run(shutdown).await;
                 stop.cancel();
             },
+            stop.run_until_cancelled(send_traffic(&agents)),
         );
         Ok(())
     })
@@ -103,7 +106,8 @@ fn greeting(server: &Server, folder: &Path) -> Result<String, Failure> {
     let home = folder.join("home");
     let home = home.display();
     Ok(format!(
-        r#"hookgate is at {base} (admin at {admin}), with a mock model API behind it and three example hooks.
+        r#"hookgate is at {base}, with a mock model API behind it and three example hooks.
+The console is at {admin}/console/ and shows the calls that the demo has made.
 Stop it with Ctrl-C. Paste any of these into another shell:
 
 curl -s {base}/v1beta/models/gemini-2.5-pro:generateContent -H 'content-type: application/json' -d '{{"contents":[{{"role":"user","parts":[{{"text":"Write to ann@example.com"}}]}}]}}'

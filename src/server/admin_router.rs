@@ -20,6 +20,7 @@ use tower_http::{
 
 use crate::{
     api::admin,
+    console,
     dry_run::AgentHandler,
     error::{ApiError, ErrorReason},
     middleware::{
@@ -35,6 +36,7 @@ const REQUEST_TIMEOUT: Duration = Duration::from_mins(1);
 /// Returns the admin API behind its middleware; the last layer sees a request first.
 pub(super) fn admin_router(app: &App, handler: AgentHandler) -> Router {
     admin::routes(app)
+        .merge(console::routes(app))
         .fallback(async || ApiError::new(ErrorReason::UnknownPath, "unknown path"))
         .method_not_allowed_fallback(async || {
             ApiError::new(ErrorReason::MethodNotAllowed, "method not allowed")

@@ -101,7 +101,7 @@ upstreams: { gemini: { url: https://example.org } }
     assert_eq!((code, stdout.as_str()), (78, ""));
     assert_snapshot!(stderr, @r"
     hookgate.yaml:1:9: agents on other machines can connect without authentication: configure callers in `auth`, or allow this by `auth: { anonymous: true }`
-    hookgate.yaml:2:18: operators on other machines can connect: `admin.token` is missing
+    hookgate.yaml:2:18: operators on other machines can connect: `admin.token` or `admin.users` is missing
     ");
 }
 

@@ -1,6 +1,7 @@
 //! Three actors: a fake [`Upstream`], the real [`Gate`], and an [`Agent`].
 
 mod agent;
+mod browser;
 mod child;
 mod coder;
 pub mod hook;
@@ -13,6 +14,7 @@ mod wire;
 
 pub use self::{
     agent::{Agent, Answer, event_data, prompt},
+    browser::Browser,
     child::{Served, hookgate, run, serving},
     coder::Coder,
     raw::Raw,

@@ -23,6 +23,7 @@ mod clock;
 mod command_line;
 mod conditions;
 mod config_check;
+mod console;
 mod container;
 mod coverage;
 mod credentials;

@@ -1,6 +1,12 @@
 //! The commands, as processes.
 
-use std::{fs, net::TcpListener, path::Path, process::Command, time::Duration};
+use std::{
+    fs,
+    net::TcpListener,
+    path::Path,
+    process::Command,
+    time::{Duration, Instant},
+};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -357,10 +363,11 @@ async fn the_demo_prints_lines_that_work() {
         .env("TMPDIR", folder.path())
         .env("HOOKGATE_LOG", "warn");
     let mut served = Served::start(command);
-    let greeting: Vec<String> = (0..8).map(|_| served.line()).collect();
+    let greeting: Vec<String> = (0..9).map(|_| served.line()).collect();
     let lines: Vec<&String> = greeting
         .iter()
-        .filter(|it| it.contains("http") && !it.starts_with("hookgate is"))
+        .filter(|line| line.contains("http"))
+        .filter(|line| !line.starts_with("hookgate is") && !line.starts_with("The console"))
         .collect();
     let [generate, cli, event] = lines[..] else {
         panic!("three lines to paste: {greeting:#?}");
@@ -373,6 +380,23 @@ async fn the_demo_prints_lines_that_work() {
     assert_eq!(text, "You said: Write to [EMAIL]");
     let output = pasted(event, folder.path()).await;
     assert_eq!(output["decision"], "deny");
+    let console = greeting.iter().find(|line| line.starts_with("The console"));
+    let address = console
+        .unwrap()
+        .split(' ')
+        .find(|word| word.starts_with("http"));
+    let console = reqwest::Client::builder().no_proxy().tls_certs_only([]);
+    let console = console.build().unwrap();
+    let page = |path: &str| console.get(format!("{}{path}", address.unwrap())).send();
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let denials = page("denials").await.unwrap().text().await.unwrap();
+        if denials.contains("guard") && denials.contains("shell") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{denials}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
     let mark = served.mark.clone();
     served.terminate();
     let (code, log) = ended(served, PATIENCE).await;

@@ -235,12 +235,44 @@ async fn look_at_pages(operator: Agent) {
         "/sessions",
         "/readyz",
         "/healthz",
+        "/overview",
+        "/calls",
+        "/denials",
+        "/rules",
+        "/console/",
+        "/console/calls",
+        "/console/sessions",
+        "/console/denials",
+        "/console/rules",
+        "/console/coverage",
+        "/console/try",
     ] {
         let told = operator.get(page).await;
         assert_eq!(told.status, 200, "{page}");
         lacks(page, told.text(), canaries());
     }
     look_at_the_trace(&operator).await;
+    // The commands of this config have canaries in them.
+    let commands = [
+        "CANARY-hook-stdout",
+        "CANARY-hook-stderr",
+        "CANARY-hook-reason",
+    ];
+    for page in ["/config", "/console/config"] {
+        let told = operator.get(page).await;
+        lacks(page, told.text(), but(&commands));
+    }
+    let calls = operator.get("/calls").await.json();
+    let calls = calls["calls"].as_array().unwrap();
+    assert!(calls.len() > 3, "{calls:?}");
+    for call in calls {
+        let id = call["id"].as_str().unwrap();
+        for page in [format!("/calls/{id}"), format!("/console/calls/{id}")] {
+            let told = operator.get(&page).await;
+            assert_eq!(told.status, 200, "{page}");
+            lacks(&page, told.text(), canaries());
+        }
+    }
     let reloaded = operator.post("/reload", "").await;
     assert_eq!(reloaded.status, 200);
     lacks("the reload", reloaded.text(), canaries());

@@ -1,0 +1,135 @@
+//! Log in and out of the console.
+
+use axum::{
+    extract::{RawQuery, Request, State},
+    middleware::Next,
+    response::{IntoResponse, Redirect, Response},
+};
+use http::{Extensions, HeaderMap, HeaderValue, header};
+use maud::html;
+
+use super::{form::FormFields, page::Page};
+use crate::{
+    auth::{AdminPrincipal, AuthError},
+    config::AdminSettings,
+    error::{ApiError, ErrorReason},
+    middleware::{RenderedError, client_address, session_cookie_name, session_id},
+    state::App,
+};
+
+/// Page after the login, if no other was requested.
+const START: &str = "/console/";
+
+/// Rejects requests without a user, which `page_responses` sends to the login page.
+pub(super) async fn require_login(
+    _principal: AdminPrincipal,
+    request: Request,
+    next: Next,
+) -> Response {
+    next.run(request).await
+}
+
+/// Shows the form for a token.
+pub(super) async fn login_page(State(app): State<App>, RawQuery(query): RawQuery) -> Response {
+    let next = FormFields::from_query(query.as_deref());
+    let next = local_target(next.get("next"));
+    if !app.snapshot().config.admin.requires_credential() {
+        return Redirect::to(next).into_response();
+    }
+    login_form(next, None).respond(None)
+}
+
+/// Starts a session for the user with the token of the form.
+pub(super) async fn log_in(
+    State(app): State<App>,
+    extensions: Extensions,
+    fields: FormFields,
+) -> Response {
+    let snapshot = app.snapshot();
+    let settings = &snapshot.config.admin;
+    let next = local_target(fields.get("next"));
+    let token = fields.get("token").trim();
+    let address = client_address(&extensions);
+    let access = &app.resources.admin_access;
+    match access.log_in(settings, address, token.as_bytes()) {
+        Ok(login) => {
+            tracing::info!(user.name = &*login.user, "admin user logged in");
+            with_cookie(Redirect::to(next), &cookie(settings, &login.session_id))
+        }
+        Err(error) => rejected_login(error, next),
+    }
+}
+
+/// Ends the session of the request.
+///
+/// # Errors
+///
+/// Returns an error if the form does not carry the token of the session.
+pub(super) async fn log_out(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    headers: HeaderMap,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_csrf(&principal)?;
+    let snapshot = app.snapshot();
+    let settings = &snapshot.config.admin;
+    if let Some(id) = session_id(&headers, settings) {
+        app.resources.admin_access.log_out(id);
+    }
+    let expired = format!("{}; Max-Age=0", cookie(settings, ""));
+    Ok(with_cookie(Redirect::to("/console/login"), &expired))
+}
+
+fn login_form(next: &str, problem: Option<&str>) -> Page {
+    let body = html! {
+        @if let Some(problem) = problem {
+            p.problem role="alert" { (problem) }
+        }
+        form.login method="post" action="/console/login" {
+            input type="hidden" name="next" value=(next);
+            label for="token" { "Admin token" }
+            input #token name="token" type="password" autocomplete="current-password" required
+                autofocus;
+            button { "Log in" }
+        }
+        p.hint { "The token is " code { "admin.token" } " of the config, or that of one of "
+            code { "admin.users" } "." }
+    };
+    Page::new("Log in", body)
+}
+
+fn rejected_login(error: AuthError, next: &str) -> Response {
+    let error = match error {
+        AuthError::Throttled { .. } => ApiError::from(error),
+        _ => ApiError::new(ErrorReason::Unauthenticated, "No user has this token."),
+    };
+    let page = login_form(next, Some(error.message())).with_status(error.status());
+    let mut response = page.respond(None);
+    response.extensions_mut().insert(RenderedError(error));
+    response
+}
+
+/// Returns a path of the console. Other targets of a redirect are replaced.
+fn local_target(next: &str) -> &str {
+    let is_local = next.starts_with(START) && !next.contains(['\\', '\r', '\n']);
+    if is_local { next } else { START }
+}
+
+fn cookie(settings: &AdminSettings, session_id: &str) -> String {
+    let name = session_cookie_name(settings);
+    let secure = if name.starts_with("__Host-") {
+        "; Secure"
+    } else {
+        ""
+    };
+    format!("{name}={session_id}; HttpOnly{secure}; SameSite=Strict; Path=/")
+}
+
+fn with_cookie(response: impl IntoResponse, cookie: &str) -> Response {
+    let mut response = response.into_response();
+    if let Ok(cookie) = HeaderValue::from_str(cookie) {
+        response.headers_mut().insert(header::SET_COOKIE, cookie);
+    }
+    response
+}

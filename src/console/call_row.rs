@@ -1,0 +1,175 @@
+//! One row of the list of calls: the same for the page and for the live tail.
+
+use maud::{Markup, html};
+use serde::Serialize;
+
+use super::{
+    format::{duration, item_address},
+    page::{BadgeKind, badge},
+};
+use crate::{
+    event::Action,
+    observe::{
+        recorder::ExchangeAction,
+        trace::{CallRecord, CallSummary, RecordKind, TracedRun},
+    },
+};
+
+/// Columns of the list of calls.
+pub(super) const COLUMNS: [&str; 13] = [
+    "Time",
+    "Verdict",
+    "Decided by",
+    "Tools",
+    "Caller",
+    "Agent",
+    "Session",
+    "Model",
+    "Edited",
+    "Rounds",
+    "Tokens",
+    "Hooks / total",
+    "Status",
+];
+
+/// Address of the list of calls.
+pub(super) const LIST: &str = "/console/calls";
+
+/// One row, as texts. The first two are a link and a badge.
+#[derive(Debug, Serialize)]
+pub(super) struct CallRow {
+    /// Request id of the call.
+    pub(super) id: String,
+    /// Address of its page.
+    pub(super) href: String,
+    /// Class of the row and of the badge.
+    pub(super) kind: &'static str,
+    /// Shape of the badge.
+    pub(super) shape: &'static str,
+    /// Texts in the order of [`COLUMNS`].
+    pub(super) cells: [String; COLUMNS.len()],
+}
+
+impl CallRow {
+    /// Creates the row of a call in a list with this query.
+    pub(super) fn new(call: &CallRecord, query: &str) -> Self {
+        let kind = action_kind(call.action);
+        let summary = call.summary();
+        let models = if summary.requested_model == summary.model {
+            summary.model.to_owned()
+        } else {
+            format!("{} → {}", summary.requested_model, summary.model)
+        };
+        let times = [summary.hooks_us, summary.duration_us].map(duration);
+        let cells = [
+            call.time(),
+            verdict(call),
+            decided_by(&summary),
+            summary.tools.join(", "),
+            caller(call),
+            summary.agent.to_owned(),
+            summary.session.to_owned(),
+            models,
+            edited(&summary).to_owned(),
+            summary.rounds.to_string(),
+            summary
+                .tokens
+                .map_or_else(String::new, |tokens| tokens.to_string()),
+            times.join(" / "),
+            status(call),
+        ];
+        Self {
+            id: call.id.to_string(),
+            href: item_address(LIST, &call.id, query),
+            kind: kind.class(),
+            shape: kind.shape(),
+            cells,
+        }
+    }
+
+    /// Returns the row as markup.
+    pub(super) fn markup(&self) -> Markup {
+        let [time, verdict, others @ ..] = &self.cells;
+        html! {
+            tr class=(self.kind) {
+                th.nowrap scope="row" { a data-row href=(self.href) { (time) } }
+                td { span class={ "badge " (self.kind) } {
+                    span aria-hidden="true" { (self.shape) } " " (verdict)
+                } }
+                @for text in others { td { (text) } }
+            }
+        }
+    }
+}
+
+/// Returns the kind of an action on a call.
+pub(super) fn action_kind(action: ExchangeAction) -> BadgeKind {
+    match action {
+        ExchangeAction::Pass => BadgeKind::Good,
+        ExchangeAction::Edit | ExchangeAction::Respond => BadgeKind::Warning,
+        ExchangeAction::Deny | ExchangeAction::Stop | ExchangeAction::Error => BadgeKind::Bad,
+    }
+}
+
+/// Returns a verdict as a badge.
+pub(super) fn verdict_badge(verdict: Action) -> Markup {
+    let kind = match verdict {
+        Action::Proceed => BadgeKind::Good,
+        Action::Ask | Action::Respond => BadgeKind::Warning,
+        Action::Deny | Action::Stop => BadgeKind::Bad,
+    };
+    badge(kind, verdict.as_str())
+}
+
+/// Returns the caller's name, or the begin of its key.
+pub(super) fn caller(call: &CallRecord) -> String {
+    if call.caller.is_empty() {
+        call.caller_key.to_string()
+    } else {
+        call.caller.to_string()
+    }
+}
+
+fn verdict(call: &CallRecord) -> String {
+    let strictest = call.events().iter().map(|event| event.verdict).max();
+    let removed = has_removed_calls(call).then_some(Action::Deny);
+    let strictest = strictest.max(removed);
+    match strictest.filter(|verdict| *verdict > Action::Proceed) {
+        // A denied tool call within an answer does not deny the call.
+        Some(verdict) if call.action < ExchangeAction::Deny => {
+            format!("{}, {}", call.action.as_str(), verdict.as_str())
+        }
+        _ => call.action.as_str().to_owned(),
+    }
+}
+
+/// Returns whether a policy removed tool calls from an answer.
+fn has_removed_calls(call: &CallRecord) -> bool {
+    let rules = call.events().iter().flat_map(|event| &event.rules);
+    let mut runs = rules.filter_map(TracedRun::asked);
+    runs.any(|run| run.refused_calls > 0 && run.would.is_none())
+}
+
+fn decided_by(summary: &CallSummary<'_>) -> String {
+    match (&summary.decided_by, summary.error) {
+        (Some(rule), _) => rule.name.to_owned(),
+        (None, error) => error.unwrap_or_default().to_owned(),
+    }
+}
+
+fn edited(summary: &CallSummary<'_>) -> &'static str {
+    match (summary.edited_request, summary.edited_answer) {
+        (true, true) => "request, answer",
+        (true, false) => "request",
+        (false, true) => "answer",
+        (false, false) => "",
+    }
+}
+
+fn status(call: &CallRecord) -> String {
+    match (call.kind, call.status) {
+        (RecordKind::Event, _) => "event".to_owned(),
+        (RecordKind::Call, 0) => call.end.as_str().to_owned(),
+        (RecordKind::Call, status) => status.to_string(),
+    }
+}

@@ -1,0 +1,99 @@
+//! Errors as pages, and the security headers of all responses of the console.
+
+use axum::{
+    extract::{Request, State},
+    middleware::Next,
+    response::{IntoResponse, Redirect, Response},
+};
+use http::{HeaderName, HeaderValue, Method, header};
+use maud::html;
+use url::form_urlencoded;
+
+use super::page::Page;
+use crate::{
+    auth::AdminPrincipal,
+    error::{ApiError, ErrorReason},
+    middleware::RenderedError,
+    state::App,
+};
+
+/// Headers of every response. `X-Content-Type-Options` is set for the whole listener.
+const SECURITY_HEADERS: [(HeaderName, &str); 4] = [
+    (
+        header::CONTENT_SECURITY_POLICY,
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+         connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+         require-trusted-types-for 'script'",
+    ),
+    (
+        HeaderName::from_static("cross-origin-opener-policy"),
+        "same-origin",
+    ),
+    (
+        HeaderName::from_static("cross-origin-resource-policy"),
+        "same-origin",
+    ),
+    (header::REFERRER_POLICY, "no-referrer"),
+];
+
+/// Serves the console unless the config disables it, renders errors as pages, and sets the
+/// security headers.
+pub(super) async fn page_responses(
+    State(app): State<App>,
+    request: Request,
+    next: Next,
+) -> Response {
+    if !app.snapshot().config.admin.console {
+        let message = "the console is disabled by `admin.console`";
+        return ApiError::new(ErrorReason::UnknownPath, message).into_response();
+    }
+    let (method, target) = (request.method().clone(), request.uri().to_string());
+    let principal = request.extensions().get::<AdminPrincipal>().cloned();
+    let response = next.run(request).await;
+    let mut response = match response.extensions().get::<ApiError>().cloned() {
+        None => response,
+        Some(error) => error_page(error, &method, &target, principal.as_ref()),
+    };
+    let headers = response.headers_mut();
+    for (name, value) in SECURITY_HEADERS {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+    response
+}
+
+/// A path of the console without a page.
+pub(super) async fn unknown_page() -> ApiError {
+    ApiError::new(ErrorReason::UnknownPath, "unknown page")
+}
+
+fn error_page(
+    error: ApiError,
+    method: &Method,
+    target: &str,
+    principal: Option<&AdminPrincipal>,
+) -> Response {
+    let is_login = target.starts_with("/console/login");
+    if error.reason() == ErrorReason::Unauthenticated && !is_login {
+        let next = if *method == Method::GET { target } else { "" };
+        return Redirect::to(&login_url(next)).into_response();
+    }
+    let status = error.status();
+    let body = html! {
+        p.problem { (error.message()) }
+        p { a href="/console/" { "Overview" } }
+    };
+    let page = Page::new("Error", body).with_status(status);
+    let mut response = page.respond(principal);
+    response.extensions_mut().insert(RenderedError(error));
+    response
+}
+
+/// Returns the address of the login page that leads to `next` afterwards.
+pub(super) fn login_url(next: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair("next", next);
+    format!("/console/login?{}", query.finish())
+}

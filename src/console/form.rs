@@ -1,0 +1,73 @@
+//! Fields of forms, and the token against cross-site requests.
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, Request},
+};
+use http::header;
+use maud::{Markup, html};
+use url::form_urlencoded;
+
+use crate::{
+    auth::AdminPrincipal,
+    error::{ApiError, ErrorReason},
+    middleware::check_csrf_token,
+};
+
+/// Name of the field with the token against cross-site requests.
+const CSRF_FIELD: &str = "csrf";
+
+/// Fields of a form that was sent.
+#[derive(Debug, Default)]
+pub(super) struct FormFields(Vec<(String, String)>);
+
+impl FormFields {
+    /// Parses the query of an address.
+    pub(super) fn from_query(query: Option<&str>) -> Self {
+        Self::parse(query.unwrap_or_default().as_bytes())
+    }
+
+    /// Returns the value of a field; empty if the form has none.
+    pub(super) fn get(&self, name: &str) -> &str {
+        let field = self.0.iter().find(|(key, _)| key == name);
+        field.map_or("", |(_, value)| value)
+    }
+
+    /// Checks the token against cross-site requests.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the token is not that of the user's session.
+    pub(super) fn check_csrf(&self, principal: &AdminPrincipal) -> Result<(), ApiError> {
+        check_csrf_token(principal, self.get(CSRF_FIELD))
+    }
+
+    fn parse(text: &[u8]) -> Self {
+        Self(form_urlencoded::parse(text).into_owned().collect())
+    }
+}
+
+impl<S: Send + Sync> FromRequest<S> for FormFields {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, state: &S) -> Result<Self, ApiError> {
+        let content_type = request.headers().get(header::CONTENT_TYPE);
+        let is_form = content_type.is_some_and(|value| {
+            let value = value.as_bytes();
+            value.starts_with(b"application/x-www-form-urlencoded")
+        });
+        if !is_form {
+            let message = "unsupported media type; supported: `application/x-www-form-urlencoded`";
+            return Err(ApiError::new(ErrorReason::UnsupportedMediaType, message));
+        }
+        let body = Bytes::from_request(request, state).await;
+        let body =
+            body.map_err(|error| ApiError::new(ErrorReason::BodyTooLarge, error.body_text()))?;
+        Ok(Self::parse(&body))
+    }
+}
+
+/// Returns the hidden field with the token against cross-site requests.
+pub(super) fn csrf_field(principal: &AdminPrincipal) -> Markup {
+    html! { input type="hidden" name=(CSRF_FIELD) value=(principal.csrf_token()); }
+}

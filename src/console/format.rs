@@ -1,0 +1,97 @@
+//! Numbers, times and addresses as people read them.
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use url::form_urlencoded;
+
+/// Characters of a segment of a path that need no escape.
+const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
+/// Formats microseconds: `870 µs`, `12.3 ms`, `4.56 s`.
+pub(super) fn duration(microseconds: u64) -> String {
+    match microseconds {
+        0..1_000 => format!("{microseconds} µs"),
+        1_000..1_000_000 => format!("{}.{} ms", microseconds / 1_000, microseconds / 100 % 10),
+        _ => format!(
+            "{}.{:02} s",
+            microseconds / 1_000_000,
+            microseconds / 10_000 % 100
+        ),
+    }
+}
+
+/// Formats a time in seconds by its largest unit: `45 s`, `12 min`, `3 h`, `2 d`.
+pub(super) fn age(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds} s"),
+        60..3_600 => format!("{} min", seconds / 60),
+        3_600..86_400 => format!("{} h", seconds / 3_600),
+        _ => format!("{} d", seconds / 86_400),
+    }
+}
+
+/// Formats bytes: `870 B`, `12.3 KiB`, `4.5 MiB`.
+pub(super) fn bytes(bytes: u64) -> String {
+    let tenths = |unit: u64| (bytes / unit, bytes % unit * 10 / unit);
+    match bytes {
+        0..1024 => format!("{bytes} B"),
+        1024..1_048_576 => {
+            let (whole, tenth) = tenths(1024);
+            format!("{whole}.{tenth} KiB")
+        }
+        _ => {
+            let (whole, tenth) = tenths(1_048_576);
+            format!("{whole}.{tenth} MiB")
+        }
+    }
+}
+
+/// Returns the address of an item of a list, with the query of the list.
+pub(super) fn item_address(list: &str, id: &str, query: &str) -> String {
+    let id = utf8_percent_encode(id, SEGMENT);
+    let separator = if query.is_empty() { "" } else { "?" };
+    format!("{list}/{id}{separator}{query}")
+}
+
+/// Returns the address of the list of calls with one condition.
+pub(super) fn calls_with(key: &str, value: &str) -> String {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    query.append_pair(key, value);
+    format!("/console/calls?{}", query.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_and_sizes_have_the_unit_that_suits_them() {
+        let durations = [0, 999, 1_000, 12_345, 999_999, 1_000_000, 61_234_567].map(duration);
+        assert_eq!(
+            durations,
+            [
+                "0 µs", "999 µs", "1.0 ms", "12.3 ms", "999.9 ms", "1.00 s", "61.23 s"
+            ]
+        );
+        let sizes = [0, 1023, 1024, 12_595, 1_048_576, 4_718_592].map(bytes);
+        assert_eq!(
+            sizes,
+            ["0 B", "1023 B", "1.0 KiB", "12.2 KiB", "1.0 MiB", "4.5 MiB"]
+        );
+    }
+
+    #[test]
+    fn addresses_escape_what_agents_choose() {
+        assert_eq!(
+            item_address("/console/sessions", "../a?b#c", "q=1"),
+            "/console/sessions/..%2Fa%3Fb%23c?q=1"
+        );
+        assert_eq!(
+            calls_with("session", "a&b=c"),
+            "/console/calls?session=a%26b%3Dc"
+        );
+    }
+}

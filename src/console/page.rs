@@ -1,0 +1,264 @@
+//! The frame of all pages, and their response.
+
+use std::{borrow::Cow, fmt::Write};
+
+use axum::response::{Html, IntoResponse, Response};
+use http::StatusCode;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::{
+    assets::{SCRIPT, STYLESHEET},
+    form::csrf_field,
+};
+use crate::{
+    auth::{AdminCredential, AdminPrincipal},
+    config::AdminRole,
+};
+
+/// Pages of the navigation: address and title.
+const NAVIGATION: [(&str, &str); 8] = [
+    ("/console/", "Overview"),
+    ("/console/calls", "Calls"),
+    ("/console/sessions", "Sessions"),
+    ("/console/denials", "Denials"),
+    ("/console/rules", "Policies and hooks"),
+    ("/console/coverage", "Coverage"),
+    ("/console/config", "Config"),
+    ("/console/try", "Try it"),
+];
+
+/// Keys of the script, and what they do.
+const KEYS: [(&str, &str); 6] = [
+    ("j", "next row"),
+    ("k", "previous row"),
+    ("Enter", "open the row"),
+    ("Esc", "back to the list, or leave a field"),
+    ("/", "filter"),
+    ("?", "this help"),
+];
+
+/// One page: its title and its content.
+pub(super) struct Page {
+    title: Cow<'static, str>,
+    address: &'static str,
+    body: Markup,
+    status: StatusCode,
+}
+
+impl Page {
+    /// Creates a page that is not in the navigation.
+    pub(super) fn new(title: impl Into<Cow<'static, str>>, body: Markup) -> Self {
+        Self {
+            title: title.into(),
+            address: "",
+            body,
+            status: StatusCode::OK,
+        }
+    }
+
+    /// Marks the entry of the navigation to which the page belongs.
+    pub(super) fn under(self, address: &'static str) -> Self {
+        Self { address, ..self }
+    }
+
+    /// Sets the HTTP status of the response.
+    pub(super) fn with_status(self, status: StatusCode) -> Self {
+        Self { status, ..self }
+    }
+
+    /// Renders the page for a user, or for a visitor who is not logged in.
+    pub(super) fn respond(&self, principal: Option<&AdminPrincipal>) -> Response {
+        let markup = self.markup(principal);
+        let html = escape_invisible(markup.into_string());
+        (self.status, Html(html)).into_response()
+    }
+
+    fn markup(&self, principal: Option<&AdminPrincipal>) -> Markup {
+        html! {
+            (DOCTYPE)
+            html lang="en" {
+                head {
+                    meta charset="utf-8";
+                    meta name="viewport" content="width=device-width, initial-scale=1";
+                    meta name="color-scheme" content="light dark";
+                    title { (self.title) " · hookgate" }
+                    link rel="icon" href="data:,";
+                    link rel="stylesheet" href=(STYLESHEET.path());
+                    script src=(SCRIPT.path()) defer {}
+                }
+                body {
+                    a.skip href="#content" { "Skip to content" }
+                    header {
+                        a.brand href="/console/" { "hookgate" }
+                        @if let Some(principal) = principal {
+                            (self.navigation())
+                            (user(principal))
+                        }
+                    }
+                    main #content tabindex="-1" {
+                        h1 { (self.title) }
+                        (self.body)
+                    }
+                    (key_help())
+                }
+            }
+        }
+    }
+
+    fn navigation(&self) -> Markup {
+        html! {
+            nav aria-label="Pages" {
+                @for (address, title) in NAVIGATION {
+                    a href=(address) aria-current=[(address == self.address).then_some("page")] {
+                        (title)
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn user(principal: &AdminPrincipal) -> Markup {
+    let roles: Vec<&str> = principal.roles().map(AdminRole::as_str).collect();
+    let is_session = matches!(principal.credential, AdminCredential::Session { .. });
+    html! {
+        form.user method="post" action="/console/logout" {
+            span title=(roles.join(", ")) { (principal.name) }
+            @if is_session {
+                (csrf_field(principal))
+                button { "Log out" }
+            }
+        }
+    }
+}
+
+/// Help that the script opens.
+fn key_help() -> Markup {
+    html! {
+        dialog #keys aria-labelledby="keys-title" {
+            h2 #keys-title { "Keys" }
+            dl {
+                @for (key, meaning) in KEYS {
+                    dt { kbd { (key) } }
+                    dd { (meaning) }
+                }
+            }
+            form method="dialog" { button { "Close" } }
+        }
+    }
+}
+
+/// Shows characters that are invisible, or reorder text, as escapes like those of JSON.
+///
+/// INVARIANT: applied to the whole page, so that no text of a page can contain them.
+fn escape_invisible(html: String) -> String {
+    if !html.contains(is_invisible) {
+        return html;
+    }
+    let mut out = String::with_capacity(html.len() + 64);
+    for char in html.chars() {
+        if is_invisible(char) {
+            for unit in char.encode_utf16(&mut [0; 2]) {
+                // Writing into a `String` cannot fail.
+                let _infallible = write!(out, "\\u{unit:04x}");
+            }
+        } else {
+            out.push(char);
+        }
+    }
+    out
+}
+
+/// Returns whether a character is a control character, or one of those of Unicode that change
+/// the direction of text or have no width.
+fn is_invisible(char: char) -> bool {
+    let is_control = char.is_control() && !matches!(char, '\n' | '\t');
+    is_control
+        || matches!(
+            char,
+            '\u{61c}'
+                | '\u{180e}'
+                | '\u{200b}'
+                | '\u{200e}'
+                | '\u{200f}'
+                | '\u{2028}'..='\u{202e}'
+                | '\u{2060}'..='\u{206f}'
+                | '\u{feff}'
+                | '\u{fff9}'..='\u{fffb}'
+                | '\u{e0000}'..='\u{e007f}'
+        )
+}
+
+/// Returns a word with a shape, so that its meaning does not depend on its colour.
+pub(super) fn badge(kind: BadgeKind, text: &str) -> Markup {
+    html! {
+        span class={ "badge " (kind.class()) } {
+            span aria-hidden="true" { (kind.shape()) } " " (text)
+        }
+    }
+}
+
+/// Meaning of a badge, from which its colour and shape follow.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum BadgeKind {
+    /// All is as it should be.
+    Good,
+    /// Neither good nor bad.
+    Neutral,
+    /// Deserves attention, but works.
+    Warning,
+    /// Failing, denied or refused.
+    Bad,
+}
+
+impl BadgeKind {
+    /// Returns the class of the stylesheet.
+    pub(super) const fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Neutral => "neutral",
+            Self::Warning => "warning",
+            Self::Bad => "bad",
+        }
+    }
+
+    /// Returns the shape that replaces the colour.
+    pub(super) const fn shape(self) -> &'static str {
+        match self {
+            Self::Good => "●",
+            Self::Neutral => "○",
+            Self::Warning => "▲",
+            Self::Bad => "■",
+        }
+    }
+}
+
+/// Returns a table that can be scrolled by keys when it is wider than the page.
+pub(super) fn table(caption: &str, columns: &[&str], rows: &Markup) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(caption) {
+            table data-rows {
+                caption { (caption) }
+                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                tbody { (PreEscaped(&rows.0)) }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn invisible_characters_are_escaped_as_in_json() {
+        let shown = |text: &str| escape_invisible(text.to_owned());
+        assert_eq!(shown("plain\ttext\n<é>"), "plain\ttext\n<é>");
+        assert_eq!(
+            shown("a\u{202e}b\0\r\u{7f}"),
+            "a\\u202eb\\u0000\\u000d\\u007f"
+        );
+        assert_eq!(shown("\u{e0041}"), "\\udb40\\udc41");
+        assert_eq!(shown("👩\u{200d}👩"), "👩\u{200d}👩", "joined emoji");
+    }
+}

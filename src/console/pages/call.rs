@@ -1,0 +1,172 @@
+//! One call: its facts, timeline, times, prompt cache, chunks and kept content.
+
+use axum::{
+    extract::{Path, RawQuery, State},
+    response::Response,
+};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    config::AdminRole,
+    console::{
+        call_row::{LIST, action_kind, caller},
+        conversation::conversation,
+        form::FormFields,
+        format::{calls_with, duration, item_address},
+        page::{Page, badge},
+        svg,
+        timeline::timeline,
+    },
+    error::{ApiError, ErrorReason},
+    observe::trace::{CallRecord, CallView, TraceFilter},
+    state::App,
+    view::content::view_content,
+};
+
+/// Reason in the decision log for a view of content.
+const REASON: &str = "page of the call";
+
+/// Parameters of the page that are no conditions.
+const PAGE_PARAMETERS: [&str; 1] = ["content"];
+
+/// Shows a call. With `content=1`, investigators also see its content, which is logged.
+///
+/// # Errors
+///
+/// Returns an error if the call is not kept, or the user may not see its content.
+pub(in crate::console) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
+) -> Result<Response, ApiError> {
+    let query = query.unwrap_or_default();
+    let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS).unwrap_or_default();
+    let Some(found) = app.resources.trace.view(&id, &filter) else {
+        let message = "no call with this id is kept; the trace holds the last ones only";
+        return Err(ApiError::new(ErrorReason::UnknownCall, message));
+    };
+    let content = match FormFields::from_query(Some(&query)).get("content") {
+        "" => None,
+        _ => view_content(&app, &principal, &id, REASON)?,
+    };
+    let query = filter.to_query();
+    let body = html! {
+        (neighbours(&found, &query))
+        (facts(&found.call))
+        (decision(&found.call))
+        h2 { "Timeline" }
+        (timeline(&found.call))
+        (charts(&found.call))
+        h2 #content-of-call { "Content" }
+        @match &content {
+            Some(content) => (conversation(content)),
+            None => (content_link(&found, &principal, &query)),
+        }
+        (raw(&found.call))
+    };
+    let page = Page::new(format!("Call {id}"), body).under(LIST);
+    Ok(page.respond(Some(&principal)))
+}
+
+fn neighbours(found: &CallView, query: &str) -> Markup {
+    let link = |id: &str, text: &str| html! { a href=(item_address(LIST, id, query)) { (text) } };
+    html! {
+        p {
+            a data-up href={ (LIST) "?" (query) } { "All calls" }
+            @if let Some(newer) = &found.newer { " · " (link(newer, "Newer")) }
+            @if let Some(older) = &found.older { " · " (link(older, "Older")) }
+            " · " a href={ "/console/try?call=" (found.call.id) } { "Try it again" }
+            " · " a href={ (item_address(LIST, &found.call.id, "")) "/test" } { "Make a test of this" }
+            " · " a href=(item_address("/calls", &found.call.id, "")) { "JSON" }
+        }
+    }
+}
+
+fn facts(call: &CallRecord) -> Markup {
+    let tokens = call.detail.as_ref().and_then(|detail| detail.tokens);
+    html! {
+        dl {
+            dt { "Verdict" } dd { (badge(action_kind(call.action), call.action.as_str())) }
+            dt { "Time" } dd { (call.time()) ", for " (duration(call.duration_us)) }
+            dt { "Caller" } dd {
+                @if caller(call).is_empty() { "without authentication" } @else {
+                    a href=(calls_with("caller", &caller(call))) { (caller(call)) }
+                }
+            }
+            dt { "Agent" } dd { (call.agent) }
+            @if !call.session.is_empty() {
+                dt { "Session" } dd { a href=(item_address("/console/sessions", &call.session, "")) { (call.session) } }
+            }
+            dt { "Model" } dd {
+                (call.requested_model)
+                @if call.requested_model != call.model { " → " strong { (call.model) } }
+            }
+            dt { "Method" } dd { (call.dialect) " " (call.method) }
+            dt { "Rounds" } dd { (call.rounds) }
+            dt { "Status" } dd { (call.status) ", " (call.end.as_str()) }
+            @if let Some(tokens) = tokens {
+                dt { "Tokens" } dd {
+                    (tokens.prompt) " in (" (tokens.cached) " from the cache), "
+                    (tokens.candidates) " out, " (tokens.total) " in all"
+                }
+            }
+        }
+    }
+}
+
+/// Returns which rule decided the call, and where the config has it.
+fn decision(call: &CallRecord) -> Markup {
+    let summary = call.summary();
+    html! {
+        @if let Some(rule) = &summary.decided_by {
+            p.problem {
+                strong { (rule.name) }
+                @if let Some(at) = rule.at { " at " code { (at.file) ":" (at.line) } }
+                " decided " strong { (rule.action.as_str()) } " on " (rule.event.as_str())
+                @if let Some(reason) = rule.reason { ": " q { (reason.display()) } }
+            }
+        }
+    }
+}
+
+fn charts(call: &CallRecord) -> Markup {
+    let Some(detail) = &call.detail else {
+        return html! {};
+    };
+    html! {
+        h2 { "Time" }
+        (svg::time_split(call))
+        @if let Some(effect) = &detail.prompt_cache {
+            h2 { "Prompt cache" }
+            (svg::cache_meter(effect))
+        }
+        @if !detail.chunks.is_empty() {
+            h2 { "Chunks" }
+            (svg::chunk_strip(&detail.chunks))
+        }
+    }
+}
+
+fn content_link(found: &CallView, principal: &AdminPrincipal, query: &str) -> Markup {
+    let separator = if query.is_empty() { "" } else { "&" };
+    let shown = format!("{query}{separator}content=1");
+    html! {
+        @if !found.has_content {
+            p { "Not kept. " code { "trace.content" } " of the config keeps the content of denied, edited "
+                "or sampled calls." }
+        } @else if principal.has(AdminRole::Investigator) {
+            p { a href={ (item_address(LIST, &found.call.id, &shown)) "#content-of-call" } { "Show the content" }
+                ". The decision log records who did." }
+        } @else {
+            p { "Kept. Seeing it needs the role " code { "investigator" } "." }
+        }
+    }
+}
+
+fn raw(call: &CallRecord) -> Markup {
+    // Names, numbers and times only, so this cannot fail.
+    let json = serde_json::to_string_pretty(call).unwrap_or_default();
+    html! { details { summary { "Raw JSON of the record" } pre tabindex="0" { (json) } } }
+}

@@ -1,0 +1,210 @@
+//! Calls: the list with its filter, and its live tail.
+
+use std::{convert::Infallible, time::Duration};
+
+use axum::{
+    body::{Body, Bytes},
+    extract::{RawQuery, State},
+    response::{IntoResponse, Response},
+};
+use futures_util::stream;
+use http::header;
+use maud::{Markup, html};
+use tokio::time::{Instant, timeout, timeout_at};
+use url::form_urlencoded;
+
+use crate::{
+    auth::AdminPrincipal,
+    console::{
+        call_row::{COLUMNS, CallRow, LIST},
+        form::FormFields,
+        page::Page,
+    },
+    error::{ApiError, ErrorReason},
+    observe::trace::{
+        CallPage, FILTER_KEYS, MAX_PAGE_RECORDS, TraceBatch, TraceFilter, TraceSubscription,
+    },
+    state::App,
+    view::live_tail,
+};
+
+/// Parameters of the page that are no conditions.
+const PAGE_PARAMETERS: [&str; 1] = ["cursor"];
+
+/// Interval of comments that keep an idle stream open.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// Time after which a stream ends. The browser connects again, and its login is checked.
+const MAX_STREAM_TIME: Duration = Duration::from_mins(10);
+
+/// Shows the calls that match the filter of the query.
+pub(in crate::console) async fn list(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
+) -> Response {
+    let query = query.unwrap_or_default();
+    let parsed = TraceFilter::from_query(&query, &PAGE_PARAMETERS);
+    let (filter, problem) = match parsed {
+        Ok(filter) => (filter, None),
+        Err(error) => (TraceFilter::default(), Some(error.to_string())),
+    };
+    let fields = FormFields::from_query(Some(&query));
+    let cursor = fields.get("cursor").parse().ok();
+    let words = match &problem {
+        Some(_) => fields.get("q").to_owned(),
+        None => filter_words(&filter),
+    };
+    let body = html! {
+        (filter_form(&words, problem.as_deref()))
+        @if problem.is_none() {
+            (page_of_calls(&app.resources.trace.list(&filter, cursor, MAX_PAGE_RECORDS), &filter, cursor))
+        }
+    };
+    Page::new("Calls", body)
+        .under(LIST)
+        .respond(Some(&principal))
+}
+
+/// Streams the rows of calls that match the filter of the query and end from now on.
+///
+/// # Errors
+///
+/// Returns an error if the query has no valid filter.
+pub(in crate::console) async fn stream(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    _principal: AdminPrincipal,
+) -> Result<Response, ApiError> {
+    let query = query.unwrap_or_default();
+    let filter = TraceFilter::from_query(&query, &PAGE_PARAMETERS)
+        .map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
+    let tail = LiveTail {
+        query: filter.to_query(),
+        subscription: live_tail::subscribe(&app, filter)?,
+        ends: Instant::now() + MAX_STREAM_TIME,
+    };
+    let shutdown = app.resources.shutdown.clone();
+    let events = stream::unfold(tail, move |mut tail| {
+        let shutdown = shutdown.clone();
+        async move {
+            let text = shutdown.run_until_cancelled(tail.next()).await??;
+            Some((Ok::<_, Infallible>(Bytes::from(text)), tail))
+        }
+    });
+    let content_type = [(header::CONTENT_TYPE, "text/event-stream")];
+    Ok((content_type, Body::from_stream(events)).into_response())
+}
+
+/// Server-sent events of calls that end.
+struct LiveTail {
+    subscription: TraceSubscription,
+    query: String,
+    ends: Instant,
+}
+
+impl LiveTail {
+    /// Returns the next events, or a comment if there are none for a while. `None` at the end.
+    async fn next(&mut self) -> Option<String> {
+        let wait = timeout(KEEP_ALIVE, self.subscription.next());
+        match timeout_at(self.ends, wait).await.ok()? {
+            Err(_idle) => Some(":\n\n".to_owned()),
+            Ok(batch) => Some(self.events(&batch?)),
+        }
+    }
+
+    fn events(&self, batch: &TraceBatch) -> String {
+        let rows: Vec<CallRow> = batch
+            .calls
+            .iter()
+            .map(|call| CallRow::new(call, &self.query))
+            .collect();
+        // Rows hold texts only, so this cannot fail.
+        let rows = serde_json::to_string(&rows).unwrap_or_default();
+        let lost = match batch.lost {
+            0 => String::new(),
+            lost => format!("event: lost\ndata: {lost}\n\n"),
+        };
+        format!("{lost}event: calls\ndata: {rows}\n\n")
+    }
+}
+
+fn filter_form(words: &str, problem: Option<&str>) -> Markup {
+    html! {
+        form.line method="get" action=(LIST) role="search" {
+            label.wide { "Filter"
+                input data-filter type="search" name="q" value=(words)
+                    placeholder="verdict:deny caller:ci since:15m" spellcheck="false"
+                    aria-invalid=[problem.map(|_| "true")] aria-describedby="filter-help";
+            }
+            button { "Filter" }
+            @if !words.is_empty() { a href=(LIST) { "All calls" } }
+        }
+        @if let Some(problem) = problem { p.problem role="alert" { (problem) } }
+        details #filter-help {
+            summary { "Conditions" }
+            p { "Words such as " code { "rule:\"no shell\"" } ", all of which must hold." }
+            dl { @for (key, meaning) in FILTER_KEYS {
+                dt { code { (key) ":" } } dd { (meaning) }
+            } }
+        }
+    }
+}
+
+fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> Markup {
+    let query = filter.to_query();
+    // New calls are added to the first page only.
+    let stream = cursor.is_none().then(|| format!("{LIST}/stream?{query}"));
+    html! {
+        p.muted { (scan_range(page)) " "
+            a href={ "/calls?" (query) } { "JSON" }
+        }
+        @if let Some(stream) = &stream {
+            p data-live=(stream) hidden {
+                button type="button" aria-pressed="false" { "Live" } " "
+                span role="status" aria-live="polite" {}
+            }
+        }
+        div.scroll tabindex="0" role="region" aria-label="Calls" {
+            table data-rows {
+                caption { "Calls, newest first" }
+                thead { tr { @for column in COLUMNS { th scope="col" { (column) } } } }
+                tbody { @for call in &page.calls { (CallRow::new(call, &query).markup()) } }
+            }
+        }
+        @if let Some(next) = page.next {
+            p { a href={ (LIST) "?" (with_cursor(&query, next)) } { "Older calls" } }
+        }
+    }
+}
+
+fn scan_range(page: &CallPage) -> Markup {
+    let scanned = &page.scanned;
+    let found = page.calls.len();
+    html! {
+        @if let (Some(from), Some(to)) = (&scanned.from, &scanned.to) {
+            (found) " of " (scanned.records) " calls from " (from) " to " (to) " match"
+            @if scanned.is_complete { "; these are all that are kept." } @else { "; there are older ones." }
+        } @else {
+            "No call is kept" @if found == 0 { " yet" } "."
+        }
+    }
+}
+
+/// Returns a filter as the words of the search field.
+fn filter_words(filter: &TraceFilter) -> String {
+    let words = filter.conditions().map(|(key, value)| {
+        if value.contains(char::is_whitespace) {
+            format!("{key}:\"{value}\"")
+        } else {
+            format!("{key}:{value}")
+        }
+    });
+    words.collect::<Vec<String>>().join(" ")
+}
+
+fn with_cursor(query: &str, cursor: u64) -> String {
+    let mut query = form_urlencoded::Serializer::new(query.to_owned());
+    query.append_pair("cursor", &cursor.to_string());
+    query.finish()
+}

@@ -1,0 +1,185 @@
+//! Config: what is in use, the revisions before it, their differences, and reload.
+
+use axum::{
+    extract::{RawQuery, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    config::AdminRole,
+    console::{
+        form::{FormFields, csrf_field},
+        page::{Page, table},
+    },
+    error::{ApiError, ErrorReason},
+    middleware::require_role,
+    state::{App, ReloadCause},
+    view::config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView},
+};
+
+const ADDRESS: &str = "/console/config";
+
+/// Shows the config, and the difference of two revisions if the query names them.
+///
+/// # Errors
+///
+/// Returns an error if the query names no revisions.
+pub(in crate::console) async fn show(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
+) -> Result<Response, ApiError> {
+    let fields = FormFields::from_query(query.as_deref());
+    let diff = match (fields.get("from"), fields.get("to")) {
+        ("", "") => None,
+        (from, to) => Some(requested_diff(&app, from, to)?),
+    };
+    let view = config::current(&app);
+    let body = html! {
+        p { "Version " code { (view.version) } ". The console does not change the config." }
+        @if let Some(refused) = &view.refused { (refused_reload(refused)) }
+        (reload_form(&principal))
+        (warnings(&view.warnings))
+        (revisions(&view.revisions, diff.as_ref()))
+        h2 { "Effective config" }
+        p.hint { "Defaults are filled in. Secrets are references, and other texts that may be "
+            "secret are masked." }
+        (sections(&view))
+    };
+    let page = Page::new("Config", body).under(ADDRESS);
+    Ok(page.respond(Some(&principal)))
+}
+
+/// Reloads the config for an operator. Problems are shown on the page.
+///
+/// # Errors
+///
+/// Returns an error if the user is no operator, or the form is not that of the session.
+pub(in crate::console) async fn reload(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_csrf(&principal)?;
+    require_role(&principal, AdminRole::Operator)?;
+    let cause = ReloadCause::User(principal.name);
+    // The page shows a refused config, and the log has its problems.
+    let reloaded = tokio::task::spawn_blocking(move || drop(app.reload(cause)));
+    match reloaded.await {
+        Ok(()) => Ok(Redirect::to(ADDRESS).into_response()),
+        Err(_panicked) => Err(ApiError::new(ErrorReason::Internal, "reload aborted")),
+    }
+}
+
+fn requested_diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ApiError> {
+    let numbers = (from.parse(), to.parse());
+    let found = match numbers {
+        (Ok(from), Ok(to)) => config::diff(app, from, to),
+        _ => None,
+    };
+    let message = "`from` and `to` must be numbers of revisions";
+    found.ok_or_else(|| ApiError::new(ErrorReason::BadQuery, message))
+}
+
+fn refused_reload(refused: &RefusedView) -> Markup {
+    html! {
+        div.problem role="status" {
+            strong { "The last reload was refused" } " at " (refused.time) " (" (refused.cause)
+            "). The config below is still in use."
+            ul { @for problem in &refused.problems { li { (problem) } } }
+        }
+    }
+}
+
+fn reload_form(principal: &AdminPrincipal) -> Markup {
+    html! {
+        @if principal.has(AdminRole::Operator) {
+            form.line method="post" action="/console/config/reload" {
+                (csrf_field(principal))
+                button { "Reload the config files" }
+            }
+        } @else {
+            p.hint { "Reloading needs the role " code { "operator" } "." }
+        }
+    }
+}
+
+fn warnings(warnings: &[String]) -> Markup {
+    html! {
+        @if !warnings.is_empty() {
+            h2 { "Warnings" }
+            ul { @for warning in warnings { li { (warning) } } }
+        }
+    }
+}
+
+fn revisions(revisions: &[RevisionView], diff: Option<&ConfigDiff>) -> Markup {
+    let rows = html! {
+        @for revision in revisions {
+            tr {
+                th scope="row" { code { (revision.version) } }
+                td.nowrap { (revision.applied) }
+                td { (revision.cause) }
+                td { @if revision.number == 0 { "in use" } }
+            }
+        }
+    };
+    html! {
+        h2 { "Revisions since the start" }
+        (table("Newest first", &["Version", "In use since", "Loaded by", "State"], &rows))
+        @if revisions.len() > 1 {
+            form.line method="get" action=(ADDRESS) {
+                (revision_choice("from", "Compare", revisions, 1))
+                (revision_choice("to", "with", revisions, 0))
+                button { "Show the difference" }
+            }
+        }
+        @if let Some(diff) = diff { (difference(diff)) }
+    }
+}
+
+fn revision_choice(name: &str, label: &str, revisions: &[RevisionView], chosen: usize) -> Markup {
+    html! {
+        label { (label)
+            select name=(name) {
+                @for revision in revisions {
+                    option value=(revision.number) selected[revision.number == chosen] {
+                        (revision.version) " (" (revision.applied) ")"
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn difference(diff: &ConfigDiff) -> Markup {
+    html! {
+        h3 { "From " code { (diff.from) } " to " code { (diff.to) } }
+        @if diff.diff.is_empty() {
+            p { "There is no difference." }
+        } @else {
+            pre.diff tabindex="0" {
+                @for line in diff.diff.split_inclusive('\n') {
+                    @match line.chars().next() {
+                        Some('+') => ins { (line) },
+                        Some('-') => del { (line) },
+                        _ => (line),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn sections(view: &ConfigView) -> Markup {
+    html! {
+        @for section in &view.sections {
+            details open[section.origin != "default"] {
+                summary { code { (section.name) } " " span.muted { (section.origin) } }
+                pre tabindex="0" { (section.yaml) }
+            }
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! Coverage: every method of the model APIs, which hooks inspect it, and its calls.
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    console::page::{BadgeKind, Page, badge, table},
+    dialect::HookCoverage,
+    state::{App, UnknownPath},
+    view::coverage::{self, MethodCoverage},
+};
+
+/// Shows the methods and the refused unknown paths.
+pub(in crate::console) async fn show(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+) -> Response {
+    let methods = coverage::methods(&app);
+    let rows = html! { @for method in &methods { (row(method)) } };
+    let columns = [
+        "Name",
+        "API",
+        "Hooks inspect",
+        "Calls in 24 h",
+        "Path",
+        "Reason",
+    ];
+    let body = html! {
+        p { "A call that goes around the hooks is in a row with the word "
+            em { "not inspected" } " and a count above 0. Any method that is not listed is refused." }
+        (table("Methods of the model APIs", &columns, &rows))
+        h2 { "Refused unknown paths" }
+        (unknown_paths(&coverage::unknown_paths(&app)))
+    };
+    let page = Page::new("Coverage", body).under("/console/coverage");
+    page.respond(Some(&principal))
+}
+
+fn row(method: &MethodCoverage) -> Markup {
+    let policy = &method.policy;
+    let passes_uninspected = policy.runs == HookCoverage::Passed && method.calls_last_day > 0;
+    html! {
+        tr class=[passes_uninspected.then_some("warning")] {
+            th scope="row" { (policy.name) }
+            td { (policy.api) }
+            td { (coverage_badge(policy.runs)) }
+            td.number { (method.calls_last_day) }
+            td { code { (policy.method) " " (policy.path) } }
+            td { (policy.why.as_deref().unwrap_or_default()) }
+        }
+    }
+}
+
+fn coverage_badge(runs: HookCoverage) -> Markup {
+    match runs {
+        HookCoverage::Hooked => badge(BadgeKind::Good, "request and response"),
+        HookCoverage::RequestOnly => badge(BadgeKind::Good, "request"),
+        HookCoverage::Passed => badge(BadgeKind::Warning, "not inspected"),
+        HookCoverage::Refused => badge(BadgeKind::Neutral, "refused"),
+    }
+}
+
+fn unknown_paths(paths: &[UnknownPath]) -> Markup {
+    if paths.is_empty() {
+        return html! { p { "None since the start of the process." } };
+    }
+    let rows = html! {
+        @for path in paths {
+            tr {
+                th scope="row" { code { (path.path) } }
+                td { (path.caller) }
+                td.number { (path.requests) }
+                td.nowrap { (path.last) }
+            }
+        }
+    };
+    let columns = ["Path", "Caller", "Requests", "Last"];
+    table("Since the start of the process", &columns, &rows)
+}

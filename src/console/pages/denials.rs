@@ -1,0 +1,149 @@
+//! Denials by rule, reason and tool, and tests made of them.
+
+use axum::{
+    extract::{Path, State},
+    response::Response,
+};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    console::{
+        call_row::{LIST as CALLS, verdict_badge},
+        format::{calls_with, item_address},
+        page::Page,
+    },
+    error::{ApiError, ErrorReason},
+    observe::trace::DenialGroup,
+    state::App,
+    view::{content::view_content, test_case},
+};
+
+const ADDRESS: &str = "/console/denials";
+
+/// Reason in the decision log for a view of content.
+const REASON: &str = "test of the call";
+
+/// Shows all groups of denials.
+pub(in crate::console) async fn list(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+) -> Response {
+    let list = app.resources.trace.denials();
+    let body = html! {
+        p.muted { "Since the start of the process, the most frequent first. " a href="/denials" { "JSON" } }
+        @if list.groups.is_empty() { p { "No policy or hook has denied anything." } }
+        @for group in &list.groups { (denial_group(&app, group)) }
+        @if list.evicted > 0 {
+            p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
+        }
+    };
+    Page::new("Denials", body)
+        .under(ADDRESS)
+        .respond(Some(&principal))
+}
+
+/// Shows a test case made of one call. Its content is viewed, which is logged.
+///
+/// # Errors
+///
+/// Returns an error if the call is not kept, or the user may not see its content.
+pub(in crate::console) async fn test_of_call(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    principal: AdminPrincipal,
+) -> Result<Response, ApiError> {
+    let Some(call) = app.resources.trace.find(&id) else {
+        let message = "no call with this id is kept; the trace holds the last ones only";
+        return Err(ApiError::new(ErrorReason::UnknownCall, message));
+    };
+    let content = view_content(&app, &principal, &id, REASON)?;
+    let yaml = content.and_then(|content| test_case::from_content(&app, &call, &content));
+    let body = html! {
+        p { a data-up href=(item_address(CALLS, &id, "")) { "The call" } }
+        @match yaml {
+            Some(yaml) => (test_file(&yaml)),
+            None => {
+                p { "The content of this call is not kept, so there is nothing to make a test of. "
+                    code { "trace.content.denied_or_edited: true" } " keeps it." }
+            }
+        }
+    };
+    let page = Page::new(format!("Test of call {id}"), body).under(ADDRESS);
+    Ok(page.respond(Some(&principal)))
+}
+
+fn denial_group(app: &App, group: &DenialGroup) -> Markup {
+    html! {
+        h2 { (group.rule)
+            @if let Some(tool) = &group.tool { " on " code { (tool) } }
+            " " (verdict_badge(group.action))
+        }
+        dl {
+            dt { "Denials" } dd { strong { (group.count) } " on " (group.event.as_str()) }
+            @if let Some(at) = &group.at { dt { "Config" } dd { code { (at.file) ":" (at.line) } } }
+            @if let Some(reason) = &group.reason { dt { "Reason" } dd { q { (reason.display()) } } }
+            dt { "Callers" } dd { (callers(group)) }
+            dt { "First, last" } dd { (group.first) ", " (group.last) }
+            dt { "Last calls" } dd { (samples(group)) }
+        }
+        p { a href=(calls_with("rule", &group.rule)) { "Calls with this rule" } }
+        (test_of_group(app, group))
+    }
+}
+
+fn callers(group: &DenialGroup) -> Markup {
+    let mut callers: Vec<_> = group.callers.iter().collect();
+    callers.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    html! {
+        @for (index, (caller, count)) in callers.iter().enumerate() {
+            @if index > 0 { ", " }
+            @if caller.is_empty() { "without authentication" } @else {
+                a href=(calls_with("caller", caller)) { (caller) }
+            }
+            " × " (count)
+        }
+        @if group.other_callers > 0 { ", others × " (group.other_callers) }
+    }
+}
+
+fn samples(group: &DenialGroup) -> Markup {
+    html! {
+        @for (index, id) in group.samples.iter().enumerate() {
+            @if index > 0 { " " }
+            a href=(item_address(CALLS, id, "")) { (short(id)) }
+        }
+    }
+}
+
+/// Returns the link to a test of a call whose content is kept, or a test of names alone.
+fn test_of_group(app: &App, group: &DenialGroup) -> Markup {
+    let mut samples = group.samples.iter();
+    let kept = samples.find(|id| app.resources.trace.content(id).is_some());
+    html! {
+        @if let Some(id) = kept {
+            p { a href={ (item_address(CALLS, id, "")) "/test" } { "Make a test of this" } }
+        } @else if let Some(yaml) = test_case::from_names(app, group) {
+            details {
+                summary { "Make a test of this" }
+                p { "No content is kept, so the arguments of the tool are missing. The test passes if "
+                    "the rule decides by the tool's name; else add the arguments." }
+                (test_file(&yaml))
+            }
+        } @else {
+            p.hint { "A test can be made of this if " code { "trace.content.denied_or_edited" }
+                " keeps the content." }
+        }
+    }
+}
+
+fn test_file(yaml: &str) -> Markup {
+    html! {
+        p { "Save this as " code { "denial.yaml" } " and run " code { "hookgate test denial.yaml" } "." }
+        pre tabindex="0" { (yaml) }
+    }
+}
+
+fn short(id: &str) -> &str {
+    id.get(..8).unwrap_or(id)
+}

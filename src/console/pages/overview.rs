@@ -1,0 +1,163 @@
+//! Overview: the state of the gateway at one look. Each problem links to its page.
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    console::{
+        format::{age, bytes, calls_with},
+        page::{BadgeKind, Page, badge},
+    },
+    observe::trace::{DenialGroup, TraceStatus},
+    state::App,
+    view::{
+        overview::{self, Overview},
+        rules::{self, RuleRemark, RuleView},
+    },
+};
+
+/// Rules with the most denials that are listed.
+const LISTED_RULES: usize = 8;
+
+/// Shows the state of the gateway.
+pub(in crate::console) async fn show(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+) -> Response {
+    let overview = overview::overview(&app);
+    let (trace, rules) = (&app.resources.trace, rules::rules(&app));
+    let body = html! {
+        ul.cards {
+            (traffic(&overview, trace.status()))
+            (denials(&trace.denials().groups))
+            (rule_card("Failing hooks", "No hook failed.", RuleRemark::Failing, &rules))
+            (rule_card("Guards that are not proven", "No proof failed.", RuleRemark::NotProven, &rules))
+            (rule_card("Guards that fail open", "Every guard fails closed.", RuleRemark::FailsOpen, &rules))
+            (config(&overview))
+            (upstreams(&overview))
+            (session_store(&overview))
+            (decision_log(&overview))
+        }
+    };
+    Page::new("Overview", body)
+        .under("/console/")
+        .respond(Some(&principal))
+}
+
+fn card(title: &str, content: &Markup) -> Markup {
+    html! { li { h2 { (title) } (content) } }
+}
+
+fn traffic(overview: &Overview, trace: TraceStatus) -> Markup {
+    let content = html! {
+        div.figure { (format!("{:.1}", overview.calls_per_second)) " calls/s" }
+        p {
+            (overview.in_flight) " in flight, " (overview.connections) " connections, "
+            a href="/console/sessions" { (overview.sessions) " sessions" }
+        }
+        p.muted {
+            a href="/console/calls" { (trace.records) " calls" } " in " (bytes(trace.bytes as u64))
+            " of " (bytes(trace.max_bytes as u64))
+        }
+        @if overview.shutting_down { p { (badge(BadgeKind::Bad, "shutting down")) } }
+    };
+    card("Traffic", &content)
+}
+
+fn denials(groups: &[DenialGroup]) -> Markup {
+    let mut rules: Vec<(&str, u64)> = Vec::new();
+    for group in groups {
+        match rules.iter_mut().find(|(rule, _)| **rule == *group.rule) {
+            Some((_, count)) => *count += group.count,
+            None => rules.push((&group.rule, group.count)),
+        }
+    }
+    rules.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    let content = html! {
+        @if rules.is_empty() { p { (badge(BadgeKind::Good, "none")) } } @else {
+            ul {
+                @for (rule, count) in rules.iter().take(LISTED_RULES) {
+                    li { a href=(calls_with("rule", rule)) { (rule) } " × " (count) }
+                }
+            }
+            p { a href="/console/denials" { "All denials" } }
+        }
+    };
+    card("Denials by rule", &content)
+}
+
+fn rule_card(title: &str, none: &str, state: RuleRemark, rules: &[RuleView]) -> Markup {
+    let found = rules.iter().filter(|rule| rule.remarks.contains(&state));
+    let found: Vec<&RuleView> = found.collect();
+    let kind = match state {
+        RuleRemark::FailsOpen => BadgeKind::Warning,
+        _ => BadgeKind::Bad,
+    };
+    let content = html! {
+        @if found.is_empty() { p { (badge(BadgeKind::Good, none)) } } @else {
+            p { a href="/console/rules" { (badge(kind, &format!("{} {}", found.len(), state.as_str()))) } }
+            ul { @for view in &found { li { (view.summary.rule.name)
+                @if state == RuleRemark::Failing { " × " (view.summary.failed) }
+            } } }
+        }
+    };
+    card(title, &content)
+}
+
+fn config(overview: &Overview) -> Markup {
+    let config = &overview.config;
+    let content = html! {
+        p { a href="/console/config" { code { (config.version) } } }
+        p.muted { "in use for " (age(config.age_s)) ", since " (config.applied) }
+        @if config.last_reload_refused {
+            p { a href="/console/config" { (badge(BadgeKind::Bad, "last reload refused")) } }
+        }
+        @if config.warnings > 0 {
+            p { a href="/console/config" { (badge(BadgeKind::Warning, &format!("{} warnings", config.warnings))) } }
+        }
+    };
+    card("Config", &content)
+}
+
+fn upstreams(overview: &Overview) -> Markup {
+    let content = html! {
+        ul { @for upstream in &overview.upstreams { li {
+            (upstream.name) " "
+            @if upstream.circuit_open {
+                a href="/console/calls?error=any" { (badge(BadgeKind::Bad, "circuit breaker open")) }
+            } @else { (badge(BadgeKind::Good, "circuit breaker closed")) }
+        } } }
+    };
+    card("Model APIs", &content)
+}
+
+fn session_store(overview: &Overview) -> Markup {
+    let store = &overview.session_store;
+    let content = html! {
+        p { (store.kind) }
+        @if store.failures > 0 {
+            p { a href="/console/sessions" {
+                (badge(BadgeKind::Bad, &format!("{} failed requests", store.failures)))
+            } }
+        } @else { p { (badge(BadgeKind::Good, "no failures")) } }
+    };
+    card("Session store", &content)
+}
+
+fn decision_log(overview: &Overview) -> Markup {
+    let content = match &overview.decision_log {
+        None => html! { p { (badge(BadgeKind::Neutral, "not written")) } },
+        Some(log) => html! {
+            p { (log.lines) " records" }
+            @if log.failing { p { a href="/console/config" { (badge(BadgeKind::Bad, "cannot be written")) } } }
+            @if log.dropped_lines > 0 {
+                p { a href="/console/config" {
+                    (badge(BadgeKind::Bad, &format!("{} records missing", log.dropped_lines)))
+                } }
+            }
+            @if !log.failing && log.dropped_lines == 0 { p { (badge(BadgeKind::Good, "complete")) } }
+        },
+    };
+    card("Decision log", &content)
+}

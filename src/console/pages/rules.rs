@@ -1,0 +1,90 @@
+//! Policies and hooks: how often each was asked and acted, how long it took, and whether it
+//! works.
+
+use axum::{extract::State, response::Response};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    console::{
+        format::{calls_with, duration},
+        page::{BadgeKind, Page, badge, table},
+    },
+    state::App,
+    view::rules::{self, RuleRemark, RuleView},
+};
+
+/// Shows the policies and hooks of the config in use.
+pub(in crate::console) async fn list(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+) -> Response {
+    let rules = rules::rules(&app);
+    let rows = html! { @for rule in &rules { (row(rule)) } };
+    let columns = [
+        "Policy or hook",
+        "State",
+        "Events",
+        "Acted",
+        "Asked",
+        "Would have",
+        "Failed",
+        "p50",
+        "p99",
+        "Last acted",
+        "Config",
+    ];
+    let body = html! {
+        p.muted { "Counts since the start of the process. " a href="/rules" { "JSON" } }
+        @if rules.is_empty() {
+            p { "The config has no policy and no hook." }
+        } @else {
+            (table("In the order in which they run", &columns, &rows))
+        }
+    };
+    let page = Page::new("Policies and hooks", body).under("/console/rules");
+    page.respond(Some(&principal))
+}
+
+fn row(view: &RuleView) -> Markup {
+    let summary = &view.summary;
+    let rule = &summary.rule;
+    let events: Vec<&str> = rule.events.iter().map(|event| event.as_str()).collect();
+    let time = |time: Option<u64>| time.map(duration).unwrap_or_default();
+    html! {
+        tr class=[row_class(view)] {
+            th scope="row" {
+                a data-row href=(calls_with("rule", &rule.name)) { (rule.name) }
+                " " span.muted { (rule.policy.as_deref().unwrap_or(&rule.kind)) }
+            }
+            td { @for state in &view.remarks { div { (remark_badge(*state)) } } }
+            td { (events.join(", ")) }
+            td.number { (summary.acted) }
+            td.number { (summary.asked) }
+            td.number { (summary.would_have) }
+            td.number { (summary.failed) }
+            td.number { (time(summary.p50_us)) }
+            td.number { (time(summary.p99_us)) }
+            td.nowrap { (summary.last_acted.as_deref().unwrap_or("never")) }
+            td.nowrap {
+                code { (rule.at.file) ":" (rule.at.line) }
+                @if let Some(when) = &rule.when { br; "when " code { (when) } }
+            }
+        }
+    }
+}
+
+fn remark_badge(state: RuleRemark) -> Markup {
+    let kind = match state {
+        RuleRemark::Proven => BadgeKind::Good,
+        RuleRemark::NeverActed | RuleRemark::Observes | RuleRemark::Disabled => BadgeKind::Neutral,
+        RuleRemark::FailsOpen | RuleRemark::NeverAsked => BadgeKind::Warning,
+        RuleRemark::Failing | RuleRemark::NotProven => BadgeKind::Bad,
+    };
+    badge(kind, state.as_str())
+}
+
+fn row_class(view: &RuleView) -> Option<&'static str> {
+    let is_bad = |state: &RuleRemark| matches!(state, RuleRemark::Failing | RuleRemark::NotProven);
+    view.remarks.iter().any(is_bad).then_some("bad")
+}

@@ -1,0 +1,199 @@
+//! Sessions: the most recent ones, and one of them.
+
+use axum::{
+    extract::{Path, RawQuery, State},
+    response::{IntoResponse, Redirect, Response},
+};
+use maud::{Markup, html};
+
+use crate::{
+    auth::AdminPrincipal,
+    config::AdminRole,
+    console::{
+        form::{FormFields, csrf_field},
+        format::{calls_with, item_address},
+        page::{BadgeKind, Page, badge, table},
+    },
+    error::{ApiError, ErrorReason},
+    state::App,
+    view::{
+        content,
+        sessions::{self, SessionDetails, SessionInfo},
+    },
+};
+
+const LIST: &str = "/console/sessions";
+
+/// Sessions of one page.
+const LISTED_SESSIONS: usize = 100;
+
+/// Shows the sessions that were used last.
+pub(in crate::console) async fn list(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+) -> Response {
+    let list = sessions::newest(&app, LISTED_SESSIONS).await.sessions;
+    let columns = [
+        "Session",
+        "Agent",
+        "Caller",
+        "Found by",
+        "Prompts",
+        "Calls",
+        "Last call",
+    ];
+    let rows = html! { @for session in &list { (row(session)) } };
+    let body = html! {
+        @if list.is_empty() {
+            p { "No session yet. A session begins with the first call of an agent." }
+        } @else {
+            (table("Sessions by last call", &columns, &rows))
+        }
+    };
+    Page::new("Sessions", body)
+        .under(LIST)
+        .respond(Some(&principal))
+}
+
+/// Shows one session.
+///
+/// # Errors
+///
+/// Returns an error if no session has the id.
+pub(in crate::console) async fn show(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
+) -> Result<Response, ApiError> {
+    let fields = FormFields::from_query(query.as_deref());
+    let caller = Some(fields.get("caller")).filter(|caller| !caller.is_empty());
+    let Some(details) = sessions::find(&app, &id, caller).await else {
+        let message = "no session has this id";
+        return Err(ApiError::new(ErrorReason::UnknownSession, message));
+    };
+    let body = html! {
+        (detail_list(&details))
+        (watch_form(&app, &principal, &id))
+    };
+    let page = Page::new(format!("Session {id}"), body).under(LIST);
+    Ok(page.respond(Some(&principal)))
+}
+
+/// Keeps the content of a session for a while.
+///
+/// # Errors
+///
+/// Returns an error if the user is no investigator, a field is out of range, or the form is
+/// not that of the user's session.
+pub(in crate::console) async fn watch(
+    State(app): State<App>,
+    Path(id): Path<String>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_csrf(&principal)?;
+    let minutes = fields.get("minutes").parse().unwrap_or_default();
+    let address = item_address(LIST, &id, "");
+    content::watch(
+        &app,
+        &principal,
+        id,
+        (minutes, fields.get("reason").to_owned()),
+    )?;
+    Ok(Redirect::to(&address).into_response())
+}
+
+/// Returns the watches of a session, and the form for another one.
+fn watch_form(app: &App, principal: &AdminPrincipal, id: &str) -> Markup {
+    let watches = app.resources.trace.watches();
+    let watches = watches.iter().filter(|watch| watch.session == id);
+    html! {
+        h2 { "Content" }
+        @for watch in watches {
+            p role="status" { (badge(BadgeKind::Warning, "kept")) " for " (watch.by) ": " (watch.reason) }
+        }
+        @if principal.has(AdminRole::Investigator) {
+            form.line method="post" action={ (item_address(LIST, id, "")) "/watch" } {
+                (csrf_field(principal))
+                label { "Minutes" input type="number" name="minutes" value="15" min="1" max="1440" required; }
+                label.wide { "Reason" input name="reason" maxlength="500" required; }
+                button { "Keep the content of its calls" }
+            }
+            p.hint { "Secrets are masked before it is kept. The decision log has the reason." }
+        } @else {
+            p.hint { "Keeping content needs the role " code { "investigator" } "." }
+        }
+    }
+}
+
+fn row(session: &SessionInfo) -> Markup {
+    let query = match session.caller.as_str() {
+        "" => String::new(),
+        caller => format!("caller={caller}"),
+    };
+    html! {
+        tr {
+            th scope="row" {
+                a data-row href=(item_address(LIST, &session.id, &query)) { (session.id) }
+            }
+            td { (session.agent) }
+            td { code { (short_key(&session.caller)) } }
+            td { (session.source) }
+            td.number { (session.turns) }
+            td.number { (session.requests) }
+            td.nowrap { (session.last_seen) }
+        }
+    }
+}
+
+fn detail_list(details: &SessionDetails) -> Markup {
+    let session = &details.session;
+    let reported: Vec<&str> = details
+        .reported
+        .iter()
+        .map(|event| event.as_str())
+        .collect();
+    html! {
+        p {
+            a data-up href=(LIST) { "All sessions" } " · "
+            a href=(calls_with("session", &session.id)) { "Calls of this session" }
+        }
+        dl {
+            dt { "Agent" } dd { (session.agent) }
+            dt { "Caller" } dd { code { (session.caller) } }
+            dt { "Found by" } dd { (source(session.source)) }
+            dt { "First call" } dd { (session.started) }
+            dt { "Last call" } dd { (session.last_seen) }
+            dt { "Prompts" } dd { (session.turns) }
+            dt { "Model calls" } dd { (session.requests) }
+            dt { "Items" } dd { (details.items) " of the conversation that hooks have decided" }
+            dt { "Denied requests" } dd { (details.denied) " removed from its history" }
+            dt { "Hidden results" } dd { (details.replaced) " tool results that the model does not see" }
+            dt { "Added context" } dd { (details.contexts) " prompts, results and session starts" }
+            dt { "Stopped" } dd {
+                @if details.stopped { (badge(BadgeKind::Bad, "hooks stopped a turn")) } @else { "no" }
+            }
+            dt { "Events that the agent reports" } dd {
+                @if reported.is_empty() { "none" } @else { (reported.join(", ")) }
+            }
+        }
+    }
+}
+
+/// Returns how a session is identified, in words.
+fn source(source: &'static str) -> &'static str {
+    match source {
+        "history" => "history: the conversation continues a known one",
+        "path" => "path: the agent's base URL names it",
+        "header" => "header: the agent names it",
+        "code_assist" => "code_assist: the request body names it",
+        "reported" => "reported: events of the agent name it",
+        other => other,
+    }
+}
+
+/// Returns the begin of a caller's key.
+fn short_key(key: &str) -> String {
+    key.chars().take(12).collect()
+}

@@ -1,0 +1,216 @@
+//! Try it: one event or request under the config in use, as `hookgate explain` shows it.
+
+use axum::{
+    Extension,
+    extract::{RawQuery, State},
+    response::Response,
+};
+use maud::{Markup, html};
+use serde_json::{Value, json};
+
+use crate::{
+    auth::AdminPrincipal,
+    config::AdminRole,
+    console::{
+        call_row::verdict_badge,
+        form::{FormFields, csrf_field},
+        page::{BadgeKind, Page, badge, table},
+        timeline::timeline,
+    },
+    dry_run::{AgentAction, DryRunReport, ExtraKeys, differences, display_value},
+    error::ApiError,
+    hook::{EventTrace, HookTrace},
+    state::App,
+    view::{
+        content::view_content,
+        trial::{TrialMode, Trials},
+    },
+};
+
+const ADDRESS: &str = "/console/try";
+
+/// Reason in the decision log for a view of content.
+const REASON: &str = "trial of the call";
+
+/// Input of a new trial.
+const EXAMPLE: &str = r#"{
+  "hook_event_name": "BeforeTool",
+  "tool_name": "run_shell_command",
+  "tool_input": { "command": "rm -rf /" }
+}"#;
+
+/// Shows the form, with the request of a call if the query names one whose content is kept.
+///
+/// # Errors
+///
+/// Returns an error if the user may not see the content of the call.
+pub(in crate::console) async fn show(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+    principal: AdminPrincipal,
+) -> Result<Response, ApiError> {
+    let fields = FormFields::from_query(query.as_deref());
+    let (input, note) = match fields.get("call") {
+        "" => (EXAMPLE.to_owned(), None),
+        id => match request_of_call(&app, &principal, id)? {
+            Some(input) => (input, Some("The masked request of the call.")),
+            None => (
+                EXAMPLE.to_owned(),
+                Some("The content of this call is not kept."),
+            ),
+        },
+    };
+    let body = html! {
+        @if let Some(note) = note { p role="status" { (note) } }
+        (form(&principal, &input, TrialMode::Plan))
+    };
+    Ok(page(body).respond(Some(&principal)))
+}
+
+/// Tries the event or request of the form.
+///
+/// # Errors
+///
+/// Returns an error if the form is not that of the session.
+pub(in crate::console) async fn submit(
+    State(app): State<App>,
+    Extension(trials): Extension<Trials>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_csrf(&principal)?;
+    let mode = match fields.get("mode") {
+        "run" => TrialMode::Run,
+        _ => TrialMode::Plan,
+    };
+    let input = fields.get("input");
+    let tried = trials.perform(&app, &principal, input, mode).await;
+    let status = tried.as_ref().err().map(ApiError::status);
+    let body = html! {
+        @match &tried {
+            Err(error) => p.problem role="alert" { (error.message()) },
+            Ok((action, report)) => (result(action, report, mode)),
+        }
+        (form(&principal, input, mode))
+    };
+    let page = page(body);
+    let page = match status {
+        Some(status) => page.with_status(status),
+        None => page,
+    };
+    Ok(page.respond(Some(&principal)))
+}
+
+fn page(body: Markup) -> Page {
+    Page::new("Try it", body).under(ADDRESS)
+}
+
+/// Returns the request of a call as input of a trial, which is logged as a view of content.
+fn request_of_call(
+    app: &App,
+    principal: &AdminPrincipal,
+    id: &str,
+) -> Result<Option<String>, ApiError> {
+    let content = view_content(app, principal, id, REASON)?;
+    let request = content.and_then(|content| content.request.as_ref()?.body.clone());
+    let request: Option<Value> = request.and_then(|body| serde_json::from_str(body.get()).ok());
+    Ok(request.map(|request| format!("{request:#}")))
+}
+
+fn form(principal: &AdminPrincipal, input: &str, mode: TrialMode) -> Markup {
+    let may_run = principal.has(AdminRole::Operator);
+    html! {
+        form method="post" action=(ADDRESS) {
+            (csrf_field(principal))
+            p {
+                label for="input" { "Hook input with " code { "hook_event_name" } ", a Gemini request, or "
+                    code { r#"{"path", "headers", "body", "answer", "then"}"# } }
+            }
+            textarea #input name="input" spellcheck="false" { (input) }
+            p {
+                label { input type="radio" name="mode" value="plan" checked[mode == TrialMode::Plan]; " List policies and hooks" }
+                " "
+                label { input type="radio" name="mode" value="run" checked[mode == TrialMode::Run] disabled[!may_run]; " Run them" }
+            }
+            @if !may_run { p.hint { "Running hooks needs the role " code { "operator" } "." } }
+            p { button { "Try it" } }
+            p.hint { "It runs on a gateway of its own with the mock model API: no session, no model API "
+                "and no metric is reached. Hooks run with their real transport and environment." }
+        }
+    }
+}
+
+fn result(action: &AgentAction, report: &DryRunReport, mode: TrialMode) -> Markup {
+    html! {
+        h2 { "Verdict: " (report.verdict) }
+        @if let Some(reason) = &report.reason { p { "Reason: " q { (reason) } } }
+        @if report.events.is_empty() { p { "No policy and no hook runs on this." } }
+        @for (number, event) in (1..).zip(&report.events) { (event_result(number, event, mode)) }
+        @if mode == TrialMode::Run {
+            (upstream(action, report))
+            h3 { "The agent receives status " (report.status) }
+            @if !report.text.is_empty() { p { (report.text) } }
+        }
+        @if let Some(record) = &report.record {
+            details { summary { "Timeline" } (timeline(record)) }
+        }
+        details { summary { "JSON" } pre tabindex="0" { (format!("{:#}", json!(report))) } }
+        h2 { "Input" }
+    }
+}
+
+fn event_result(number: usize, event: &EventTrace, mode: TrialMode) -> Markup {
+    let rows = html! { @for hook in &event.hooks { (hook_row(hook)) } };
+    let caption = format!("Policies and hooks of event {number}, in order");
+    let columns = ["Policy or hook", "Status", "Would", "Time", "Output"];
+    html! {
+        h3 { (event.event.as_str()) " "
+            @if mode == TrialMode::Run { (verdict_badge(event.verdict)) }
+        }
+        @if let Some(reason) = &event.reason { p { "Reason: " q { (reason) } } }
+        (table(&caption, &columns, &rows))
+    }
+}
+
+fn hook_row(hook: &HookTrace) -> Markup {
+    html! {
+        tr {
+            th scope="row" { (hook.name) " " span.muted { (hook.kind) } }
+            @match &hook.ran {
+                None => td colspan="4" { "would be asked" },
+                Some(run) => {
+                    td {
+                        @let kind = if run.status == "ok" { BadgeKind::Good } else { BadgeKind::Bad };
+                        (badge(kind, run.status))
+                    }
+                    td { @if let Some(would) = run.would { (would.as_str()) } }
+                    td.number { (run.ms) " ms" }
+                    td {
+                        code { (run.output.to_string()) }
+                        @if run.edited { " edited" }
+                        @for (code, detail) in &run.diagnostics { " " code { (code) } " " (detail) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn upstream(action: &AgentAction, report: &DryRunReport) -> Markup {
+    let AgentAction::Call(call) = action else {
+        return html! {};
+    };
+    let sent = json!(call.body);
+    html! {
+        h3 { "The model API is called " (report.upstream.len()) " times" }
+        @for request in &report.upstream {
+            p { code { (request.path) } }
+            @let changes = differences(&sent, &request.body, ExtraKeys::Reported);
+            @if changes.is_empty() { p.muted { "unchanged" } }
+            ul { @for change in &changes { li {
+                code { (change.path) } ": " (display_value(change.first.as_ref())) " → "
+                (display_value(change.second.as_ref()))
+            } } }
+        }
+    }
+}

@@ -1,0 +1,250 @@
+//! The timeline of one call: what happened, in order, and what each policy and hook did.
+
+use maud::{Markup, html};
+
+use super::{
+    call_row::verdict_badge,
+    format::{bytes, calls_with, duration},
+    page::{BadgeKind, badge},
+};
+use crate::{
+    event::HookStatus,
+    observe::trace::{
+        CallDetail, CallRecord, ChangeKind, DocumentDiff, RunDetail, RunOutcome, TracedEvent,
+        TracedRound, TracedRun,
+    },
+};
+
+/// Steps in the order of their times.
+enum Step<'a> {
+    Event(usize, &'a TracedEvent),
+    Round(usize, &'a TracedRound),
+}
+
+/// Returns the timeline of a call.
+pub(super) fn timeline(call: &CallRecord) -> Markup {
+    let Some(detail) = &call.detail else {
+        return html! {
+            p { "No policy or hook takes part in this call, so hookgate forwarded it unread." }
+        };
+    };
+    html! {
+        ol.timeline {
+            li { h3 { "Agent sent the request" } (received(call, detail)) }
+            @for step in steps(detail) {
+                @match step {
+                    Step::Event(number, event) => li { (event_step(number, event)) },
+                    Step::Round(number, round) => li { (round_step(number, round, detail)) },
+                }
+            }
+            li { h3 { "Agent received the answer" } (answered(call, detail)) }
+        }
+        @if detail.dropped_details > 0 {
+            p.problem { (detail.dropped_details)
+                " details are missing, because the record or the trace is full." }
+        }
+    }
+}
+
+fn steps(detail: &CallDetail) -> Vec<Step<'_>> {
+    let rounds = (1..).zip(&detail.upstream_rounds);
+    let rounds = rounds.map(|(number, round)| (round.sent_us, Step::Round(number, round)));
+    let events = (1..).zip(&detail.events);
+    let events = events.map(|(number, event)| (event.at_us, Step::Event(number, event)));
+    let mut steps: Vec<(u32, Step<'_>)> = events.chain(rounds).collect();
+    steps.sort_by_key(|(at, _)| *at);
+    steps.into_iter().map(|(_, step)| step).collect()
+}
+
+fn received(call: &CallRecord, detail: &CallDetail) -> Markup {
+    html! {
+        p {
+            (call.method) " for model " strong { (call.requested_model) } ". "
+            @if let Some(found) = detail.session_match {
+                "Session " a href=(calls_with("session", &call.session)) { (call.session) }
+                " (" (found.result) ", found by " (found.source) ")."
+            }
+        }
+    }
+}
+
+fn answered(call: &CallRecord, detail: &CallDetail) -> Markup {
+    html! {
+        p {
+            "Action " strong { (call.action.as_str()) } ", status " (call.status) ", "
+            (call.end.as_str()) ", after " (duration(call.duration_us)) "."
+            @if let Some(error) = call.error { " Error " code { (error) } "." }
+        }
+        @if let Some(diff) = &detail.answer_diff {
+            (changes("Answer: the model's against what the agent received", diff))
+        } @else {
+            p.muted { "The agent received the model's answer unchanged." }
+        }
+    }
+}
+
+fn round_step(number: usize, round: &TracedRound, detail: &CallDetail) -> Markup {
+    let is_last = number == detail.upstream_rounds.len();
+    html! {
+        h3 { "Sent to the model API" @if number > 1 { ", round " (number) } }
+        p {
+            @if let Some(why) = round.asked_again { "Asked again: " (why) ". " }
+            "After " (duration(round.sent_us.into()))
+            @if let Some(size) = round.request_bytes { ", " (bytes(size)) }
+            ", address " (round.upstream) ". "
+            @match (round.status, round.answered_us) {
+                (Some(status), Some(answered)) => {
+                    "Status " (status) " after " (duration(answered.saturating_sub(round.sent_us).into())) "."
+                }
+                _ => strong { "No answer." },
+            }
+        }
+        @if is_last {
+            @if let Some(diff) = &detail.request_diff {
+                (changes("Request: the agent's against what was sent", diff))
+            } @else {
+                p.muted { "The request went out as the agent sent it." }
+            }
+        }
+    }
+}
+
+fn event_step(number: usize, event: &TracedEvent) -> Markup {
+    html! {
+        h3 {
+            (event.event.as_str())
+            @if let Some(subject) = &event.subject { " of " code { (subject) } }
+            " " (verdict_badge(event.verdict))
+        }
+        @if let Some(reason) = &event.reason { p { "Reason: " q { (reason.display()) } } }
+        p.muted {
+            "After " (duration(event.at_us.into())) ", for "
+            (duration(event.ended_us.saturating_sub(event.at_us).into())) ", " (event.origin) " event"
+            @if event.sequential { ", hooks one after the other" }
+            @if let Some(chunks) = event.chunks { ", " (chunks) " chunks" }
+            "."
+        }
+        @if event.rules.is_empty() {
+            p.muted { "No policy or hook is configured for this event." }
+        } @else {
+            (rule_table(number, event))
+        }
+    }
+}
+
+fn rule_table(number: usize, event: &TracedEvent) -> Markup {
+    let columns = [
+        "Policy or hook",
+        "Config",
+        "Asked",
+        "Decision",
+        "Effect",
+        "Time",
+        "Reason",
+    ];
+    html! {
+        div.scroll tabindex="0" role="region" aria-label={ "Rules of event " (number) ", " (event.event.as_str()) } {
+            table {
+                caption { "Every policy and hook of the event, in order" }
+                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                tbody { @for rule in &event.rules { (rule_row(rule)) } }
+            }
+        }
+    }
+}
+
+fn rule_row(rule: &TracedRun) -> Markup {
+    let identity = rule.rule.as_ref().map(|rule| &rule.identity);
+    let kind = identity.map_or("", |rule| rule.policy.as_deref().unwrap_or(&rule.kind));
+    html! {
+        tr class=[row_class(rule)] {
+            th scope="row" {
+                a href=(calls_with("rule", rule.name())) { (rule.name()) }
+                " " span.muted { (kind) }
+            }
+            td.nowrap { @if let Some(at) = rule.position() { code { (at.file) ":" (at.line) } } }
+            @match &rule.outcome {
+                RunOutcome::NotAsked(reason) => {
+                    td colspan="5" { (badge(BadgeKind::Neutral, "not asked")) " " (reason.explanation()) }
+                }
+                RunOutcome::Asked(run) => (run_cells(run)),
+            }
+        }
+    }
+}
+
+fn run_cells(run: &RunDetail) -> Markup {
+    let effects = effects(run);
+    html! {
+        td { (status_badge(run.status)) @if run.runs > 1 { " " (run.runs) " runs" } }
+        td {
+            @match run.would {
+                Some(would) => (badge(BadgeKind::Warning, &format!("would {}", would.as_str()))),
+                None => (verdict_badge(run.action)),
+            }
+        }
+        td { (effects.join(", ")) }
+        td.number { (duration(run.duration_us.into())) }
+        td {
+            @if let Some(reason) = &run.reason { (reason.display()) }
+            @for code in &run.diagnostics { " " code { (code) } }
+        }
+    }
+}
+
+fn effects(run: &RunDetail) -> Vec<String> {
+    let mut effects: Vec<String> = run.fields.names().map(str::to_owned).collect();
+    if run.edited {
+        effects.push("edited".to_owned());
+    }
+    if run.refused_calls > 0 {
+        effects.push(format!("{} tool calls removed", run.refused_calls));
+    }
+    effects
+}
+
+fn status_badge(status: HookStatus) -> Markup {
+    match status {
+        HookStatus::Ok => badge(BadgeKind::Good, "ok"),
+        HookStatus::Block => badge(BadgeKind::Bad, "block"),
+        HookStatus::Failed => badge(BadgeKind::Bad, "failed"),
+    }
+}
+
+fn row_class(rule: &TracedRun) -> Option<&'static str> {
+    let run = rule.asked()?;
+    if run.status == HookStatus::Failed || run.has_acted() {
+        Some("bad")
+    } else {
+        run.would.map(|_| "warning")
+    }
+}
+
+fn changes(caption: &str, diff: &DocumentDiff) -> Markup {
+    html! {
+        div.scroll tabindex="0" role="region" aria-label=(caption) {
+            table {
+                caption { (caption) " (" (bytes(diff.before_bytes)) " → " (bytes(diff.after_bytes)) ")" }
+                thead { tr {
+                    th scope="col" { "Where" } th scope="col" { "Change" }
+                    th scope="col" { "Before" } th scope="col" { "After" }
+                } }
+                tbody { @for change in &diff.changes { tr {
+                    th scope="row" { code { (change.pointer) } }
+                    td { (change_word(change.kind)) }
+                    td.number { (bytes(change.before_bytes)) }
+                    td.number { (bytes(change.after_bytes)) }
+                } } }
+            }
+        }
+        @if diff.more_changes > 0 { p { "and " (diff.more_changes) " more" } }
+    }
+}
+
+const fn change_word(kind: ChangeKind) -> &'static str {
+    match kind {
+        ChangeKind::Added => "added",
+        ChangeKind::Removed => "removed",
+        ChangeKind::Changed => "changed",
+    }
+}

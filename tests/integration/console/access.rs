@@ -1,0 +1,325 @@
+//! Who may see the console, and what each user may do.
+
+use serde_json::json;
+
+use super::{USERS, logged_in, with_users};
+use crate::harness::{Agent, Browser, TestGateway, Upstream};
+
+const CSP: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'; \
+    require-trusted-types-for 'script'";
+
+#[tokio::test]
+async fn without_a_credential_the_console_is_open_on_loopback() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let browser = Browser::at(&gateway);
+
+    let start = browser.get("/").await;
+    let page = browser.get("/console/").await;
+
+    assert_eq!((start.status, start.header("location")), (303, "/console/"));
+    assert_eq!(page.status, 200);
+    assert!(page.html.contains("<h1>Overview</h1>"), "{}", page.html);
+    assert!(!page.html.contains("Log out"), "{}", page.html);
+}
+
+#[tokio::test]
+async fn a_page_leads_to_the_login_and_the_login_back_to_the_page() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let mut browser = Browser::at(&gateway);
+
+    let refused = browser.get("/console/calls?verdict=deny").await;
+    let form = browser.get(refused.header("location")).await;
+    let login = browser
+        .log_in("vera-token", "/console/calls?verdict=deny")
+        .await;
+    let page = browser.get(login.header("location")).await;
+
+    assert_eq!(refused.status, 303);
+    let expected = "/console/login?next=%2Fconsole%2Fcalls%3Fverdict%3Ddeny";
+    assert_eq!(refused.header("location"), expected);
+    assert!(
+        form.html.contains("value=\"/console/calls?verdict=deny\""),
+        "{}",
+        form.html
+    );
+    assert_eq!(login.header("location"), "/console/calls?verdict=deny");
+    let cookie = login.header("set-cookie");
+    let (id, attributes) = cookie.split_once(';').unwrap();
+    assert!(id.starts_with("hookgate=") && id.len() > 50, "{cookie}");
+    assert_eq!(attributes, " HttpOnly; SameSite=Strict; Path=/");
+    assert_eq!(page.status, 200);
+    assert!(page.html.contains("vera"), "{}", page.html);
+}
+
+#[tokio::test]
+async fn a_login_leads_to_no_other_site() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+
+    for next in [
+        "https://evil.example/",
+        "//evil.example/",
+        "/\\evil",
+        "/metrics",
+    ] {
+        let login = Browser::at(&gateway).log_in("vera-token", next).await;
+        assert_eq!(login.header("location"), "/console/", "{next}");
+    }
+}
+
+#[tokio::test]
+async fn a_wrong_token_starts_no_session_and_many_are_throttled() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let mut browser = Browser::at(&gateway);
+
+    let mut statuses = Vec::new();
+    for _ in 0..21 {
+        let answer = browser.log_in("made-up", "").await;
+        assert_eq!(answer.header("set-cookie"), "");
+        statuses.push(answer.status);
+    }
+    let guessed = browser.log_in("vera-token", "").await;
+
+    assert_eq!(statuses[..20], [401; 20]);
+    assert_eq!(statuses[20], 429);
+    assert_eq!(guessed.status, 429, "a guessed token is not confirmed");
+    assert!(!guessed.header("retry-after").is_empty() || guessed.html.contains("too many"));
+}
+
+#[tokio::test]
+async fn a_login_ends_after_its_lifetime() {
+    let upstream = Upstream::mock().await;
+    let config = USERS.replace("users:", "login: { lifetime: 300ms }, users:");
+    let gateway = TestGateway::with_files(&upstream, &config, &super::TOKENS).await;
+    let browser = logged_in(&gateway, "vera").await;
+
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(10);
+    while browser.get("/console/").await.status == 200 {
+        assert!(
+            std::time::Instant::now() < deadline,
+            "the login does not end"
+        );
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+
+    let ended = browser.get("/console/").await;
+    assert_eq!(
+        ended.header("location"),
+        "/console/login?next=%2Fconsole%2F"
+    );
+}
+
+#[tokio::test]
+async fn a_logout_ends_the_session() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let browser = logged_in(&gateway, "vera").await;
+    let csrf = browser.csrf("/console/").await;
+
+    let unsigned = browser.post("/console/logout", &[("csrf", "x")]).await;
+    assert_eq!(unsigned.status, 403);
+    assert_eq!(browser.get("/console/").await.status, 200);
+    let out = browser.post("/console/logout", &[("csrf", &csrf)]).await;
+
+    assert_eq!(out.header("location"), "/console/login");
+    assert!(out.header("set-cookie").ends_with("Max-Age=0"));
+    assert_eq!(browser.get("/console/").await.status, 303);
+}
+
+#[tokio::test]
+async fn forms_need_the_token_of_the_session_and_the_origin_of_the_console() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let browser = logged_in(&gateway, "olga").await;
+    let other = logged_in(&gateway, "vera").await;
+    let csrf = browser.csrf("/console/config").await;
+    let foreign_csrf = other.csrf("/console/config").await;
+    let own = format!("http://{}", gateway.operators);
+    let same = [("origin", "null"), ("sec-fetch-site", "same-origin")];
+    let reload = "/console/config/reload";
+
+    for (fields, headers, status) in [
+        (&[("csrf", &*csrf)][..], &same[..], 303),
+        (&[("csrf", &csrf)], &[("origin", &own)], 303),
+        (&[], &same, 403),
+        (&[("csrf", &foreign_csrf)], &same, 403),
+        (
+            &[("csrf", &csrf)],
+            &[("origin", "https://evil.example")],
+            403,
+        ),
+        (&[("csrf", &csrf)], &[("origin", "null")], 403),
+        (
+            &[("csrf", &csrf)],
+            &[("origin", "null"), ("sec-fetch-site", "cross-site")],
+            403,
+        ),
+        (&[("csrf", &csrf)], &[("sec-fetch-site", "same-site")], 403),
+    ] {
+        let answer = browser.post_from(reload, fields, headers).await;
+        assert_eq!(answer.status, status, "{fields:?} {headers:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_script_that_changes_something_needs_the_token_of_the_session() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let browser = logged_in(&gateway, "olga").await;
+    let csrf = browser.csrf("/console/").await;
+    let same = ("sec-fetch-site", "same-origin");
+
+    let unsigned = browser.post_from("/reload", &[], &[same]).await;
+    let signed = browser
+        .post_from("/reload", &[], &[same, ("x-hookgate-csrf", &csrf)])
+        .await;
+
+    assert_eq!(unsigned.status, 403);
+    assert!(
+        unsigned.html.contains("BAD_CSRF_TOKEN"),
+        "{}",
+        unsigned.html
+    );
+    // This gateway has no config file.
+    assert_eq!(signed.status, 400);
+    assert!(signed.html.contains("BAD_CONFIG"), "{}", signed.html);
+}
+
+#[tokio::test]
+async fn each_user_may_do_what_the_role_allows() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let event = json!({ "hook_event_name": "BeforeTool", "tool_name": "t" });
+    let plan = json!({ "input": event }).to_string();
+    let run = json!({ "input": event, "mode": "run" }).to_string();
+
+    for (user, reload, tried, content) in [
+        ("vera", 403, 403, 403),
+        ("ivan", 403, 403, 404),
+        ("olga", 400, 200, 403),
+    ] {
+        let bearer = format!("Bearer {user}-token");
+        let operator = gateway.operator().sending("authorization", bearer);
+        assert_eq!(operator.get("/metrics").await.status, 200, "{user}");
+        assert_eq!(
+            operator.post("/try", plan.clone()).await.status,
+            200,
+            "{user}"
+        );
+        assert_eq!(operator.post("/reload", "").await.status, reload, "{user}");
+        assert_eq!(
+            operator.post("/try", run.clone()).await.status,
+            tried,
+            "{user}"
+        );
+        let answer = operator.get("/calls/unknown/content").await;
+        assert_eq!(answer.status, content, "{user}");
+    }
+}
+
+#[tokio::test]
+async fn the_buttons_of_a_page_are_those_of_the_role() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+
+    for (user, may_reload) in [("vera", false), ("ivan", false), ("olga", true)] {
+        let page = logged_in(&gateway, user).await.get("/console/config").await;
+        let has_button = page.html.contains("Reload the config files");
+        assert_eq!(has_button, may_reload, "{user}");
+    }
+    let vera = logged_in(&gateway, "vera").await;
+    let csrf = vera.csrf("/console/").await;
+    let forged = vera
+        .post("/console/config/reload", &[("csrf", &csrf)])
+        .await;
+    assert_eq!(forged.status, 403);
+    assert!(forged.html.contains("operator"), "{}", forged.html);
+}
+
+#[tokio::test]
+async fn the_admin_token_has_every_role() {
+    let upstream = Upstream::mock().await;
+    let config = "admin: { listen: 127.0.0.1:0, token: { file: token } }";
+    let gateway = TestGateway::with_files(&upstream, config, &[("token", "s3cret\n")]).await;
+    let mut browser = Browser::at(&gateway);
+
+    browser.log_in("s3cret", "").await;
+    let page = browser.get("/console/config").await;
+
+    assert!(
+        page.html.contains("viewer, investigator, operator"),
+        "{}",
+        page.html
+    );
+    assert!(
+        page.html.contains("Reload the config files"),
+        "{}",
+        page.html
+    );
+    assert!(!page.html.contains("s3cret"));
+}
+
+#[tokio::test]
+async fn every_response_has_the_security_headers() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let browser = logged_in(&gateway, "olga").await;
+    let page = browser.get("/console/").await;
+    let asset = page.html.split('"').find(|text| text.ends_with(".css"));
+    let asset = asset.unwrap();
+
+    for (path, status) in [
+        ("/console/", 200),
+        ("/console/login", 200),
+        ("/console/nowhere", 403),
+        ("/console/calls/unknown", 404),
+        ("/console", 303),
+        (asset, 200),
+    ] {
+        let answer = browser.get(path).await;
+        assert_eq!(answer.status, status, "{path}");
+        assert_eq!(answer.header("content-security-policy"), CSP, "{path}");
+        assert_eq!(answer.header("x-content-type-options"), "nosniff", "{path}");
+        assert_eq!(
+            answer.header("cross-origin-opener-policy"),
+            "same-origin",
+            "{path}"
+        );
+        assert_eq!(answer.header("referrer-policy"), "no-referrer", "{path}");
+        let expected = if path == asset {
+            "public, max-age=31536000, immutable"
+        } else {
+            "no-store"
+        };
+        assert_eq!(answer.header("cache-control"), expected, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn the_console_can_be_disabled() {
+    let upstream = Upstream::mock().await;
+    let config = "admin: { listen: 127.0.0.1:0, console: false }";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let operator = Agent::at(gateway.operators);
+
+    for path in ["/", "/console/", "/console/login"] {
+        assert_eq!(operator.get(path).await.status, 403, "{path}");
+    }
+    assert_eq!(operator.get("/metrics").await.status, 200);
+}
+
+#[tokio::test]
+async fn logins_of_other_browsers_and_made_up_cookies_do_not_count() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    logged_in(&gateway, "olga").await;
+
+    for cookie in ["hookgate=", "hookgate=made-up", "__Host-hookgate=made-up"] {
+        let agent = gateway.operator().sending("cookie", cookie);
+        assert_eq!(agent.get("/metrics").await.status, 401, "{cookie}");
+    }
+}

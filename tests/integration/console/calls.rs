@@ -1,0 +1,341 @@
+//! Calls: list, live tail, timeline, content, denials and tests made of them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use super::{logged_in, with_users};
+use crate::harness::{Browser, PATIENCE, TestGateway, Upstream, hook, piece, prompt, run};
+
+/// Waits until the list of calls has this many rows.
+async fn listed(browser: &Browser, query: &str, rows: usize) -> String {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let page = browser.get(&format!("/console/calls{query}")).await.html;
+        if page.matches("data-row href").count() == rows {
+            return page;
+        }
+        assert!(Instant::now() < deadline, "no {rows} rows in {page}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+/// A model API that gives these answers, one after the other.
+async fn answering(answers: &[Value]) -> Upstream {
+    let lines = answers
+        .iter()
+        .map(|answer| json!({ "method": "generateContent", "response": answer }).to_string());
+    Upstream::scripted(&lines.collect::<Vec<String>>().join("\n")).await
+}
+
+fn text(text: &str) -> Value {
+    json!({ "candidates": [{
+        "content": { "role": "model", "parts": [{ "text": text }] },
+        "finishReason": "STOP",
+    }] })
+}
+
+fn calling(tool: &str, arguments: &Value) -> Value {
+    json!({ "candidates": [{ "content": { "role": "model", "parts": [
+        { "functionCall": { "name": tool, "args": arguments } }] }, "finishReason": "STOP", "index": 0 }] })
+}
+
+const GUARDS: &str = r#"
+trace: { content: { denied_or_edited: true, reasons: true } }
+hooks:
+  BeforeTool:
+    - { matcher: run_shell_command, hooks: [{ name: no shell, command: "echo not allowed here >&2; exit 2" }] }
+    - { matcher: write_file, hooks: [{ name: writes, command: "exit 0" }] }
+    - { matcher: ".*", hooks: [{ name: look, command: "exit 0" }, { name: never, command: "exit 0", when: 'tool.name == "other"' }] }
+"#;
+
+#[tokio::test]
+async fn the_timeline_of_a_denied_tool_call_has_every_policy_and_hook() {
+    let upstream = answering(&[
+        calling("run_shell_command", &json!({ "command": "ls" })),
+        text("ok"),
+    ])
+    .await;
+    let gateway = TestGateway::start(&upstream, GUARDS).await;
+    let browser = Browser::at(&gateway);
+
+    let answer = gateway.agent().generate("m", &prompt("list files")).await;
+    listed(&browser, "?verdict=deny", 1).await;
+    let id = answer.header("x-hookgate-request-id");
+    let page = browser.get(&format!("/console/calls/{id}")).await.html;
+
+    for name in ["no shell", "writes", "look", "never"] {
+        assert!(
+            page.contains(&format!(">{name}</a>")),
+            "no {name} in {page}"
+        );
+    }
+    assert!(page.contains("not asked"), "{page}");
+    assert!(
+        page.contains("hookgate.yaml:"),
+        "the line of the config: {page}"
+    );
+    assert!(page.contains("round 2"), "{page}");
+}
+
+#[tokio::test]
+async fn a_filter_is_kept_in_addresses_and_a_wrong_one_is_explained() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[(
+        "BeforeModel",
+        hook::running(
+            "guard",
+            "grep -q secret && { echo no >&2; exit 2; }; exit 0",
+        ),
+    )]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent();
+    agent.generate("m", &prompt("hello")).await;
+    agent.generate("m", &prompt("a secret")).await;
+    agent.generate("m", &prompt("another secret")).await;
+    listed(&browser, "", 3).await;
+
+    let denied = listed(&browser, "?q=verdict:deny+rule:guard", 2).await;
+    let wrong = browser.get("/console/calls?q=nonsense:1").await;
+
+    assert!(
+        denied.contains("?verdict=deny&amp;rule=guard\""),
+        "{denied}"
+    );
+    assert!(
+        denied.contains("value=\"verdict:deny rule:guard\""),
+        "{denied}"
+    );
+    assert!(denied.contains("2 of 3 calls"), "{denied}");
+    assert_eq!(wrong.status, 200);
+    assert!(
+        wrong.html.contains("unknown filter `nonsense`"),
+        "{}",
+        wrong.html
+    );
+    let (_, row) = denied.split_once("data-row href=\"").unwrap();
+    let address = row.split_once('"').unwrap().0.replace("&amp;", "&");
+    let page = browser.get(&address).await.html;
+    assert!(
+        page.contains(">Older</a>"),
+        "the neighbour under the filter: {page}"
+    );
+    assert!(!page.contains(">Newer</a>"), "{page}");
+}
+
+#[tokio::test]
+async fn the_live_tail_has_the_calls_that_match_the_filter() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[(
+        "BeforeModel",
+        hook::running(
+            "guard",
+            "grep -q secret && { echo no >&2; exit 2; }; exit 0",
+        ),
+    )]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let agent = gateway.agent();
+    let mut stream = Browser::at(&gateway)
+        .open("/console/calls/stream?verdict=deny")
+        .await;
+    assert_eq!(stream.headers()["content-type"], "text/event-stream");
+
+    agent.generate("m", &prompt("hello")).await;
+    let denied = agent.generate("m", &prompt("a secret")).await;
+
+    let events = piece(&mut stream).await;
+    let data = events.strip_prefix("event: calls\ndata: ").unwrap();
+    let rows: Value = serde_json::from_str(data.trim_end()).unwrap();
+    let id = denied.header("x-hookgate-request-id");
+    assert_eq!(rows.as_array().unwrap().len(), 1, "{rows:#}");
+    assert_eq!(rows[0]["id"], id);
+    assert_eq!(rows[0]["href"], format!("/console/calls/{id}?verdict=deny"));
+    assert_eq!(rows[0]["cells"][2], "guard");
+}
+
+#[tokio::test]
+async fn texts_of_agents_and_models_are_escaped() {
+    let hostile = "<script>alert(1)</script>\u{202e}\"'";
+    let call = calling(hostile, &json!({ hostile: hostile }));
+    let upstream = answering(&[call, text(hostile)]).await;
+    let config = "trace: { content: { sample: 1.0, reasons: true } }\n".to_owned()
+        + &hook::config(&[(
+            "BeforeTool",
+            hook::saying("guard", &json!({ "decision": "deny", "reason": hostile })),
+        )]);
+    let gateway = TestGateway::start(&upstream, &config).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway
+        .agent()
+        .sending("user-agent", "<img src=x onerror=alert(1)>");
+    let answer = agent.generate("m", &prompt(hostile)).await;
+    listed(&browser, "", 1).await;
+    let id = answer.header("x-hookgate-request-id");
+
+    for path in [
+        "/console/".to_owned(),
+        "/console/calls".to_owned(),
+        format!("/console/calls/{id}?content=1"),
+        format!("/console/calls/{id}/test"),
+        "/console/denials".to_owned(),
+        "/console/sessions".to_owned(),
+        format!("/console/try?call={id}"),
+        "/console/calls?q=%3Cscript%3Ealert(1)".to_owned(),
+    ] {
+        let page = browser.get(&path).await;
+        assert_eq!(page.status, 200, "{path}");
+        assert!(
+            !page.html.contains("<script>alert"),
+            "{path}: {}",
+            page.html
+        );
+        assert!(!page.html.contains("<img"), "{path}: {}", page.html);
+        assert!(!page.html.contains('\u{202e}'), "{path}: {}", page.html);
+    }
+    let content = browser
+        .get(&format!("/console/calls/{id}?content=1"))
+        .await
+        .html;
+    assert!(
+        content.contains("&lt;script&gt;alert(1)&lt;/script&gt;\\u202e"),
+        "{content}"
+    );
+}
+
+#[tokio::test]
+async fn content_is_seen_by_investigators_and_every_view_is_logged() {
+    let upstream = Upstream::mock().await;
+    let config = format!(
+        "audit: {{ path: audit.jsonl }}\ntrace: {{ content: {{ denied_or_edited: true }} }}\n{}",
+        hook::config(&[("BeforeModel", hook::refusing("guard", "no"))])
+    );
+    let gateway = with_users(&upstream, &config).await;
+    let (vera, ivan) = (
+        logged_in(&gateway, "vera").await,
+        logged_in(&gateway, "ivan").await,
+    );
+    let answer = gateway
+        .agent()
+        .generate("m", &prompt("an apple a day"))
+        .await;
+    let id = answer.header("x-hookgate-request-id");
+    listed(&vera, "", 1).await;
+    let path = format!("/console/calls/{id}?content=1");
+
+    let refused = vera.get(&path).await;
+    let without = ivan.get(&format!("/console/calls/{id}")).await;
+    let deadline = Instant::now() + PATIENCE;
+    let shown = loop {
+        let shown = ivan.get(&path).await;
+        if shown.html.contains("an apple a day") || Instant::now() > deadline {
+            break shown;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+
+    assert_eq!(refused.status, 403);
+    assert!(!refused.html.contains("apple"));
+    assert!(
+        !without.html.contains("apple"),
+        "content is shown on request only"
+    );
+    assert!(shown.html.contains("an apple a day"), "{}", shown.html);
+    let (path, folder) = (gateway.path("audit.jsonl"), gateway.stop_keeping().await);
+    let log = std::fs::read_to_string(path).unwrap();
+    drop(folder);
+    let lines = log
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let views: Vec<Value> = lines.filter(|line| line["kind"] == "viewed").collect();
+    assert!(!views.is_empty(), "{log}");
+    for view in views {
+        assert_eq!(
+            (&view["by"], &view["request"]),
+            (&json!("ivan"), &json!(id))
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_test_made_of_a_denial_passes_unchanged() {
+    let upstream = answering(&[
+        calling("run_shell_command", &json!({ "command": "ls" })),
+        text("ok"),
+    ])
+    .await;
+    let gateway = TestGateway::start(&upstream, GUARDS).await;
+    std::fs::write(gateway.path("hookgate.yaml"), GUARDS).unwrap();
+    let browser = Browser::at(&gateway);
+    gateway.agent().generate("m", &prompt("list files")).await;
+    listed(&browser, "?verdict=deny", 1).await;
+
+    let deadline = Instant::now() + PATIENCE;
+    let address = loop {
+        let page = browser.get("/console/denials").await.html;
+        if let Some((before, _)) = page.split_once("\">Make a test of this") {
+            break before.rsplit_once('"').unwrap().1.to_owned();
+        }
+        assert!(Instant::now() < deadline, "{page}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    };
+    let page = browser.get(&address).await.html;
+    let (_, yaml) = page.split_once("<pre tabindex=\"0\">").unwrap();
+    let yaml = yaml.split_once("</pre>").unwrap().0;
+    let yaml = yaml
+        .replace("&lt;", "<")
+        .replace("&gt;", ">")
+        .replace("&quot;", "\"")
+        .replace("&amp;", "&");
+    std::fs::write(gateway.path("denial.yaml"), &yaml).unwrap();
+
+    let file = gateway.path("denial.yaml");
+    let (code, out, _) = run(&["test", "denial.yaml"], file.parent().unwrap());
+
+    assert_eq!(code, 0, "{out}\n{yaml}");
+    assert!(out.contains("ok 1"), "{out}");
+}
+
+#[tokio::test]
+async fn an_investigator_keeps_the_content_of_one_session_for_a_reason() {
+    let upstream = Upstream::mock().await;
+    let config = hook::config(&[("BeforeModel", hook::running("look", "true"))]);
+    let gateway = with_users(&upstream, &config).await;
+    let (vera, ivan) = (
+        logged_in(&gateway, "vera").await,
+        logged_in(&gateway, "ivan").await,
+    );
+    let agent = gateway.agent().sending("x-hookgate-session", "my-session");
+    agent.generate("m", &prompt("before the watch")).await;
+    let path = "/console/sessions/my-session/watch";
+    let fields = |csrf, reason| [("csrf", csrf), ("minutes", "15"), ("reason", reason)];
+    let (viewers, own) = (vera.csrf("/console/").await, ivan.csrf("/console/").await);
+
+    let refused = vera.post(path, &fields(&viewers, "curious")).await;
+    let unfounded = ivan.post(path, &fields(&own, " ")).await;
+    let watched = ivan.post(path, &fields(&own, "ticket 7")).await;
+    let answer = agent.generate("m", &prompt("after the watch")).await;
+
+    assert_eq!((refused.status, unfounded.status), (403, 400));
+    assert_eq!(watched.header("location"), "/console/sessions/my-session");
+    let session = ivan.get("/console/sessions/my-session").await.html;
+    assert!(session.contains("for ivan: ticket 7"), "{session}");
+    let id = answer.header("x-hookgate-request-id");
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        let page = ivan
+            .get(&format!("/console/calls/{id}?content=1"))
+            .await
+            .html;
+        if page.contains("after the watch") {
+            break;
+        }
+        assert!(Instant::now() < deadline, "{page}");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    let kept = gateway
+        .operator()
+        .sending("authorization", "Bearer ivan-token");
+    let calls = kept.get("/calls").await.text().to_owned();
+    assert!(!calls.contains("before the watch"), "{calls}");
+}

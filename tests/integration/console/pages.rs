@@ -1,0 +1,251 @@
+//! Pages of the state of the gateway, and their JSON.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use super::{logged_in, with_users};
+use crate::harness::{Agent, Browser, PATIENCE, Served, TestGateway, Upstream, hook, prompt};
+
+const PAGES: [(&str, &str); 8] = [
+    ("/console/", "Overview"),
+    ("/console/calls", "Calls"),
+    ("/console/sessions", "Sessions"),
+    ("/console/denials", "Denials"),
+    ("/console/rules", "Policies and hooks"),
+    ("/console/coverage", "Coverage"),
+    ("/console/config", "Config"),
+    ("/console/try", "Try it"),
+];
+
+#[tokio::test]
+async fn every_page_is_complete_without_traffic_and_without_scripts() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let browser = logged_in(&gateway, "vera").await;
+
+    for (path, title) in PAGES {
+        let page = browser.get(path).await;
+        assert_eq!(page.status, 200, "{path}: {}", page.html);
+        assert!(page.html.contains(&format!("<h1>{title}</h1>")), "{path}");
+        let current = format!("<a href=\"{path}\" aria-current=\"page\">");
+        assert!(page.html.contains(&current), "{path}: {}", page.html);
+        assert!(!page.html.contains("<script>"), "{path}");
+        assert!(!page.html.contains(" style="), "{path}");
+        assert!(!page.html.contains("javascript:"), "{path}");
+    }
+}
+
+#[tokio::test]
+async fn every_page_has_its_json() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let operator = gateway
+        .operator()
+        .sending("authorization", "Bearer vera-token");
+    let document = hookgate::api::openapi::to_yaml().unwrap();
+
+    for path in [
+        "/overview",
+        "/calls",
+        "/sessions",
+        "/denials",
+        "/rules",
+        "/coverage",
+        "/coverage/unknown",
+        "/config",
+    ] {
+        let answer = operator.get(path).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        answer.json();
+        assert!(document.contains(&format!("\n  {path}:\n")), "{path}");
+    }
+    assert!(document.contains("\n  /try:\n") && document.contains("\n  /config/diff:\n"));
+}
+
+#[tokio::test]
+async fn the_coverage_counts_calls_and_refused_paths() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+    let agent = gateway.agent();
+
+    agent.generate("m", &prompt("hello")).await;
+    agent.generate("m", &prompt("hello")).await;
+    agent.get("/v1beta/made-up?key=s3cret").await;
+
+    let rows = gateway.operator().get("/coverage").await.json();
+    let calls = |name: &str, api: &str| {
+        let mut rows = rows.as_array().unwrap().iter();
+        let row = rows.find(|row| row["name"] == name && row["api"] == api);
+        row.unwrap()["calls_last_day"].as_u64().unwrap()
+    };
+    let generated: u64 = rows
+        .as_array()
+        .unwrap()
+        .iter()
+        .filter(|row| row["api"] == "gemini" && row["name"] == "models.generateContent")
+        .map(|row| row["calls_last_day"].as_u64().unwrap())
+        .sum();
+    assert_eq!(generated, 2, "{rows:#}");
+    assert_eq!(calls("models.countTokens", "gemini"), 0);
+    let unknown = gateway.operator().get("/coverage/unknown").await.json();
+    assert_eq!(unknown[0]["path"], "GET /v1beta/made-up");
+    assert_eq!(unknown[0]["requests"], 1);
+    let page = Browser::at(&gateway).get("/console/coverage").await;
+    assert!(page.html.contains("GET /v1beta/made-up"), "{}", page.html);
+    assert!(!page.html.contains("s3cret"));
+}
+
+#[tokio::test]
+async fn the_overview_names_each_problem_and_links_to_its_page() {
+    let upstream = Upstream::mock().await;
+    let mut broken = hook::running("broken", "exit 3");
+    broken["on_failure"] = json!("open");
+    let hooks = hook::config(&[
+        ("BeforeModel", broken),
+        ("BeforeModel", hook::refusing("guard", "no")),
+    ]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    gateway.agent().generate("m", &prompt("hello")).await;
+
+    let page = Browser::at(&gateway).get("/console/").await.html;
+    let overview = gateway.operator().get("/overview").await.json();
+
+    assert!(
+        page.contains("href=\"/console/calls?rule=guard\">guard</a> × 1"),
+        "{page}"
+    );
+    assert!(page.contains("fails open"), "{page}");
+    assert!(page.contains("href=\"/console/config\""), "{page}");
+    let open = overview["guards_failing_open"].as_array().unwrap();
+    let names: Vec<&Value> = open.iter().map(|guard| &guard["hook"]).collect();
+    assert_eq!(names, ["broken", "guard"]);
+    assert_eq!(overview["session_store"]["kind"], "memory");
+    assert_eq!(
+        overview["upstreams"][0],
+        json!({ "name": "gemini", "circuit_open": false })
+    );
+}
+
+#[tokio::test]
+async fn a_session_is_shown_with_its_calls() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeModel", hook::running("look", "true"))]);
+    let gateway = TestGateway::start(&upstream, &hooks).await;
+    let browser = Browser::at(&gateway);
+    let agent = gateway.agent().sending("x-hookgate-session", "my-session");
+    agent.generate("m", &prompt("hello")).await;
+
+    let list = browser.get("/console/sessions").await.html;
+    let page = browser.get("/console/sessions/my-session").await.html;
+    let missing = browser.get("/console/sessions/none").await;
+
+    assert!(list.contains("my-session"), "{list}");
+    assert!(page.contains("/console/calls?session=my-session"), "{page}");
+    assert_eq!(missing.status, 404);
+    assert!(missing.html.contains("no session has this id"));
+}
+
+#[tokio::test]
+async fn the_config_shows_origins_and_no_secret() {
+    let upstream = Upstream::mock().await;
+    let config = "upstreams:
+  gemini: { url: \"{upstream}\", api_key: { file: key }, headers: { x-team: CANARY-header } }
+hooks:
+  BeforeModel: [{ hooks: [{ command: \"true\", env: { PASSWORD: CANARY-env } }] }]
+limits: { body: 1MiB }
+";
+    let gateway = TestGateway::with_files(&upstream, config, &[("key", "CANARY-key")]).await;
+
+    let page = Browser::at(&gateway).get("/console/config").await.html;
+    let view = gateway.operator().get("/config").await.json();
+
+    assert!(!page.contains("CANARY"), "{page}");
+    assert!(!view.to_string().contains("CANARY"), "{view:#}");
+    let section = |name: &str| {
+        let mut sections = view["sections"].as_array().unwrap().iter();
+        sections
+            .find(|section| section["name"] == name)
+            .unwrap()
+            .clone()
+    };
+    let limits = section("limits");
+    assert!(
+        limits["yaml"].as_str().unwrap().contains("body: 1MiB"),
+        "{limits}"
+    );
+    assert!(
+        limits["yaml"]
+            .as_str()
+            .unwrap()
+            .contains("response: 256MiB"),
+        "{limits}"
+    );
+    assert!(
+        limits["origin"]
+            .as_str()
+            .unwrap()
+            .contains("hookgate.yaml:"),
+        "{limits}"
+    );
+    assert_eq!(section("timeouts")["origin"], "default");
+    assert_eq!(view["revisions"][0]["cause"], "start");
+}
+
+/// Waits until a reload has changed the metric of reloads.
+async fn reloaded(operator: &Agent, outcome: &str) {
+    let line = format!("hookgate_config_reloads_total{{outcome=\"{outcome}\"}} 1");
+    let deadline = Instant::now() + PATIENCE;
+    while !operator.get("/metrics").await.text().contains(&line) {
+        assert!(Instant::now() < deadline, "no {line}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test]
+async fn revisions_of_the_config_are_compared_and_a_refused_one_is_explained() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let write = |limit: &str| {
+        let config = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\nlimits: {{ body: {limit} }}\n",
+            upstream.addr
+        );
+        fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    };
+    write("1MiB");
+    let mut served = Served::folder(folder.path());
+    served.addr();
+    let operator = Agent::at(served.operators());
+
+    write("2MiB");
+    reloaded(&operator, "applied").await;
+    write("nonsense");
+    reloaded(&operator, "rejected").await;
+
+    let view = operator.get("/config").await.json();
+    let diff = operator.get("/config/diff?from=1&to=0").await.json();
+    let page = operator.get("/console/config?from=1&to=0").await;
+    let missing = operator.get("/config/diff?from=1&to=9").await;
+    let revisions = view["revisions"].as_array().unwrap();
+    let causes: Vec<&Value> = revisions
+        .iter()
+        .map(|revision| &revision["cause"])
+        .collect();
+    assert_eq!(causes, ["file change", "start"], "{view:#}");
+    let text = diff["diff"].as_str().unwrap();
+    assert!(text.contains("-  body: 1MiB\n+  body: 2MiB\n"), "{text}");
+    let problems = view["refused"]["problems"].to_string();
+    assert!(problems.contains("limits.body"), "{problems}");
+    assert!(
+        page.text().contains("<ins>+  body: 2MiB"),
+        "{}",
+        page.text()
+    );
+    assert!(page.text().contains("The last reload was refused"));
+    assert_eq!(missing.status, 400);
+}

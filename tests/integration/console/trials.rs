@@ -1,0 +1,79 @@
+//! Trials of one event or request under the config in use.
+
+use serde_json::json;
+
+use super::{logged_in, with_users};
+use crate::harness::{Upstream, hook};
+
+fn guarded() -> String {
+    let guard = "grep -q secret && { touch ran; echo no >&2; exit 2; }; exit 0";
+    hook::config(&[("BeforeModel", hook::running("guard", guard))])
+}
+
+#[tokio::test]
+async fn an_operator_sees_what_the_hooks_decide_without_a_trace() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, &guarded()).await;
+    let olga = logged_in(&gateway, "olga").await;
+    let csrf = olga.csrf("/console/try").await;
+    let input = json!({ "contents": [{ "parts": [{ "text": "a secret" }] }] }).to_string();
+
+    let fields = [("csrf", &*csrf), ("input", &input), ("mode", "run")];
+    let page = olga.post("/console/try", &fields).await;
+
+    assert_eq!(page.status, 200, "{}", page.html);
+    assert!(page.html.contains("Verdict: deny"), "{}", page.html);
+    assert!(page.html.contains("guard"), "{}", page.html);
+    assert!(upstream.seen().is_empty());
+    let calls = olga.get("/console/calls").await.html;
+    assert!(!calls.contains("data-row href"), "{calls}");
+}
+
+#[tokio::test]
+async fn a_viewer_sees_the_plan_and_runs_no_hook() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, &guarded()).await;
+    let vera = logged_in(&gateway, "vera").await;
+    let csrf = vera.csrf("/console/try").await;
+    let input = json!({ "contents": [{ "parts": [{ "text": "a secret" }] }] }).to_string();
+    let with = |mode| {
+        [
+            ("csrf", csrf.as_str()),
+            ("input", input.as_str()),
+            ("mode", mode),
+        ]
+    };
+
+    let plan = vera.post("/console/try", &with("plan")).await;
+    let run = vera.post("/console/try", &with("run")).await;
+
+    assert_eq!(plan.status, 200);
+    assert!(plan.html.contains("would be asked"), "{}", plan.html);
+    assert_eq!(run.status, 403);
+    assert!(run.html.contains("operator"), "{}", run.html);
+    assert!(!gateway.path("ran").exists());
+}
+
+#[tokio::test]
+async fn an_input_that_is_neither_event_nor_request_is_explained() {
+    let upstream = Upstream::mock().await;
+    let gateway = with_users(&upstream, "").await;
+    let vera = logged_in(&gateway, "vera").await;
+    let csrf = vera.csrf("/console/try").await;
+
+    let fields = [("csrf", &*csrf), ("input", "{ nonsense"), ("mode", "plan")];
+    let page = vera.post("/console/try", &fields).await;
+    let bearer = gateway
+        .operator()
+        .sending("authorization", "Bearer vera-token");
+    let answer = bearer.post("/try", "{}").await;
+
+    assert_eq!(page.status, 400);
+    assert!(
+        page.html.contains("{ nonsense"),
+        "the input is kept: {}",
+        page.html
+    );
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.json()["error"]["details"][0]["reason"], "BAD_JSON");
+}
