@@ -12,6 +12,9 @@ use tokio::{
 use super::error::TransportError;
 use crate::config::AnswerBy;
 
+/// Minimum growth of the buffer of an output.
+const MIN_READ_BYTES: usize = 4096;
+
 /// Reason to stop reading before the end of the pipes.
 pub(super) enum EarlyEnd {
     /// The first line is a complete output.
@@ -61,12 +64,26 @@ pub(super) async fn drain(
             return Err(EarlyEnd::FirstLine);
         }
     }
-    let read = output.read_to_end(buffer).await;
-    read.map_err(TransportError::ProcessLost)?;
+    while read_some(&mut output, buffer, limit).await? > 0 {}
     if buffer.len() > limit {
         return Err(TransportError::OutputLimit.into());
     }
     Ok(())
+}
+
+/// Reads what has arrived. The buffer grows to the limit and no further, where
+/// `read_to_end` would double it beyond.
+async fn read_some(
+    output: &mut (impl AsyncRead + Unpin),
+    buffer: &mut Vec<u8>,
+    limit: usize,
+) -> Result<usize, TransportError> {
+    if buffer.len() == buffer.capacity() {
+        let rest = limit.saturating_sub(buffer.len()).saturating_add(1);
+        buffer.reserve_exact(buffer.len().max(MIN_READ_BYTES).min(rest));
+    }
+    let read = output.read_buf(buffer).await;
+    read.map_err(TransportError::ProcessLost)
 }
 
 /// Whether a line is an unambiguous JSON object.

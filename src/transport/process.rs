@@ -55,6 +55,8 @@ pub(super) struct Process {
     stderr: Option<ChildStderr>,
     /// `None` once the group is gone: the id may be reused.
     group: Option<Pid>,
+    /// Whether the group has received SIGKILL.
+    is_killed: bool,
     /// Number of running processes.
     running: Gauge,
 }
@@ -84,6 +86,7 @@ impl Process {
             stdout: child.stdout.take(),
             stderr: child.stderr.take(),
             group: child.id().and_then(|id| Pid::from_raw(id.cast_signed())),
+            is_killed: false,
             running: running.clone(),
             child,
         })
@@ -144,17 +147,22 @@ impl Process {
         }
     }
 
-    /// Sends SIGTERM to the group, and SIGKILL after `grace`.
+    /// Sends SIGTERM to the group, and SIGKILL after `grace`. A killed group is only
+    /// waited for.
     pub(super) async fn terminate(mut self, grace: Duration) {
-        self.signal(Signal::TERM);
-        if !self.is_gone_within(grace).await {
+        if !self.is_killed {
+            self.signal(Signal::TERM);
+            if self.is_gone_within(grace).await {
+                return;
+            }
             self.kill();
-            self.is_gone_within(KILL_TIMEOUT).await;
         }
+        self.is_gone_within(KILL_TIMEOUT).await;
     }
 
     /// Sends SIGKILL to the group.
-    pub(super) fn kill(&self) {
+    pub(super) fn kill(&mut self) {
+        self.is_killed = true;
         self.signal(Signal::KILL);
     }
 
