@@ -248,16 +248,13 @@ async fn next_events(mut subscription: TraceSubscription) -> Option<EventPiece> 
         return Some((Ok(Bytes::from_static(b":\n\n")), subscription));
     };
     let batch = batch?;
-    let mut text = String::new();
-    if batch.lost > 0 {
-        text = format!("event: lost\ndata: {}\n\n", batch.lost);
-    }
-    for call in batch.calls {
+    let lost = (batch.lost > 0).then(|| format!("event: lost\ndata: {}\n\n", batch.lost));
+    let calls = batch.calls.iter().map(|call| {
         // A summary of strings and numbers always becomes JSON.
         let data = serde_json::to_string(&call.summary()).unwrap_or_default();
-        let seq = call.seq;
-        text += &format!("id: {seq}\nevent: call\ndata: {data}\n\n");
-    }
+        format!("id: {}\nevent: call\ndata: {data}\n\n", call.seq)
+    });
+    let text: String = lost.into_iter().chain(calls).collect();
     Some((Ok(text.into()), subscription))
 }
 

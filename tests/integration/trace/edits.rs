@@ -68,10 +68,8 @@ async fn chunks_of_a_stream_have_times_and_held_back_bytes() {
     // The begin of a key is held back until the next chunk.
     events.insert(100, chunk("AKIAIOSFODNN7"));
     events.insert(101, chunk("EXAMPLE and more"));
-    let body: String = events
-        .iter()
-        .map(|event| format!("data: {event}\r\n\r\n"))
-        .collect();
+    let events: Vec<String> = events.iter().map(Value::to_string).collect();
+    let body = format!("data: {}\r\n\r\n", events.join("\r\n\r\ndata: "));
     let upstream = Upstream::with(move |_| respond(200, "text/event-stream", body.clone())).await;
     let gate = TestGateway::start(&upstream, REDACT).await;
 

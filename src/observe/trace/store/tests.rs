@@ -424,7 +424,7 @@ fn content_is_masked_before_it_is_kept_and_removed_after_its_time() {
     call_with_secret(&store, &rules, "00000000-a", Duration::ZERO);
     let is_expired = store.content("00000000-a").is_none();
     let bytes = store.status().content_bytes;
-    call_with_secret(&store, &rules, "00000000-b", Duration::from_secs(60));
+    call_with_secret(&store, &rules, "00000000-b", Duration::from_mins(1));
 
     assert!(is_expired);
     assert_eq!(bytes, 0);
