@@ -29,9 +29,16 @@ pub struct ConfigDocument {
 pub struct ConfigSection {
     /// Name of the setting.
     pub name: String,
-    /// Position where it is written; `None` for defaults and the command line.
-    pub span: Option<SourceSpan>,
+    source: SectionSource,
     value: Value,
+}
+
+/// Source of a section.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum SectionSource {
+    File(SourceSpan),
+    CommandLine,
+    Default,
 }
 
 impl ConfigDocument {
@@ -43,9 +50,10 @@ impl ConfigDocument {
         let sections = effective.as_object().into_iter().flatten();
         let sections = sections.map(|(name, value)| ConfigSection {
             name: name.clone(),
-            span: written
-                .get(name)
-                .map(|_| document.key_span(&format!("/{name}"))),
+            source: match written.get(name) {
+                Some(_) => SectionSource::File(document.key_span(&format!("/{name}"))),
+                None => SectionSource::Default,
+            },
             value: masked(value),
         });
         Self {
@@ -60,10 +68,25 @@ impl ConfigDocument {
             if let Some(value) = value.get(name) {
                 self.sections.push(ConfigSection {
                     name: name.to_owned(),
-                    span: Some(document.key_span(&format!("/{name}"))),
+                    source: SectionSource::File(document.key_span(&format!("/{name}"))),
                     value: masked(value),
                 });
             }
+        }
+    }
+
+    /// Replaces a setting of the section `name`, at a JSON pointer within it, by that of the
+    /// command line.
+    pub(super) fn override_setting(&mut self, name: &str, pointer: &str, value: impl Into<Value>) {
+        let mut sections = self.sections.iter_mut();
+        let Some(section) = sections.find(|section| section.name == name) else {
+            return;
+        };
+        if let Some(setting) = section.value.pointer_mut(pointer) {
+            *setting = value.into();
+        }
+        if section.source == SectionSource::Default {
+            section.source = SectionSource::CommandLine;
         }
     }
 
@@ -81,11 +104,12 @@ impl ConfigDocument {
 }
 
 impl ConfigSection {
-    /// Returns the file and line, or `default`.
+    /// Returns the file and line, `command line` or `default`.
     pub fn origin(&self) -> String {
-        match &self.span {
-            Some(span) => format!("{}:{}", span.file.display(), span.line),
-            None => "default".to_owned(),
+        match &self.source {
+            SectionSource::File(span) => format!("{}:{}", span.file.display(), span.line),
+            SectionSource::CommandLine => "command line".to_owned(),
+            SectionSource::Default => "default".to_owned(),
         }
     }
 

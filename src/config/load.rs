@@ -132,6 +132,12 @@ impl Config {
         let mut config: Self = loader.deserialize()?;
         config.listen = overrides.listen.unwrap_or(config.listen);
         config.admin.listen = overrides.admin_listen.unwrap_or(config.admin.listen);
+        if let Some(listen) = overrides.listen {
+            shown.override_setting("listen", "", listen.to_string());
+        }
+        if let Some(listen) = overrides.admin_listen {
+            shown.override_setting("admin", "/listen", listen.to_string());
+        }
         loader.check_upstreams(&config.upstreams, &config.coverage, registry);
         loader.check_listeners(config.listen, &config.admin, &config.auth);
         loader.check_admin_users(&config.admin);

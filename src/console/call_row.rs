@@ -53,7 +53,7 @@ pub(super) struct CallRow {
 impl CallRow {
     /// Creates the row of a call in a list with this query.
     pub(super) fn new(call: &CallRecord, query: &str) -> Self {
-        let kind = action_kind(call.action);
+        let (kind, verdict) = verdict(call);
         let summary = call.summary();
         let models = if summary.requested_model == summary.model {
             summary.model.to_owned()
@@ -62,8 +62,8 @@ impl CallRow {
         };
         let times = [summary.hooks_us, summary.duration_us].map(duration);
         let cells = [
-            call.time(),
-            verdict(call),
+            short_time(&call.time()),
+            verdict,
             decided_by(&summary),
             summary.tools.join(", "),
             caller(call),
@@ -113,12 +113,15 @@ pub(super) fn action_kind(action: ExchangeAction) -> BadgeKind {
 
 /// Returns a verdict as a badge.
 pub(super) fn verdict_badge(verdict: Action) -> Markup {
-    let kind = match verdict {
+    badge(verdict_kind(verdict), verdict.as_str())
+}
+
+const fn verdict_kind(verdict: Action) -> BadgeKind {
+    match verdict {
         Action::Proceed => BadgeKind::Good,
         Action::Ask | Action::Respond => BadgeKind::Warning,
         Action::Deny | Action::Stop => BadgeKind::Bad,
-    };
-    badge(kind, verdict.as_str())
+    }
 }
 
 /// Returns the caller's name, or the begin of its key.
@@ -130,17 +133,25 @@ pub(super) fn caller(call: &CallRecord) -> String {
     }
 }
 
-fn verdict(call: &CallRecord) -> String {
+/// Returns the action on a call and, if it is stricter, the verdict on one of its events.
+fn verdict(call: &CallRecord) -> (BadgeKind, String) {
     let strictest = call.events().iter().map(|event| event.verdict).max();
     let removed = has_removed_calls(call).then_some(Action::Deny);
     let strictest = strictest.max(removed);
     match strictest.filter(|verdict| *verdict > Action::Proceed) {
         // A denied tool call within an answer does not deny the call.
         Some(verdict) if call.action < ExchangeAction::Deny => {
-            format!("{}, {}", call.action.as_str(), verdict.as_str())
+            let text = format!("{}, {}", call.action.as_str(), verdict.as_str());
+            (verdict_kind(verdict), text)
         }
-        _ => call.action.as_str().to_owned(),
+        _ => (action_kind(call.action), call.action.as_str().to_owned()),
     }
+}
+
+/// Returns a time without year and fractions of a second.
+fn short_time(time: &str) -> String {
+    let date_and_time = time.get(5..10).zip(time.get(11..19));
+    date_and_time.map_or_else(|| time.to_owned(), |(date, time)| format!("{date} {time}"))
 }
 
 /// Returns whether a policy removed tool calls from an answer.

@@ -37,7 +37,7 @@ pub struct ConfigView {
 pub struct SectionView {
     /// Name of the section.
     pub name: String,
-    /// File and line where it is written, or `default`.
+    /// File and line where it is written, `command line` or `default`.
     pub origin: String,
     /// The section as YAML.
     pub yaml: String,

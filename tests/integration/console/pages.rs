@@ -237,6 +237,9 @@ async fn revisions_of_the_config_are_compared_and_a_refused_one_is_explained() {
         .map(|revision| &revision["cause"])
         .collect();
     assert_eq!(causes, ["file change", "start"], "{view:#}");
+    let sections = view["sections"].as_array().unwrap();
+    let listen = sections.iter().find(|section| section["name"] == "listen");
+    assert_eq!(listen.unwrap()["origin"], "command line");
     let text = diff["diff"].as_str().unwrap();
     assert!(text.contains("-  body: 1MiB\n+  body: 2MiB\n"), "{text}");
     let problems = view["refused"]["problems"].to_string();
