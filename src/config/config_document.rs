@@ -47,12 +47,14 @@ impl ConfigDocument {
     pub(super) fn new(document: &SpannedYaml, value: &Value, schema: &Value) -> Self {
         let effective = with_defaults(value, schema, schema, 0);
         let written = document.value();
+        let value_of = |name: &str| value.get(name);
         let sections = effective.as_object().into_iter().flatten();
         let sections = sections.map(|(name, value)| ConfigSection {
             name: name.clone(),
-            source: match written.get(name) {
-                Some(_) => SectionSource::File(document.key_span(&format!("/{name}"))),
-                None => SectionSource::Default,
+            source: match (written.get(name), value_of(name)) {
+                (Some(_), _) => SectionSource::File(document.key_span(&format!("/{name}"))),
+                (None, Some(_)) => SectionSource::CommandLine,
+                (None, None) => SectionSource::Default,
             },
             value: masked(value),
         });

@@ -107,7 +107,7 @@ impl Config {
         let mut loader = Loader::new(document.clone(), value, overrides, registry)?;
         let written = loader.value.to_string();
         let schema = Self::schema(registry);
-        let mut shown = ConfigDocument::new(&document, &loader.value, &schema);
+        let mut shown = ConfigDocument::new(document, &loader.value, &schema);
         let mut value = loader.value.take();
         loader.resolve_secrets(&mut value, document);
         loader.value = value;

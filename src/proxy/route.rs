@@ -7,12 +7,12 @@ use http::request::Parts;
 use super::{request_context::RequestContext, session_name};
 use crate::{
     auth::Identity,
-    dialect::{self, Call, MethodSpec, Operation, RequestLine},
+    dialect::{self, Call, MethodSpec, Operation, RecognizedCall, RequestLine},
     error::{ApiError, ErrorReason},
     event::{CallContext, Context, EventName},
     middleware::{Authenticated, trace_context},
     observe::recorder::{ExchangeEvent, Recorder},
-    state::{App, Snapshot, utc_timestamp},
+    state::{App, Snapshot, Traffic, utc_timestamp},
 };
 
 /// Resolves the method and model API that a request is for.
@@ -37,13 +37,7 @@ pub(super) fn resolve(
         path,
         query: head.uri.query().unwrap_or_default(),
     };
-    let traffic = &app.resources.traffic;
-    let unknown_path = || {
-        traffic.count_unknown(&identity.name, head.method.as_str(), path);
-        ApiError::new(ErrorReason::UnknownPath, "unknown path")
-    };
-    let recognized = dialect::recognize_call(line).ok_or_else(unknown_path)??;
-    traffic.count(recognized.method);
+    let recognized = recognize(&app.resources.traffic, &identity, line)?;
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method.label()));
     snapshot.check_coverage(recognized.method)?;
     check_inspectable(recognized.method, &identity)?;
@@ -91,6 +85,26 @@ pub(super) fn resolve(
         hook_context,
     });
     Ok((context, call))
+}
+
+/// Recognizes and counts the call of a request line.
+///
+/// # Errors
+///
+/// If the path is not in the method table, or has other HTTP methods only.
+fn recognize(
+    traffic: &Traffic,
+    identity: &Identity,
+    line: RequestLine<'_>,
+) -> Result<RecognizedCall, ApiError> {
+    let (method, path) = (line.method.as_str(), line.path);
+    let unknown_path = || {
+        traffic.count_unknown(&identity.name, method, path);
+        ApiError::new(ErrorReason::UnknownPath, "unknown path")
+    };
+    let recognized = dialect::recognize_call(line).ok_or_else(unknown_path)??;
+    traffic.count(recognized.method);
+    Ok(recognized)
 }
 
 /// Returns whether hooks or policies take part in a call, so that its body must be read.

@@ -64,7 +64,8 @@ fn file(app: &App, case: Map<String, Value>) -> String {
     if let Some(config) = config {
         file.insert("config".to_owned(), json!(config.display().to_string()));
     }
-    file.insert("cases".to_owned(), json!([case]));
+    let cases = Value::Array(vec![Value::Object(case)]);
+    file.insert("cases".to_owned(), cases);
     to_yaml(&Value::Object(file))
 }
 
