@@ -148,6 +148,12 @@ impl TraceSink {
         let now = SystemTime::now();
         let end_us = clock::micros(elapsed);
         let detail = self.call.take().map(|call| Box::new(call.finish(end_us)));
+        let action = match self.kind {
+            RecordKind::Call => exchange.action,
+            RecordKind::Event => detail
+                .as_ref()
+                .map_or(exchange.action, |detail| detail.action()),
+        };
         let record = CallRecord {
             seq: 0,
             id: Arc::clone(&exchange.request_id),
@@ -164,7 +170,7 @@ impl TraceSink {
             model: short(&exchange.model, MAX_NAME_BYTES),
             upstream: exchange.upstream,
             status: exchange.status,
-            action: exchange.action,
+            action,
             error: exchange.error,
             end: exchange.end,
             rounds: self.rounds,

@@ -237,6 +237,7 @@ async fn a_reported_event_and_a_call_without_hooks_are_recorded() {
         (&found("event")["method"], &found("event")["session"]),
         (&json!("BeforeTool"), &json!("s-1"))
     );
+    assert_eq!(found("event")["action"], "deny");
     let reason = &found("event")["decided_by"]["reason"]["text"];
     assert_eq!(reason, "no [REDACTED:aws_key]");
 }

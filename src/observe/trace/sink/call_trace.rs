@@ -1,11 +1,14 @@
 //! The steps of an exchange in flight, as they are recorded.
 
 use crate::{
-    event::{EventName, HookStatus, RuleId, SkipReason},
-    observe::trace::record::{
-        CallDetail, TracedRound, TracedTokens,
-        chunk_strip::ChunkSpan,
-        traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
+    event::{Action, EventName, HookStatus, RuleId, SkipReason},
+    observe::{
+        recorder::ExchangeAction,
+        trace::record::{
+            CallDetail, TracedRound, TracedTokens,
+            chunk_strip::ChunkSpan,
+            traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
+        },
     },
 };
 
@@ -174,6 +177,17 @@ impl CallTrace {
 }
 
 impl CallDetail {
+    /// Returns the strictest verdict of its events, as the action on a reported event.
+    pub(crate) fn action(&self) -> ExchangeAction {
+        let verdicts = self.events.iter().map(|event| event.verdict);
+        match verdicts.max().unwrap_or(Action::Proceed) {
+            Action::Proceed | Action::Ask => ExchangeAction::Pass,
+            Action::Respond => ExchangeAction::Respond,
+            Action::Deny => ExchangeAction::Deny,
+            Action::Stop => ExchangeAction::Stop,
+        }
+    }
+
     fn shrink(&mut self) {
         self.events.shrink_to_fit();
         self.upstream_rounds.shrink_to_fit();
