@@ -47,6 +47,9 @@ pub use self::{
         limits::{Limits, Timeouts},
         listeners::{AdminSettings, ClientCertificates, Tls},
         policies::{HookMode, HookSettings, PolicySpec, When},
+        proofs::{
+            ProofCase, ProofCases, ProofEntry, ProofSettings, ProofToolCall, ProofToolResult,
+        },
         sessions::{EventSettings, SessionSettings, StoreSettings},
         telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings, Telemetry},
         trace::{ContentSettings, TraceSettings},

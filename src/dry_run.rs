@@ -2,7 +2,6 @@
 //! model API as its upstream. Only hooks are called outside.
 
 mod action_json;
-mod case_file;
 mod expectation;
 mod json_diff;
 mod report;
@@ -33,11 +32,11 @@ use url::Url;
 
 pub use self::{
     action_json::ActionError,
-    case_file::{AgentAction, Case, CaseFile, DEFAULT_MODEL, Expected, SimulatedCall, model_path},
     expectation::compare,
     json_diff::{ExtraKeys, differences, display_value},
     report::{DryRunReport, RecordedRequest},
 };
+pub use crate::test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall, model_path};
 use crate::{
     auth,
     config::{
@@ -45,7 +44,7 @@ use crate::{
     },
     hook::{self, HookExecution, Tracer},
     observe::trace::TraceFilter,
-    state::{App, AppResources, BuildError},
+    state::{App, AppResources, BuildError, end_tasks},
     upstream::{
         content_headers::{self, MediaType},
         sse::SseReader,
@@ -57,9 +56,6 @@ const MAX_RESPONSE_BYTES: usize = 256 * 1024 * 1024;
 
 /// Timeout of the request to the gateway, longer than any timeout of hooks.
 const REQUEST_TIMEOUT: Duration = Duration::from_hours(1);
-
-/// Time for hook processes to end after the request.
-const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Handles one request of an agent: everything between a connection and the hooks. A
 /// parameter, because that is on a higher layer.
@@ -126,7 +122,7 @@ pub async fn dry_run(
         ..AppResources::default()
     };
     let trace = Arc::clone(&resources.trace);
-    let app = App::new(isolated(config, listener.local_addr()?), resources)?;
+    let app = App::new(isolated(config, listener.local_addr()?), resources).await?;
     let request = request(action)?;
     let stop = CancellationToken::new();
     let ((), response) = tokio::join!(
@@ -151,9 +147,10 @@ pub async fn dry_run(
 }
 
 /// Returns the config with the mock as its upstreams, and without files, exporters, shared
-/// stores and prewarmed processes.
+/// stores, prewarmed processes and proofs.
 fn isolated(config: &Config, mock: SocketAddr) -> Config {
     let mut config = config.clone();
+    config.remove_proofs();
     authenticate_by_name(&mut config.auth);
     config.listen = (Ipv4Addr::LOCALHOST, 0).into();
     config.sessions.transcripts = None;
@@ -255,11 +252,7 @@ async fn end(app: App) {
     resources.shutdown.cancel();
     // Workers end with the last snapshot.
     drop(app);
-    resources.tasks.close();
-    let ended = tokio::time::timeout(TASKS_TIMEOUT, resources.tasks.wait());
-    if ended.await.is_err() {
-        tracing::warn!("background tasks of a dry run did not finish in time");
-    }
+    end_tasks(&resources.tasks).await;
 }
 
 fn parse(body: &[u8]) -> Value {

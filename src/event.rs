@@ -35,7 +35,7 @@ use crate::model::{LlmRequest, LlmResponse};
 pub use self::{
     after_agent::AfterAgent,
     after_model::AfterModel,
-    after_tool::{AfterTool, ToolResponse},
+    after_tool::{AfterTool, ToolResponse, tool_response},
     before_agent::BeforeAgent,
     before_model::{BeforeModel, BeforeModelVerdict},
     before_tool::{ArgumentsEdit, BeforeTool, BeforeToolVerdict},

@@ -10,6 +10,7 @@ mod config_lints;
 mod configured_policy;
 mod engine;
 mod fire;
+mod guard;
 mod outcome;
 mod plan;
 mod response_policies;
@@ -25,6 +26,7 @@ pub use self::{
     config_lints::lints,
     configured_policy::ConfiguredPolicy,
     engine::Engine,
+    guard::Guard,
     outcome::{EventOutcome, conclude},
     plan::Plan,
     response_policies::ResponsePolicies,

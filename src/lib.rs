@@ -20,11 +20,14 @@ pub mod audit_log;
 pub mod auth;
 pub mod policy;
 pub mod session;
+pub mod test_case;
 pub mod transport;
 pub mod upstream;
 
 pub mod error;
 pub mod hook;
+
+pub mod proof;
 
 pub mod state;
 

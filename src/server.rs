@@ -35,12 +35,8 @@ use self::{
 use crate::{
     config::Config,
     middleware::OnBodyEnd,
-    state::{App, AppResources, BuildError, ReadConfig, expire_sessions},
+    state::{App, AppResources, BuildError, ReadConfig, end_tasks, expire_sessions, prove_guards},
 };
-
-/// Time for hook processes to end after the drain timeout. A worker has two seconds to exit
-/// and two more after SIGTERM.
-const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Time for admin requests to complete after the last agent is served.
 const ADMIN_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
@@ -80,15 +76,16 @@ pub enum ServerError {
 }
 
 impl Server {
-    /// Builds the application, binds both listeners and starts the threads for agents.
+    /// Builds the application, proves its guards, binds both listeners and starts the
+    /// threads for agents.
     ///
     /// # Errors
     ///
     /// Returns the reason why the server cannot start.
-    pub fn bind(config: Config, resources: AppResources) -> Result<Self, ServerError> {
+    pub async fn bind(config: Config, resources: AppResources) -> Result<Self, ServerError> {
         let (agents, operators) = (config.listen, config.admin.listen);
         Ok(Self {
-            app: App::new(config, resources)?,
+            app: App::new(config, resources).await?,
             agents: bind(agents)?,
             operators: bind(operators)?,
             runtimes: RuntimePool::start().map_err(ServerError::Threads)?.into(),
@@ -123,6 +120,7 @@ impl Server {
         self.app.start();
         let resources = Arc::clone(&self.app.resources);
         resources.tasks.spawn(expire_sessions(self.app.clone()));
+        resources.tasks.spawn(prove_guards(self.app.clone()));
         let timeouts = self.app.snapshot().config.timeouts;
         // Kept until the end, because dropping the runtimes aborts their tasks.
         let runtimes = self.runtimes;
@@ -169,11 +167,7 @@ impl Server {
         }
         // Workers end with the last snapshot.
         drop(self.app);
-        resources.tasks.close();
-        let ended = tokio::time::timeout(TASKS_TIMEOUT, resources.tasks.wait());
-        if ended.await.is_err() {
-            tracing::warn!("background tasks did not finish in time");
-        }
+        end_tasks(&resources.tasks).await;
     }
 }
 

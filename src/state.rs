@@ -6,6 +6,7 @@ mod cached_content_owners;
 mod clock;
 mod live_trace;
 mod method_policy;
+mod proof_schedule;
 mod recorders;
 mod resources;
 mod revisions;
@@ -20,7 +21,8 @@ pub use self::{
     clock::utc_timestamp,
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
-    resources::AppResources,
+    proof_schedule::prove_guards,
+    resources::{AppResources, end_tasks},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
     session_expiry::expire_sessions,
     snapshot::{BuildError, Snapshot},

@@ -22,6 +22,7 @@ use crate::{
     config::{AdminRole, BUILTIN, FailureMode, HookMode},
     error::{ApiError, ErrorReason},
     middleware::{identify_admin_user, require_admin_user, require_role},
+    proof::GuardStatus,
     state::{App, ReloadCause, UnknownPath},
     view::{self, coverage::MethodCoverage},
 };
@@ -80,6 +81,11 @@ pub(super) async fn readyz(State(app): State<App>) -> Response {
     if app.refused_reload().is_some() {
         status.push_str("; last config reload failed, previous config in use");
     }
+    let unproven = snapshot.proofs.unproven();
+    if !unproven.is_empty() {
+        status.push_str("; guards not proven: ");
+        status.push_str(&unproven.join(", "));
+    }
     let open: Vec<&str> = snapshot.upstreams.open_circuits().collect();
     if !open.is_empty() {
         status.push_str("; circuit breaker open: ");
@@ -109,7 +115,10 @@ pub(super) async fn reload(
 #[utoipa::path(get, path = "/metrics", tag = "admin",
     responses((status = 200, description = "Counters, gauges and histograms.", body = String, content_type = "application/openmetrics-text; version=1.0.0; charset=utf-8"), AdminErrors))]
 pub(super) async fn metrics(State(app): State<App>) -> Response {
-    let sessions = app.snapshot().sessions.store().count();
+    let snapshot = app.snapshot();
+    let guards = snapshot.proofs.statuses();
+    let guards = guards.map(|status| (status.name, status.proven));
+    let sessions = snapshot.sessions.store().count();
     let metrics = &app.resources.metrics;
     let trace_bytes = app.resources.trace.status().bytes;
     metrics
@@ -118,7 +127,11 @@ pub(super) async fn metrics(State(app): State<App>) -> Response {
     metrics
         .sessions
         .set(i64::try_from(sessions).unwrap_or(i64::MAX));
-    ([(header::CONTENT_TYPE, OPEN_METRICS)], metrics.to_text()).into_response()
+    (
+        [(header::CONTENT_TYPE, OPEN_METRICS)],
+        metrics.to_text_with_guards(guards),
+    )
+        .into_response()
 }
 
 /// Methods of the model APIs, and which hooks inspect them.
@@ -151,6 +164,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         on_failure: None,
         mode: policy.mode,
         when: policy.when.as_ref().map(ToString::to_string),
+        proof: snapshot.proofs.of_policy(policy),
     });
     let hooks = table.hooks().map(|(event, hook)| HookInfo {
         event: event.as_str(),
@@ -162,6 +176,7 @@ pub(super) async fn hooks(State(app): State<App>) -> Json<Vec<HookInfo>> {
         on_failure: Some(hook.spec.on_failure),
         mode: hook.spec.mode,
         when: hook.when.as_ref().map(ToString::to_string),
+        proof: snapshot.proofs.of_hook(hook),
     });
     Json(policies.chain(hooks).collect())
 }
@@ -206,4 +221,7 @@ pub struct HookInfo {
     /// Condition under which it runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     when: Option<String>,
+    /// Last proof, if the config has cases for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    proof: Option<GuardStatus>,
 }

@@ -13,7 +13,8 @@ use super::{
 use crate::{
     config::{Config, HookSpec, Overrides, PolicySpec},
     hook, policy,
-    state::{AppResources, Snapshot},
+    proof::GuardStatus,
+    state::{AppResources, Snapshot, end_tasks},
 };
 
 /// Command-line arguments of `check`.
@@ -22,6 +23,9 @@ pub(super) struct CheckArgs {
     /// Path of the config file
     #[arg(default_value = "config/hookgate.yaml")]
     file: PathBuf,
+    /// Run the cases of `must_deny`, `must_allow` and `must_mask`, which starts hooks
+    #[arg(long)]
+    prove: bool,
 }
 
 impl CheckArgs {
@@ -29,6 +33,7 @@ impl CheckArgs {
         let config = Config::load(&self.file, &Overrides::default(), &hook::registry())?;
         print_warnings(&config);
         print_policy_notes(&config);
+        print_unproven_guards(&config);
         let hooks = config
             .hooks
             .values()
@@ -37,7 +42,11 @@ impl CheckArgs {
         let (hooks, policies) = (hooks.sum(), config.policies.len());
         // Building a snapshot checks what only the transports know.
         block_on(async {
-            Snapshot::build(config, &AppResources::default(), None)?;
+            let resources = AppResources::default();
+            let snapshot = Snapshot::build(config, &resources, None)?;
+            if self.prove {
+                prove(snapshot, &resources).await?;
+            }
             Ok(())
         })?;
         let mut summary = count(hooks, "hook", "hooks");
@@ -65,6 +74,36 @@ fn print_policy_notes(config: &Config) {
             let (span, label) = (&spec.span, spec.label());
             print_error(&format!("note: {span}: policy `{label}`: {unseen}"));
         }
+    }
+}
+
+/// Runs the proofs of all guards, and waits until their processes have ended.
+async fn prove(snapshot: Snapshot, resources: &AppResources) -> Result<(), Failure> {
+    let proved = snapshot.prove(resources).await;
+    let statuses: Vec<GuardStatus> = snapshot.proofs.statuses().collect();
+    // Workers end with their snapshot.
+    drop(snapshot);
+    end_tasks(&resources.tasks).await;
+    proved?;
+    for status in statuses {
+        let on = status.event.map(|event| format!(" on {event}"));
+        let cases = count(status.cases, "case", "cases");
+        print(&format!(
+            "proven: `{}`{}, {cases}",
+            status.name,
+            on.unwrap_or_default()
+        ))?;
+    }
+    Ok(())
+}
+
+/// Prints the guards that fail closed and have no proof.
+fn print_unproven_guards(config: &Config) {
+    for (event, hook) in config.guards_without_proof() {
+        let (span, label) = (&hook.span, hook.label());
+        print_error(&format!(
+            "warning: {span}: hook `{label}` on {event} fails closed and has no `must_deny` or `must_mask`: nothing proves that it works"
+        ));
     }
 }
 

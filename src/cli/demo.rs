@@ -92,7 +92,8 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
     fs::create_dir(&transcripts)?;
     config.sessions.transcripts = Some(transcripts);
     let logging = serve::start_logging(&config);
-    Ok((Server::bind(config, AppResources::default())?, logging))
+    let server = Server::bind(config, AppResources::default()).await?;
+    Ok((server, logging))
 }
 
 /// Returns an address with any free port.

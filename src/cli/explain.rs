@@ -11,14 +11,12 @@ use serde_json::json;
 use super::{failure::Failure, output::print, runtime::block_on};
 use crate::{
     config::BUILTIN,
-    dry_run::{
-        AgentAction, DEFAULT_MODEL, DryRunReport, ExtraKeys, SimulatedCall, differences,
-        display_value, dry_run, load_config,
-    },
+    dry_run::{DryRunReport, ExtraKeys, differences, display_value, dry_run, load_config},
     event::{EventName, SkipReason},
     hook::{EventTrace, HookExecution, HookTrace},
     observe::trace::{RunOutcome, TracedEvent, TracedRun},
     server,
+    test_case::{AgentAction, DEFAULT_MODEL, SimulatedCall},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:

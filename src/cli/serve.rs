@@ -16,7 +16,7 @@ use crate::{
     hook,
     observe::{self, LogGuard},
     server::Server,
-    state::AppResources,
+    state::{AppResources, end_tasks},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -62,10 +62,18 @@ impl ServeArgs {
         let _logging = start_logging(&config);
         block_on(async {
             let (stop, abort) = (shutdown_signals(1)?, shutdown_signals(2)?);
+            tokio::pin!(stop);
             let agents = scheme(config.tls.is_some());
             let operators = scheme(config.admin.tls.is_some());
-            let server =
-                Server::bind(config, AppResources::default())?.reloading(Arc::new(read))?;
+            let resources = AppResources::default();
+            let tasks = resources.tasks.clone();
+            let server = tokio::select! {
+                server = Server::bind(config, resources) => server?.reloading(Arc::new(read))?,
+                () = &mut stop => {
+                    end_tasks(&tasks).await;
+                    return Ok(());
+                }
+            };
             print(&format!(
                 "listening on {agents}://{}",
                 server.agents.local_addr()?

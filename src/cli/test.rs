@@ -12,9 +12,10 @@ use super::{
 };
 use crate::{
     config::ConfigError,
-    dry_run::{self, Case, CaseFile, compare, dry_run},
+    dry_run::{self, compare, dry_run},
     hook::{self, HookExecution},
     server,
+    test_case::{CaseFile, TestCase},
 };
 
 pub(super) const EXAMPLES: &str = "Example: hookgate test config/examples/tests/*.yaml";
@@ -79,7 +80,7 @@ fn load(paths: &[PathBuf]) -> Result<Vec<CaseFile>, Failure> {
 }
 
 /// Returns `ok 1 - name`, or `not ok 1 - name` and the differences as YAML.
-fn report(number: usize, case: &Case, mismatches: &[String]) -> String {
+fn report(number: usize, case: &TestCase, mismatches: &[String]) -> String {
     let name = case.name.replace(['\n', '#'], " ");
     if mismatches.is_empty() {
         return format!("ok {number} - {name}");

@@ -9,6 +9,7 @@ mod loader;
 mod overridden_upstreams;
 mod paths;
 mod pointers;
+mod proofs;
 mod secrets;
 mod sessions;
 mod settings_json;
@@ -110,6 +111,7 @@ impl Config {
         let mut shown = ConfigDocument::new(document, &loader.value, &schema);
         let mut value = loader.value.take();
         loader.resolve_secrets(&mut value, document);
+        loader.annotate_proofs(document, &mut value);
         loader.value = value;
         loader.check_credentials();
         loader.check_upstream_headers();
@@ -153,6 +155,8 @@ impl Config {
             audit.path = path;
         }
         let merged = merge(blocks);
+        loader.problems.extend(merged.problems);
+        loader.fail_if_problems()?;
         (config.hooks, config.disabled_hooks) = (merged.hooks, merged.disabled);
         config.warnings = [loader.warnings, merged.warnings].concat();
         (config.version, config.files) = (version, loader.files);

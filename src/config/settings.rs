@@ -15,6 +15,7 @@ pub(super) mod hooks;
 pub(super) mod limits;
 pub(super) mod listeners;
 pub(super) mod policies;
+pub(super) mod proofs;
 pub(super) mod sessions;
 pub(super) mod telemetry;
 pub(super) mod trace;

@@ -796,7 +796,9 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
     for (name, child) in node["properties"].as_object().into_iter().flatten() {
         let is_event = EventName::parse(name).is_some();
         let is_grant = GRANT.contains(&name.as_str()) && GRANTED.contains(&prefix);
-        let name = if is_event {
+        // Policies and hooks have the same, and the lists are all alike.
+        let is_proof = name.starts_with("must_");
+        let name = if is_event || is_proof {
             name.clone()
         } else if is_grant {
             format!("auth.*.{name}")
@@ -816,6 +818,8 @@ fn settings(schema: &Value, node: &Value, prefix: &str, names: &mut Vec<String>)
         if !child["items"].is_null() {
             let prefix = if is_event || name == "hooks" {
                 String::new()
+            } else if is_proof {
+                "must_*[].".to_owned()
             } else {
                 format!("{name}[].")
             };

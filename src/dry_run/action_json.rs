@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 use thiserror::Error;
 
-use super::case_file::{AgentAction, SimulatedCall, model_path};
+use crate::test_case::{AgentAction, SimulatedCall, model_path};
 
 /// Reason why a text is no action.
 #[derive(Debug, Error)]

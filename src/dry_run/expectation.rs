@@ -4,10 +4,10 @@ use regex::Regex;
 use serde_json::{Value, json};
 
 use super::{
-    case_file::{Expected, ExpectedVerdict},
     json_diff::{ExtraKeys, differences, display_value},
     report::{DryRunReport, RecordedRequest},
 };
+use crate::test_case::{Expected, ExpectedVerdict};
 
 /// Returns the differences of a report from the expected outcome.
 pub fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {

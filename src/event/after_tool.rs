@@ -1,13 +1,16 @@
 //! `AfterTool`: a tool result, before the model sees it.
 
 use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use super::{
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     output::{HookOutput, OutputPart},
     verdict::FlowVerdict,
 };
+
+/// Fields of a function response that hold all of its content if they are its only field.
+const CONTENT_FIELDS: [&str; 4] = ["output", "result", "content", "error"];
 
 /// Tool call and its result.
 #[derive(Debug, Serialize, Deserialize)]
@@ -48,5 +51,42 @@ impl EventDefinition for AfterTool {
 
     fn evaluate(merged: &HookOutput) -> Self::Verdict {
         FlowVerdict::evaluate(merged, || merged.rendered_context())
+    }
+}
+
+/// Builds the tool response that hooks receive from what an agent sends to the model.
+/// Agents send only what is for the model: a text, or a list of parts if it contains
+/// media.
+pub fn tool_response(response: Value, media: Vec<Value>) -> ToolResponse {
+    let mut shown = ToolResponse::new();
+    let content = match response {
+        Value::Object(mut fields) => {
+            if let Some(error) = fields.get("error") {
+                shown.insert("error".to_owned(), json!({ "message": text_of(error) }));
+            }
+            let is_only = |field: &&&str| fields.len() == 1 && fields.contains_key(**field);
+            match CONTENT_FIELDS.iter().find(is_only) {
+                Some(field) => fields.remove(*field).unwrap_or_default(),
+                None => Value::Object(fields),
+            }
+        }
+        other => other,
+    };
+    let display = text_of(&content);
+    let content = if media.is_empty() {
+        content
+    } else {
+        let text = std::iter::once(json!({ "text": display }));
+        Value::Array(text.chain(media).collect())
+    };
+    shown.insert("llmContent".to_owned(), content);
+    shown.insert("returnDisplay".to_owned(), Value::String(display));
+    shown
+}
+
+fn text_of(value: &Value) -> String {
+    match value {
+        Value::String(text) => text.clone(),
+        other => other.to_string(),
     }
 }

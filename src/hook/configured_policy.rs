@@ -7,7 +7,7 @@ use tokio::time::Instant;
 use super::outcome::hook_run;
 use crate::{
     condition::Condition,
-    config::{HookMode, Matcher},
+    config::{HookMode, Matcher, ProofCases},
     dialect::DialectError,
     event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, HookStatus, RuleId},
     policy::{Policy, PolicyContext, PolicyRequest},
@@ -24,6 +24,8 @@ pub struct ConfiguredPolicy {
     pub kind: &'static str,
     /// Whether its decisions and edits take effect.
     pub mode: HookMode,
+    /// Cases that prove it.
+    pub(super) proof: ProofCases,
     pub(super) matcher: Matcher,
     /// Condition under which it runs; always if `None`.
     pub when: Option<Condition>,

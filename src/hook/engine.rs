@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::{
     condition_eval::{ConditionContext, ConditionSubject},
+    guard::Guard,
     plan::{Plan, plan},
     response_policies::ResponsePolicies,
     run::EventScope,
@@ -21,22 +22,33 @@ use crate::{
 /// The policies and hooks of one config, ready to run.
 #[derive(Debug)]
 pub struct Engine {
-    table: HookTable,
+    table: Arc<HookTable>,
     counters: Arc<SessionCounters>,
     execution: HookExecution,
+    /// The only policy or hook that runs, during a proof.
+    only: Option<Guard>,
 }
 
 impl Engine {
     /// An engine over a built table.
-    pub const fn new(
-        table: HookTable,
-        counters: Arc<SessionCounters>,
-        execution: HookExecution,
-    ) -> Self {
+    pub fn new(table: HookTable, counters: Arc<SessionCounters>, execution: HookExecution) -> Self {
         Self {
-            table,
+            table: Arc::new(table),
             counters,
             execution,
+            only: None,
+        }
+    }
+
+    /// The same engine for the proof of a guard: it selects as ever, but nothing else
+    /// runs, the guard runs although its last proof failed, and nothing is counted.
+    #[must_use]
+    pub fn for_proof(&self, guard: Guard) -> Self {
+        Self {
+            table: Arc::clone(&self.table),
+            counters: Arc::default(),
+            execution: HookExecution::Executed,
+            only: Some(guard),
         }
     }
 
@@ -48,7 +60,7 @@ impl Engine {
     }
 
     /// The table of policies and hooks.
-    pub const fn table(&self) -> &HookTable {
+    pub fn table(&self) -> &HookTable {
         &self.table
     }
 
@@ -74,7 +86,8 @@ impl Engine {
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
         let hooks = (self.table.groups(event), self.table.disabled(event));
-        let plan = plan(self.table.policies(event), hooks, conditions);
+        let policies = self.table.policies(event);
+        let plan = plan(policies, hooks, self.only.as_ref(), conditions);
         if !scope.recorder.wants_plans() {
             return plan;
         }
@@ -108,7 +121,8 @@ impl Engine {
         subject: ConditionSubject<'_>,
     ) -> Plan {
         let conditions = ConditionContext::new(event, scope.context, subject);
-        plan(self.table.policies(event), (&[], &[]), conditions)
+        let policies = self.table.policies(event);
+        plan(policies, (&[], &[]), self.only.as_ref(), conditions)
     }
 
     /// Runs the policies of a plan on a request, in order. Each sees the edits of

@@ -6,6 +6,7 @@ use std::{sync::Arc, time::Instant};
 use super::{
     condition_eval::ConditionContext,
     configured_policy::ConfiguredPolicy,
+    guard::Guard,
     table::{Hook, MatcherGroup},
 };
 use crate::{
@@ -15,6 +16,16 @@ use crate::{
     event::{DiagnosticCode, HookRun, RuleId, SkipReason},
     observe::recorder::PlanSummary,
 };
+
+/// What happens to hooks that fail closed and whose last proof failed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) enum UnprovenHooks {
+    /// They fail without being called.
+    #[default]
+    Refused,
+    /// They are called, for a proof.
+    Called,
+}
 
 /// The policies and hooks that run on an event.
 #[derive(Debug, Default)]
@@ -29,6 +40,8 @@ pub struct Plan {
     started: Option<Instant>,
     /// Policies and hooks that are not asked, and why.
     skipped: Vec<(RuleId, SkipReason)>,
+    /// What happens to its hooks whose last proof failed.
+    pub(super) unproven: UnprovenHooks,
     /// Names of policies and hooks whose condition failed, which therefore run.
     failed_conditions: Vec<(String, EvalError)>,
 }
@@ -88,18 +101,24 @@ impl Plan {
 
 /// Selects the policies and hooks whose matcher matches and whose condition holds.
 /// Of equal hooks the first is kept. One sequential group makes the whole plan
-/// sequential.
+/// sequential. With `only`, nothing but this guard is selected.
 pub(super) fn plan(
     policies: &[Arc<ConfiguredPolicy>],
     (groups, disabled): (&[MatcherGroup], &[RuleId]),
+    only: Option<&Guard>,
     mut conditions: ConditionContext<'_>,
 ) -> Plan {
     let subject = conditions.matcher_subject();
     let mut plan = Plan {
         started: Some(Instant::now()),
+        unproven: match only {
+            Some(_) => UnprovenHooks::Called,
+            None => UnprovenHooks::Refused,
+        },
         ..Plan::default()
     };
-    for policy in policies {
+    let policies = policies.iter();
+    for policy in policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy))) {
         if !policy.matcher.matches(subject) {
             plan.skipped.push((policy.rule, SkipReason::Matcher));
         } else if conditions.holds(&policy.name, policy.when.as_ref()) {
@@ -116,7 +135,8 @@ pub(super) fn plan(
             continue;
         }
         plan.sequential |= group.sequential;
-        for hook in &group.hooks {
+        let hooks = group.hooks.iter();
+        for hook in hooks.filter(|hook| only.is_none_or(|guard| guard.is_hook(hook))) {
             let mut planned = plan.hooks.iter();
             let is_duplicate =
                 planned.any(|planned| planned.spec.identity() == hook.spec.identity());

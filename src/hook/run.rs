@@ -1,12 +1,18 @@
 //! Execution of a plan's hooks, in parallel or in sequence (hook protocol,
 //! section 4).
 
+use std::sync::atomic::Ordering;
+
 use bytes::Bytes;
 use futures_util::future::join_all;
 use serde_json::value::RawValue;
 use tokio::time::{Instant, timeout};
 
-use super::{outcome::hook_run, plan::Plan, table::Hook};
+use super::{
+    outcome::hook_run,
+    plan::{Plan, UnprovenHooks},
+    table::Hook,
+};
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
     event::{Context, DiagnosticCode, EventKind, HookResult, HookRun, HookStatus, InputExtras},
@@ -35,7 +41,7 @@ pub async fn run_hooks<E: EventKind>(
     if plan.sequential {
         for hook in &plan.hooks {
             let input = encode(hook, scope, event, document);
-            let run = call(hook, scope, event, input).await;
+            let run = call(hook, scope, event, input, plan.unproven).await;
             if run.status() == HookStatus::Ok && run.would.is_none() {
                 event.apply(&run.answer.output);
             }
@@ -45,7 +51,8 @@ pub async fn run_hooks<E: EventKind>(
         let event = &*event;
         let inputs = encode_inputs(plan, scope, event, document);
         let calls = plan.hooks.iter().zip(inputs);
-        runs = join_all(calls.map(|(hook, input)| call(hook, scope, event, input))).await;
+        let calls = calls.map(|(hook, input)| call(hook, scope, event, input, plan.unproven));
+        runs = join_all(calls).await;
     }
     for run in &mut runs {
         plan.annotate(run);
@@ -115,6 +122,7 @@ async fn call<E: EventKind>(
     scope: EventScope<'_>,
     event: &E,
     input: Bytes,
+    unproven: UnprovenHooks,
 ) -> HookRun {
     let started = Instant::now();
     let call = HookCall {
@@ -124,10 +132,14 @@ async fn call<E: EventKind>(
         protocol: hook.protocol,
         deadline: started + hook.spec.timeout,
     };
-    let mut answer = match timeout(hook.spec.timeout, hook.transport.call(call)).await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
-        Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
+    let mut answer = if is_refused(hook, unproven) {
+        HookResult::failed(DiagnosticCode::Unproven, "its last proof failed")
+    } else {
+        match timeout(hook.spec.timeout, hook.transport.call(call)).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
+            Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
+        }
     };
     if hook.spec.on_failure == FailureMode::Closed {
         answer.fail_closed(&hook.name);
@@ -145,4 +157,11 @@ async fn call<E: EventKind>(
         .recorder
         .record(&ExchangeEvent::HookFinished { event, run: &run });
     run
+}
+
+/// Returns whether a hook must not be called because it is not proven.
+fn is_refused(hook: &Hook, unproven: UnprovenHooks) -> bool {
+    unproven == UnprovenHooks::Refused
+        && hook.spec.on_failure == FailureMode::Closed
+        && hook.is_unproven.load(Ordering::Relaxed)
 }

@@ -1,6 +1,10 @@
 //! The policies and hooks of one config, built and grouped by event.
 
-use std::{collections::BTreeMap, path::PathBuf, sync::Arc};
+use std::{
+    collections::BTreeMap,
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+};
 
 use super::{
     condition_eval,
@@ -34,7 +38,10 @@ pub struct Hook {
     pub protocol: &'static dyn Protocol,
     /// Transport that calls it.
     pub transport: Arc<dyn Transport>,
-    pub(super) event: EventName,
+    /// Whether its last proof failed.
+    pub(super) is_unproven: AtomicBool,
+    /// Event on which it runs.
+    pub event: EventName,
     /// Working directory of its processes.
     pub(super) directory: PathBuf,
     pub(super) output_limit: usize,
@@ -214,6 +221,7 @@ impl TableBuilder<'_> {
             when,
             protocol,
             transport,
+            is_unproven: AtomicBool::new(false),
             event,
             directory: self.deps.directory.clone(),
             output_limit: self.deps.output_limit,
@@ -298,6 +306,7 @@ impl TableBuilder<'_> {
             name: spec.label().to_owned(),
             kind: kind.name,
             mode: spec.mode,
+            proof: spec.proof.clone(),
             matcher: matcher.clone(),
             inspects_calls: events.iter().any(|event| event.is_model_call()),
             policy,

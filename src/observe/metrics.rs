@@ -1,6 +1,12 @@
 //! Prometheus metrics. Names, labels and help texts of all of them are in this file.
 
-use std::{borrow::Cow, fmt, time::Duration};
+use std::{
+    borrow::Cow,
+    collections::BTreeMap,
+    fmt,
+    sync::{Mutex, PoisonError},
+    time::Duration,
+};
 
 use prometheus_client::{
     encoding::text,
@@ -30,6 +36,8 @@ macro_rules! metrics {
         /// lists, never from requests, so the number of series is bounded.
         pub struct Metrics {
             registry: Registry,
+            /// Locked while metrics of the current config are replaced and written.
+            scrape: Mutex<()>,
             $($(#[doc = $help])+ $vis $field: $kind,)+
         }
 
@@ -42,7 +50,8 @@ macro_rules! metrics {
                     let help = concat!($($help),+).trim().trim_end_matches('.');
                     registry.register($name, help, $field.clone());
                 )+
-                Self { registry, $($field,)+ }
+                let scrape = Mutex::default();
+                Self { registry, scrape, $($field,)+ }
             }
         }
     };
@@ -61,6 +70,8 @@ metrics! {
     chunks: Counter = "chunks";
     /// Events that hooks denied or stopped.
     denials: Family<Labels<1>, Counter> = "denials";
+    /// Whether the last proof of a guard succeeded (1) or failed (0).
+    guard_proven: Family<Labels<1>, Gauge> = "guard_proven";
     /// Config reloads, by outcome.
     config_reloads: Family<Labels<1>, Counter> = "config_reloads";
     /// Whether the last config reload succeeded (1) or was rejected (0).
@@ -134,6 +145,22 @@ impl ReloadOutcome {
 }
 
 impl Metrics {
+    /// Returns all metrics in the `OpenMetrics` text format, with these guards: names, and
+    /// whether they are proven.
+    pub fn to_text_with_guards(&self, guards: impl Iterator<Item = (String, bool)>) -> String {
+        let _scrape = self.scrape.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut proven: BTreeMap<String, bool> = BTreeMap::new();
+        for (name, is_proven) in guards {
+            *proven.entry(name).or_insert(true) &= is_proven;
+        }
+        self.guard_proven.clear();
+        for (name, is_proven) in proven {
+            let gauge = self.guard_proven.get_or_create(&[("hook", name.into())]);
+            gauge.set(is_proven.into());
+        }
+        self.to_text()
+    }
+
     /// Returns all metrics in the `OpenMetrics` text format.
     pub fn to_text(&self) -> String {
         let mut out = String::new();

@@ -4,9 +4,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use arc_swap::ArcSwap;
 use jiff::Timestamp;
+use tokio::runtime::Handle;
 
 use super::{
-    resources::AppResources,
+    resources::{AppResources, end_tasks},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
     snapshot::{BuildError, Snapshot},
 };
@@ -38,13 +39,22 @@ struct ReloadState {
 }
 
 impl App {
-    /// Builds an application for `config`. Blocks while the decision log is opened.
+    /// Builds an application for `config` and proves its guards. Blocks while the decision
+    /// log is opened.
     ///
     /// # Errors
     ///
-    /// Returns an error if something that the config asks for cannot be built.
-    pub fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
-        let snapshot = Snapshot::build(config, &resources, None)?.open_logs(&resources, None)?;
+    /// Returns an error if something that the config asks for cannot be built, or if a
+    /// guard is not proven. No hook process is left then.
+    pub async fn new(config: Config, resources: AppResources) -> Result<Self, BuildError> {
+        let snapshot = Snapshot::build(config, &resources, None)?;
+        if let Err(error) = snapshot.prove(&resources).await {
+            // Workers end with their snapshot.
+            drop(snapshot);
+            end_tasks(&resources.tasks).await;
+            return Err(error.into());
+        }
+        let snapshot = snapshot.open_logs(&resources, None)?;
         let reloads = ReloadState::default();
         reloads
             .revisions
@@ -83,8 +93,8 @@ impl App {
         self.snapshot.load_full()
     }
 
-    /// Reads the config and replaces the snapshot. In-flight requests keep theirs.
-    /// Blocks on files.
+    /// Reads the config, proves its guards and replaces the snapshot. In-flight requests
+    /// keep theirs. Blocks on files and proofs, so it needs a thread for blocking tasks.
     ///
     /// # Errors
     ///
@@ -94,7 +104,7 @@ impl App {
         let reloaded = self.build_new_snapshot().map(|snapshot| {
             snapshot.start(&self.resources);
             let applied = revision(&snapshot, cause.clone());
-            self.snapshot.store(Arc::new(snapshot));
+            self.snapshot.swap(Arc::new(snapshot)).proofs.stop();
             self.reloads.revisions.add(applied);
         });
         let outcome = match &reloaded {
@@ -139,9 +149,21 @@ impl App {
         if (config.listen, config.admin.listen) != (old.listen, old.admin.listen) {
             tracing::warn!("listener addresses changed; restart to apply");
         }
-        Snapshot::build(config, &self.resources, Some(&previous))
-            .and_then(|built| Ok(built.open_logs(&self.resources, Some(&previous))?))
-            .map_err(|error| ReloadError(error.to_string()))
+        let rejected = |error: BuildError| ReloadError(error.to_string());
+        let built = Snapshot::build(config, &self.resources, Some(&previous)).map_err(rejected)?;
+        self.prove(&built)?;
+        let opened = built.open_logs(&self.resources, Some(&previous));
+        opened.map_err(|error| rejected(error.into()))
+    }
+
+    /// Proves the guards of a new snapshot, unless the gateway shuts down.
+    fn prove(&self, snapshot: &Snapshot) -> Result<(), ReloadError> {
+        let proved = snapshot.prove(&self.resources);
+        let proved = self.resources.shutdown.run_until_cancelled(proved);
+        match Handle::current().block_on(proved) {
+            Some(proved) => proved.map_err(|error| ReloadError(error.to_string())),
+            None => Err(ReloadError("the gateway is shutting down".to_owned())),
+        }
     }
 }
 

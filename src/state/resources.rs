@@ -1,6 +1,6 @@
 //! Resources that survive config reloads.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
@@ -16,6 +16,10 @@ use crate::{
     policy::SessionCounters,
     transport::ProcessSlots,
 };
+
+/// Time for hook processes to end after the drain timeout. A worker has two seconds to exit
+/// and two more after SIGTERM.
+const TASKS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Resources that survive config reloads.
 #[derive(Debug)]
@@ -71,5 +75,14 @@ impl Default for AppResources {
             cached_content: Arc::default(),
             tracer: None,
         }
+    }
+}
+
+/// Waits until all tasks have ended, and with them all hook processes.
+pub async fn end_tasks(tasks: &TaskTracker) {
+    tasks.close();
+    let ended = tokio::time::timeout(TASKS_TIMEOUT, tasks.wait());
+    if ended.await.is_err() {
+        tracing::warn!("background tasks did not finish in time");
     }
 }

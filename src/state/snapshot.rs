@@ -5,8 +5,8 @@ use std::sync::Arc;
 use thiserror::Error;
 
 use super::{
-    live_trace::LiveTrace, method_policy::hook_coverage, resources::AppResources,
-    upstreams::Upstreams,
+    clock::utc_timestamp, live_trace::LiveTrace, method_policy::hook_coverage,
+    resources::AppResources, upstreams::Upstreams,
 };
 use crate::{
     audit_log::{AuditError, AuditLog},
@@ -17,6 +17,7 @@ use crate::{
     event::EventName,
     hook::{Engine, HookTable, Tracer},
     observe::Metrics,
+    proof::GuardProofs,
     session::{
         MemoryStore, RedisStore, SessionKey, SessionStore, Sessions, StoreError, Transcripts,
     },
@@ -33,6 +34,8 @@ pub struct Snapshot {
     pub authenticator: Authenticator,
     /// Engine with all hooks and policies.
     pub engine: Engine,
+    /// Proofs of guards, with their last results.
+    pub proofs: GuardProofs,
     /// Clients of the model APIs.
     pub upstreams: Upstreams,
     /// Sessions and their store.
@@ -89,6 +92,7 @@ impl Snapshot {
         let old_table = previous.map(|previous| previous.engine.table());
         let table = HookTable::build(&config, &transport_deps, old_table)
             .map_err(|problems| ConfigError { problems })?;
+        let proofs = GuardProofs::build(&table).map_err(|problems| ConfigError { problems })?;
         let timeouts = UpstreamTimeouts {
             connect: config.timeouts.upstream_connect,
             first_byte: config.timeouts.first_byte,
@@ -126,6 +130,7 @@ impl Snapshot {
         let mut snapshot = Self {
             trace,
             engine: Engine::new(table, counters, execution.unwrap_or_default()),
+            proofs,
             metrics: Arc::clone(&resources.metrics),
             tracer,
             upstreams,
@@ -138,6 +143,24 @@ impl Snapshot {
         };
         snapshot.derives_any = EventName::ALL.iter().any(|event| snapshot.derives(*event));
         Ok(snapshot)
+    }
+
+    /// Proves all guards of a snapshot that is not in use yet. Only the processes of
+    /// guards are started, and they end.
+    ///
+    /// # Errors
+    ///
+    /// Returns the problems of all guards that are not proven.
+    pub async fn prove(&self, resources: &AppResources) -> Result<(), ConfigError> {
+        if self.proofs.is_empty() {
+            return Ok(());
+        }
+        resources
+            .process_slots
+            .ensure(self.engine.table().free_slots());
+        let (engine, config, timestamp) = (&self.engine, &self.config, utc_timestamp());
+        let proved = self.proofs.prove_all(engine, config, &timestamp);
+        proved.await.map_err(|problems| ConfigError { problems })
     }
 
     /// Opens the decision log and the OTLP export of decisions. Blocks.

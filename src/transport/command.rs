@@ -112,6 +112,10 @@ impl Transport for CommandTransport {
         })
     }
 
+    fn starts_processes(&self) -> bool {
+        true
+    }
+
     fn start(&self) {
         if let Some(pool) = &self.pool {
             pool.start();

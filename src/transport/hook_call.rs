@@ -64,6 +64,11 @@ pub trait Transport: fmt::Debug + Send + Sync {
     /// hook becomes active.
     fn start(&self) {}
 
+    /// Returns whether each call starts a process, or takes a prewarmed one.
+    fn starts_processes(&self) -> bool {
+        false
+    }
+
     /// Returns the number of processes it reserves.
     fn instances(&self) -> u32 {
         0

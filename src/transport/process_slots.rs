@@ -47,6 +47,13 @@ impl Default for ProcessSlots {
 }
 
 impl ProcessSlots {
+    /// Creates slots if there are none yet, for calls before a config is in use.
+    pub fn ensure(&self, total: usize) {
+        if self.demand.borrow().total == 0 {
+            self.resize(total);
+        }
+    }
+
     /// Changes the number of slots to `total`. If more are in use, the next released
     /// ones are removed.
     pub fn resize(&self, total: usize) {

@@ -35,6 +35,7 @@ mod events;
 mod explain_and_test;
 mod failure_modes;
 mod forward;
+mod guard_proof;
 mod hook_scenarios;
 mod hooks;
 mod otlp;

@@ -14,6 +14,7 @@ use crate::config::{
         limits::Limits,
         listeners::AdminSettings,
         policies::{HookMode, HookSettings, PolicySpec, When},
+        proofs::ProofCases,
         upstreams::UpstreamsConfig,
     },
     spanned_yaml::span_to_value,
@@ -117,6 +118,7 @@ impl Loader {
                         span: span.clone(),
                     }),
                     settings: HookSettings(settings),
+                    proof: ProofCases::default(),
                     span,
                 })
             });

@@ -35,6 +35,17 @@ pub(super) struct HookBlock {
     warnings: Vec<Problem>,
 }
 
+/// The hooks of all blocks.
+#[derive(Debug, Default)]
+pub(super) struct MergedHooks {
+    /// Enabled hooks by event.
+    pub(super) hooks: BTreeMap<EventName, Vec<HookGroup>>,
+    /// Hooks that a switch disables.
+    pub(super) disabled: Vec<(EventName, HookSpec)>,
+    pub(super) warnings: Vec<Problem>,
+    pub(super) problems: Vec<Problem>,
+}
+
 impl Loader {
     /// Reads the hooks of all settings files, those that the config names before those
     /// of the command line, and last those of the config itself.
@@ -105,6 +116,7 @@ impl Loader {
         self.warnings.extend(validated.warnings);
         let mut value = validated.value;
         self.resolve_secrets(&mut value, &document);
+        self.annotate_proofs(&document, &mut value);
         let mut defaults = defaults.clone();
         defaults.insert("protocol".to_owned(), json!(file.protocol));
         defaults.insert("system_messages".to_owned(), json!(file.system_messages));
@@ -186,26 +198,17 @@ fn annotate<'a>(
     Some(fields)
 }
 
-/// The hooks of all blocks.
-#[derive(Debug, Default)]
-pub(super) struct MergedHooks {
-    /// Enabled hooks by event.
-    pub(super) hooks: BTreeMap<EventName, Vec<HookGroup>>,
-    /// Hooks that a switch disables.
-    pub(super) disabled: Vec<(EventName, HookSpec)>,
-    pub(super) warnings: Vec<Problem>,
-}
-
 /// Merges blocks in order. The switches of the config itself, which is the last block,
 /// apply to all blocks.
 pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
     let disabled: Vec<(String, SourceSpan)> =
         blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
-    let all_disabled = blocks.last().is_some_and(|own| own.disabled_at().is_some());
+    let all_disabled_at = blocks.last().and_then(HookBlock::disabled_at);
     let MergedHooks {
         mut hooks,
         disabled: mut disabled_hooks,
         mut warnings,
+        mut problems,
     } = MergedHooks::default();
     let mut names = BTreeSet::new();
     for block in blocks {
@@ -223,11 +226,12 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
         for (event, groups) in events {
             let block_hooks = groups.iter().flat_map(|group| &group.hooks);
             names.extend(block_hooks.map(|hook| hook.switch().to_owned()));
-            if disabled_at.is_none() && !all_disabled {
-                hooks.entry(event).or_default().extend(groups);
-            } else {
+            if let Some(span) = disabled_at.as_ref().or(all_disabled_at.as_ref()) {
+                problems.extend(disabled_guards(event, &groups, |_| Some(span)));
                 let specs = groups.into_iter().flat_map(|group| group.hooks);
                 disabled_hooks.extend(specs.map(|spec| (event, spec)));
+            } else {
+                hooks.entry(event).or_default().extend(groups);
             }
         }
     }
@@ -237,8 +241,13 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
             warnings.push(Problem::at(span, message));
         }
     }
-    let is_enabled = |hook: &HookSpec| !disabled.iter().any(|(name, _)| name == hook.switch());
+    let switch = |hook: &HookSpec| {
+        let switch = disabled.iter().find(|(name, _)| name == hook.switch());
+        switch.map(|(_, span)| span)
+    };
+    let is_enabled = |hook: &HookSpec| switch(hook).is_none();
     hooks.retain(|event, groups| {
+        problems.extend(disabled_guards(*event, groups, switch));
         for group in groups.iter_mut() {
             let removed = group.hooks.extract_if(.., |hook| !is_enabled(hook));
             disabled_hooks.extend(removed.map(|spec| (*event, spec)));
@@ -253,5 +262,24 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
         hooks,
         disabled: disabled_hooks,
         warnings,
+        problems,
     }
+}
+
+/// The problems of disabled hooks that have cases to prove them. `switch` returns the
+/// position at which a hook is disabled.
+fn disabled_guards<'a>(
+    event: EventName,
+    groups: &[HookGroup],
+    switch: impl Fn(&HookSpec) -> Option<&'a SourceSpan>,
+) -> Vec<Problem> {
+    let hooks = groups.iter().flat_map(|group| &group.hooks);
+    let problems = hooks.filter_map(|hook| {
+        let (case, switch) = (hook.proof.first_span()?, switch(hook)?);
+        let label = hook.label();
+        let message =
+            format!("hook `{label}` on {event}: has a proof, but is disabled at {switch}");
+        Some(Problem::at(case, message))
+    });
+    problems.collect()
 }

@@ -16,6 +16,7 @@ use super::{
     limits::{Limits, Timeouts},
     listeners::{AdminSettings, Tls, TlsSection, set_by_loader},
     policies::{HookMode, PolicySpec},
+    proofs::{ProofCases, ProofSettings},
     sessions::{EventSettings, SessionSettings},
     telemetry::{LogSettings, Telemetry},
     trace::TraceSettings,
@@ -75,6 +76,10 @@ pub struct Config {
     /// on what hooks changed.
     #[serde(default)]
     pub policies: Vec<PolicySpec>,
+    /// When and how policies and hooks with `must_deny`, `must_allow` or `must_mask` are
+    /// proven.
+    #[serde(default)]
+    pub proof: ProofSettings,
     /// settings.json files whose hooks also run, in this order, before `hooks`.
     #[serde(default, deserialize_with = "set_by_loader")]
     pub(crate) hook_files: Vec<HookFile>,
@@ -146,17 +151,35 @@ pub struct Config {
 impl Config {
     /// Returns the hooks that could deny something but let it pass when they fail.
     pub fn guards_that_fail_open(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
-        let guarded = self
-            .hooks
-            .iter()
-            .filter(|(event, _)| event.honours(OutputPart::Flow));
-        let hooks = guarded.flat_map(|(event, groups)| {
+        self.guards(FailureMode::Open)
+    }
+
+    /// Returns the hooks that fail closed and have no case that proves them.
+    pub fn guards_without_proof(&self) -> impl Iterator<Item = (EventName, &HookSpec)> {
+        let closed = self.guards(FailureMode::Closed);
+        closed.filter(|(_, hook)| hook.proof.is_empty())
+    }
+
+    /// Removes the cases of all proofs, so that nothing is proven.
+    pub fn remove_proofs(&mut self) {
+        for policy in &mut self.policies {
+            policy.proof = ProofCases::default();
+        }
+        let groups = self.hooks.values_mut().flatten();
+        for hook in groups.flat_map(|group| &mut group.hooks) {
+            hook.proof = ProofCases::default();
+        }
+    }
+
+    /// Returns the hooks with this failure mode that could deny something.
+    fn guards(&self, mode: FailureMode) -> impl Iterator<Item = (EventName, &HookSpec)> {
+        let hooks = self.hooks.iter().flat_map(|(event, groups)| {
             let hooks = groups.iter().flat_map(|group| &group.hooks);
             hooks.map(|hook| (*event, hook))
         });
-        hooks.filter(|(_, hook)| {
-            let fails_open = hook.on_failure == FailureMode::Open && hook.kind != BUILTIN;
-            fails_open && hook.mode == HookMode::Enforce
+        hooks.filter(move |(event, hook)| {
+            let is_guard = event.honours(OutputPart::Flow) && hook.mode == HookMode::Enforce;
+            is_guard && hook.on_failure == mode && hook.kind != BUILTIN
         })
     }
 }

@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{
     hook_view::{HookView, SystemMessages},
     policies::{HookMode, HookSettings, PolicySpec, When},
+    proofs::ProofCases,
 };
 use crate::{
     config::{
@@ -92,6 +93,9 @@ pub struct HookSpec {
     /// The position in the config. Set by the loader.
     #[schemars(skip)]
     pub span: SourceSpan,
+    /// Cases that prove the hook.
+    #[serde(flatten)]
+    pub proof: ProofCases,
     /// The fields of the transport or policy.
     #[serde(flatten)]
     #[schemars(with = "TransportFields")]
@@ -253,6 +257,7 @@ impl HookSpec {
             mode: self.mode,
             when: self.when.clone(),
             settings,
+            proof: self.proof.clone(),
             span: self.span.clone(),
         })
     }

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::proofs::ProofCases;
 use crate::config::source_span::SourceSpan;
 
 /// One policy, on every event that it supports.
@@ -26,6 +27,9 @@ pub struct PolicySpec {
     /// The position in the config. Set by the loader.
     #[schemars(skip)]
     pub span: SourceSpan,
+    /// Cases that prove the policy.
+    #[serde(flatten)]
+    pub proof: ProofCases,
     /// The fields of this policy.
     #[serde(flatten)]
     #[schemars(with = "Description")]

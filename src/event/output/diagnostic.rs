@@ -35,6 +35,8 @@ pub enum DiagnosticCode {
     Timeout,
     /// The hook failed to start or ended in failure.
     Failed,
+    /// The last proof of the hook failed, so it was not called.
+    Unproven,
     /// The hook's condition could not be evaluated, so the hook ran.
     Condition,
 }
@@ -54,6 +56,7 @@ impl DiagnosticCode {
             Self::TailToolCall => "tail_tool_call",
             Self::Timeout => "timeout",
             Self::Failed => "failed",
+            Self::Unproven => "unproven",
             Self::Condition => "condition",
         }
     }

@@ -1,7 +1,11 @@
 //! Properties of verdicts that hold for all hook outputs, checked on the real engine
 //! with simulated hooks.
 
-use std::{path::PathBuf, sync::Arc, time::Duration};
+use std::{
+    path::PathBuf,
+    sync::{Arc, atomic::AtomicBool},
+    time::Duration,
+};
 
 use futures_util::future::BoxFuture;
 use prometheus_client::metrics::gauge::Gauge;
@@ -12,7 +16,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::{
     config::{
-        FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, SourceSpan,
+        FailureMode, HookMode, HookSettings, HookSpec, HookView, Matcher, ProofCases, SourceSpan,
         SystemMessages,
     },
     event::{
@@ -164,6 +168,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         system_messages: SystemMessages::Hidden,
         context: false,
         settings: HookSettings(Map::new()),
+        proof: ProofCases::default(),
         span: SourceSpan {
             file: PathBuf::new(),
             line: 1,
@@ -177,6 +182,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         event: EventName::BeforeModel,
         directory: deps.directory.clone(),
         output_limit: deps.output_limit,
+        is_unproven: AtomicBool::new(false),
         protocol: protocol::find(simulated.protocol).unwrap(),
         transport: Arc::new(simulated.clone()),
         when: None,

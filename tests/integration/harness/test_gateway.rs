@@ -27,7 +27,6 @@ impl TestGateway {
     /// Starts with this config, and files in its directory, which is also the
     /// working directory of hooks. `listen`, `admin` and `upstreams` are filled
     /// in unless the config has them; `{upstream}` is replaced by the base URL.
-    #[expect(clippy::unused_async, reason = "a test awaits what it starts")]
     pub async fn with_files(upstream: &Upstream, config: &str, files: &[(&str, &str)]) -> Self {
         let folder = TempDir::new().unwrap();
         for (name, text) in files {
@@ -37,7 +36,7 @@ impl TestGateway {
         let file = folder.path().join("hookgate.yaml");
         let config = Config::parse(&config, &file, &hook::registry())
             .unwrap_or_else(|error| panic!("{error}\n{config}"));
-        let server = Server::bind(config, AppResources::default()).unwrap();
+        let server = Server::bind(config, AppResources::default()).await.unwrap();
         let (agents, operators) = (
             server.agents.local_addr().unwrap(),
             server.operators.local_addr().unwrap(),

@@ -25,12 +25,12 @@ pub struct CaseFile {
     /// The config that the file names, or the rest of the file.
     pub config: Config,
     /// All cases, in the order of the file.
-    pub cases: Vec<Case>,
+    pub cases: Vec<TestCase>,
 }
 
 /// One test case of a file.
 #[derive(Debug)]
-pub struct Case {
+pub struct TestCase {
     /// The behaviour that the case tests.
     pub name: String,
     /// Position of the case in its file.
@@ -184,10 +184,7 @@ impl CaseFile {
         overrides: &Overrides,
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
-        let text = fs::read_to_string(path).map_err(|error| {
-            Problem::without_span(format!("`{}` cannot be read: {error}", path.display()))
-        })?;
-        let document = SpannedYaml::parse(&text, path)?;
+        let document = parse_file(path)?;
         let mut rest = document.value();
         let mut own = Map::new();
         for key in ["config", "cases"] {
@@ -219,6 +216,21 @@ impl CaseFile {
     }
 }
 
+/// Reads the cases of a file without its config, or returns all of their problems.
+pub fn read_file(path: &Path, registry: &Registry) -> Result<Vec<TestCase>, ConfigError> {
+    let document = parse_file(path)?;
+    let mut own: Map<_, _> = serde_json::from_value(document.value()).unwrap_or_default();
+    own.retain(|key, _| key == "cases");
+    read_cases(&document, own, registry).map_err(|problems| ConfigError { problems })
+}
+
+fn parse_file(path: &Path) -> Result<SpannedYaml, Problem> {
+    let text = fs::read_to_string(path).map_err(|error| {
+        Problem::without_span(format!("`{}` cannot be read: {error}", path.display()))
+    })?;
+    SpannedYaml::parse(&text, path)
+}
+
 /// Refuses settings beside `config`.
 fn refuse_config_keys(document: &SpannedYaml, rest: &Value) -> Result<(), ConfigError> {
     let keys = rest.as_object().into_iter().flat_map(Map::keys);
@@ -239,7 +251,7 @@ fn read_cases(
     document: &SpannedYaml,
     own: Map<String, Value>,
     registry: &Registry,
-) -> Result<Vec<Case>, Vec<Problem>> {
+) -> Result<Vec<TestCase>, Vec<Problem>> {
     let own = Value::Object(own);
     let validated = validate::<CaseFileKeys>(document, own, registry, UnknownKeys::Refused);
     if !validated.problems.is_empty() {
@@ -263,7 +275,7 @@ fn read_cases(
 }
 
 impl CaseEntry {
-    fn into_case(self, document: &SpannedYaml, pointer: &str) -> Result<Case, Problem> {
+    fn into_case(self, document: &SpannedYaml, pointer: &str) -> Result<TestCase, Problem> {
         self.check().map_err(|(field, message)| {
             Problem::at(&document.key_span(&format!("{pointer}{field}")), message)
         })?;
@@ -281,7 +293,7 @@ impl CaseEntry {
                 then: self.then,
             })),
         };
-        Ok(Case {
+        Ok(TestCase {
             name: self.name,
             span: document.span(pointer),
             action,

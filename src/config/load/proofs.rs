@@ -1,0 +1,55 @@
+//! Cases of proofs: positions, and paths of files.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+
+use super::{loader::Loader, pointers::matching};
+use crate::config::{
+    settings::proofs::PROOF_KEYS,
+    spanned_yaml::{SpannedYaml, span_to_value},
+};
+
+/// Where policies and hooks are in a document.
+const GUARDS: &[&str] = &["/policies/*", "/hooks/*/*/hooks/*"];
+
+impl Loader {
+    /// Completes the cases of a document for deserialization: each gets its position.
+    /// Files of cases are watched for changes.
+    pub(super) fn annotate_proofs(&mut self, document: &SpannedYaml, value: &mut Value) {
+        let guards = GUARDS.iter().flat_map(|guards| matching(value, guards));
+        let lists = guards.flat_map(|guard| PROOF_KEYS.map(|key| format!("{guard}/{key}/*")));
+        let entries: Vec<String> = lists.flat_map(|list| matching(value, &list)).collect();
+        for pointer in entries {
+            if let Some(entry) = value.pointer_mut(&pointer) {
+                self.annotate_proof(document, &pointer, entry);
+            }
+        }
+    }
+
+    fn annotate_proof(&mut self, document: &SpannedYaml, pointer: &str, entry: &mut Value) {
+        let span = span_to_value(&document.span(pointer));
+        match entry {
+            Value::String(path) => {
+                let path = self.case_file(document, Path::new(&*path));
+                *entry = json!({ "file": { "path": path, "span": span } });
+            }
+            Value::Object(case) => {
+                case.insert("span".to_owned(), span);
+                *entry = json!({ "case": case });
+            }
+            // The validation has reported it.
+            _ => (),
+        }
+    }
+
+    /// Returns the location of a file of cases, relative to the document that names it.
+    fn case_file(&mut self, document: &SpannedYaml, path: &Path) -> PathBuf {
+        let directory = document.file().parent().unwrap_or(Path::new(""));
+        let file = directory.join(path);
+        if !self.files.contains(&file) {
+            self.files.push(file.clone());
+        }
+        file
+    }
+}

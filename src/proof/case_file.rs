@@ -1,0 +1,103 @@
+//! Cases of a file that `hookgate test` also runs.
+
+use std::path::Path;
+
+use http::{HeaderMap, header};
+
+use super::{case::GuardCase, expectation::Expectation};
+use crate::{
+    config::{Problem, ProofCase, SourceSpan},
+    hook,
+    test_case::{self, AgentAction, Expected, ExpectedVerdict, TestCase},
+};
+
+/// Headers in which cases name their caller.
+const CALLER_HEADERS: [&str; 2] = ["x-goog-api-key", "authorization"];
+
+/// Reads those cases of a file that expect the same. `span` is where the config names it.
+pub(super) fn read(
+    path: &Path,
+    span: &SourceSpan,
+    expectation: Expectation,
+) -> Vec<Result<GuardCase, Problem>> {
+    let cases = match test_case::read_file(path, &hook::registry()) {
+        Ok(cases) => cases,
+        Err(error) => {
+            let problems = error.problems.into_iter();
+            let located = problems.map(|problem| Problem {
+                span: problem.span.or_else(|| Some(span.clone())),
+                ..problem
+            });
+            return located.map(Err).collect();
+        }
+    };
+    let wanted = cases
+        .into_iter()
+        .filter(|case| expects(&case.expected, expectation));
+    let wanted: Vec<_> = wanted
+        .map(|case| GuardCase::new(&to_proof_case(case), expectation))
+        .collect();
+    if !wanted.is_empty() {
+        return wanted;
+    }
+    let what = match expectation {
+        Expectation::Deny => "`verdict: deny`",
+        Expectation::Allow => "`verdict: proceed`",
+        Expectation::Mask => "a `text`, `answer`, `output` or `upstream`",
+    };
+    let message = format!("`{}` has no case that expects {what}", path.display());
+    vec![Err(Problem {
+        span: Some(span.clone()),
+        message,
+    })]
+}
+
+fn expects(expected: &Expected, expectation: Expectation) -> bool {
+    match expectation {
+        Expectation::Deny => matches!(
+            expected.verdict,
+            Some(ExpectedVerdict::Deny | ExpectedVerdict::Stop)
+        ),
+        Expectation::Allow => expected.verdict == Some(ExpectedVerdict::Proceed),
+        Expectation::Mask => {
+            let is_denied = expects(expected, Expectation::Deny);
+            let is_called = expected.upstream.iter().any(|request| !request.is_null());
+            let has_content = expected.text.is_some()
+                || expected.answer.is_some()
+                || expected.output.is_some()
+                || is_called;
+            has_content && !is_denied
+        }
+    }
+}
+
+fn to_proof_case(case: TestCase) -> ProofCase {
+    let mut converted = ProofCase::empty(case.span);
+    converted.name = Some(case.name);
+    match case.action {
+        AgentAction::Report(event) => converted.event = Some(event),
+        AgentAction::Call(call) => {
+            converted.caller = caller(&call.headers);
+            converted.headers = texts(&call.headers).collect();
+            converted.path = Some(call.path);
+            converted.request = Some(call.body);
+            converted.answer = call.answer;
+        }
+    }
+    converted
+}
+
+/// Callers authenticate by their names in test cases.
+fn caller(headers: &HeaderMap) -> Option<String> {
+    let name = CALLER_HEADERS.iter().find_map(|name| headers.get(*name))?;
+    let name = name.to_str().ok()?;
+    Some(name.strip_prefix("Bearer ").unwrap_or(name).to_owned())
+}
+
+fn texts(headers: &HeaderMap) -> impl Iterator<Item = (String, String)> {
+    headers.iter().filter_map(|(name, value)| {
+        let is_credential = *name == header::AUTHORIZATION;
+        let value = value.to_str().ok().filter(|_| !is_credential)?;
+        Some((name.as_str().to_owned(), value.to_owned()))
+    })
+}

@@ -1,0 +1,371 @@
+//! Runs a case on one guard: fires its events on an engine without sinks.
+
+use std::sync::Arc;
+
+use futures_util::future::BoxFuture;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use super::{
+    case::{CaseInput, GuardCase},
+    example_call::ExampleCall,
+    stage::Stage,
+};
+use crate::{
+    config::{AfterModelMode, AskMode, Config},
+    dialect::{self, DialectError, MergedChunks, ResponseDocument},
+    event::{
+        Action, AfterAgent, AfterModel, BeforeAgent, BeforeModel, BeforeModelVerdict, BeforeTool,
+        CallContext, Caller, Context, EventKind, EventName, EventOrigin, EventVisitor, FlowVerdict,
+        HookOutput, HookRun, MatcherSubject, Verdict, mcp_context, merge_outputs,
+    },
+    hook::{ConditionSubject, Engine, EventScope, Guard, run_hooks},
+    observe::recorder::{Exchange, Recorder},
+    policy::{ChunkPosition, InspectionPass, PolicyRequest},
+};
+
+/// Start of the session ids that hooks receive with cases.
+const SESSION_PREFIX: &str = "hookgate-proof-";
+
+/// Runs the cases of one guard.
+#[derive(Debug)]
+pub(super) struct CaseRunner<'a> {
+    pub(super) engine: Engine,
+    pub(super) guard: &'a Guard,
+    pub(super) config: &'a Config,
+    /// Time of the proof, as hooks receive it.
+    pub(super) timestamp: &'a str,
+}
+
+/// One case while it runs.
+struct CaseRun<'a> {
+    runner: &'a CaseRunner<'a>,
+    context: Context,
+    recorder: Recorder,
+    stages: Vec<Stage>,
+}
+
+impl CaseRunner<'_> {
+    /// Fires the events of a case. Returns one stage for each, in order.
+    ///
+    /// Dropping the future ends the guard's process.
+    ///
+    /// # Errors
+    ///
+    /// Returns a problem of the case itself.
+    pub(super) async fn run(&self, case: &GuardCase) -> Result<Vec<Stage>, String> {
+        let call = match &case.input {
+            CaseInput::Event(..) => None,
+            CaseInput::Call(example) => Some(CallContext {
+                dialect: example.call.method.api.as_str(),
+                operation: example.call.operation.as_str(),
+            }),
+        };
+        let session = case.sender.session.clone();
+        let context = Context {
+            session_named: session.is_some(),
+            session_id: session.unwrap_or_else(|| format!("{SESSION_PREFIX}{}", Uuid::new_v4())),
+            cwd: self.config.hook_directory.display().to_string(),
+            timestamp: self.timestamp.to_owned(),
+            caller: Caller {
+                name: case.sender.caller.clone(),
+                agent: case.sender.agent.clone(),
+                ..Caller::default()
+            },
+            call,
+            ..Context::default()
+        };
+        let mut run = CaseRun {
+            runner: self,
+            recorder: Recorder::for_event(Exchange::from_context(&context), Vec::new()),
+            context,
+            stages: Vec::new(),
+        };
+        match &case.input {
+            CaseInput::Event(name, fields) => run.report(*name, fields).await?,
+            CaseInput::Call(example) => {
+                let called = run.call(example).await;
+                called.map_err(|error| format!("cannot be read: {error}"))?;
+            }
+        }
+        Ok(run.stages)
+    }
+}
+
+impl CaseRun<'_> {
+    const fn scope(&self) -> EventScope<'_> {
+        EventScope {
+            context: &self.context,
+            recorder: &self.recorder,
+        }
+    }
+
+    /// Returns whether an event is worth firing: the guard may be on it.
+    fn concerns(&self, event: EventName) -> bool {
+        match self.runner.guard {
+            Guard::Policy(_) => true,
+            Guard::Hook(hook) => hook.event == event,
+        }
+    }
+
+    async fn report(&mut self, name: EventName, fields: &Map<String, Value>) -> Result<(), String> {
+        let read = ReadEvent {
+            run: self,
+            fields: Value::Object(fields.clone()),
+        };
+        name.visit(read)?.await;
+        Ok(())
+    }
+
+    /// Fires the events of a model call, in their order.
+    async fn call(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
+        for event in example.events {
+            match event {
+                EventName::BeforeAgent => self.before_agent(example).await,
+                EventName::AfterTool => self.after_tool(example).await?,
+                EventName::BeforeModel => self.before_model(example).await?,
+                EventName::AfterModel => self.after_model(example).await?,
+                EventName::BeforeTool => self.before_tool(example).await?,
+                EventName::AfterAgent => self.after_agent(example).await,
+                _ => (),
+            }
+        }
+        Ok(())
+    }
+
+    async fn before_agent(&mut self, example: &ExampleCall) {
+        if !example.prompt.is_empty() {
+            let prompt = example.prompt.clone();
+            self.fire(BeforeAgent { prompt }).await;
+        }
+    }
+
+    async fn after_tool(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
+        for event in example.tool_results()? {
+            self.fire(event).await;
+        }
+        Ok(())
+    }
+
+    async fn before_model(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
+        let mut stage = Stage::new(EventName::BeforeModel);
+        if !self.concerns(EventName::BeforeModel) {
+            self.stages.push(stage);
+            return Ok(());
+        }
+        let (engine, scope) = (&self.runner.engine, self.scope());
+        let mut request = PolicyRequest {
+            call: example.call.clone(),
+            document: example.document.clone(),
+            edited: false,
+        };
+        let subject = ConditionSubject::Call {
+            call: &request.call,
+            document: &request.document,
+        };
+        let plan = engine.plan(EventName::BeforeModel, scope, subject);
+        let mut runs = engine.inspect_request(&plan, scope, &mut request, InspectionPass::First)?;
+        if !plan.hooks.is_empty() {
+            let llm_request =
+                dialect::read_request(&request.call, &request.document, plan.detail())?;
+            let document = plan
+                .shows_document()
+                .then(|| request.document.to_raw())
+                .flatten();
+            let mut event = BeforeModel { llm_request };
+            let called = run_hooks(&plan, scope, &mut event, document.as_deref());
+            runs.extend(called.await);
+        }
+        let (verdict, _) = evaluate::<BeforeModel>(&runs);
+        stage.add(&runs, verdict.action());
+        if let BeforeModelVerdict::Proceed(mutation) = &verdict
+            && !mutation.is_empty()
+        {
+            let edited = dialect::write_request(&request.call, request.document, mutation)?;
+            stage.is_edited |= edited.document.is_edited();
+            request.document = edited.document;
+        }
+        stage.add_json(&request.document.to_bytes());
+        self.stages.push(stage);
+        Ok(())
+    }
+
+    /// Passes the answer through the guard, chunk by chunk or whole.
+    async fn after_model(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
+        let mut stage = Stage::new(EventName::AfterModel);
+        if !self.concerns(EventName::AfterModel) {
+            self.stages.push(stage);
+            return Ok(());
+        }
+        let (engine, scope) = (&self.runner.engine, self.scope());
+        let (call, document) = (&example.call, &example.document);
+        let subject = ConditionSubject::Call { call, document };
+        let plan = engine.plan(EventName::AfterModel, scope, subject);
+        let model = call.model_name();
+        let mut policies = engine.response_policies(&plan, scope, model, InspectionPass::First);
+        let llm_request = Arc::new(dialect::read_request(call, document, plan.detail())?.into());
+        let mut chunks = self.chunks(example)?.into_iter().peekable();
+        let mut text = String::new();
+        while let Some(mut chunk) = chunks.next() {
+            let position = match chunks.peek() {
+                Some(_) => ChunkPosition::Chunk,
+                None => ChunkPosition::Last,
+            };
+            let mut runs = policies.inspect(&mut chunk, position)?;
+            if !plan.hooks.is_empty() && chunk.has_content() {
+                let mut event = AfterModel {
+                    llm_request: Arc::clone(&llm_request),
+                    llm_response: chunk.read()?,
+                };
+                let raw = plan.shows_document().then(|| chunk.to_raw()).flatten();
+                runs.extend(run_hooks(&plan, scope, &mut event, raw.as_deref()).await);
+            }
+            finish_chunk(&mut stage, &mut chunk, &runs)?;
+            text.extend(chunk.plain_texts());
+        }
+        let held = policies.finish()?;
+        stage.add(&held.observed, Action::Proceed);
+        for (mut chunk, runs) in held.chunks {
+            finish_chunk(&mut stage, &mut chunk, &runs)?;
+            text.extend(chunk.plain_texts());
+        }
+        // A secret may be split over chunks.
+        stage.content.push_str(&text);
+        self.stages.push(stage);
+        Ok(())
+    }
+
+    fn chunks(&self, example: &ExampleCall) -> Result<Vec<ResponseDocument>, DialectError> {
+        let chunks = example.answer.clone();
+        let is_merged = self.runner.config.after_model == AfterModelMode::Buffered;
+        if !is_merged || chunks.len() < 2 {
+            return Ok(chunks);
+        }
+        let merged = MergedChunks::new(chunks)?;
+        Ok(vec![ResponseDocument::parse(merged.response)?])
+    }
+
+    /// Fires `BeforeTool` for each call of the answer.
+    async fn before_tool(&mut self, example: &ExampleCall) -> Result<(), DialectError> {
+        for chunk in &example.answer {
+            for (_, call) in chunk.calls()? {
+                let event = BeforeTool {
+                    mcp_context: mcp_context(&call.name),
+                    tool_name: call.name,
+                    tool_input: match call.arguments {
+                        Value::Object(arguments) => arguments,
+                        _ => Map::new(),
+                    },
+                    original_request_name: None,
+                };
+                self.fire(event).await;
+            }
+        }
+        Ok(())
+    }
+
+    async fn after_agent(&mut self, example: &ExampleCall) {
+        let texts = example.answer.iter().flat_map(|chunk| chunk.plain_texts());
+        let prompt_response: String = texts.collect();
+        if !prompt_response.is_empty() {
+            let event = AfterAgent {
+                prompt: example.prompt.clone(),
+                prompt_response,
+                stop_hook_active: false,
+            };
+            self.fire(event).await;
+        }
+    }
+
+    /// Fires an event that is derived from model calls, or reported if the config derives
+    /// it from none.
+    async fn fire<E: EventKind>(&mut self, event: E) {
+        let origin = if self.runner.config.events.derives(E::NAME) {
+            EventOrigin::Derived
+        } else {
+            EventOrigin::Reported
+        };
+        self.fire_from(event, origin).await;
+    }
+
+    async fn fire_from<E: EventKind>(&mut self, event: E, origin: EventOrigin) {
+        let mut stage = Stage::new(E::NAME);
+        stage.tool = match event.subject() {
+            MatcherSubject::Tool(name) => Some(name.to_owned()),
+            MatcherSubject::None | MatcherSubject::Keyword(_) => None,
+        };
+        if self.concerns(E::NAME) {
+            // Events are made of strings and JSON values, which always become JSON.
+            let before = serde_json::to_value(&event).unwrap_or_default();
+            let outcome = self.runner.engine.fire(self.scope(), event, origin).await;
+            let (verdict, output) = evaluate::<E>(&outcome.runs);
+            let action = verdict.action();
+            stage.add(&outcome.runs, action);
+            stage.is_denied |= action == Action::Ask && self.runner.config.ask == AskMode::Deny;
+            let after = edited::<E>(&before, &output);
+            stage.is_edited |= after.is_some();
+            stage.add_content(&after.unwrap_or(before));
+        }
+        self.stages.push(stage);
+    }
+}
+
+/// Merges the runs of a guard, also if it only observes.
+fn evaluate<E: EventKind>(runs: &[HookRun]) -> (E::Verdict, HookOutput) {
+    let outputs = runs.iter().map(|run| &run.answer.output);
+    let (output, _) = merge_outputs(outputs, E::HONOURS);
+    (E::evaluate(&output), output)
+}
+
+/// Returns the fields of an event after the edits of a guard; `None` if they are
+/// unchanged. The reason of a denied result replaces it (hook protocol, section 1).
+fn edited<E: EventKind>(before: &Value, output: &HookOutput) -> Option<Value> {
+    match E::NAME {
+        EventName::AfterTool => {
+            let reason = output.deny()?;
+            Some(Value::from(reason.as_str()))
+        }
+        EventName::AfterModel => output.specific("llm_response").cloned(),
+        // Context is added to a prompt, and nothing is taken away.
+        EventName::BeforeAgent => None,
+        _ => {
+            let mut event: E = serde_json::from_value(before.clone()).ok()?;
+            event.apply(output);
+            let after = serde_json::to_value(event).ok()?;
+            (after != *before).then_some(after)
+        }
+    }
+}
+
+/// Applies what a guard did with a chunk.
+fn finish_chunk(
+    stage: &mut Stage,
+    chunk: &mut ResponseDocument,
+    runs: &[HookRun],
+) -> Result<(), DialectError> {
+    let (verdict, _) = evaluate::<AfterModel>(runs);
+    stage.add(runs, verdict.action());
+    if let FlowVerdict::Proceed(Some(mutation)) = &verdict {
+        chunk.write(mutation)?;
+        stage.is_edited |= chunk.is_edited();
+    }
+    stage.add_json(&chunk.to_bytes());
+    Ok(())
+}
+
+/// A reported event, before its type is known.
+struct ReadEvent<'a, 'run> {
+    run: &'a mut CaseRun<'run>,
+    fields: Value,
+}
+
+impl<'a> EventVisitor for ReadEvent<'a, '_> {
+    type Output = Result<BoxFuture<'a, ()>, String>;
+
+    fn visit<E: EventKind>(self) -> Self::Output {
+        let event: E = serde_json::from_value(self.fields)
+            .map_err(|error| format!("is no {} event: {error}", E::NAME))?;
+        let fired = self.run.fire_from(event, EventOrigin::Reported);
+        Ok(Box::pin(fired))
+    }
+}

@@ -1,0 +1,262 @@
+//! The proof of one guard: its cases, and the result of the last run.
+
+use std::sync::{
+    Mutex, MutexGuard, PoisonError,
+    atomic::{AtomicUsize, Ordering},
+};
+
+use serde::Serialize;
+use tokio::time::{Instant, timeout_at};
+use utoipa::ToSchema;
+
+use super::{
+    case::GuardCase,
+    case_run::CaseRunner,
+    expectation::{Expectation, Mismatch},
+    stage::Stage,
+};
+use crate::{
+    config::{Config, Problem},
+    event::{EventName, MatcherSubject},
+    hook::{Engine, Guard},
+};
+
+/// The cases of a proof that are run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CaseSelection {
+    /// All cases of the guard.
+    All,
+    /// One of each list, another one each time, if each starts a process.
+    InTurn,
+}
+
+/// The last proof of a policy or hook.
+#[derive(Debug, Clone, Serialize, ToSchema)]
+pub struct GuardStatus {
+    /// Name of the policy or hook.
+    pub name: String,
+    /// Event of a hook.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub event: Option<&'static str>,
+    /// Number of its cases.
+    pub cases: usize,
+    /// Whether the last proof succeeded.
+    pub proven: bool,
+    /// Time of the proof from which on this is so.
+    pub since: String,
+    /// Time of the last proof.
+    pub checked: String,
+    /// First problem of the last proof.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
+}
+
+/// A guard with its cases.
+#[derive(Debug)]
+pub(super) struct GuardProof {
+    pub(super) guard: Guard,
+    cases: Vec<GuardCase>,
+    /// Number of proofs with [`CaseSelection::InTurn`].
+    turn: AtomicUsize,
+    result: Mutex<LastResult>,
+}
+
+/// Result of the last proof.
+#[derive(Debug, Clone, Default)]
+struct LastResult {
+    since: String,
+    checked: String,
+    error: Option<String>,
+}
+
+impl GuardProof {
+    pub(super) fn new(guard: Guard, cases: Vec<GuardCase>) -> Self {
+        Self {
+            guard,
+            cases,
+            turn: AtomicUsize::new(0),
+            result: Mutex::default(),
+        }
+    }
+
+    /// Runs cases, one after the other. Returns what is wrong.
+    ///
+    /// Dropping the future ends the guard's process.
+    pub(super) async fn run(
+        &self,
+        engine: &Engine,
+        config: &Config,
+        selection: CaseSelection,
+        timestamp: &str,
+    ) -> Vec<Problem> {
+        let timeout = config.proof.timeout;
+        let deadline = Instant::now() + timeout;
+        let runner = CaseRunner {
+            engine: engine.for_proof(self.guard.clone()),
+            guard: &self.guard,
+            config,
+            timestamp,
+        };
+        let mut problems = Vec::new();
+        let mut has_run = false;
+        let cases = self.select(selection);
+        let runs_all = cases.len() == self.cases.len();
+        for case in cases {
+            // Boxed, because one case has the futures of all events.
+            let Ok(run) = timeout_at(deadline, Box::pin(runner.run(case))).await else {
+                problems.push(self.problem(case, &format!("has no result after {timeout:?}")));
+                return problems;
+            };
+            let found = match run {
+                Ok(stages) => {
+                    has_run |= stages.iter().any(|stage| stage.has_run);
+                    self.verify(engine, case, &stages)
+                }
+                Err(error) => Err(error),
+            };
+            problems.extend(found.err().map(|found| self.problem(case, &found)));
+        }
+        if let Some(case) = self.cases.first().filter(|_| runs_all && !has_run)
+            && problems.is_empty()
+        {
+            problems.push(self.problem(case, "runs on none of its cases"));
+        }
+        problems
+    }
+
+    /// Keeps the result of a proof. A change is logged.
+    pub(super) fn record(&self, problems: &[Problem], timestamp: &str) {
+        let error = problems.first().map(Problem::to_string);
+        let mut result = self.result();
+        let name = self.guard.name();
+        match (&result.error, &error) {
+            (None, Some(error)) => {
+                self.guard.proof_failed();
+                tracing::warn!(hook.name = name, %error, "guard not proven");
+            }
+            (Some(_), None) => {
+                self.guard.proof_succeeded();
+                tracing::info!(hook.name = name, "guard proven again");
+            }
+            (None, None) | (Some(_), Some(_)) => (),
+        }
+        if result.since.is_empty() || result.error.is_some() != error.is_some() {
+            timestamp.clone_into(&mut result.since);
+        }
+        timestamp.clone_into(&mut result.checked);
+        result.error = error;
+    }
+
+    /// Returns the result of the last proof.
+    pub(super) fn status(&self) -> GuardStatus {
+        let result = self.result().clone();
+        GuardStatus {
+            name: self.guard.name().to_owned(),
+            event: match &self.guard {
+                Guard::Policy(_) => None,
+                Guard::Hook(hook) => Some(hook.event.as_str()),
+            },
+            cases: self.cases.len(),
+            proven: result.error.is_none(),
+            since: result.since,
+            checked: result.checked,
+            error: result.error,
+        }
+    }
+
+    /// Returns whether the last proof succeeded.
+    pub(super) fn is_proven(&self) -> bool {
+        self.result().error.is_none()
+    }
+
+    fn select(&self, selection: CaseSelection) -> Vec<&GuardCase> {
+        if selection == CaseSelection::All || !self.guard.starts_processes() {
+            return self.cases.iter().collect();
+        }
+        let turn = self.turn.fetch_add(1, Ordering::Relaxed);
+        let lists = [Expectation::Deny, Expectation::Allow, Expectation::Mask];
+        let next = lists.into_iter().filter_map(|expectation| {
+            let cases = self.cases.iter();
+            let cases: Vec<&GuardCase> = cases
+                .filter(|case| case.expectation == expectation)
+                .collect();
+            cases.get(turn.checked_rem(cases.len())?).copied()
+        });
+        next.collect()
+    }
+
+    fn verify(&self, engine: &Engine, case: &GuardCase, stages: &[Stage]) -> Result<(), String> {
+        let verified = case.expectation.verify(stages, case.secret.as_deref());
+        verified.map_err(|mismatch| match mismatch {
+            Mismatch::Found(found) => found,
+            Mismatch::NotSelected => {
+                format!("did not run: {}", self.skip_reason(engine, stages))
+            }
+        })
+    }
+
+    /// Returns why selection skipped the guard on all events of a case.
+    fn skip_reason(&self, engine: &Engine, stages: &[Stage]) -> String {
+        let events = self.events(engine);
+        let mut fired = stages
+            .iter()
+            .filter(|stage| events.contains(&stage.event))
+            .peekable();
+        if fired.peek().is_none() {
+            let on = names(events.into_iter());
+            let fired = names(stages.iter().map(|stage| stage.event));
+            return format!("it is on {on}, and the case fires {fired}");
+        }
+        let table = engine.table();
+        let is_matched = |stage: &Stage| {
+            let tool = stage.tool.as_deref();
+            let subject = tool.map_or(MatcherSubject::None, MatcherSubject::Tool);
+            self.guard.matches(table, subject)
+        };
+        let when = match &self.guard {
+            Guard::Policy(policy) => &policy.when,
+            Guard::Hook(hook) => &hook.when,
+        };
+        if !fired.any(is_matched) {
+            "its matcher does not match".to_owned()
+        } else if when.is_some() {
+            "its `when` is false".to_owned()
+        } else {
+            "it does not inspect this".to_owned()
+        }
+    }
+
+    fn events(&self, engine: &Engine) -> Vec<EventName> {
+        match &self.guard {
+            Guard::Hook(hook) => vec![hook.event],
+            Guard::Policy(_) => {
+                let policies = engine.table().all_policies();
+                let own = policies.filter(|(_, policy)| self.guard.is_policy(policy));
+                own.map(|(event, _)| event).collect()
+            }
+        }
+    }
+
+    fn problem(&self, case: &GuardCase, found: &str) -> Problem {
+        let (guard, verb, label) = (&self.guard, case.expectation.verb(), &case.label);
+        Problem {
+            span: Some(case.span.clone()),
+            message: format!("{guard}: must {verb} {label}, but {found}"),
+        }
+    }
+
+    fn result(&self) -> MutexGuard<'_, LastResult> {
+        self.result.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Joins the names of events, each once.
+fn names(events: impl Iterator<Item = EventName>) -> String {
+    let mut names: Vec<&str> = Vec::new();
+    for event in events {
+        if !names.contains(&event.as_str()) {
+            names.push(event.as_str());
+        }
+    }
+    names.join(" and ")
+}

@@ -1,0 +1,88 @@
+//! What a guard did on one event of a case.
+
+use serde_json::Value;
+
+use crate::event::{Action, Diagnostic, EventName, HookRun, HookStatus};
+
+/// What a guard did on one event of a case.
+#[derive(Debug)]
+pub(super) struct Stage {
+    pub(super) event: EventName,
+    /// The tool of a tool event.
+    pub(super) tool: Option<String>,
+    /// Whether the guard was selected, and ran.
+    pub(super) has_run: bool,
+    /// Cause of a failed run.
+    pub(super) failure: Option<String>,
+    /// First problem of an output.
+    pub(super) diagnostic: Option<String>,
+    pub(super) is_denied: bool,
+    pub(super) is_edited: bool,
+    /// All texts after the edits.
+    pub(super) content: String,
+}
+
+impl Stage {
+    /// An event on which nothing ran yet.
+    pub(super) const fn new(event: EventName) -> Self {
+        Self {
+            event,
+            tool: None,
+            has_run: false,
+            failure: None,
+            diagnostic: None,
+            is_denied: false,
+            is_edited: false,
+            content: String::new(),
+        }
+    }
+
+    /// Adds runs of the guard and the action that came of them.
+    pub(super) fn add(&mut self, runs: &[HookRun], action: Action) {
+        for run in runs {
+            self.has_run = true;
+            self.is_edited |= run.edited;
+            self.is_denied |= !run.refused.is_empty();
+            let detail = run.answer.diagnostics.last().map(describe);
+            match run.status() {
+                HookStatus::Failed => self.failure = Some(detail.unwrap_or_default()),
+                HookStatus::Ok | HookStatus::Block => {
+                    self.diagnostic = self.diagnostic.take().or(detail);
+                }
+            }
+        }
+        self.is_denied |= action >= Action::Deny;
+    }
+
+    /// Adds all texts of a JSON value to the content.
+    pub(super) fn add_content(&mut self, value: &Value) {
+        match value {
+            Value::String(text) => {
+                self.content.push_str(text);
+                self.content.push('\n');
+            }
+            Value::Array(items) => items.iter().for_each(|item| self.add_content(item)),
+            Value::Object(fields) => fields.values().for_each(|field| self.add_content(field)),
+            Value::Null | Value::Bool(_) | Value::Number(_) => (),
+        }
+    }
+
+    /// Adds all texts of a JSON document to the content.
+    pub(super) fn add_json(&mut self, json: &[u8]) {
+        // Documents were parsed before, so this cannot fail.
+        self.add_content(&serde_json::from_slice(json).unwrap_or_default());
+    }
+
+    /// Returns whether a text is left in the content.
+    pub(super) fn contains(&self, text: &str) -> bool {
+        self.content.contains(text)
+    }
+}
+
+fn describe(diagnostic: &Diagnostic) -> String {
+    if diagnostic.detail.is_empty() {
+        diagnostic.code.as_str().to_owned()
+    } else {
+        diagnostic.detail.clone()
+    }
+}

@@ -1,0 +1,287 @@
+//! Guards that do not work are found when the config is loaded.
+
+use std::{fs, time::Instant};
+
+use tempfile::TempDir;
+
+use super::{CASES, GUARD, Proving, hook};
+use crate::harness::{PATIENCE, Served, Upstream, processes, respond, run, serving};
+
+/// What `serve` prints to stderr when it refuses a config with these files.
+fn refused(config: &str, files: &[(&str, &str)]) -> String {
+    let folder = TempDir::new().unwrap();
+    for (name, text) in files {
+        fs::write(folder.path().join(name), text).unwrap();
+    }
+    let config = format!("upstreams: {{ gemini: {{ url: \"http://127.0.0.1:9\" }} }}\n{config}");
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let arguments = [
+        "serve",
+        "--config",
+        "hookgate.yaml",
+        "--listen",
+        "127.0.0.1:0",
+    ];
+    let arguments = [&arguments[..], &["--admin-listen", "127.0.0.1:0"]].concat();
+    let (code, stdout, stderr) = run(&arguments, folder.path());
+    assert_eq!((code, stdout.as_str()), (78, ""), "{stderr}");
+    let check = run(&["check", "--prove", "hookgate.yaml"], folder.path());
+    assert_eq!(check.0, 78, "{}", check.2);
+    let proofs = |text: &str| {
+        text.lines()
+            .filter(|line| line.starts_with("hookgate.yaml"))
+            .count()
+    };
+    assert_eq!(proofs(&check.2), proofs(&stderr), "{}\n{stderr}", check.2);
+    stderr
+}
+
+#[test]
+fn an_interpreter_that_is_missing_is_found() {
+    for on_failure in ["open", "closed"] {
+        let fields = format!("command: nosuchsh guard.sh, on_failure: {on_failure}");
+
+        let stderr = refused(&hook("BeforeTool", &fields), &[("guard.sh", GUARD)]);
+
+        let deny = "hook `shell` on BeforeTool: must deny a call of `run_shell_command`, but failed: exit code 127";
+        assert!(stderr.contains(deny), "{stderr}");
+        assert!(stderr.contains("must allow a call"), "{stderr}");
+    }
+}
+
+#[test]
+fn an_emptied_script_is_found_with_the_position_of_its_case() {
+    let config = hook("BeforeTool", "command: bash guard.sh");
+
+    let stderr = refused(&config, &[("guard.sh", "")]);
+
+    let column = config.lines().last().unwrap().find("{ tool_call").unwrap() + 1;
+    let expected = format!(
+        "hookgate.yaml:6:{column}: hook `shell` on BeforeTool: must deny a call of `run_shell_command`, but allowed it\n"
+    );
+    assert_eq!(
+        stderr,
+        format!(
+            "warning: hookgate.yaml:6:11: hook `shell` on BeforeTool fails open: its failure allows what it would deny\n{expected}"
+        )
+    );
+}
+
+#[tokio::test]
+async fn a_server_that_answers_an_empty_object_is_found() {
+    let server = Upstream::with(|_| respond(200, "application/json", "{}".to_owned())).await;
+    let fields = format!("type: http, url: \"http://{}/\"", server.addr);
+
+    let config = hook("BeforeTool", &fields);
+    let stderr = tokio::task::spawn_blocking(move || refused(&config, &[]))
+        .await
+        .unwrap();
+
+    assert!(stderr.contains("but allowed it"), "{stderr}");
+}
+
+#[test]
+fn a_wrong_matcher_is_found() {
+    let config = format!(
+        "hooks: {{ BeforeTool: [{{ matcher: ^shell$, hooks: [{{ name: shell, command: bash guard.sh, {CASES} }}] }}] }}\n"
+    );
+
+    let stderr = refused(&config, &[("guard.sh", GUARD)]);
+
+    let reason = "but did not run: its matcher does not match";
+    assert!(stderr.contains(reason), "{stderr}");
+}
+
+#[test]
+fn a_wrong_event_is_found() {
+    let stderr = refused(
+        &hook("AfterTool", "command: bash guard.sh"),
+        &[("guard.sh", GUARD)],
+    );
+
+    let reason =
+        "but did not run: it is on AfterTool, and the case fires AfterModel and BeforeTool";
+    assert!(stderr.contains(reason), "{stderr}");
+    let stderr = refused(&hook("BeforeTol", "command: bash guard.sh"), &[]);
+    assert!(stderr.contains("unknown event `BeforeTol`"), "{stderr}");
+}
+
+#[test]
+fn a_disabled_hook_is_found() {
+    let guard = hook("BeforeTool", "command: bash guard.sh");
+    for switch in ["disabled: [shell]", "enabled: false"] {
+        let config = format!("hooksConfig: {{ {switch} }}\n{guard}");
+
+        let stderr = refused(&config, &[("guard.sh", GUARD)]);
+
+        let reason = "hook `shell` on BeforeTool: has a proof, but is disabled at hookgate.yaml:2:";
+        assert!(stderr.contains(reason), "{stderr}");
+    }
+}
+
+#[test]
+fn a_condition_that_is_false_is_found() {
+    let refused = |when: &str| {
+        let fields = format!("command: bash guard.sh, when: '{when}'");
+        refused(&hook("BeforeTool", &fields), &[("guard.sh", GUARD)])
+    };
+
+    let constant = refused("false");
+    assert!(constant.contains("`when` is always false"), "{constant}");
+    let dynamic = refused("tool.name == \"shell\"");
+    let reason = "but did not run: its `when` is false";
+    assert!(dynamic.contains(reason), "{dynamic}");
+}
+
+#[test]
+fn every_guard_that_fails_is_reported_at_once() {
+    let config = "\
+policies:
+  - { policy: model_allow, models: [a], must_deny: [{ model: a }] }
+  - { policy: redact, detect: [email], must_mask: [{ prompt: hello }] }
+hooks:
+  BeforeModel:
+    - hooks: [{ name: words, command: 'true', must_deny: [{ prompt: x }], must_allow: [{ prompt: y }] }]
+";
+
+    let stderr = refused(config, &[]);
+
+    let problems: Vec<&str> = stderr
+        .lines()
+        .filter(|line| line.starts_with("hookgate.yaml"))
+        .collect();
+    assert_eq!(
+        problems,
+        [
+            "hookgate.yaml:3:53: policy `model_allow`: must deny model `a`, but allowed it",
+            "hookgate.yaml:4:52: policy `redact`: must mask this prompt, but left it unchanged",
+            "hookgate.yaml:7:59: hook `words` on BeforeModel: must deny this prompt, but allowed it",
+        ]
+    );
+}
+
+#[test]
+fn a_hook_that_hangs_is_ended() {
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://127.0.0.1:9\" }} }}\nproof: {{ timeout: 300ms }}\n\
+         hooks: {{ BeforeTool: [{{ hooks: [{{ name: shell, command: \"trap '' TERM; sleep 600 & wait\", {CASES} }}] }}] }}\n"
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    let started = Instant::now();
+
+    let served = Served::start(serving(folder.path()));
+    let mark = served.mark.clone();
+    let (status, stderr) = served.ended(PATIENCE);
+
+    assert_eq!(status.code(), Some(78), "{stderr}");
+    assert!(stderr.contains("but has no result after 300ms"), "{stderr}");
+    assert!(started.elapsed() < PATIENCE);
+    assert_eq!(processes(&mark), Vec::<u32>::new());
+}
+
+#[tokio::test]
+async fn a_reload_with_a_guard_that_fails_keeps_the_previous_config() {
+    let config = hook("BeforeTool", "command: bash guard.sh, on_failure: closed");
+    let gateway = Proving::start(&config, &[("guard.sh", GUARD)]).await;
+    let changes = [
+        ("bash guard.sh", "nosuchsh guard.sh", "exit code 127"),
+        ("bash guard.sh", "bash other.sh", "allowed it"),
+        ("BeforeTool", "AfterTool", "it is on AfterTool"),
+        ("- hooks:", "- matcher: x$\n      hooks:", "its matcher"),
+        (
+            "proof:",
+            "hooksConfig: { disabled: [shell] }\nproof:",
+            "disabled at",
+        ),
+        (
+            "name: shell",
+            "name: shell, when: 'prompt == \"\"'",
+            "prompt",
+        ),
+        (
+            "name: shell",
+            "name: shell, when: 'tool.name == \"x\"'",
+            "its `when`",
+        ),
+    ];
+    gateway.write("other.sh", "");
+
+    for (from, to, reason) in changes {
+        gateway.write_config(&config.replacen(from, to, 1));
+        let reloaded = gateway.operator.post("/reload", "").await;
+
+        assert_eq!(reloaded.status, 400, "{to}: {}", reloaded.text());
+        assert!(
+            reloaded.text().contains("BAD_CONFIG"),
+            "{}",
+            reloaded.text()
+        );
+        assert!(
+            reloaded.text().contains(reason),
+            "{to}: {}",
+            reloaded.text()
+        );
+        gateway.proven("shell", true).await;
+    }
+    gateway.write_config(&config.replacen("every: 200ms", "every: 1h", 1));
+    let reloaded = gateway.operator.post("/reload", "").await;
+    assert_eq!(reloaded.status, 200, "{}", reloaded.text());
+}
+
+#[test]
+fn check_reports_closed_guards_without_a_proof() {
+    let folder = TempDir::new().unwrap();
+    let config = "\
+upstreams: { gemini: { url: https://example.org } }
+hooks:
+  BeforeTool:
+    - hooks:
+        - { name: unproven, command: 'true', on_failure: closed }
+        - { name: observing, command: 'true', on_failure: closed, mode: observe, must_allow: [{ prompt: x }] }
+";
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+
+    let (code, stdout, stderr) = run(&["check", "hookgate.yaml"], folder.path());
+
+    assert_eq!(
+        (code, stdout.as_str()),
+        (0, "hookgate.yaml: valid, 2 hooks\n")
+    );
+    let lint = "hookgate.yaml:5:11: hook `unproven` on BeforeTool fails closed and has no `must_deny` or `must_mask`: nothing proves that it works";
+    let lints: Vec<&str> = stderr
+        .lines()
+        .filter(|line| line.contains("proves"))
+        .collect();
+    assert_eq!(lints, [format!("warning: {lint}")]);
+}
+
+#[test]
+fn check_runs_proofs_when_asked() {
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: https://example.org }} }}\n{}",
+        hook("BeforeTool", "command: bash guard.sh, on_failure: closed")
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    fs::write(folder.path().join("guard.sh"), GUARD).unwrap();
+
+    let without = run(&["check", "hookgate.yaml"], folder.path());
+    assert_eq!(
+        without,
+        (
+            0,
+            "hookgate.yaml: valid, 1 hook\n".to_owned(),
+            String::new()
+        )
+    );
+    assert!(!folder.path().join("runs").exists());
+
+    let (code, stdout, _) = run(&["check", "--prove", "hookgate.yaml"], folder.path());
+    assert_eq!(code, 0);
+    assert_eq!(
+        stdout,
+        "proven: `shell` on BeforeTool, 2 cases\nhookgate.yaml: valid, 1 hook\n"
+    );
+    assert!(folder.path().join("runs").exists());
+}
