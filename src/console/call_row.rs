@@ -134,7 +134,7 @@ pub(super) fn caller(call: &CallRecord) -> String {
 }
 
 /// Returns the action on a call and, if it is stricter, the verdict on one of its events.
-fn verdict(call: &CallRecord) -> (BadgeKind, String) {
+pub(super) fn verdict(call: &CallRecord) -> (BadgeKind, String) {
     let strictest = call.events().iter().map(|event| event.verdict).max();
     let removed = has_removed_calls(call).then_some(Action::Deny);
     let strictest = strictest.max(removed);

@@ -28,7 +28,7 @@ const leave = () => {
 const keys = {
   j: () => moveRow(1),
   k: () => moveRow(-1),
-  "/": () => document.querySelector("[data-filter]")?.focus(),
+  "/": () => document.querySelector("[data-filter]")?.select(),
   "?": () => document.getElementById("keys")?.showModal(),
 };
 

@@ -10,7 +10,7 @@ use crate::{
     auth::AdminPrincipal,
     config::AdminRole,
     console::{
-        call_row::{LIST, action_kind, caller},
+        call_row::{LIST, caller, verdict},
         conversation::conversation,
         form::FormFields,
         format::{calls_with, duration, item_address},
@@ -86,9 +86,10 @@ fn neighbours(found: &CallView, query: &str) -> Markup {
 
 fn facts(call: &CallRecord) -> Markup {
     let tokens = call.detail.as_ref().and_then(|detail| detail.tokens);
+    let (kind, verdict) = verdict(call);
     html! {
         dl {
-            dt { "Verdict" } dd { (badge(action_kind(call.action), call.action.as_str())) }
+            dt { "Verdict" } dd { (badge(kind, &verdict)) }
             dt { "Time" } dd { (call.time()) ", for " (duration(call.duration_us)) }
             dt { "Caller" } dd {
                 @if caller(call).is_empty() { "without authentication" } @else {

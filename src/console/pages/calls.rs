@@ -166,7 +166,7 @@ fn page_of_calls(page: &CallPage, filter: &TraceFilter, cursor: Option<u64>) -> 
             }
         }
         div.scroll tabindex="0" role="region" aria-label="Calls" {
-            table data-rows {
+            table.calls data-rows {
                 caption { "Calls, newest first" }
                 thead { tr { @for column in COLUMNS { th scope="col" { (column) } } } }
                 tbody { @for call in &page.calls { (CallRow::new(call, &query).markup()) } }

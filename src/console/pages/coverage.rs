@@ -23,8 +23,7 @@ pub(in crate::console) async fn show(
         "API",
         "Hooks inspect",
         "Calls in 24 h",
-        "Path",
-        "Reason",
+        "Path and reason",
     ];
     let body = html! {
         p { "A call that goes around the hooks is in a row with the word "
@@ -46,8 +45,10 @@ fn row(method: &MethodCoverage) -> Markup {
             td { (policy.api) }
             td { (coverage_badge(policy.runs)) }
             td.number { (method.calls_last_day) }
-            td { code { (policy.method) " " (policy.path) } }
-            td { (policy.why.as_deref().unwrap_or_default()) }
+            td.path {
+                code { (policy.method) " " (policy.path) }
+                @if let Some(why) = &policy.why { div { (why) } }
+            }
         }
     }
 }

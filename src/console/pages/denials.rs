@@ -1,5 +1,7 @@
 //! Denials by rule, reason and tool, and tests made of them.
 
+use std::{cmp::Reverse, collections::BTreeMap};
+
 use axum::{
     extract::{Path, State},
     response::Response,
@@ -33,6 +35,7 @@ pub(in crate::console) async fn list(
     let body = html! {
         p.muted { "Since the start of the process, the most frequent first. " a href="/denials" { "JSON" } }
         @if list.groups.is_empty() { p { "No policy or hook has denied anything." } }
+        @if !list.groups.is_empty() { (by_caller(&list.groups)) }
         @for group in &list.groups { (denial_group(&app, group)) }
         @if list.evicted > 0 {
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
@@ -73,6 +76,27 @@ pub(in crate::console) async fn test_of_call(
     Ok(page.respond(Some(&principal)))
 }
 
+/// Returns the callers with their denials by all rules, the most frequent first.
+fn by_caller(groups: &[DenialGroup]) -> Markup {
+    let mut callers: BTreeMap<&str, u64> = BTreeMap::new();
+    for (caller, count) in groups.iter().flat_map(|group| &group.callers) {
+        *callers.entry(&**caller).or_default() += count;
+    }
+    let mut callers: Vec<(&str, u64)> = callers.into_iter().collect();
+    callers.sort_by_key(|(_, count)| Reverse(*count));
+    html! {
+        h2 { "By caller" }
+        ul aria-label="Denials by caller" {
+            @for (caller, count) in callers { li {
+                @if caller.is_empty() { "without authentication" } @else {
+                    a href={ (calls_with("caller", caller)) "&verdict=deny" } { (caller) }
+                }
+                " × " (count)
+            } }
+        }
+    }
+}
+
 fn denial_group(app: &App, group: &DenialGroup) -> Markup {
     html! {
         h2 { (group.rule)
@@ -94,7 +118,7 @@ fn denial_group(app: &App, group: &DenialGroup) -> Markup {
 
 fn callers(group: &DenialGroup) -> Markup {
     let mut callers: Vec<_> = group.callers.iter().collect();
-    callers.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    callers.sort_by_key(|(_, count)| Reverse(**count));
     html! {
         @for (index, (caller, count)) in callers.iter().enumerate() {
             @if index > 0 { ", " }

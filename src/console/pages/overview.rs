@@ -96,7 +96,7 @@ fn rule_card(title: &str, none: &str, state: RuleRemark, rules: &[RuleView]) -> 
     };
     let content = html! {
         @if found.is_empty() { p { (badge(BadgeKind::Good, none)) } } @else {
-            p { a href="/console/rules" { (badge(kind, &format!("{} {}", found.len(), state.as_str()))) } }
+            p { a href="/console/rules" { (badge(kind, &format!("{} × {}", state.as_str(), found.len()))) } }
             ul { @for view in &found { li { (view.summary.rule.name)
                 @if state == RuleRemark::Failing { " × " (view.summary.failed) }
             } } }
