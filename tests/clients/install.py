@@ -32,12 +32,18 @@ def all_clients():
         sys.exit("tmux is not installed; gemini-cli's windows need it")
     SCRATCH.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "agents" / "genai.mjs", SCRATCH)  # an import is looked up beside the program
-    once("node", NODE_PACKAGES, lambda: [["npm", "install", "--no-audit", "--no-fund", "--omit=optional", *NODE_PACKAGES]])
+    node_clients()
     for environment, packages in PYTHON_PACKAGES.items():
         once(environment, packages, lambda: [
             [sys.executable, "-m", "venv", "--clear", environment],
             [python(environment), "-m", "pip", "install", "--quiet", *packages],
         ])
+
+
+def node_clients():
+    """Installs gemini-cli and the SDK for JavaScript."""
+    SCRATCH.mkdir(parents=True, exist_ok=True)
+    once("node", NODE_PACKAGES, lambda: [["npm", "install", "--no-audit", "--no-fund", "--omit=optional", *NODE_PACKAGES]])
 
 
 def once(name, packages, steps):
@@ -52,3 +58,7 @@ def once(name, packages, steps):
         if run.returncode != 0:
             sys.exit(f"cannot install the clients: {' '.join(map(str, step))}\n{run.stdout[-2000:]}")
     done.write_text(wanted)
+
+
+if __name__ == "__main__":
+    node_clients()

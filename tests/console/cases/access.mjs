@@ -1,0 +1,141 @@
+// Log in and out, and requests that other sites forge.
+
+import assert from "node:assert/strict";
+import { createServer } from "node:http";
+import { it } from "node:test";
+
+import { Window, until, withWindow } from "../harness/browser.mjs";
+import { Gateway, atEnd } from "../harness/gateway.mjs";
+
+const submit = (page) => page.getByRole("button", { name: "Log in" }).click();
+
+export function accessTests(stage) {
+  it("a wrong token is refused, and the right one leads to the requested page", async () => {
+    const { browser, scene: { gateway } } = stage;
+    await withWindow(browser, gateway, {}, async (page, window) => {
+      await page.goto("/console/calls?verdict=deny");
+      assert.match(page.url(), /\/console\/login\?next=/);
+      assert.equal(await page.locator(":focus").getAttribute("id"), "token", "the field has the focus");
+
+      await page.getByLabel("Admin token").fill("wrong-token");
+      await submit(page);
+      assert.equal(await page.getByRole("alert").innerText(), "No user has this token.");
+      assert.deepEqual(await window.context.cookies(), []);
+
+      await page.getByLabel("Admin token").fill("vera-token");
+      await submit(page);
+      await page.waitForURL("**/console/calls?verdict=deny");
+      const [cookie] = await window.context.cookies();
+      assert.deepEqual([cookie.name, cookie.httpOnly, cookie.sameSite, cookie.path], ["hookgate", true, "Strict", "/"]);
+      assert.equal(await page.evaluate(() => document.cookie), "", "no script can read the cookie");
+    });
+  });
+
+  it("a logout ends the session, also for who kept the cookie", async () => {
+    const { browser, scene: { gateway } } = stage;
+    await withWindow(browser, gateway, { user: "vera" }, async (page, window) => {
+      await page.goto("/console/");
+      const kept = await window.context.cookies();
+      await page.getByRole("button", { name: "Log out" }).click();
+      await page.waitForURL("**/console/login");
+      await page.goBack();
+      assert.match(page.url(), /\/console\/login/, "the page before is not in a cache");
+      await window.context.addCookies(kept);
+      await page.goto("/console/");
+      assert.match(page.url(), /\/console\/login\?next=/);
+    });
+  });
+
+  it("a login that has expired leads to the login page, and from there back", async () => {
+    const { browser, scene: { mock } } = stage;
+    const gateway = await Gateway.start(mock, (config) =>
+      config.replace("  users:\n", "  login: { lifetime: 2s, idle: 2s }\n  users:\n"),
+    );
+    await withWindow(browser, gateway, { user: "vera" }, async (page) => {
+      await page.goto("/console/rules");
+      assert.equal(await page.locator("h1").innerText(), "Policies and hooks");
+      await until("the login expires", async () => {
+        await page.reload();
+        return page.url().includes("/console/login");
+      });
+      await page.getByLabel("Admin token").fill("vera-token");
+      await submit(page);
+      await page.waitForURL("**/console/rules");
+    });
+  });
+
+  it("a form without the token of the session, or with another one, changes nothing", async () => {
+    const { browser, scene: { gateway } } = stage;
+    const before = (await gateway.get("/config")).revisions.length;
+    await withWindow(browser, gateway, { user: "olga" }, async (page) => {
+      for (const forge of [(field) => field.remove(), (field) => (field.value = "0".repeat(64))]) {
+        await page.goto("/console/config");
+        const form = page.locator('form[action="/console/config/reload"]');
+        await form.locator('input[name="csrf"]').evaluate(forge);
+        const answer = page.waitForResponse((response) => response.request().method() === "POST");
+        await form.getByRole("button").click();
+        assert.equal((await answer).status(), 403);
+        assert.match(await page.locator("p.problem").innerText(), /token of the browser session/);
+      }
+    });
+    assert.equal((await gateway.get("/config")).revisions.length, before);
+  });
+
+  it("an operator compares the revisions of the config and reloads it", async () => {
+    const { browser, scene: { gateway } } = stage;
+    await gateway.edit((config) => config.replace("borealis", "borealis|calypso"));
+    const revisions = async () => (await gateway.get("/config")).revisions;
+    await until("the changed file is loaded", async () => (await revisions()).length === 3);
+    await withWindow(browser, gateway, { user: "olga" }, async (page) => {
+      await page.goto("/console/config");
+      await page.getByRole("button", { name: "Show the difference" }).click();
+      assert.match(await page.locator(".diff ins").innerText(), /calypso/);
+      await page.getByRole("button", { name: "Reload the config files" }).click();
+      await page.getByRole("cell", { name: "user olga" }).waitFor();
+    });
+    assert.equal((await revisions()).length, 4);
+  });
+
+  it("a page of another origin can neither change, read nor frame anything", async () => {
+    const { browser, scene: { gateway } } = stage;
+    const before = (await gateway.get("/config")).revisions.length;
+    const window = await Window.open(browser, gateway, { user: "olga" });
+    await window.visit("/console/config");
+    const csrf = await window.page.locator('input[name="csrf"]').first().inputValue();
+    // The same site, so that the browser sends the cookie, and another one.
+    for (const host of ["127.0.0.1", "localhost"]) {
+      const foreign = await serveForeignPage(gateway.admin, host, csrf);
+      const answer = window.page.waitForResponse((response) => response.request().method() === "POST");
+      await window.page.goto(foreign);
+      await window.page.evaluate(() => document.getElementById("forged").submit());
+      assert.equal((await answer).status(), 403, host);
+      await window.page.waitForURL("**/console/config/reload");
+      await window.page.goto(foreign);
+      const read = window.page.evaluate(async (url) => {
+        const options = { credentials: "include" };
+        return fetch(url, options).then((response) => response.text(), (error) => error.name);
+      }, `${gateway.admin}/console/config`);
+      assert.equal(await read, "TypeError", host);
+      const frame = window.page.frames().find((found) => found !== window.page.mainFrame());
+      assert.ok(!(await frame.content()).includes("Effective config"), host);
+    }
+    await window.context.close();
+    assert.equal((await gateway.get("/config")).revisions.length, before);
+  });
+}
+
+async function serveForeignPage(admin, host, csrf) {
+  const html = `<!doctype html><title>foreign</title>
+    <form id="forged" method="post" action="${admin}/console/config/reload"><input name="csrf" value="${csrf}"></form>
+    <iframe src="${admin}/console/config"></iframe>`;
+  const server = createServer((_request, response) => {
+    response.setHeader("content-type", "text/html");
+    response.end(html);
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  atEnd(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://${host}:${server.address().port}/`;
+}

@@ -1,0 +1,178 @@
+// Rules of WCAG, keys, no scripts, and 400 % zoom.
+
+import assert from "node:assert/strict";
+import { it } from "node:test";
+
+import { AXE, withWindow } from "../harness/browser.mjs";
+import { pages } from "../scene.mjs";
+
+const TAGS = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa", "best-practice"];
+
+export function accessibilityTests(stage) {
+  for (const colorScheme of ["light", "dark"]) {
+    it(`no page violates a rule of WCAG 2.2 AA in the ${colorScheme} scheme`, async () => {
+      const { browser, scene } = stage;
+      const found = [];
+      await withWindow(browser, scene.gateway, { user: "olga", colorScheme }, async (page, window) => {
+        const devtools = await window.context.newCDPSession(page);
+        for (const [name, address] of [...pages(scene), ["unknown", "/console/calls/unknown"]]) {
+          await page.goto(address);
+          await openDetails(page);
+          found.push(...(await violations(devtools, name)));
+        }
+        await window.context.clearCookies();
+        await page.goto("/console/login");
+        found.push(...(await violations(devtools, "login")));
+      });
+      assert.deepEqual(found, []);
+    });
+  }
+
+  it("every list can be used by keys only", async () => {
+    const { browser, scene: { gateway } } = stage;
+    await withWindow(browser, gateway, { user: "vera" }, async (page) => {
+      const focused = (property) => page.evaluate((name) => document.activeElement[name], property);
+      const { keyboard } = page;
+      await page.goto("/console/");
+      await keyboard.press("Tab");
+      assert.equal(await focused("textContent"), "Skip to content");
+      await keyboard.press("Enter");
+      assert.equal(await focused("id"), "content");
+
+      await page.goto("/console/calls");
+      const rows = await page.locator("a[data-row]").evaluateAll((all) => all.map((row) => row.href));
+      for (const [key, row] of [["j", 0], ["j", 1], ["j", 2], ["k", 1]]) {
+        await keyboard.press(key);
+        assert.equal(await focused("href"), rows[row], key);
+      }
+      await keyboard.press("Enter");
+      await page.waitForURL(rows[1]);
+      await keyboard.press("Escape");
+      await page.waitForURL(/\/console\/calls\??$/);
+
+      await keyboard.press("/");
+      assert.equal(await focused("name"), "q");
+      await keyboard.type("verdict:deny caller:ci");
+      await keyboard.press("Enter");
+      await page.waitForURL(/q=verdict/);
+      await page.locator("a[data-row]").first().waitFor();
+      await keyboard.press("/");
+      await keyboard.type("jk");
+      assert.equal(await focused("value"), "jk", "letters in a field are letters");
+      await keyboard.press("Escape");
+      assert.equal(await focused("tagName"), "BODY");
+      await keyboard.press("j");
+      await keyboard.press("Enter");
+      await page.waitForURL(/\/console\/calls\/[-0-9a-f]+\?verdict=deny&caller=ci/);
+      await keyboard.press("Escape");
+      await page.waitForURL(/\/console\/calls\?verdict=deny&caller=ci/);
+
+      await keyboard.press("?");
+      const help = page.getByRole("dialog", { name: "Keys" });
+      await help.waitFor();
+      assert.match(await help.innerText(), /next row/);
+      await keyboard.press("Escape");
+      await help.waitFor({ state: "hidden" });
+    });
+  });
+
+  it("what has the focus is visible, and follows the order of the page", async () => {
+    const { browser, scene } = stage;
+    await withWindow(browser, scene.gateway, { user: "olga" }, async (page) => {
+      for (const address of ["/console/", "/console/calls", "/console/denials", "/console/config", "/console/try"]) {
+        await page.goto(address);
+        const order = [];
+        for (let press = 0; press < 30; press += 1) {
+          await page.keyboard.press("Tab");
+          const stop = await page.evaluate(() => {
+            const element = document.activeElement;
+            const every = [...document.querySelectorAll("*")];
+            const { outlineStyle, outlineWidth } = getComputedStyle(element);
+            const isSkip = element.matches(".skip");
+            const box = element.getBoundingClientRect();
+            return {
+              position: every.indexOf(element),
+              isVisible: isSkip || (outlineStyle !== "none" && outlineWidth !== "0px" && box.width > 0),
+              name: element.outerHTML.slice(0, 80),
+            };
+          });
+          if (stop.name.startsWith("<body")) break;
+          assert.ok(stop.isVisible, `${address}: ${stop.name}`);
+          order.push(stop.position);
+        }
+        assert.ok(order.length > 8, `${address}: ${order}`);
+        assert.deepEqual(order, order.toSorted((one, other) => one - other), address);
+      }
+    });
+  });
+
+  it("every page works without scripts", async () => {
+    const { browser, scene } = stage;
+    const { gateway } = scene;
+    await withWindow(browser, gateway, { javaScriptEnabled: false }, async (page) => {
+      await page.goto("/console/");
+      await page.getByLabel("Admin token").fill("olga-token");
+      await page.getByRole("button", { name: "Log in" }).click();
+      await page.waitForURL("**/console/");
+      for (const [name, address] of pages(scene)) {
+        const response = await page.goto(address);
+        assert.equal(response.status(), 200, name);
+        assert.ok((await page.locator("main").innerText()).length > 100, name);
+      }
+      await page.getByRole("link", { name: "Calls", exact: true }).click();
+      assert.equal(await page.getByRole("button", { name: "Live" }).count(), 0, "the live tail needs scripts");
+      await page.getByLabel("Filter").fill("verdict:deny caller:nightly");
+      await page.getByRole("button", { name: "Filter" }).click();
+      await page.locator("a[data-row]").first().click();
+      await page.getByRole("link", { name: "All calls" }).click();
+      await page.waitForURL(/verdict=deny/);
+      await page.getByRole("link", { name: "Try it" }).click();
+      await page.getByLabel("Run them").check();
+      await page.getByRole("button", { name: "Try it" }).click();
+      assert.match(await page.locator("main").innerText(), /Verdict: deny[^]*safe-shell[^]*Nothing is removed by force/);
+      await page.getByRole("button", { name: "Log out" }).click();
+      await page.waitForURL("**/console/login");
+    });
+  });
+
+  it("at 400 % zoom no page is wider than the window, only tables scroll", async () => {
+    const { browser, scene } = stage;
+    const viewport = { width: 320, height: 256 };
+    await withWindow(browser, scene.gateway, { user: "olga", viewport, deviceScaleFactor: 4 }, async (page) => {
+      for (const [name, address] of [...pages(scene), ["login", "/console/login"]]) {
+        await page.goto(address);
+        await openDetails(page);
+        const wide = await page.evaluate(() => {
+          const { scrollWidth, clientWidth } = document.documentElement;
+          const all = [...document.querySelectorAll("main *, header *")];
+          const outside = all.filter((element) => {
+            const box = element.getBoundingClientRect();
+            return box.right > clientWidth + 1 && box.left >= 0 && !element.closest(".scroll, dialog");
+          });
+          return { scrollWidth, clientWidth, outside: outside.map((element) => element.outerHTML.slice(0, 100)) };
+        });
+        assert.deepEqual(wide, { scrollWidth: 320, clientWidth: 320, outside: [] }, name);
+      }
+    });
+  });
+}
+
+const openDetails = (page) =>
+  page.evaluate(() => document.querySelectorAll("details").forEach((details) => details.setAttribute("open", "")));
+
+/** Runs axe-core in the page, beside its content security policy. */
+async function violations(devtools, name) {
+  await devtools.send("Runtime.evaluate", { expression: AXE });
+  const options = { runOnly: TAGS, resultTypes: ["violations"] };
+  const { result, exceptionDetails } = await devtools.send("Runtime.evaluate", {
+    expression: `axe.run(document, ${JSON.stringify(options)}).then((result) => ({
+      rules: result.violations.map(({ id, nodes }) => ({ id, at: nodes.slice(0, 3).map((node) => node.html.slice(0, 200)) })),
+      passes: result.passes.length,
+    }))`,
+    awaitPromise: true,
+    returnByValue: true,
+  });
+  assert.equal(exceptionDetails, undefined);
+  assert.ok(result.value.passes > 8, `${name}: ${result.value.passes} rules`);
+  return result.value.rules.map((rule) => ({ page: name, ...rule }));
+}

@@ -1,0 +1,149 @@
+// `hookgate serve` and `hookgate mock` as processes with a folder and a home of their own.
+
+import { spawn } from "node:child_process";
+import { existsSync } from "node:fs";
+import { cp, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import path from "node:path";
+import { createInterface } from "node:readline";
+
+export const REPO = path.resolve(import.meta.dirname, "../../..");
+export const SCENE = path.join(REPO, "tests/console/scene");
+const EXAMPLE_HOOKS = path.join(REPO, "config/examples/hooks");
+
+const START_TIMEOUT = 20_000;
+const STOP_TIMEOUT = 5_000;
+
+const stops = [];
+
+/** Stops every process that was started, the last one first, and removes their folders. */
+export async function stopAll() {
+  while (stops.length > 0) await stops.pop()();
+}
+
+/** Registers what must happen at the end. */
+export const atEnd = (stop) => stops.push(stop);
+
+/** A new folder that is removed at the end. */
+export async function temporaryFolder() {
+  const folder = await mkdtemp(path.join(tmpdir(), "hookgate-console-"));
+  atEnd(() => rm(folder, { recursive: true, force: true, maxRetries: 3 }));
+  return folder;
+}
+
+/** The environment of all processes: nothing of the caller's. */
+export const sealed = (home, extra = {}) => ({
+  PATH: "/usr/local/bin:/usr/bin:/bin",
+  HOME: home,
+  LANG: "C.UTF-8",
+  TERM: "xterm-256color",
+  ...extra,
+});
+
+/** A mock model API; its URL. */
+export async function startMock(folder) {
+  const [url] = await startProcess(folder, ["mock", "--listen", "127.0.0.1:0"], 1);
+  return url;
+}
+
+/** A gateway with a config of its own. */
+export class Gateway {
+  /** `change` edits the config of the scene before the start. */
+  static async start(upstream, change = (config) => config) {
+    const gateway = new Gateway();
+    gateway.folder = await temporaryFolder();
+    await cp(SCENE, gateway.folder, { recursive: true });
+    await cp(EXAMPLE_HOOKS, path.join(gateway.folder, "hooks"), { recursive: true });
+    gateway.configFile = path.join(gateway.folder, "hookgate.yaml");
+    await gateway.edit(change);
+    const command = ["serve", "--config", "hookgate.yaml", "--upstream", upstream];
+    [gateway.agents, gateway.admin] = await startProcess(gateway.folder, command, 2);
+    return gateway;
+  }
+
+  async config() {
+    return readFile(this.configFile, "utf8");
+  }
+
+  async edit(change) {
+    await writeFile(this.configFile, change(await this.config()));
+  }
+
+  /** `hookgate.yaml:LINE` of the first line of the config that has this text. */
+  async lineOf(text) {
+    const lines = (await this.config()).split("\n");
+    return `hookgate.yaml:${lines.findIndex((line) => line.includes(text)) + 1}`;
+  }
+
+  /** A page or JSON of the admin listener, as the user olga. */
+  async get(address) {
+    const headers = { authorization: "Bearer olga-token" };
+    const response = await fetch(this.admin + address, { headers });
+    if (!response.ok) throw new Error(`${address}: ${response.status} ${await response.text()}`);
+    return response.json();
+  }
+
+  /** Sends a model call and reads its answer to the end. */
+  async call(caller, prompt, { session, model = "gemini-2.5-flash", stream = false, headers = {}, body = {} } = {}) {
+    const prefix = session ? `/s/${session}` : "";
+    const method = stream ? "streamGenerateContent?alt=sse" : "generateContent";
+    const contents = [{ role: "user", parts: [{ text: prompt }] }];
+    return this.post(caller, `${prefix}/v1beta/models/${model}:${method}`, { contents, ...body }, headers);
+  }
+
+  /** Reports an event as an agent does. */
+  async report(caller, event) {
+    return this.post(caller, "/hookgate/v1/events?wait=1", event);
+  }
+
+  async post(caller, address, body, headers = {}) {
+    const response = await fetch(this.agents + address, {
+      method: "POST",
+      headers: { "content-type": "application/json", "x-hookgate-key": `${caller}-key`, ...headers },
+      body: JSON.stringify(body),
+    });
+    return { status: response.status, id: response.headers.get("x-hookgate-request-id"), text: await response.text() };
+  }
+}
+
+/** Starts a command of hookgate; the URLs that its first lines name. */
+async function startProcess(folder, command, urls) {
+  const log = [];
+  const child = spawn(binary(), command, { cwd: folder, env: sealed(folder), stdio: ["ignore", "pipe", "pipe"] });
+  const exited = new Promise((resolve) => child.on("exit", resolve));
+  child.stderr.on("data", (data) => {
+    log.push(String(data));
+    log.splice(0, log.length - 50);
+  });
+  atEnd(async () => {
+    child.kill("SIGTERM");
+    const timer = setTimeout(() => child.kill("SIGKILL"), STOP_TIMEOUT);
+    await exited;
+    clearTimeout(timer);
+  });
+  const found = [];
+  const lines = createInterface({ input: child.stdout });
+  const started = (async () => {
+    for await (const line of lines) {
+      if (line.includes(" on http://")) found.push(line.split(" on ")[1].trim());
+      if (found.length === urls) return true;
+    }
+    return false;
+  })();
+  let timer;
+  const late = new Promise((resolve) => {
+    timer = setTimeout(() => resolve(false), START_TIMEOUT);
+  });
+  const isStarted = await Promise.race([started, late]);
+  clearTimeout(timer);
+  if (!isStarted) throw new Error(`\`hookgate ${command[0]}\` did not start: ${log.join("")}`);
+  child.stdout.resume();
+  return found;
+}
+
+function binary() {
+  const target = process.env.CARGO_TARGET_DIR ?? path.join(REPO, "target");
+  const file = path.resolve(process.env.HOOKGATE ?? path.join(target, "debug/hookgate"));
+  if (!existsSync(file)) throw new Error(`there is no hookgate at ${file}; build it, or name it in HOOKGATE`);
+  return file;
+}

@@ -1,0 +1,85 @@
+// Texts that would run a script in a page that did not escape them, and servers that say them.
+
+import { createServer } from "node:http";
+
+import { atEnd } from "./gateway.mjs";
+
+const RUN = "window.__xss=1";
+
+// Markup, ways out of attributes and elements, addresses, and templates.
+const VECTORS = [
+  `<script>${RUN}</script>`,
+  `<img src=x onerror=${RUN}>`,
+  `<svg onload=${RUN}>`,
+  `<svg><script>${RUN}</script></svg>`,
+  `<iframe srcdoc="<script>parent.__xss=1</script>"></iframe>`,
+  `<iframe src="javascript:parent.__xss=1"></iframe>`,
+  `<body onload=${RUN}>`,
+  `<details open ontoggle=${RUN}>x</details>`,
+  `<input autofocus onfocus=${RUN}>`,
+  `<video><source onerror=${RUN}></video>`,
+  `<a href="javascript:${RUN}" autofocus>x</a>`,
+  `<form action="javascript:${RUN}"><button autofocus>x</button></form>`,
+  `<meta http-equiv="refresh" content="0;url=javascript:${RUN}">`,
+  `<base href="javascript:${RUN}//">`,
+  `<link rel="stylesheet" href="https://evil.example/x.css">`,
+  `<style>@import "https://evil.example/x.css";*{animation:x}</style>`,
+  `<math><mtext><style><img src=x onerror=${RUN}></style></math>`,
+  `<object data="data:text/html,<script>${RUN}</script>"></object>`,
+  `<embed src="javascript:${RUN}">`,
+  `<div style="background:url(https://evil.example/x.png)">x</div>`,
+  `<noscript><p title="</noscript><img src=x onerror=${RUN}>">`,
+  `<template><script>${RUN}</script></template>`,
+  `<button popovertarget=p onclick=${RUN}>x</button><p popover id=p>`,
+  `javascript:${RUN}//<`,
+  `<x>{{constructor.constructor('${RUN}')()}}`,
+];
+
+// Where the text may land: between tags, in an attribute, in an element that holds text, in
+// JSON, in an event of a stream, behind characters that are invisible, and encoded once.
+const PLACES = [
+  (vector) => vector,
+  (vector) => `">${vector}`,
+  (vector) => `'/>${vector}<a title='`,
+  (vector) => `</title></textarea></pre></style></script>${vector}`,
+  (vector) => `","x":"</script>${vector}`,
+  (vector) => `--><!--${vector}]]>`,
+  (vector) => `\u202e\u0000${vector}\u200b`,
+  (vector) => vector.replaceAll("<", "&lt;").replaceAll(">", "&#62;"),
+];
+
+/** 200 hostile texts, no two of them equal. */
+export const HOSTILE = PLACES.flatMap((place) => VECTORS.map(place));
+
+/** A model that calls tools named as the texts of the prompt and, once denied, repeats the texts. */
+export const startHostileModel = () =>
+  serveJson((request) => {
+    const texts = request.contents[0].parts.map((part) => part.text);
+    const calls = texts.map((text) => ({ functionCall: { name: text, args: { [text]: text } } }));
+    const parts = request.contents.length === 1 ? calls : texts.map((text) => ({ text }));
+    const candidate = { content: { role: "model", parts }, finishReason: "STOP", index: 0 };
+    return { candidates: [candidate], modelVersion: texts[0] };
+  });
+
+/** A hook that denies every tool, with the tool's name as reason. */
+export const startHostileHook = () =>
+  serveJson((input) => ({ decision: "deny", reason: input.tool_name, systemMessage: input.tool_name }));
+
+async function serveJson(answer) {
+  const server = createServer(async (request, response) => {
+    const chunks = [];
+    for await (const chunk of request) chunks.push(chunk);
+    response.setHeader("content-type", "application/json");
+    response.end(JSON.stringify(answer(JSON.parse(Buffer.concat(chunks)))));
+  });
+  await new Promise((resolve) => server.listen(0, "127.0.0.1", resolve));
+  atEnd(() => {
+    server.close();
+    server.closeAllConnections();
+  });
+  return `http://127.0.0.1:${server.address().port}`;
+}
+
+/** The text as the console shows it: what is invisible as an escape. */
+export const shown = (text) =>
+  text.replaceAll(/[\u0000\u200b\u202e]/g, (char) => `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`);
