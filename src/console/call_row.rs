@@ -103,7 +103,7 @@ impl CallRow {
 }
 
 /// Returns the kind of an action on a call.
-pub(super) fn action_kind(action: ExchangeAction) -> BadgeKind {
+fn action_kind(action: ExchangeAction) -> BadgeKind {
     match action {
         ExchangeAction::Pass => BadgeKind::Good,
         ExchangeAction::Edit | ExchangeAction::Respond => BadgeKind::Warning,
