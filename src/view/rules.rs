@@ -3,7 +3,7 @@
 use serde::Serialize;
 use utoipa::ToSchema;
 
-use crate::{observe::trace::RuleSummary, state::App};
+use crate::{observe::trace::RuleSummary, proof::GuardStatus, state::App};
 
 /// One policy or hook of the config in use.
 #[derive(Debug, Serialize, ToSchema)]
@@ -11,6 +11,9 @@ pub struct RuleView {
     /// The rule and its statistics since the start of the process.
     #[serde(flatten)]
     pub summary: RuleSummary,
+    /// Last proof, if the config has cases for the rule.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub proof: Option<GuardStatus>,
     /// What is remarkable about the rule; the worst first.
     pub remarks: Vec<RuleRemark>,
 }
@@ -63,31 +66,50 @@ pub fn rules(app: &App) -> Vec<RuleView> {
             (hook.label().to_owned(), file, hook.span.line)
         })
         .collect();
+    let proofs: Vec<GuardStatus> = snapshot.proofs.statuses().collect();
     let summaries = snapshot.trace.rules().into_iter();
     let views = summaries.map(|summary| {
         let at = &summary.rule.at;
         let fails_open = open.iter().any(|(name, file, line)| {
             (name, file, *line) == (&summary.rule.name, &at.file, at.line)
         });
+        let proof = proofs.iter().find(|proof| is_of(proof, &summary));
         RuleView {
-            remarks: remarks(&summary, fails_open),
+            remarks: remarks(&summary, fails_open, proof),
+            proof: proof.cloned(),
             summary,
         }
     });
     views.collect()
 }
 
-fn remarks(summary: &RuleSummary, fails_open: bool) -> Vec<RuleRemark> {
+/// Returns whether a proof is that of a rule.
+fn is_of(proof: &GuardStatus, summary: &RuleSummary) -> bool {
+    let mut events = summary.rule.events.iter();
+    let is_on_event = |name: &str| events.any(|event| event.as_str() == name);
+    proof.name == summary.rule.name && proof.event.is_none_or(is_on_event)
+}
+
+fn remarks(
+    summary: &RuleSummary,
+    fails_open: bool,
+    proof: Option<&GuardStatus>,
+) -> Vec<RuleRemark> {
     let rule = &summary.rule;
     let is_asked = summary.asked > 0;
     let has_acted = summary.acted > 0 || summary.would_have > 0;
     let found = [
+        (
+            proof.is_some_and(|proof| !proof.proven),
+            RuleRemark::NotProven,
+        ),
         (summary.failed > 0, RuleRemark::Failing),
         (fails_open, RuleRemark::FailsOpen),
         (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
         (is_asked && !has_acted, RuleRemark::NeverActed),
         (rule.mode == "observe", RuleRemark::Observes),
         (rule.disabled, RuleRemark::Disabled),
+        (proof.is_some_and(|proof| proof.proven), RuleRemark::Proven),
     ];
     let found = found.into_iter().filter(|(holds, _)| *holds);
     found.map(|(_, state)| state).collect()

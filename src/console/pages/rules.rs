@@ -10,6 +10,7 @@ use crate::{
         format::{calls_with, duration},
         page::{BadgeKind, Page, badge, table},
     },
+    proof::GuardStatus,
     state::App,
     view::rules::{self, RuleRemark, RuleView},
 };
@@ -57,7 +58,10 @@ fn row(view: &RuleView) -> Markup {
                 a data-row href=(calls_with("rule", &rule.name)) { (rule.name) }
                 " " span.muted { (rule.policy.as_deref().unwrap_or(&rule.kind)) }
             }
-            td { @for state in &view.remarks { div { (remark_badge(*state)) } } }
+            td {
+                @for state in &view.remarks { div { (remark_badge(*state)) } }
+                @if let Some(proof) = &view.proof { (last_proof(proof)) }
+            }
             td { (events.join(", ")) }
             td.number { (summary.acted) }
             td.number { (summary.asked) }
@@ -71,6 +75,14 @@ fn row(view: &RuleView) -> Markup {
                 @if let Some(when) = &rule.when { br; "when " code { (when) } }
             }
         }
+    }
+}
+
+/// Returns since when a proof has its result, and its first problem.
+fn last_proof(proof: &GuardStatus) -> Markup {
+    html! {
+        div.muted { "since " (proof.since) ", " (proof.cases) " cases" }
+        @if let Some(error) = &proof.error { div { (error) } }
     }
 }
 

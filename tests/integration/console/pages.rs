@@ -252,3 +252,23 @@ async fn revisions_of_the_config_are_compared_and_a_refused_one_is_explained() {
     assert!(page.text().contains("The last reload was refused"));
     assert_eq!(missing.status, 400);
 }
+
+#[tokio::test]
+async fn a_proven_guard_is_shown_with_its_proof() {
+    let upstream = Upstream::mock().await;
+    let config = "policies:
+  - policy: model_allow
+    models: [\"gemini-*\"]
+    must_deny: [{ model: other }]
+    must_allow: [{ model: gemini-2.5-pro }]
+";
+    let gateway = TestGateway::start(&upstream, config).await;
+
+    let rules = gateway.operator().get("/rules").await.json();
+    let page = Browser::at(&gateway).get("/console/rules").await.html;
+
+    assert_eq!(rules[0]["proof"]["proven"], true, "{rules:#}");
+    let remarks = rules[0]["remarks"].as_array().unwrap();
+    assert!(remarks.contains(&json!("proven")), "{rules:#}");
+    assert!(page.contains("proven"), "{page}");
+}
