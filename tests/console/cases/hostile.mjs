@@ -117,8 +117,13 @@ const otherPages = (calls) => [
   "/console/rules",
   "/console/coverage",
   "/console/login?next=/console/%22%3E%3Cscript%3Ewindow.__xss=1%3C/script%3E",
-  ...calls.flatMap(({ texts }, index) => `/console/sessions/${encodeURIComponent(texts[index % texts.length])}`),
-  ...calls.filter((_, index) => index % 5 === 0).flatMap(({ id }) => [`/console/calls/${id}/test`, `/console/try?call=${id}`]),
+  ...calls
+    .filter((_, index) => index % 3 === 0)
+    .flatMap(({ id, texts }, index) => [
+      `/console/sessions/${encodeURIComponent(texts[index % texts.length])}`,
+      `/console/calls/${id}/test`,
+      `/console/try?call=${id}`,
+    ]),
 ];
 
 /** Runs a step for each item, in some tabs of a window. */
