@@ -265,7 +265,10 @@ impl CaseRun<'_> {
     }
 
     async fn after_agent(&mut self, example: &ExampleCall) {
-        let texts = example.answer.iter().flat_map(|chunk| chunk.plain_texts());
+        let texts = example
+            .answer
+            .iter()
+            .flat_map(ResponseDocument::plain_texts);
         let prompt_response: String = texts.collect();
         if !prompt_response.is_empty() {
             let event = AfterAgent {

@@ -126,9 +126,8 @@ impl Snapshot {
         let tracer = resources.tracer.clone();
         let execution = tracer.as_ref().map(|tracer| tracer.execution());
         let counters = Arc::clone(&resources.session_counters);
-        let trace = LiveTrace::new(&resources.trace, table.rules(), &config.trace);
         let mut snapshot = Self {
-            trace,
+            trace: LiveTrace::new(&resources.trace, table.rules(), &config.trace),
             engine: Engine::new(table, counters, execution.unwrap_or_default()),
             proofs,
             metrics: Arc::clone(&resources.metrics),

@@ -35,6 +35,8 @@ impl Imports {
         let modules: BTreeSet<&ModulePath> = files.iter().map(|file| &file.module_path).collect();
         let statement = Regex::new(r"(pub(?:\([^)]*\))?\s+)?\buse\s+([^;]+);").unwrap();
         let inline = Regex::new(r"\b(?:crate|super|self)(?:::\w+)+").unwrap();
+        // Names a module without importing from it.
+        let visibility = Regex::new(r"\bpub\(in [^)]*\)").unwrap();
         let mut named: BTreeMap<&ModulePath, Vec<Target>> = BTreeMap::new();
         let mut reexports: BTreeMap<Target, Target> = BTreeMap::new();
         for file in files {
@@ -52,6 +54,7 @@ impl Imports {
                 }
             }
             let rest = statement.replace_all(&file.code, "");
+            let rest = visibility.replace_all(&rest, "pub");
             for path in inline.find_iter(&rest) {
                 named
                     .entry(from)

@@ -233,6 +233,14 @@ async fn metrics_have_these_names() {
     # TYPE hookgate_audit_failing gauge
     # HELP hookgate_circuit_breaker_open Whether the circuit breaker of an upstream is open.
     # TYPE hookgate_circuit_breaker_open gauge
+    # HELP hookgate_trace_lost_rows Records of the live trace that slow subscribers lost.
+    # TYPE hookgate_trace_lost_rows counter
+    # HELP hookgate_trace_dropped_details Details of calls that the live trace did not keep for lack of memory.
+    # TYPE hookgate_trace_dropped_details counter
+    # HELP hookgate_trace_dropped_records Calls that the live trace did not keep for lack of memory.
+    # TYPE hookgate_trace_dropped_records counter
+    # HELP hookgate_trace_bytes Bytes that the live trace holds, exchanges in flight included.
+    # TYPE hookgate_trace_bytes gauge
     # EOF
     ");
 }

@@ -204,12 +204,7 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
     let disabled: Vec<(String, SourceSpan)> =
         blocks.iter().flat_map(HookBlock::disabled_hooks).collect();
     let all_disabled_at = blocks.last().and_then(HookBlock::disabled_at);
-    let MergedHooks {
-        mut hooks,
-        disabled: mut disabled_hooks,
-        mut warnings,
-        mut problems,
-    } = MergedHooks::default();
+    let mut merged = MergedHooks::default();
     let mut names = BTreeSet::new();
     for block in blocks {
         let disabled_at = block.disabled_at();
@@ -217,53 +212,47 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
         if let Some(span) = &disabled_at
             && !events.is_empty()
         {
-            warnings.push(Problem::at(
-                span,
-                "the hooks of this file are disabled here",
-            ));
+            let message = "the hooks of this file are disabled here";
+            merged.warnings.push(Problem::at(span, message));
         }
-        warnings.extend(block.warnings);
+        merged.warnings.extend(block.warnings);
         for (event, groups) in events {
             let block_hooks = groups.iter().flat_map(|group| &group.hooks);
             names.extend(block_hooks.map(|hook| hook.switch().to_owned()));
             if let Some(span) = disabled_at.as_ref().or(all_disabled_at.as_ref()) {
-                problems.extend(disabled_guards(event, &groups, |_| Some(span)));
+                let problems = disabled_guards(event, &groups, |_| Some(span));
+                merged.problems.extend(problems);
                 let specs = groups.into_iter().flat_map(|group| group.hooks);
-                disabled_hooks.extend(specs.map(|spec| (event, spec)));
+                merged.disabled.extend(specs.map(|spec| (event, spec)));
             } else {
-                hooks.entry(event).or_default().extend(groups);
+                merged.hooks.entry(event).or_default().extend(groups);
             }
         }
     }
     for (name, span) in &disabled {
         if !names.contains(name) {
             let message = format!("no hook is named `{name}`, so none is disabled");
-            warnings.push(Problem::at(span, message));
+            merged.warnings.push(Problem::at(span, message));
         }
     }
     let switch = |hook: &HookSpec| {
         let switch = disabled.iter().find(|(name, _)| name == hook.switch());
         switch.map(|(_, span)| span)
     };
-    let is_enabled = |hook: &HookSpec| switch(hook).is_none();
-    hooks.retain(|event, groups| {
-        problems.extend(disabled_guards(*event, groups, switch));
+    merged.hooks.retain(|event, groups| {
+        let problems = disabled_guards(*event, groups, switch);
+        merged.problems.extend(problems);
         for group in groups.iter_mut() {
-            let removed = group.hooks.extract_if(.., |hook| !is_enabled(hook));
-            disabled_hooks.extend(removed.map(|spec| (*event, spec)));
+            let removed = group.hooks.extract_if(.., |hook| switch(hook).is_some());
+            merged.disabled.extend(removed.map(|spec| (*event, spec)));
         }
         groups.retain(|group| !group.hooks.is_empty());
         !groups.is_empty()
     });
-    for (event, groups) in &hooks {
-        warnings.extend(duplicate_hooks(*event, groups));
+    for (event, groups) in &merged.hooks {
+        merged.warnings.extend(duplicate_hooks(*event, groups));
     }
-    MergedHooks {
-        hooks,
-        disabled: disabled_hooks,
-        warnings,
-        problems,
-    }
+    merged
 }
 
 /// The problems of disabled hooks that have cases to prove them. `switch` returns the

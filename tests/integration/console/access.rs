@@ -269,7 +269,10 @@ async fn every_response_has_the_security_headers() {
     let gateway = with_users(&upstream, "").await;
     let browser = logged_in(&gateway, "olga").await;
     let page = browser.get("/console/").await;
-    let asset = page.html.split('"').find(|text| text.ends_with(".css"));
+    let asset = page
+        .html
+        .split('"')
+        .find(|text| text.contains("/assets/") && text.contains(".css"));
     let asset = asset.unwrap();
 
     for (path, status) in [

@@ -39,7 +39,7 @@ impl Browser {
         let fields = [("token", token), ("next", next)];
         let answer = self.post("/console/login", &fields).await;
         if let Some((cookie, _)) = answer.header("set-cookie").split_once(';') {
-            self.cookie = cookie.to_owned();
+            cookie.clone_into(&mut self.cookie);
         }
         answer
     }
