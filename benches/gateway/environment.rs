@@ -26,6 +26,8 @@ pub(crate) struct Environment {
 pub(crate) struct Running {
     pub(crate) target: Target,
     pub(crate) address: String,
+    /// Address of the admin listener; empty if the target is not hookgate.
+    pub(crate) admin: String,
     process: Option<Process>,
 }
 
@@ -71,9 +73,14 @@ impl Environment {
             Kind::Missing => return Err(format!("{} is not installed", target.name).into()),
         };
         let address = process.as_ref().map_or(upstream, |it| &it.address).clone();
+        let admin = match (&process, &target.kind) {
+            (Some(process), Kind::Hookgate(..)) => process.admin_address()?,
+            _ => String::new(),
+        };
         Ok(Running {
             target: target.clone(),
             address,
+            admin,
             process,
         })
     }

@@ -51,6 +51,11 @@ impl Workload {
     }
 }
 
+/// Head of a GET request.
+fn get_request(path: &str) -> String {
+    format!("GET {path} HTTP/1.1\r\nhost: localhost\r\naccept: */*\r\n\r\n")
+}
+
 pub(crate) fn request(call: &str, body: &[u8]) -> Bytes {
     let head = format!(
         "POST /v1beta/models/{call} HTTP/1.1\r\nhost: generativelanguage.googleapis.com\r\n\
@@ -208,6 +213,34 @@ impl Connection {
         }
         self.body.shrink_to_fit();
         Ok(())
+    }
+
+    /// Sends a GET request, and returns the body of its response.
+    pub(crate) async fn get(&mut self, path: &str) -> Result<&[u8]> {
+        let length = self.begin(get_request(path).as_bytes()).await?;
+        loop {
+            let is_whole = match length {
+                Length::Known(length) => self.take(length)?,
+                Length::Chunked => self.take_chunks()?,
+            };
+            if is_whole {
+                return Ok(&self.body);
+            }
+            self.more().await?;
+        }
+    }
+
+    /// Opens an endless response.
+    pub(crate) async fn subscribe(&mut self, path: &str) -> Result<()> {
+        self.begin(get_request(path).as_bytes()).await?;
+        Ok(())
+    }
+
+    /// Reads more of an endless response, and returns it.
+    pub(crate) async fn next_piece(&mut self) -> Result<Vec<u8>> {
+        self.more().await?;
+        self.take_chunks()?;
+        Ok(std::mem::take(&mut self.body))
     }
 
     async fn more(&mut self) -> Result<()> {

@@ -12,6 +12,7 @@
 
 mod args;
 mod baseline_proxy;
+mod console;
 mod environment;
 mod hook_event;
 mod idle_hooks;
@@ -135,9 +136,12 @@ async fn rounds(args: &Args) -> Result<bool> {
             if round % 2 == 1 {
                 turn.reverse();
             }
-            for running in turn {
-                let values = values(scenario, &environment, running, args.time).await?;
-                report.add(&running.target.name, values);
+            for _ in 0..scenario.kind.windows() {
+                for running in &turn {
+                    let values = values(scenario, &environment, running, args.time).await?;
+                    report.add(&running.target.name, values);
+                }
+                turn.reverse();
             }
         }
     }

@@ -2,13 +2,14 @@
 
 use std::{
     cell::Cell,
+    path::Path,
     time::{Duration, Instant},
 };
 
 use bytes::Bytes;
 
 use crate::{
-    Result,
+    Result, console,
     environment::{Environment, Running},
     load::{self, Connection, Measurements, Workload},
     long_lived,
@@ -29,6 +30,13 @@ const SLOW_FACTOR: u32 = 5;
 /// Interval between requests on an idle machine.
 const CALM_INTERVAL: Duration = Duration::from_millis(100);
 
+/// Windows of a comparison of targets that differ little, in each round. A window is so short
+/// that a busy machine slows most pairs of windows equally.
+const WINDOWS: usize = 20;
+
+/// Divisor for the length of such a window.
+const WINDOW_DIVISOR: u32 = 8;
+
 /// Requests of one growing conversation.
 const HISTORY_PROMPTS: usize = 24;
 
@@ -38,6 +46,14 @@ pub(crate) type Value = (String, f64);
 pub(crate) enum Kind {
     /// CPU time for each request.
     Cpu(Workload),
+    /// The same in many short windows, each after that of another target.
+    Alternating(Workload),
+    /// CPU time of a viewer of the live tail, at a constant rate of calls.
+    Viewer(Workload),
+    /// Latency of pages of the console: a list after these calls, and a call with this body.
+    Pages { ask: Workload, large: Bytes },
+    /// Size of the binary.
+    Binary,
     /// Latency of a request where all processes share one core.
     OneCore(Workload),
     /// Requests per second.
@@ -68,6 +84,9 @@ pub(crate) const LAG: &str = "chunk latency on one core, p50 µs";
 pub(crate) const CALM: &str = "answer at 10 a second, p50 µs";
 pub(crate) const HISTORY: &str = "CPU µs per request, 1 MiB of history seen before";
 
+pub(crate) const ALTERNATING: &str = "CPU µs per request, 2k, in alternating windows";
+pub(crate) const BINARY: &str = "size of the binary, MB";
+
 pub(crate) fn cpu(size: &str) -> String {
     format!("CPU µs per request, {size}")
 }
@@ -89,6 +108,14 @@ pub(crate) fn spawn_cpu(size: &str) -> String {
 }
 
 impl Kind {
+    /// Number of windows in each round.
+    pub(crate) const fn windows(&self) -> usize {
+        match self {
+            Self::Alternating(_) => WINDOWS,
+            _ => 1,
+        }
+    }
+
     /// Measures one target. `size` is part of the figures' names.
     pub(crate) async fn measure(
         &self,
@@ -100,6 +127,14 @@ impl Kind {
         let address = &running.address;
         Ok(match self {
             Self::Cpu(ask) => vec![(cpu(size), each(running, ask, CPU_CONNECTIONS, time).await?)],
+            Self::Alternating(ask) => {
+                let time = time / WINDOW_DIVISOR;
+                let used = each(running, ask, CPU_CONNECTIONS, time).await?;
+                vec![(ALTERNATING.to_owned(), used)]
+            }
+            Self::Viewer(ask) => console::viewer(running, ask, time * SLOW_FACTOR).await?,
+            Self::Pages { ask, large } => console::pages(running, ask, large, time).await?,
+            Self::Binary => vec![(BINARY.to_owned(), megabytes(running.target.program()?)?)],
             Self::OneCore(ask) => {
                 let measured = on_one_core(environment, running, ask, time).await?;
                 vec![(one_core(size), median(measured.whole))]
@@ -188,7 +223,7 @@ async fn each(
 }
 
 /// CPU time of the target's process tree during some work, in microseconds.
-async fn used(
+pub(crate) async fn used(
     running: &Running,
     work: impl Future<Output = Result<Measurements>>,
 ) -> Result<(f64, Measurements)> {
@@ -269,8 +304,13 @@ async fn one_by_one(connection: &mut Connection, requests: &[Bytes]) -> Result<M
     Ok(measured)
 }
 
+fn megabytes(file: &Path) -> Result<f64> {
+    let kilobytes = u32::try_from(file.metadata()?.len() / 1000)?;
+    Ok(f64::from(kilobytes) / 1000.0)
+}
+
 /// Median in microseconds.
-fn median(mut times: Vec<Duration>) -> f64 {
+pub(crate) fn median(mut times: Vec<Duration>) -> f64 {
     times.sort_unstable();
     times
         .get(times.len() / 2)

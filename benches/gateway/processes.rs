@@ -7,7 +7,7 @@ use std::{
     os::unix::process::CommandExt as _,
     path::Path,
     process::{Child, Command, Stdio},
-    sync::mpsc,
+    sync::mpsc::{self, Receiver},
     thread,
     time::{Duration, Instant},
 };
@@ -34,6 +34,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(3);
 pub(crate) struct Process {
     child: Child,
     pub(crate) address: String,
+    /// Lines of its standard output after the first.
+    output: Option<Receiver<String>>,
 }
 
 impl Process {
@@ -55,18 +57,20 @@ impl Process {
         let mut process = Self {
             child,
             address: String::new(),
+            output: None,
         };
-        let mut stdout = BufReader::new(stdout.ok_or("no stdout")?);
+        let stdout = BufReader::new(stdout.ok_or("no stdout")?);
         let (sender, receiver) = mpsc::channel();
         thread::spawn(move || {
-            let mut line = String::new();
-            // An empty line means that it does not listen.
-            stdout.read_line(&mut line).ok();
-            sender.send(line).ok();
-            io::copy(&mut stdout, &mut io::sink())
+            // Reads to the end, so that the process can always write.
+            for line in stdout.lines().map_while(io::Result::ok) {
+                sender.send(line).ok();
+            }
         });
+        // An empty line means that it does not listen.
         let line = receiver.recv_timeout(START_TIMEOUT).unwrap_or_default();
-        let address = line.trim().strip_prefix("listening on http://");
+        process.output = Some(receiver);
+        let address = line.strip_prefix("listening on http://");
         let complaints = || fs::read_to_string(log).unwrap_or_default();
         let problem = || format!("{} does not listen: {}", program.display(), complaints());
         address
@@ -85,6 +89,7 @@ impl Process {
         let process = Self {
             child,
             address: address.to_owned(),
+            output: None,
         };
         let started = Instant::now();
         while std::net::TcpStream::connect(address).is_err() {
@@ -94,6 +99,14 @@ impl Process {
             thread::sleep(Duration::from_millis(5));
         }
         Ok(process)
+    }
+
+    /// Address of the admin listener, which hookgate prints in its second line.
+    pub(crate) fn admin_address(&self) -> Result<String> {
+        let output = self.output.as_ref().ok_or("it has no output")?;
+        let line = output.recv_timeout(START_TIMEOUT)?;
+        let address = line.strip_prefix("admin on http://");
+        Ok(address.ok_or("it has no admin listener")?.to_owned())
     }
 
     pub(crate) fn id(&self) -> u32 {

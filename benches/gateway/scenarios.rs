@@ -3,10 +3,11 @@
 use std::cell::Cell;
 
 use crate::{
-    Result,
-    load::Workload,
+    Result, console,
+    load::{self, Workload},
     measure::Kind,
     request_bodies::{self, Conversation, Letters},
+    upstream,
 };
 
 /// Chunks of a stream that is fast, of one that has a pace, and of a long one.
@@ -52,6 +53,7 @@ const STREAMED: &[&str] = &[
     "redact",
     "lower-bound-redact",
 ];
+const STREAMS_HELD: &[&str] = &["bare", "none", "policies"];
 const GROWING: &[&str] = &["bare", "none", "policies", "redact", "derived"];
 
 pub(crate) fn all() -> Result<Vec<Scenario>> {
@@ -60,6 +62,7 @@ pub(crate) fn all() -> Result<Vec<Scenario>> {
     scenarios.streams()?;
     scenarios.processes()?;
     scenarios.growth()?;
+    scenarios.trace()?;
     Ok(scenarios.0)
 }
 
@@ -162,15 +165,15 @@ impl Scenarios {
             first,
             &[&["direct"], STREAMED],
         );
-        for (size, part, counts) in [
-            ("1000", Part::Only, [1000].as_slice()),
-            ("5000", Part::Never, &[1000, 5000]),
+        for (size, part, counts, traceless) in [
+            ("1000", Part::Only, [1000].as_slice(), [].as_slice()),
+            ("5000", Part::Never, &[1000, 5000], &["policies-no-trace"]),
         ] {
             let kind = Kind::Streams {
                 body: small.clone(),
                 counts,
             };
-            self.add(["rss", size], part, kind, &[&["bare", "none", "policies"]]);
+            self.add(["rss", size], part, kind, &[STREAMS_HELD, traceless]);
         }
         Ok(())
     }
@@ -201,6 +204,37 @@ impl Scenarios {
             Kind::Calm(ask),
             &[&["none", "warm-python3", "warm-node"]],
         );
+        Ok(())
+    }
+
+    fn trace(&mut self) -> Result<()> {
+        let small = request_bodies::body(2 << 10, Letters::Any)?;
+        let ask = Workload::unary(&small);
+        self.add(
+            ["trace", "2k"],
+            Part::EveryRound,
+            Kind::Alternating(ask.clone()),
+            &[&["none", "no-trace", "policies", "policies-no-trace"]],
+        );
+        self.add(
+            ["viewer", "2k"],
+            Part::EveryRound,
+            Kind::Viewer(ask.clone()),
+            &[&["viewer"]],
+        );
+        let mut conversation = Conversation::of(1 << 20);
+        conversation.continue_conversation(upstream::ANSWER, console::SECRET);
+        let large = load::request(
+            &format!("{}:generateContent", upstream::LARGE),
+            conversation.to_string().as_bytes(),
+        );
+        self.add(
+            ["pages", "1m"],
+            Part::Once,
+            Kind::Pages { ask, large },
+            &[&["console"]],
+        );
+        self.add(["binary", "file"], Part::Once, Kind::Binary, &[&["none"]]);
         Ok(())
     }
 

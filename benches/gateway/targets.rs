@@ -6,7 +6,7 @@ use std::{
     process::Command,
 };
 
-use crate::scenarios::Scenario;
+use crate::{Result, scenarios::Scenario};
 
 /// One way from the agent to the upstream.
 #[derive(Clone, Debug)]
@@ -44,6 +44,17 @@ hooks:
     - hooks: [{ type: builtin, policy: prompt_guard, deny: ["(?i)project aurora"] }]
 "#;
 
+/// One more of the policies.
+const MASKED: &str = "  - { policy: redact }\n";
+
+const NO_TRACE: &str = "trace: { exchanges: 0 }\n";
+
+/// The live trace as it is without a setting.
+const VIEWED: &str = "trace: { exchanges: 2000 }\n";
+
+/// The content of each call is kept.
+const CONTENT: &str = "trace: { content: { sample: 1.0 } }\n";
+
 /// Limits for many large request bodies.
 const LARGE_LIMITS: &str = r"
 limits: { memory: 4GiB, body: 128MiB }
@@ -62,6 +73,7 @@ enum Language {
 
 pub(crate) fn all() -> Vec<Target> {
     let mut all = proxies();
+    all.extend(traces());
     all.extend(hooks());
     all.extend(commands(
         Language::Bash,
@@ -101,13 +113,20 @@ fn proxies() -> Vec<Target> {
             "lower-bound-policies",
             String::new(),
         ),
-        hookgate(
-            "redact",
-            Some("lower-bound-redact"),
-            guards_and("  - { policy: redact }\n"),
-        ),
+        hookgate("redact", Some("lower-bound-redact"), guards_and(MASKED)),
         role("lower-bound-redact", "lower-bound-redact", String::new()),
         hookgate("derived", Some("none"), DERIVED.to_owned()),
+    ]
+}
+
+/// Targets without the live trace, and those whose trace is read.
+fn traces() -> Vec<Target> {
+    let guards_and = |more: &str| GUARDS.to_owned() + more;
+    vec![
+        hookgate("no-trace", Some("none"), NO_TRACE.to_owned()),
+        hookgate("policies-no-trace", Some("policies"), guards_and(NO_TRACE)),
+        hookgate("viewer", None, guards_and(VIEWED)),
+        hookgate("console", None, guards_and(MASKED) + CONTENT),
     ]
 }
 
@@ -189,12 +208,24 @@ impl Target {
         let Kind::Hookgate(_, config) = &self.kind else {
             return None;
         };
+        // Earlier releases have no trace.
+        if config.contains("trace:") {
+            return None;
+        }
         let kind = Kind::Hookgate(program.to_owned(), config.clone());
         Some(one(&format!("old-{}", self.name), self.against, kind))
     }
 
     pub(crate) fn takes_part(&self, scenario: &Scenario) -> bool {
         scenario.targets.contains(&self.set_up())
+    }
+
+    /// The file of its program.
+    pub(crate) fn program(&self) -> Result<&Path> {
+        match &self.kind {
+            Kind::Hookgate(program, _) | Kind::Nginx(program) => Ok(program),
+            Kind::Direct | Kind::Role(..) | Kind::Missing => Err("it has no program".into()),
+        }
     }
 
     /// Its name without the prefix of the other binary.

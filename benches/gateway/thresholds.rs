@@ -1,8 +1,9 @@
 //! Thresholds for figures.
 
 use crate::{
+    console::{CALL_PAGE, CALLS_PAGE, VIEWER},
     long_lived,
-    measure::{CALM, FIRST, HISTORY, chunk, cpu, one_core, spawn, spawn_cpu},
+    measure::{ALTERNATING, BINARY, CALM, FIRST, HISTORY, chunk, cpu, one_core, spawn, spawn_cpu},
 };
 
 /// Upper bound for a figure of one target, absolute or relative to another figure of
@@ -44,12 +45,19 @@ const MAX_TENFOLD_GROWTH: f64 = 15.0;
 /// Cost of a chunk of a long stream, relative to one of a short stream.
 const MAX_CHUNK_GROWTH: f64 = 1.2;
 
+/// Memory of the live trace without a setting.
+const MAX_TRACE_KIB: f64 = 16384.0;
+
+/// Size of `cargo build --release` before the console was added, in MB.
+const BINARY_BEFORE_CONSOLE: f64 = 28.7;
+
 pub(crate) fn all() -> Vec<Threshold> {
     let mut thresholds = Thresholds(Vec::new());
     thresholds.no_hooks();
     thresholds.policies();
     thresholds.hooks();
     thresholds.memory();
+    thresholds.trace();
     thresholds.growth();
     thresholds.0
 }
@@ -147,6 +155,29 @@ impl Thresholds {
         }
         bound(long_lived::SHARE.to_owned(), "none", 0.25);
         bound(long_lived::SHARE.to_owned(), "policies", 0.25);
+    }
+
+    fn trace(&mut self) {
+        self.ratio(ALTERNATING.to_owned(), "none", "no-trace", 1.02);
+        self.ratio(
+            ALTERNATING.to_owned(),
+            "policies",
+            "policies-no-trace",
+            1.02,
+        );
+        self.difference(
+            long_lived::each(5000),
+            "policies",
+            "policies-no-trace",
+            MAX_TRACE_KIB / 5000.0,
+        );
+        let mut bound = |figure: &str, of, bound| {
+            self.add((figure.to_owned(), of), None, Relation::Ratio, bound)
+        };
+        bound(VIEWER, "viewer", 3.0);
+        bound(CALLS_PAGE, "console", 20.0);
+        bound(CALL_PAGE, "console", 60.0);
+        bound(BINARY, "none", BINARY_BEFORE_CONSOLE + 1.5);
     }
 
     fn growth(&mut self) {

@@ -1,7 +1,7 @@
 //! A fast model API: it discards request bodies, and the model's name in the path
 //! selects the response.
 //!
-//! `bench` is one answer, `bench-sse-200-2ms` a stream of 200 chunks of which
+//! `bench` is one answer, `bench-large` one of a MiB, `bench-sse-200-2ms` a stream of 200 chunks of which
 //! each comes 2 ms after the one before, and with `0ms` as fast as it is taken.
 
 use std::{
@@ -35,6 +35,10 @@ pub(crate) const ANSWER: &str = "The function takes the hash of the key once, lo
      I would leave it as it is; the caller holds the lock for too long instead, since it reads \
      the file while it has it.";
 
+/// Model whose answer is ANSWER so many times: a MiB.
+pub(crate) const LARGE: &str = "bench-large";
+const LARGE_TIMES: usize = (1 << 20) / ANSWER.len();
+
 const FILLER: &str = "and so the table grows before it is full, which the caller never sees, \
      since it holds the lock all the while; a réader waits.";
 
@@ -51,18 +55,22 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<Either<Full<B
     let (model, _) = model.split_once(':').ok_or("no method in the path")?;
     let (kind, body) = match model.strip_prefix("bench-sse-") {
         Some(stream) => ("text/event-stream", Either::Right(Chunks::parse(stream)?)),
-        None => (
-            "application/json; charset=UTF-8",
-            Either::Left(unary().into()),
-        ),
+        None => {
+            let times = if model == LARGE { LARGE_TIMES } else { 1 };
+            let answer = unary(&ANSWER.repeat(times));
+            (
+                "application/json; charset=UTF-8",
+                Either::Left(answer.into()),
+            )
+        }
     };
     let response = Response::builder().header(header::CONTENT_TYPE, kind);
     Ok(response.body(body)?)
 }
 
-fn unary() -> String {
+fn unary(text: &str) -> String {
     format!(
-        r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{ANSWER}"}}],"role":"model"}},"finishReason":"STOP","index":0}}],{}}}"#,
+        r#"{{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}],"role":"model"}},"finishReason":"STOP","index":0}}],{}}}"#,
         usage()
     )
 }

@@ -4,6 +4,7 @@ mod content;
 mod edits;
 mod lists;
 mod live;
+mod memory;
 
 use std::time::{Duration, Instant};
 
