@@ -2,12 +2,41 @@
 
 use std::time::Duration;
 
-use tokio::time::timeout;
+use futures_util::future::join_all;
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::{TcpSocket, TcpStream},
+    time::timeout,
+};
 
 use super::MODEL;
-use crate::harness::{TestGateway, Upstream, prompt};
+use crate::harness::{PATIENCE, TestGateway, Upstream, prompt};
 
 const GUARD: &str = "policies: [{ policy: prompt_guard, deny: [forbidden] }]\n";
+
+/// Calls whose rows exceed what the kernel buffers for a slow reader.
+const SLOW_CALLS: usize = 12_000;
+
+/// Waits for the head of the response.
+async fn until_subscribed(socket: &mut TcpStream) {
+    let mut head = Vec::new();
+    while !head.ends_with(b"\r\n\r\n") {
+        head.push(timeout(PATIENCE, socket.read_u8()).await.unwrap().unwrap());
+    }
+    assert!(head.starts_with(b"HTTP/1.1 200"));
+}
+
+/// The text of a socket up to and with `end`.
+async fn read_socket_until(socket: &mut TcpStream, end: &str) -> String {
+    let mut bytes = Vec::new();
+    // It ends with the last row.
+    let last = |bytes: &[u8]| bytes[bytes.len().saturating_sub(16 << 10)..].to_vec();
+    while !String::from_utf8_lossy(&last(&bytes)).contains(end) {
+        let read = timeout(PATIENCE, socket.read_buf(&mut bytes)).await;
+        assert!(read.unwrap().unwrap() > 0, "the stream ended");
+    }
+    String::from_utf8(bytes).unwrap()
+}
 
 /// The text of a stream up to and with `end`.
 async fn read_until(response: &mut reqwest::Response, end: &str) -> String {
@@ -45,25 +74,52 @@ async fn the_live_tail_honours_the_filter() {
 }
 
 #[tokio::test]
-async fn a_slow_subscriber_is_given_the_number_of_lost_calls() {
+async fn a_slow_subscriber_loses_counted_rows_and_delays_no_call() {
     let upstream = Upstream::mock().await;
-    let config = format!("trace: {{ exchanges: 5 }}\n{GUARD}");
+    // Who reads loses none of them: a batch follows the last one within 100 ms.
+    let config = format!(
+        "trace: {{ exchanges: 500 }}\n\
+         policies: [{{ policy: prompt_guard, deny: [forbidden], reason: '{}' }}]\n",
+        "\"".repeat(500)
+    );
     let gate = TestGateway::start(&upstream, &config).await;
-    let mut tail = subscribe(&gate, "verdict=deny").await;
+    // It does not read, and the kernel buffers little for it.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.set_recv_buffer_size(4096).unwrap();
+    let mut slow = socket.connect(gate.operators).await.unwrap();
+    let head = "GET /calls/stream HTTP/1.1\r\nhost: 127.0.0.1\r\nconnection: close\r\n\r\n";
+    slow.write_all(head.as_bytes()).await.unwrap();
+    until_subscribed(&mut slow).await;
 
-    // Nothing of these matches, so the first event is the lost ones, or the denial.
-    for _ in 0..40 {
-        gate.agent().generate(MODEL, &prompt("hello")).await;
+    // The calls end although their rows are not read.
+    let agent = gate.agent().sending("user-agent", "\"".repeat(250));
+    let model = format!("gemini-{}", "m".repeat(240));
+    for _ in 0..SLOW_CALLS / 8 {
+        let body = prompt("forbidden");
+        let calls = (0..8).map(|_| timeout(PATIENCE, agent.generate(&model, &body)));
+        for answer in join_all(calls).await {
+            assert_eq!(answer.unwrap().status, 403);
+        }
     }
-    gate.agent().generate(MODEL, &prompt("forbidden")).await;
-    read_until(&mut tail, "\"deny\"").await;
+    agent.generate(MODEL, &prompt("hello")).await;
+    let text = read_socket_until(&mut slow, "\"action\":\"pass\"").await;
 
+    let rows = text.matches("event: call").count();
+    let lost = text.split("event: lost").skip(1).map(|event| {
+        let (_, data) = event.split_once("data: ").unwrap();
+        let end = data.find(|it: char| !it.is_ascii_digit()).unwrap();
+        data[..end].parse::<usize>().unwrap()
+    });
+    let lost: usize = lost.sum();
+    assert!(lost > 0, "{rows} rows of {} bytes, none lost", text.len());
+    assert_eq!(rows + lost, SLOW_CALLS + 1);
     let metrics = gate.operator().get("/metrics").await;
-    let lost = metrics
-        .text()
-        .lines()
-        .find_map(|line| line.strip_prefix("hookgate_trace_lost_rows_total "));
-    assert!(lost.unwrap().parse::<u64>().is_ok(), "{}", metrics.text());
+    let counted = format!("hookgate_trace_lost_rows_total {lost}");
+    assert!(
+        metrics.text().lines().any(|line| line == counted),
+        "{counted}: {}",
+        metrics.text()
+    );
 }
 
 #[tokio::test]
