@@ -50,7 +50,7 @@ pub(crate) async fn viewer(
     ask: &Workload,
     time: Duration,
 ) -> Result<Vec<Value>> {
-    let (mut alone, mut viewed) = (Vec::new(), Vec::new());
+    let (mut alone, mut watched) = (Vec::new(), Vec::new());
     let mut calls_per_second = Vec::new();
     for _ in 0..VIEWER_PAIRS {
         let (used, measured) = measure::used(running, paced(running, ask, time)).await?;
@@ -62,10 +62,10 @@ pub(crate) async fn viewer(
             Ok(measured)
         };
         let (used, measured) = measure::used(running, work).await?;
-        viewed.push(used / f64::from(measured.answers));
+        watched.push(used / f64::from(measured.answers));
         calls_per_second.push(f64::from(measured.answers) / measured.wall.as_secs_f64());
     }
-    let micros_per_call = mean(&viewed) - mean(&alone);
+    let micros_per_call = mean(&watched) - mean(&alone);
     let share = micros_per_call * CALLS_PER_SECOND / 1e6;
     Ok(vec![
         (VIEWER.to_owned(), share * 100.0),
@@ -190,13 +190,11 @@ async fn kept_call(operator: &mut Connection) -> Result<String> {
     while started.elapsed() < ARRIVAL_TIMEOUT {
         let calls: Json = serde_json::from_slice(operator.get("/calls?limit=1").await?)?;
         let call = calls.pointer("/calls/0");
-        let is_large = call.is_some_and(|call| call["model"] == crate::upstream::LARGE);
-        if let Some(id) = call
-            .and_then(|call| call["id"].as_str())
-            .filter(|_| is_large)
-        {
+        let text = |field| call.and_then(|call| call.get(field)?.as_str());
+        let is_large = text("model") == Some(crate::upstream::LARGE);
+        if let Some(id) = text("id").filter(|_| is_large) {
             let view: Json = serde_json::from_slice(operator.get(&format!("/calls/{id}")).await?)?;
-            if view["has_content"] == true {
+            if view.get("has_content") == Some(&Json::Bool(true)) {
                 return Ok(id.to_owned());
             }
         }

@@ -142,10 +142,8 @@ impl Kind {
             Self::Rate(ask) => {
                 let measured = load::ask(address, ask, RATE_CONNECTIONS, time).await?;
                 let rate = f64::from(measured.answers) / measured.wall.as_secs_f64();
-                vec![(
-                    format!("requests/s at {RATE_CONNECTIONS} connections, {size}"),
-                    rate,
-                )]
+                let name = format!("requests/s at {RATE_CONNECTIONS} connections, {size}");
+                vec![(name, rate)]
             }
             Self::Chunks { one, many, streams } => {
                 let first = each(running, one, *streams, time).await?;

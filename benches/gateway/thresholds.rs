@@ -172,7 +172,7 @@ impl Thresholds {
             MAX_TRACE_KIB / 5000.0,
         );
         let mut bound = |figure: &str, of, bound| {
-            self.add((figure.to_owned(), of), None, Relation::Ratio, bound)
+            self.add((figure.to_owned(), of), None, Relation::Ratio, bound);
         };
         bound(VIEWER, "viewer", 3.0);
         bound(CALLS_PAGE, "console", 20.0);

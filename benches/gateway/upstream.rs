@@ -53,16 +53,15 @@ async fn answer(mut request: Request<Incoming>) -> Result<Response<Either<Full<B
     let path = request.uri().path();
     let (_, model) = path.rsplit_once('/').ok_or("no model in the path")?;
     let (model, _) = model.split_once(':').ok_or("no method in the path")?;
-    let (kind, body) = match model.strip_prefix("bench-sse-") {
-        Some(stream) => ("text/event-stream", Either::Right(Chunks::parse(stream)?)),
-        None => {
-            let times = if model == LARGE { LARGE_TIMES } else { 1 };
-            let answer = unary(&ANSWER.repeat(times));
-            (
-                "application/json; charset=UTF-8",
-                Either::Left(answer.into()),
-            )
-        }
+    let (kind, body) = if let Some(stream) = model.strip_prefix("bench-sse-") {
+        ("text/event-stream", Either::Right(Chunks::parse(stream)?))
+    } else {
+        let times = if model == LARGE { LARGE_TIMES } else { 1 };
+        let answer = unary(&ANSWER.repeat(times));
+        (
+            "application/json; charset=UTF-8",
+            Either::Left(answer.into()),
+        )
     };
     let response = Response::builder().header(header::CONTENT_TYPE, kind);
     Ok(response.body(body)?)
