@@ -417,18 +417,18 @@ hooks:
 "
         );
         fs::write(folder.path().join("hookgate.yaml"), text).unwrap();
-        crate::harness::run(&["check", "hookgate.yaml"], folder.path())
+        let (code, _, warnings) = crate::harness::run(&["check", "hookgate.yaml"], folder.path());
+        assert_eq!(code, 0);
+        let mut of_processes = warnings.lines().map(str::to_owned).collect::<Vec<_>>();
+        of_processes.retain(|warning| warning.contains("hook_processes"));
+        of_processes
     };
 
-    let (fits, _, silence) = check(1);
-    let (good, _, told) = check(2);
-
-    assert_eq!((fits, silence.as_str()), (0, ""));
+    assert_eq!(check(1), [""; 0]);
     assert_eq!(
-        (good, told.as_str()),
-        (
-            0,
-            "warning: hookgate.yaml:8:11: hook `b`: `limits.hook_processes` is 4, so not all processes of workers and of `prewarm` can wait at once\n"
-        )
+        check(2),
+        [
+            "warning: hookgate.yaml:8:11: hook `b`: `limits.hook_processes` is 4, so not all processes of workers and of `prewarm` can wait at once"
+        ]
     );
 }
