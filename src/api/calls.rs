@@ -156,9 +156,10 @@ pub(super) async fn watch_session(
     State(app): State<App>,
     Path(session): Path<String>,
     principal: AdminPrincipal,
-    Json(request): Json<WatchRequest>,
+    body: Bytes,
 ) -> Result<Json<SessionWatch>, ApiError> {
-    let WatchRequest { minutes, reason } = request;
+    let WatchRequest { minutes, reason } = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
     content::watch(&app, &principal, session, (minutes, reason)).map(Json)
 }
 
