@@ -10,6 +10,8 @@
 
 mod api_dialect;
 mod call;
+mod content_form;
+mod detection;
 mod document;
 mod error;
 mod google;
@@ -17,27 +19,30 @@ mod json_strings;
 mod method;
 mod method_table;
 mod query;
+mod sse_event;
 mod text_edit;
 
 pub use self::{
-    api_dialect::{Dialect, Unwrapped},
+    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
+    content_form::{Hidden, PRECEDING, SOURCE, SpliceElements, source_of, splice_list},
+    detection::{dialect_of, named_api},
     document::{Document, elements, parse, parse_document},
     error::{DialectError, RequestLineError},
     google::{
-        AllowedFunctions, AppliedSelection, CallDecision, CanonicalItem, ChunkReader, Detail,
-        FunctionCall, History, HistoryMessage, ItemKind, MergedChunks, PartialCalls,
-        PatchedRequest, PromptPrefix, ProposedCall, RawUsage, RequestSummary, ResponseDocument,
-        ResponseEnvelope, ResponseExpectation, ResponseFormat, ToolResult, append_contents,
-        build_request, build_response, build_text_response, cached_content, canonical_items,
-        check_model, close_request, denied_step, edit_request_texts, expected_response,
-        generation_parameters, google_error, new_prompt, prompt_parts, read_request,
-        replace_contents, summarize_request, text_content, withhold_tools, write_request,
-        write_tool_selection,
+        AllowedFunctions, AppliedSelection, CallDecision, CanonicalItem, Detail, FunctionCall,
+        History, HistoryMessage, ItemKind, MergedChunks, PartialCalls, PatchedRequest,
+        PromptPrefix, ProposedCall, RawUsage, RequestSummary, ResponseDocument,
+        ResponseExpectation, ResponseFormat, ToolResult, append_contents, build_request,
+        build_response, build_text_response, cached_content, canonical_items, check_model,
+        denied_step, edit_request_texts, expected_response, generation_parameters, new_prompt,
+        prompt_parts, read_request, replace_contents, summarize_request, text_content,
+        withhold_tools, write_request, write_tool_selection,
     },
     json_strings::edit_json_strings,
     method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation},
     method_table::{RecognizedCall, RequestLine},
+    sse_event::{write_event, write_named_event},
     text_edit::{ResponseTextEditor, TextChannel, TextEditor, TextKind, TextRest, TextStream},
 };
 
@@ -51,7 +56,10 @@ pub const ALL: &[&dyn Dialect] = &[
 /// Returns the dialect of an API.
 pub fn of(api: Api) -> &'static dyn Dialect {
     match api {
-        Api::Gemini => &google::gemini::Gemini,
+        // The other families follow.
+        Api::Gemini | Api::Anthropic | Api::OpenAiResponses | Api::OpenAiChat => {
+            &google::gemini::Gemini
+        }
         Api::Vertex => &google::vertex::Vertex,
         Api::CodeAssist => &google::code_assist::CodeAssist,
     }

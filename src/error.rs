@@ -8,7 +8,7 @@ use thiserror::Error;
 
 use crate::{
     auth::{AuthError, QuotaExceeded},
-    dialect::{self, DialectError, RequestLineError},
+    dialect::{Dialect, DialectError, RequestLineError},
     event::Reason,
     model::ErrorInfo,
     observe::recorder::Unavailable,
@@ -136,8 +136,8 @@ impl ApiError {
         self.status.unwrap_or(self.reason.status())
     }
 
-    /// Renders the response in the format of Google's APIs.
-    pub fn render(&self, request_id: &str) -> Response {
+    /// Renders the response in the form of a model API.
+    pub fn render(&self, request_id: &str, dialect: &dyn Dialect) -> Response {
         // Rounded up: a client that returns too early is refused again.
         let seconds = self.retry_after.map(|delay| {
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
@@ -152,7 +152,7 @@ impl ApiError {
             // gemini-cli ignores the header `Retry-After`.
             retry_after: seconds.filter(|_| self.status() == StatusCode::TOO_MANY_REQUESTS),
         };
-        let body = dialect::google_error(&info).to_string();
+        let body = dialect.error_body(&info).to_string();
         let content_type = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
         let mut response = (self.status(), content_type, body).into_response();
         let headers = response.headers_mut();

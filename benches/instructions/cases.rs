@@ -204,6 +204,7 @@ fn call(path: &str) -> Outcome<Call> {
         method: &Method::POST,
         path,
         query: "",
+        api: None,
     };
     Ok(dialect::recognize_call(line)
         .ok_or("an unknown path")??

@@ -57,6 +57,7 @@ fn check(protocol: &dyn protocol::Protocol, process: &ProcessOutput, event: Even
         method: &Method::POST,
         path: "/v1/models/m:generateContent",
         query: "",
+        api: None,
     };
     let known = dialect::recognize_call(line).unwrap().unwrap();
     let call = known.call.unwrap();

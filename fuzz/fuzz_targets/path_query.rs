@@ -35,6 +35,7 @@ fn target(method: &Method, path: &str, query: &str) -> Option<String> {
         method,
         path,
         query,
+        api: None,
     };
     let known = dialect::recognize_call(line)?.ok()?;
     Some(known.call.ok()?.target())

@@ -48,13 +48,14 @@ fuzz_target!(|bytes: &[u8]| {
             method: &Method::POST,
             path,
             query: "",
+            api: None,
         };
         let known = dialect::recognize_call(line).unwrap().unwrap();
         let dialect = dialect::of(known.method.api);
         let mut call = known.call.unwrap();
         if let Ok(opened) = dialect.open_request(&mut call, document.clone()) {
             visit(&call, &opened.document);
-            if let Ok(closed) = dialect::close_request(&call, opened.envelope.as_ref(), &opened.document) {
+            if let Ok(closed) = dialect::of(call.method.api).close_request(&call, opened.envelope.as_ref(), &opened.document) {
                 assert_eq!(closed, bytes, "what nobody changes keeps its bytes");
             }
         }

@@ -593,7 +593,7 @@ fn an_upstream_is_needed_and_has_one_credential() {
     .unwrap();
     let config = load(&path).unwrap();
 
-    assert_snapshot!(without(&directory, &none), @r"hookgate.yaml:1:12: `upstreams` must contain `gemini`, `vertex` or `code_assist`");
+    assert_snapshot!(without(&directory, &none), @r"hookgate.yaml:1:12: `upstreams` must contain `gemini`, `vertex`, `code_assist`, `anthropic` or `openai`");
     assert_snapshot!(without(&directory, &both), @r"
     hookgate.yaml:2:60: an upstream has `api_key` or `bearer`, not both
     hookgate.yaml:3:3: unknown key `upstreams.code_asist`; did you mean `code_assist`?

@@ -1,16 +1,28 @@
 //! The [`Dialect`] trait.
+//!
+//! The rest of hookgate knows one form of requests and responses, that of the Gemini API: the
+//! *content form*. A dialect reads it from what an API sends, and splices edits of it back, so
+//! that everything else keeps its bytes.
 
-use crate::dialect::{
-    call::Call,
-    document::Document,
-    error::DialectError,
-    google::response::envelope::ResponseEnvelope,
-    method::{Api, MethodSpec},
+use std::fmt::Debug;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::Value;
+
+use crate::{
+    dialect::{
+        call::Call,
+        document::{Document, parse_document},
+        error::DialectError,
+        google::{error_body::google_error, response::document::ResponseDocument},
+        method::{Api, Framing, MethodSpec},
+    },
+    model::ErrorInfo,
 };
 
-/// The differences between model APIs: paths, and the envelope around request and
-/// response.
-pub trait Dialect: std::fmt::Debug + Send + Sync {
+/// The differences between model APIs: paths, and the form of requests, responses, streams
+/// and errors.
+pub trait Dialect: Debug + Send + Sync {
     /// Returns the API that it implements.
     fn api(&self) -> Api;
 
@@ -20,27 +32,117 @@ pub trait Dialect: std::fmt::Debug + Send + Sync {
     /// Returns the versions that a path may begin with.
     fn versions(&self) -> &'static [&'static str];
 
-    /// Removes the envelope of a request. Sets the model of `call` if only the body
-    /// names it.
+    /// Returns the version of a path that names none, if a path may do so.
+    fn default_version(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Parses a request body.
     ///
     /// # Errors
     ///
-    /// Fails if the body names no model, or another one than the path.
+    /// Fails if the bytes are no JSON object, or parsers could disagree about them.
+    fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
+        parse_document(body)
+    }
+
+    /// Reads the content form of a request. Sets the model and the framing of `call` if only
+    /// the body names them.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the body names no model, or another one than the path, and for fields that
+    /// hooks cannot see through.
     fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError>;
 
-    /// Returns the envelope of responses.
-    fn response_envelope(&self) -> ResponseEnvelope {
-        ResponseEnvelope::None
+    /// Returns the body for upstream: `envelope` with the edits of `document`. Unedited parts
+    /// keep their bytes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an edit cannot be written.
+    fn close_request(
+        &self,
+        call: &Call,
+        envelope: Option<&Document>,
+        document: &Document,
+    ) -> Result<Bytes, DialectError>;
+
+    /// Reads a whole response.
+    ///
+    /// # Errors
+    ///
+    /// Fails if hooks could not see all of it.
+    fn open_response(&self, body: Bytes) -> Result<ResponseDocument, DialectError>;
+
+    /// Returns a whole response as the agent receives it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an edit cannot be written.
+    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError>;
+
+    /// Returns a reader of one stream.
+    fn chunk_reader(&self) -> Box<dyn ReadChunks>;
+
+    /// Returns a writer of one stream.
+    fn chunk_writer(&self, framing: Framing) -> Box<dyn WriteChunks>;
+
+    /// Returns what an idle stream is kept alive with. Clients of Google's APIs fail on
+    /// comments.
+    fn keep_alive(&self) -> &'static [u8] {
+        b"\r\n"
+    }
+
+    /// Returns the body of an error.
+    fn error_body(&self, error: &ErrorInfo) -> Value {
+        google_error(error)
     }
 }
 
-/// A request without its envelope.
+/// A request in the content form.
 #[derive(Debug)]
 pub struct Unwrapped {
-    /// Request body of the API family.
+    /// The request in the content form.
     pub document: Document,
-    /// Envelope that surrounded it.
+    /// The body that it was read from, if that has another form.
     pub envelope: Option<Document>,
     /// Session named in the body.
     pub session: Option<String>,
+}
+
+/// Reads the chunks of one response.
+pub trait ReadChunks: Debug + Send {
+    /// Reads the data of one server-sent event. Returns `None` if a later event completes it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if hooks could not see all of it.
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError>;
+
+    /// Ends the stream. Returns the last chunk if it was kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the stream is not complete.
+    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+        Ok(None)
+    }
+}
+
+/// Writes the chunks of one response for the agent.
+pub trait WriteChunks: Debug + Send {
+    /// Writes a chunk.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an edit cannot be written.
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError>;
+
+    /// Ends the stream.
+    ///
+    /// # Errors
+    ///
+    /// Fails if what is still open cannot be closed.
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError>;
 }

@@ -48,7 +48,7 @@ impl Call {
         parameters: &[PathParameter<'_>],
         query: &str,
     ) -> Result<Self, RequestLineError> {
-        let Query { framing, forwarded } = query::parse(query, method.operation)?;
+        let Query { framing, forwarded } = query::parse(query, method.api, method.operation)?;
         let model = parameters.iter().find(|(name, _)| *name == "model");
         Ok(Self {
             method,
@@ -90,7 +90,8 @@ impl Call {
     pub fn target(&self) -> String {
         let mut target = self.path();
         let framing = match self.operation {
-            Operation::Stream(Framing::Sse) => Some("alt=sse"),
+            // Other APIs name the framing in the body.
+            Operation::Stream(Framing::Sse) if self.method.api.is_google() => Some("alt=sse"),
             _ => None,
         };
         let query = self.query.iter().map(String::as_str);
@@ -151,8 +152,12 @@ impl Call {
     /// Returns the prefix of a fully qualified model name.
     fn model_prefix(&self) -> String {
         let models = match self.method.api {
-            Api::Gemini | Api::CodeAssist => return "models/".to_owned(),
             Api::Vertex => "publishers/google/models/",
+            Api::Gemini
+            | Api::CodeAssist
+            | Api::Anthropic
+            | Api::OpenAiResponses
+            | Api::OpenAiChat => return "models/".to_owned(),
         };
         match (self.parameter("project"), self.parameter("location")) {
             (Some(project), Some(location)) => {

@@ -3,12 +3,13 @@
 //! The three share request and response bodies. They differ in paths, and Code Assist
 //! wraps both bodies in an envelope.
 
+mod bodies;
 mod canonical_items;
 pub mod code_assist;
 mod content;
 mod contents;
-mod error_body;
-mod fields;
+pub mod error_body;
+pub mod fields;
 pub mod gemini;
 mod history;
 mod part;
@@ -20,18 +21,17 @@ pub mod vertex;
 pub use self::{
     canonical_items::{CanonicalItem, ItemKind, canonical_items},
     content::text_content,
-    error_body::google_error,
     history::{History, HistoryMessage, ToolResult},
     part::FunctionCall,
     request::{
         AllowedFunctions, AppliedSelection, Detail, PatchedRequest, PromptPrefix, RequestSummary,
         ResponseExpectation, ResponseFormat, append_contents, build_request, cached_content,
-        check_model, close_request, edit_request_texts, expected_response, generation_parameters,
-        new_prompt, prompt_parts, read_request, replace_contents, summarize_request,
-        withhold_tools, write_request, write_tool_selection,
+        check_model, edit_request_texts, expected_response, generation_parameters, new_prompt,
+        prompt_parts, read_request, replace_contents, summarize_request, withhold_tools,
+        write_request, write_tool_selection,
     },
     response::{
-        CallDecision, ChunkReader, MergedChunks, PartialCalls, ProposedCall, RawUsage,
-        ResponseDocument, ResponseEnvelope, build_response, build_text_response, denied_step,
+        CallDecision, MergedChunks, PartialCalls, ProposedCall, RawUsage, ResponseDocument,
+        build_response, build_text_response, denied_step,
     },
 };

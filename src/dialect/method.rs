@@ -12,19 +12,48 @@ pub enum Api {
     Vertex,
     /// Code Assist, which gemini-cli uses after a login with Google.
     CodeAssist,
+    /// The Messages API of Anthropic.
+    Anthropic,
+    /// The Responses API of OpenAI, and its methods without a conversation.
+    OpenAiResponses,
+    /// The Chat Completions API of OpenAI.
+    OpenAiChat,
 }
 
 impl Api {
     /// Every API, in the order of the config.
-    pub const ALL: [Self; 3] = [Self::Gemini, Self::Vertex, Self::CodeAssist];
+    pub const ALL: [Self; 6] = [
+        Self::Gemini,
+        Self::Vertex,
+        Self::CodeAssist,
+        Self::Anthropic,
+        Self::OpenAiResponses,
+        Self::OpenAiChat,
+    ];
 
-    /// Returns the name used in the config.
+    /// Returns the name that conditions and logs use.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Gemini => "gemini",
             Self::Vertex => "vertex",
             Self::CodeAssist => "code_assist",
+            Self::Anthropic => "anthropic",
+            Self::OpenAiResponses => "openai_responses",
+            Self::OpenAiChat => "openai_chat",
         }
+    }
+
+    /// Returns the name of its upstream in the config. The two APIs of OpenAI share one.
+    pub const fn upstream(self) -> &'static str {
+        match self {
+            Self::OpenAiResponses | Self::OpenAiChat => "openai",
+            api => api.as_str(),
+        }
+    }
+
+    /// Returns whether it is one of Google's APIs, whose calls are named by their paths.
+    pub const fn is_google(self) -> bool {
+        matches!(self, Self::Gemini | Self::Vertex | Self::CodeAssist)
     }
 }
 
@@ -171,7 +200,8 @@ impl MethodSpec {
     pub const fn label(&self) -> &'static str {
         match self.operation {
             Operation::UseCache | Operation::CreateCache | Operation::Other => self.name,
-            operation => operation.as_str(),
+            operation if self.api.is_google() => operation.as_str(),
+            _ => self.name,
         }
     }
 }

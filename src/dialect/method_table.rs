@@ -14,13 +14,10 @@ use crate::{
         api_dialect::Dialect,
         call::{Call, PathParameter},
         error::RequestLineError,
-        method::MethodSpec,
+        method::{Api, MethodSpec},
     },
     model::ModelName,
 };
-
-/// Version of a path that names none (litellm sends such paths).
-const DEFAULT_VERSION: &str = "v1beta";
 
 /// Maximum length of a path parameter, in bytes.
 const MAX_PARAMETER_BYTES: usize = 256;
@@ -34,6 +31,8 @@ pub struct RequestLine<'a> {
     pub path: &'a str,
     /// Query as sent, without `?`; empty if there is none.
     pub query: &'a str,
+    /// The API that the headers point to. It decides between paths that several APIs have.
+    pub api: Option<Api>,
 }
 
 /// A request line that matches a row.
@@ -56,7 +55,10 @@ pub fn find(
 ) -> Option<Result<RecognizedCall, RequestLineError>> {
     let mut allowed: Vec<&str> = Vec::new();
     let mut parameters = Vec::new();
-    for dialect in dialects {
+    let is_named = |dialect: &&&dyn Dialect| line.api == Some(dialect.api());
+    let named = dialects.iter().filter(is_named);
+    let others = dialects.iter().filter(|dialect| !is_named(dialect));
+    for dialect in named.chain(others) {
         for method in dialect.methods() {
             parameters.clear();
             if match_path(*dialect, method.path, line.path, &mut parameters).is_none() {
@@ -92,10 +94,12 @@ fn match_path<'a>(
     let has_version = segments
         .peek()
         .is_some_and(|segment| versions.contains(segment));
-    let may_omit_version = versions.contains(&DEFAULT_VERSION);
-    if may_omit_version && !has_version && patterns.peek() == Some(&"{version}") {
+    if let Some(version) = dialect.default_version()
+        && !has_version
+        && patterns.peek() == Some(&"{version}")
+    {
         patterns.next();
-        parameters.push(("version", DEFAULT_VERSION));
+        parameters.push(("version", version));
     }
     loop {
         match (patterns.next(), segments.next()) {

@@ -5,7 +5,7 @@
 
 use crate::dialect::{
     error::RequestLineError,
-    method::{Framing, Operation},
+    method::{Api, Framing, Operation},
 };
 
 /// Parameters that are forwarded for every call. None changes the meaning of a request.
@@ -27,6 +27,17 @@ const FORWARDED_UNINSPECTED: [&str; 12] = [
     "view",
 ];
 
+/// Parameters of lists, which are forwarded to APIs other than Google's.
+const FORWARDED_OF_LISTS: [&str; 7] = [
+    "after",
+    "after_id",
+    "before",
+    "before_id",
+    "client_version",
+    "limit",
+    "order",
+];
+
 /// A parsed query without credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Query {
@@ -37,7 +48,7 @@ pub struct Query {
 }
 
 /// Parses the query of a call, without its `?`.
-pub fn parse(text: &str, operation: Operation) -> Result<Query, RequestLineError> {
+pub fn parse(text: &str, api: Api, operation: Operation) -> Result<Query, RequestLineError> {
     let mut framing = Framing::Array;
     let mut forwarded = Vec::new();
     let mut seen: Vec<&str> = Vec::new();
@@ -49,9 +60,11 @@ pub fn parse(text: &str, operation: Operation) -> Result<Query, RequestLineError
         seen.push(name);
         match (name, value) {
             // `key` is a credential, which is forwarded in a header.
-            ("key", _) | ("alt", "json" | "") => (),
-            ("alt", "sse") if operation != Operation::Other => framing = Framing::Sse,
-            _ if is_forwarded(name, value, operation) && is_url_safe(value) => {
+            ("key", _) | ("alt", "json" | "") if api.is_google() => (),
+            ("alt", "sse") if api.is_google() && operation != Operation::Other => {
+                framing = Framing::Sse;
+            }
+            _ if is_forwarded(name, value, api, operation) && is_url_safe(value) => {
                 forwarded.push(pair.to_owned());
             }
             _ => return Err(RequestLineError::Query(name.to_owned())),
@@ -60,8 +73,12 @@ pub fn parse(text: &str, operation: Operation) -> Result<Query, RequestLineError
     Ok(Query { framing, forwarded })
 }
 
-fn is_forwarded(name: &str, value: &str, operation: Operation) -> bool {
+fn is_forwarded(name: &str, value: &str, api: Api, operation: Operation) -> bool {
     match (operation, name) {
+        // Claude Code and beta clients mark every call.
+        (_, "beta") if !api.is_google() => value == "true",
+        (Operation::Other, name) if !api.is_google() => FORWARDED_OF_LISTS.contains(&name),
+        _ if !api.is_google() => false,
         _ if FORWARDED.contains(&name) => true,
         (Operation::Other, "alt") => matches!(value, "sse" | "media"),
         (Operation::Other, name) => FORWARDED_UNINSPECTED.contains(&name),
@@ -85,7 +102,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<Query, RequestLineError> {
-        super::parse(text, Operation::Stream(Framing::Array))
+        super::parse(text, Api::Gemini, Operation::Stream(Framing::Array))
     }
 
     #[test]

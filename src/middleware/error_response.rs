@@ -6,14 +6,22 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, header};
 
 use super::request_extensions::RequestId;
-use crate::error::{ApiError, ErrorReason};
+use crate::{
+    dialect::Dialect,
+    error::{ApiError, ErrorReason},
+};
 
-/// Renders the error in a response's extensions, if any, and sets the request id header.
-pub fn render_error(response: Response, id: &RequestId) -> Response {
+/// Renders the error in a response's extensions, if any, in the form of a dialect, and sets
+/// the request id header.
+pub fn render_error(
+    response: Response,
+    id: &RequestId,
+    dialect: impl FnOnce() -> &'static dyn Dialect,
+) -> Response {
     let mut response = match response.extensions().get::<ApiError>() {
         None => response,
         Some(error) => {
-            let mut rendered = error.render(&id.0);
+            let mut rendered = error.render(&id.0, dialect());
             for (name, value) in response.headers() {
                 // The length is that of the empty body that stood for the error.
                 if name != header::CONTENT_LENGTH && !rendered.headers().contains_key(name) {

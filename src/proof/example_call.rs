@@ -137,22 +137,22 @@ impl ExampleCall {
             method: &Method::POST,
             path,
             query,
+            api: None,
         };
         let recognized = dialect::recognize_call(line);
         let recognized = recognized.ok_or_else(|| format!("unknown path `{path}`"))?;
         let call = recognized.and_then(|recognized| recognized.call);
         let mut call = call.map_err(|error| error.to_string())?;
         let mut read = || -> Result<Self, DialectError> {
-            let body = dialect::parse_document(Bytes::from(request.to_string()))?;
             let dialect = dialect::of(call.method.api);
+            let body = dialect.parse_request(Bytes::from(request.to_string()))?;
             let document = dialect.open_request(&mut call, body)?.document;
-            let envelope = dialect.response_envelope();
             let chunks = match answer {
                 Some(Value::Array(chunks)) => chunks.as_slice(),
                 Some(one) => std::slice::from_ref(one),
                 None => &[],
             };
-            let open = |chunk: &Value| ResponseDocument::open(chunk.to_string().into(), envelope);
+            let open = |chunk: &Value| dialect.open_response(chunk.to_string().into());
             Ok(Self {
                 prompt: dialect::new_prompt(&call, &document)?.join("\n"),
                 answer: chunks.iter().map(open).collect::<Result<_, _>>()?,

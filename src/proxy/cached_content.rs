@@ -55,7 +55,7 @@ async fn update(context: &RequestContext, call: &Call, body: Body) -> Result<Res
     let response = if answer.status.is_success() {
         cache_owner::record(context, answer).await?
     } else {
-        reply::passed(answer, &context.recorder)
+        reply::passed(answer, context)
     };
     Ok(reply::finish(response, &context.recorder))
 }

@@ -18,9 +18,7 @@ use super::{
     reply::{self, Responder, media_type},
     response_filter::channel::{ChunkChannel, Pipeline, PipelineEvent},
 };
-use crate::{
-    dialect::Framing, error::ApiError, resettable_timer::ResettableTimer, upstream::sse::KEEP_ALIVE,
-};
+use crate::{dialect::Framing, error::ApiError, resettable_timer::ResettableTimer};
 
 /// Builds the response of a streaming call. It has the status of the outcome if that is known
 /// within `interval`, else status 200 followed by keep-alives.
@@ -32,11 +30,11 @@ pub(super) async fn respond(
     interval: Duration,
 ) -> Result<Response, ApiError> {
     let recorder = responder.recorder.clone();
+    let sign = Bytes::from_static(responder.keep_alive());
     let mut events = channel.clone().run(pipeline);
     let Ok(event) = tokio::time::timeout(interval, events.next()).await else {
-        let first = Bytes::from_static(KEEP_ALIVE);
-        let rest = keep_alive(chunks(events, responder, framing), interval);
-        let mut response = Response::new(body(first, rest));
+        let rest = keep_alive(chunks(events, responder, framing), interval, sign.clone());
+        let mut response = Response::new(body(sign, rest));
         let value = HeaderValue::from_static(media_type(framing));
         response.headers_mut().insert(header::CONTENT_TYPE, value);
         return Ok(recording::record_response(&recorder, response));
@@ -48,7 +46,7 @@ pub(super) async fn respond(
         (Some(PipelineEvent::Finished(reply)), true) => reply.map(|_| Bytes::new())?,
         (None, _) => Bytes::new(),
     };
-    let rest = keep_alive(chunks(events, responder, framing), interval);
+    let rest = keep_alive(chunks(events, responder, framing), interval, sign);
     let mut response = Response::new(body(first, rest));
     if let Some((status, headers)) = head {
         *response.status_mut() = status;
@@ -80,10 +78,11 @@ fn chunks(
     })
 }
 
-/// Adds a keep-alive to a stream whenever it is silent for `interval`.
+/// Adds the keep-alive `sign` to a stream whenever it is silent for `interval`.
 fn keep_alive<E: Send + 'static>(
     inner: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     interval: Duration,
+    sign: Bytes,
 ) -> impl Stream<Item = Result<Bytes, E>> + Send {
     let mut inner = inner.boxed();
     let mut silent_since = None;
@@ -96,6 +95,6 @@ fn keep_alive<E: Send + 'static>(
         let until = *silent_since.get_or_insert_with(Instant::now) + interval;
         ready!(deadline.poll(context, until));
         silent_since = None;
-        Poll::Ready(Some(Ok(Bytes::from_static(KEEP_ALIVE))))
+        Poll::Ready(Some(Ok(sign.clone())))
     })
 }

@@ -52,7 +52,7 @@ pub(super) async fn forward(
     let sent = upstream_call::send(&context, &call, outgoing, None).await;
     let answer = sent.map_err(|error| body_error.take().unwrap_or(error))?;
     let recorder = &context.recorder;
-    Ok(reply::finish(reply::passed(answer, recorder), recorder))
+    Ok(reply::finish(reply::passed(answer, &context), recorder))
 }
 
 /// The request as it came, but for hop-by-hop headers.

@@ -13,12 +13,13 @@ use crate::{
     config::Denials,
     dialect::{
         self, Call, Dialect, DialectError, Framing, Operation, ResponseDocument, ResponseFormat,
+        WriteChunks,
     },
     error::{ApiError, ErrorReason},
     event::Reason,
     model::ResponseMutation,
     observe::recorder::{ExchangeEvent, Recorder},
-    upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers, sse},
+    upstream::{UpstreamResponse, content_headers::UnexpectedContentType, headers},
 };
 
 /// The reply to one call.
@@ -72,10 +73,16 @@ impl Responder {
         let response = match (reply, self.denials) {
             (Reply::Upstream(response), _) => response,
             (Reply::Denied(reason), Denials::Error) => {
-                ApiError::denied(&reason).render(self.recorder.request_id())
+                ApiError::denied(&reason).render(self.recorder.request_id(), self.dialect)
             }
-            (Reply::Answered(answer), _) => self.respond_with(&self.answer(&answer)),
-            (Reply::Denied(reason), Denials::Message) => self.respond_with(&self.message(&reason)),
+            (reply, _) => match self.respond_with(&reply) {
+                Ok(response) => response,
+                Err(error) => {
+                    let error = ApiError::from(error);
+                    recording::record_failure(&self.recorder, &error);
+                    error.render(self.recorder.request_id(), self.dialect)
+                }
+            },
         };
         finish(response, &self.recorder)
     }
@@ -83,17 +90,17 @@ impl Responder {
     /// Builds the rest of the body once status 200 is sent: a denial can only be a message, and
     /// an error of upstream can only break the stream.
     pub(super) fn respond_in_stream(&self, reply: Reply, framing: Framing) -> Body {
-        let document = match reply {
-            Reply::Upstream(response) if response.status().is_success() => {
-                return response.into_body();
-            }
-            Reply::Upstream(response) => {
-                return self.break_stream(&ApiError::upstream_status(response.status()));
-            }
-            Reply::Answered(answer) => self.answer(&answer),
-            Reply::Denied(reason) => self.message(&reason),
-        };
-        StreamEncoder::encode_single(framing, &self.to_wire(&document)).into()
+        if let Reply::Upstream(response) = reply {
+            return if response.status().is_success() {
+                response.into_body()
+            } else {
+                self.break_stream(&ApiError::upstream_status(response.status()))
+            };
+        }
+        match self.stream_of(&reply, framing) {
+            Ok(stream) => stream.into(),
+            Err(error) => self.break_stream(&error.into()),
+        }
     }
 
     /// Records an error and builds the rest of a body that breaks off.
@@ -128,68 +135,43 @@ impl Responder {
         format!("hookgate-{}", self.recorder.request_id())
     }
 
-    fn to_wire(&self, document: &Value) -> Bytes {
-        self.dialect
-            .response_envelope()
-            .wrap(document.to_string().into())
-    }
-
-    fn respond_with(&self, document: &Value) -> Response {
-        let json = self.to_wire(document);
-        let (body, media_type) = match self.call.operation {
-            Operation::Stream(framing) => (
-                StreamEncoder::encode_single(framing, &json),
-                media_type(framing),
-            ),
-            _ => (json, media_type(Framing::Array)),
+    /// Builds the response to a reply that is not upstream's.
+    fn respond_with(&self, reply: &Reply) -> Result<Response, DialectError> {
+        let (body, media_type) = match (self.call.operation, self.chunk(reply)?) {
+            (Operation::Stream(framing), _) => {
+                (self.stream_of(reply, framing)?, media_type(framing))
+            }
+            (_, Some(document)) => {
+                let body = self.dialect.close_response(&document)?;
+                (body, media_type(Framing::Array))
+            }
+            (_, None) => (Bytes::new(), media_type(Framing::Array)),
         };
         let mut response = Response::new(Body::from(body));
         let value = HeaderValue::from_static(media_type);
         response.headers_mut().insert(header::CONTENT_TYPE, value);
-        response
-    }
-}
-
-/// Encodes chunks as server-sent events, or as elements of one JSON array.
-#[derive(Debug)]
-pub(super) struct StreamEncoder {
-    pub(super) framing: Framing,
-    /// Bytes before the next element of an array.
-    separator: &'static [u8],
-}
-
-impl StreamEncoder {
-    pub(super) const fn new(framing: Framing) -> Self {
-        let separator = b"[";
-        Self { framing, separator }
+        Ok(response)
     }
 
-    /// Encodes a stream of one chunk.
-    pub(super) fn encode_single(framing: Framing, json: &[u8]) -> Bytes {
-        let mut encoder = Self::new(framing);
+    /// Builds a stream with one reply that is not upstream's.
+    fn stream_of(&self, reply: &Reply, framing: Framing) -> Result<Bytes, DialectError> {
+        let mut writer = self.chunk_writer(framing);
         let mut out = BytesMut::new();
-        encoder.write(&mut out, json);
-        encoder.write_end(&mut out);
-        out.freeze()
+        if let Some(chunk) = self.chunk(reply)? {
+            writer.write(&mut out, &chunk)?;
+        }
+        writer.write_end(&mut out)?;
+        Ok(out.freeze())
     }
 
-    pub(super) fn write(&mut self, out: &mut BytesMut, json: &[u8]) {
-        match self.framing {
-            Framing::Sse => sse::write_event(out, json),
-            Framing::Array => {
-                let separator = mem::replace(&mut self.separator, b",\r\n");
-                out.extend_from_slice(separator);
-                out.extend_from_slice(json);
-            }
-        }
+    /// Returns a writer of the stream for the agent.
+    pub(super) fn chunk_writer(&self, framing: Framing) -> Box<dyn WriteChunks> {
+        self.dialect.chunk_writer(framing)
     }
 
-    pub(super) fn write_end(&self, out: &mut BytesMut) {
-        match (self.framing, self.separator) {
-            (Framing::Sse, _) => (),
-            (Framing::Array, b"[") => out.extend_from_slice(b"[]"),
-            (Framing::Array, _) => out.extend_from_slice(b"]"),
-        }
+    /// Returns what an idle stream is kept alive with.
+    pub(super) fn keep_alive(&self) -> &'static [u8] {
+        self.dialect.keep_alive()
     }
 }
 
@@ -208,9 +190,9 @@ pub(super) fn finish(mut response: Response, recorder: &Recorder) -> Response {
 }
 
 /// Returns upstream's response as it is.
-pub(super) fn passed(mut answer: UpstreamResponse, recorder: &Recorder) -> Response {
+pub(super) fn passed(mut answer: UpstreamResponse, context: &RequestContext) -> Response {
     if answer.media_type() == "text/html" {
-        return not_json(&answer, recorder);
+        return not_json(&answer, context);
     }
     let mut response = Response::new(Body::empty());
     *response.status_mut() = answer.status;
@@ -221,7 +203,8 @@ pub(super) fn passed(mut answer: UpstreamResponse, recorder: &Recorder) -> Respo
 }
 
 /// Returns an error in the place of an HTML page. An error of upstream keeps its status.
-fn not_json(answer: &UpstreamResponse, recorder: &Recorder) -> Response {
+fn not_json(answer: &UpstreamResponse, context: &RequestContext) -> Response {
+    let recorder = &context.recorder;
     let error = if answer.status.is_success() {
         ApiError::new(
             ErrorReason::UpstreamUnreadable,
@@ -232,7 +215,7 @@ fn not_json(answer: &UpstreamResponse, recorder: &Recorder) -> Response {
     };
     let error = error.with_source(&UnexpectedContentType::from_headers(&answer.headers));
     recording::record_failure(recorder, &error);
-    let mut response = error.render(recorder.request_id());
+    let mut response = error.render(recorder.request_id(), context.dialect);
     if let Some(after) = answer.headers.get(header::RETRY_AFTER) {
         let after: HeaderValue = after.clone();
         response.headers_mut().insert(header::RETRY_AFTER, after);

@@ -46,7 +46,7 @@ pub(super) async fn read_request(
     let bytes = read(body, &context.head, &config.limits, config.timeouts.body).await?;
     let opened = context
         .dialect
-        .open_request(&mut call, dialect::parse_document(bytes)?)?;
+        .open_request(&mut call, context.dialect.parse_request(bytes)?)?;
     let named = context.session_name.clone();
     let session_name = named.or_else(|| opened.session.and_then(SessionName::from_body));
     let session_id = session_name.as_ref().map(|name| name.id.as_str());

@@ -23,12 +23,7 @@ use super::{
     reply::{Reply, unreadable_response},
     turn_state::TurnState,
 };
-use crate::{
-    dialect::{Document, ResponseDocument},
-    error::ApiError,
-    event::Reason,
-    upstream::UpstreamResponse,
-};
+use crate::{dialect::Document, error::ApiError, event::Reason, upstream::UpstreamResponse};
 
 /// Filters a response into `output`. Breaks with the reply that takes the place of the response
 /// or of the rest of it, or with `None` if that is complete. Continues with the request with which
@@ -88,7 +83,7 @@ async fn filter_whole(
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let context = turn.context;
     let body = read_json(answer, &context.head, &context.snapshot.config.limits).await?;
-    let response = ResponseDocument::open(body, context.dialect.response_envelope());
+    let response = context.dialect.open_response(body);
     let response = response.map_err(|error| unreadable_response(&error))?;
     buffer.push_whole(response).await
 }

@@ -36,6 +36,8 @@ pub(super) fn resolve(
         method: &head.method,
         path,
         query: head.uri.query().unwrap_or_default(),
+        // An API without an upstream is not meant.
+        api: dialect::named_api(&head.headers).filter(|api| snapshot.upstream(*api).is_ok()),
     };
     let recognized = recognize(&app.resources.traffic, &identity, line)?;
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method.label()));

@@ -11,7 +11,7 @@ use super::{
     request_context::RequestContext,
 };
 use crate::{
-    dialect::{self, Api, Call, Framing, Operation},
+    dialect::{Api, Call, Framing, Operation},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     upstream::{
@@ -32,7 +32,9 @@ pub(super) async fn send_hooked(
         *framing = Framing::Sse;
     }
     let (call, envelope) = (&request.call, request.envelope.as_ref());
-    let body = dialect::close_request(call, envelope, &request.document)?;
+    let body = context
+        .dialect
+        .close_request(call, envelope, &request.document)?;
     let limit = context.snapshot.config.limits.body;
     if body.len() > limit {
         // Hooks may not exceed the limit that agents are held to.
@@ -52,7 +54,7 @@ pub(super) async fn reply_unfiltered(
         let response = cache_owner::record(context, answer).await?;
         return Ok(Reply::Upstream(response));
     }
-    Ok(Reply::Upstream(reply::passed(answer, &context.recorder)))
+    Ok(Reply::Upstream(reply::passed(answer, context)))
 }
 
 /// Builds a request for the model API.

@@ -21,6 +21,7 @@ use tower_http::{
 use crate::{
     api::admin,
     console,
+    dialect::{self, Api},
     dry_run::AgentHandler,
     error::{ApiError, ErrorReason},
     middleware::{
@@ -78,7 +79,7 @@ async fn render_errors(State(app): State<App>, mut request: Request, next: Next)
     if let Some((audit, rejected)) = rejected {
         rejected.record(&audit, ListenerKind::Operators, &id, &response);
     }
-    render_error(response, &id)
+    render_error(response, &id, || dialect::of(Api::Gemini))
 }
 
 async fn reject_foreign_pages(State(app): State<App>, request: Request, next: Next) -> Response {

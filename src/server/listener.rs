@@ -18,6 +18,7 @@ use super::{
 };
 use crate::{
     config::Tls,
+    dialect::{self, Api},
     error::{ApiError, ErrorReason},
     middleware::{PeerInfo, RequestId},
     state::AppResources,
@@ -148,7 +149,7 @@ impl Listener {
 
 async fn too_many_connections() -> Response {
     let error = ApiError::new(ErrorReason::Overloaded, "too many connections");
-    let mut response = error.render(&RequestId::random().0);
+    let mut response = error.render(&RequestId::random().0, dialect::of(Api::Gemini));
     let headers = response.headers_mut();
     headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
     let nosniff = HeaderValue::from_static("nosniff");

@@ -15,6 +15,7 @@ use http::{HeaderValue, Version, header};
 use super::handler::{Handler, HandlerResponse, route};
 use crate::{
     api::events,
+    dialect::{self, RequestLine},
     error::{ApiError, ErrorReason},
     middleware::{
         InFlightGuard, ListenerKind, RejectedRequest, RequestId, authenticate, check_origin,
@@ -52,6 +53,8 @@ impl MiddlewareStack {
         let id = RequestId::random();
         request.extensions_mut().insert(id.clone());
         let is_event = request.uri().path() == events::EVENTS_PATH;
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let api = dialect::named_api(request.headers());
         let audit = self.app.snapshot().audit.clone();
         let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
         let handled = AssertUnwindSafe(self.dispatch(request)).catch_unwind();
@@ -63,7 +66,15 @@ impl MiddlewareStack {
         if let Some((audit, rejected)) = rejected {
             rejected.record(&audit, ListenerKind::Agents, &id, &response);
         }
-        let mut response = render_error(response, &id);
+        let dialect = || {
+            dialect::dialect_of(RequestLine {
+                method: &method,
+                path: uri.path(),
+                query: "",
+                api,
+            })
+        };
+        let mut response = render_error(response, &id, dialect);
         if is_event {
             let nosniff = HeaderValue::from_static("nosniff");
             let headers = response.headers_mut();

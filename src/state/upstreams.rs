@@ -55,5 +55,7 @@ pub(super) const fn settings(config: &UpstreamsConfig, api: Api) -> Option<&Upst
         Api::Gemini => config.gemini.as_ref(),
         Api::Vertex => config.vertex.as_ref(),
         Api::CodeAssist => config.code_assist.as_ref(),
+        Api::Anthropic => config.anthropic.as_ref(),
+        Api::OpenAiResponses | Api::OpenAiChat => config.openai.as_ref(),
     }
 }

@@ -1,10 +1,10 @@
-//! Server-sent events: bounded reader and writer. Pure.
+//! Server-sent events: bounded reader. Pure.
 //!
 //! `eventsource-stream` takes ten times as long for a chunk, and quadratic time for a
 //! large event that arrives in many pieces (numbers in `ARCHITECTURE.md`). Tests compare
 //! this reader with it.
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use memchr::{memchr, memchr2};
 use thiserror::Error;
 
@@ -125,25 +125,6 @@ impl SseReader {
     }
 }
 
-/// Keep-alive of an idle stream. Some clients fail on comments.
-pub const KEEP_ALIVE: &[u8] = b"\r\n";
-
-/// Writes one event in a form that all clients read. Line ends within JSON are white
-/// space, so they become spaces.
-pub fn write_event(out: &mut BytesMut, json: &[u8]) {
-    out.reserve(json.len() + 10);
-    out.extend_from_slice(b"data: ");
-    let mut rest = json;
-    while let Some(at) = memchr2(b'\r', b'\n', rest) {
-        let (line, end) = rest.split_at_checked(at).unwrap_or_default();
-        out.extend_from_slice(line);
-        out.extend_from_slice(b" ");
-        rest = end.get(1..).unwrap_or_default();
-    }
-    out.extend_from_slice(rest);
-    out.extend_from_slice(b"\r\n\r\n");
-}
-
 #[cfg(test)]
 mod tests {
     use std::convert::Infallible;
@@ -152,7 +133,10 @@ mod tests {
     use futures_util::{FutureExt, StreamExt, stream};
     use proptest::prelude::*;
 
+    use bytes::BytesMut;
+
     use super::*;
+    use crate::dialect::write_event;
 
     fn read(pieces: &[&[u8]]) -> Vec<String> {
         let mut reader = SseReader::new(1000);

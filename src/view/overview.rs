@@ -143,7 +143,7 @@ fn seconds_since(time: Timestamp) -> u64 {
 /// Returns the configured model APIs, and every address whose circuit breaker is open.
 fn upstreams(snapshot: &Snapshot) -> Vec<UpstreamStatus> {
     let open: Vec<&str> = snapshot.upstreams.open_circuits().collect();
-    let apis = [Api::Gemini, Api::Vertex, Api::CodeAssist].into_iter();
+    let apis = Api::ALL.into_iter();
     let configured = apis.filter(|api| snapshot.upstreams.get(*api).is_some());
     let mut statuses: Vec<UpstreamStatus> = configured
         .map(|api| UpstreamStatus {

@@ -20,8 +20,8 @@ const HOOKS: &str = "hooks:
 /// A path of this row.
 fn path_of(row: &MethodSpec) -> String {
     let version = match row.api {
-        Api::Gemini | Api::Vertex => "v1",
         Api::CodeAssist => "v1internal",
+        _ => "v1",
     };
     let mut path = row.path.replace("{version}", version);
     while let Some((head, rest)) = path.split_once('{') {

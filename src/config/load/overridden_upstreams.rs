@@ -23,7 +23,7 @@ pub(super) fn add_upstreams(value: &mut Value, overrides: &Overrides) -> Result<
     if let Some(url) = &overrides.missing_upstreams
         && value.get("upstreams").is_none()
     {
-        for api in ["gemini", "vertex", "code_assist"] {
+        for api in ["gemini", "vertex", "code_assist", "anthropic", "openai"] {
             set_url(value, api, url);
         }
     }

@@ -112,7 +112,7 @@ impl Loader {
         registry: &Registry,
     ) {
         if upstreams.iter().next().is_none() {
-            let message = "`upstreams` must contain `gemini`, `vertex` or `code_assist`";
+            let message = "`upstreams` must contain `gemini`, `vertex`, `code_assist`, `anthropic` or `openai`";
             self.problem("/upstreams", message);
         }
         for (api, upstream) in upstreams.iter() {
@@ -167,6 +167,7 @@ fn is_reserved(name: &str) -> bool {
             | "trailer"
             | "transfer-encoding"
             | "upgrade"
+            | "x-api-key"
             | "x-goog-api-key"
             | "x-goog-fieldmask"
             | "x-goog-request-params"

@@ -25,13 +25,18 @@ pub struct UpstreamsConfig {
     /// Code Assist, which gemini-cli calls for users who log in with Google:
     /// `/v1internal:…`.
     pub code_assist: Option<UpstreamConfig>,
+    /// The Messages API of Anthropic: `/v1/messages`.
+    pub anthropic: Option<UpstreamConfig>,
+    /// The APIs of OpenAI and of servers that are compatible: `/v1/responses` and
+    /// `/v1/chat/completions`.
+    pub openai: Option<UpstreamConfig>,
 }
 
 /// A model API that is called.
 #[derive(Debug, Clone, Deserialize, JsonSchema)]
 #[schemars(rename = "Upstream", deny_unknown_fields)]
 pub struct UpstreamConfig {
-    /// The base URL, before `/v1beta/…`.
+    /// The base URL, before `/v1beta/…` or `/v1/…`.
     #[schemars(with = "BaseUrlSchema")]
     pub url: Url,
     /// Sent instead of the agent's own credential.
@@ -113,7 +118,7 @@ pub struct CircuitSettings {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UpstreamCredential {
-    /// An API key, for `x-goog-api-key`.
+    /// An API key, for the header in which the API takes keys.
     ApiKey(Secret),
     /// A token, for `Authorization: Bearer`.
     Bearer(Secret),
@@ -147,6 +152,8 @@ impl UpstreamsConfig {
             ("gemini", &self.gemini),
             ("vertex", &self.vertex),
             ("code_assist", &self.code_assist),
+            ("anthropic", &self.anthropic),
+            ("openai", &self.openai),
         ];
         all.into_iter()
             .filter_map(|(name, upstream)| Some((name, upstream.as_ref()?)))
@@ -154,7 +161,13 @@ impl UpstreamsConfig {
 
     /// Returns the configured upstreams for changing them.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut UpstreamConfig> {
-        let all = [&mut self.gemini, &mut self.vertex, &mut self.code_assist];
+        let all = [
+            &mut self.gemini,
+            &mut self.vertex,
+            &mut self.code_assist,
+            &mut self.anthropic,
+            &mut self.openai,
+        ];
         all.into_iter().flatten()
     }
 }

@@ -14,7 +14,7 @@ use crate::{
         error::DialectError,
         google::{
             content::Content,
-            fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
+            fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PRECEDING, SOURCE},
             part::{Part, is_introduction},
         },
     },
@@ -164,7 +164,8 @@ fn canonical_fields(part: &Document) -> Result<String, DialectError> {
     let mut fields = Map::new();
     for (key, _) in part.fields() {
         let name = camel_case(&key);
-        if !["thoughtSignature", "thought", "text"].contains(&name.as_str()) {
+        let hidden = ["thoughtSignature", "thought", "text", PRECEDING, SOURCE];
+        if !hidden.contains(&name.as_str()) {
             let value = part.get(&[&*key])?.unwrap_or_default();
             fields.insert(name, value);
         }

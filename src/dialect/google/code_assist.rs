@@ -4,14 +4,19 @@
 //! beside it. The envelope of a response holds it in `response`.
 
 use crate::dialect::{
-    api_dialect::{Dialect, Unwrapped},
+    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
     document::Document,
     error::DialectError,
-    google::{gemini::STREAM, request, response::ResponseEnvelope},
+    google::{
+        bodies::google_bodies,
+        gemini::STREAM,
+        request,
+        response::{self, envelope::ResponseEnvelope},
+    },
     method::{
         Access::Open,
-        Api, MethodSpec,
+        Api, Framing, MethodSpec,
         Operation::{CountTokens, Generate, Other},
         method_table,
     },
@@ -37,9 +42,7 @@ impl Dialect for CodeAssist {
         request::open_wrapped(call, body)
     }
 
-    fn response_envelope(&self) -> ResponseEnvelope {
-        ResponseEnvelope::ResponseField
-    }
+    google_bodies!(ResponseEnvelope::ResponseField);
 }
 
 // Methods marked `Other` handle login, quota and settings. They carry neither prompts nor

@@ -66,7 +66,7 @@ impl Content {
         let parts = parts.filter(|part| part.text.is_none() || !part.is_thought);
         let shown = parts.map(|part| match &part.text {
             Some(text) => MessagePart::Text(text.clone()),
-            None => MessagePart::Json(part.document.to_bytes()),
+            None => MessagePart::Json(part.shown().unwrap_or_default()),
         });
         MessageParts {
             role: self.role(),

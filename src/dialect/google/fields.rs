@@ -14,6 +14,10 @@ pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];
 pub const PARTS: &[&str] = &["parts"];
 /// Elements of a `batchEmbedContents` request.
 pub const REQUESTS: &[&str] = &["requests"];
+/// What another API requires in front of a part, as that API writes it: thinking, reasoning.
+pub const PRECEDING: &str = "hookgatePreceding";
+/// Where in the list of another API a content, part or declaration was read from.
+pub const SOURCE: &str = "hookgateSource";
 pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction", "system_instruction"];
 pub const TOOLS: &[&str] = &["tools"];
 pub const TOOL_CONFIG: &[&str] = &["toolConfig", "tool_config"];

@@ -1,11 +1,15 @@
 //! Gemini API: `/{version}/models/{model}:{method}`.
 
 use crate::dialect::{
-    api_dialect::{Dialect, Unwrapped},
+    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
     document::Document,
     error::DialectError,
-    google::request,
+    google::{
+        bodies::google_bodies,
+        request,
+        response::{self, envelope::ResponseEnvelope},
+    },
     method::{
         Access::{self, ByName, Open},
         Api, Framing, MethodSpec,
@@ -41,9 +45,16 @@ impl Dialect for Gemini {
         &["v1beta", "v1", "v1alpha"]
     }
 
+    // litellm sends paths without a version.
+    fn default_version(&self) -> Option<&'static str> {
+        Some("v1beta")
+    }
+
     fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
         request::open_bare(call, body)
     }
+
+    google_bodies!(ResponseEnvelope::None);
 }
 
 method_table! { Gemini:

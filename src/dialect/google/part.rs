@@ -1,11 +1,12 @@
 //! One part of a content, in requests and responses.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::Document,
     error::DialectError,
-    google::fields::{FUNCTION_CALL, PARTIAL_ARGS, WILL_CONTINUE},
+    google::fields::{FUNCTION_CALL, PARTIAL_ARGS, PRECEDING, SOURCE, WILL_CONTINUE},
 };
 
 const ARGUMENTS: &[&str] = &["args"];
@@ -113,12 +114,23 @@ impl Part {
         self.edit_call(|call| call.set(ARGUMENTS, &Value::Object(arguments.clone())))
     }
 
-    /// Returns the function call as a request takes it: without the fields of partial calls.
+    /// Returns the function call as a request takes it: without the fields of partial calls,
+    /// and without its place in the response.
     pub fn complete_call(&self) -> Result<Self, DialectError> {
-        self.edit_call(|call| {
+        let mut part = self.edit_call(|call| {
             call.remove(PARTIAL_ARGS)?;
             call.remove(WILL_CONTINUE)
-        })
+        })?;
+        part.document.remove(&[SOURCE])?;
+        Ok(part)
+    }
+
+    /// Returns the part as hooks see it: without what only another API needs.
+    pub fn shown(&self) -> Result<Bytes, DialectError> {
+        let mut part = self.document.clone();
+        part.remove(&[PRECEDING])?;
+        part.remove(&[SOURCE])?;
+        Ok(part.to_bytes())
     }
 
     fn edit_call(

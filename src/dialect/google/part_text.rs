@@ -5,12 +5,12 @@ use serde_json::Value;
 use crate::dialect::{
     document::Document,
     error::DialectError,
-    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
+    google::fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS, PRECEDING, SOURCE},
     json_strings::edit_json_strings,
     text_edit::TextKind,
 };
 
-/// Fields of a part that hold no text: signatures and media.
+/// Fields of a part that hold no text: signatures, media, and what other APIs need.
 pub const OPAQUE_FIELDS: &[&str] = &[
     "thoughtSignature",
     "thought_signature",
@@ -20,6 +20,8 @@ pub const OPAQUE_FIELDS: &[&str] = &[
     "file_data",
     "videoMetadata",
     "video_metadata",
+    PRECEDING,
+    SOURCE,
 ];
 
 /// Names, ids and enumerations in calls and results.

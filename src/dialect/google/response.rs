@@ -5,8 +5,9 @@ mod builder;
 mod candidate;
 mod chunk_merge;
 mod chunk_reader;
+mod chunk_writer;
 mod denied_step;
-mod document;
+pub mod document;
 pub mod envelope;
 mod function_calls;
 mod partial_function_calls;
@@ -17,9 +18,9 @@ pub use self::{
     builder::{build_response, build_text_response},
     chunk_merge::MergedChunks,
     chunk_reader::ChunkReader,
+    chunk_writer::ChunkWriter,
     denied_step::denied_step,
     document::{RawUsage, ResponseDocument},
-    envelope::ResponseEnvelope,
     function_calls::ProposedCall,
     partial_function_calls::{CallDecision, PartialCalls},
 };

@@ -3,17 +3,19 @@
 //! Keys of express mode use paths without project and location.
 
 use crate::dialect::{
-    api_dialect::{Dialect, Unwrapped},
+    api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
     document::Document,
     error::DialectError,
     google::{
+        bodies::google_bodies,
         gemini::{LIST_OF_CACHES, LIVE, STREAM},
         request,
+        response::{self, envelope::ResponseEnvelope},
     },
     method::{
         Access::{ByName, Open},
-        Api, MethodSpec,
+        Api, Framing, MethodSpec,
         Operation::{CountTokens, CreateCache, Embed, Generate, Other, UseCache},
         method_table,
     },
@@ -47,6 +49,8 @@ impl Dialect for Vertex {
         }
         request::open_bare(call, body)
     }
+
+    google_bodies!(ResponseEnvelope::None);
 }
 
 method_table! { Vertex:

@@ -27,6 +27,7 @@ fn recognize(
         method: &method.parse::<Method>().unwrap(),
         path,
         query,
+        api: None,
     })
 }
 
@@ -167,8 +168,14 @@ fn the_documentation_lists_the_table() {
             Api::Gemini => "Gemini API",
             Api::Vertex => "Vertex AI",
             Api::CodeAssist => "Code Assist",
+            Api::Anthropic => "Anthropic Messages",
+            Api::OpenAiResponses => "OpenAI Responses",
+            Api::OpenAiChat => "OpenAI Chat Completions",
         };
-        write!(made, "\n### {title} (`upstreams.{}`)\n\n", api.as_str()).unwrap();
+        if !methods().any(|row| row.api == api) {
+            continue;
+        }
+        write!(made, "\n### {title} (`upstreams.{}`)\n\n", api.upstream()).unwrap();
         made.push_str("| name | path | what runs | if allowed |\n|---|---|---|---|\n");
         for row in methods().filter(|it| it.api == api) {
             let (runs, allowed) = (row.coverage(false), row.coverage(true));

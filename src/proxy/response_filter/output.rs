@@ -8,11 +8,11 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 
 use super::channel::ChunkChannel;
 use crate::{
-    dialect::{Framing, MergedChunks, ResponseDocument},
+    dialect::{Framing, MergedChunks, ResponseDocument, WriteChunks},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     proxy::{
-        reply::{Reply, Responder, StreamEncoder, media_type, unreadable},
+        reply::{Reply, Responder, media_type, unreadable},
         turn_state::TurnState,
     },
     upstream::{UpstreamResponse, headers},
@@ -37,7 +37,8 @@ enum OutputForm {
     },
     /// A stream, written as the chunks pass.
     Stream {
-        encoder: StreamEncoder,
+        framing: Framing,
+        writer: Box<dyn WriteChunks>,
         channel: ChunkChannel,
         buffer: BytesMut,
     },
@@ -57,13 +58,14 @@ impl Output {
     /// Output into a stream, whose chunks go into `channel`.
     pub fn stream(responder: Arc<Responder>, framing: Framing, channel: ChunkChannel) -> Self {
         Self {
-            responder,
             is_started: false,
             form: OutputForm::Stream {
-                encoder: StreamEncoder::new(framing),
+                framing,
+                writer: responder.chunk_writer(framing),
                 channel,
                 buffer: BytesMut::new(),
             },
+            responder,
         }
     }
 
@@ -78,10 +80,10 @@ impl Output {
         match &mut self.form {
             OutputForm::Whole { head, .. } => *head = (answer.status, headers),
             OutputForm::Stream {
-                encoder, channel, ..
+                framing, channel, ..
             } => {
                 if !std::mem::replace(&mut self.is_started, true) {
-                    let value = HeaderValue::from_static(media_type(encoder.framing));
+                    let value = HeaderValue::from_static(media_type(*framing));
                     headers.insert(header::CONTENT_TYPE, value);
                     channel.send_head(answer.status, headers);
                 }
@@ -102,14 +104,12 @@ impl Output {
             self.is_started = true;
             match &mut self.form {
                 OutputForm::Whole { chunks, .. } => chunks.push(document),
-                OutputForm::Stream {
-                    encoder, buffer, ..
-                } => {
-                    let json = document.to_wire(context.dialect.response_envelope());
-                    if json.len() > context.snapshot.config.limits.response {
+                OutputForm::Stream { writer, buffer, .. } => {
+                    let written = buffer.len();
+                    writer.write(buffer, &document)?;
+                    if buffer.len() - written > context.snapshot.config.limits.response {
                         return Err(unreadable());
                     }
-                    encoder.write(buffer, &json);
                 }
             }
         }
@@ -159,16 +159,12 @@ impl Output {
         let mut response = Response::default();
         if let OutputForm::Whole { head, chunks } = &mut self.form {
             let merged = merge(std::mem::take(chunks))?;
-            *response.body_mut() =
-                Body::from(merged.to_wire(turn.context.dialect.response_envelope()));
+            *response.body_mut() = Body::from(turn.context.dialect.close_response(&merged)?);
             (*response.status_mut(), *response.headers_mut()) = std::mem::take(head);
         }
         turn.finish_response(by_model).await;
-        if let OutputForm::Stream {
-            encoder, buffer, ..
-        } = &mut self.form
-        {
-            encoder.write_end(buffer);
+        if let OutputForm::Stream { writer, buffer, .. } = &mut self.form {
+            writer.write_end(buffer)?;
         }
         self.flush().await;
         Ok(Reply::Upstream(response))

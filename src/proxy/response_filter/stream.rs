@@ -9,7 +9,7 @@ use super::{
 };
 use crate::{
     config::AfterModelMode,
-    dialect::{ChunkReader, MergedChunks, ResponseDocument},
+    dialect::{DialectError, MergedChunks, ResponseDocument},
     error::ApiError,
     middleware::reserve_memory,
     policy::ChunkPosition,
@@ -42,10 +42,11 @@ async fn filter_chunks(
     mut source: ChunkSource,
     output: &mut Output,
 ) -> Result<ControlFlow<Refusal>, ApiError> {
-    let mut reader = ChunkReader::new(turn.context.dialect.response_envelope());
+    let mut reader = turn.context.dialect.chunk_reader();
     while source.fill().await? {
         while let Some(data) = source.waiting.pop_front() {
-            let chunk = reader.read(data);
+            let chunk = reader.read(data).transpose();
+            let Some(chunk) = chunk else { continue };
             let is_immediate = matches!(&chunk, Ok(chunk) if buffer.filter.is_immediate(chunk));
             if !is_immediate {
                 output.flush().await;
@@ -58,6 +59,13 @@ async fn filter_chunks(
             }
         }
         output.flush().await;
+    }
+    let last = reader.finish();
+    if let Some(chunk) = last.map_err(|error| unreadable_response(&error))? {
+        match buffer.push(chunk, ChunkPosition::Last).await? {
+            Continue(admitted) => output.write(turn, admitted)?,
+            Break(refusal) => return Ok(Break(refusal)),
+        }
     }
     match Box::pin(buffer.finish()).await? {
         Continue(admitted) => output.write(turn, admitted)?,
@@ -100,11 +108,12 @@ async fn filter_whole(
         }
         chunks.extend(source.waiting.drain(..));
     }
-    let envelope = turn.context.dialect.response_envelope();
-    let open = |chunk| {
-        ResponseDocument::open(chunk, envelope).map_err(|error| unreadable_response(&error))
-    };
-    let chunks: Vec<ResponseDocument> = chunks.into_iter().map(open).collect::<Result<_, _>>()?;
+    let mut reader = turn.context.dialect.chunk_reader();
+    let read = chunks.into_iter().map(|chunk| reader.read(chunk));
+    let read: Result<Vec<_>, DialectError> = read.collect();
+    let read = read.and_then(|chunks| Ok((chunks, reader.finish()?)));
+    let (chunks, last) = read.map_err(|error| unreadable_response(&error))?;
+    let chunks: Vec<ResponseDocument> = chunks.into_iter().chain([last]).flatten().collect();
     let merged = MergedChunks::new(chunks.clone()).map_err(|_| unreadable())?;
     let whole = ResponseDocument::parse(merged.response.clone()).map_err(|_| unreadable())?;
     let whole = whole.in_envelope_of(chunks.last());

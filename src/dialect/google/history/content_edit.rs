@@ -9,7 +9,7 @@ use crate::dialect::{
     google::{
         canonical_items::ContentItems,
         content::Content,
-        fields::{FUNCTION_CALL, FUNCTION_RESPONSE},
+        fields::{FUNCTION_CALL, FUNCTION_RESPONSE, SOURCE},
         part::Part,
     },
 };
@@ -56,7 +56,7 @@ impl ContentEdit {
     pub fn replace_result(&mut self, part: usize, reason: &str) -> Result<(), DialectError> {
         self.hides_result = true;
         self.edit_result(part, |part| {
-            retain_fields(part, &[FUNCTION_RESPONSE, SIGNATURE].concat())?;
+            retain_fields(part, &[FUNCTION_RESPONSE, SIGNATURE, &[SOURCE]].concat())?;
             part.edit_child(FUNCTION_RESPONSE, |result| {
                 retain_fields(result, &["name", "id"])?;
                 result.set(RESPONSE, &json!({ "error": reason }))

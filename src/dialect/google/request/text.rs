@@ -7,7 +7,7 @@ use crate::dialect::{
     error::DialectError,
     google::{
         content::Content,
-        fields::{CONTENT, CONTENTS, PARTS, REQUESTS, SYSTEM_INSTRUCTION, WRAPPED_REQUEST},
+        fields::{CONTENT, CONTENTS, PARTS, REQUESTS, SOURCE, SYSTEM_INSTRUCTION, WRAPPED_REQUEST},
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
     },
@@ -83,7 +83,7 @@ fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<
     if parts.iter().any(|part| part.document.is_edited()) {
         document.set_children(PARTS, parts.iter().map(|part| &part.document))?;
     }
-    edit_other_fields(document, &["role", "parts"], &mut |text| {
+    edit_other_fields(document, &["role", "parts", SOURCE], &mut |text| {
         editor.edit(TextKind::Speech, text)
     })
 }
@@ -130,6 +130,7 @@ mod tests {
             method: &http::Method::POST,
             path: &format!("/v1beta/models/m:{operation}"),
             query: "",
+            api: None,
         };
         let call = recognize_call(line).unwrap().unwrap().call.unwrap();
         let mut document = parse_document(body.to_owned().into()).unwrap();

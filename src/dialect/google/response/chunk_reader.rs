@@ -5,6 +5,7 @@ use std::{ops::Range, sync::Arc};
 use bytes::Bytes;
 
 use crate::dialect::{
+    api_dialect::ReadChunks,
     document::Document,
     error::DialectError,
     google::{
@@ -39,24 +40,6 @@ impl ChunkReader {
         }
     }
 
-    /// Reads the next chunk.
-    ///
-    /// # Errors
-    ///
-    /// Fails if hooks could not see all of it: for invalid JSON, wrong types and ambiguous
-    /// fields.
-    pub fn read(&mut self, bytes: Bytes) -> Result<ResponseDocument, DialectError> {
-        let template = self.template.as_ref();
-        if let Some(text) = template.and_then(|template| TextChunk::read(template, &bytes)) {
-            return Ok(ResponseDocument::from_text(text));
-        }
-        let chunk = ResponseDocument::open(bytes.clone(), self.envelope)?;
-        if let Some(template) = self.new_template(bytes, &chunk) {
-            self.template = Some(Arc::new(template));
-        }
-        Ok(chunk)
-    }
-
     /// Returns the template of a chunk; `None` if it holds anything but one text, the model's
     /// name and token counts.
     fn new_template(&self, bytes: Bytes, chunk: &ResponseDocument) -> Option<TextChunkTemplate> {
@@ -88,6 +71,20 @@ impl ChunkReader {
             model,
             bytes,
         })
+    }
+}
+
+impl ReadChunks for ChunkReader {
+    fn read(&mut self, bytes: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+        let template = self.template.as_ref();
+        if let Some(text) = template.and_then(|template| TextChunk::read(template, &bytes)) {
+            return Ok(Some(ResponseDocument::from_text(text)));
+        }
+        let chunk = ResponseDocument::open(bytes.clone(), self.envelope)?;
+        if let Some(template) = self.new_template(bytes, &chunk) {
+            self.template = Some(Arc::new(template));
+        }
+        Ok(Some(chunk))
     }
 }
 

@@ -40,6 +40,17 @@ pub struct ResponseDocument {
     document: Document,
     pub(crate) candidates: Vec<CandidateDocument>,
     envelope: Option<Box<Document>>,
+    /// What it was read from, if the API has another form.
+    wire: Option<Wire>,
+    /// Whether a text of the first candidate ends with this chunk.
+    ends_text: bool,
+}
+
+/// What a response or chunk in the content form was read from.
+#[derive(Debug, Clone)]
+pub struct Wire {
+    /// The whole body, or the data of each event.
+    pub events: Vec<Bytes>,
 }
 
 /// Token counts of a response, as JSON. Many chunks have them, and few are read.
@@ -78,7 +89,41 @@ impl ResponseDocument {
             candidates: candidates.collect::<Result<_, _>>()?,
             document,
             envelope: None,
+            wire: None,
+            ends_text: false,
         })
+    }
+
+    /// Creates a response or chunk in the content form, which was read from `events`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `form` is not in the content form.
+    pub fn from_form(form: &Value, events: Vec<Bytes>) -> Result<Self, DialectError> {
+        Ok(Self {
+            wire: Some(Wire { events }),
+            ..Self::parse(form.to_string().into())?
+        })
+    }
+
+    /// Marks that a text of the first candidate ends with this chunk, so that nothing of it
+    /// is held back.
+    #[must_use]
+    pub fn ending_text(self) -> Self {
+        Self {
+            ends_text: true,
+            ..self
+        }
+    }
+
+    /// Returns whether a text of the first candidate ends with this chunk.
+    pub const fn ends_text(&self) -> bool {
+        self.ends_text
+    }
+
+    /// Returns what it was read from, if the API has another form.
+    pub const fn wire(&self) -> Option<&Wire> {
+        self.wire.as_ref()
     }
 
     /// Parses a response in its envelope.
@@ -107,6 +152,8 @@ impl ResponseDocument {
             document: Document::empty(),
             candidates: Vec::new(),
             envelope: None,
+            wire: None,
+            ends_text: false,
         }
     }
 
@@ -209,7 +256,7 @@ impl ResponseDocument {
     pub fn usage(&self) -> Result<Option<RawUsage>, DialectError> {
         let usage = match &self.text {
             Some(text) => text.usage(),
-            None => self.document.bytes_of(USAGE)?,
+            None => self.document.child(USAGE)?.map(|usage| usage.to_bytes()),
         };
         Ok(usage.map(RawUsage))
     }

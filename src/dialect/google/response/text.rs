@@ -62,7 +62,18 @@ impl ResponseDocument {
             return Ok(());
         }
         self.make_parsed()?;
+        // Nothing of a text that ends may be held back.
+        let rest_of_first = if self.ends_text() {
+            TextRest::None
+        } else {
+            rest
+        };
         for candidate in &mut self.candidates {
+            let rest = if candidate.index == 0 {
+                rest_of_first
+            } else {
+                rest
+            };
             candidate.edit_texts(editor, rest)?;
         }
         self.update_candidates()?;

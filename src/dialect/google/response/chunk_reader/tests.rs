@@ -61,10 +61,10 @@ fn facts(chunk: &ResponseDocument) -> impl PartialEq + std::fmt::Debug {
 /// Reads a chunk a second time, if it is a text chunk then.
 fn read_text(envelope: ResponseEnvelope, json: &str) -> Option<ResponseDocument> {
     let mut reader = ChunkReader::new(envelope);
-    let first = reader.read(Bytes::from(json.to_owned())).ok()?;
+    let first = reader.read(Bytes::from(json.to_owned())).ok()??;
     assert!(!first.is_text());
     let chunk = reader.read(Bytes::from(json.to_owned()));
-    chunk.ok().filter(ResponseDocument::is_text)
+    chunk.ok().flatten().filter(ResponseDocument::is_text)
 }
 
 /// Checks that an unparsed text chunk equals the parsed one. Returns whether it is a text
@@ -220,7 +220,7 @@ fn agrees_after(previous: &str, json: &str) -> bool {
     let mut reader = ChunkReader::new(ResponseEnvelope::None);
     drop(reader.read(Bytes::from(previous.to_owned())));
     let bytes = Bytes::from(json.to_owned());
-    let after = reader.read(bytes.clone());
+    let after = reader.read(bytes.clone()).transpose().unwrap();
     let parsed = ResponseDocument::parse(bytes.clone());
     assert_eq!(after.is_ok(), parsed.is_ok(), "{json}");
     let (Ok(after), Ok(parsed)) = (after, parsed) else {

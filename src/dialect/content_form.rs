@@ -1,0 +1,12 @@
+//! The content form of requests and responses: what APIs of other families are read into.
+//!
+//! Bodies of the Gemini API are in the content form already. A dialect of another family
+//! reads each message into a content and each block into a part, with its place in the
+//! API's own list in the field [`SOURCE`]. What hookgate must not touch, such as thinking and
+//! signatures, has no part. To write an edit back, the dialect reads the unedited body again
+//! and hands both lists to [`splice_list`].
+
+mod splice;
+
+pub use self::splice::{Hidden, SpliceElements, source_of, splice_list};
+pub use crate::dialect::google::fields::{PRECEDING, SOURCE};

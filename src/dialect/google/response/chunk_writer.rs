@@ -1,0 +1,57 @@
+//! Writes the chunks of one response.
+
+use std::mem;
+
+use bytes::BytesMut;
+
+use crate::dialect::{
+    api_dialect::WriteChunks,
+    error::DialectError,
+    google::response::{document::ResponseDocument, envelope::ResponseEnvelope},
+    method::Framing,
+    sse_event::write_event,
+};
+
+/// Writes chunks as server-sent events, or as elements of one JSON array.
+#[derive(Debug)]
+pub struct ChunkWriter {
+    framing: Framing,
+    envelope: ResponseEnvelope,
+    /// Bytes before the next element of an array.
+    separator: &'static [u8],
+}
+
+impl ChunkWriter {
+    /// Creates a writer of chunks in such envelopes.
+    pub const fn new(framing: Framing, envelope: ResponseEnvelope) -> Self {
+        Self {
+            framing,
+            envelope,
+            separator: b"[",
+        }
+    }
+}
+
+impl WriteChunks for ChunkWriter {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+        let json = chunk.to_wire(self.envelope);
+        match self.framing {
+            Framing::Sse => write_event(out, &json),
+            Framing::Array => {
+                let separator = mem::replace(&mut self.separator, b",\r\n");
+                out.extend_from_slice(separator);
+                out.extend_from_slice(&json);
+            }
+        }
+        Ok(())
+    }
+
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        match (self.framing, self.separator) {
+            (Framing::Sse, _) => (),
+            (Framing::Array, b"[") => out.extend_from_slice(b"[]"),
+            (Framing::Array, _) => out.extend_from_slice(b"]"),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,35 @@
+//! Writing of server-sent events, in a form that all clients read.
+
+use bytes::BytesMut;
+use memchr::memchr2;
+
+/// Writes one event without a name.
+pub fn write_event(out: &mut BytesMut, json: &[u8]) {
+    out.reserve(json.len() + 10);
+    write_data(out, json);
+    out.extend_from_slice(b"\r\n\r\n");
+}
+
+/// Writes one event with a name, which some clients require.
+pub fn write_named_event(out: &mut BytesMut, name: &str, json: &[u8]) {
+    out.reserve(name.len() + json.len() + 18);
+    out.extend_from_slice(b"event: ");
+    out.extend_from_slice(name.as_bytes());
+    out.extend_from_slice(b"\n");
+    write_data(out, json);
+    out.extend_from_slice(b"\n\n");
+}
+
+/// Writes the data of an event. Line ends within JSON are white space, so they become
+/// spaces.
+fn write_data(out: &mut BytesMut, json: &[u8]) {
+    out.extend_from_slice(b"data: ");
+    let mut rest = json;
+    while let Some(at) = memchr2(b'\r', b'\n', rest) {
+        let (line, end) = rest.split_at_checked(at).unwrap_or_default();
+        out.extend_from_slice(line);
+        out.extend_from_slice(b" ");
+        rest = end.get(1..).unwrap_or_default();
+    }
+    out.extend_from_slice(rest);
+}
