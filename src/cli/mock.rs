@@ -1,4 +1,4 @@
-//! `hookgate mock`: the mock model API.
+//! `hookgate mock`: the mock of all supported model APIs.
 
 use std::{net::SocketAddr, path::PathBuf, time::Duration};
 
@@ -15,6 +15,7 @@ use mock_model_api::{MockConfig, Script, router, serve};
 pub(super) const EXAMPLES: &str = "Examples:
   hookgate mock --listen 127.0.0.1:9090 --chunks 5 --interval 100
   hookgate mock --responses answers.responses
+  curl http://127.0.0.1:9090/v1/messages -d '{\"model\":\"claude-haiku-4-5\",\"max_tokens\":9,\"messages\":[{\"role\":\"user\",\"content\":\"hello\"}]}'
   curl http://127.0.0.1:9090/__requests";
 
 /// Command-line arguments of `mock`.

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::{
-    MockConfig,
     call::{Asked, Framing, field},
+    config::MockConfig,
     schema,
     tools::{self, SIGNATURE},
 };

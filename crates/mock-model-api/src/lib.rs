@@ -1,64 +1,89 @@
-//! A Gemini-style model API without a model, for demos, tests and benchmarks.
+//! A model API without a model, for demos, tests and benchmarks.
 //!
-//! Responses are derived from the request or taken from a [`Script`]. The mock speaks
-//! the Gemini API, Vertex AI and Code Assist, streams as server-sent events or as a
-//! JSON array, and records requests: `GET /__requests` returns them, so that a test can
+//! The mock speaks the APIs of Google (Gemini API, Vertex AI, Code Assist), Anthropic
+//! (Messages) and `OpenAI` (Chat Completions, Responses), whole and streamed. Responses
+//! are derived from the request or taken from a [`Script`], which is one for all APIs.
+//! Requests that the API would refuse for calls and results that do not match get its
+//! error. The mock records requests: `GET /__requests` returns them, so that a test can
 //! compare what a client sent with what the API received.
+//!
+//! A prompt that names a declared tool gets a call of it. A JSON object after the name
+//! becomes its arguments. A result of a tool is repeated, and every other prompt too:
 //!
 //! ```
 //! use mock_model_api::{MockConfig, router};
 //! use tower::ServiceExt;
 //!
 //! # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
-//! let request =
-//! axum::http::Request::post("/v1beta/models/gemini-2.5-flash:generateContent")
-//!     .body(axum::body::Body::from(r#"{"contents":[{"parts":[{"text":"hello"}]}]}"#))?;
+//! let mock = router(MockConfig::default());
+//! for (path, body) in [
+//!     (
+//!         "/v1beta/models/gemini-2.5-flash:generateContent",
+//!         r#"{"contents":[{"parts":[{"text":"hello"}]}]}"#,
+//!     ),
+//!     (
+//!         "/v1/messages",
+//!         r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"hello"}]}"#,
+//!     ),
+//!     (
+//!         "/v1/chat/completions",
+//!         r#"{"model":"m","messages":[{"role":"user","content":"hello"}]}"#,
+//!     ),
+//!     ("/v1/responses", r#"{"model":"m","input":"hello","stream":true}"#),
+//! ] {
+//!     let request = axum::http::Request::post(path).body(axum::body::Body::from(body))?;
 //!
-//! let response = router(MockConfig::default()).oneshot(request).await?;
+//!     let response = mock.clone().oneshot(request).await?;
 //!
-//! let body = axum::body::to_bytes(response.into_body(), 10_000).await?;
-//! assert!(String::from_utf8_lossy(&body).contains("You said: hello"));
+//!     let body = axum::body::to_bytes(response.into_body(), 10_000).await?;
+//!     assert!(String::from_utf8_lossy(&body).contains("You said: hello"));
+//! }
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
 mod answer;
+mod anthropic;
+mod blocks;
 mod call;
+mod chat;
 mod code_assist;
+mod config;
+mod content;
+mod family;
+mod mock;
+mod openai;
 mod reply;
 mod request_log;
+mod responses;
 mod schema;
 mod script;
+mod sse;
 #[cfg(test)]
 mod tests;
 mod tools;
 
-use std::{
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicU64, Ordering},
-    },
-    time::Duration,
-};
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json, Router,
     body::to_bytes,
     extract::{Request, State},
-    http::{Method, StatusCode, Uri},
+    http::StatusCode,
     response::Response,
     routing::get,
     serve::ListenerExt,
 };
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::{net::TcpListener, sync::oneshot};
 
+pub use config::MockConfig;
 pub use script::{MockError, Script};
 
-use call::{Asked, Call};
+use family::Family;
+use mock::Mock;
 use reply::Reply;
-use request_log::RequestLog;
 
 /// Maximum size of a request body in bytes.
 const MAX_BODY: usize = 64 * 1024 * 1024;
@@ -66,43 +91,13 @@ const MAX_BODY: usize = 64 * 1024 * 1024;
 /// Time for responses to complete after the end of [`serve`].
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Behaviour of the mock.
-#[derive(Debug)]
-pub struct MockConfig {
-    /// Responses to give in order. Without it, responses are derived from requests.
-    pub script: Option<Script>,
-    /// Number of chunks of a streamed text; fewer if it has fewer characters.
-    pub chunks: usize,
-    /// Pause before each chunk.
-    pub interval: Duration,
-    /// If set, every chunk carries a filler text of this many bytes.
-    pub chunk_bytes: Option<usize>,
-}
-
-impl Default for MockConfig {
-    fn default() -> Self {
-        Self {
-            script: None,
-            chunks: 3,
-            interval: Duration::ZERO,
-            chunk_bytes: None,
-        }
-    }
-}
-
-/// Returns the mock as a router: the model API under any prefix, and `/__requests`,
+/// Returns the mock as a router: the model APIs under any prefix, and `/__requests`,
 /// which returns the recorded requests (`DELETE` clears them).
-pub fn router(mut config: MockConfig) -> Router {
-    let mock = Mock {
-        script: config.script.take().map(Mutex::new),
-        config,
-        seen: RequestLog::default(),
-        answered: AtomicU64::new(0),
-    };
+pub fn router(config: MockConfig) -> Router {
     Router::new()
         .route("/__requests", get(list_requests).delete(forget_requests))
         .fallback(answer)
-        .with_state(Arc::new(mock))
+        .with_state(Arc::new(Mock::new(config)))
 }
 
 /// Serves a [`router`] until `shutdown` completes. Responses that take longer than a second
@@ -122,14 +117,6 @@ pub async fn serve(listener: TcpListener, mock: Router, shutdown: impl Future<Ou
     }
 }
 
-#[derive(Debug)]
-struct Mock {
-    script: Option<Mutex<Script>>,
-    config: MockConfig,
-    seen: RequestLog,
-    answered: AtomicU64,
-}
-
 async fn list_requests(State(mock): State<Arc<Mock>>) -> Json<Value> {
     Json(mock.seen.to_json())
 }
@@ -144,59 +131,11 @@ async fn answer(State(mock): State<Arc<Mock>>, request: Request) -> Response {
     // If the body breaks off, the client is gone; only one that is too long gets this
     // response.
     let Ok(body) = to_bytes(body, MAX_BODY).await else {
-        return Reply::bad_request("Request payload size exceeds the limit.").into_response();
+        let family = Family::of(&head.uri, &head.headers);
+        let message = "Request payload size exceeds the limit.";
+        return Reply::bad_request(family, message).into_response();
     };
     let finished = mock.seen.record(&head, body.clone());
-    mock.reply(&head.method, &head.uri, &body)
-        .unwrap_or_else(|error| error)
+    mock.reply(&head, &body)
         .stream(mock.config.interval, finished)
-}
-
-impl Mock {
-    fn reply(&self, method: &Method, uri: &Uri, body: &[u8]) -> Result<Reply, Reply> {
-        let Some(call) = Call::recognise(method, uri) else {
-            let message = format!("Nothing is served at {method} {}.", uri.path());
-            return Err(Reply::not_found(&message));
-        };
-        let document = || {
-            serde_json::from_slice::<Value>(body).map_err(|error| {
-                Reply::bad_request(&format!("Invalid JSON payload received. {error}"))
-            })
-        };
-        let answer = match call {
-            Call::Generate(line) => {
-                return Ok(self.generate(&Asked::new(line, &document()?, body.len())));
-            }
-            Call::CountTokens => {
-                document()?;
-                json!({ "totalTokens": answer::tokens(body.len()) })
-            }
-            Call::Embed => json!({ "embedding": answer::embedding(&document()?) }),
-            Call::BatchEmbed => json!({ "embeddings": answer::embeddings(&document()?) }),
-            Call::ListModels => call::models(),
-            Call::GetModel(name) => call::model(name),
-            Call::Helper(answer) => answer,
-            Call::CreateCache(folder) => {
-                let number = self.answered.fetch_add(1, Ordering::Relaxed) + 1;
-                let model = document()?.get("model").cloned();
-                json!({ "name": format!("{folder}/mock-{number}"), "model": model })
-            }
-            Call::UseCache(name) => json!({ "name": name }),
-        };
-        Ok(Reply::object(&answer))
-    }
-
-    fn generate(&self, asked: &Asked<'_>) -> Reply {
-        let chunks = if let Some(script) = &self.script {
-            let mut script = script.lock().unwrap_or_else(PoisonError::into_inner);
-            script.next(asked.line.framing)
-        } else {
-            let number = self.answered.fetch_add(1, Ordering::Relaxed) + 1;
-            answer::chunks(asked, number, &self.config)
-        };
-        match chunks {
-            Ok(chunks) => Reply::chunks(&chunks, asked.line),
-            Err(message) => Reply::bad_request(message),
-        }
-    }
 }

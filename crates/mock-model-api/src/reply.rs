@@ -1,4 +1,4 @@
-//! Response formats: JSON object, JSON array, server-sent events, and Google's errors.
+//! Response formats: JSON object, JSON array, server-sent events, errors.
 
 use std::{convert::Infallible, time::Duration};
 
@@ -9,10 +9,11 @@ use axum::{
 };
 use bytes::Bytes;
 use futures_util::stream;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{
     call::{Framing, Line, Wrapping},
+    family::{Family, REQUEST_ID},
     request_log::Finished,
 };
 
@@ -21,20 +22,33 @@ use super::{
 pub(super) struct Reply {
     status: StatusCode,
     content_type: &'static str,
+    family: Family,
     frames: Vec<Bytes>,
 }
 
 impl Reply {
-    pub(super) fn object(document: &Value) -> Self {
-        Self::json(StatusCode::OK, vec![document.to_string().into()])
+    pub(super) fn object(family: Family, document: &Value) -> Self {
+        Self::json(family, StatusCode::OK, vec![document.to_string().into()])
     }
 
-    pub(super) fn bad_request(message: &str) -> Self {
-        Self::error(StatusCode::BAD_REQUEST, "INVALID_ARGUMENT", message)
+    /// Creates an error in the shape of the family.
+    pub(super) fn error(family: Family, status: StatusCode, message: &str) -> Self {
+        let document = family.error(status, message);
+        Self::json(family, status, vec![document.to_string().into()])
     }
 
-    pub(super) fn not_found(message: &str) -> Self {
-        Self::error(StatusCode::NOT_FOUND, "NOT_FOUND", message)
+    pub(super) fn bad_request(family: Family, message: &str) -> Self {
+        Self::error(family, StatusCode::BAD_REQUEST, message)
+    }
+
+    /// Creates a stream of server-sent events, several of them to a frame.
+    pub(super) fn events(family: Family, frames: Vec<Bytes>) -> Self {
+        Self {
+            status: StatusCode::OK,
+            content_type: "text/event-stream; charset=utf-8",
+            family,
+            frames,
+        }
     }
 
     /// Creates a response of chunks, each one JSON text.
@@ -44,11 +58,16 @@ impl Reply {
             Wrapping::CodeAssist => format!("{{\"response\":{chunk},\"traceId\":\"mock\"}}"),
         });
         match line.framing {
-            Framing::Object => Self::json(StatusCode::OK, chunks.map(Bytes::from).collect()),
-            Framing::Array => Self::json(StatusCode::OK, array(chunks.collect())),
+            Framing::Object => Self::json(
+                Family::Google,
+                StatusCode::OK,
+                chunks.map(Bytes::from).collect(),
+            ),
+            Framing::Array => Self::json(Family::Google, StatusCode::OK, array(chunks.collect())),
             Framing::Events => Self {
                 status: StatusCode::OK,
                 content_type: "text/event-stream",
+                family: Family::Google,
                 frames: chunks
                     .map(|it| format!("data: {it}\r\n\r\n").into())
                     .collect(),
@@ -56,34 +75,32 @@ impl Reply {
         }
     }
 
-    fn error(status: StatusCode, name: &str, message: &str) -> Self {
-        let document = json!({
-            "error": { "code": status.as_u16(), "message": message, "status": name }
-        });
-        Self::json(status, vec![document.to_string().into()])
-    }
-
-    fn json(status: StatusCode, frames: Vec<Bytes>) -> Self {
+    fn json(family: Family, status: StatusCode, frames: Vec<Bytes>) -> Self {
+        let content_type = match family {
+            Family::Google => "application/json; charset=UTF-8",
+            Family::Anthropic | Family::OpenAi => "application/json",
+        };
         Self {
             status,
-            content_type: "application/json; charset=UTF-8",
+            content_type,
+            family,
             frames,
         }
     }
 
     /// Returns the whole response at once.
-    pub(super) fn into_response(self) -> Response {
-        let body = Body::from(self.frames.concat());
-        respond(self.status, self.content_type, body)
+    pub(super) fn into_response(mut self) -> Response {
+        let body = std::mem::take(&mut self.frames).concat();
+        self.respond(body.into())
     }
 
     /// Returns the response frame by frame, with a pause before each. If the client
     /// disconnects, `finished` is never set.
-    pub(super) fn stream(self, pause: Duration, finished: Finished) -> Response {
+    pub(super) fn stream(mut self, pause: Duration, finished: Finished) -> Response {
         if self.frames.is_empty() {
             finished.set();
         }
-        let frames = (self.frames.into_iter(), finished);
+        let frames = (std::mem::take(&mut self.frames).into_iter(), finished);
         let body = stream::unfold(frames, move |(mut frames, finished)| async move {
             let frame = frames.next()?;
             if !pause.is_zero() {
@@ -94,7 +111,19 @@ impl Reply {
             }
             Some((Ok::<_, Infallible>(frame), (frames, finished)))
         });
-        respond(self.status, self.content_type, Body::from_stream(body))
+        self.respond(Body::from_stream(body))
+    }
+
+    /// Returns a response with the head of this reply.
+    fn respond(&self, body: Body) -> Response {
+        let mut response = Response::new(body);
+        *response.status_mut() = self.status;
+        let headers = response.headers_mut();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
+        if let Some(name) = self.family.request_id_header() {
+            headers.insert(name, HeaderValue::from_static(REQUEST_ID));
+        }
+        response
     }
 }
 
@@ -110,12 +139,4 @@ fn array(chunks: Vec<String>) -> Vec<Bytes> {
         format!("{before}{chunk}{after}").into()
     };
     chunks.into_iter().enumerate().map(frame).collect()
-}
-
-fn respond(status: StatusCode, content_type: &'static str, body: Body) -> Response {
-    let mut response = Response::new(body);
-    *response.status_mut() = status;
-    let content_type = HeaderValue::from_static(content_type);
-    response.headers_mut().insert(CONTENT_TYPE, content_type);
-    response
 }

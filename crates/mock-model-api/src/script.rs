@@ -1,4 +1,6 @@
-//! Scripted responses, in the format in which gemini-cli records them.
+//! Scripted responses, in the format in which gemini-cli records them. Gemini's APIs get
+//! them byte for byte. Other APIs get the same parts, finish reason and usage in their own
+//! form, so that one script serves all of them.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -8,7 +10,7 @@ use thiserror::Error;
 
 use super::call::Framing;
 
-/// Responses to give in order, for each of the two methods, byte for byte.
+/// Responses to give in order: one queue for whole ones, one for streams.
 #[derive(Debug, Default)]
 pub struct Script {
     answers: VecDeque<String>,

@@ -1,5 +1,9 @@
 //! The mock as an agent sees it.
 
+mod anthropic;
+mod chat;
+mod responses;
+
 use axum::{
     Router,
     body::{Body, to_bytes},
@@ -37,6 +41,16 @@ async fn stream(mock: &Router, body: &Value) -> Vec<Value> {
     let events = text.strip_suffix("\r\n\r\n").unwrap().split("\r\n\r\n");
     events
         .map(|it| serde_json::from_str(it.strip_prefix("data: ").unwrap()).unwrap())
+        .collect()
+}
+
+/// Returns the documents of a stream whose events end with a line feed.
+async fn events(mock: &Router, path: &str, body: &Value) -> Vec<Value> {
+    let text = text(send(mock, "POST", path, body.to_string()).await).await;
+    let lines = text.lines().filter_map(|line| line.strip_prefix("data: "));
+    lines
+        .filter(|data| *data != "[DONE]")
+        .map(|data| serde_json::from_str(data).unwrap())
         .collect()
 }
 

@@ -1,0 +1,248 @@
+//! The mock itself: from a recognised request to its reply.
+
+use std::sync::{
+    Mutex, PoisonError,
+    atomic::{AtomicU64, Ordering},
+};
+
+use axum::http::{StatusCode, request::Parts};
+use serde_json::{Value, json};
+
+use super::{
+    answer,
+    anthropic::{self, AnthropicCall},
+    blocks::BlockAnswer,
+    call::{self, Asked, Call, Framing, Line, Wrapping},
+    chat,
+    config::MockConfig,
+    content::string,
+    family::Family,
+    openai::{self, OpenAiCall},
+    reply::Reply,
+    request_log::RequestLog,
+    responses,
+    script::Script,
+};
+
+/// Configuration and state of a mock.
+#[derive(Debug)]
+pub(super) struct Mock {
+    script: Option<Mutex<Script>>,
+    pub(super) config: MockConfig,
+    pub(super) seen: RequestLog,
+    answered: AtomicU64,
+}
+
+/// A request body that is JSON.
+struct JsonBody {
+    document: Value,
+    bytes: usize,
+}
+
+impl Mock {
+    pub(super) fn new(mut config: MockConfig) -> Self {
+        Self {
+            script: config.script.take().map(Mutex::new),
+            config,
+            seen: RequestLog::default(),
+            answered: AtomicU64::new(0),
+        }
+    }
+
+    pub(super) fn reply(&self, head: &Parts, body: &[u8]) -> Reply {
+        let family = Family::of(&head.uri, &head.headers);
+        let parsed = || {
+            let document = serde_json::from_slice(body)
+                .map_err(|error| format!("Invalid JSON payload received. {error}"))?;
+            Ok(JsonBody {
+                document,
+                bytes: body.len(),
+            })
+        };
+        let path = head.uri.path();
+        let reply = match family {
+            Family::Google => {
+                Call::recognise(&head.method, &head.uri).map(|call| self.google(call, parsed))
+            }
+            Family::Anthropic => AnthropicCall::recognise(&head.method, path)
+                .map(|call| self.anthropic(call, parsed)),
+            Family::OpenAi => {
+                OpenAiCall::recognise(&head.method, path).map(|call| self.openai(call, parsed))
+            }
+        };
+        match reply {
+            Some(Ok(reply)) => reply,
+            Some(Err(message)) => Reply::bad_request(family, &message),
+            None => {
+                let message = format!("Nothing is served at {} {path}.", head.method);
+                Reply::error(family, StatusCode::NOT_FOUND, &message)
+            }
+        }
+    }
+
+    fn google(
+        &self,
+        call: Call<'_>,
+        parsed: impl Fn() -> Result<JsonBody, String>,
+    ) -> Result<Reply, String> {
+        let document = || parsed().map(|body| body.document);
+        let answer = match call {
+            Call::Generate(line) => {
+                let body = parsed()?;
+                let asked = Asked::new(line, &body.document, body.bytes);
+                let (chunks, _) = self.chunks(&asked)?;
+                return Ok(Reply::chunks(&chunks, line));
+            }
+            Call::CountTokens => json!({ "totalTokens": answer::tokens(parsed()?.bytes) }),
+            Call::Embed => json!({ "embedding": answer::embedding(&document()?) }),
+            Call::BatchEmbed => json!({ "embeddings": answer::embeddings(&document()?) }),
+            Call::ListModels => call::models(),
+            Call::GetModel(name) => call::model(name),
+            Call::Helper(answer) => answer,
+            Call::CreateCache(folder) => {
+                let name = format!("{folder}/mock-{}", self.next_number());
+                json!({ "name": name, "model": document()?.get("model") })
+            }
+            Call::UseCache(name) => json!({ "name": name }),
+        };
+        Ok(Reply::object(Family::Google, &answer))
+    }
+
+    fn anthropic(
+        &self,
+        call: AnthropicCall<'_>,
+        parsed: impl Fn() -> Result<JsonBody, String>,
+    ) -> Result<Reply, String> {
+        let document = match call {
+            AnthropicCall::Messages => {
+                let body = parsed()?;
+                anthropic::check(&body.document)?;
+                let form = anthropic::content_form(&body.document);
+                return self.generate(
+                    Family::Anthropic,
+                    &body,
+                    &form,
+                    &Writer {
+                        whole: anthropic::message,
+                        streamed: anthropic::events,
+                    },
+                );
+            }
+            AnthropicCall::CountTokens => {
+                json!({ "input_tokens": answer::tokens(parsed()?.bytes) })
+            }
+            AnthropicCall::ListModels => anthropic::models(),
+            AnthropicCall::GetModel(name) => anthropic::model(name),
+            AnthropicCall::Hello => json!({}),
+        };
+        Ok(Reply::object(Family::Anthropic, &document))
+    }
+
+    fn openai(
+        &self,
+        call: OpenAiCall<'_>,
+        parsed: impl Fn() -> Result<JsonBody, String>,
+    ) -> Result<Reply, String> {
+        let document = match call {
+            OpenAiCall::ChatCompletions => {
+                let body = parsed()?;
+                chat::check(&body.document)?;
+                let form = chat::content_form(&body.document);
+                return self.generate(
+                    Family::OpenAi,
+                    &body,
+                    &form,
+                    &Writer {
+                        whole: chat::completion,
+                        streamed: chat::chunks,
+                    },
+                );
+            }
+            OpenAiCall::Responses => {
+                let body = parsed()?;
+                responses::check(&body.document)?;
+                let form = responses::content_form(&body.document);
+                return self.generate(
+                    Family::OpenAi,
+                    &body,
+                    &form,
+                    &Writer {
+                        whole: responses::response,
+                        streamed: responses::events,
+                    },
+                );
+            }
+            OpenAiCall::CompactResponse => {
+                responses::compaction(&parsed()?.document, self.next_number())
+            }
+            OpenAiCall::CountResponseInput => json!({
+                "object": "response.input_tokens",
+                "input_tokens": answer::tokens(parsed()?.bytes),
+            }),
+            OpenAiCall::Embeddings => {
+                let body = parsed()?;
+                openai::embeddings(&body.document, body.bytes)
+            }
+            OpenAiCall::ListModels => openai::models(),
+            OpenAiCall::GetModel(name) => openai::model(name),
+        };
+        Ok(Reply::object(Family::OpenAi, &document))
+    }
+
+    /// Answers a request, given its content form, in the form of its own API.
+    fn generate(
+        &self,
+        family: Family,
+        body: &JsonBody,
+        content_form: &Value,
+        writer: &Writer,
+    ) -> Result<Reply, String> {
+        let request = &body.document;
+        let model = string(request, "model");
+        let streamed = request.get("stream") == Some(&Value::Bool(true));
+        let asked = Asked {
+            line: Line {
+                model,
+                framing: if streamed {
+                    Framing::Events
+                } else {
+                    Framing::Object
+                },
+                wrapping: Wrapping::Plain,
+            },
+            model,
+            request: content_form,
+            bytes: body.bytes,
+        };
+        let (chunks, number) = self.chunks(&asked)?;
+        let answer = BlockAnswer::new(&chunks, model, number);
+        Ok(if streamed {
+            Reply::events(family, (writer.streamed)(&answer, request))
+        } else {
+            Reply::object(family, &(writer.whole)(&answer, request))
+        })
+    }
+
+    /// Returns the chunks of the next response in the form of the Gemini API, and its
+    /// number.
+    fn chunks(&self, asked: &Asked<'_>) -> Result<(Vec<String>, u64), &'static str> {
+        let number = self.next_number();
+        let chunks = if let Some(script) = &self.script {
+            let mut script = script.lock().unwrap_or_else(PoisonError::into_inner);
+            script.next(asked.line.framing)?
+        } else {
+            answer::chunks(asked, number, &self.config)?
+        };
+        Ok((chunks, number))
+    }
+
+    fn next_number(&self) -> u64 {
+        self.answered.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
+
+/// How an API writes a response: whole, or as frames of a stream.
+struct Writer {
+    whole: fn(&BlockAnswer, &Value) -> Value,
+    streamed: fn(&BlockAnswer, &Value) -> Vec<bytes::Bytes>,
+}
