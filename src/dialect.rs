@@ -26,7 +26,7 @@ pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
     content_form::{Hidden, PRECEDING, SOURCE, SpliceElements, source_of, splice_list},
-    detection::{dialect_of, named_api},
+    detection::named_api,
     document::{Document, elements, parse, parse_document},
     error::{DialectError, RequestLineError},
     google::{
@@ -77,4 +77,13 @@ pub fn methods() -> impl Iterator<Item = &'static MethodSpec> {
 /// Fails if the path exists with other HTTP methods only.
 pub fn recognize_call(line: RequestLine<'_>) -> Option<Result<RecognizedCall, RequestLineError>> {
     method_table::find(ALL, line)
+}
+
+/// Returns the dialect in which a request is answered that may not be a call at all.
+pub fn dialect_of(line: RequestLine<'_>) -> &'static dyn Dialect {
+    match (method_table::find(ALL, line), line.api) {
+        (Some(Ok(recognized)), _) => of(recognized.method.api),
+        (_, Some(Api::Anthropic)) => of(Api::Anthropic),
+        (Some(Err(_)) | None, _) => &google::gemini::Gemini,
+    }
 }

@@ -4,7 +4,7 @@
 //! reads each message into a content and each block into a part, with its place in the
 //! API's own list in the field [`SOURCE`]. What hookgate must not touch, such as thinking and
 //! signatures, has no part. To write an edit back, the dialect reads the unedited body again
-//! and hands both lists to [`splice_list`].
+//! and gives both lists to [`splice_list`].
 
 mod splice;
 

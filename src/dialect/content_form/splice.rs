@@ -103,7 +103,7 @@ struct SplicedList<'a> {
 }
 
 impl SplicedList<'_> {
-    /// Writes what stands in front of the original `index`.
+    /// Writes what comes before the original `index`.
     fn advance(&mut self, index: usize) {
         let kept = match self.hidden {
             Hidden::First => self.hidden_before(index),
@@ -117,7 +117,7 @@ impl SplicedList<'_> {
         self.next = index + 1;
     }
 
-    /// Writes what stands behind the last shown element.
+    /// Writes what comes after the last shown element.
     fn finish(&mut self) {
         let kept = self.hidden_before(self.originals.len());
         self.written.extend(kept);

@@ -13,6 +13,7 @@ mod function_calls;
 mod partial_function_calls;
 mod text;
 mod text_chunk;
+mod wire;
 
 pub use self::{
     builder::{build_response, build_text_response},

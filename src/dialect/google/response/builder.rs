@@ -1,13 +1,47 @@
-//! Responses of our own.
+//! Responses of our own, and those of APIs with another form.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::{
-    dialect::{call::Call, error::DialectError, google::response::document::ResponseDocument},
+    dialect::{
+        call::Call,
+        error::DialectError,
+        google::response::{document::ResponseDocument, wire::Wire},
+    },
     model::{CandidateMutation, LlmResponse, ResponseMutation},
 };
 
 impl ResponseDocument {
+    /// Creates a response or chunk in the content form, which was read from `events`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `form` is not in the content form.
+    pub fn from_form(form: &Value, events: Vec<Bytes>) -> Result<Self, DialectError> {
+        let mut document = Self::parse(form.to_string().into())?;
+        document.wire = Some(Wire { events });
+        Ok(document)
+    }
+
+    /// Marks that a text of the first candidate ends with this chunk, so that nothing of it
+    /// is held back.
+    #[must_use]
+    pub const fn ending_text(mut self) -> Self {
+        self.ends_text = true;
+        self
+    }
+
+    /// Returns whether a text of the first candidate ends with this chunk.
+    pub const fn ends_text(&self) -> bool {
+        self.ends_text
+    }
+
+    /// Returns what it was read from, if the API has another form.
+    pub const fn wire(&self) -> Option<&Wire> {
+        self.wire.as_ref()
+    }
+
     /// Builds a document from the stable form, for agents that report no more.
     pub fn from_model(llm_response: &LlmResponse) -> Result<Self, DialectError> {
         let candidates = llm_response.candidates.iter().map(|candidate| {

@@ -17,6 +17,7 @@ use crate::{
                 candidate::{CandidateDocument, INDEX},
                 envelope::{ResponseEnvelope, replace_response, unwrap_response},
                 text_chunk::TextChunk,
+                wire::Wire,
             },
         },
     },
@@ -41,16 +42,9 @@ pub struct ResponseDocument {
     pub(crate) candidates: Vec<CandidateDocument>,
     envelope: Option<Box<Document>>,
     /// What it was read from, if the API has another form.
-    wire: Option<Wire>,
+    pub(crate) wire: Option<Wire>,
     /// Whether a text of the first candidate ends with this chunk.
-    ends_text: bool,
-}
-
-/// What a response or chunk in the content form was read from.
-#[derive(Debug, Clone)]
-pub struct Wire {
-    /// The whole body, or the data of each event.
-    pub events: Vec<Bytes>,
+    pub(crate) ends_text: bool,
 }
 
 /// Token counts of a response, as JSON. Many chunks have them, and few are read.
@@ -92,38 +86,6 @@ impl ResponseDocument {
             wire: None,
             ends_text: false,
         })
-    }
-
-    /// Creates a response or chunk in the content form, which was read from `events`.
-    ///
-    /// # Errors
-    ///
-    /// Fails if `form` is not in the content form.
-    pub fn from_form(form: &Value, events: Vec<Bytes>) -> Result<Self, DialectError> {
-        Ok(Self {
-            wire: Some(Wire { events }),
-            ..Self::parse(form.to_string().into())?
-        })
-    }
-
-    /// Marks that a text of the first candidate ends with this chunk, so that nothing of it
-    /// is held back.
-    #[must_use]
-    pub fn ending_text(self) -> Self {
-        Self {
-            ends_text: true,
-            ..self
-        }
-    }
-
-    /// Returns whether a text of the first candidate ends with this chunk.
-    pub const fn ends_text(&self) -> bool {
-        self.ends_text
-    }
-
-    /// Returns what it was read from, if the API has another form.
-    pub const fn wire(&self) -> Option<&Wire> {
-        self.wire.as_ref()
     }
 
     /// Parses a response in its envelope.
