@@ -24,7 +24,7 @@ fi
 
 # build FLAGS FOLDER: with `--target`, build scripts are built without the flags.
 build() {
-  RUSTFLAGS=$1 cargo build --profile dist --locked --target "$host" --target-dir "$target/$2"
+  RUSTFLAGS=$1 cargo build --profile dist --locked --features jemalloc --target "$host" --target-dir "$target/$2"
 }
 
 rm -rf "$counts"
