@@ -34,6 +34,7 @@ mod errors;
 mod events;
 mod explain_and_test;
 mod failure_modes;
+mod families;
 mod forward;
 mod guard_proof;
 mod hook_scenarios;

@@ -1,0 +1,298 @@
+//! What clients understand of an answer, with the rules that they rely on.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use super::family::Heard;
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
+
+fn parsed(data: &str) -> Value {
+    serde_json::from_str(data).unwrap_or_else(|error| panic!("{error}: {data}"))
+}
+
+pub fn gemini(chunks: &[Value]) -> Heard {
+    let mut heard = Heard::default();
+    for part in chunks
+        .iter()
+        .flat_map(|it| list(&it["candidates"][0]["content"]["parts"]))
+    {
+        if part["thought"] == true {
+            heard.thoughts.push_str(text(&part["text"]));
+        } else {
+            heard.text.push_str(text(&part["text"]));
+        }
+        if let Some(name) = part["functionCall"]["name"].as_str() {
+            let args = part["functionCall"]["args"].to_string();
+            heard.calls.push((name.to_owned(), args));
+        }
+    }
+    assert_eq!(
+        chunks.last().unwrap()["candidates"][0]["finishReason"],
+        "STOP"
+    );
+    heard.wants_tools = !heard.calls.is_empty();
+    heard
+}
+
+#[track_caller]
+pub fn anthropic(message: &Value) -> Heard {
+    let mut heard = Heard::default();
+    assert_eq!(message["type"], "message", "{message}");
+    assert_eq!(message["role"], "assistant");
+    for block in list(&message["content"]) {
+        match text(&block["type"]) {
+            "text" => heard.text.push_str(text(&block["text"])),
+            "thinking" => heard.thoughts.push_str(text(&block["thinking"])),
+            "tool_use" => heard
+                .calls
+                .push((text(&block["name"]).to_owned(), block["input"].to_string())),
+            other => panic!("block {other}"),
+        }
+    }
+    heard.wants_tools = message["stop_reason"] == "tool_use";
+    assert!(
+        heard.wants_tools || message["stop_reason"] == "end_turn",
+        "{message}"
+    );
+    heard
+}
+
+/// Builds the message as the SDKs do: events by name, blocks by index without gaps.
+#[track_caller]
+pub fn anthropic_stream(events: &[(String, String)]) -> Heard {
+    let mut message = json!(null);
+    let mut blocks: Vec<(Value, String, bool)> = Vec::new();
+    let mut is_stopped = false;
+    for (name, data) in events {
+        let event = parsed(data);
+        assert_eq!(event["type"], **name, "the name of {data}");
+        assert!(!is_stopped, "after the end: {data}");
+        match &**name {
+            "ping" => (),
+            "message_start" => {
+                assert!(message.is_null(), "a second start");
+                message = event["message"].clone();
+                assert_eq!(message["role"], "assistant");
+            }
+            "content_block_start" => {
+                assert_eq!(event["index"], blocks.len(), "{data}");
+                assert!(
+                    blocks.last().is_none_or(|(_, _, closed)| *closed),
+                    "two open blocks"
+                );
+                blocks.push((event["content_block"].clone(), String::new(), false));
+            }
+            "content_block_delta" => {
+                let index = usize::try_from(event["index"].as_u64().unwrap()).unwrap();
+                assert_eq!(index + 1, blocks.len(), "{data}");
+                let (block, arguments, closed) = &mut blocks[index];
+                assert!(!*closed, "a delta of a closed block: {data}");
+                let delta = &event["delta"];
+                let (field, new) = match text(&delta["type"]) {
+                    "text_delta" => ("text", text(&delta["text"])),
+                    "thinking_delta" => ("thinking", text(&delta["thinking"])),
+                    "signature_delta" => ("signature", text(&delta["signature"])),
+                    "input_json_delta" => {
+                        arguments.push_str(text(&delta["partial_json"]));
+                        continue;
+                    }
+                    other => panic!("delta {other}"),
+                };
+                assert!(block.get(field).is_some(), "{data} in {block}");
+                block[field] = format!("{}{new}", text(&block[field])).into();
+            }
+            "content_block_stop" => {
+                assert_eq!(
+                    event["index"].as_u64().map(|it| it + 1),
+                    Some(blocks.len() as u64)
+                );
+                let (block, arguments, closed) = blocks.last_mut().unwrap();
+                assert!(!std::mem::replace(closed, true), "closed twice");
+                if block["type"] == "tool_use" && !arguments.is_empty() {
+                    block["input"] = parsed(arguments);
+                }
+            }
+            "message_delta" => {
+                message["stop_reason"] = event["delta"]["stop_reason"].clone();
+                assert!(event["usage"]["output_tokens"].is_u64(), "{data}");
+            }
+            "message_stop" => is_stopped = true,
+            other => panic!("event {other}: {data}"),
+        }
+    }
+    assert!(is_stopped, "no message_stop");
+    assert!(blocks.iter().all(|(_, _, closed)| *closed), "an open block");
+    message["content"] = blocks.into_iter().map(|(block, _, _)| block).collect();
+    anthropic(&message)
+}
+
+#[track_caller]
+pub fn responses(response: &Value) -> Heard {
+    let mut heard = Heard::default();
+    assert_eq!(response["object"], "response", "{response}");
+    assert_eq!(response["status"], "completed", "{response}");
+    for item in list(&response["output"]) {
+        match text(&item["type"]) {
+            "message" => {
+                for part in list(&item["content"]) {
+                    assert_eq!(part["type"], "output_text");
+                    heard.text.push_str(text(&part["text"]));
+                }
+            }
+            "reasoning" => {
+                for part in list(&item["summary"]) {
+                    heard.thoughts.push_str(text(&part["text"]));
+                }
+            }
+            "function_call" => {
+                let arguments = parsed(text(&item["arguments"])).to_string();
+                heard
+                    .calls
+                    .push((text(&item["name"]).to_owned(), arguments));
+            }
+            other => panic!("item {other}"),
+        }
+    }
+    heard.wants_tools = !heard.calls.is_empty();
+    heard
+}
+
+/// Checks that every copy of a text says the same, and that places and numbers have no gap.
+#[track_caller]
+pub fn responses_stream(events: &[(String, String)]) -> Heard {
+    let mut items: Vec<Option<Value>> = Vec::new();
+    let mut streamed: BTreeMap<(String, u64), String> = BTreeMap::new();
+    let mut response = None;
+    for (number, (name, data)) in events.iter().enumerate() {
+        let event = parsed(data);
+        assert_eq!(event["type"], **name, "the name of {data}");
+        assert_eq!(event["sequence_number"], number, "{data}");
+        assert!(response.is_none(), "after the end: {data}");
+        let place = event["output_index"].as_u64();
+        let is_open = |items: &[Option<Value>]| {
+            let open = place.map(|it| usize::try_from(it).unwrap());
+            assert_eq!(open.map(|it| it + 1), Some(items.len()), "{data}");
+            assert!(items.last().unwrap().is_none(), "item is done: {data}");
+        };
+        match &**name {
+            "response.created" => assert_eq!(number, 0),
+            "response.in_progress" => (),
+            "response.output_item.added" => {
+                assert_eq!(place, Some(items.len() as u64), "{data}");
+                assert!(items.iter().all(Option::is_some), "two open items");
+                items.push(None);
+            }
+            "response.output_item.done" => {
+                is_open(&items);
+                *items.last_mut().unwrap() = Some(event["item"].clone());
+            }
+            "response.output_text.delta"
+            | "response.reasoning_summary_text.delta"
+            | "response.function_call_arguments.delta" => {
+                is_open(&items);
+                let kind = name.trim_end_matches(".delta").to_owned();
+                let known = streamed.entry((kind, place.unwrap())).or_default();
+                known.push_str(text(&event["delta"]));
+            }
+            "response.output_text.done"
+            | "response.reasoning_summary_text.done"
+            | "response.function_call_arguments.done" => {
+                is_open(&items);
+                let kind = name.trim_end_matches(".done").to_owned();
+                let whole = event.get("text").unwrap_or(&event["arguments"]);
+                let known = streamed.get(&(kind, place.unwrap())).map_or("", |it| it);
+                assert_eq!(text(whole), known, "{data}");
+            }
+            "response.content_part.added"
+            | "response.content_part.done"
+            | "response.reasoning_summary_part.added"
+            | "response.reasoning_summary_part.done" => is_open(&items),
+            "response.completed" => response = Some(event["response"].clone()),
+            other => panic!("event {other}: {data}"),
+        }
+    }
+    let response = response.expect("no response.completed");
+    let done: Vec<Value> = items.into_iter().map(Option::unwrap).collect();
+    assert_eq!(
+        json!(done),
+        response["output"],
+        "items and the response differ"
+    );
+    let heard = responses(&response);
+    let of = |kind: &str| -> String {
+        let known = streamed.iter().filter(|((known, _), _)| known == kind);
+        known.map(|(_, text)| text.as_str()).collect()
+    };
+    assert_eq!(heard.text, of("response.output_text"));
+    assert_eq!(heard.thoughts, of("response.reasoning_summary_text"));
+    heard
+}
+
+#[track_caller]
+pub fn chat(completion: &Value) -> Heard {
+    let choice = &completion["choices"][0];
+    let message = &choice["message"];
+    let calls = list(&message["tool_calls"]).iter().map(|call| {
+        let arguments = parsed(text(&call["function"]["arguments"])).to_string();
+        (text(&call["function"]["name"]).to_owned(), arguments)
+    });
+    let heard = Heard {
+        text: text(&message["content"]).to_owned(),
+        thoughts: text(&message["reasoning_content"]).to_owned(),
+        calls: calls.collect(),
+        wants_tools: choice["finish_reason"] == "tool_calls",
+    };
+    assert_eq!(message["role"], "assistant", "{completion}");
+    assert!(
+        heard.wants_tools || choice["finish_reason"] == "stop",
+        "{completion}"
+    );
+    heard
+}
+
+/// Builds the completion as the SDKs do: calls by their index without gaps.
+#[track_caller]
+pub fn chat_stream(events: &[(String, String)]) -> Heard {
+    let ((_, last), chunks) = events.split_last().unwrap();
+    assert_eq!(last, "[DONE]");
+    let mut message = json!({ "role": null, "content": "", "reasoning_content": "" });
+    let mut calls: Vec<Value> = Vec::new();
+    let mut reason = json!(null);
+    for (_, data) in chunks {
+        let chunk = parsed(data);
+        assert_eq!(chunk["object"], "chat.completion.chunk", "{data}");
+        for choice in list(&chunk["choices"]) {
+            assert!(reason.is_null(), "after the end: {data}");
+            let delta = &choice["delta"];
+            if let Some(role) = delta["role"].as_str() {
+                message["role"] = role.into();
+            }
+            for field in ["content", "reasoning_content"] {
+                message[field] = format!("{}{}", text(&message[field]), text(&delta[field])).into();
+            }
+            for call in list(&delta["tool_calls"]) {
+                let index = usize::try_from(call["index"].as_u64().unwrap()).unwrap();
+                if index == calls.len() {
+                    assert!(call["id"].is_string(), "{data}");
+                    calls.push(call.clone());
+                } else {
+                    assert_eq!(index + 1, calls.len(), "{data}");
+                    let known = text(&calls[index]["function"]["arguments"]).to_owned();
+                    let all = known + text(&call["function"]["arguments"]);
+                    calls[index]["function"]["arguments"] = all.into();
+                }
+            }
+            reason = choice["finish_reason"].clone();
+        }
+    }
+    message["tool_calls"] = calls.into();
+    chat(&json!({ "choices": [{ "message": message, "finish_reason": reason }] }))
+}

@@ -1,0 +1,373 @@
+//! Answers of the model, in the form of each API.
+
+use std::fmt::Write;
+
+use serde_json::{Value, json};
+
+use super::family::{Family, Said};
+
+impl Family {
+    /// The whole answer.
+    pub fn whole(self, said: &[Said]) -> Value {
+        let calls = said.iter().any(|it| matches!(it, Said::Call(..)));
+        match self {
+            Self::Gemini => {
+                let parts: Vec<Value> = said.iter().map(gemini_part).collect();
+                let content = json!({ "role": "model", "parts": parts });
+                json!({ "candidates": [{ "content": content, "finishReason": "STOP" }], "modelVersion": "m" })
+            }
+            Self::Anthropic => {
+                let blocks: Vec<Value> = said.iter().enumerate().map(anthropic_block).collect();
+                json!({
+                    "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+                    "content": blocks, "stop_reason": if calls { "tool_use" } else { "end_turn" },
+                    "stop_sequence": null, "usage": { "input_tokens": 3, "output_tokens": 4 },
+                })
+            }
+            Self::Responses => {
+                let items: Vec<Value> = said.iter().enumerate().map(responses_item).collect();
+                response(&json!(items), "completed")
+            }
+            Self::Chat => {
+                let message = chat_message(said);
+                let reason = if calls { "tool_calls" } else { "stop" };
+                let choice = json!({ "index": 0, "message": message, "finish_reason": reason, "logprobs": null });
+                json!({
+                    "id": "chatcmpl-1", "object": "chat.completion", "created": 1, "model": "m",
+                    "choices": [choice],
+                    "usage": { "prompt_tokens": 3, "completion_tokens": 4, "total_tokens": 7 },
+                })
+            }
+        }
+    }
+
+    /// The answer as a stream.
+    pub fn events(self, said: &[Said]) -> String {
+        match self {
+            Self::Gemini => gemini_events(said),
+            Self::Anthropic => anthropic_events(said),
+            Self::Responses => responses_events(said),
+            Self::Chat => chat_events(said),
+        }
+    }
+}
+
+fn joined(pieces: &[String]) -> String {
+    pieces.concat()
+}
+
+fn arguments(pieces: &[String]) -> Value {
+    serde_json::from_str(&joined(pieces)).unwrap()
+}
+
+fn gemini_part(said: &Said) -> Value {
+    match said {
+        Said::Text(pieces) => json!({ "text": joined(pieces) }),
+        Said::Thought(pieces) => json!({ "text": joined(pieces), "thought": true }),
+        Said::Call(name, args) => {
+            json!({ "functionCall": { "id": "c1", "name": name, "args": arguments(args) } })
+        }
+    }
+}
+
+fn gemini_events(said: &[Said]) -> String {
+    let mut parts = Vec::new();
+    for one in said {
+        match one {
+            Said::Text(pieces) => parts.extend(pieces.iter().map(|it| json!({ "text": it }))),
+            Said::Thought(pieces) => {
+                parts.extend(
+                    pieces
+                        .iter()
+                        .map(|it| json!({ "text": it, "thought": true })),
+                );
+            }
+            Said::Call(..) => parts.push(gemini_part(one)),
+        }
+    }
+    let last = parts.len().saturating_sub(1);
+    let mut stream = String::new();
+    for (index, part) in parts.iter().enumerate() {
+        let mut candidate = json!({ "content": { "role": "model", "parts": [part] } });
+        if index == last {
+            candidate["finishReason"] = "STOP".into();
+        }
+        let chunk = json!({ "candidates": [candidate], "modelVersion": "m" });
+        write!(stream, "data: {chunk}\r\n\r\n").unwrap();
+    }
+    stream
+}
+
+fn anthropic_block((index, said): (usize, &Said)) -> Value {
+    match said {
+        Said::Text(pieces) => json!({ "type": "text", "text": joined(pieces) }),
+        Said::Thought(pieces) => {
+            json!({ "type": "thinking", "thinking": joined(pieces), "signature": "c2ln" })
+        }
+        Said::Call(name, args) => json!({
+            "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": arguments(args),
+        }),
+    }
+}
+
+fn anthropic_events(said: &[Said]) -> String {
+    let mut stream = String::new();
+    let mut event = |name: &str, mut data: Value| {
+        data["type"] = name.into();
+        write!(stream, "event: {name}\ndata: {data}\n\n").unwrap();
+    };
+    event(
+        "message_start",
+        json!({ "message": {
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m", "content": [],
+        "stop_reason": null, "stop_sequence": null,
+        "usage": { "input_tokens": 3, "output_tokens": 1 },
+    } }),
+    );
+    event("ping", json!({}));
+    for (index, one) in said.iter().enumerate() {
+        let (block, deltas): (Value, Vec<Value>) = match one {
+            Said::Text(pieces) => (
+                json!({ "type": "text", "text": "" }),
+                pieces
+                    .iter()
+                    .map(|it| json!({ "type": "text_delta", "text": it }))
+                    .collect(),
+            ),
+            Said::Thought(pieces) => {
+                let thinking = pieces
+                    .iter()
+                    .map(|it| json!({ "type": "thinking_delta", "thinking": it }));
+                let signature = json!({ "type": "signature_delta", "signature": "c2ln" });
+                (
+                    json!({ "type": "thinking", "thinking": "", "signature": "" }),
+                    thinking.chain([signature]).collect(),
+                )
+            }
+            Said::Call(name, args) => (
+                json!({ "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": {} }),
+                args.iter()
+                    .map(|it| json!({ "type": "input_json_delta", "partial_json": it }))
+                    .collect(),
+            ),
+        };
+        event(
+            "content_block_start",
+            json!({ "index": index, "content_block": block }),
+        );
+        for delta in deltas {
+            event(
+                "content_block_delta",
+                json!({ "index": index, "delta": delta }),
+            );
+        }
+        event("content_block_stop", json!({ "index": index }));
+    }
+    let calls = said.iter().any(|it| matches!(it, Said::Call(..)));
+    let reason = if calls { "tool_use" } else { "end_turn" };
+    event(
+        "message_delta",
+        json!({
+            "delta": { "stop_reason": reason, "stop_sequence": null }, "usage": { "output_tokens": 4 },
+        }),
+    );
+    event("message_stop", json!({}));
+    stream
+}
+
+fn response(items: &Value, status: &str) -> Value {
+    json!({
+        "id": "resp_1", "object": "response", "created_at": 1, "status": status, "model": "m",
+        "output": items, "error": null, "incomplete_details": null, "instructions": null,
+        "metadata": {}, "parallel_tool_calls": true, "tool_choice": "auto", "tools": [],
+        "usage": { "input_tokens": 3, "output_tokens": 4, "total_tokens": 7 },
+    })
+}
+
+fn responses_item((index, said): (usize, &Said)) -> Value {
+    match said {
+        Said::Text(pieces) => json!({
+            "type": "message", "id": format!("msg_{index}"), "status": "completed", "role": "assistant",
+            "content": [{ "type": "output_text", "text": joined(pieces), "annotations": [] }],
+        }),
+        Said::Thought(pieces) => json!({
+            "type": "reasoning", "id": format!("rs_{index}"),
+            "summary": [{ "type": "summary_text", "text": joined(pieces) }], "encrypted_content": "ZW5j",
+        }),
+        Said::Call(name, args) => json!({
+            "type": "function_call", "id": format!("fc_{index}"), "call_id": format!("call_{index}"),
+            "name": name, "arguments": joined(args), "status": "completed",
+        }),
+    }
+}
+
+fn responses_events(said: &[Said]) -> String {
+    let mut stream = String::new();
+    let mut number = 0;
+    let mut event = |name: &str, mut data: Value| {
+        data["type"] = name.into();
+        data["sequence_number"] = number.into();
+        number += 1;
+        write!(stream, "event: {name}\ndata: {data}\n\n").unwrap();
+    };
+    event(
+        "response.created",
+        json!({ "response": response(&json!([]), "in_progress") }),
+    );
+    event(
+        "response.in_progress",
+        json!({ "response": response(&json!([]), "in_progress") }),
+    );
+    let items: Vec<Value> = said.iter().enumerate().map(responses_item).collect();
+    for (index, (one, item)) in said.iter().zip(&items).enumerate() {
+        let id = item["id"].clone();
+        let mut open = item.clone();
+        let place = json!({ "item_id": id, "output_index": index });
+        let with = |more: Value| {
+            let mut all = place.as_object().unwrap().clone();
+            all.extend(more.as_object().unwrap().clone());
+            Value::Object(all)
+        };
+        match one {
+            Said::Text(pieces) => {
+                open["content"] = json!([]);
+                open["status"] = "in_progress".into();
+                event(
+                    "response.output_item.added",
+                    json!({ "output_index": index, "item": open }),
+                );
+                let part = json!({ "type": "output_text", "text": "", "annotations": [] });
+                event(
+                    "response.content_part.added",
+                    with(json!({ "content_index": 0, "part": part })),
+                );
+                for piece in pieces {
+                    event(
+                        "response.output_text.delta",
+                        with(json!({ "content_index": 0, "delta": piece, "logprobs": [] })),
+                    );
+                }
+                event(
+                    "response.output_text.done",
+                    with(json!({ "content_index": 0, "text": joined(pieces), "logprobs": [] })),
+                );
+                event(
+                    "response.content_part.done",
+                    with(json!({ "content_index": 0, "part": item["content"][0] })),
+                );
+            }
+            Said::Thought(pieces) => {
+                open["summary"] = json!([]);
+                event(
+                    "response.output_item.added",
+                    json!({ "output_index": index, "item": open }),
+                );
+                let part = json!({ "type": "summary_text", "text": "" });
+                event(
+                    "response.reasoning_summary_part.added",
+                    with(json!({ "summary_index": 0, "part": part })),
+                );
+                for piece in pieces {
+                    event(
+                        "response.reasoning_summary_text.delta",
+                        with(json!({ "summary_index": 0, "delta": piece })),
+                    );
+                }
+                event(
+                    "response.reasoning_summary_text.done",
+                    with(json!({ "summary_index": 0, "text": joined(pieces) })),
+                );
+                event(
+                    "response.reasoning_summary_part.done",
+                    with(json!({ "summary_index": 0, "part": item["summary"][0] })),
+                );
+            }
+            Said::Call(_, args) => {
+                open["arguments"] = "".into();
+                open["status"] = "in_progress".into();
+                event(
+                    "response.output_item.added",
+                    json!({ "output_index": index, "item": open }),
+                );
+                for piece in args {
+                    event(
+                        "response.function_call_arguments.delta",
+                        with(json!({ "delta": piece })),
+                    );
+                }
+                event(
+                    "response.function_call_arguments.done",
+                    with(json!({ "arguments": joined(args) })),
+                );
+            }
+        }
+        event(
+            "response.output_item.done",
+            json!({ "output_index": index, "item": item }),
+        );
+    }
+    event(
+        "response.completed",
+        json!({ "response": response(&json!(items), "completed") }),
+    );
+    stream
+}
+
+fn chat_message(said: &[Said]) -> Value {
+    let mut message = json!({ "role": "assistant", "content": null });
+    let mut calls = Vec::new();
+    for (index, one) in said.iter().enumerate() {
+        match one {
+            Said::Text(pieces) => message["content"] = joined(pieces).into(),
+            Said::Thought(pieces) => message["reasoning_content"] = joined(pieces).into(),
+            Said::Call(name, args) => calls.push(json!({
+                "id": format!("call_{index}"), "type": "function",
+                "function": { "name": name, "arguments": joined(args) },
+            })),
+        }
+    }
+    if !calls.is_empty() {
+        message["tool_calls"] = calls.into();
+    }
+    message
+}
+
+fn chat_events(said: &[Said]) -> String {
+    let mut deltas = vec![json!({ "role": "assistant", "content": "" })];
+    let mut at = 0;
+    for (index, one) in said.iter().enumerate() {
+        match one {
+            Said::Text(pieces) => deltas.extend(pieces.iter().map(|it| json!({ "content": it }))),
+            Said::Thought(pieces) => {
+                deltas.extend(pieces.iter().map(|it| json!({ "reasoning_content": it })));
+            }
+            Said::Call(name, args) => {
+                let start = json!({
+                    "index": at, "id": format!("call_{index}"), "type": "function",
+                    "function": { "name": name, "arguments": "" },
+                });
+                deltas.push(json!({ "tool_calls": [start] }));
+                deltas.extend(args.iter().map(|it| {
+                    json!({ "tool_calls": [{ "index": at, "function": { "arguments": it } }] })
+                }));
+                at += 1;
+            }
+        }
+    }
+    let mut stream = String::new();
+    let mut event = |delta: &Value, reason: Option<&str>| {
+        let choice =
+            json!({ "index": 0, "delta": delta, "logprobs": null, "finish_reason": reason });
+        let chunk = json!({
+            "id": "chatcmpl-1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [choice],
+        });
+        write!(stream, "data: {chunk}\n\n").unwrap();
+    };
+    for delta in &deltas {
+        event(delta, None);
+    }
+    event(&json!({}), Some(if at > 0 { "tool_calls" } else { "stop" }));
+    stream.push_str("data: [DONE]\n\n");
+    stream
+}
