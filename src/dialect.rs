@@ -8,6 +8,7 @@
 //! To add an API to a family: one file with an implementation of [`Dialect`] and its method
 //! table, and one entry in [`ALL`].
 
+mod anthropic;
 mod api_dialect;
 mod call;
 mod content_form;
@@ -25,7 +26,9 @@ mod text_edit;
 pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
-    content_form::{Hidden, PRECEDING, SOURCE, SpliceElements, source_of, splice_list},
+    content_form::{
+        Hidden, PRECEDING, SOURCE, SpliceElements, fallback_models, source_of, splice_list,
+    },
     detection::named_api,
     document::{Document, elements, parse, parse_document},
     error::{DialectError, RequestLineError},
@@ -51,15 +54,15 @@ pub const ALL: &[&dyn Dialect] = &[
     &google::gemini::Gemini,
     &google::vertex::Vertex,
     &google::code_assist::CodeAssist,
+    &anthropic::Anthropic,
 ];
 
 /// Returns the dialect of an API.
 pub fn of(api: Api) -> &'static dyn Dialect {
     match api {
+        Api::Anthropic => &anthropic::Anthropic,
         // The other families follow.
-        Api::Gemini | Api::Anthropic | Api::OpenAiResponses | Api::OpenAiChat => {
-            &google::gemini::Gemini
-        }
+        Api::Gemini | Api::OpenAiResponses | Api::OpenAiChat => &google::gemini::Gemini,
         Api::Vertex => &google::vertex::Vertex,
         Api::CodeAssist => &google::code_assist::CodeAssist,
     }

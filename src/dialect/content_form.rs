@@ -6,7 +6,11 @@
 //! signatures, has no part. To write an edit back, the dialect reads the unedited body again
 //! and gives both lists to [`splice_list`].
 
+mod fallback_models;
 mod splice;
 
-pub use self::splice::{Hidden, SpliceElements, source_of, splice_list};
+pub use self::{
+    fallback_models::{FALLBACK_MODELS, fallback_models},
+    splice::{Hidden, SpliceElements, source_of, splice_list},
+};
 pub use crate::dialect::google::fields::{PRECEDING, SOURCE};

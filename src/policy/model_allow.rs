@@ -13,7 +13,7 @@ use super::{
     matchers::Globs,
 };
 use crate::{
-    dialect::ResponseDocument,
+    dialect::{self, ResponseDocument},
     event::{EventName, HookOutput},
 };
 
@@ -45,10 +45,12 @@ impl ModelAllow {
 impl Policy for ModelAllow {
     fn request(&self, _context: &PolicyContext<'_>, request: &mut PolicyRequest) -> PolicyResult {
         let model = request.model()?;
-        if self.models.matches(model) {
-            return Ok(HookOutput::default());
+        if !self.models.matches(model) {
+            return Ok(self.denial(model));
         }
-        Ok(self.denial(model))
+        let fallbacks = dialect::fallback_models(&request.document)?;
+        let denied = fallbacks.iter().find(|model| !self.models.matches(model));
+        Ok(denied.map_or_else(HookOutput::default, |model| self.denial(model)))
     }
 
     fn response(&self, context: &PolicyContext<'_>) -> Option<Box<dyn ResponsePolicy>> {

@@ -51,7 +51,7 @@ impl Contents {
         let contents = asked.iter().skip(start);
         let mut parts = contents.flat_map(|content| &content.parts).peekable();
         if start == 0 {
-            parts.next_if(|part| part.is_introduction());
+            while parts.next_if(|part| part.is_introduction()).is_some() {}
         }
         parts.filter_map(|part| part.text.clone()).collect()
     }

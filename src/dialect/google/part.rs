@@ -33,9 +33,13 @@ pub struct FunctionCall {
     pub is_partial: bool,
 }
 
-/// Returns whether a text is the introduction that gemini-cli puts before the first prompt.
+/// Returns whether a text is an introduction that an agent puts before the first prompt:
+/// gemini-cli or Claude Code.
 pub fn is_introduction(text: &str) -> bool {
-    text.starts_with("<session_context>") && text.trim_end().ends_with("</session_context>")
+    let is_within =
+        |start: &str, end: &str| text.starts_with(start) && text.trim_end().ends_with(end);
+    is_within("<session_context>", "</session_context>")
+        || is_within("<system-reminder>", "</system-reminder>")
 }
 
 impl Part {

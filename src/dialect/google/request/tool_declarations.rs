@@ -8,7 +8,7 @@ use crate::dialect::{
     error::DialectError,
     google::{
         canonical_items::camel_case,
-        fields::{TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
+        fields::{SOURCE, TOOL_CONFIG, TOOLS, WRAPPED_REQUEST},
         request::body::counted_request,
     },
 };
@@ -95,8 +95,14 @@ fn edit_tools(
     if !tools.iter().any(Document::is_edited) {
         return Ok(());
     }
-    tools.retain(|tool| !tool.is_empty());
+    tools.retain(|tool| !is_empty_tool(tool));
     document.set_children(TOOLS, &tools)
+}
+
+/// Returns whether a tool has no field left but its place in the list of another API.
+fn is_empty_tool(tool: &Document) -> bool {
+    let mut fields = tool.fields();
+    tool.is_empty() || !tool.has(DECLARATIONS) && fields.all(|(key, _)| key == SOURCE)
 }
 
 /// Removes the declarations of a tool that `keep` rejects by their names, and the list if
@@ -128,13 +134,22 @@ fn withhold_built_in(
     keep: &dyn Fn(&str) -> bool,
     withheld: &mut Vec<String>,
 ) -> Result<(), DialectError> {
+    // Tools of other APIs keep their names.
+    let has_source = tool.has(&[SOURCE]);
+    let name = |key: &str| {
+        if has_source {
+            key.to_owned()
+        } else {
+            camel_case(key)
+        }
+    };
     let keys = tool.fields().map(|(key, _)| key);
-    let built_in = keys.filter(|key| !DECLARATIONS.contains(&&**key));
-    let removed = built_in.filter(|key| !keep(&camel_case(key)));
+    let built_in = keys.filter(|key| !DECLARATIONS.contains(&&**key) && key != SOURCE);
+    let removed = built_in.filter(|key| !keep(&name(key)));
     let removed: Vec<String> = removed.map(Into::into).collect();
     for key in removed {
         tool.remove(&[&key])?;
-        withheld.push(camel_case(&key));
+        withheld.push(name(&key));
     }
     Ok(())
 }

@@ -19,7 +19,16 @@ impl ResponseDocument {
     ///
     /// Fails if `form` is not in the content form.
     pub fn from_form(form: &Value, events: Vec<Bytes>) -> Result<Self, DialectError> {
-        let mut document = Self::parse(form.to_string().into())?;
+        Self::from_form_bytes(form.to_string().into(), events)
+    }
+
+    /// Creates a response or chunk from the bytes of its content form.
+    ///
+    /// # Errors
+    ///
+    /// Fails if `form` is not in the content form.
+    pub fn from_form_bytes(form: Bytes, events: Vec<Bytes>) -> Result<Self, DialectError> {
+        let mut document = Self::parse(form)?;
         document.wire = Some(Wire { events });
         Ok(document)
     }

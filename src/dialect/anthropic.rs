@@ -1,0 +1,96 @@
+//! Anthropic's Messages API.
+//!
+//! [`request`] reads a body into the content form and splices edits back. [`response`] does the
+//! same for messages and for the events of a stream.
+
+mod block_content;
+mod block_edit;
+mod error_body;
+mod fields;
+mod media;
+mod methods;
+mod request;
+mod response;
+mod tool_result;
+mod tool_use;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::{
+    dialect::{
+        api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
+        call::Call,
+        document::Document,
+        error::DialectError,
+        google::response::document::ResponseDocument,
+        method::{Api, Framing, MethodSpec},
+    },
+    model::ErrorInfo,
+};
+
+/// The Messages API of Anthropic: `/v1/messages`.
+#[derive(Debug)]
+pub struct Anthropic;
+
+impl Dialect for Anthropic {
+    fn api(&self) -> Api {
+        Api::Anthropic
+    }
+
+    fn methods(&self) -> &'static [MethodSpec] {
+        methods::METHODS
+    }
+
+    fn versions(&self) -> &'static [&'static str] {
+        &["v1"]
+    }
+
+    fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
+        fields::parse_strict(body)
+    }
+
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+        Ok(Unwrapped {
+            document: request::open_body(call, &body)?,
+            session: request::agent_session(&body)?,
+            envelope: Some(body),
+        })
+    }
+
+    fn close_request(
+        &self,
+        call: &Call,
+        envelope: Option<&Document>,
+        document: &Document,
+    ) -> Result<Bytes, DialectError> {
+        match envelope {
+            Some(body) => request::close_body(call, body, document),
+            None => Ok(document.to_bytes()),
+        }
+    }
+
+    fn open_response(&self, body: Bytes) -> Result<ResponseDocument, DialectError> {
+        response::open_message(body)
+    }
+
+    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
+        response::close_message(response)
+    }
+
+    fn chunk_reader(&self) -> Box<dyn ReadChunks> {
+        Box::new(response::MessageReader::default())
+    }
+
+    fn chunk_writer(&self, _framing: Framing) -> Box<dyn WriteChunks> {
+        Box::new(response::MessageWriter::default())
+    }
+
+    fn keep_alive(&self) -> &'static [u8] {
+        b"event: ping\ndata: {\"type\": \"ping\"}\n\n"
+    }
+
+    fn error_body(&self, error: &ErrorInfo) -> Value {
+        error_body::messages_error(error)
+    }
+}

@@ -1,0 +1,295 @@
+//! Edited parts, written back to the blocks that they were read from.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::{
+        block_content::{text_block, write_blocks},
+        fields::{
+            ARGUMENTS, BLOCK, CONTENT, FUNCTION_CALL, FUNCTION_RESPONSE, ID, PARTS, RESPONSE, TEXT,
+            THOUGHT, TOOL_CHANGES, type_of,
+        },
+        media::{create_media, is_media_type, write_texts},
+        tool_result::{IS_ERROR, ResultContent, TOOL_USE_ID},
+        tool_use::{INPUT, create_call},
+    },
+    content_form::{Hidden, PRECEDING, SOURCE, SpliceElements, source_of, splice_list},
+    document::{Document, elements},
+    error::DialectError,
+};
+
+const CACHE_CONTROL: &[&str] = &["cache_control"];
+/// Text of a thinking block.
+pub const THINKING: &[&str] = &["thinking"];
+const CITATIONS: &[&str] = &["citations"];
+
+/// Returns edited blocks. Hidden ones stay, and a cache mark of a removed block moves to the
+/// one in front of it.
+pub fn edit_blocks(
+    originals: &[Bytes],
+    before: &[Document],
+    after: &[Document],
+) -> Result<Vec<Bytes>, DialectError> {
+    let originals = move_cache_marks(originals, before, after)?;
+    splice_list(
+        &originals,
+        before,
+        after,
+        Hidden::First,
+        &mut BlockEditor {
+            originals: &originals,
+        },
+    )
+}
+
+/// Returns the blocks of a message without original: of a denial or of a hook. A message with
+/// calls begins with its thinking, as the API requires.
+pub fn create_blocks(parts: &[Document]) -> Result<Vec<Bytes>, DialectError> {
+    let mut blocks = Vec::new();
+    let mut has_calls = false;
+    for part in parts {
+        let mut created = create_block(part)?;
+        if part.has(FUNCTION_CALL) && !std::mem::replace(&mut has_calls, true) {
+            let call = created.pop();
+            blocks.splice(..0, created);
+            blocks.extend(call);
+        } else {
+            blocks.append(&mut created);
+        }
+    }
+    Ok(blocks)
+}
+
+struct BlockEditor<'a> {
+    originals: &'a [Bytes],
+}
+
+impl SpliceElements for BlockEditor<'_> {
+    fn rewrite(
+        &mut self,
+        index: usize,
+        before: &Document,
+        after: &Document,
+    ) -> Result<Vec<Bytes>, DialectError> {
+        let original = self.originals.get(index).cloned();
+        let mut block = Document::from_checked(original.unwrap_or_default())?;
+        write_part(&mut block, before, after)?;
+        Ok(vec![block.to_bytes()])
+    }
+
+    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
+        create_block(after)
+    }
+}
+
+/// Writes an edited part to its block.
+fn write_part(
+    block: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if let Some(text) = after.bytes_of(TEXT)? {
+        if type_of(block)? == "thinking" {
+            return block.set_bytes(THINKING, text);
+        }
+        block.set_bytes(TEXT, text)?;
+        // They quote passages of the old text.
+        return block.remove(CITATIONS);
+    }
+    if let Some(call) = after.child(FUNCTION_CALL)? {
+        let arguments = call.bytes_of(ARGUMENTS)?;
+        return match arguments {
+            Some(arguments) => block.set_bytes(INPUT, arguments),
+            None => block.set(INPUT, &json!({})),
+        };
+    }
+    if let Some(result) = after.child(FUNCTION_RESPONSE)? {
+        let before = before.child(FUNCTION_RESPONSE)?;
+        return write_result(block, before.as_ref(), &result);
+    }
+    if is_media_type(&type_of(block)?) && !is_block_only(before) {
+        return write_texts(block, after);
+    }
+    if let Some(mut edited) = after.child(BLOCK)? {
+        if let Some(changes) = block.bytes_of(TOOL_CHANGES)? {
+            // Withheld tools were removed from them.
+            edited.set_bytes(TOOL_CHANGES, changes)?;
+        }
+        *block = edited;
+    }
+    Ok(())
+}
+
+/// Returns whether a part shows nothing but its block.
+fn is_block_only(part: &Document) -> bool {
+    let mut fields = part.fields();
+    fields.all(|(key, _)| key == "block" || key == SOURCE)
+}
+
+/// Writes an edited tool result: text, blocks or an error. Media stay if the result has them
+/// still.
+fn write_result(
+    block: &mut Document,
+    before: Option<&Document>,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let response = after.child(RESPONSE)?.unwrap_or_else(Document::empty);
+    let had_media = before.is_some_and(|before| before.has(PARTS));
+    let keeps_media = had_media && after.has(PARTS);
+    let content = ResultContent::read(block)?;
+    let mut blocks = match response.bytes_of(&["output"])? {
+        Some(output) => {
+            block.remove(IS_ERROR)?;
+            output_blocks(&content, output, keeps_media)?
+        }
+        None => {
+            let error = response.get(&["error"])?;
+            let text = match error {
+                Some(Value::String(text)) => text,
+                Some(other) => other.to_string(),
+                None => response.to_text(),
+            };
+            if response.has(&["error"]) {
+                block.set(IS_ERROR, &json!(true))?;
+            }
+            let text = text_block(json!(text).to_string().into())?;
+            let mut blocks = vec![text.to_bytes()];
+            if keeps_media {
+                let media = content.blocks().iter();
+                let media = media.filter(|(_, media)| media.is_some());
+                blocks.extend(media.map(|(block, _)| block.to_bytes()));
+            }
+            blocks
+        }
+    };
+    for (key, value) in response.fields() {
+        if key == "output" || key == "error" || !response.has(&["output", "error"]) {
+            continue;
+        }
+        let text = serde_json::from_slice(&value).ok();
+        let text = match text {
+            Some(Value::String(text)) => text,
+            Some(other) => other.to_string(),
+            None => continue,
+        };
+        blocks.push(text_block(json!(text).to_string().into())?.to_bytes());
+    }
+    let was_text = matches!(content, ResultContent::Text(_)) || !keeps_media && had_media;
+    block.set_bytes(CONTENT, write_blocks(&blocks, was_text)?)
+}
+
+/// Returns the blocks of an edited output: a text takes the place of the first text block, a list
+/// that of the blocks without media.
+fn output_blocks(
+    content: &ResultContent,
+    output: Bytes,
+    keeps_media: bool,
+) -> Result<Vec<Bytes>, DialectError> {
+    let is_text = output.first() == Some(&b'"');
+    let mut new = Vec::new();
+    if is_text {
+        let first = content.others().next();
+        let first = match first {
+            Some(block) if type_of(block)? == "text" => {
+                let mut block = block.clone();
+                block.set_bytes(TEXT, output)?;
+                block
+            }
+            Some(_) | None => text_block(output)?,
+        };
+        new.push(first.to_bytes());
+    } else {
+        for element in elements(&output)? {
+            let block = Document::from_checked(element.clone());
+            new.push(match block {
+                Ok(block) if block.has(&["type"]) => element,
+                _ => {
+                    let text = json!(String::from_utf8_lossy(&element)).to_string();
+                    text_block(text.into())?.to_bytes()
+                }
+            });
+        }
+    }
+    let mut new = new.into_iter();
+    let mut blocks = Vec::new();
+    for (block, media) in content.blocks() {
+        match media {
+            Some(_) if keeps_media => blocks.push(block.to_bytes()),
+            Some(_) => (),
+            None => blocks.extend(new.next()),
+        }
+    }
+    blocks.extend(new);
+    Ok(blocks)
+}
+
+/// Returns the block of a new part, with the thinking blocks that belong to a call in front of
+/// it. A thought alone has none.
+fn create_block(part: &Document) -> Result<Vec<Bytes>, DialectError> {
+    if let Some(call) = part.child(FUNCTION_CALL)? {
+        let mut blocks = part.list(&[PRECEDING])?.unwrap_or_default();
+        blocks.push(create_call(&call)?);
+        return Ok(blocks);
+    }
+    if let Some(result) = part.child(FUNCTION_RESPONSE)? {
+        let mut block = Document::empty();
+        block.set(&["type"], &json!("tool_result"))?;
+        if let Some(id) = result.bytes_of(ID)? {
+            block.set_bytes(TOOL_USE_ID, id)?;
+        }
+        write_result(&mut block, None, &result)?;
+        return Ok(vec![block.to_bytes()]);
+    }
+    if part.get(THOUGHT)? == Some(json!(true)) {
+        return Ok(Vec::new());
+    }
+    if let Some(text) = part.bytes_of(TEXT)? {
+        // The API refuses empty texts.
+        let is_empty = *text == *b"\"\"";
+        let block = (!is_empty).then(|| text_block(text)).transpose()?;
+        return Ok(block.iter().map(Document::to_bytes).collect());
+    }
+    if let Some(block) = part.bytes_of(BLOCK)? {
+        return Ok(vec![block]);
+    }
+    let media = create_media(part)?;
+    Ok(media
+        .into_iter()
+        .map(|block| block.to_string().into())
+        .collect())
+}
+
+/// Moves the cache mark of each removed block to the kept one in front of it, or else behind it.
+fn move_cache_marks(
+    originals: &[Bytes],
+    before: &[Document],
+    after: &[Document],
+) -> Result<Vec<Bytes>, DialectError> {
+    let kept = sources(after);
+    let removed = sources(before).into_iter();
+    let removed = removed.filter(|source| !kept.contains(source));
+    let mut originals = originals.to_vec();
+    for source in removed {
+        let Some(original) = originals.get(source) else {
+            continue;
+        };
+        let Some(mark) = Document::from_checked(original.clone())?.bytes_of(CACHE_CONTROL)? else {
+            continue;
+        };
+        let in_front = kept.iter().filter(|kept| **kept < source).max();
+        let target = in_front.or_else(|| kept.iter().min()).copied();
+        if let Some(target) = target.and_then(|index| originals.get_mut(index)) {
+            let mut block = Document::from_checked(target.clone())?;
+            if !block.has(CACHE_CONTROL) {
+                block.set_bytes(CACHE_CONTROL, mark)?;
+                *target = block.to_bytes();
+            }
+        }
+    }
+    Ok(originals)
+}
+
+fn sources(parts: &[Document]) -> Vec<usize> {
+    parts.iter().filter_map(source_of).collect()
+}

@@ -1,0 +1,94 @@
+//! Field names of the content form and of the API, and the API's free-form fields.
+
+use bytes::Bytes;
+use serde_json::json;
+use strict_json::{FreeField, FreeFields, Names};
+
+use crate::dialect::{content_form::SOURCE, document::Document, error::DialectError};
+
+pub const ARGUMENTS: &[&str] = &["args"];
+/// Original block of a part that has no other form.
+pub const BLOCK: &[&str] = &["block"];
+pub const CANDIDATES: &[&str] = &["candidates"];
+pub const CONTENT: &[&str] = &["content"];
+pub const CONTENTS: &[&str] = &["contents"];
+pub const DECLARATIONS: &[&str] = &["functionDeclarations"];
+pub const FINISH_REASON: &[&str] = &["finishReason"];
+pub const FUNCTION_CALL: &[&str] = &["functionCall"];
+pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse"];
+pub const GENERATION_CONFIG: &[&str] = &["generationConfig"];
+pub const ID: &[&str] = &["id"];
+pub const INLINE_DATA: &[&str] = &["inlineData"];
+pub const FILE_DATA: &[&str] = &["fileData"];
+pub const MODEL: &[&str] = &["model"];
+pub const MODEL_VERSION: &[&str] = &["modelVersion"];
+pub const NAME: &[&str] = &["name"];
+pub const PARTS: &[&str] = &["parts"];
+pub const RESPONSE: &[&str] = &["response"];
+pub const RESPONSE_ID: &[&str] = &["responseId"];
+pub const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction"];
+pub const TEXT: &[&str] = &["text"];
+pub const THOUGHT: &[&str] = &["thought"];
+pub const TOOL_CONFIG: &[&str] = &["toolConfig"];
+/// Tools that became available in compacted history.
+pub const TOOL_CHANGES: &[&str] = &["tool_changes"];
+pub const TYPE: &[&str] = &["type"];
+pub const USAGE_METADATA: &[&str] = &["usageMetadata"];
+
+/// Fields with free-form keys: arguments, schemas, examples and settings by tool name.
+const FREE_FORM: &FreeFields = &FreeFields::new(&[
+    FreeField::new("input", 1),
+    FreeField::new("input_schema", 1),
+    FreeField::new("input_examples", 1),
+    FreeField::new("schema", 1),
+    FreeField::new("configs", 1),
+]);
+
+/// Parses a document of the API.
+///
+/// # Errors
+///
+/// Fails if the bytes are no JSON object, or parsers could disagree about them.
+pub fn parse_strict(bytes: Bytes) -> Result<Document, DialectError> {
+    Document::parse(bytes, Names::Fields(FREE_FORM))
+}
+
+/// Returns the type of a block, an event or a tool.
+///
+/// # Errors
+///
+/// Fails if it is absent.
+pub fn type_of(document: &Document) -> Result<String, DialectError> {
+    document.string(TYPE)?.ok_or_else(|| DialectError::Field {
+        field: "type".to_owned(),
+        expected: "a string",
+    })
+}
+
+/// Returns the JSON of a field that must be a string.
+///
+/// # Errors
+///
+/// Fails if it is absent or has another type.
+pub fn string_bytes(document: &Document, field: &'static str) -> Result<Bytes, DialectError> {
+    let bytes = document.bytes_of(&[field])?;
+    bytes
+        .filter(|bytes| bytes.first() == Some(&b'"'))
+        .ok_or_else(|| DialectError::Field {
+            field: field.to_owned(),
+            expected: "a string",
+        })
+}
+
+/// Returns a part with one field.
+pub fn field_part(field: &[&str], value: Bytes) -> Result<Document, DialectError> {
+    let mut part = Document::empty();
+    part.set_bytes(field, value)?;
+    Ok(part)
+}
+
+/// Returns a part with its source.
+pub fn with_source(mut part: Document, source: usize) -> Result<Bytes, DialectError> {
+    part.set(&[SOURCE], &json!(source))?;
+    Ok(part.to_bytes())
+}

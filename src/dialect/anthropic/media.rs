@@ -1,0 +1,102 @@
+//! Images and documents: their data or address, and the texts beside it.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, type_of},
+    document::Document,
+    error::DialectError,
+};
+
+const SOURCE_FIELD: &[&str] = &["source"];
+
+/// Fields of a block that hold no text.
+const TEXTLESS_FIELDS: &[&str] = &["type", "source", "cache_control", "citations"];
+
+/// Returns whether a block of this type may hold media.
+pub fn is_media_type(kind: &str) -> bool {
+    matches!(kind, "image" | "document")
+}
+
+/// Returns the part of an image or a document; `None` if its source is text or blocks, which are
+/// shown with the block.
+///
+/// # Errors
+///
+/// Fails for the id of a file that is stored upstream.
+pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
+    let Some(source) = block.child(SOURCE_FIELD)? else {
+        return Ok(None);
+    };
+    let mut part = Document::empty();
+    let media_type = source.bytes_of(&["media_type"])?;
+    let (field, data_field, from) = match type_of(&source)?.as_str() {
+        "base64" => (INLINE_DATA, "data", "data"),
+        "url" => (FILE_DATA, "fileUri", "url"),
+        "file" => return Err(stored_file()),
+        _ => return Ok(None),
+    };
+    let mut data = Document::empty();
+    if let Some(media_type) = media_type {
+        data.set_bytes(&["mimeType"], media_type)?;
+    }
+    if let Some(bytes) = source.bytes_of(&[from])? {
+        data.set_bytes(&[data_field], bytes)?;
+    }
+    part.set_child(field, &data)?;
+    if let Some(texts) = texts_beside(block)? {
+        part.set_child(BLOCK, &texts)?;
+    }
+    Ok(Some(part))
+}
+
+/// Writes edited texts beside the media back.
+pub fn write_texts(block: &mut Document, part: &Document) -> Result<(), DialectError> {
+    if let Some(texts) = part.child(BLOCK)? {
+        for (key, value) in texts.fields() {
+            block.set_bytes(&[&*key], value)?;
+        }
+    }
+    Ok(())
+}
+
+/// Returns media that have no block yet, such as those of a created message.
+pub fn create_media(part: &Document) -> Result<Option<Value>, DialectError> {
+    let kind_of = |media_type: &str| match media_type.split_once('/') {
+        Some(("image", _)) => "image",
+        _ => "document",
+    };
+    let (data, source_type, field, from) = match (part.child(INLINE_DATA)?, part.child(FILE_DATA)?)
+    {
+        (Some(data), _) => (data, "base64", "data", "data"),
+        (None, Some(data)) => (data, "url", "url", "fileUri"),
+        (None, None) => return Ok(None),
+    };
+    let media_type = data.string(&["mimeType"])?.unwrap_or_default();
+    let mut source = json!({ "type": source_type, field: data.get(&[from])? });
+    if let (Some(fields), "base64") = (source.as_object_mut(), source_type) {
+        fields.insert("media_type".to_owned(), json!(media_type));
+    }
+    Ok(Some(
+        json!({ "type": kind_of(&media_type), "source": source }),
+    ))
+}
+
+/// Error for content that is stored upstream.
+pub fn stored_file() -> DialectError {
+    DialectError::Field {
+        field: "file_id".to_owned(),
+        expected: "absent: hooks do not see files that are stored upstream",
+    }
+}
+
+/// Returns the fields of a block that a model reads beside its media.
+fn texts_beside(block: &Document) -> Result<Option<Document>, DialectError> {
+    let mut texts = Document::empty();
+    for (key, value) in block.fields() {
+        if !TEXTLESS_FIELDS.contains(&&*key) && *value != *b"null" {
+            texts.set_bytes(&[&*key], value)?;
+        }
+    }
+    Ok(texts.is_edited().then_some(texts))
+}

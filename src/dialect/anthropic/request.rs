@@ -1,0 +1,20 @@
+//! Requests: a body is read into the content form, and edits of that are spliced back.
+
+mod billing_header;
+mod block_part;
+mod declared_tools;
+mod input_messages;
+mod parameters;
+mod read;
+mod system_prompt;
+mod tool_choice;
+mod tools_edit;
+mod write;
+
+pub use self::{
+    read::{agent_session, open_body},
+    write::close_body,
+};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,71 @@
+//! Blocks of messages as parts of the content form.
+
+use serde_json::json;
+
+use crate::dialect::{
+    anthropic::{
+        fields::{
+            BLOCK, FUNCTION_RESPONSE, ID, NAME, PARTS, RESPONSE, TEXT, field_part, string_bytes,
+            type_of,
+        },
+        media::{is_media_type, read_media, stored_file},
+        request::input_messages::{CalledTools, InputRole},
+        tool_result::{ResultContent, TOOL_USE_ID, outcome_field},
+        tool_use::call_part,
+    },
+    document::Document,
+    error::DialectError,
+};
+
+/// Returns the part of a block; `None` for hidden blocks.
+///
+/// # Errors
+///
+/// Fails for content that is stored upstream, and for fields of the wrong type.
+pub fn read_block(
+    block: &Document,
+    role: InputRole,
+    names: &CalledTools,
+) -> Result<Option<Document>, DialectError> {
+    let part = match type_of(block)?.as_str() {
+        "text" => field_part(TEXT, string_bytes(block, "text")?)?,
+        "thinking" | "redacted_thinking" if role == InputRole::Assistant => return Ok(None),
+        "tool_use" => call_part(block)?,
+        "tool_result" => result_part(block, names)?,
+        "container_upload" => return Err(stored_file()),
+        kind if is_media_type(kind) => match read_media(block)? {
+            Some(part) => part,
+            None => field_part(BLOCK, block.to_bytes())?,
+        },
+        "tool_addition" | "tool_removal" => return Err(misplaced_declaration()),
+        _ => field_part(BLOCK, block.to_bytes())?,
+    };
+    Ok(Some(part))
+}
+
+/// Error for declarations that are not in a system message.
+fn misplaced_declaration() -> DialectError {
+    DialectError::Field {
+        field: "role".to_owned(),
+        expected: "`system` in a message that adds or removes tools",
+    }
+}
+
+fn result_part(block: &Document, names: &CalledTools) -> Result<Document, DialectError> {
+    let mut result = Document::empty();
+    let id = string_bytes(block, "tool_use_id")?;
+    let name = names.name(&block.string(TOOL_USE_ID)?.unwrap_or_default());
+    result.set_bytes(ID, id)?;
+    result.set(NAME, &json!(name))?;
+    let content = ResultContent::read(block)?;
+    let mut response = Document::empty();
+    response.set_bytes(&[outcome_field(block)?], content.output()?)?;
+    result.set_child(RESPONSE, &response)?;
+    let media: Vec<&Document> = content.media().collect();
+    if !media.is_empty() {
+        result.set_children(PARTS, media)?;
+    }
+    let mut part = Document::empty();
+    part.set_child(FUNCTION_RESPONSE, &result)?;
+    Ok(part)
+}

@@ -1,0 +1,193 @@
+//! Declared tools: in `tools`, as MCP servers, and within the conversation.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::dialect::{
+    anthropic::{
+        fields::{DECLARATIONS, NAME, TOOL_CHANGES, TYPE, string_bytes, type_of},
+        request::input_messages::{InputMessage, InputRole},
+    },
+    content_form::SOURCE,
+    document::Document,
+    error::DialectError,
+};
+
+pub const TOOLS: &[&str] = &["tools"];
+pub const MCP_SERVERS: &[&str] = &["mcp_servers"];
+pub const TOOL: &[&str] = &["tool"];
+
+/// Prefixes of the types of tools that the agent runs, although the API defines them.
+const CLIENT_TYPES: [&str; 4] = ["bash_", "text_editor_", "memory_", "computer_2"];
+
+/// Position of a declaration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolPlace {
+    /// Index in `tools`.
+    Tools(usize),
+    /// Index in `mcp_servers`.
+    McpServers(usize),
+    /// A block of a system message.
+    Message { message: usize, block: usize },
+    /// A change that a block of compacted history lists.
+    Compaction {
+        message: usize,
+        block: usize,
+        change: usize,
+    },
+}
+
+/// A declared tool. Its number in the content form is its index in the list of all.
+#[derive(Debug)]
+pub struct DeclaredTool {
+    pub place: ToolPlace,
+    pub name: String,
+    /// Whether the agent runs it; else the API does.
+    pub is_function: bool,
+    document: Document,
+}
+
+/// Reads all declared tools, wherever they are declared.
+///
+/// # Errors
+///
+/// Fails for a tool without a name.
+pub fn read_tools(
+    body: &Document,
+    messages: &[InputMessage],
+) -> Result<Vec<DeclaredTool>, DialectError> {
+    let mut declared = Vec::new();
+    for (index, tool) in body
+        .children(TOOLS)?
+        .unwrap_or_default()
+        .into_iter()
+        .enumerate()
+    {
+        declared.push(DeclaredTool::read(ToolPlace::Tools(index), tool)?);
+    }
+    let servers = body.children(MCP_SERVERS)?.unwrap_or_default();
+    for (index, server) in servers.into_iter().enumerate() {
+        let name = server.string(NAME)?.unwrap_or_default();
+        declared.push(DeclaredTool {
+            place: ToolPlace::McpServers(index),
+            name: format!("mcp:{name}"),
+            is_function: false,
+            document: server,
+        });
+    }
+    for (index, message) in messages.iter().enumerate() {
+        read_from_message(index, message, &mut declared)?;
+    }
+    Ok(declared)
+}
+
+fn read_from_message(
+    index: usize,
+    message: &InputMessage,
+    declared: &mut Vec<DeclaredTool>,
+) -> Result<(), DialectError> {
+    for (block_index, block) in message.blocks.iter().enumerate() {
+        let kind = type_of(block)?;
+        if kind == "tool_addition" && message.role == InputRole::System {
+            if let Some(tool) = added_tool(block)? {
+                let place = ToolPlace::Message {
+                    message: index,
+                    block: block_index,
+                };
+                declared.push(DeclaredTool::read(place, tool)?);
+            }
+        } else if kind == "compaction" {
+            let changes = block.children(TOOL_CHANGES)?.unwrap_or_default();
+            for (change, addition) in changes.iter().enumerate() {
+                if let Some(tool) = added_tool(addition)? {
+                    let place = ToolPlace::Compaction {
+                        message: index,
+                        block: block_index,
+                        change,
+                    };
+                    declared.push(DeclaredTool::read(place, tool)?);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Returns the definition in a change of the declared tools; `None` if it refers to a declared
+/// one.
+fn added_tool(change: &Document) -> Result<Option<Document>, DialectError> {
+    let Some(tool) = change.child(TOOL)? else {
+        return Ok(None);
+    };
+    match type_of(&tool)?.as_str() {
+        "tool_reference" | "mcp_tool_reference" | "mcp_toolset_reference" => Ok(None),
+        "tool_definition" => tool.child(&["definition"]),
+        _ => Ok(Some(tool)),
+    }
+}
+
+/// Returns the name of the tool that a change refers to, if it refers to a declared one.
+pub fn referred_tool(change: &Document) -> Result<Option<String>, DialectError> {
+    let Some(tool) = change.child(TOOL)? else {
+        return Ok(None);
+    };
+    match type_of(&tool)?.as_str() {
+        "tool_reference" => tool.string(NAME),
+        "mcp_tool_reference" | "mcp_toolset_reference" => {
+            let server = tool.string(&["server_name"])?;
+            Ok(server.map(|server| format!("mcp:{server}")))
+        }
+        _ => Ok(None),
+    }
+}
+
+impl DeclaredTool {
+    fn read(place: ToolPlace, document: Document) -> Result<Self, DialectError> {
+        let kind = document.string(TYPE)?;
+        let is_function = match kind.as_deref() {
+            None | Some("custom") => true,
+            Some(kind) => CLIENT_TYPES.iter().any(|prefix| kind.starts_with(prefix)),
+        };
+        let name = match (document.string(NAME)?, kind.as_deref()) {
+            (_, Some("mcp_toolset")) => {
+                let server = document.string(&["mcp_server_name"])?.unwrap_or_default();
+                format!("mcp:{server}")
+            }
+            (Some(name), _) => name,
+            (None, Some(kind)) if !is_function => kind.to_owned(),
+            (None, _) => {
+                string_bytes(&document, "name")?;
+                String::new()
+            }
+        };
+        Ok(Self {
+            place,
+            name,
+            is_function,
+            document,
+        })
+    }
+
+    /// Returns the tool in the content form.
+    pub fn to_form(&self, number: usize) -> Result<Bytes, DialectError> {
+        let mut tool = Document::empty();
+        if self.is_function {
+            let mut declaration = Document::empty();
+            declaration.set(NAME, &json!(self.name))?;
+            for (field, from) in [
+                ("description", "description"),
+                ("parametersJsonSchema", "input_schema"),
+            ] {
+                if let Some(value) = self.document.bytes_of(&[from])? {
+                    declaration.set_bytes(&[field], value)?;
+                }
+            }
+            declaration.set(&[SOURCE], &json!(number))?;
+            tool.set_children(DECLARATIONS, [&declaration])?;
+        } else {
+            tool.set(&[&self.name], &json!({}))?;
+        }
+        tool.set(&[SOURCE], &json!(number))?;
+        Ok(tool.to_bytes())
+    }
+}

@@ -1,0 +1,121 @@
+//! The messages of a request.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+
+use crate::dialect::{
+    anthropic::{
+        block_content::{BlockContent, write_blocks},
+        fields::{CONTENT, ID, NAME, TYPE},
+    },
+    document::Document,
+    error::DialectError,
+};
+
+pub const MESSAGES: &[&str] = &["messages"];
+
+/// Role of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum InputRole {
+    User,
+    Assistant,
+    /// A system prompt within the conversation.
+    System,
+}
+
+impl InputRole {
+    /// Returns the role in the content form; `None` for system prompts.
+    pub const fn of_content(self) -> Option<&'static str> {
+        match self {
+            Self::User => Some("user"),
+            Self::Assistant => Some("model"),
+            Self::System => None,
+        }
+    }
+}
+
+/// One message of a request.
+#[derive(Debug)]
+pub struct InputMessage {
+    pub document: Document,
+    pub role: InputRole,
+    /// Whether the content is one text.
+    pub is_text: bool,
+    /// Blocks of the content, in order.
+    pub blocks: Vec<Document>,
+}
+
+impl InputMessage {
+    pub fn read(document: Document) -> Result<Self, DialectError> {
+        let role = match document.string(&["role"])?.as_deref() {
+            Some("user") => InputRole::User,
+            Some("assistant") => InputRole::Assistant,
+            Some("system") => InputRole::System,
+            Some(_) | None => {
+                return Err(DialectError::Field {
+                    field: "role".to_owned(),
+                    expected: "`user`, `assistant` or `system`",
+                });
+            }
+        };
+        let content = BlockContent::read(&document, "content")?;
+        let content = content.ok_or_else(|| DialectError::Field {
+            field: "content".to_owned(),
+            expected: "a string or a list of blocks",
+        })?;
+        Ok(Self {
+            role,
+            is_text: content.is_text(),
+            blocks: content.into_blocks()?,
+            document,
+        })
+    }
+
+    /// Returns the message with other blocks; empty if there are none.
+    pub fn with_blocks(&self, blocks: &[Bytes]) -> Result<Bytes, DialectError> {
+        if blocks.is_empty() {
+            return Ok(Bytes::new());
+        }
+        let mut document = self.document.clone();
+        document.set_bytes(CONTENT, write_blocks(blocks, self.is_text)?)?;
+        Ok(document.to_bytes())
+    }
+}
+
+/// Reads all messages of a body.
+///
+/// # Errors
+///
+/// Fails for an unknown role, and for content that is neither text nor blocks.
+pub fn read_messages(body: &Document) -> Result<Vec<InputMessage>, DialectError> {
+    let messages = body.children(MESSAGES)?.unwrap_or_default();
+    messages.into_iter().map(InputMessage::read).collect()
+}
+
+/// Names of the called tools, by the id of the call.
+#[derive(Debug, Default)]
+pub struct CalledTools(HashMap<String, String>);
+
+impl CalledTools {
+    pub fn read(messages: &[InputMessage]) -> Result<Self, DialectError> {
+        let mut names = HashMap::new();
+        for block in messages.iter().flat_map(|message| &message.blocks) {
+            let is_call = block.string(TYPE)?.as_deref() == Some("tool_use");
+            if is_call && let Some(id) = block.string(ID)? {
+                names.insert(id, block.string(NAME)?.unwrap_or_default());
+            }
+        }
+        Ok(Self(names))
+    }
+
+    /// Returns the name of a called tool; empty if the call is unknown.
+    pub fn name(&self, id: &str) -> &str {
+        self.0.get(id).map_or("", String::as_str)
+    }
+
+    /// Returns whether a tool was called.
+    pub fn contains(&self, tool: &str) -> bool {
+        self.0.values().any(|name| name == tool)
+    }
+}

@@ -1,0 +1,120 @@
+//! Generation parameters.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::fields::{GENERATION_CONFIG, TYPE},
+    document::Document,
+    error::DialectError,
+};
+
+const MAX_TOKENS: &[&str] = &["max_tokens"];
+const OUTPUT_CONFIG: &[&str] = &["output_config"];
+const OUTPUT_FORMAT: &[&str] = &["output_format"];
+const THINKING: &[&str] = &["thinking"];
+const BUDGET_TOKENS: &[&str] = &["budget_tokens"];
+
+/// Smallest budget of thinking tokens that the API accepts.
+const MIN_BUDGET_TOKENS: u64 = 1024;
+
+/// Names in the content form and in the API.
+const PARAMETERS: [(&str, &str); 5] = [
+    ("temperature", "temperature"),
+    ("maxOutputTokens", "max_tokens"),
+    ("topP", "top_p"),
+    ("topK", "top_k"),
+    ("stopSequences", "stop_sequences"),
+];
+
+/// Reads the generation parameters; `None` if there are none.
+///
+/// # Errors
+///
+/// Fails if the format of the output is given twice.
+pub fn read_parameters(body: &Document) -> Result<Option<Document>, DialectError> {
+    let mut config = Document::empty();
+    for (name, field) in PARAMETERS {
+        let value = body.bytes_of(&[field])?;
+        if let Some(value) = value.filter(|value| **value != *b"null") {
+            config.set_bytes(&[name], value)?;
+        }
+    }
+    if wants_json(body)? {
+        config.set(&["responseMimeType"], &json!("application/json"))?;
+    }
+    Ok(config.is_edited().then_some(config))
+}
+
+/// Writes the parameters that were edited. The token limit cannot be removed.
+pub fn write_parameters(
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let config_of = |form: &Document| -> Result<Document, DialectError> {
+        let config = form.child(GENERATION_CONFIG)?;
+        Ok(config.unwrap_or_else(Document::empty))
+    };
+    let (before, after) = (config_of(before)?, config_of(after)?);
+    for (name, field) in PARAMETERS {
+        let value = after.bytes_of(&[name])?;
+        if value == before.bytes_of(&[name])? {
+            continue;
+        }
+        match value {
+            Some(value) => body.set_bytes(&[field], value)?,
+            None if MAX_TOKENS.contains(&field) => (),
+            None => body.remove(&[field])?,
+        }
+        if MAX_TOKENS.contains(&field) {
+            lower_thinking_budget(body)?;
+        }
+    }
+    Ok(())
+}
+
+/// The API refuses a budget that is not below the token limit.
+fn lower_thinking_budget(body: &mut Document) -> Result<(), DialectError> {
+    let limit = body.get(MAX_TOKENS)?.and_then(|limit| limit.as_u64());
+    body.edit_child(THINKING, |thinking| {
+        let budget = thinking.get(BUDGET_TOKENS)?;
+        let budget = budget.and_then(|budget| budget.as_u64());
+        match (limit, budget) {
+            (Some(limit), Some(budget)) if budget >= limit && limit > MIN_BUDGET_TOKENS => {
+                thinking.set(BUDGET_TOKENS, &json!(limit - 1))
+            }
+            _ => Ok(()),
+        }
+    })
+}
+
+/// Returns whether thinking is on, with which the API accepts no forced tool.
+pub fn thinks(body: &Document) -> Result<bool, DialectError> {
+    let kind = match body.child(THINKING)? {
+        Some(thinking) => thinking.string(TYPE)?,
+        None => None,
+    };
+    Ok(matches!(kind.as_deref(), Some("enabled" | "adaptive")))
+}
+
+fn wants_json(body: &Document) -> Result<bool, DialectError> {
+    let format = match body.child(OUTPUT_CONFIG)? {
+        Some(config) => config.child(&["format"])?,
+        None => None,
+    };
+    let older = body.child(OUTPUT_FORMAT)?;
+    if format.is_some() && older.is_some() {
+        return Err(DialectError::Ambiguous("output_format".to_owned()));
+    }
+    let choice = match body.child(&["tool_choice"])? {
+        Some(choice) => choice.string(TYPE)?,
+        None => None,
+    };
+    let format = format.or(older);
+    let kind = match &format {
+        Some(format) => format.get(TYPE)?,
+        None => None,
+    };
+    let is_json = |kind: &Value| kind.as_str().is_some_and(|kind| kind.starts_with("json"));
+    Ok(kind.as_ref().is_some_and(is_json) || choice.as_deref() == Some("tool"))
+}

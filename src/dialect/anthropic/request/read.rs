@@ -1,0 +1,175 @@
+//! A body, read into the content form.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::{
+    dialect::{
+        anthropic::{
+            fields::{
+                CONTENTS, GENERATION_CONFIG, MODEL, PARTS, SYSTEM_INSTRUCTION, TOOL_CONFIG,
+                with_source,
+            },
+            request::{
+                block_part::read_block,
+                declared_tools::{DeclaredTool, TOOLS, read_tools},
+                input_messages::{CalledTools, InputMessage, read_messages},
+                parameters::read_parameters,
+                system_prompt::SystemPrompts,
+                tool_choice::ToolChoice,
+            },
+        },
+        call::Call,
+        content_form::{FALLBACK_MODELS, SOURCE},
+        document::{Document, write_array},
+        error::DialectError,
+        method::{Framing, Operation},
+    },
+    model::ModelName,
+};
+
+pub const FALLBACKS: &[&str] = &["fallbacks"];
+
+/// Fields that refer to content which is stored upstream.
+const STORED_FIELDS: [&str; 2] = ["container", "thread"];
+
+/// A body with everything that is read from it.
+#[derive(Debug)]
+pub struct ReadBody {
+    pub messages: Vec<InputMessage>,
+    pub calls: CalledTools,
+    pub system: SystemPrompts,
+    pub tools: Vec<DeclaredTool>,
+    /// The content form.
+    pub form: Document,
+}
+
+/// Reads a body into the content form. Sets the model of the call, and whether it is a stream.
+///
+/// # Errors
+///
+/// Fails if the body names no model, refers to content that is stored upstream, or has a field
+/// of a wrong type.
+pub fn open_body(call: &mut Call, body: &Document) -> Result<Document, DialectError> {
+    let model = body.string(MODEL)?.as_deref().and_then(ModelName::parse);
+    call.model = Some(model.ok_or_else(|| DialectError::Field {
+        field: "model".to_owned(),
+        expected: "the name of a model",
+    })?);
+    let streams = match body.get(&["stream"])? {
+        None | Some(Value::Null | Value::Bool(false)) => false,
+        Some(Value::Bool(true)) => true,
+        Some(_) => {
+            return Err(DialectError::Field {
+                field: "stream".to_owned(),
+                expected: "`true` or `false`",
+            });
+        }
+    };
+    if streams && call.operation == Operation::Generate {
+        call.operation = Operation::Stream(Framing::Sse);
+    }
+    Ok(ReadBody::read(body)?.form)
+}
+
+/// Returns the session that the agent names in the metadata of a body: Claude Code as JSON in a
+/// string, or formerly behind `_session_`.
+pub fn agent_session(body: &Document) -> Result<Option<String>, DialectError> {
+    let user = match body.child(&["metadata"])? {
+        Some(metadata) => metadata.string(&["user_id"])?,
+        None => None,
+    };
+    let Some(user) = user else {
+        return Ok(None);
+    };
+    if let Ok(Value::Object(fields)) = serde_json::from_str(&user) {
+        let session = fields.get("session_id").and_then(Value::as_str);
+        return Ok(session.map(str::to_owned));
+    }
+    let older = user.rsplit_once("_session_");
+    Ok(older.map(|(_, session)| session.to_owned()))
+}
+
+impl ReadBody {
+    pub fn read(body: &Document) -> Result<Self, DialectError> {
+        if let Some(field) = STORED_FIELDS.iter().find(|field| body.has(&[field])) {
+            return Err(DialectError::Field {
+                field: (*field).to_owned(),
+                expected: "absent: hooks do not see content that is stored upstream",
+            });
+        }
+        let messages = read_messages(body)?;
+        let calls = CalledTools::read(&messages)?;
+        let system = SystemPrompts::read(body, &messages)?;
+        let tools = read_tools(body, &messages)?;
+        let mut form = Document::empty();
+        form.set_bytes(CONTENTS, write_array(read_contents(&messages, &calls)?))?;
+        if let Some(instruction) = system.instruction()? {
+            form.set_child(SYSTEM_INSTRUCTION, &instruction)?;
+        }
+        if !tools.is_empty() {
+            let numbered = tools.iter().enumerate();
+            let listed = numbered.map(|(number, tool)| tool.to_form(number));
+            let listed: Vec<Bytes> = listed.collect::<Result<_, _>>()?;
+            form.set_bytes(TOOLS, write_array(listed))?;
+        }
+        if let Some(config) = ToolChoice::of_body(body)?.to_form() {
+            form.set(TOOL_CONFIG, &config)?;
+        }
+        if let Some(config) = read_parameters(body)? {
+            form.set_child(GENERATION_CONFIG, &config)?;
+        }
+        let fallbacks = read_fallbacks(body)?;
+        if !fallbacks.is_empty() {
+            form.set(FALLBACK_MODELS, &json!(fallbacks))?;
+        }
+        Ok(Self {
+            // Parsed again, because a document that was built counts as edited.
+            form: Document::from_checked(form.to_bytes())?,
+            messages,
+            calls,
+            system,
+            tools,
+        })
+    }
+}
+
+/// Returns the content of each message but system prompts.
+fn read_contents(
+    messages: &[InputMessage],
+    calls: &CalledTools,
+) -> Result<Vec<Bytes>, DialectError> {
+    let mut contents = Vec::with_capacity(messages.len());
+    for (index, message) in messages.iter().enumerate() {
+        let Some(role) = message.role.of_content() else {
+            continue;
+        };
+        let mut parts = Vec::with_capacity(message.blocks.len());
+        for (source, block) in message.blocks.iter().enumerate() {
+            if let Some(part) = read_block(block, message.role, calls)? {
+                parts.push(with_source(part, source)?);
+            }
+        }
+        let mut content = Document::empty();
+        content.set(&["role"], &json!(role))?;
+        content.set_bytes(PARTS, write_array(parts))?;
+        content.set(&[SOURCE], &json!(index))?;
+        contents.push(content.to_bytes());
+    }
+    Ok(contents)
+}
+
+/// Returns the models that answer if the named one refuses to.
+fn read_fallbacks(body: &Document) -> Result<Vec<String>, DialectError> {
+    let fallbacks = body.children(FALLBACKS)?.unwrap_or_default();
+    let names = fallbacks.iter().map(|fallback| {
+        fallback
+            .string(MODEL)?
+            .filter(|name| ModelName::parse(name).is_some())
+            .ok_or_else(|| DialectError::Field {
+                field: "fallbacks".to_owned(),
+                expected: "a list of models",
+            })
+    });
+    names.collect()
+}

@@ -1,0 +1,185 @@
+//! System prompts: the field `system`, and messages of that role.
+
+use bytes::Bytes;
+
+use crate::dialect::{
+    anthropic::{
+        block_content::{BlockContent, write_blocks},
+        block_edit::edit_blocks,
+        fields::{PARTS, SYSTEM_INSTRUCTION, TEXT, type_of, with_source},
+        request::{
+            billing_header::is_billing_header,
+            block_part::read_block,
+            input_messages::{CalledTools, InputMessage, InputRole},
+        },
+    },
+    content_form::source_of,
+    document::{Document, write_array},
+    error::DialectError,
+};
+
+const SYSTEM: &[&str] = &["system"];
+
+/// The system prompts of a request. Their blocks are numbered in order: those of the field
+/// first, then those of the messages.
+#[derive(Debug)]
+pub struct SystemPrompts {
+    /// Whether the field is one text.
+    is_text: bool,
+    top: Vec<Document>,
+    /// Number of the first block of each message; only of system messages.
+    messages: Vec<(usize, usize)>,
+    /// The part of each block, in order; `None` for hidden blocks.
+    parts: Vec<Option<Document>>,
+}
+
+impl SystemPrompts {
+    pub fn read(body: &Document, messages: &[InputMessage]) -> Result<Self, DialectError> {
+        let field = BlockContent::read(body, "system")?;
+        let is_text = field.as_ref().is_none_or(BlockContent::is_text);
+        let top = field.map(BlockContent::into_blocks).transpose()?;
+        let top = top.unwrap_or_default();
+        let mut parts = Vec::new();
+        for (index, block) in top.iter().enumerate() {
+            let is_hidden = index == 0
+                && block
+                    .string(TEXT)?
+                    .is_some_and(|text| is_billing_header(&text));
+            parts.push(if is_hidden { None } else { read_part(block)? });
+        }
+        let mut numbers = Vec::new();
+        for (index, message) in messages.iter().enumerate() {
+            if message.role == InputRole::System {
+                numbers.push((index, parts.len()));
+                for block in &message.blocks {
+                    parts.push(read_part(block)?);
+                }
+            }
+        }
+        Ok(Self {
+            is_text,
+            top,
+            messages: numbers,
+            parts,
+        })
+    }
+
+    /// Returns the system instruction of the content form; `None` if there is none.
+    pub fn instruction(&self) -> Result<Option<Document>, DialectError> {
+        let parts = self.numbered(0, self.parts.len())?;
+        if parts.is_empty() {
+            return Ok(None);
+        }
+        let mut instruction = Document::empty();
+        instruction.set_bytes(PARTS, write_array(parts.iter().map(Document::to_bytes)))?;
+        Ok(Some(instruction))
+    }
+
+    /// Returns the parts of `count` blocks from `first` on, with their numbers.
+    fn numbered(&self, first: usize, count: usize) -> Result<Vec<Document>, DialectError> {
+        let blocks = self.parts.iter().enumerate().skip(first).take(count);
+        let parts = blocks.filter_map(|(number, part)| Some((number, part.clone()?)));
+        let parts = parts.map(|(number, part)| Document::from_checked(with_source(part, number)?));
+        parts.collect()
+    }
+
+    /// Writes an edited instruction: new parts and those of the field go there, others to their
+    /// messages. Sets the edited messages in `originals`; an empty one is removed.
+    pub fn write(
+        &self,
+        body: &mut Document,
+        form: &Document,
+        messages: &[InputMessage],
+        originals: &mut [Bytes],
+    ) -> Result<(), DialectError> {
+        let after = match form.child(SYSTEM_INSTRUCTION)? {
+            Some(instruction) => instruction.children(PARTS)?.unwrap_or_default(),
+            None => Vec::new(),
+        };
+        self.write_field(body, &after)?;
+        for (index, first) in &self.messages {
+            let Some(message) = messages.get(*index) else {
+                continue;
+            };
+            let own = self.numbered(*first, message.blocks.len())?;
+            let kept = belonging(&after, *first, message.blocks.len())?;
+            let originals_of = message.blocks.iter().map(Document::to_bytes).collect();
+            if let Some(original) = originals.get_mut(*index)
+                && let Some(blocks) = edit_from(*first, originals_of, &own, &kept)?
+            {
+                // Removed declarations of tools are empty.
+                let blocks = blocks.into_iter().filter(|block| **block != *b"{}");
+                *original = message.with_blocks(&blocks.collect::<Vec<_>>())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn write_field(&self, body: &mut Document, after: &[Document]) -> Result<(), DialectError> {
+        let own = self.numbered(0, self.top.len())?;
+        let mut kept = Vec::new();
+        for part in after {
+            if source_of(part).is_none_or(|number| number < self.top.len()) {
+                kept.push(part.clone());
+            }
+        }
+        let originals = self.top.iter().map(Document::to_bytes).collect();
+        match edit_from(0, originals, &own, &kept)?.as_deref() {
+            None => Ok(()),
+            Some([]) => body.remove(SYSTEM),
+            Some(blocks) => body.set_bytes(SYSTEM, write_blocks(blocks, self.is_text)?),
+        }
+    }
+}
+
+/// Returns the parts of `count` blocks from `first` on.
+fn belonging(
+    parts: &[Document],
+    first: usize,
+    count: usize,
+) -> Result<Vec<Document>, DialectError> {
+    let mut own = Vec::new();
+    for part in parts {
+        if source_of(part).is_some_and(|number| (first..first + count).contains(&number)) {
+            own.push(part.clone());
+        }
+    }
+    Ok(own)
+}
+
+/// Edits blocks whose numbers begin with `first`. Returns `None` if nothing differs.
+fn edit_from(
+    first: usize,
+    originals: Vec<Bytes>,
+    before: &[Document],
+    after: &[Document],
+) -> Result<Option<Vec<Bytes>>, DialectError> {
+    let renumbered = |parts: &[Document]| -> Result<Vec<Document>, DialectError> {
+        let parts = parts.iter().map(|part| match source_of(part) {
+            Some(number) => {
+                let part = with_source(part.clone(), number.saturating_sub(first))?;
+                Document::from_checked(part)
+            }
+            None => Ok(part.clone()),
+        });
+        parts.collect()
+    };
+    let (before, after) = (renumbered(before)?, renumbered(after)?);
+    let is_equal = before.len() == after.len()
+        && before
+            .iter()
+            .zip(&after)
+            .all(|(one, other)| one.to_bytes() == other.to_bytes());
+    if is_equal {
+        return Ok(None);
+    }
+    edit_blocks(&originals, &before, &after).map(Some)
+}
+
+/// Returns the part of a system block; `None` for changes of the declared tools.
+fn read_part(block: &Document) -> Result<Option<Document>, DialectError> {
+    match type_of(block)?.as_str() {
+        "tool_addition" | "tool_removal" => Ok(None),
+        _ => read_block(block, InputRole::System, &CalledTools::default()),
+    }
+}

@@ -1,0 +1,108 @@
+//! The choice of tools: `tool_choice` and the function calling config of the content form.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::fields::{NAME, TOOL_CONFIG, TYPE},
+    document::Document,
+    error::DialectError,
+};
+
+pub const TOOL_CHOICE: &[&str] = &["tool_choice"];
+const CALLING_CONFIG: &[&str] = &["functionCallingConfig"];
+const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames"];
+
+/// The tools that the model may or must call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolChoice {
+    /// The default of the API.
+    Unset,
+    Auto,
+    None,
+    /// Any tool; if there are names, one of these.
+    Any(Vec<String>),
+}
+
+impl ToolChoice {
+    /// Reads the choice of a body.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an unknown type.
+    pub fn of_body(body: &Document) -> Result<Self, DialectError> {
+        let Some(choice) = body.child(TOOL_CHOICE)? else {
+            return Ok(Self::Unset);
+        };
+        match choice.string(TYPE)?.as_deref() {
+            Some("auto") => Ok(Self::Auto),
+            Some("none") => Ok(Self::None),
+            Some("any") => Ok(Self::Any(Vec::new())),
+            Some("tool") => {
+                let name = choice.string(NAME)?;
+                let name = name.ok_or_else(|| DialectError::Field {
+                    field: "name".to_owned(),
+                    expected: "the name of a tool",
+                })?;
+                Ok(Self::Any(vec![name]))
+            }
+            Some(_) | None => Err(DialectError::Field {
+                field: "tool_choice".to_owned(),
+                expected: "of type `auto`, `any`, `tool` or `none`",
+            }),
+        }
+    }
+
+    /// Reads the choice of the content form.
+    pub fn of_form(form: &Document) -> Result<Self, DialectError> {
+        let calling = match form.child(TOOL_CONFIG)? {
+            Some(config) => config.child(CALLING_CONFIG)?,
+            None => None,
+        };
+        let Some(calling) = calling else {
+            return Ok(Self::Unset);
+        };
+        let names = match calling.get(ALLOWED_NAMES)? {
+            Some(Value::Array(names)) => names,
+            Some(_) | None => Vec::new(),
+        };
+        let names = names.iter().filter_map(Value::as_str).map(str::to_owned);
+        Ok(match calling.string(&["mode"])?.as_deref() {
+            Some("NONE") => Self::None,
+            Some("ANY") => Self::Any(names.collect()),
+            _ => Self::Auto,
+        })
+    }
+
+    /// Returns the tool config of the content form; `None` if nothing was chosen.
+    pub fn to_form(&self) -> Option<Value> {
+        let calling = match self {
+            Self::Unset => return None,
+            Self::Auto => json!({ "mode": "AUTO" }),
+            Self::None => json!({ "mode": "NONE" }),
+            Self::Any(names) if names.is_empty() => json!({ "mode": "ANY" }),
+            Self::Any(names) => json!({ "mode": "ANY", "allowedFunctionNames": names }),
+        };
+        Some(json!({ "functionCallingConfig": calling }))
+    }
+
+    /// Writes the choice to a body. Other fields of the choice stay where they have a meaning.
+    pub fn write(&self, body: &mut Document) -> Result<(), DialectError> {
+        let (kind, name) = match self {
+            Self::Unset => return body.remove(TOOL_CHOICE),
+            Self::None => return body.set(TOOL_CHOICE, &json!({ "type": "none" })),
+            Self::Auto => ("auto", None),
+            Self::Any(names) => match names.as_slice() {
+                [name] => ("tool", Some(name)),
+                _ => ("any", None),
+            },
+        };
+        let choice = body.child(TOOL_CHOICE)?;
+        let mut choice = choice.unwrap_or_else(Document::empty);
+        choice.set(TYPE, &json!(kind))?;
+        match name {
+            Some(name) => choice.set(NAME, &json!(name))?,
+            None => choice.remove(NAME)?,
+        }
+        body.set_child(TOOL_CHOICE, &choice)
+    }
+}

@@ -1,0 +1,236 @@
+//! Withheld tools, removed wherever they are declared, and the choice of the others.
+
+use std::collections::BTreeSet;
+
+use bytes::Bytes;
+
+use crate::dialect::{
+    anthropic::{
+        fields::{DECLARATIONS, TOOL_CHANGES, type_of},
+        request::{
+            declared_tools::{DeclaredTool, MCP_SERVERS, TOOLS, ToolPlace, referred_tool},
+            input_messages::{CalledTools, InputMessage, InputRole},
+            parameters::thinks,
+            tool_choice::ToolChoice,
+        },
+    },
+    content_form::{SOURCE, source_of},
+    document::{Document, write_array},
+    error::DialectError,
+};
+
+/// Edit of the declared tools.
+#[derive(Debug)]
+pub struct ToolsEdit<'a> {
+    declared: &'a [DeclaredTool],
+    /// Numbers of the withheld tools.
+    withheld: BTreeSet<usize>,
+    /// The new choice, if it changes.
+    choice: Option<ToolChoice>,
+}
+
+impl<'a> ToolsEdit<'a> {
+    /// Compares the declarations and the choice of a body with the edited ones.
+    pub fn new(
+        body: &Document,
+        form: &Document,
+        declared: &'a [DeclaredTool],
+        calls: &CalledTools,
+    ) -> Result<Self, DialectError> {
+        let kept = kept_numbers(form)?;
+        let numbers = 0..declared.len();
+        let mut edit = Self {
+            declared,
+            withheld: numbers.filter(|number| !kept.contains(number)).collect(),
+            choice: None,
+        };
+        let (old, new) = (ToolChoice::of_body(body)?, ToolChoice::of_form(form)?);
+        if edit.withheld.is_empty() && old == new {
+            return Ok(edit);
+        }
+        let mut choice = edit.possible_choice(new, thinks(body)?);
+        if edit.keep_called(calls) {
+            choice = ToolChoice::None;
+        }
+        if edit.withheld.len() == declared.len() {
+            // The API refuses a choice without tools.
+            choice = ToolChoice::Unset;
+        }
+        edit.choice = (choice != old).then_some(choice);
+        Ok(edit)
+    }
+
+    /// Returns a choice that the API has. Names that it cannot express withhold the other
+    /// functions instead.
+    fn possible_choice(&mut self, choice: ToolChoice, thinks: bool) -> ToolChoice {
+        let ToolChoice::Any(names) = choice else {
+            return choice;
+        };
+        if names.len() > 1 || (thinks && !names.is_empty()) {
+            for (number, tool) in self.declared.iter().enumerate() {
+                if tool.is_function && !names.contains(&tool.name) {
+                    self.withheld.insert(number);
+                }
+            }
+        }
+        match names.len() {
+            // With thinking, the API refuses to force a tool.
+            _ if thinks => ToolChoice::Auto,
+            1 => ToolChoice::Any(names),
+            _ => ToolChoice::Any(Vec::new()),
+        }
+    }
+
+    /// Keeps the functions that were called, if no tool would be left: the API refuses a
+    /// conversation with calls and without tools. Returns whether any is kept.
+    fn keep_called(&mut self, calls: &CalledTools) -> bool {
+        if self.withheld.len() < self.declared.len() {
+            return false;
+        }
+        let count = self.withheld.len();
+        let declared = self.declared;
+        self.withheld.retain(|number| {
+            let tool = declared.get(*number);
+            !tool.is_some_and(|tool| tool.is_function && calls.contains(&tool.name))
+        });
+        self.withheld.len() < count
+    }
+
+    /// Writes the edit to the body, and to the messages that declare tools.
+    pub fn write(
+        &self,
+        body: &mut Document,
+        messages: &mut [InputMessage],
+        originals: &mut [Bytes],
+    ) -> Result<(), DialectError> {
+        if let Some(choice) = &self.choice {
+            choice.write(body)?;
+        }
+        if self.withheld.is_empty() {
+            return Ok(());
+        }
+        self.write_list(body, TOOLS, ToolPlace::Tools)?;
+        self.write_list(body, MCP_SERVERS, ToolPlace::McpServers)?;
+        for (index, message) in messages.iter_mut().enumerate() {
+            if self.write_message(index, message)?
+                && let Some(original) = originals.get_mut(index)
+            {
+                let blocks = message.blocks.iter();
+                let blocks = blocks.filter(|block| !block.is_empty());
+                let blocks: Vec<Bytes> = blocks.map(Document::to_bytes).collect();
+                *original = message.with_blocks(&blocks)?;
+                if !original.is_empty() {
+                    message.document = Document::from_checked(original.clone())?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn write_list(
+        &self,
+        body: &mut Document,
+        field: &[&str],
+        place: fn(usize) -> ToolPlace,
+    ) -> Result<(), DialectError> {
+        let list = body.list(field)?.unwrap_or_default();
+        let count = list.len();
+        let kept = list.into_iter().enumerate();
+        let kept = kept.filter(|(index, _)| !self.is_withheld(place(*index)));
+        let kept: Vec<Bytes> = kept.map(|(_, entry)| entry).collect();
+        if kept.len() == count {
+            Ok(())
+        } else if kept.is_empty() {
+            body.remove(field)
+        } else {
+            body.set_bytes(field, write_array(kept))
+        }
+    }
+
+    /// Removes withheld tools from a message. A removed block becomes empty, so that the others
+    /// keep their indexes. Returns whether any was removed.
+    fn write_message(
+        &self,
+        index: usize,
+        message: &mut InputMessage,
+    ) -> Result<bool, DialectError> {
+        let mut is_edited = false;
+        let mut kept = Vec::with_capacity(message.blocks.len());
+        for (number, mut block) in std::mem::take(&mut message.blocks).into_iter().enumerate() {
+            let kind = type_of(&block)?;
+            let is_change = message.role == InputRole::System
+                && matches!(kind.as_str(), "tool_addition" | "tool_removal");
+            let place = ToolPlace::Message {
+                message: index,
+                block: number,
+            };
+            if is_change && (self.is_withheld(place) || self.refers_to_withheld(&block)?) {
+                is_edited = true;
+                block = Document::empty();
+            }
+            if kind == "compaction" {
+                self.write_compaction(index, number, &mut block)?;
+                is_edited |= block.is_edited();
+                block = Document::from_checked(block.to_bytes())?;
+            }
+            kept.push(block);
+        }
+        message.blocks = kept;
+        Ok(is_edited)
+    }
+
+    fn write_compaction(
+        &self,
+        message: usize,
+        block: usize,
+        document: &mut Document,
+    ) -> Result<(), DialectError> {
+        let changes = document.children(TOOL_CHANGES)?.unwrap_or_default();
+        let mut kept = Vec::with_capacity(changes.len());
+        for (change, addition) in changes.iter().enumerate() {
+            let place = ToolPlace::Compaction {
+                message,
+                block,
+                change,
+            };
+            if !self.is_withheld(place) && !self.refers_to_withheld(addition)? {
+                kept.push(addition);
+            }
+        }
+        if kept.len() < changes.len() {
+            document.set_children(TOOL_CHANGES, kept)?;
+        }
+        Ok(())
+    }
+
+    fn is_withheld(&self, place: ToolPlace) -> bool {
+        let mut tools = self.declared.iter().enumerate();
+        let number = tools.find(|(_, tool)| tool.place == place);
+        number.is_some_and(|(number, _)| self.withheld.contains(&number))
+    }
+
+    fn refers_to_withheld(&self, change: &Document) -> Result<bool, DialectError> {
+        let Some(name) = referred_tool(change)? else {
+            return Ok(false);
+        };
+        let mut named = self.declared.iter().enumerate();
+        Ok(named.any(|(number, tool)| tool.name == name && self.withheld.contains(&number)))
+    }
+}
+
+/// Returns the numbers of the tools that are still declared.
+fn kept_numbers(form: &Document) -> Result<BTreeSet<usize>, DialectError> {
+    let mut kept = BTreeSet::new();
+    for tool in form.children(&["tools"])?.unwrap_or_default() {
+        match tool.children(DECLARATIONS)? {
+            Some(declarations) => {
+                for declaration in &declarations {
+                    kept.extend(source_of(declaration));
+                }
+            }
+            None if tool.fields().any(|(key, _)| key != SOURCE) => kept.extend(source_of(&tool)),
+            None => (),
+        }
+    }
+    Ok(kept)
+}

@@ -1,0 +1,141 @@
+//! Edits of the content form, spliced back into the body that it was read from.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::{
+    dialect::{
+        anthropic::{
+            block_content::write_blocks,
+            block_edit::{create_blocks, edit_blocks},
+            fields::{CONTENT, CONTENTS, MODEL, PARTS},
+            request::{
+                input_messages::{InputMessage, MESSAGES},
+                parameters::write_parameters,
+                read::{FALLBACKS, ReadBody},
+                tools_edit::ToolsEdit,
+            },
+        },
+        call::Call,
+        content_form::{FALLBACK_MODELS, Hidden, SpliceElements, splice_list},
+        document::{Document, write_array},
+        error::DialectError,
+    },
+    model::ModelName,
+};
+
+/// Returns the body for upstream. What is equal in `form` and the body keeps its bytes.
+///
+/// # Errors
+///
+/// Fails if the edits cannot be written.
+pub fn close_body(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
+    let mut edited = body.clone();
+    let named = body.string(MODEL)?.as_deref().and_then(ModelName::parse);
+    if let Some(model) = &call.model
+        && named.as_ref() != Some(model)
+    {
+        edited.set(MODEL, &json!(model.as_str()))?;
+    }
+    let read = ReadBody::read(body)?;
+    let current = form.to_bytes();
+    if current != read.form.to_bytes() {
+        write_form(&mut edited, read, &Document::from_checked(current)?)?;
+    }
+    Ok(edited.to_bytes())
+}
+
+fn write_form(
+    body: &mut Document,
+    mut read: ReadBody,
+    form: &Document,
+) -> Result<(), DialectError> {
+    write_parameters(body, &read.form, form)?;
+    write_fallbacks(body, &read.form, form)?;
+    let originals = read.messages.iter();
+    let mut originals: Vec<Bytes> = originals
+        .map(|message| message.document.to_bytes())
+        .collect();
+    let unedited = originals.clone();
+    let tools = ToolsEdit::new(body, form, &read.tools, &read.calls)?;
+    tools.write(body, &mut read.messages, &mut originals)?;
+    read.system
+        .write(body, form, &read.messages, &mut originals)?;
+    let before = read.form.children(CONTENTS)?.unwrap_or_default();
+    let after = form.children(CONTENTS)?.unwrap_or_default();
+    let mut editor = InputEditor {
+        messages: &read.messages,
+    };
+    let messages = splice_list(&originals, &before, &after, Hidden::First, &mut editor)?;
+    let messages: Vec<Bytes> = messages
+        .into_iter()
+        .filter(|message| !message.is_empty())
+        .collect();
+    if messages != unedited {
+        body.set_bytes(MESSAGES, write_array(messages))?;
+    }
+    Ok(())
+}
+
+/// Removes the fallback models that were removed from the content form.
+fn write_fallbacks(
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if before.bytes_of(FALLBACK_MODELS)? == after.bytes_of(FALLBACK_MODELS)? {
+        return Ok(());
+    }
+    let kept = after.get(FALLBACK_MODELS)?.unwrap_or_default();
+    let kept = kept.as_array().cloned().unwrap_or_default();
+    let mut fallbacks = Vec::new();
+    for fallback in body.children(FALLBACKS)?.unwrap_or_default() {
+        if kept.contains(&json!(fallback.string(MODEL)?)) {
+            fallbacks.push(fallback);
+        }
+    }
+    if fallbacks.is_empty() {
+        body.remove(FALLBACKS)
+    } else {
+        body.set_children(FALLBACKS, &fallbacks)
+    }
+}
+
+struct InputEditor<'a> {
+    messages: &'a [InputMessage],
+}
+
+impl SpliceElements for InputEditor<'_> {
+    fn rewrite(
+        &mut self,
+        index: usize,
+        before: &Document,
+        after: &Document,
+    ) -> Result<Vec<Bytes>, DialectError> {
+        let Some(message) = self.messages.get(index) else {
+            return Ok(Vec::new());
+        };
+        let parts_of = |content: &Document| -> Result<Vec<Document>, DialectError> {
+            Ok(content.children(PARTS)?.unwrap_or_default())
+        };
+        let originals: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
+        let blocks = edit_blocks(&originals, &parts_of(before)?, &parts_of(after)?)?;
+        Ok(vec![message.with_blocks(&blocks)?])
+    }
+
+    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
+        let parts = after.children(PARTS)?.unwrap_or_default();
+        let blocks = create_blocks(&parts)?;
+        if blocks.is_empty() {
+            return Ok(Vec::new());
+        }
+        let role = match after.string(&["role"])?.as_deref() {
+            Some("model") => "assistant",
+            Some(_) | None => "user",
+        };
+        let mut message = Document::empty();
+        message.set(&["role"], &json!(role))?;
+        message.set_bytes(CONTENT, write_blocks(&blocks, blocks.len() == 1)?)?;
+        Ok(vec![message.to_bytes()])
+    }
+}

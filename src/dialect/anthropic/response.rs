@@ -1,0 +1,23 @@
+//! Responses: whole messages, and the events of a stream.
+
+mod call_events;
+mod chunk_reader;
+mod chunk_writer;
+mod message;
+mod message_end;
+mod message_event;
+mod message_tokens;
+mod open_blocks;
+mod part_queue;
+mod preceding;
+mod response_part;
+mod stop_reason;
+
+pub use self::{
+    chunk_reader::MessageReader,
+    chunk_writer::MessageWriter,
+    message::{close_message, open_message},
+};
+
+#[cfg(test)]
+mod tests;

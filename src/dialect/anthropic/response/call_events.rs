@@ -1,0 +1,86 @@
+//! Events of whole blocks: calls with their arguments, and blocks of our own.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::{
+        fields::BLOCK,
+        response::{
+            message_event::{CONTENT_BLOCK, DELTA, MessageEvent, MessageEventKind},
+            response_part::arguments,
+        },
+        tool_use::INPUT,
+    },
+    document::Document,
+    error::DialectError,
+};
+
+/// Writes a whole block.
+pub fn write_block(out: &mut BytesMut, index: u64, block: &Document) -> Result<(), DialectError> {
+    let mut start = MessageEvent::from_json(&json!({
+        "type": "content_block_start",
+        "index": index,
+    }))?;
+    let mut shown = block.clone();
+    let input = block.get(INPUT)?;
+    if input.is_some() {
+        shown.set(INPUT, &json!({}))?;
+    }
+    start.document.set_child(CONTENT_BLOCK, &shown)?;
+    start.write(out);
+    if let Some(input) = input {
+        json_delta(index, &input)?.write(out);
+    }
+    MessageEvent::block_stop(index)?.write(out);
+    Ok(())
+}
+
+/// Returns the arguments in an edited part.
+pub fn edited_input(part: &Document) -> Result<Option<Value>, DialectError> {
+    match part.child(BLOCK)? {
+        Some(block) => block.get(INPUT),
+        None => Ok(Some(arguments(part)?.unwrap_or_else(|| json!({})))),
+    }
+}
+
+/// Returns the arguments that the events of a call carry.
+pub fn collected_input(block: &Document, events: &[MessageEvent]) -> Result<Value, DialectError> {
+    let mut collected = String::new();
+    for event in events {
+        let piece = event.child(DELTA)?.string(&["partial_json"])?;
+        collected.push_str(&piece.unwrap_or_default());
+    }
+    if collected.is_empty() {
+        return Ok(block.get(INPUT)?.unwrap_or_else(|| json!({})));
+    }
+    Ok(serde_json::from_str(&collected).unwrap_or(Value::String(collected)))
+}
+
+/// Replaces the pieces of a call's arguments by one.
+pub fn with_input(
+    events: Vec<MessageEvent>,
+    input: &Value,
+) -> Result<Vec<MessageEvent>, DialectError> {
+    let mut written = Vec::with_capacity(3);
+    for event in events {
+        match event.kind {
+            MessageEventKind::BlockStart => {
+                let index = event.index;
+                written.push(event);
+                written.push(json_delta(index, input)?);
+            }
+            MessageEventKind::BlockDelta => (),
+            _ => written.push(event),
+        }
+    }
+    Ok(written)
+}
+
+fn json_delta(index: u64, input: &Value) -> Result<MessageEvent, DialectError> {
+    MessageEvent::from_json(&json!({
+        "type": "content_block_delta",
+        "index": index,
+        "delta": { "type": "input_json_delta", "partial_json": input.to_string() },
+    }))
+}

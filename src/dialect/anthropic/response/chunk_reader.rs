@@ -1,0 +1,346 @@
+//! Reads the events of a stream as chunks in the content form.
+
+use std::{collections::HashMap, mem};
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use strict_json::Names;
+
+use crate::dialect::{
+    anthropic::{
+        fields::{
+            BLOCK, CANDIDATES, FUNCTION_CALL, MODEL, MODEL_VERSION, PARTS, RESPONSE_ID, TEXT,
+            USAGE_METADATA, field_part, type_of, with_source,
+        },
+        response::{
+            message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
+            message_tokens::MessageTokens,
+            preceding::PrecedingThinking,
+            response_part::{document, read_block},
+            stop_reason::finish_reason,
+        },
+        tool_use::INPUT,
+    },
+    api_dialect::ReadChunks,
+    document::{Document, write_array},
+    error::DialectError,
+    google::response::document::ResponseDocument,
+};
+
+/// Maximum size of a call's events, which are collected.
+const MAX_CALL_BYTES: usize = 16 * 1024 * 1024;
+
+/// Maximum number of open blocks.
+const MAX_OPEN_BLOCKS: usize = 256;
+
+/// Reads the events of one stream.
+#[derive(Debug, Default)]
+pub struct MessageReader {
+    open: HashMap<u64, OpenBlock>,
+    counts: MessageTokens,
+    model: Option<String>,
+    thinking: PrecedingThinking,
+    /// Events of the end.
+    end: Vec<Bytes>,
+    stop_reason: Option<String>,
+    /// Whether an error ended the stream.
+    has_failed: bool,
+    has_started: bool,
+}
+
+/// A block whose end is not read yet.
+#[derive(Debug)]
+enum OpenBlock {
+    Text,
+    Thinking {
+        block: Document,
+        text: String,
+        signature: String,
+    },
+    /// A call, whose arguments arrive in pieces of JSON.
+    Call {
+        block: Document,
+        json: String,
+        events: Vec<Bytes>,
+    },
+    Other,
+}
+
+impl ReadChunks for MessageReader {
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+        if *data == *b"[DONE]" {
+            return Ok(None);
+        }
+        let event = MessageEvent::read(&data)?;
+        match event.kind {
+            MessageEventKind::MessageStart => self.read_message(&event, data).map(Some),
+            MessageEventKind::BlockStart => self.read_start(&event, data),
+            MessageEventKind::BlockDelta => self.read_delta(&event, data),
+            MessageEventKind::BlockStop => self.read_stop(&event, data).map(Some),
+            MessageEventKind::MessageDelta | MessageEventKind::MessageStop => {
+                self.read_end(&event, data)?;
+                Ok(None)
+            }
+            MessageEventKind::Ping => structural(data).map(Some),
+            MessageEventKind::Error => {
+                self.has_failed = true;
+                let error = event.document.bytes_of(&["error"])?;
+                let mut form = Document::empty();
+                form.set_bytes(&["error"], error.unwrap_or_else(|| "{}".into()))?;
+                ResponseDocument::from_form_bytes(form.to_bytes(), vec![data]).map(Some)
+            }
+            MessageEventKind::Other => {
+                let part = field_part(BLOCK, event.document.to_bytes())?;
+                chunk(part, 0, vec![data]).map(Some)
+            }
+        }
+    }
+
+    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+        if self.has_failed || !self.has_started {
+            return Ok(None);
+        }
+        let events = mem::take(&mut self.end);
+        if events.is_empty() || !self.open.is_empty() {
+            let message = "the stream ends without the end of the message";
+            return Err(DialectError::Json(message.to_owned()));
+        }
+        let stop = self.stop_reason.as_deref().unwrap_or("end_turn");
+        let mut form = json!({
+            "candidates": [{ "finishReason": finish_reason(stop), "index": 0 }],
+            "usageMetadata": self.counts.to_form(),
+        });
+        if let (Some(model), Some(fields)) = (&self.model, form.as_object_mut()) {
+            fields.insert("modelVersion".to_owned(), json!(model));
+        }
+        ResponseDocument::from_form(&form, events).map(Some)
+    }
+}
+
+impl MessageReader {
+    fn read_message(
+        &mut self,
+        event: &MessageEvent,
+        data: Bytes,
+    ) -> Result<ResponseDocument, DialectError> {
+        let message = event.child(MESSAGE)?;
+        let content = message.list(&["content"])?.unwrap_or_default();
+        if !content.is_empty() || self.has_started {
+            return Err(DialectError::Field {
+                field: "message_start".to_owned(),
+                expected: "the first event, without content",
+            });
+        }
+        self.has_started = true;
+        self.model = message.string(MODEL)?;
+        if let Some(usage) = message.child(&["usage"])? {
+            self.counts.update(&usage)?;
+        }
+        let mut form = Document::empty();
+        form.set(USAGE_METADATA, &self.counts.to_form())?;
+        for (field, from) in [(MODEL_VERSION, MODEL), (RESPONSE_ID, &["id"])] {
+            if let Some(value) = message.string(from)? {
+                form.set(field, &json!(value))?;
+            }
+        }
+        ResponseDocument::from_form_bytes(form.to_bytes(), vec![data])
+    }
+
+    fn read_start(
+        &mut self,
+        event: &MessageEvent,
+        data: Bytes,
+    ) -> Result<Option<ResponseDocument>, DialectError> {
+        let block = event.child(CONTENT_BLOCK)?;
+        let kind = type_of(&block)?;
+        if self.open.len() >= MAX_OPEN_BLOCKS || self.open.contains_key(&event.index) {
+            return Err(DialectError::Ambiguous("index".to_owned()));
+        }
+        let part = read_block(&block)?;
+        let (open, is_shown) = match kind.as_str() {
+            "text" => (
+                OpenBlock::Text,
+                block.string(TEXT)?.is_some_and(|text| !text.is_empty()),
+            ),
+            "thinking" => {
+                let text = block.string(&["thinking"])?.unwrap_or_default();
+                let is_shown = !text.is_empty();
+                let signature = block.string(&["signature"])?.unwrap_or_default();
+                (
+                    OpenBlock::Thinking {
+                        block,
+                        text,
+                        signature,
+                    },
+                    is_shown,
+                )
+            }
+            kind if kind.ends_with("tool_use") => {
+                let (json, events) = (String::new(), vec![data]);
+                self.open.insert(
+                    event.index,
+                    OpenBlock::Call {
+                        block,
+                        json,
+                        events,
+                    },
+                );
+                return Ok(None);
+            }
+            "redacted_thinking" => {
+                self.thinking.push(block.to_bytes());
+                (OpenBlock::Other, false)
+            }
+            _ => (OpenBlock::Other, true),
+        };
+        self.open.insert(event.index, open);
+        match part.filter(|_| is_shown) {
+            Some(part) => chunk(part, event.index, vec![data]).map(Some),
+            None => structural(data).map(Some),
+        }
+    }
+
+    fn read_delta(
+        &mut self,
+        event: &MessageEvent,
+        data: Bytes,
+    ) -> Result<Option<ResponseDocument>, DialectError> {
+        let delta = event.child(DELTA)?;
+        let kind = type_of(&delta)?;
+        let open = self.open.get_mut(&event.index);
+        match (kind.as_str(), open) {
+            ("input_json_delta", Some(OpenBlock::Call { json, events, .. })) => {
+                json.push_str(&delta.string(&["partial_json"])?.unwrap_or_default());
+                events.push(data);
+                let bytes: usize = events.iter().map(Bytes::len).sum();
+                if bytes > MAX_CALL_BYTES {
+                    let message = format!("a call is larger than {MAX_CALL_BYTES} bytes");
+                    return Err(DialectError::Json(message));
+                }
+                Ok(None)
+            }
+            ("signature_delta", Some(OpenBlock::Thinking { signature, .. })) => {
+                signature.push_str(&delta.string(&["signature"])?.unwrap_or_default());
+                structural(data).map(Some)
+            }
+            ("text_delta", _) => {
+                let part = text_part(&delta, "text")?;
+                chunk(part, event.index, vec![data]).map(Some)
+            }
+            ("thinking_delta", open) => {
+                let mut part = text_part(&delta, "thinking")?;
+                part.set(&["thought"], &json!(true))?;
+                if let Some(OpenBlock::Thinking { text, .. }) = open {
+                    text.push_str(&part.string(TEXT)?.unwrap_or_default());
+                }
+                chunk(part, event.index, vec![data]).map(Some)
+            }
+            (_, Some(OpenBlock::Call { .. })) => Err(DialectError::Field {
+                field: "delta".to_owned(),
+                expected: "a piece of JSON in a call",
+            }),
+            _ => {
+                let part = field_part(BLOCK, delta.to_bytes())?;
+                chunk(part, event.index, vec![data]).map(Some)
+            }
+        }
+    }
+
+    fn read_stop(
+        &mut self,
+        event: &MessageEvent,
+        data: Bytes,
+    ) -> Result<ResponseDocument, DialectError> {
+        match self.open.remove(&event.index) {
+            Some(OpenBlock::Call {
+                block,
+                json,
+                mut events,
+            }) => {
+                events.push(data);
+                let mut part = complete_call(block, &json)?;
+                if part.has(FUNCTION_CALL) {
+                    self.thinking.attach(&mut part)?;
+                }
+                chunk(part, event.index, events)
+            }
+            Some(OpenBlock::Thinking {
+                mut block,
+                text,
+                signature,
+            }) => {
+                block.set(&["thinking"], &json!(text))?;
+                block.set(&["signature"], &json!(signature))?;
+                self.thinking.push(block.to_bytes());
+                text_end(data)
+            }
+            Some(OpenBlock::Text) => text_end(data),
+            Some(OpenBlock::Other) | None => structural(data),
+        }
+    }
+
+    fn read_end(&mut self, event: &MessageEvent, data: Bytes) -> Result<(), DialectError> {
+        let delta = event.child(DELTA)?;
+        if let Some(stop) = delta.string(&["stop_reason"])? {
+            self.stop_reason = Some(stop);
+        }
+        if let Some(usage) = event.document.child(&["usage"])? {
+            self.counts.update(&usage)?;
+        }
+        self.end.push(data);
+        Ok(())
+    }
+}
+
+/// Returns the part of a call whose arguments are complete. Arguments that are no JSON object, or
+/// that parsers could read differently, become a text, which no guard accepts.
+fn complete_call(mut block: Document, json: &str) -> Result<Document, DialectError> {
+    if !json.is_empty() {
+        let input = match strict_json::check(json.as_bytes(), Names::Free) {
+            Ok(()) => Bytes::from(json.trim().to_owned()),
+            Err(_) => Value::from(json).to_string().into(),
+        };
+        block.set_bytes(INPUT, input)?;
+        block = Document::from_checked(block.to_bytes())?;
+    }
+    let part = read_block(&block)?;
+    Ok(part.unwrap_or_else(Document::empty))
+}
+
+fn text_part(delta: &Document, field: &'static str) -> Result<Document, DialectError> {
+    let text = delta.bytes_of(&[field])?;
+    let text = text.filter(|text| text.first() == Some(&b'"'));
+    let text = text.ok_or_else(|| DialectError::Field {
+        field: field.to_owned(),
+        expected: "a string",
+    })?;
+    field_part(TEXT, text)
+}
+
+/// Returns a chunk with one part.
+fn chunk(
+    part: Document,
+    source: u64,
+    events: Vec<Bytes>,
+) -> Result<ResponseDocument, DialectError> {
+    let source = usize::try_from(source).unwrap_or(usize::MAX);
+    let mut content = document(&json!({ "role": "model" }))?;
+    content.set_bytes(PARTS, write_array([with_source(part, source)?]))?;
+    let mut candidate = Document::empty();
+    candidate.set_child(&["content"], &content)?;
+    candidate.set(&["index"], &json!(0))?;
+    let mut form = Document::empty();
+    form.set_children(CANDIDATES, [&candidate])?;
+    ResponseDocument::from_form_bytes(form.to_bytes(), events)
+}
+
+/// Returns a chunk without content.
+fn structural(data: Bytes) -> Result<ResponseDocument, DialectError> {
+    ResponseDocument::from_form_bytes(Bytes::from_static(b"{}"), vec![data])
+}
+
+/// Returns a chunk with which a text ends.
+fn text_end(data: Bytes) -> Result<ResponseDocument, DialectError> {
+    let form = Bytes::from_static(br#"{"candidates":[{"index":0}]}"#);
+    Ok(ResponseDocument::from_form_bytes(form, vec![data])?.ending_text())
+}

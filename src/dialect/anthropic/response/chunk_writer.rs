@@ -1,0 +1,309 @@
+//! Writes chunks in the content form as the events of one message.
+
+use std::mem;
+
+use bytes::{Bytes, BytesMut};
+use serde_json::json;
+
+use crate::dialect::{
+    anthropic::{
+        block_edit::create_blocks,
+        fields::{BLOCK, FUNCTION_CALL, TEXT, THOUGHT, type_of},
+        response::{
+            call_events::{collected_input, edited_input, with_input, write_block},
+            message::own_message,
+            message_end::{MessageEnd, is_end},
+            message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
+            open_blocks::{OpenBlockKind, OpenBlocks},
+            part_queue::PartQueue,
+        },
+    },
+    api_dialect::WriteChunks,
+    document::Document,
+    error::DialectError,
+    google::response::document::ResponseDocument,
+};
+
+/// Writes one stream.
+#[derive(Debug, Default)]
+pub struct MessageWriter {
+    is_open: bool,
+    /// Whether an error of the API ended the stream.
+    has_failed: bool,
+    /// Whether anything differs from what the API sent.
+    is_changed: bool,
+    has_calls: bool,
+    blocks: OpenBlocks,
+    end: MessageEnd,
+}
+
+impl WriteChunks for MessageWriter {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+        let events = chunk.wire().map_or(&[][..], |wire| &wire.events);
+        let is_edited = chunk.is_edited() || events.is_empty();
+        if !is_edited && !chunk.has_finish_reason() {
+            return self.write_events(out, events, &mut None);
+        }
+        let form = Document::from_checked(chunk.to_bytes())?;
+        let mut parts = None;
+        if is_edited {
+            self.is_changed = true;
+            parts = Some(PartQueue::read(&form)?);
+        }
+        if events.is_empty() {
+            self.open_own(out, &form)?;
+        }
+        if is_end(events)? {
+            self.end.keep(events, &form)?;
+        } else {
+            self.write_events(out, events, &mut parts)?;
+        }
+        self.write_rest(out, parts, events.is_empty())
+    }
+
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        if self.has_failed || !self.is_open {
+            return Ok(());
+        }
+        self.blocks.close_all(out)?;
+        let end = mem::take(&mut self.end);
+        end.write(out, self.has_calls, self.is_changed)
+    }
+}
+
+impl MessageWriter {
+    /// Opens a message of our own, unless one is open.
+    fn open_own(&mut self, out: &mut BytesMut, form: &Document) -> Result<(), DialectError> {
+        if !mem::replace(&mut self.is_open, true) {
+            let mut event = MessageEvent::from_json(&json!({ "type": "message_start" }))?;
+            event.document.set_child(MESSAGE, &own_message(form)?)?;
+            event.write(out);
+        }
+        Ok(())
+    }
+
+    fn write_events(
+        &mut self,
+        out: &mut BytesMut,
+        events: &[Bytes],
+        parts: &mut Option<PartQueue>,
+    ) -> Result<(), DialectError> {
+        match events {
+            [] => Ok(()),
+            [data] => self.write_event(out, MessageEvent::read(data)?, parts),
+            several => self.write_call(out, several, parts),
+        }
+    }
+
+    fn write_event(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: MessageEvent,
+        parts: &mut Option<PartQueue>,
+    ) -> Result<(), DialectError> {
+        match event.kind {
+            MessageEventKind::MessageStart => {
+                if mem::replace(&mut self.is_open, true) {
+                    self.is_changed = true;
+                    self.blocks.begin_round();
+                } else {
+                    event.write(out);
+                }
+                Ok(())
+            }
+            MessageEventKind::BlockStart => self.write_start(out, event, parts),
+            MessageEventKind::BlockDelta => self.write_delta(out, event, parts),
+            MessageEventKind::BlockStop => {
+                if let Some(parts) = parts {
+                    self.write_released(out, event.index, parts)?;
+                }
+                self.blocks.stop(out, event)
+            }
+            MessageEventKind::MessageDelta | MessageEventKind::MessageStop => Ok(()),
+            MessageEventKind::Ping => {
+                if let Some(event) = self.blocks.keep_in_order(event) {
+                    event.write(out);
+                }
+                Ok(())
+            }
+            MessageEventKind::Error => {
+                self.has_failed = true;
+                event.write(out);
+                Ok(())
+            }
+            MessageEventKind::Other => {
+                let part = take_block(parts);
+                if let Some(part) = part {
+                    let Some(edited) = part.and_then(|part| part.child(BLOCK).transpose()) else {
+                        return Ok(());
+                    };
+                    event.document = edited?;
+                }
+                event.write(out);
+                Ok(())
+            }
+        }
+    }
+
+    fn write_start(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: MessageEvent,
+        parts: &mut Option<PartQueue>,
+    ) -> Result<(), DialectError> {
+        let mut block = event.child(CONTENT_BLOCK)?;
+        let (kind, field): (_, &[&str]) = match type_of(&block)?.as_str() {
+            "text" => (OpenBlockKind::Text, TEXT),
+            "thinking" => (OpenBlockKind::Thinking, &["thinking"]),
+            _ => {
+                match (take_block(parts), type_of(&block)?.as_str()) {
+                    (None, _) | (_, "redacted_thinking") => (),
+                    (Some(None), _) => return Ok(()),
+                    (Some(Some(part)), _) => {
+                        if let Some(edited) = part.child(BLOCK)? {
+                            event.document.set_child(CONTENT_BLOCK, &edited)?;
+                        }
+                    }
+                }
+                return self.blocks.start(out, event, OpenBlockKind::Other);
+            }
+        };
+        let old = block.string(field)?.unwrap_or_default();
+        let mut text = old.clone();
+        if let Some(parts) = parts {
+            text = parts.take_texts(kind == OpenBlockKind::Thinking)?;
+            if text != old {
+                block.set(field, &json!(text))?;
+                event.document.set_child(CONTENT_BLOCK, &block)?;
+            }
+        }
+        let index = event.index;
+        self.blocks.start(out, event, kind)?;
+        if kind == OpenBlockKind::Text && !text.is_empty() {
+            self.blocks.write_waiting(out);
+        } else if text != old {
+            self.blocks.blank(index);
+        }
+        Ok(())
+    }
+
+    fn write_delta(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: MessageEvent,
+        parts: &mut Option<PartQueue>,
+    ) -> Result<(), DialectError> {
+        let Some(parts) = parts else {
+            return self.blocks.write(out, event);
+        };
+        let mut delta = event.child(DELTA)?;
+        let (field, thoughts): (&[&str], _) = match type_of(&delta)?.as_str() {
+            "text_delta" => (TEXT, false),
+            "thinking_delta" => (&["thinking"], true),
+            "signature_delta" => return self.blocks.write(out, event),
+            _ => {
+                let Some(part) = parts.take_block() else {
+                    return Ok(());
+                };
+                if let Some(edited) = part.child(BLOCK)? {
+                    event.document.set_child(DELTA, &edited)?;
+                }
+                return self.blocks.write(out, event);
+            }
+        };
+        let text = parts.take_texts(thoughts)?;
+        if text.is_empty() {
+            self.blocks.blank(event.index);
+            return Ok(());
+        }
+        if delta.string(field)?.as_ref() != Some(&text) {
+            delta.set(field, &json!(text))?;
+            event.document.set_child(DELTA, &delta)?;
+        }
+        self.blocks.write(out, event)
+    }
+
+    /// Writes text that policies release at the end of a block.
+    fn write_released(
+        &mut self,
+        out: &mut BytesMut,
+        input: u64,
+        parts: &mut PartQueue,
+    ) -> Result<(), DialectError> {
+        let (thoughts, kind) = match self.blocks.find(input) {
+            Some((OpenBlockKind::Text, _)) => (false, "text_delta"),
+            Some((OpenBlockKind::Thinking, _)) => (true, "thinking_delta"),
+            Some((OpenBlockKind::Other, _)) | None => return Ok(()),
+        };
+        let text = parts.take_texts(thoughts)?;
+        if text.is_empty() {
+            return Ok(());
+        }
+        let event = MessageEvent::text_delta(input, kind, &text)?;
+        self.blocks.write(out, event)
+    }
+
+    /// Writes the events of a call, with its edited arguments, or none of them if it is
+    /// withheld.
+    fn write_call(
+        &mut self,
+        out: &mut BytesMut,
+        events: &[Bytes],
+        parts: &mut Option<PartQueue>,
+    ) -> Result<(), DialectError> {
+        let mut input = None;
+        if let Some(parts) = parts {
+            let Some(part) = parts.take_block() else {
+                return Ok(());
+            };
+            input = edited_input(&part)?;
+        }
+        let events = events.iter().map(MessageEvent::read);
+        let mut events: Vec<MessageEvent> = events.collect::<Result<_, _>>()?;
+        let first = events.first().map(|event| event.child(CONTENT_BLOCK));
+        let block = first.transpose()?.unwrap_or_else(Document::empty);
+        self.has_calls |= type_of(&block)? == "tool_use";
+        if let Some(input) = input
+            && input != collected_input(&block, &events)?
+        {
+            events = with_input(events, &input)?;
+        }
+        let index = self.blocks.allot(out)?;
+        for mut event in events {
+            event.set_index(index)?;
+            event.write(out);
+        }
+        Ok(())
+    }
+
+    /// Writes the parts that belong to no event: texts that policies release, and all parts of a
+    /// chunk of our own.
+    fn write_rest(
+        &mut self,
+        out: &mut BytesMut,
+        parts: Option<PartQueue>,
+        is_own: bool,
+    ) -> Result<(), DialectError> {
+        for part in parts.map(PartQueue::into_rest).unwrap_or_default() {
+            if part.get(THOUGHT)? == Some(json!(true)) {
+                continue;
+            }
+            if let Some(text) = part.string(TEXT)? {
+                self.blocks.write_text(out, &text)?;
+            } else if is_own {
+                self.has_calls |= part.has(FUNCTION_CALL);
+                for block in create_blocks(&[part])? {
+                    let index = self.blocks.allot(out)?;
+                    write_block(out, index, &Document::from_checked(block)?)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the block of an edited chunk: `None` if the chunk is not edited, an inner `None` if the
+/// block was removed.
+fn take_block(parts: &mut Option<PartQueue>) -> Option<Option<Document>> {
+    parts.as_mut().map(PartQueue::take_block)
+}

@@ -1,0 +1,185 @@
+//! Whole messages.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::{
+        block_edit::{create_blocks, edit_blocks},
+        fields::{
+            CANDIDATES, CONTENT, FINISH_REASON, FUNCTION_CALL, MODEL, MODEL_VERSION, PARTS,
+            RESPONSE_ID, USAGE_METADATA, parse_strict, type_of, with_source,
+        },
+        response::{
+            message_tokens::MessageTokens,
+            preceding::{PrecedingThinking, drop_edited},
+            response_part::read_block,
+            stop_reason::{edited_stop_reason, finish_reason},
+        },
+    },
+    document::{Document, write_array},
+    error::DialectError,
+    google::response::document::ResponseDocument,
+};
+
+const STOP_REASON: &[&str] = &["stop_reason"];
+const USAGE: &[&str] = &["usage"];
+
+/// Reads a whole response.
+///
+/// # Errors
+///
+/// Fails if it is no message, or has a field of a wrong type.
+pub fn open_message(body: Bytes) -> Result<ResponseDocument, DialectError> {
+    let message = parse_strict(body.clone())?;
+    let form = read_form(&message)?;
+    ResponseDocument::from_form_bytes(form.to_bytes(), vec![body])
+}
+
+/// Returns a whole response for the agent: the original with the edits, or one of our own.
+///
+/// # Errors
+///
+/// Fails if an edit cannot be written.
+pub fn close_message(response: &ResponseDocument) -> Result<Bytes, DialectError> {
+    let form = Document::from_checked(response.to_bytes())?;
+    match response.wire().map(|wire| wire.events.as_slice()) {
+        Some([body]) if !response.is_edited() => Ok(body.clone()),
+        Some([body]) => edit_message(Document::from_checked(body.clone())?, &form),
+        Some(_) | None => create_message(&form),
+    }
+}
+
+fn read_form(message: &Document) -> Result<Document, DialectError> {
+    if type_of(message)? != "message" {
+        return Err(DialectError::Field {
+            field: "type".to_owned(),
+            expected: "`message`",
+        });
+    }
+    let mut preceding = PrecedingThinking::default();
+    let mut parts = Vec::new();
+    for (source, block) in content(message)?.into_iter().enumerate() {
+        let kind = type_of(&block)?;
+        if matches!(kind.as_str(), "thinking" | "redacted_thinking") {
+            preceding.push(block.to_bytes());
+        }
+        if let Some(mut part) = read_block(&block)? {
+            if kind == "tool_use" {
+                preceding.attach(&mut part)?;
+            }
+            parts.push(with_source(part, source)?);
+        }
+    }
+    let mut shown = Document::empty();
+    shown.set(&["role"], &json!("model"))?;
+    shown.set_bytes(PARTS, write_array(parts))?;
+    let mut candidate = Document::empty();
+    candidate.set_child(CONTENT, &shown)?;
+    if let Some(stop) = message.string(STOP_REASON)? {
+        candidate.set(FINISH_REASON, &json!(finish_reason(&stop)))?;
+    }
+    candidate.set(&["index"], &json!(0))?;
+    let mut form = Document::empty();
+    form.set_children(CANDIDATES, [&candidate])?;
+    if let Some(usage) = message.child(USAGE)? {
+        let mut counts = MessageTokens::default();
+        counts.update(&usage)?;
+        form.set(USAGE_METADATA, &counts.to_form())?;
+    }
+    for (field, from) in [(MODEL_VERSION, MODEL), (RESPONSE_ID, &["id"])] {
+        if let Some(value) = message.string(from)? {
+            form.set(field, &json!(value))?;
+        }
+    }
+    Ok(form)
+}
+
+fn content(message: &Document) -> Result<Vec<Document>, DialectError> {
+    let content = message.children(CONTENT)?;
+    content.ok_or_else(|| DialectError::Field {
+        field: "content".to_owned(),
+        expected: "a list of blocks",
+    })
+}
+
+/// Returns the first candidate and its parts.
+fn first_candidate(form: &Document) -> Result<(Document, Vec<Document>), DialectError> {
+    let candidates = form.children(CANDIDATES)?.unwrap_or_default();
+    let candidate = candidates.into_iter().next();
+    let candidate = candidate.unwrap_or_else(Document::empty);
+    let parts = match candidate.child(CONTENT)? {
+        Some(content) => content.children(PARTS)?.unwrap_or_default(),
+        None => Vec::new(),
+    };
+    Ok((candidate, parts))
+}
+
+fn edit_message(mut message: Document, form: &Document) -> Result<Bytes, DialectError> {
+    let before = read_form(&message)?;
+    let (_, old_parts) = first_candidate(&before)?;
+    let (candidate, parts) = first_candidate(form)?;
+    let originals: Vec<Bytes> = content(&message)?.iter().map(Document::to_bytes).collect();
+    let blocks = edit_blocks(&originals, &old_parts, &parts)?;
+    if blocks != originals {
+        message.set_bytes(CONTENT, write_array(blocks))?;
+    }
+    let stop = message.string(STOP_REASON)?;
+    let finish = candidate.string(FINISH_REASON)?;
+    let new = edited_stop_reason(stop.as_deref(), finish.as_deref(), has_calls(&parts));
+    if stop.as_ref() != Some(&new) {
+        message.set(STOP_REASON, &json!(new))?;
+    }
+    if form.bytes_of(USAGE_METADATA)? != before.bytes_of(USAGE_METADATA)? {
+        write_usage(&mut message, form)?;
+    }
+    Ok(message.to_bytes())
+}
+
+fn write_usage(message: &mut Document, form: &Document) -> Result<(), DialectError> {
+    let counts = MessageTokens::from_form(form.child(USAGE_METADATA)?.as_ref())?;
+    let usage = message.child(USAGE)?;
+    let mut usage = usage.unwrap_or_else(Document::empty);
+    // They are part of the sum that hooks see.
+    usage.remove(&["cache_creation_input_tokens"])?;
+    usage.remove(&["cache_read_input_tokens"])?;
+    for field in ["input_tokens", "output_tokens"] {
+        if let Some(count) = counts.get(field) {
+            usage.set(&[field], count)?;
+        }
+    }
+    message.set_child(USAGE, &usage)
+}
+
+fn create_message(form: &Document) -> Result<Bytes, DialectError> {
+    let (candidate, mut parts) = first_candidate(form)?;
+    drop_edited(&mut parts)?;
+    let finish = candidate.string(FINISH_REASON)?;
+    let stop = edited_stop_reason(None, finish.as_deref(), has_calls(&parts));
+    let mut message = own_message(form)?;
+    message.set_bytes(CONTENT, write_array(create_blocks(&parts)?))?;
+    message.set(STOP_REASON, &json!(stop))?;
+    Ok(message.to_bytes())
+}
+
+/// Returns an empty message of our own.
+pub fn own_message(form: &Document) -> Result<Document, DialectError> {
+    let id = form.string(RESPONSE_ID)?;
+    let model = form.string(MODEL_VERSION)?.unwrap_or_default();
+    let usage = form.child(USAGE_METADATA)?;
+    let message: Value = json!({
+        "id": id.as_deref().unwrap_or("msg_hookgate"),
+        "type": "message",
+        "role": "assistant",
+        "model": model,
+        "content": [],
+        "stop_reason": null,
+        "stop_sequence": null,
+        "usage": MessageTokens::from_form(usage.as_ref())?,
+    });
+    Document::from_checked(message.to_string().into())
+}
+
+fn has_calls(parts: &[Document]) -> bool {
+    parts.iter().any(|part| part.has(FUNCTION_CALL))
+}

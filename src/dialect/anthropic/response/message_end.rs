@@ -1,0 +1,115 @@
+//! The end of a message: stop reason and token counts.
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::{
+        fields::{CANDIDATES, FINISH_REASON, USAGE_METADATA},
+        response::{
+            message_event::{DELTA, MessageEvent, MessageEventKind},
+            message_tokens::MessageTokens,
+            stop_reason::edited_stop_reason,
+        },
+    },
+    document::Document,
+    error::DialectError,
+};
+
+const STOP_REASON: &[&str] = &["stop_reason"];
+
+/// End of a message, which is written last.
+#[derive(Debug, Default)]
+pub struct MessageEnd {
+    /// Events of the API; none if it is our own.
+    events: Vec<Bytes>,
+    finish: Option<String>,
+    /// Token counts of our own end.
+    usage: Option<Value>,
+}
+
+/// Returns whether events are the end of a message.
+pub fn is_end(events: &[Bytes]) -> Result<bool, DialectError> {
+    let first = events.first().map(MessageEvent::read).transpose()?;
+    let kind = first.map(|event| event.kind);
+    Ok(matches!(
+        kind,
+        None | Some(MessageEventKind::MessageDelta | MessageEventKind::MessageStop)
+    ))
+}
+
+impl MessageEnd {
+    /// Keeps the end in a chunk, unless its finish reason was removed because the model is
+    /// asked again.
+    pub fn keep(&mut self, events: &[Bytes], form: &Document) -> Result<(), DialectError> {
+        let candidates = form.children(CANDIDATES)?.unwrap_or_default();
+        let finish = match candidates.first() {
+            Some(candidate) => candidate.string(FINISH_REASON)?,
+            None => None,
+        };
+        if finish.is_none() {
+            return Ok(());
+        }
+        self.finish = finish;
+        if events.is_empty() {
+            let usage = form.child(USAGE_METADATA)?;
+            self.usage = Some(MessageTokens::from_form(usage.as_ref())?);
+        } else {
+            self.events = events.to_vec();
+        }
+        Ok(())
+    }
+
+    /// Writes the end. The stop reason follows what was sent if anything `is_changed`.
+    pub fn write(
+        self,
+        out: &mut BytesMut,
+        has_calls: bool,
+        is_changed: bool,
+    ) -> Result<(), DialectError> {
+        let mut has_delta = false;
+        let mut stop = None;
+        for data in &self.events {
+            let mut event = MessageEvent::read(data)?;
+            if event.kind == MessageEventKind::MessageDelta {
+                has_delta = true;
+                if is_changed {
+                    self.write_stop_reason(&mut event, has_calls)?;
+                }
+                event.write(out);
+            } else {
+                stop = Some(event);
+            }
+        }
+        if !has_delta {
+            let reason = edited_stop_reason(None, self.finish.as_deref(), has_calls);
+            let usage = self.usage.unwrap_or_else(|| json!({ "output_tokens": 0 }));
+            let event = json!({
+                "type": "message_delta",
+                "delta": { "stop_reason": reason, "stop_sequence": null },
+                "usage": usage,
+            });
+            MessageEvent::from_json(&event)?.write(out);
+        }
+        let own = || MessageEvent::from_json(&json!({ "type": "message_stop" }));
+        stop.map_or_else(own, Ok)?.write(out);
+        Ok(())
+    }
+
+    fn write_stop_reason(
+        &self,
+        event: &mut MessageEvent,
+        has_calls: bool,
+    ) -> Result<(), DialectError> {
+        let mut delta = event.child(DELTA)?;
+        let Some(stop) = delta.string(STOP_REASON)? else {
+            return Ok(());
+        };
+        let new = edited_stop_reason(Some(&stop), self.finish.as_deref(), has_calls);
+        if stop != new {
+            delta.set(STOP_REASON, &json!(new))?;
+            event.document.set_child(DELTA, &delta)?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,136 @@
+//! Events of a stream.
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::fields::{parse_strict, type_of},
+    document::Document,
+    error::DialectError,
+    sse_event::write_named_event,
+};
+
+pub const DELTA: &[&str] = &["delta"];
+pub const CONTENT_BLOCK: &[&str] = &["content_block"];
+pub const MESSAGE: &[&str] = &["message"];
+const INDEX: &[&str] = &["index"];
+
+/// Kind of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MessageEventKind {
+    MessageStart,
+    BlockStart,
+    BlockDelta,
+    BlockStop,
+    MessageDelta,
+    MessageStop,
+    Ping,
+    Error,
+    /// Unknown to hookgate.
+    Other,
+}
+
+/// One event of a stream.
+#[derive(Debug)]
+pub struct MessageEvent {
+    pub kind: MessageEventKind,
+    /// Index of its block; zero for events without one.
+    pub index: u64,
+    pub document: Document,
+    name: String,
+}
+
+impl MessageEvent {
+    /// Parses the data of an event.
+    ///
+    /// # Errors
+    ///
+    /// Fails if parsers could disagree about it, and if an event of a block has no index.
+    pub fn read(data: &Bytes) -> Result<Self, DialectError> {
+        let document = parse_strict(data.clone())?;
+        let name = type_of(&document)?;
+        let kind = match name.as_str() {
+            "message_start" => MessageEventKind::MessageStart,
+            "content_block_start" => MessageEventKind::BlockStart,
+            "content_block_delta" => MessageEventKind::BlockDelta,
+            "content_block_stop" => MessageEventKind::BlockStop,
+            "message_delta" => MessageEventKind::MessageDelta,
+            "message_stop" => MessageEventKind::MessageStop,
+            "ping" => MessageEventKind::Ping,
+            "error" => MessageEventKind::Error,
+            _ => MessageEventKind::Other,
+        };
+        let index = document.get(INDEX)?.and_then(|index| index.as_u64());
+        let needs_index = matches!(
+            kind,
+            MessageEventKind::BlockStart
+                | MessageEventKind::BlockDelta
+                | MessageEventKind::BlockStop
+        );
+        if needs_index && index.is_none() {
+            return Err(DialectError::Field {
+                field: "index".to_owned(),
+                expected: "the number of a block",
+            });
+        }
+        Ok(Self {
+            kind,
+            index: index.unwrap_or_default(),
+            document,
+            name,
+        })
+    }
+
+    /// Creates an event of our own.
+    pub fn from_json(event: &Value) -> Result<Self, DialectError> {
+        Self::read(&event.to_string().into())
+    }
+
+    /// Creates the start of a text block.
+    pub fn text_start(index: u64) -> Result<Self, DialectError> {
+        Self::from_json(&json!({
+            "type": "content_block_start",
+            "index": index,
+            "content_block": { "type": "text", "text": "" },
+        }))
+    }
+
+    /// Creates a piece of a text block, or of a thinking block.
+    pub fn text_delta(index: u64, kind: &str, text: &str) -> Result<Self, DialectError> {
+        let field = if kind == "thinking_delta" {
+            "thinking"
+        } else {
+            "text"
+        };
+        Self::from_json(&json!({
+            "type": "content_block_delta",
+            "index": index,
+            "delta": { "type": kind, field: text },
+        }))
+    }
+
+    /// Creates the end of a block.
+    pub fn block_stop(index: u64) -> Result<Self, DialectError> {
+        Self::from_json(&json!({ "type": "content_block_stop", "index": index }))
+    }
+
+    /// Returns the object in a field; an empty one if it is absent.
+    pub fn child(&self, field: &[&str]) -> Result<Document, DialectError> {
+        let child = self.document.child(field)?;
+        Ok(child.unwrap_or_else(Document::empty))
+    }
+
+    /// Changes the index of the block.
+    pub fn set_index(&mut self, index: u64) -> Result<(), DialectError> {
+        if self.index != index {
+            self.index = index;
+            self.document.set(INDEX, &json!(index))?;
+        }
+        Ok(())
+    }
+
+    /// Writes the event.
+    pub fn write(&self, out: &mut BytesMut) {
+        write_named_event(out, &self.name, &self.document.to_bytes());
+    }
+}

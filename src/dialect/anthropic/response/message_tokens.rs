@@ -1,0 +1,56 @@
+//! Token counts of a response.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{document::Document, error::DialectError};
+
+/// Token counts, as far as they are known.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct MessageTokens {
+    input: u64,
+    cache_creation: u64,
+    cache_read: u64,
+    output: u64,
+}
+
+impl MessageTokens {
+    /// Updates the counts: later events of a stream name the latest sum of each.
+    pub fn update(&mut self, usage: &Document) -> Result<(), DialectError> {
+        for (count, field) in [
+            (&mut self.input, "input_tokens"),
+            (&mut self.cache_creation, "cache_creation_input_tokens"),
+            (&mut self.cache_read, "cache_read_input_tokens"),
+            (&mut self.output, "output_tokens"),
+        ] {
+            if let Some(new) = usage.get(&[field])?.and_then(|value| value.as_u64()) {
+                *count = new;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the counts in the content form.
+    pub fn to_form(self) -> Value {
+        let prompt = self.input + self.cache_creation + self.cache_read;
+        json!({
+            "promptTokenCount": prompt,
+            "candidatesTokenCount": self.output,
+            "totalTokenCount": prompt + self.output,
+        })
+    }
+
+    /// Returns the counts of a content form as the API writes them.
+    pub fn from_form(usage: Option<&Document>) -> Result<Value, DialectError> {
+        let count = |field: &str| -> Result<u64, DialectError> {
+            let value = match usage {
+                Some(usage) => usage.get(&[field])?,
+                None => None,
+            };
+            Ok(value.and_then(|value| value.as_u64()).unwrap_or_default())
+        };
+        Ok(json!({
+            "input_tokens": count("promptTokenCount")?,
+            "output_tokens": count("candidatesTokenCount")?,
+        }))
+    }
+}

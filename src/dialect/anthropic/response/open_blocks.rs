@@ -1,0 +1,215 @@
+//! The blocks of a stream as the agent receives them: numbered without gaps, and without empty
+//! texts.
+
+use bytes::BytesMut;
+
+use crate::dialect::{anthropic::response::message_event::MessageEvent, error::DialectError};
+
+/// Kind of an open block.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OpenBlockKind {
+    Text,
+    Thinking,
+    Other,
+}
+
+/// A block that the agent has received, or will receive with its first text.
+#[derive(Debug)]
+struct OutputBlock {
+    /// Index of the model's block; `None` for one of our own.
+    input: Option<u64>,
+    output: u64,
+    kind: OpenBlockKind,
+    /// Events that wait for the first text.
+    waiting: Vec<MessageEvent>,
+    /// Whether a text of the block was blanked.
+    is_blanked: bool,
+}
+
+/// The open blocks of a stream.
+#[derive(Debug, Default)]
+pub struct OpenBlocks {
+    blocks: Vec<OutputBlock>,
+    next: u64,
+    /// Text that waits until no other block is open.
+    queued: String,
+}
+
+impl OpenBlocks {
+    /// Opens a block of the model. A text block is written with its first text.
+    pub fn start(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: MessageEvent,
+        kind: OpenBlockKind,
+    ) -> Result<(), DialectError> {
+        self.close_own(out)?;
+        self.write_waiting(out);
+        let (input, output) = (event.index, self.next);
+        event.set_index(output)?;
+        let mut waiting = Vec::new();
+        if kind == OpenBlockKind::Text {
+            waiting.push(event);
+        } else {
+            event.write(out);
+            self.next += 1;
+        }
+        self.blocks.push(OutputBlock {
+            input: Some(input),
+            output,
+            kind,
+            waiting,
+            is_blanked: false,
+        });
+        Ok(())
+    }
+
+    /// Returns the index of the next block, for one that is written whole.
+    pub fn allot(&mut self, out: &mut BytesMut) -> Result<u64, DialectError> {
+        self.close_own(out)?;
+        self.write_waiting(out);
+        let index = self.next;
+        self.next += 1;
+        Ok(index)
+    }
+
+    /// Returns kind and index of an open block of the model; `None` if it is withheld.
+    pub fn find(&self, input: u64) -> Option<(OpenBlockKind, u64)> {
+        let block = self
+            .blocks
+            .iter()
+            .find(|block| block.input == Some(input))?;
+        Some((block.kind, block.output))
+    }
+
+    /// Writes an event of an open block. Drops it if the block is withheld.
+    pub fn write(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: MessageEvent,
+    ) -> Result<(), DialectError> {
+        let Some((_, output)) = self.find(event.index) else {
+            return Ok(());
+        };
+        self.write_waiting(out);
+        event.set_index(output)?;
+        event.write(out);
+        Ok(())
+    }
+
+    /// Marks that a text of a block was blanked.
+    pub fn blank(&mut self, input: u64) {
+        let mut blocks = self.blocks.iter_mut();
+        if let Some(block) = blocks.find(|block| block.input == Some(input)) {
+            block.is_blanked = true;
+        }
+    }
+
+    /// Keeps an event in order behind those that wait. Returns it if none waits.
+    pub fn keep_in_order(&mut self, event: MessageEvent) -> Option<MessageEvent> {
+        match self
+            .blocks
+            .last_mut()
+            .filter(|block| !block.waiting.is_empty())
+        {
+            Some(block) => {
+                block.waiting.push(event);
+                None
+            }
+            None => Some(event),
+        }
+    }
+
+    /// Closes a block of the model. One of which every text was blanked is dropped.
+    pub fn stop(&mut self, out: &mut BytesMut, event: MessageEvent) -> Result<(), DialectError> {
+        let mut blocks = self.blocks.iter();
+        let Some(position) = blocks.position(|block| block.input == Some(event.index)) else {
+            return Ok(());
+        };
+        let is_dropped = self
+            .blocks
+            .get(position)
+            .is_some_and(|block| block.is_blanked && !block.waiting.is_empty());
+        if !is_dropped {
+            self.write(out, event)?;
+        }
+        self.blocks.remove(position);
+        self.write_queued(out)
+    }
+
+    /// Writes a text that is not the model's: to the open text block, or to a new one as soon as
+    /// no other is open.
+    pub fn write_text(&mut self, out: &mut BytesMut, text: &str) -> Result<(), DialectError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.queued.push_str(text);
+        self.write_queued(out)
+    }
+
+    fn write_queued(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        if self.queued.is_empty() {
+            return Ok(());
+        }
+        let mut blocks = self.blocks.iter().rev();
+        let text = blocks.find(|block| block.kind == OpenBlockKind::Text);
+        let output = match text {
+            Some(block) => block.output,
+            None if !self.blocks.is_empty() => return Ok(()),
+            None => {
+                let output = self.next;
+                self.blocks.push(OutputBlock {
+                    input: None,
+                    output,
+                    kind: OpenBlockKind::Text,
+                    waiting: vec![MessageEvent::text_start(output)?],
+                    is_blanked: false,
+                });
+                output
+            }
+        };
+        self.write_waiting(out);
+        let text = std::mem::take(&mut self.queued);
+        MessageEvent::text_delta(output, "text_delta", &text)?.write(out);
+        Ok(())
+    }
+
+    /// Writes the events that wait for a text.
+    pub fn write_waiting(&mut self, out: &mut BytesMut) {
+        for block in &mut self.blocks {
+            if !block.waiting.is_empty() {
+                self.next += 1;
+            }
+            for event in block.waiting.drain(..) {
+                event.write(out);
+            }
+        }
+    }
+
+    /// Closes our own block.
+    fn close_own(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        if let Some(position) = self.blocks.iter().position(|block| block.input.is_none()) {
+            let block = self.blocks.remove(position);
+            MessageEvent::block_stop(block.output)?.write(out);
+        }
+        Ok(())
+    }
+
+    /// Closes all blocks, and writes what still waits. An empty text block is dropped.
+    pub fn close_all(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        for block in std::mem::take(&mut self.blocks) {
+            if block.waiting.is_empty() {
+                MessageEvent::block_stop(block.output)?.write(out);
+            }
+        }
+        self.write_queued(out)?;
+        self.close_own(out)
+    }
+
+    /// Begins another response of the model in the same message: what it has left open is ours.
+    pub fn begin_round(&mut self) {
+        for block in &mut self.blocks {
+            block.input = None;
+        }
+    }
+}

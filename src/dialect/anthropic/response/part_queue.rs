@@ -1,0 +1,62 @@
+//! The parts of an edited chunk, taken by the events that they belong to.
+
+use serde_json::Value;
+
+use crate::dialect::{
+    anthropic::{
+        fields::{BLOCK, CANDIDATES, CONTENT, FUNCTION_CALL, PARTS, TEXT, THOUGHT},
+        response::preceding::drop_edited,
+    },
+    document::Document,
+    error::DialectError,
+};
+
+/// The parts of an edited chunk.
+#[derive(Debug)]
+pub struct PartQueue(Vec<Document>);
+
+impl PartQueue {
+    /// Reads the parts of the first candidate.
+    pub fn read(form: &Document) -> Result<Self, DialectError> {
+        let candidates = form.children(CANDIDATES)?.unwrap_or_default();
+        let mut parts = Vec::new();
+        for candidate in candidates {
+            let is_first = candidate.get(&["index"])?;
+            if is_first.is_some_and(|index| index.as_u64() != Some(0)) {
+                continue;
+            }
+            if let Some(content) = candidate.child(CONTENT)? {
+                parts.append(&mut content.children(PARTS)?.unwrap_or_default());
+            }
+        }
+        drop_edited(&mut parts)?;
+        Ok(Self(parts))
+    }
+
+    /// Takes all texts, or all thoughts, as one.
+    pub fn take_texts(&mut self, thoughts: bool) -> Result<String, DialectError> {
+        let mut taken = String::new();
+        let mut rest = Vec::new();
+        for part in self.0.drain(..) {
+            let is_thought = part.get(THOUGHT)? == Some(Value::Bool(true));
+            match part.string(TEXT)? {
+                Some(text) if is_thought == thoughts => taken.push_str(&text),
+                _ => rest.push(part),
+            }
+        }
+        self.0 = rest;
+        Ok(taken)
+    }
+
+    /// Takes the first part that is a call or shows a block.
+    pub fn take_block(&mut self) -> Option<Document> {
+        let is_block = |part: &Document| part.has(FUNCTION_CALL) || part.has(BLOCK);
+        let position = self.0.iter().position(is_block)?;
+        Some(self.0.remove(position))
+    }
+
+    /// Returns the parts that belong to no event.
+    pub fn into_rest(self) -> Vec<Document> {
+        self.0
+    }
+}

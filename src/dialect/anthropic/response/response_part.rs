@@ -1,0 +1,47 @@
+//! Blocks of a response as parts of the content form.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    anthropic::{
+        fields::{
+            ARGUMENTS, BLOCK, FUNCTION_CALL, TEXT, THOUGHT, field_part, string_bytes, type_of,
+        },
+        tool_use::call_part,
+    },
+    document::Document,
+    error::DialectError,
+};
+
+/// Returns the part of a block; `None` for hidden blocks.
+///
+/// # Errors
+///
+/// Fails for fields of the wrong type.
+pub fn read_block(block: &Document) -> Result<Option<Document>, DialectError> {
+    let part = match type_of(block)?.as_str() {
+        "text" => field_part(TEXT, string_bytes(block, "text")?)?,
+        "thinking" => {
+            let mut part = field_part(TEXT, string_bytes(block, "thinking")?)?;
+            part.set(THOUGHT, &json!(true))?;
+            part
+        }
+        "redacted_thinking" => return Ok(None),
+        "tool_use" => call_part(block)?,
+        _ => field_part(BLOCK, block.to_bytes())?,
+    };
+    Ok(Some(part))
+}
+
+/// Returns a value of our own, or one that was checked, as a document.
+pub fn document(value: &Value) -> Result<Document, DialectError> {
+    Document::from_checked(value.to_string().into())
+}
+
+/// Returns the arguments of the call in a part.
+pub fn arguments(part: &Document) -> Result<Option<Value>, DialectError> {
+    match part.child(FUNCTION_CALL)? {
+        Some(call) => call.get(ARGUMENTS),
+        None => Ok(None),
+    }
+}

@@ -1,0 +1,42 @@
+//! Tool calls: `tool_use` blocks and function calls of the content form.
+
+use bytes::Bytes;
+use serde_json::json;
+
+use crate::dialect::{
+    anthropic::fields::{ARGUMENTS, FUNCTION_CALL, ID, NAME, string_bytes},
+    document::Document,
+    error::DialectError,
+};
+
+pub const INPUT: &[&str] = &["input"];
+
+/// Returns the function call of a `tool_use` block.
+pub fn call_part(block: &Document) -> Result<Document, DialectError> {
+    let mut call = Document::empty();
+    if let Some(id) = block.bytes_of(ID)? {
+        call.set_bytes(ID, id)?;
+    }
+    call.set_bytes(NAME, string_bytes(block, "name")?)?;
+    if let Some(input) = block.bytes_of(INPUT)? {
+        call.set_bytes(ARGUMENTS, input)?;
+    }
+    let mut part = Document::empty();
+    part.set_child(FUNCTION_CALL, &call)?;
+    Ok(part)
+}
+
+/// Returns a `tool_use` block for a call.
+pub fn create_call(call: &Document) -> Result<Bytes, DialectError> {
+    let mut block = Document::empty();
+    block.set(&["type"], &json!("tool_use"))?;
+    for (field, from) in [(ID, ID), (NAME, NAME), (INPUT, ARGUMENTS)] {
+        if let Some(value) = call.bytes_of(from)? {
+            block.set_bytes(field, value)?;
+        }
+    }
+    if !block.has(INPUT) {
+        block.set(INPUT, &json!({}))?;
+    }
+    Ok(block.to_bytes())
+}
