@@ -30,7 +30,7 @@ pub use self::{
     config_document::{ConfigDocument, ConfigSection, to_yaml},
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},
-    registry::{Format, KnownMethod, PolicyShape, Registry},
+    registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
     secret::Secret,
     settings::{
         admin_users::{AdminRole, AdminUser, LoginSettings},
@@ -52,6 +52,7 @@ pub use self::{
         },
         sessions::{EventSettings, SessionSettings, StoreSettings},
         telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings, Telemetry},
+        tool_names::ToolMeaning,
         trace::{ContentSettings, TraceSettings},
         upstreams::{
             CircuitSettings, FallbackConfig, HeaderText, UpstreamConfig, UpstreamCredential,

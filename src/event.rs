@@ -35,7 +35,7 @@ use crate::model::{LlmRequest, LlmResponse};
 pub use self::{
     after_agent::AfterAgent,
     after_model::AfterModel,
-    after_tool::{AfterTool, ToolResponse, tool_response},
+    after_tool::{AfterTool, ResultEdit, ToolResponse, tool_response},
     before_agent::BeforeAgent,
     before_model::{BeforeModel, BeforeModelVerdict},
     before_tool::{ArgumentsEdit, BeforeTool, BeforeToolVerdict},
@@ -43,8 +43,8 @@ pub use self::{
     definition::{EventDefinition, MatcherSubject, SubjectKind},
     hook_run::{EventOrigin, HookRun, RefusedCall},
     input::{CallContext, Caller, Context, GatewayContext, HookInput, InputExtras, SessionScope},
-    mcp::mcp_context,
-    name::EventName,
+    mcp::{mcp_context, mcp_tool},
+    name::{AgentScope, EventAlias, EventName, SettingsFormat},
     notification::Notification,
     output::{
         AddedContext, ArgumentsMode, Decision, Diagnostic, DiagnosticCode, HookOutput, HookResult,

@@ -19,6 +19,7 @@ mod run;
 mod table;
 #[cfg(test)]
 mod tests;
+mod tool_matcher;
 mod trace;
 
 pub use self::{
@@ -31,23 +32,32 @@ pub use self::{
     plan::Plan,
     response_policies::ResponsePolicies,
     run::{EventScope, run_hooks},
-    table::{Hook, HookTable},
+    table::{Hook, HookTable, tool_names},
     trace::{EventTrace, HookExecution, HookTrace, RunTrace, Tracer},
 };
 use crate::{
-    config::{BUILTIN, KnownMethod, Registry},
+    config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
     dialect::{self, Access, MethodSpec},
-    policy, protocol, transport,
+    policy,
+    protocol::{self, Protocol},
+    transport,
 };
 
 /// The names that a config may refer to.
 pub fn registry() -> Registry {
     Registry {
         transports: transport::names().into_iter().chain([BUILTIN]).collect(),
-        protocols: protocol::names(),
+        protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
         methods: dialect::methods().map(known_method).collect(),
+    }
+}
+
+fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
+    ProtocolShape {
+        name: protocol.name(),
+        settings: protocol.settings_format(),
     }
 }
 

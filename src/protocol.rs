@@ -6,6 +6,10 @@
 //! Dialects, in contrast, are about model APIs.
 //! To add a protocol, write one file here and add one line to [`ALL`].
 
+mod agent_report;
+mod claude;
+mod claude_form;
+mod codex;
 mod exit_code;
 mod gemini;
 mod hook_protocol;
@@ -15,10 +19,16 @@ mod output_parser;
 mod process_output;
 mod tabnine;
 mod terminai;
+mod tool_arguments;
+mod tool_names;
+mod tool_result;
 
 pub use self::{
+    agent_report::{AgentReport, ReportError, ReportingAgent},
     hook_protocol::Protocol,
     process_output::{ProcessExit, ProcessOutput},
+    tool_arguments::ShownArguments,
+    tool_names::{ToolAliases, ToolFamily, ToolKind, ToolNameOverride, ToolNames},
 };
 
 /// All protocols; the first is the default.
@@ -27,6 +37,8 @@ pub const ALL: &[&dyn Protocol] = &[
     &terminai::TerminaiProtocol,
     &tabnine::TabnineProtocol,
     &llxprt::LlxprtProtocol,
+    &claude::ClaudeProtocol,
+    &codex::CodexProtocol,
 ];
 
 /// Returns the protocol named `name`.

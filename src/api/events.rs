@@ -365,6 +365,10 @@ fn context(
         timestamp: text("timestamp", &utc_timestamp)?,
         caller,
         call: None,
+        sub_agent: match fields.get("agent_id") {
+            Some(Value::String(id)) => Some(id.clone()),
+            _ => None,
+        },
         trace: Trace::default(),
     })
 }

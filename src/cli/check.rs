@@ -12,8 +12,10 @@ use super::{
 };
 use crate::{
     config::{Config, HookSpec, Overrides, PolicySpec},
+    event::EventName,
     hook, policy,
     proof::GuardStatus,
+    protocol::{self, ToolFamily, ToolNameOverride, ToolNames},
     state::{AppResources, Snapshot, end_tasks},
 };
 
@@ -26,6 +28,9 @@ pub(super) struct CheckArgs {
     /// Run the cases of `must_deny`, `must_allow` and `must_mask`, which starts hooks
     #[arg(long)]
     prove: bool,
+    /// Print the names of tools that mean the same, as matchers of hooks use them
+    #[arg(long)]
+    tool_names: bool,
 }
 
 impl CheckArgs {
@@ -34,6 +39,9 @@ impl CheckArgs {
         print_warnings(&config);
         print_policy_notes(&config);
         print_unproven_guards(&config);
+        if self.tool_names || maps_tool_names(&config) {
+            print_tool_names(&hook::tool_names(&config))?;
+        }
         let hooks = config
             .hooks
             .values()
@@ -58,6 +66,44 @@ impl CheckArgs {
             self.file.display()
         ))?)
     }
+}
+
+/// Returns whether hooks of several agents' families match tools, or the config names tools.
+fn maps_tool_names(config: &Config) -> bool {
+    let tool_events = [EventName::BeforeTool, EventName::AfterTool];
+    let groups = tool_events
+        .iter()
+        .filter_map(|event| config.hooks.get(event));
+    let mut hooks = groups.flatten().flat_map(|group| &group.hooks);
+    let is_translated = |hook: &HookSpec| {
+        let protocol = protocol::find(&hook.protocol);
+        protocol.is_some_and(|protocol| protocol.tools() != ToolFamily::Gemini)
+    };
+    !config.tool_names.is_empty() || hooks.any(is_translated)
+}
+
+/// Prints the names of tools that mean the same, one kind per line.
+fn print_tool_names(names: &ToolNames) -> Result<(), Failure> {
+    for kind in ToolNames::kinds() {
+        let families = [
+            ("gemini", ToolFamily::Gemini),
+            ("claude", ToolFamily::Claude),
+            ("codex", ToolFamily::Codex),
+        ];
+        let own = families.map(|(name, family)| format!("{name} {}", kind.names(family).join(" ")));
+        let mut line = format!("tool {}: {}", kind.name, own.join("; "));
+        if !kind.others().is_empty() {
+            line = format!("{line}; on the wire {}", kind.others().join(" "));
+        }
+        print(&line)?;
+    }
+    for (name, meaning) in names.overrides() {
+        print(&match meaning {
+            ToolNameOverride::SameAs(other) => format!("tool `{name}`: same as `{other}`"),
+            ToolNameOverride::Unmapped => format!("tool `{name}`: same as no other"),
+        })?;
+    }
+    Ok(())
 }
 
 /// Prints the limits of the policies in use.

@@ -17,11 +17,19 @@ use url::Url;
 use super::{failure::Failure, output::print, runtime::block_on};
 use crate::{
     auth,
+    protocol::{AgentReport, ReportingAgent},
     upstream::{OutgoingRequest, Upstream, UpstreamError, UpstreamTimeouts},
 };
 
-pub(super) const EXAMPLES: &str = "Example, in a settings.json:
-  { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\" }";
+pub(super) const EXAMPLES: &str = "Examples:
+  In a settings.json of gemini-cli:
+  { \"type\": \"command\", \"name\": \"hookgate\", \"command\": \"hookgate forward --url http://hookgate.example:8787\" }
+  In a settings.json of Claude Code:
+  { \"type\": \"command\", \"command\": \"hookgate forward --protocol claude --url http://hookgate.example:8787\" }";
+
+/// Request targets of the events endpoint.
+const EVENTS_TARGET: &str = "/hookgate/v1/events";
+const EXPLAINED_EVENTS_TARGET: &str = "/hookgate/v1/events?explain=1";
 
 /// Maximum size of a response.
 const MAX_RESPONSE_BYTES: usize = 16 * 1024 * 1024;
@@ -35,6 +43,9 @@ pub(super) struct ForwardArgs {
     /// URL of the gateway; the path `/s/{session}` selects a session
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8787")]
     url: Url,
+    /// Form of the agent's hook inputs and outputs
+    #[arg(long, value_name = "PROTOCOL", default_value = "gemini")]
+    protocol: ReportForm,
     /// Path of a file with the caller's key, if the gateway requires one
     #[arg(long, value_name = "PATH")]
     key_file: Option<PathBuf>,
@@ -44,6 +55,27 @@ pub(super) struct ForwardArgs {
     /// Effect of a failure to reach the gateway
     #[arg(long, value_name = "MODE", default_value = "open")]
     on_failure: OnFailure,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum ReportForm {
+    /// The form of gemini-cli and its forks
+    Gemini,
+    /// The form of Claude Code
+    Claude,
+    /// The form of Codex
+    Codex,
+}
+
+impl ReportForm {
+    /// The agent whose form is translated; `None` for the form of the endpoint.
+    const fn agent(self) -> Option<ReportingAgent> {
+        match self {
+            Self::Gemini => None,
+            Self::Claude => Some(ReportingAgent::Claude),
+            Self::Codex => Some(ReportingAgent::Codex),
+        }
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -69,21 +101,36 @@ impl ForwardArgs {
     fn forward(&self) -> Result<(), Failure> {
         let mut event = Vec::new();
         io::stdin().lock().read_to_end(&mut event)?;
+        let agent = self.protocol.agent();
+        let report = agent.map(|agent| AgentReport::read(agent, &event));
+        let report = report.transpose();
+        let report = report.map_err(|error| Failure::Failed(error.to_string()))?;
+        // Only the explanation has the complete arguments that a translation needs.
+        let (event, target) = match &report {
+            Some(report) => (report.event().to_string().into(), EXPLAINED_EVENTS_TARGET),
+            None => (event.into(), EVENTS_TARGET),
+        };
         block_on(async {
-            let (status, answer) = self.ask(event.into()).await?;
+            let (status, answer) = self.ask(event, target).await?;
             let text = String::from_utf8_lossy(&answer);
-            match status {
-                StatusCode::OK => Ok(print(&text)?),
+            match (status, &report) {
+                (StatusCode::OK, Some(report)) => {
+                    let answer = serde_json::from_slice(&answer).map_err(|_| {
+                        Failure::Failed("the gateway sent an unreadable response".to_owned())
+                    })?;
+                    Ok(print(&report.output(&answer).to_string())?)
+                }
+                (StatusCode::OK, None) => Ok(print(&text)?),
                 // The hooks of this event run later, and their output is not used.
-                StatusCode::ACCEPTED => Ok(()),
-                other => Err(Failure::Failed(format!(
+                (StatusCode::ACCEPTED, _) => Ok(()),
+                (other, _) => Err(Failure::Failed(format!(
                     "the gateway responded with {other}: {text}"
                 ))),
             }
         })
     }
 
-    async fn ask(&self, event: Bytes) -> Result<(StatusCode, Bytes), Failure> {
+    async fn ask(&self, event: Bytes, target: &str) -> Result<(StatusCode, Bytes), Failure> {
         let timeout = Duration::from_millis(self.timeout);
         let timeouts = UpstreamTimeouts {
             connect: timeout,
@@ -98,7 +145,7 @@ impl ForwardArgs {
         }
         let outgoing = OutgoingRequest {
             method: Method::POST,
-            target: "/hookgate/v1/events".to_owned(),
+            target: target.to_owned(),
             headers,
             body: event.into(),
         };

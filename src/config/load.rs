@@ -3,6 +3,7 @@
 
 mod admin_users;
 mod callers;
+mod foreign_settings;
 mod hooks;
 mod lints;
 mod loader;

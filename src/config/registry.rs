@@ -2,19 +2,30 @@
 
 use serde_json::Value;
 
+use crate::event::SettingsFormat;
+
 /// The transports, protocols, policies, formats and methods that a config may name.
 #[derive(Debug, Clone, Default)]
 pub struct Registry {
     /// Allowed values of a hook's `type`.
     pub transports: Vec<&'static str>,
     /// Allowed values of a hook file's `protocol`.
-    pub protocols: Vec<&'static str>,
+    pub protocols: Vec<ProtocolShape>,
     /// Allowed values of `policy`, with their settings.
     pub policies: Vec<PolicyShape>,
     /// Checks for the custom values of `format` in schemas.
     pub formats: Vec<Format>,
     /// The methods of the model APIs.
     pub methods: Vec<KnownMethod>,
+}
+
+/// Name and settings files of a hook protocol.
+#[derive(Debug, Clone, Copy)]
+pub struct ProtocolShape {
+    /// The name of the protocol.
+    pub name: &'static str,
+    /// The format of its settings files; `None` for that of gemini-cli.
+    pub settings: Option<&'static SettingsFormat>,
 }
 
 /// Name and settings of a policy.

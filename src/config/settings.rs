@@ -18,5 +18,6 @@ pub(super) mod policies;
 pub(super) mod proofs;
 pub(super) mod sessions;
 pub(super) mod telemetry;
+pub(super) mod tool_names;
 pub(super) mod trace;
 pub(super) mod upstreams;

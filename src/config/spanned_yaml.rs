@@ -1,6 +1,7 @@
 //! YAML documents with the position of every key and value.
 
 use std::{
+    borrow::Cow,
     collections::BTreeMap,
     fmt,
     path::{Path, PathBuf},
@@ -23,6 +24,8 @@ const MAX_DEPTH: usize = 64;
 pub(crate) struct SpannedYaml {
     file: PathBuf,
     root: YamlNode,
+    /// JSON pointers of a translated document, each with that in this one.
+    moves: Vec<(String, String)>,
 }
 
 #[derive(Debug, Clone)]
@@ -62,7 +65,11 @@ impl SpannedYaml {
         };
         let file = file.to_owned();
         match serde_saphyr::from_str_with_options(text, options) {
-            Ok(root) => Ok(Self { file, root }),
+            Ok(root) => Ok(Self {
+                file,
+                root,
+                moves: Vec::new(),
+            }),
             Err(error) => {
                 let start = Position { line: 1, column: 1 };
                 let position = error.location().map_or(start, Position::from);
@@ -102,6 +109,21 @@ impl SpannedYaml {
         self.find(pointer).0.in_file(&self.file)
     }
 
+    /// Sets the pointers of values that a translation of the document has moved. The first
+    /// one that is a prefix of a pointer counts.
+    pub(crate) fn set_moves(&mut self, moves: Vec<(String, String)>) {
+        self.moves = moves;
+    }
+
+    /// Returns the pointer in the document for one in its translation.
+    fn moved<'a>(&self, pointer: &'a str) -> Cow<'a, str> {
+        let moved = self.moves.iter().find_map(|(to, from)| {
+            let rest = pointer.strip_prefix(to)?;
+            (rest.is_empty() || rest.starts_with('/')).then(|| format!("{from}{rest}"))
+        });
+        moved.map_or(Cow::Borrowed(pointer), Cow::Owned)
+    }
+
     /// Returns a problem for each duplicate key.
     pub(crate) fn duplicates(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -111,6 +133,7 @@ impl SpannedYaml {
 
     /// Returns the positions of the key and the value at a JSON pointer.
     fn find(&self, pointer: &str) -> (Position, Position) {
+        let pointer = self.moved(pointer);
         let mut node = &self.root;
         let mut key_position = node.position;
         for segment in pointer.split('/').skip(1) {

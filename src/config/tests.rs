@@ -133,7 +133,7 @@ session: {}
     hookgate.yaml:14:32: a hook on BeforeModel: `mode` must be `enforce` or `observe`, but it is empty
     hookgate.yaml:15:11: a hook on BeforeModel: it must be a mapping, not text
     hookgate.yaml:16:22: `missing.json` cannot be read: No such file or directory (os error 2)
-    hookgate.yaml:16:46: `hook_files[0].protocol` must be `gemini` or `terminai` or `tabnine` or `llxprt`, not `semaphore`
+    hookgate.yaml:16:46: `hook_files[0].protocol` must be `gemini` or `terminai` or `tabnine` or `llxprt` or `claude` or `codex`, not `semaphore`
     hookgate.yaml:17:17: `hook_directory` is not a directory: `missing`
     hookgate.yaml:18:1: unknown key `session`; did you mean `sessions`?
     ");

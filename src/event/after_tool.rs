@@ -29,6 +29,15 @@ pub struct AfterTool {
     pub original_request_name: Option<String>,
 }
 
+/// Edit of a tool result before the model sees it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ResultEdit {
+    /// Text in place of the result.
+    pub replacement: Option<String>,
+    /// Rendered context to append to the result.
+    pub context: Option<String>,
+}
+
 /// Tool result: `{llmContent, returnDisplay, error?}` and further fields of the
 /// agent.
 pub type ToolResponse = Map<String, Value>;
@@ -39,18 +48,46 @@ impl EventDefinition for AfterTool {
         OutputPart::SystemMessage,
         OutputPart::SuppressOutput,
         OutputPart::AdditionalContext,
+        OutputPart::ToolResult,
         OutputPart::TailToolCall,
     ];
     const SUBJECTS: SubjectKind = SubjectKind::Tools;
-    /// Rendered context to append to the result; a denial's reason replaces it.
-    type Verdict = FlowVerdict<Option<String>>;
+    /// Edit of the result; a denial's reason replaces it as an error.
+    type Verdict = FlowVerdict<ResultEdit>;
 
     fn subject(&self) -> MatcherSubject<'_> {
         MatcherSubject::Tool(&self.tool_name)
     }
 
+    fn tool_input(&self) -> Option<&Map<String, Value>> {
+        Some(&self.tool_input)
+    }
+
+    fn with_tool(&self, name: &str, input: Map<String, Value>) -> Option<Self> {
+        Some(Self {
+            tool_name: name.to_owned(),
+            tool_input: input,
+            tool_response: self.tool_response.clone(),
+            mcp_context: self.mcp_context.clone(),
+            original_request_name: self.original_request_name.clone(),
+        })
+    }
+
+    fn apply(&mut self, output: &HookOutput) {
+        if let Some(text) = &output.interpretation.tool_result {
+            let text = Value::String(text.clone());
+            self.tool_response = ToolResponse::from_iter([
+                ("llmContent".to_owned(), text.clone()),
+                ("returnDisplay".to_owned(), text),
+            ]);
+        }
+    }
+
     fn evaluate(merged: &HookOutput) -> Self::Verdict {
-        FlowVerdict::evaluate(merged, || merged.rendered_context())
+        FlowVerdict::evaluate(merged, || ResultEdit {
+            replacement: merged.interpretation.tool_result.clone(),
+            context: merged.rendered_context(),
+        })
     }
 }
 

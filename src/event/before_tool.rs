@@ -84,6 +84,19 @@ impl EventDefinition for BeforeTool {
         MatcherSubject::Tool(&self.tool_name)
     }
 
+    fn tool_input(&self) -> Option<&Map<String, Value>> {
+        Some(&self.tool_input)
+    }
+
+    fn with_tool(&self, name: &str, input: Map<String, Value>) -> Option<Self> {
+        Some(Self {
+            tool_name: name.to_owned(),
+            tool_input: input,
+            mcp_context: self.mcp_context.clone(),
+            original_request_name: self.original_request_name.clone(),
+        })
+    }
+
     fn apply(&mut self, output: &HookOutput) {
         ArgumentsEdit::from_output(output).apply(&mut self.tool_input);
     }

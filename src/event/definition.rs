@@ -1,6 +1,7 @@
 //! The interface that each event's file implements.
 
 use serde::{Serialize, de::DeserializeOwned};
+use serde_json::{Map, Value};
 
 use super::{
     output::{HookOutput, OutputPart},
@@ -35,6 +36,17 @@ pub trait EventDefinition: Serialize + DeserializeOwned + Send + Sync + Sized + 
     /// Returns the event with the system instruction as first message; `None` if
     /// it has no messages.
     fn with_system_message(&self) -> Option<Self> {
+        None
+    }
+
+    /// Returns the arguments of the event's tool call, if it is about one.
+    fn tool_input(&self) -> Option<&Map<String, Value>> {
+        None
+    }
+
+    /// Returns the event with another name and other arguments of its tool call;
+    /// `None` if it is not about one.
+    fn with_tool(&self, _name: &str, _input: Map<String, Value>) -> Option<Self> {
         None
     }
 

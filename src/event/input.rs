@@ -30,6 +30,8 @@ pub struct Context {
     pub trace: Trace,
     /// Model call that the event belongs to.
     pub call: Option<CallContext>,
+    /// Id of the sub-agent, if the agent names one.
+    pub sub_agent: Option<String>,
 }
 
 /// Caller of a request, as far as it is known.

@@ -1,4 +1,4 @@
-//! Names of the events.
+//! Names of the events, in hookgate and in other hook families.
 
 use std::fmt;
 
@@ -46,6 +46,41 @@ macro_rules! event_names {
 
 for_each_event!(event_names);
 
+/// A family's own name of an event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct EventAlias {
+    /// Name in the family's settings files and hook inputs.
+    pub name: &'static str,
+    /// Event of hookgate that the hooks run on.
+    pub event: EventName,
+    /// Agents for which the hooks run.
+    pub agents: AgentScope,
+}
+
+/// Agents for which a hook runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentScope {
+    /// The agent of the user and its sub-agents.
+    #[default]
+    All,
+    /// The agent of the user.
+    Main,
+    /// Sub-agents, as far as the agent names them.
+    SubAgents,
+}
+
+/// Settings files of a hook family that differ from those of gemini-cli.
+#[derive(Debug, PartialEq, Eq)]
+pub struct SettingsFormat {
+    /// Folder in which the family's agent looks for the file, such as `.claude`.
+    pub folder: &'static str,
+    /// Events that hooks can run on.
+    pub events: &'static [EventAlias],
+    /// Events of the family that a gateway cannot see.
+    pub unsupported: &'static [&'static str],
+}
+
 impl EventName {
     /// Parses a name on the wire.
     pub fn parse(name: &str) -> Option<Self> {
@@ -88,5 +123,27 @@ impl EventName {
 impl fmt::Display for EventName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.as_str())
+    }
+}
+
+impl EventAlias {
+    /// Returns a name for hooks of these agents.
+    pub const fn new(name: &'static str, event: EventName, agents: AgentScope) -> Self {
+        Self {
+            name,
+            event,
+            agents,
+        }
+    }
+}
+
+impl AgentScope {
+    /// Whether hooks of this scope run for an agent.
+    pub const fn includes(self, is_sub_agent: bool) -> bool {
+        match self {
+            Self::All => true,
+            Self::Main => !is_sub_agent,
+            Self::SubAgents => is_sub_agent,
+        }
     }
 }

@@ -10,14 +10,21 @@ use super::{
 /// Cause of the end.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SessionEnd {
-    /// `exit`, `clear`, `logout`, `prompt_input_exit` or `other`.
+    /// `exit`, `clear`, `logout`, `prompt_input_exit` or `other`; Claude Code has more.
     pub reason: String,
 }
 
 impl EventDefinition for SessionEnd {
     const HONOURS: &'static [OutputPart] = &[OutputPart::SystemMessage, OutputPart::SuppressOutput];
-    const SUBJECTS: SubjectKind =
-        SubjectKind::Keywords(&["exit", "clear", "logout", "prompt_input_exit", "other"]);
+    const SUBJECTS: SubjectKind = SubjectKind::Keywords(&[
+        "exit",
+        "clear",
+        "logout",
+        "prompt_input_exit",
+        "other",
+        "resume",
+        "bypass_permissions_disabled",
+    ]);
     /// Advisory event without effect.
     type Verdict = Option<()>;
 

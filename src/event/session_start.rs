@@ -10,7 +10,7 @@ use super::{
 /// Cause of the start.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct SessionStart {
-    /// `startup`, `resume`, `clear`, or llxprt's `compress`.
+    /// `startup`, `resume`, `clear`, llxprt's `compress`, or Claude Code's `compact`.
     pub source: String,
 }
 
@@ -21,7 +21,7 @@ impl EventDefinition for SessionStart {
         OutputPart::AdditionalContext,
     ];
     const SUBJECTS: SubjectKind =
-        SubjectKind::Keywords(&["startup", "resume", "clear", "compress"]);
+        SubjectKind::Keywords(&["startup", "resume", "clear", "compress", "compact", "fork"]);
     /// Rendered context for every model call of the session.
     type Verdict = Option<String>;
 

@@ -98,6 +98,11 @@ impl<'a> ConditionContext<'a> {
         }
     }
 
+    /// Whether the event is of a sub-agent.
+    pub(super) const fn is_sub_agent(&self) -> bool {
+        self.context.sub_agent.is_some()
+    }
+
     /// Returns whether a hook or policy runs. INVARIANT: it runs if its condition
     /// cannot be evaluated.
     pub(super) fn holds(&mut self, name: &str, condition: Option<&Condition>) -> bool {

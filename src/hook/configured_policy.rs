@@ -4,10 +4,10 @@ use std::{sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
-use super::outcome::hook_run;
+use super::{outcome::hook_run, tool_matcher::ToolMatcher};
 use crate::{
     condition::Condition,
-    config::{HookMode, Matcher, ProofCases},
+    config::{HookMode, ProofCases},
     dialect::DialectError,
     event::{BeforeModel, EventKind, HookOutput, HookResult, HookRun, HookStatus, RuleId},
     policy::{Policy, PolicyContext, PolicyRequest},
@@ -26,7 +26,7 @@ pub struct ConfiguredPolicy {
     pub mode: HookMode,
     /// Cases that prove it.
     pub(super) proof: ProofCases,
-    pub(super) matcher: Matcher,
+    pub(super) matcher: ToolMatcher,
     /// Condition under which it runs; always if `None`.
     pub when: Option<Condition>,
     /// Whether it runs on model calls as well, and so need not run on events that

@@ -109,6 +109,7 @@ pub(super) fn plan(
     mut conditions: ConditionContext<'_>,
 ) -> Plan {
     let subject = conditions.matcher_subject();
+    let is_sub_agent = conditions.is_sub_agent();
     let mut plan = Plan {
         started: Some(Instant::now()),
         unproven: match only {
@@ -137,6 +138,10 @@ pub(super) fn plan(
         plan.sequential |= group.sequential;
         let hooks = group.hooks.iter();
         for hook in hooks.filter(|hook| only.is_none_or(|guard| guard.is_hook(hook))) {
+            if !hook.spec.agents.includes(is_sub_agent) {
+                plan.skipped.push((hook.rule, SkipReason::Matcher));
+                continue;
+            }
             let mut planned = plan.hooks.iter();
             let is_duplicate =
                 planned.any(|planned| planned.spec.identity() == hook.spec.identity());

@@ -5,17 +5,21 @@ use std::sync::atomic::Ordering;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
-use serde_json::value::RawValue;
+use serde_json::{Value, value::RawValue};
 use tokio::time::{Instant, timeout};
 
 use super::{
     outcome::hook_run,
     plan::{Plan, UnprovenHooks},
     table::Hook,
+    tool_matcher::ToolView,
 };
 use crate::{
     config::{FailureMode, HookView, SystemMessages},
-    event::{Context, DiagnosticCode, EventKind, HookResult, HookRun, HookStatus, InputExtras},
+    event::{
+        Context, DiagnosticCode, EventKind, HookOutput, HookResult, HookRun, HookStatus,
+        InputExtras,
+    },
     observe::recorder::{ExchangeEvent, Recorder},
     transport::HookCall,
 };
@@ -75,6 +79,7 @@ fn encode_inputs<E: EventKind>(
             spec.view,
             spec.system_messages,
             spec.context,
+            hook.shown_tool(event),
         )
     };
     let mut inputs: Vec<(&Hook, Bytes)> = Vec::new();
@@ -103,17 +108,48 @@ fn encode<E: EventKind>(
         },
         hookgate: hook.spec.context.then(|| scope.context.gateway_context()),
     };
-    let with_system = with_system_message(hook, event);
-    let event = with_system.as_ref().unwrap_or(event);
+    let shown = ShownEvent::new(hook, event);
+    let event = shown.event().unwrap_or(event);
     hook.protocol.write(scope.context, event.as_event(), extras)
 }
 
-/// The event with the system instruction as a message, if the hook is configured to
-/// see it.
-fn with_system_message<E: EventKind>(hook: &Hook, event: &E) -> Option<E> {
-    match hook.spec.system_messages {
-        SystemMessages::Shown => event.with_system_message(),
-        SystemMessages::Hidden => None,
+/// An event as one hook sees it, if that is not as it is.
+enum ShownEvent<E> {
+    Unchanged,
+    /// With the system instruction as a message, if the hook is configured to see it.
+    WithSystem(E),
+    /// With the names of the hook's family for a tool and its arguments.
+    Tool(ToolView<E>),
+}
+
+impl<E: EventKind> ShownEvent<E> {
+    fn new(hook: &Hook, event: &E) -> Self {
+        let with_system = match hook.spec.system_messages {
+            SystemMessages::Shown => event.with_system_message(),
+            SystemMessages::Hidden => None,
+        };
+        match (with_system, hook.matcher.view(event)) {
+            (Some(event), _) => Self::WithSystem(event),
+            (None, Some(view)) => Self::Tool(view),
+            (None, None) => Self::Unchanged,
+        }
+    }
+
+    const fn event(&self) -> Option<&E> {
+        match self {
+            Self::Unchanged => None,
+            Self::WithSystem(event) => Some(event),
+            Self::Tool(view) => Some(&view.event),
+        }
+    }
+
+    /// Writes the arguments that a hook returned with the names of the call.
+    fn restore_arguments(&self, output: &mut HookOutput) {
+        if let Self::Tool(view) = self
+            && let Some(Value::Object(edit)) = output.hook_specific_output.get_mut("tool_input")
+        {
+            view.arguments.restore(edit);
+        }
     }
 }
 
@@ -144,9 +180,10 @@ async fn call<E: EventKind>(
     if hook.spec.on_failure == FailureMode::Closed {
         answer.fail_closed(&hook.name);
     }
-    let with_system = with_system_message(hook, event);
-    let event = with_system.as_ref().unwrap_or(event);
+    let shown = ShownEvent::new(hook, event);
+    let event = shown.event().unwrap_or(event);
     hook.protocol.interpret(&mut answer, event.as_event());
+    shown.restore_arguments(&mut answer.output);
     if hook.spec.system_messages == SystemMessages::Shown {
         answer.output.extract_system_message();
     }

@@ -10,16 +10,18 @@ use super::{
     condition_eval,
     configured_policy::ConfiguredPolicy,
     rule_identity::{RuleState, hook_rule, policy_rule},
+    tool_matcher::ToolMatcher,
 };
 use crate::{
     condition::Condition,
     config::{
-        BUILTIN, Config, HookGroup, HookSpec, Matcher, PolicySpec, Problem, SourceSpan, When,
+        BUILTIN, Config, HookGroup, HookSpec, Matcher, PolicySpec, Problem, SourceSpan,
+        ToolMeaning, When,
     },
-    event::{EventName, RuleId},
+    event::{EventKind, EventName, MatcherSubject, RuleId},
     observe::trace::RuleIdentity,
     policy,
-    protocol::{self, Protocol},
+    protocol::{self, Protocol, ToolFamily, ToolNameOverride, ToolNames},
     transport::{self, Transport, TransportConfig, TransportDeps},
 };
 
@@ -42,6 +44,8 @@ pub struct Hook {
     pub(super) is_unproven: AtomicBool,
     /// Event on which it runs.
     pub event: EventName,
+    /// Matcher of its group.
+    pub(super) matcher: ToolMatcher,
     /// Working directory of its processes.
     pub(super) directory: PathBuf,
     pub(super) output_limit: usize,
@@ -58,10 +62,21 @@ impl Hook {
     }
 }
 
+impl Hook {
+    /// Returns the name that the hook receives for the tool of an event, if it is not that
+    /// on the wire.
+    pub(super) fn shown_tool(&self, event: &impl EventKind) -> Option<String> {
+        match event.subject() {
+            MatcherSubject::Tool(wire) => self.matcher.shown_name(wire),
+            MatcherSubject::None | MatcherSubject::Keyword(_) => None,
+        }
+    }
+}
+
 /// Hooks that share a matcher.
 #[derive(Debug)]
 pub(super) struct MatcherGroup {
-    pub(super) matcher: Matcher,
+    pub(super) matcher: ToolMatcher,
     pub(super) sequential: bool,
     pub(super) hooks: Vec<Arc<Hook>>,
 }
@@ -94,6 +109,7 @@ impl HookTable {
         let mut builder = TableBuilder {
             deps,
             previous: previous.map(|(_, hook)| hook).collect(),
+            tool_names: Arc::new(tool_names(config)),
             table: Self {
                 free_slots: config.limits.hook_processes,
                 ..Self::default()
@@ -162,10 +178,23 @@ impl HookTable {
     }
 }
 
+/// Returns the names of tools, with those of the config.
+pub fn tool_names(config: &Config) -> ToolNames {
+    let entries = config.tool_names.iter();
+    ToolNames::new(entries.map(|(name, meaning)| {
+        let meaning = match meaning {
+            ToolMeaning::SameAs(other) => ToolNameOverride::SameAs(other.clone()),
+            ToolMeaning::Unmapped(_) => ToolNameOverride::Unmapped,
+        };
+        (name.clone(), meaning)
+    }))
+}
+
 struct TableBuilder<'a> {
     deps: &'a TransportDeps,
     /// Hooks of the previous table whose transports are not reused yet.
     previous: Vec<&'a Arc<Hook>>,
+    tool_names: Arc<ToolNames>,
     table: HookTable,
     problems: Vec<Problem>,
 }
@@ -180,12 +209,15 @@ impl TableBuilder<'_> {
 
     fn add_group(&mut self, event: EventName, group: &HookGroup) {
         let mut hooks = Vec::new();
+        // All hooks of a group are in one file, so they have one protocol.
+        let first = group.hooks.first().map(|spec| spec.protocol.as_str());
+        let matcher = self.matcher(&group.matcher, first.unwrap_or_default());
         for spec in &group.hooks {
             if spec.kind == BUILTIN {
-                self.add_builtin(event, &group.matcher, spec);
+                self.add_builtin(event, &matcher, spec);
                 continue;
             }
-            match self.build_hook(event, spec) {
+            match self.build_hook(event, &matcher, spec) {
                 Ok(hook) => hooks.push(Arc::new(hook)),
                 Err(error) => self.report(&spec.span, format!("hook `{}`: {error}", spec.label())),
             }
@@ -193,14 +225,25 @@ impl TableBuilder<'_> {
         if !hooks.is_empty() {
             let groups = self.table.groups.entry(event).or_default();
             groups.push(MatcherGroup {
-                matcher: group.matcher.clone(),
+                matcher,
                 sequential: group.sequential,
                 hooks,
             });
         }
     }
 
-    fn build_hook(&mut self, event: EventName, spec: &HookSpec) -> Result<Hook, String> {
+    /// Returns a matcher that knows the names of tools of a protocol's family.
+    fn matcher(&self, matcher: &Matcher, protocol: &str) -> ToolMatcher {
+        let family = protocol::find(protocol).map_or(ToolFamily::Gemini, Protocol::tools);
+        ToolMatcher::new(matcher.clone(), family, Arc::clone(&self.tool_names))
+    }
+
+    fn build_hook(
+        &mut self,
+        event: EventName,
+        matcher: &ToolMatcher,
+        spec: &HookSpec,
+    ) -> Result<Hook, String> {
         let protocol = protocol::find(&spec.protocol)
             .ok_or_else(|| format!("unknown hook protocol `{}`", spec.protocol))?;
         let mut previous = self.previous.iter();
@@ -223,6 +266,7 @@ impl TableBuilder<'_> {
             transport,
             is_unproven: AtomicBool::new(false),
             event,
+            matcher: matcher.clone(),
             directory: self.deps.directory.clone(),
             output_limit: self.deps.output_limit,
         })
@@ -273,11 +317,12 @@ impl TableBuilder<'_> {
     /// Adds a policy on all of its events.
     fn add_policy(&mut self, spec: &PolicySpec) {
         let events = policy::find(&spec.policy).map_or(&[][..], |kind| kind.events);
-        self.add_policy_on(events, &Matcher::all(), spec);
+        let matcher = self.matcher(&Matcher::all(), "");
+        self.add_policy_on(events, &matcher, spec);
     }
 
     /// Adds a policy on one event.
-    fn add_builtin(&mut self, event: EventName, matcher: &Matcher, hook: &HookSpec) {
+    fn add_builtin(&mut self, event: EventName, matcher: &ToolMatcher, hook: &HookSpec) {
         let Some(spec) = hook.as_policy() else {
             return;
         };
@@ -292,7 +337,7 @@ impl TableBuilder<'_> {
         self.add_policy_on(&[event], matcher, &spec);
     }
 
-    fn add_policy_on(&mut self, events: &[EventName], matcher: &Matcher, spec: &PolicySpec) {
+    fn add_policy_on(&mut self, events: &[EventName], matcher: &ToolMatcher, spec: &PolicySpec) {
         let label = format!("policy `{}`", spec.label());
         let (kind, policy) = match policy::build(&spec.policy, spec.settings.0.clone()) {
             Ok(built) => built,

@@ -7,7 +7,9 @@ use super::{
     output_parser::{ParsedOutput, parse, trim},
     process_output::{ProcessExit, ProcessOutput},
 };
-use crate::event::{Decision, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus};
+use crate::event::{
+    Decision, Diagnostic, DiagnosticCode, EventName, HookOutput, HookResult, HookStatus,
+};
 
 /// Exit code of a refusal.
 const EXIT_BLOCK: i32 = 2;
@@ -15,25 +17,49 @@ const EXIT_BLOCK: i32 = 2;
 /// Reason of a refusal without any output.
 const NO_BLOCK_REASON: &str = "Hook exited with code 2 without an error message";
 
+/// The event of an output, and the fields of a protocol written as those of `gemini`.
+#[derive(Debug, Clone, Copy)]
+struct OutputReader {
+    event: EventName,
+    translate: fn(&mut Map<String, Value>, EventName),
+}
+
+impl OutputReader {
+    fn read(self, mut fields: Map<String, Value>) -> (HookOutput, Vec<Diagnostic>) {
+        (self.translate)(&mut fields, self.event);
+        HookOutput::read(fields, self.event)
+    }
+}
+
 /// Interprets an exited hook process.
 pub(super) fn read(process: &ProcessOutput, event: EventName) -> HookResult {
+    read_translated(process, event, |_, _| ())
+}
+
+/// Interprets an exited hook process whose JSON output is translated first.
+pub(super) fn read_translated(
+    process: &ProcessOutput,
+    event: EventName,
+    translate: fn(&mut Map<String, Value>, EventName),
+) -> HookResult {
+    let reader = OutputReader { event, translate };
     let stdout = String::from_utf8_lossy(&process.stdout);
     let stderr = String::from_utf8_lossy(&process.stderr);
     let (stdout, stderr) = (trim(&stdout), trim(&stderr));
     match process.exit {
         ProcessExit::Code(0) if std::str::from_utf8(&process.stdout).is_err() => {
-            malformed(readings(parse(stdout)), event, "output is not valid UTF-8")
+            malformed(readings(parse(stdout)), reader, "output is not valid UTF-8")
         }
-        ProcessExit::Code(0) => succeeded(stdout, event),
-        ProcessExit::Code(EXIT_BLOCK) => blocked(stdout, stderr, event),
+        ProcessExit::Code(0) => succeeded(stdout, reader),
+        ProcessExit::Code(EXIT_BLOCK) => blocked(stdout, stderr, reader),
         exit => failed(exit, stderr),
     }
 }
 
-fn succeeded(stdout: &str, event: EventName) -> HookResult {
+fn succeeded(stdout: &str, reader: OutputReader) -> HookResult {
     let (output, diagnostics) = match parse(stdout) {
         ParsedOutput::Empty => (HookOutput::default(), vec![]),
-        ParsedOutput::Object(fields) => HookOutput::read(fields, event),
+        ParsedOutput::Object(fields) => reader.read(fields),
         ParsedOutput::NonObject => {
             let ignored = DiagnosticCode::NonObjectJson.with("output is not a JSON object");
             (HookOutput::default(), vec![ignored])
@@ -44,10 +70,10 @@ fn succeeded(stdout: &str, event: EventName) -> HookResult {
         }
         ambiguous @ ParsedOutput::Ambiguous(_) => {
             let cause = "output is ambiguous JSON: duplicate key, or nested too deeply";
-            return malformed(readings(ambiguous), event, cause);
+            return malformed(readings(ambiguous), reader, cause);
         }
         ParsedOutput::Malformed => {
-            return malformed(vec![], event, "output is malformed JSON");
+            return malformed(vec![], reader, "output is malformed JSON");
         }
     };
     HookResult {
@@ -59,10 +85,10 @@ fn succeeded(stdout: &str, event: EventName) -> HookResult {
 
 /// A refusal by exit code is final: a decision on standard output cannot revoke
 /// it, but the other fields count.
-fn blocked(stdout: &str, stderr: &str, event: EventName) -> HookResult {
+fn blocked(stdout: &str, stderr: &str, reader: OutputReader) -> HookResult {
     let (mut output, text, diagnostics) = match parse(stdout) {
         ParsedOutput::Object(fields) => {
-            let (output, diagnostics) = HookOutput::read(fields, event);
+            let (output, diagnostics) = reader.read(fields);
             (output, "", diagnostics)
         }
         _ => (HookOutput::default(), stdout, vec![]),
@@ -95,10 +121,8 @@ fn readings(parsed: ParsedOutput) -> Vec<Map<String, Value>> {
 /// Malformed output is a failure, but a refusal in any reading of it counts:
 /// an author of prompts who can break a hook's output must not be able to revoke
 /// its refusal.
-fn malformed(readings: Vec<Map<String, Value>>, event: EventName, cause: &str) -> HookResult {
-    let mut outputs = readings
-        .into_iter()
-        .map(|fields| HookOutput::read(fields, event).0);
+fn malformed(readings: Vec<Map<String, Value>>, reader: OutputReader, cause: &str) -> HookResult {
+    let mut outputs = readings.into_iter().map(|fields| reader.read(fields).0);
     let refuses = |output: &HookOutput| output.deny().is_some() || output.stop().is_some();
     let refusal = outputs.find(refuses).unwrap_or_default();
     HookResult {

@@ -4,13 +4,23 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use super::{exit_code, input, process_output::ProcessOutput};
-use crate::event::{Context, Event, EventName, HookResult, InputExtras};
+use super::{exit_code, input, process_output::ProcessOutput, tool_names::ToolFamily};
+use crate::event::{Context, Event, EventName, HookResult, InputExtras, SettingsFormat};
 
 /// Encoding of hook inputs and interpretation of hook outputs.
 pub trait Protocol: fmt::Debug + Send + Sync {
     /// Returns the name in the config.
     fn name(&self) -> &'static str;
+
+    /// Returns the family whose names of tools its hooks use.
+    fn tools(&self) -> ToolFamily {
+        ToolFamily::Gemini
+    }
+
+    /// Returns the format of its settings files; `None` if it is gemini-cli's.
+    fn settings_format(&self) -> Option<&'static SettingsFormat> {
+        None
+    }
 
     /// Whether hooks see all parts of a request's messages, not only texts.
     fn shows_message_parts(&self) -> bool {

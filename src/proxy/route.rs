@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use http::request::Parts;
+use http::{HeaderMap, request::Parts};
+use serde_json::Value;
 
 use super::{request_context::RequestContext, session_name};
 use crate::{
@@ -66,6 +67,7 @@ pub(super) fn resolve(
             hook_context.session_named = true;
             hook_context.session_id.clone_from(&name.id);
         }
+        hook_context.sub_agent = sub_agent(&head.headers);
         hook_context.caller = identity.caller();
         hook_context.cwd = snapshot.config.hook_directory.display().to_string();
         hook_context.timestamp = utc_timestamp();
@@ -87,6 +89,18 @@ pub(super) fn resolve(
         hook_context,
     });
     Ok((context, call))
+}
+
+/// Returns the id of the sub-agent that sends a call. Claude Code names it in a header,
+/// Codex in the metadata of the turn, in which the agent of the user is `/root`.
+fn sub_agent(headers: &HeaderMap) -> Option<String> {
+    let text = |name| headers.get(name).and_then(|value| value.to_str().ok());
+    if let Some(id) = text("x-claude-code-agent-id") {
+        return Some(id.to_owned());
+    }
+    let metadata: Value = serde_json::from_str(text("x-codex-turn-metadata")?).ok()?;
+    let agent = metadata.get("agent_name")?.as_str()?;
+    (agent != "/root").then(|| agent.to_owned())
 }
 
 /// Recognizes and counts the call of a request line.

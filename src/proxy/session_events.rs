@@ -18,7 +18,7 @@ use super::{
 use crate::{
     dialect::{History, ItemKind},
     error::ApiError,
-    event::{BeforeAgent, EventName, FlowVerdict, Reason, SessionStart},
+    event::{BeforeAgent, EventName, FlowVerdict, Reason, ResultEdit, SessionStart},
     observe::recorder::{ExchangeAction, ExchangeEvent},
     session::{Item, Session, SessionRequest, YieldBudget},
 };
@@ -219,13 +219,17 @@ async fn fire_after_tool(
     for ((in_last_step, item), outcome) in new.iter().zip(outcomes) {
         session.mark_evaluated(item);
         match outcome.verdict {
-            FlowVerdict::Proceed(Some(context)) => session.note_mut(item).context = Some(context),
+            FlowVerdict::Proceed(edit) if edit == ResultEdit::default() => (),
+            FlowVerdict::Proceed(edit) => {
+                let note = session.note_mut(item);
+                (note.output, note.context) = (edit.replacement, edit.context);
+            }
             FlowVerdict::Deny(reason) => {
                 session.note_mut(item).replaced = Some(reason.as_str().to_owned());
             }
             // An earlier step cannot be stopped any more.
             FlowVerdict::Stop(reason) if *in_last_step => stopped = Some(reason),
-            FlowVerdict::Proceed(None) | FlowVerdict::Stop(_) => (),
+            FlowVerdict::Stop(_) => (),
         }
     }
     let Some(reason) = stopped else {

@@ -104,6 +104,9 @@ pub struct ItemNote {
     pub context: Option<String>,
     /// Reason why this tool result is hidden from the model.
     pub replaced: Option<String>,
+    /// Text that the model receives in place of this tool result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub output: Option<String>,
     /// Contents after this item that the agent does not have: denied calls, and the
     /// denials for the model. JSON.
     pub hidden_contents: Vec<String>,
@@ -206,6 +209,7 @@ impl ItemNote {
     fn merge(&mut self, other: Self) {
         let own = std::mem::take(self);
         let replaced = own.replaced.clone().max(other.replaced.clone());
+        let output = own.output.clone().max(other.output.clone());
         let merged = match own.revised.cmp(&other.revised) {
             Ordering::Less => other,
             Ordering::Greater => own,
@@ -219,9 +223,14 @@ impl ItemNote {
                 hidden_contents: own.hidden_contents.max(other.hidden_contents),
                 denied_calls: own.denied_calls.max(other.denied_calls),
                 replaced: None,
+                output: None,
             },
         };
-        *self = Self { replaced, ..merged };
+        *self = Self {
+            replaced,
+            output,
+            ..merged
+        };
     }
 
     fn text_bytes(&self) -> usize {
@@ -231,9 +240,10 @@ impl ItemNote {
             stopped,
             context,
             replaced,
+            output,
             ..
         } = self;
-        let own = [response, denied, stopped, context, replaced];
+        let own = [response, denied, stopped, context, replaced, output];
         let own = own.into_iter().flatten();
         own.chain(&self.hidden_contents).map(String::len).sum()
     }
@@ -255,9 +265,10 @@ mod tests {
             denied in text(),
             context in text(),
             replaced in text(),
+            output in text(),
             hidden_contents in proptest::collection::vec("[ab]{1,2}", 0..2),
         ) -> ItemNote {
-            ItemNote { revised, denied, context, replaced, hidden_contents, ..ItemNote::default() }
+            ItemNote { revised, denied, context, replaced, output, hidden_contents, ..ItemNote::default() }
         }
     }
 
@@ -312,6 +323,7 @@ mod tests {
                 for (item, note) in &state.notes {
                     let kept = &both.notes[item];
                     prop_assert!(note.replaced.is_none() || kept.replaced.is_some());
+                    prop_assert!(note.output.is_none() || kept.output.is_some());
                     let taken_back = kept.revised > note.revised;
                     prop_assert!(note.denied.is_none() || kept.denied.is_some() || taken_back);
                 }

@@ -78,7 +78,7 @@ hooks:
         (0, "hookgate.yaml: valid, 6 hooks\n")
     );
     assert_snapshot!(stderr, @r"
-    warning: hookgate.yaml:11:16: the matcher matches none of startup, resume, clear, compress, so its hooks never run
+    warning: hookgate.yaml:11:16: the matcher matches none of startup, resume, clear, compress, compact, fork, so its hooks never run
     warning: hookgate.yaml:4:16: BeforeModel has nothing to match, so the matcher is ignored and the hooks always run
     warning: hookgate.yaml:9:65: the hook only observes, so `closed` has no effect
     warning: hookgate.yaml:15:53: hooks cannot deny PreCompress, so `closed` has no effect

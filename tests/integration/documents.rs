@@ -20,7 +20,7 @@ fn read(file: impl AsRef<Path>) -> String {
 
 /// The pages that people read.
 fn pages() -> Vec<PathBuf> {
-    let folders = ["docs", "docs/policies"].map(|it| house().join(it));
+    let folders = ["docs", "docs/agents", "docs/policies"].map(|it| house().join(it));
     let files = folders.iter().flat_map(|it| fs::read_dir(it).unwrap());
     let files = files.map(|it| it.unwrap().path());
     let pages = files.filter(|it| it.extension().is_some_and(|it| it == "md"));
@@ -79,6 +79,10 @@ fn every_config_in_the_documentation_is_good() {
     fs::create_dir_all(path(".gemini")).unwrap();
     fs::create_dir_all(path("gate")).unwrap();
     fs::write(path(".gemini/settings.json"), "{}").unwrap();
+    fs::create_dir_all(path(".claude")).unwrap();
+    fs::write(path(".claude/settings.json"), "{}").unwrap();
+    fs::create_dir_all(path("gate/policies")).unwrap();
+    fs::write(path("gate/policies/codex-hooks.json"), "{}").unwrap();
     let nothing = r#"{"hook_event_name":"SessionEnd","reason":"exit"}"#;
     fs::write(path("event.json"), nothing).unwrap();
     let mut seen = 0;

@@ -98,6 +98,119 @@ async fn a_gateway_that_cannot_be_asked_warns_or_refuses() {
     }
 }
 
+/// The output of `forward` for an agent with another form of hooks.
+async fn output(gate: &TestGateway, protocol: &str, event: &Value) -> Value {
+    let url = format!("http://{}", gate.agents);
+    let output = forward(&url, &["--protocol", protocol], event).await;
+    assert_eq!(output.status.code(), Some(0), "{output:?}");
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn bash(command: &str) -> Value {
+    json!({
+        "session_id": "laptop-2", "transcript_path": "/t.jsonl", "cwd": "/repo",
+        "permission_mode": "default", "hook_event_name": "PreToolUse",
+        "tool_name": "Bash", "tool_input": { "command": command }, "tool_use_id": "toolu_1",
+    })
+}
+
+#[tokio::test]
+async fn claude_code_and_codex_are_answered_in_their_own_form() {
+    let gate = gate().await;
+    for protocol in ["claude", "codex"] {
+        let denied = json!({ "hookSpecificOutput": {
+            "hookEventName": "PreToolUse",
+            "permissionDecision": "deny",
+            "permissionDecisionReason": "not that",
+        }});
+        assert_eq!(output(&gate, protocol, &bash("rm -rf /")).await, denied);
+        assert_eq!(output(&gate, protocol, &bash("ls")).await, json!({}));
+    }
+}
+
+#[tokio::test]
+async fn each_agent_gets_what_it_understands() {
+    let upstream = Upstream::mock().await;
+    let edit = json!({ "hookSpecificOutput": { "tool_input": { "command": "ls -l" } },
+        "suppressOutput": true, "systemMessage": "edited" });
+    let hooks = [
+        ("BeforeTool", hook::saying("tool", &edit)),
+        ("AfterTool", hook::refusing("result", "hidden")),
+        (
+            "BeforeAgent",
+            hook::saying(
+                "prompt",
+                &json!({ "continue": false, "stopReason": "over" }),
+            ),
+        ),
+        ("AfterAgent", hook::refusing("answer", "run the tests")),
+    ];
+    let gate = TestGateway::start(&upstream, &hook::config(&hooks)).await;
+    let updated = json!({ "command": "ls -l" });
+
+    let claude = output(&gate, "claude", &bash("ls")).await;
+    let specific = json!({ "hookEventName": "PreToolUse", "updatedInput": updated });
+    assert_eq!(
+        claude,
+        json!({ "hookSpecificOutput": specific,
+        "suppressOutput": true, "systemMessage": "edited" })
+    );
+    let codex = output(&gate, "codex", &bash("ls")).await;
+    let specific = json!({ "hookEventName": "PreToolUse", "updatedInput": updated,
+        "permissionDecision": "allow" });
+    assert_eq!(
+        codex,
+        json!({ "hookSpecificOutput": specific, "systemMessage": "edited" })
+    );
+
+    let mut ran = bash("ls");
+    ran["hook_event_name"] = json!("PostToolUse");
+    ran["tool_response"] = json!({ "stdout": "a", "stderr": "b", "interrupted": false });
+    let claude = output(&gate, "claude", &ran).await;
+    let hidden = json!({ "stdout": "hidden", "stderr": "", "interrupted": false });
+    assert_eq!(claude["hookSpecificOutput"]["updatedToolOutput"], hidden);
+    assert_eq!(
+        (&claude["decision"], &claude["reason"]),
+        (&json!("block"), &json!("hidden"))
+    );
+    assert_eq!(
+        gate.json("result.json")["tool_response"]["llmContent"],
+        "a\nb"
+    );
+    ran["tool_response"] = json!("a");
+    let codex = output(&gate, "codex", &ran).await;
+    assert_eq!(codex, json!({ "decision": "block", "reason": "hidden" }));
+
+    let prompt = json!({ "hook_event_name": "UserPromptSubmit", "prompt": "go" });
+    let stopped = json!({ "continue": false, "stopReason": "over" });
+    assert_eq!(output(&gate, "codex", &prompt).await, stopped);
+    let stop = json!({ "hook_event_name": "Stop", "last_assistant_message": "done",
+        "stop_hook_active": true });
+    let blocked = json!({ "decision": "block", "reason": "run the tests" });
+    assert_eq!(output(&gate, "claude", &stop).await, blocked);
+    let answer = gate.json("answer.json");
+    assert_eq!(answer["prompt_response"], "done");
+    assert_eq!(answer["stop_hook_active"], true);
+}
+
+#[tokio::test]
+async fn an_event_without_a_counterpart_is_a_failure() {
+    let gate = gate().await;
+    let url = format!("http://{}", gate.agents);
+    let event = json!({ "hook_event_name": "PermissionRequest", "tool_name": "Bash" });
+
+    let open = forward(&url, &["--protocol", "claude"], &event).await;
+    let closed = ["--protocol", "claude", "--on-failure", "closed"];
+    let closed = forward(&url, &closed, &event).await;
+
+    assert_eq!(
+        (open.status.code(), closed.status.code()),
+        (Some(1), Some(2))
+    );
+    let stderr = String::from_utf8(closed.stderr).unwrap();
+    assert!(stderr.contains("`PermissionRequest`"), "{stderr}");
+}
+
 #[test]
 fn the_settings_for_agents_are_hooks_that_forward() {
     let mut files = 0;
@@ -108,7 +221,8 @@ fn the_settings_for_agents_are_hooks_that_forward() {
         }
         let settings: Value = serde_json::from_str(&fs::read_to_string(&path).unwrap()).unwrap();
         let hooks = settings["hooks"].as_object().unwrap();
-        assert!(hooks.contains_key("BeforeTool"), "{}", path.display());
+        let tool = ["BeforeTool", "PreToolUse"].map(|event| hooks.contains_key(event));
+        assert!(tool.contains(&true), "{}", path.display());
         for group in hooks.values().flat_map(|it| it.as_array().unwrap()) {
             let command = group["hooks"][0]["command"].as_str().unwrap();
             let words: Vec<&str> = command.split(' ').skip(1).chain(["--help"]).collect();
@@ -117,7 +231,7 @@ fn the_settings_for_agents_are_hooks_that_forward() {
         }
         files += 1;
     }
-    assert_eq!(files, 4);
+    assert_eq!(files, 6);
 }
 
 #[tokio::test]

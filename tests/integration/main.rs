@@ -19,6 +19,7 @@ mod audit;
 mod bounds;
 mod callers;
 mod circuit;
+mod claude_codex;
 mod clock;
 mod command_line;
 mod conditions;

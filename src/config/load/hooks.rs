@@ -8,6 +8,7 @@ use std::{
 use serde_json::{Map, Value, json};
 
 use super::{
+    foreign_settings,
     lints::{duplicate_hooks, unused_settings},
     loader::Loader,
     pointers::{fill_in, matching},
@@ -24,7 +25,7 @@ use crate::{
         source_span::{Problem, SourceSpan},
         spanned_yaml::{SpannedYaml, span_to_value},
     },
-    event::EventName,
+    event::{AgentScope, EventName},
 };
 
 /// The hooks of a settings file or of the config itself.
@@ -71,7 +72,7 @@ impl Loader {
         files.extend(more.iter().map(|path| {
             let file = HookFile {
                 path: path.clone(),
-                protocol: DEFAULT_PROTOCOL.to_owned(),
+                protocol: None,
                 system_messages: SystemMessages::Hidden,
             };
             (file, None)
@@ -108,7 +109,9 @@ impl Loader {
         })?;
         let document =
             SpannedYaml::parse(&blank_comments(&text), path).map_err(|problem| vec![problem])?;
-        let value = document.value();
+        let mut defaults = defaults.clone();
+        let (document, value, scopes) =
+            self.translate_settings(file, document, registry, &mut defaults);
         let validated = validate::<SettingsFile>(&document, value, registry, UnknownKeys::Ignored);
         if !validated.problems.is_empty() {
             return Err(validated.problems);
@@ -117,12 +120,42 @@ impl Loader {
         let mut value = validated.value;
         self.resolve_secrets(&mut value, &document);
         self.annotate_proofs(&document, &mut value);
-        let mut defaults = defaults.clone();
-        defaults.insert("protocol".to_owned(), json!(file.protocol));
+        for (group, scope) in scopes {
+            for pointer in matching(&value, &format!("{group}/hooks/*")) {
+                if let Some(hook) = value.pointer_mut(&pointer).and_then(Value::as_object_mut) {
+                    hook.insert("agents".to_owned(), json!(scope));
+                }
+            }
+        }
         defaults.insert("system_messages".to_owned(), json!(file.system_messages));
         let start = document.span("");
         HookBlock::new(document, value, &defaults)
             .map_err(|error| vec![Problem::at(&start, error.to_string())])
+    }
+
+    /// Translates a settings file of another family. Sets the default protocol of its
+    /// hooks.
+    fn translate_settings(
+        &mut self,
+        file: &HookFile,
+        document: SpannedYaml,
+        registry: &Registry,
+        defaults: &mut Map<String, Value>,
+    ) -> (SpannedYaml, Value, Vec<(String, AgentScope)>) {
+        let value = document.value();
+        let protocol = match &file.protocol {
+            Some(name) => registry.protocols.iter().find(|shape| shape.name == name),
+            None => foreign_settings::detect(registry, &file.path, &value),
+        };
+        let name = protocol.map_or(DEFAULT_PROTOCOL, |shape| shape.name);
+        defaults.insert("protocol".to_owned(), json!(name));
+        let Some(format) = protocol.and_then(|shape| shape.settings) else {
+            return (document, value, Vec::new());
+        };
+        let translation = foreign_settings::translate(document, name, format);
+        self.problems.extend(translation.problems);
+        self.warnings.extend(translation.warnings);
+        (translation.document, translation.value, translation.scopes)
     }
 
     /// Completes the policies for deserialization.

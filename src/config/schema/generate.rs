@@ -52,10 +52,14 @@ fn remove_null(fields: &mut Map<String, Value>) {
 }
 
 fn fill_in_names(fields: &mut Map<String, Value>, registry: &Registry) {
+    let protocols = || {
+        let protocols = registry.protocols.iter();
+        protocols.map(|protocol| protocol.name).collect()
+    };
     let policies = || registry.policies.iter().map(|policy| policy.name).collect();
     let names = match fields.remove("x-known").as_ref().and_then(Value::as_str) {
         Some("transports") => Some(registry.transports.clone()),
-        Some("protocols") => Some(registry.protocols.clone()),
+        Some("protocols") => Some(protocols()),
         Some("policies") => Some(policies()),
         _ => None,
     };

@@ -19,6 +19,7 @@ use super::{
     proofs::{ProofCases, ProofSettings},
     sessions::{EventSettings, SessionSettings},
     telemetry::{LogSettings, Telemetry},
+    tool_names::{ToolMeaning, ToolMeaningSchema},
     trace::TraceSettings,
     upstreams::UpstreamsConfig,
 };
@@ -89,6 +90,11 @@ pub struct Config {
     /// Defaults for all hooks.
     #[serde(default, deserialize_with = "set_by_loader")]
     pub(crate) hook_defaults: HookDefaults,
+    /// Names of tools that mean the same as others, in addition to the built-in ones, or
+    /// instead of them.
+    #[serde(default)]
+    #[schemars(with = "BTreeMap<String, ToolMeaningSchema>")]
+    pub tool_names: BTreeMap<String, ToolMeaning>,
     /// Working directory of hook processes. Default: the directory of the config file.
     // Absolute, once it is set.
     #[serde(default)]

@@ -19,7 +19,7 @@ use crate::{
         source_span::SourceSpan,
         units::Milliseconds,
     },
-    event::EventName,
+    event::{AgentScope, EventName},
 };
 
 /// The `type` of hooks that are policies.
@@ -66,6 +66,10 @@ pub struct HookSpec {
     /// The hook protocol. Set by the loader.
     #[schemars(skip)]
     pub protocol: String,
+    /// The agents for which the hook runs. Set by the loader.
+    #[schemars(skip)]
+    #[serde(default)]
+    pub agents: AgentScope,
     /// Timeout in milliseconds or as a duration.
     #[serde(with = "Milliseconds")]
     #[schemars(with = "Option<Milliseconds>")]
@@ -197,10 +201,10 @@ pub(crate) struct HookFile {
     /// Path of the settings.json.
     #[schemars(with = "FilePathSchema")]
     pub(crate) path: PathBuf,
-    /// The protocol of its hooks.
-    #[serde(default = "default_protocol")]
-    #[schemars(extend("x-known" = "protocols"))]
-    pub(crate) protocol: String,
+    /// The protocol of its hooks. Default: by the file's folder or the names of its events
+    /// `claude` or `codex`, else `gemini`.
+    #[schemars(with = "Option<String>", extend("x-known" = "protocols"))]
+    pub(crate) protocol: Option<String>,
     /// Send the system instruction as a first message to its hooks.
     #[serde(default)]
     #[schemars(with = "bool")]
@@ -317,10 +321,6 @@ fn fields_by_type(schema: &mut Schema) {
         })
     });
     schema.insert("allOf".to_owned(), rules.collect());
-}
-
-fn default_protocol() -> String {
-    DEFAULT_PROTOCOL.to_owned()
 }
 
 fn default_transport() -> String {

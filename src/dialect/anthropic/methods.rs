@@ -15,7 +15,7 @@ const MANAGED_AGENTS: Access =
 /// Access of the legacy completions.
 const LEGACY: Access = Never("is the legacy text API, which current models do not have");
 
-/// Access of the administration API.
+/// Access of administration.
 const ADMINISTRATION: Access = Never("administers the organization with a key of its own");
 
 method_table! { Anthropic:

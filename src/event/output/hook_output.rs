@@ -52,6 +52,8 @@ pub struct Interpretation {
     pub llm_request: Option<Map<String, Value>>,
     /// Texts added to the conversation; if empty, the `additionalContext`.
     pub added: Vec<AddedContext>,
+    /// Text in place of a tool's result.
+    pub tool_result: Option<String>,
 }
 
 /// Effect of a hook's `tool_input` on the arguments of a tool call.

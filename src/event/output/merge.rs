@@ -36,6 +36,8 @@ pub enum OutputPart {
     ToolInput,
     /// `toolConfig`: the stricter mode, `AUTO` if none is given; all names.
     ToolSelection,
+    /// `updatedToolOutput` of some protocols; the last one.
+    ToolResult,
     /// `tailToolCallRequest`, which a gateway refuses.
     TailToolCall,
 }
@@ -101,6 +103,12 @@ impl OutputMerger {
             }
             OutputPart::ToolInput => self.merge_tool_input(output),
             OutputPart::ToolSelection => self.merge_selection(output),
+            OutputPart::ToolResult => {
+                if let Some(text) = &output.interpretation.tool_result {
+                    merged.interpretation.tool_result = Some(text.clone());
+                    self.set("updatedToolOutput", Value::String(text.clone()));
+                }
+            }
             OutputPart::TailToolCall => {
                 if output.specific("tailToolCallRequest").is_some() {
                     let refused = DiagnosticCode::TailToolCall

@@ -20,13 +20,16 @@ use crate::{
         SystemMessages,
     },
     event::{
-        Action, Context, EventKind, EventName, EventOrigin, EventVisitor, HookResult, RuleId,
-        Verdict,
+        Action, AgentScope, Context, EventKind, EventName, EventOrigin, EventVisitor, HookResult,
+        RuleId, Verdict,
     },
-    hook::{Engine, EventScope, Hook, HookExecution, HookTable, table::MatcherGroup},
+    hook::{
+        Engine, EventScope, Hook, HookExecution, HookTable, table::MatcherGroup,
+        tool_matcher::ToolMatcher,
+    },
     model::ToolConfig,
     observe::recorder::{Exchange, Recorder},
-    protocol::{self, ProcessExit, ProcessOutput},
+    protocol::{self, ProcessExit, ProcessOutput, ToolFamily},
     transport::{HookCall, ProcessSlots, Transport, TransportDeps, TransportError},
 };
 
@@ -160,6 +163,7 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         name: Some(name.clone()),
         kind: "simulated".to_owned(),
         protocol: simulated.protocol.to_owned(),
+        agents: AgentScope::All,
         timeout: Duration::from_secs(1),
         on_failure: simulated.on_failure,
         mode: simulated.mode,
@@ -183,10 +187,15 @@ fn build_hook(number: usize, simulated: &SimulatedHook, deps: &TransportDeps) ->
         directory: deps.directory.clone(),
         output_limit: deps.output_limit,
         is_unproven: AtomicBool::new(false),
+        matcher: tool_matcher(),
         protocol: protocol::find(simulated.protocol).unwrap(),
         transport: Arc::new(simulated.clone()),
         when: None,
     })
+}
+
+fn tool_matcher() -> ToolMatcher {
+    ToolMatcher::new(Matcher::all(), ToolFamily::Gemini, Arc::default())
 }
 
 /// Execution order of hooks.
@@ -230,7 +239,7 @@ impl Simulator {
         let events = EventName::ALL.iter();
         let outcomes = events.map(|event| {
             let group = MatcherGroup {
-                matcher: Matcher::all(),
+                matcher: tool_matcher(),
                 sequential: order == Order::Sequential,
                 hooks: hooks.clone(),
             };
@@ -366,6 +375,8 @@ fn a_failed_hook_has_no_effect_or_denies() {
             }),
         };
         let denying = SimulatedHook {
+            // In the others, a denial of a tool that has run may hide nothing.
+            protocol: "gemini",
             ended: Some(ProcessOutput {
                 exit: ProcessExit::Code(2),
                 stdout: Vec::new(),

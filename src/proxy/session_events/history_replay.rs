@@ -34,6 +34,10 @@ pub fn run(
             history
                 .edit(item.content)?
                 .replace_result(item.part, reason)?;
+        } else if let Some(text) = note.output.as_deref().filter(|_| is_result) {
+            history
+                .edit(item.content)?
+                .set_result_text(item.part, text)?;
         }
         match note.context.as_deref() {
             Some(context) if is_result => {

@@ -10,8 +10,6 @@ use crate::dialect::{
     sse_event::write_named_event,
 };
 
-/// Name of events with a piece of a block.
-pub const BLOCK_DELTA: &str = "content_block_delta";
 pub const DELTA: &[&str] = &["delta"];
 pub const CONTENT_BLOCK: &[&str] = &["content_block"];
 pub const MESSAGE: &[&str] = &["message"];
@@ -28,7 +26,7 @@ pub enum MessageEventKind {
     MessageStop,
     Ping,
     Error,
-    /// A kind that hookgate does not know.
+    /// Unknown to hookgate.
     Other,
 }
 
@@ -54,7 +52,7 @@ impl MessageEvent {
         let kind = match name.as_str() {
             "message_start" => MessageEventKind::MessageStart,
             "content_block_start" => MessageEventKind::BlockStart,
-            BLOCK_DELTA => MessageEventKind::BlockDelta,
+            "content_block_delta" => MessageEventKind::BlockDelta,
             "content_block_stop" => MessageEventKind::BlockStop,
             "message_delta" => MessageEventKind::MessageDelta,
             "message_stop" => MessageEventKind::MessageStop,
@@ -131,7 +129,7 @@ impl MessageEvent {
         Ok(())
     }
 
-    /// Writes the event with its name.
+    /// Writes the event.
     pub fn write(&self, out: &mut BytesMut) {
         write_named_event(out, &self.name, &self.document.to_bytes());
     }

@@ -54,12 +54,22 @@ impl ContentEdit {
     /// Replaces a tool result and its repeats by an error. Media of the content are removed,
     /// since they may belong to the result.
     pub fn replace_result(&mut self, part: usize, reason: &str) -> Result<(), DialectError> {
+        self.set_response(part, &json!({ "error": reason }))
+    }
+
+    /// Replaces a tool result and its repeats by a text. Media of the content are removed,
+    /// since they may belong to the result.
+    pub fn set_result_text(&mut self, part: usize, text: &str) -> Result<(), DialectError> {
+        self.set_response(part, &json!({ "output": text }))
+    }
+
+    fn set_response(&mut self, part: usize, response: &Value) -> Result<(), DialectError> {
         self.hides_result = true;
         self.edit_result(part, |part| {
             retain_fields(part, &[FUNCTION_RESPONSE, SIGNATURE, &[SOURCE]].concat())?;
             part.edit_child(FUNCTION_RESPONSE, |result| {
                 retain_fields(result, &["name", "id"])?;
-                result.set(RESPONSE, &json!({ "error": reason }))
+                result.set(RESPONSE, response)
             })
         })
     }

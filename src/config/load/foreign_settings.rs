@@ -1,0 +1,305 @@
+//! Settings files of Claude Code and Codex, written as those of gemini-cli: other names
+//! of events, timeouts in seconds, and matchers that are names.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    config::{
+        registry::{ProtocolShape, Registry},
+        schema::did_you_mean::did_you_mean,
+        source_span::Problem,
+        spanned_yaml::{SpannedYaml, escape},
+    },
+    event::{AgentScope, EventAlias, EventName, SettingsFormat, SubjectKind},
+};
+
+/// Keys of the `hooks` block that are no events.
+const SWITCHES: [&str; 3] = ["enabled", "disabled", "notifications"];
+
+/// Keys of a hook that change only what its agent displays.
+const DISPLAY_KEYS: [&str; 2] = ["statusMessage", "visibilityHint"];
+
+/// A settings file with the names of hookgate.
+#[derive(Debug)]
+pub(super) struct Translation {
+    /// The document, which finds the positions of translated values.
+    pub(super) document: SpannedYaml,
+    pub(super) value: Value,
+    /// JSON pointers of groups, each with the agents for which its hooks run.
+    pub(super) scopes: Vec<(String, AgentScope)>,
+    pub(super) problems: Vec<Problem>,
+    pub(super) warnings: Vec<Problem>,
+}
+
+/// Returns the protocol of a settings file that names none: by the folder of the file,
+/// else by the names of its events.
+pub(super) fn detect<'a>(
+    registry: &'a Registry,
+    path: &Path,
+    value: &Value,
+) -> Option<&'a ProtocolShape> {
+    let folder = path.parent().and_then(Path::file_name);
+    let by_folder = |format: &SettingsFormat| folder.is_some_and(|name| name == format.folder);
+    let keys = value.get("hooks").and_then(Value::as_object);
+    let keys: Vec<&str> = keys
+        .into_iter()
+        .flat_map(Map::keys)
+        .map(String::as_str)
+        .collect();
+    let is_own = |name: &&str| EventName::parse(name).is_some();
+    let by_events = |format: &SettingsFormat| {
+        let mut foreign = keys.iter().filter(|key| !is_own(key));
+        foreign.any(|key| format.events.iter().any(|alias| alias.name == *key))
+    };
+    let find = |matches: &dyn Fn(&SettingsFormat) -> bool| {
+        let mut protocols = registry.protocols.iter();
+        protocols.find(|protocol| protocol.settings.is_some_and(matches))
+    };
+    find(&by_folder).or_else(|| find(&by_events))
+}
+
+/// Translates a settings file of a family.
+pub(super) fn translate(
+    mut document: SpannedYaml,
+    protocol: &str,
+    format: &SettingsFormat,
+) -> Translation {
+    let mut translator = Translator {
+        document: &document,
+        protocol,
+        events: BTreeMap::new(),
+        moves: Vec::new(),
+        scopes: Vec::new(),
+        problems: Vec::new(),
+        warnings: Vec::new(),
+    };
+    let mut value = document.value();
+    translator.disable_all(&mut value);
+    if let Some(Value::Object(hooks)) = value.get_mut("hooks") {
+        for (name, groups) in std::mem::take(hooks) {
+            let mut aliases = format.events.iter();
+            if let Some(alias) = aliases.find(|alias| alias.name == name) {
+                translator.add_event(alias, groups);
+            } else if SWITCHES.contains(&name.as_str()) {
+                hooks.insert(name, groups);
+            } else {
+                translator.report_unknown(&name, format);
+            }
+        }
+        let events = std::mem::take(&mut translator.events).into_iter();
+        hooks.extend(events.map(|(event, groups)| (event.as_str().to_owned(), groups)));
+    }
+    let Translator {
+        moves,
+        scopes,
+        problems,
+        warnings,
+        ..
+    } = translator;
+    document.set_moves(moves);
+    Translation {
+        document,
+        value,
+        scopes,
+        problems,
+        warnings,
+    }
+}
+
+struct Translator<'a> {
+    document: &'a SpannedYaml,
+    protocol: &'a str,
+    events: BTreeMap<EventName, Value>,
+    /// JSON pointers after the translation, each with that in the document.
+    moves: Vec<(String, String)>,
+    scopes: Vec<(String, AgentScope)>,
+    problems: Vec<Problem>,
+    warnings: Vec<Problem>,
+}
+
+impl Translator<'_> {
+    /// Translates Claude Code's switch for all hooks.
+    fn disable_all(&mut self, value: &mut Value) {
+        let Some(fields) = value.as_object_mut() else {
+            return;
+        };
+        if fields.shift_remove("disableAllHooks") == Some(Value::Bool(true)) {
+            let switch = ("/hooksConfig/enabled", "/disableAllHooks");
+            self.moves.push((switch.0.to_owned(), switch.1.to_owned()));
+            fields.insert("hooksConfig".to_owned(), json!({ "enabled": false }));
+        }
+    }
+
+    fn report_unknown(&mut self, name: &str, format: &SettingsFormat) {
+        let span = self.document.key_span(&format!("/hooks/{}", escape(name)));
+        let protocol = self.protocol;
+        if format.unsupported.contains(&name) {
+            let message =
+                format!("`{protocol}` hooks on {name} never run: a gateway does not see the event");
+            self.warnings.push(Problem::at(&span, message));
+            return;
+        }
+        let known = format.events.iter().map(|alias| alias.name);
+        let hint = did_you_mean(name, known);
+        let message = format!("unknown event `{name}` of the protocol `{protocol}`{hint}");
+        self.problems.push(Problem::at(&span, message));
+    }
+
+    fn add_event(&mut self, alias: &EventAlias, groups: Value) {
+        let (own, foreign) = (
+            format!("/hooks/{}", alias.event),
+            format!("/hooks/{}", alias.name),
+        );
+        let Value::Array(groups) = groups else {
+            self.moves.push((own, foreign));
+            self.events.insert(alias.event, groups);
+            return;
+        };
+        let mut translated = match self.events.remove(&alias.event) {
+            Some(Value::Array(groups)) => groups,
+            _ => Vec::new(),
+        };
+        for (index, mut group) in groups.into_iter().enumerate() {
+            let own = format!("{own}/{}", translated.len());
+            let foreign = format!("{foreign}/{index}");
+            self.translate_group(alias, &mut group, &foreign);
+            self.scopes.push((own.clone(), alias.agents));
+            self.moves.push((own, foreign));
+            translated.push(group);
+        }
+        self.moves.push((own, foreign));
+        self.events.insert(alias.event, Value::Array(translated));
+    }
+
+    fn translate_group(&mut self, alias: &EventAlias, group: &mut Value, pointer: &str) {
+        let Some(group) = group.as_object_mut() else {
+            return;
+        };
+        if alias.agents == AgentScope::SubAgents
+            && let Some(Value::String(matcher)) = group.shift_remove("matcher")
+            && !matcher.is_empty()
+            && matcher != "*"
+        {
+            let message = "a gateway does not see the types of sub-agents, so the matcher is ignored and the hooks run for all";
+            self.warn(&format!("{pointer}/matcher"), message);
+        }
+        if let Some(Value::String(matcher)) = group.get_mut("matcher")
+            && alias.event.subjects() == SubjectKind::Tools
+        {
+            *matcher = exact(matcher);
+        }
+        if let Some(Value::Array(hooks)) = group.get_mut("hooks") {
+            for (index, hook) in hooks.iter_mut().enumerate() {
+                if let Some(hook) = hook.as_object_mut() {
+                    self.translate_hook(hook, &format!("{pointer}/hooks/{index}"));
+                }
+            }
+        }
+    }
+
+    fn translate_hook(&mut self, hook: &mut Map<String, Value>, pointer: &str) {
+        for key in DISPLAY_KEYS {
+            hook.shift_remove(key);
+        }
+        if let Some(timeout) = hook.get_mut("timeout") {
+            translate_seconds(timeout);
+        }
+        if hook.shift_remove("async") == Some(Value::Bool(true)) {
+            hook.insert("mode".to_owned(), json!("observe"));
+            let message = "the hook is `async`, so its decision is not applied";
+            self.warn(&format!("{pointer}/async"), message);
+        }
+        if hook.shift_remove("if").is_some() {
+            let message = "`if` is ignored: the hook runs on all that its matcher matches";
+            self.warn(&format!("{pointer}/if"), message);
+        }
+        let args = hook.get("args").and_then(Value::as_array).cloned();
+        if let (Some(args), Some(Value::String(program))) = (args, hook.get("command")) {
+            let words = args.iter().filter_map(Value::as_str);
+            let words: Vec<String> = std::iter::once(program.as_str())
+                .chain(words)
+                .map(quote)
+                .collect();
+            hook.insert("command".to_owned(), json!(words.join(" ")));
+            hook.shift_remove("args");
+        }
+    }
+
+    fn warn(&mut self, pointer: &str, message: &str) {
+        let span = self.document.span(pointer);
+        self.warnings.push(Problem::at(&span, message));
+    }
+}
+
+/// Writes a number of seconds as milliseconds.
+fn translate_seconds(timeout: &mut Value) {
+    if let Some(seconds) = timeout.as_u64() {
+        *timeout = json!(seconds.saturating_mul(1_000));
+    } else if let Some(seconds) = timeout.as_f64()
+        && let Ok(duration) = std::time::Duration::try_from_secs_f64(seconds)
+    {
+        *timeout = json!(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX));
+    }
+}
+
+/// Writes a matcher of nothing but names as a regular expression for these names.
+fn exact(matcher: &str) -> String {
+    let is_name = |char: char| char.is_ascii_alphanumeric() || char == '_' || char == '|';
+    if matcher.is_empty() || !matcher.chars().all(is_name) {
+        return matcher.to_owned();
+    }
+    format!("^(?:{matcher})$")
+}
+
+/// Quotes a word for bash. Only `${CLAUDE_PROJECT_DIR}` is replaced in it.
+fn quote(word: &str) -> String {
+    const PROJECT: &str = "${CLAUDE_PROJECT_DIR}";
+    let quoted = word.split(PROJECT).map(|text| {
+        let special = ['\\', '"', '$', '`'];
+        let chars = text.chars();
+        chars.fold(String::new(), |mut quoted, char| {
+            if special.contains(&char) {
+                quoted.push('\\');
+            }
+            quoted.push(char);
+            quoted
+        })
+    });
+    format!("\"{}\"", quoted.collect::<Vec<String>>().join(PROJECT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_matcher_of_names_matches_whole_names() {
+        assert_eq!(exact("Edit|Write"), "^(?:Edit|Write)$");
+        assert_eq!(exact("mcp__gh__.*"), "mcp__gh__.*");
+        assert_eq!(exact("*"), "*");
+        assert_eq!(exact(""), "");
+    }
+
+    #[test]
+    fn words_are_quoted_for_bash() {
+        assert_eq!(
+            quote("${CLAUDE_PROJECT_DIR}/a b$c\"`\\"),
+            r#""${CLAUDE_PROJECT_DIR}/a b\$c\"\`\\""#
+        );
+    }
+
+    #[test]
+    fn timeouts_are_in_seconds() {
+        for (written, expected) in [
+            (json!(5), json!(5000)),
+            (json!(0.5), json!(500)),
+            (json!("5s"), json!("5s")),
+        ] {
+            let mut timeout = written;
+            translate_seconds(&mut timeout);
+            assert_eq!(timeout, expected);
+        }
+    }
+}

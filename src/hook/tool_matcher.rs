@@ -1,0 +1,128 @@
+//! Matchers compared with all names that a family of hooks has for a tool.
+
+use std::sync::Arc;
+
+use crate::{
+    config::Matcher,
+    event::{EventKind, MatcherSubject},
+    protocol::{ShownArguments, ToolAliases, ToolFamily, ToolNames},
+};
+
+/// A matcher of hooks of one family.
+#[derive(Debug, Clone)]
+pub struct ToolMatcher {
+    matcher: Matcher,
+    family: ToolFamily,
+    names: Arc<ToolNames>,
+}
+
+/// A tool call as hooks of a family know it.
+#[derive(Debug)]
+pub struct ToolView<E> {
+    /// Event with the family's name of the tool, and its names of arguments.
+    pub event: E,
+    /// Arguments as hooks see them.
+    pub arguments: ShownArguments,
+}
+
+impl ToolMatcher {
+    /// Returns a matcher for hooks of `family`.
+    pub const fn new(matcher: Matcher, family: ToolFamily, names: Arc<ToolNames>) -> Self {
+        Self {
+            matcher,
+            family,
+            names,
+        }
+    }
+
+    /// Checks whether hooks run on `subject`: on a tool if the matcher matches its name on
+    /// the wire or any name that the family has for it.
+    pub fn matches(&self, subject: MatcherSubject<'_>) -> bool {
+        let MatcherSubject::Tool(wire) = subject else {
+            return self.matcher.matches(subject);
+        };
+        self.matcher.is_all()
+            || self.matches_name(wire)
+            || self
+                .aliases(wire)
+                .names
+                .iter()
+                .any(|name| self.matches_name(name))
+    }
+
+    /// Returns the name that hooks receive for the tool `wire`: the first name of the
+    /// family that the matcher matches. `None` if hooks receive the call as it is: the tool
+    /// is the family's own, or the matcher is written for the name on the wire.
+    pub fn shown_name(&self, wire: &str) -> Option<String> {
+        let aliases = self.aliases(wire);
+        if aliases.has(wire) {
+            // Codex gives its hooks other arguments than its model does.
+            return (self.family == ToolFamily::Codex).then(|| wire.to_owned());
+        }
+        let mut names = aliases.names.into_iter();
+        names.find(|name| self.matcher.is_all() || self.matches_name(name))
+    }
+
+    /// Returns the event of a tool call as the family knows it; `None` if it knows the
+    /// call as it is.
+    pub fn view<E: EventKind>(&self, event: &E) -> Option<ToolView<E>> {
+        let MatcherSubject::Tool(wire) = event.subject() else {
+            return None;
+        };
+        let name = self.shown_name(wire)?;
+        let input = event.tool_input()?;
+        let arguments = if self.aliases(wire).has_known_arguments {
+            ShownArguments::new(input)
+        } else {
+            ShownArguments::unchanged(input)
+        };
+        Some(ToolView {
+            event: event.with_tool(&name, arguments.input.clone())?,
+            arguments,
+        })
+    }
+
+    fn aliases(&self, wire: &str) -> ToolAliases {
+        self.names.of(self.family, wire)
+    }
+
+    fn matches_name(&self, name: &str) -> bool {
+        self.matcher.matches(MatcherSubject::Tool(name))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matcher(text: &str, family: ToolFamily) -> ToolMatcher {
+        ToolMatcher::new(Matcher::parse(text).0, family, Arc::default())
+    }
+
+    #[test]
+    fn a_matcher_matches_any_name_of_the_tool() {
+        let claude = matcher("^(?:Edit|Write)$", ToolFamily::Claude);
+        for wire in ["Write", "write_file", "replace", "apply_patch"] {
+            assert!(claude.matches(MatcherSubject::Tool(wire)), "{wire}");
+        }
+        assert!(!claude.matches(MatcherSubject::Tool("exec_command")));
+        assert_eq!(claude.shown_name("write_file").as_deref(), Some("Write"));
+        assert_eq!(claude.shown_name("Write"), None);
+    }
+
+    #[test]
+    fn a_matcher_for_a_name_on_the_wire_shows_that_name() {
+        let written_for_claude = matcher("Bash", ToolFamily::Gemini);
+        assert!(written_for_claude.matches(MatcherSubject::Tool("Bash")));
+        assert_eq!(written_for_claude.shown_name("Bash"), None);
+        let all = matcher("*", ToolFamily::Gemini);
+        assert_eq!(all.shown_name("Bash").as_deref(), Some("run_shell_command"));
+    }
+
+    #[test]
+    fn keywords_have_no_other_names() {
+        let resumed = matcher("resume", ToolFamily::Claude);
+        assert!(resumed.matches(MatcherSubject::Keyword("resume")));
+        assert!(!resumed.matches(MatcherSubject::Keyword("Bash")));
+    }
+}

@@ -1,0 +1,260 @@
+//! Events as Claude Code and Codex give them to their own hooks, translated for the
+//! events endpoint, and its answers translated back. Pure.
+//!
+//! Sources: <https://code.claude.com/docs/en/hooks>,
+//! <https://developers.openai.com/codex/hooks>.
+
+use serde_json::{Map, Value, json};
+use thiserror::Error;
+
+use super::{claude::ClaudeProtocol, codex::CodexProtocol, hook_protocol::Protocol, tool_result};
+use crate::event::{EventAlias, EventName};
+
+/// An agent whose hook inputs are translated.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ReportingAgent {
+    /// Claude Code by Anthropic.
+    Claude,
+    /// Codex, which `OpenAI` develops.
+    Codex,
+}
+
+/// A hook input of an agent, translated to an event.
+#[derive(Debug)]
+pub struct AgentReport {
+    agent: ReportingAgent,
+    /// Name of the event in the agent.
+    name: String,
+    event: EventName,
+    input: Map<String, Value>,
+}
+
+/// A hook input that cannot be translated.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum ReportError {
+    /// The input is not a JSON object with a `hook_event_name`.
+    #[error("the input is not a hook input: a JSON object with `hook_event_name`")]
+    NotAnInput,
+    /// The gateway has no such event.
+    #[error("`{0}` is not an event that a gateway has hooks for")]
+    UnknownEvent(String),
+}
+
+impl ReportingAgent {
+    /// Returns the events of the agent that a gateway has hooks for.
+    fn events(self) -> &'static [EventAlias] {
+        let format = match self {
+            Self::Claude => ClaudeProtocol.settings_format(),
+            Self::Codex => CodexProtocol.settings_format(),
+        };
+        format.map_or(&[], |format| format.events)
+    }
+}
+
+impl AgentReport {
+    /// Reads a hook input of an agent.
+    ///
+    /// # Errors
+    ///
+    /// If it is not one, or its event has no counterpart.
+    pub fn read(agent: ReportingAgent, input: &[u8]) -> Result<Self, ReportError> {
+        let Ok(Value::Object(input)) = serde_json::from_slice(input) else {
+            return Err(ReportError::NotAnInput);
+        };
+        let name = input.get("hook_event_name").and_then(Value::as_str);
+        let name = name.ok_or(ReportError::NotAnInput)?.to_owned();
+        match agent.events().iter().find(|alias| alias.name == name) {
+            Some(alias) => Ok(Self {
+                agent,
+                event: alias.event,
+                name,
+                input,
+            }),
+            None => Err(ReportError::UnknownEvent(name)),
+        }
+    }
+
+    /// Returns the event for the gateway.
+    pub fn event(&self) -> Value {
+        let text = |key: &str| self.input.get(key).and_then(Value::as_str);
+        let mut event = Map::from_iter([("hook_event_name".to_owned(), json!(self.event))]);
+        for key in ["session_id", "transcript_path", "cwd", "agent_id"] {
+            if let Some(value) = text(key) {
+                event.insert(key.to_owned(), json!(value));
+            }
+        }
+        let own = match self.event {
+            EventName::BeforeTool => json!({
+                "tool_name": text("tool_name"),
+                "tool_input": self.tool_input(),
+            }),
+            EventName::AfterTool => {
+                let result = self.input.get("tool_response").unwrap_or(&Value::Null);
+                let result = tool_result::text(result);
+                json!({
+                    "tool_name": text("tool_name"),
+                    "tool_input": self.tool_input(),
+                    "tool_response": { "llmContent": result, "returnDisplay": result },
+                })
+            }
+            EventName::BeforeAgent => json!({ "prompt": text("prompt") }),
+            EventName::AfterAgent => json!({
+                "prompt": "",
+                "prompt_response": text("last_assistant_message").unwrap_or_default(),
+                "stop_hook_active": self.input.get("stop_hook_active") == Some(&json!(true)),
+            }),
+            EventName::SessionStart => json!({ "source": text("source").unwrap_or("startup") }),
+            EventName::SessionEnd => json!({ "reason": text("reason").unwrap_or("other") }),
+            EventName::PreCompress => json!({ "trigger": text("trigger").unwrap_or("auto") }),
+            EventName::Notification => json!({
+                "notification_type": text("notification_type").unwrap_or_default(),
+                "message": text("message").unwrap_or_default(),
+                "details": { "title": text("title") },
+            }),
+            EventName::BeforeModel | EventName::BeforeToolSelection | EventName::AfterModel => {
+                json!({})
+            }
+        };
+        if let Value::Object(own) = own {
+            event.extend(own);
+        }
+        Value::Object(event)
+    }
+
+    /// Returns the hook output for the agent. `answer` is that of the events endpoint with
+    /// its explanation.
+    pub fn output(&self, answer: &Value) -> Value {
+        let mut output = Map::new();
+        let mut specific = Map::new();
+        let answer = Answer(answer);
+        match self.event {
+            EventName::BeforeTool => self.permission(answer, &mut specific),
+            EventName::AfterTool => self.result(answer, &mut output, &mut specific),
+            _ if answer.verdict() == "deny" => {
+                output.insert("decision".to_owned(), json!("block"));
+                output.insert("reason".to_owned(), json!(answer.reason()));
+            }
+            _ => (),
+        }
+        // Codex has no `continue` for a tool that did not run; its denial suffices.
+        let can_stop = self.agent == ReportingAgent::Claude || self.event != EventName::BeforeTool;
+        if answer.verdict() == "stop" && can_stop {
+            output.insert("continue".to_owned(), json!(false));
+            output.insert("stopReason".to_owned(), json!(answer.stop_reason()));
+        }
+        if let Some(context) = answer.specific("additionalContext") {
+            specific.insert("additionalContext".to_owned(), context.clone());
+        }
+        if let Some(message) = answer.field("systemMessage") {
+            output.insert("systemMessage".to_owned(), message.clone());
+        }
+        let suppresses = answer.field("suppressOutput") == Some(&json!(true));
+        if suppresses && self.agent == ReportingAgent::Claude {
+            output.insert("suppressOutput".to_owned(), json!(true));
+        }
+        if !specific.is_empty() {
+            specific.insert("hookEventName".to_owned(), json!(self.name));
+            output.insert("hookSpecificOutput".to_owned(), Value::Object(specific));
+        }
+        Value::Object(output)
+    }
+
+    /// Decides a tool call that has not run.
+    fn permission(&self, answer: Answer<'_>, specific: &mut Map<String, Value>) {
+        let decision = match (answer.verdict(), self.agent) {
+            ("deny", _) => Some(("deny", answer.reason())),
+            ("stop", _) => Some(("deny", answer.stop_reason())),
+            ("ask", ReportingAgent::Claude) => Some(("ask", answer.reason())),
+            // Codex does not ask.
+            ("ask", ReportingAgent::Codex) => Some(("deny", answer.reason())),
+            _ => None,
+        };
+        if let Some((decision, reason)) = decision {
+            specific.insert("permissionDecision".to_owned(), json!(decision));
+            specific.insert("permissionDecisionReason".to_owned(), json!(reason));
+            return;
+        }
+        let arguments = answer.0.pointer("/hookgate/arguments");
+        if let Some(arguments) = arguments {
+            let arguments = match self.input.get("tool_input") {
+                Some(Value::Object(_)) => Some(arguments),
+                _ => arguments.get("input"),
+            };
+            specific.insert("updatedInput".to_owned(), json!(arguments));
+            // Codex refuses edited arguments without it.
+            if self.agent == ReportingAgent::Codex {
+                specific.insert("permissionDecision".to_owned(), json!("allow"));
+            }
+        }
+    }
+
+    /// Hides or replaces a result.
+    fn result(
+        &self,
+        answer: Answer<'_>,
+        output: &mut Map<String, Value>,
+        specific: &mut Map<String, Value>,
+    ) {
+        let denial = (answer.verdict() == "deny").then(|| answer.reason());
+        let edit = answer.specific("updatedToolOutput").and_then(Value::as_str);
+        let Some(text) = denial.clone().or_else(|| edit.map(str::to_owned)) else {
+            return;
+        };
+        // Codex replaces a result by the reason of a block, and in no other way.
+        if denial.is_some() || self.agent == ReportingAgent::Codex {
+            output.insert("decision".to_owned(), json!("block"));
+            output.insert("reason".to_owned(), json!(text));
+        }
+        if self.agent == ReportingAgent::Claude {
+            let original = self.input.get("tool_response").unwrap_or(&Value::Null);
+            if let Some(shaped) = tool_result::in_shape_of(original, &text) {
+                specific.insert("updatedToolOutput".to_owned(), shaped);
+            }
+        }
+    }
+
+    fn tool_input(&self) -> Value {
+        match self.input.get("tool_input") {
+            Some(Value::Object(input)) => Value::Object(input.clone()),
+            Some(Value::Null) | None => json!({}),
+            Some(other) => json!({ "input": other }),
+        }
+    }
+}
+
+/// An answer of the events endpoint.
+#[derive(Debug, Clone, Copy)]
+struct Answer<'a>(&'a Value);
+
+impl<'a> Answer<'a> {
+    fn verdict(self) -> &'a str {
+        let verdict = self.0.pointer("/hookgate/verdict");
+        verdict.and_then(Value::as_str).unwrap_or("proceed")
+    }
+
+    fn reason(self) -> String {
+        self.text("reason").unwrap_or_else(no_reason)
+    }
+
+    fn stop_reason(self) -> String {
+        let reason = self.text("stopReason").or_else(|| self.text("reason"));
+        reason.unwrap_or_else(no_reason)
+    }
+
+    fn text(self, key: &str) -> Option<String> {
+        let text = self.field(key)?.as_str()?;
+        (!text.trim().is_empty()).then(|| text.to_owned())
+    }
+
+    fn field(self, key: &str) -> Option<&'a Value> {
+        self.0.get(key)
+    }
+
+    fn specific(self, key: &str) -> Option<&'a Value> {
+        self.0.get("hookSpecificOutput")?.get(key)
+    }
+}
+
+fn no_reason() -> String {
+    "No reason provided".to_owned()
+}

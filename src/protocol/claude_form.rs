@@ -1,0 +1,190 @@
+//! Hook inputs and outputs in the form of Claude Code, which Codex shares.
+//!
+//! Sources: <https://code.claude.com/docs/en/hooks> and
+//! <https://developers.openai.com/codex/hooks>; `docs/claude-codex-hooks.md` has each rule.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use super::{
+    exit_code,
+    process_output::{ProcessExit, ProcessOutput},
+    tool_result,
+};
+use crate::event::{
+    Context, DiagnosticCode, Event, EventAlias, EventName, HookOutput, HookResult, InputExtras,
+};
+
+/// Name of the event of a final answer of a sub-agent.
+pub(super) const SUBAGENT_STOP: &str = "SubagentStop";
+
+/// Encodes the fields of a hook input.
+pub(super) fn encode(fields: Map<String, Value>, extras: InputExtras<'_>) -> Bytes {
+    let mut fields = fields;
+    if let Some(facts) = extras.hookgate {
+        fields.insert("hookgate".to_owned(), json!(facts));
+    }
+    Bytes::from(Value::Object(fields).to_string())
+}
+
+/// Returns the fields of an event that both families have, under their own names.
+pub(super) fn fields(
+    context: &Context,
+    event: Event<'_>,
+    aliases: &[EventAlias],
+) -> Map<String, Value> {
+    let is_sub_agent = context.sub_agent.is_some();
+    let name = name_of(event.name(), is_sub_agent, aliases);
+    let mut fields = object(json!({
+        "session_id": context.hook_session_id(),
+        "transcript_path": context.transcript_path,
+        "cwd": context.cwd,
+        "hook_event_name": name,
+    }));
+    if let Some(agent) = &context.sub_agent {
+        fields.insert("agent_id".to_owned(), json!(agent));
+    }
+    fields.extend(object(match event {
+        Event::AfterAgent(event) => json!({
+            "stop_hook_active": event.stop_hook_active,
+            "last_assistant_message": event.prompt_response,
+        }),
+        Event::BeforeTool(event) => json!({
+            "tool_name": event.tool_name,
+            "tool_input": event.tool_input,
+        }),
+        Event::AfterTool(event) => json!({
+            "tool_name": event.tool_name,
+            "tool_input": event.tool_input,
+            "tool_response": event.tool_response.get("llmContent"),
+        }),
+        // The other events have the same fields in all families.
+        other => json!(other),
+    }));
+    fields
+}
+
+/// Returns a family's name of an event.
+fn name_of(event: EventName, is_sub_agent: bool, aliases: &[EventAlias]) -> &'static str {
+    let mut aliases = aliases.iter();
+    let alias = aliases.find(|alias| alias.event == event && alias.agents.includes(is_sub_agent));
+    alias.map_or(event.as_str(), |alias| alias.name)
+}
+
+/// Reads the output of an exited hook.
+///
+/// Plain text on standard output is context on the events of prompts and sessions, and
+/// for debug logs only on others.
+pub(super) fn read(output: &ProcessOutput, event: EventName) -> HookResult {
+    let mut result = exit_code::read_translated(output, event, translate);
+    let mut diagnostics = result.diagnostics.iter();
+    let is_text = diagnostics.any(|diagnostic| diagnostic.code == DiagnosticCode::PlainText);
+    if is_text && output.exit == ProcessExit::Code(0) {
+        let text = result.output.system_message.take().unwrap_or_default();
+        result.output = match event {
+            EventName::BeforeAgent | EventName::SessionStart => context_output(text),
+            _ => HookOutput::default(),
+        };
+    }
+    result
+}
+
+fn context_output(text: String) -> HookOutput {
+    let context = ("additionalContext".to_owned(), Value::String(text));
+    HookOutput {
+        hook_specific_output: Map::from_iter([context]),
+        ..HookOutput::default()
+    }
+}
+
+/// Writes the family's fields as those of `gemini`.
+fn translate(fields: &mut Map<String, Value>, event: EventName) {
+    if event != EventName::BeforeTool {
+        return;
+    }
+    // Claude Code ignores these at the top level; a denial must not be lost for that.
+    for (name, own) in [
+        ("permissionDecision", "decision"),
+        ("permissionDecisionReason", "reason"),
+    ] {
+        if let Some(value) = fields.shift_remove(name) {
+            let denies = value == "deny" || value == "block";
+            if denies || !fields.contains_key(own) {
+                fields.insert(own.to_owned(), value);
+            }
+        }
+    }
+    if let Some(Value::Object(specific)) = fields.get_mut("hookSpecificOutput") {
+        if let Some(edit) = specific.shift_remove("updatedInput") {
+            specific.insert("tool_input".to_owned(), edit);
+        }
+        // A gateway cannot suspend an agent: the setting `ask` decides instead.
+        if let Some(decision) = specific.get_mut("permissionDecision")
+            && decision == "defer"
+        {
+            *decision = json!("ask");
+        }
+    }
+}
+
+/// Returns the text of a replaced tool result.
+///
+/// Built-in tools of Claude Code have results in shapes of their own; what the model
+/// reads of them is their text.
+pub(super) fn result_text(output: &HookOutput) -> Option<String> {
+    let replacement = output.specific("updatedToolOutput");
+    let replacement = replacement.or_else(|| output.specific("updatedMCPToolOutput"))?;
+    Some(tool_result::text(replacement))
+}
+
+/// Returns the fields of a JSON object.
+pub(super) fn object(value: Value) -> Map<String, Value> {
+    match value {
+        Value::Object(fields) => fields,
+        _ => Map::new(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::event::{Decision, HookStatus};
+
+    fn read_text(stdout: &str, event: EventName) -> HookResult {
+        read(&ProcessOutput::success(stdout.as_bytes().to_vec()), event)
+    }
+
+    #[test]
+    fn text_is_context_on_prompts_and_sessions_alone() {
+        for event in [EventName::BeforeAgent, EventName::SessionStart] {
+            let output = read_text("careful\n", event).output;
+            assert_eq!(output.additional_context(), Some("careful"));
+        }
+        let output = read_text("careful", EventName::BeforeTool).output;
+        assert_eq!(output, HookOutput::default());
+    }
+
+    #[test]
+    fn a_permission_at_the_top_level_counts_if_it_denies() {
+        let denied = read_text(
+            r#"{"decision":"approve","permissionDecision":"deny","permissionDecisionReason":"no"}"#,
+            EventName::BeforeTool,
+        );
+        assert_eq!(denied.output.decision, Some(Decision::Deny));
+        assert_eq!(denied.output.reason.as_deref(), Some("no"));
+        assert_eq!(denied.status, HookStatus::Ok);
+    }
+
+    #[test]
+    fn a_deferred_call_is_one_to_ask_about() {
+        let deferred = read_text(
+            r#"{"hookSpecificOutput":{"permissionDecision":"defer","updatedInput":{"a":1}}}"#,
+            EventName::BeforeTool,
+        );
+        assert_eq!(deferred.output.decision, Some(Decision::Ask));
+        assert_eq!(
+            deferred.output.specific("tool_input"),
+            Some(&json!({ "a": 1 }))
+        );
+    }
+}

@@ -1,0 +1,195 @@
+//! Arguments of tools under the names that hooks of another family know: a hook that
+//! reads `command` also finds it in a call with `cmd`. Pure.
+
+use serde_json::{Map, Value};
+
+/// Names that hooks know, each with the names in other agents.
+const FIELDS: &[(&str, &[&str])] = &[
+    ("command", &["cmd", "input", "script"]),
+    (
+        "file_path",
+        &["absolute_path", "filePath", "path", "filename"],
+    ),
+    ("content", &["contents", "file_text"]),
+    ("old_string", &["oldString", "old_str"]),
+    ("new_string", &["newString", "new_str"]),
+];
+
+/// Shells that run their last argument.
+const SHELLS: [&str; 3] = ["bash", "sh", "zsh"];
+
+/// Arguments as a hook sees them, with the fields that were added.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ShownArguments {
+    /// Arguments of the call, and the added fields.
+    pub input: Map<String, Value>,
+    added: Vec<AddedField>,
+}
+
+/// A field that repeats another one of the call.
+#[derive(Debug, Clone, PartialEq)]
+struct AddedField {
+    name: &'static str,
+    source: String,
+    /// Original value of a command that is a list; its last item is the added field.
+    list: Option<Vec<Value>>,
+}
+
+impl ShownArguments {
+    /// Shows arguments as they are.
+    pub fn unchanged(original: &Map<String, Value>) -> Self {
+        Self {
+            input: original.clone(),
+            added: Vec::new(),
+        }
+    }
+
+    /// Adds the fields that hooks of other families know.
+    pub fn new(original: &Map<String, Value>) -> Self {
+        let mut shown = Self::unchanged(original);
+        shown.show_command_list();
+        for (name, others) in FIELDS {
+            if shown.input.contains_key(*name) {
+                continue;
+            }
+            let source = others.iter().find(|other| original.contains_key(**other));
+            if let Some(source) = source
+                && let Some(value) = original.get(*source).filter(|value| value.is_string())
+            {
+                shown.input.insert((*name).to_owned(), value.clone());
+                shown.added.push(AddedField {
+                    name,
+                    source: (*source).to_owned(),
+                    list: None,
+                });
+            }
+        }
+        shown
+    }
+
+    /// Shows a command such as `["bash", "-lc", "ls"]` as text.
+    fn show_command_list(&mut self) {
+        let Some(Value::Array(words)) = self.input.get("command") else {
+            return;
+        };
+        let words = words.clone();
+        let texts: Option<Vec<&str>> = words.iter().map(Value::as_str).collect();
+        let Some(texts) = texts else { return };
+        let text = match texts.as_slice() {
+            [shell, flag, script] if is_shell(shell) && flag.starts_with('-') => {
+                (*script).to_owned()
+            }
+            words => words.join(" "),
+        };
+        self.input.insert("command".to_owned(), Value::String(text));
+        self.added.push(AddedField {
+            name: "command",
+            source: "command".to_owned(),
+            list: Some(words),
+        });
+    }
+
+    /// Moves the values of added fields in a hook's `edit` back to the fields of the
+    /// call.
+    pub fn restore(&self, edit: &mut Map<String, Value>) {
+        for field in &self.added {
+            let Some(value) = edit.get(field.name).cloned() else {
+                continue;
+            };
+            let is_changed = self.input.get(field.name) != Some(&value);
+            if field.name != field.source {
+                edit.shift_remove(field.name);
+            }
+            let restored = match &field.list {
+                None => value,
+                Some(words) if !is_changed => Value::Array(words.clone()),
+                Some(words) => changed_list(words, value),
+            };
+            if is_changed || field.list.is_some() {
+                edit.insert(field.source.clone(), restored);
+            }
+        }
+    }
+}
+
+/// Returns the list that runs a changed command.
+fn changed_list(words: &[Value], command: Value) -> Value {
+    let shell = words.first().and_then(Value::as_str);
+    if shell.is_some_and(is_shell) && words.len() > 2 {
+        let kept = words.iter().take(2).cloned();
+        return kept.chain([command]).collect();
+    }
+    Value::Array(vec!["bash".into(), "-c".into(), command])
+}
+
+/// Whether a program is a shell, by its name or path.
+fn is_shell(program: &str) -> bool {
+    let name = program.rsplit('/').next().unwrap_or(program);
+    SHELLS.contains(&name)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn check(original: Value, shown: Value, edit: Value, restored: Value) {
+        let object = |value: Value| value.as_object().cloned().unwrap();
+        let arguments = ShownArguments::new(&object(original));
+        assert_eq!(Value::Object(arguments.input.clone()), shown);
+        let mut edit = object(edit);
+        arguments.restore(&mut edit);
+        assert_eq!(Value::Object(edit), restored);
+    }
+
+    #[test]
+    fn a_command_has_the_name_that_hooks_know() {
+        check(
+            json!({ "cmd": "ls", "workdir": "/" }),
+            json!({ "cmd": "ls", "workdir": "/", "command": "ls" }),
+            json!({ "command": "ls -l", "workdir": "/" }),
+            json!({ "workdir": "/", "cmd": "ls -l" }),
+        );
+        check(
+            json!({ "absolute_path": "/a" }),
+            json!({ "absolute_path": "/a", "file_path": "/a" }),
+            json!({ "absolute_path": "/b", "file_path": "/a" }),
+            json!({ "absolute_path": "/b" }),
+        );
+    }
+
+    #[test]
+    fn a_command_in_a_list_is_text_for_hooks() {
+        let original = json!({ "command": ["bash", "-lc", "ls"] });
+        let shown = json!({ "command": "ls" });
+        let edited = json!({ "command": ["bash", "-lc", "pwd"] });
+        check(
+            original.clone(),
+            shown.clone(),
+            json!({ "command": "pwd" }),
+            edited,
+        );
+        check(original.clone(), shown.clone(), shown.clone(), original);
+        let plain = json!({ "command": ["ls", "-l"] });
+        let edited = json!({ "command": ["bash", "-c", "pwd"] });
+        check(
+            plain,
+            json!({ "command": "ls -l" }),
+            json!({ "command": "pwd" }),
+            edited,
+        );
+    }
+
+    #[test]
+    fn known_names_are_left_alone() {
+        let same = json!({ "command": "ls", "input": "x", "n": 1 });
+        check(
+            same.clone(),
+            same.clone(),
+            json!({ "n": 2 }),
+            json!({ "n": 2 }),
+        );
+    }
+}

@@ -1,0 +1,321 @@
+//! Names that agents give to tools of the same kind: the shell is `Bash` to Claude
+//! Code, `run_shell_command` to gemini-cli and `exec_command` to Codex. Matchers of a
+//! hook are compared with all names that its family has for a call. Pure.
+//!
+//! To add a tool, add a name to a row of [`TOOLS`].
+
+use std::collections::BTreeMap;
+
+use crate::event::mcp_tool;
+
+/// Agents that share names of tools.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum ToolFamily {
+    /// gemini-cli and its forks.
+    Gemini,
+    /// Claude Code by Anthropic.
+    Claude,
+    /// Codex, as its hooks name tools.
+    Codex,
+}
+
+/// Tools that do the same, by the names that agents have for them.
+#[derive(Debug, PartialEq, Eq)]
+pub struct ToolKind {
+    /// Name in the listing of `hookgate check`.
+    pub name: &'static str,
+    /// Names in gemini-cli and its forks; the first is shown to their hooks.
+    gemini: &'static [&'static str],
+    /// Names in Claude Code; the first is shown to its hooks.
+    claude: &'static [&'static str],
+    /// Names in hooks of Codex; the first is shown to them.
+    codex: &'static [&'static str],
+    /// Names on the wire in Codex, opencode, and the tools of model APIs.
+    others: &'static [&'static str],
+}
+
+/// All known kinds. A name on the wire belongs to one kind.
+///
+/// Sources: <https://code.claude.com/docs/en/hooks> (Claude Code),
+/// <https://developers.openai.com/codex/hooks> (`Bash`, `apply_patch`),
+/// <https://github.com/openai/codex> `codex-rs/core/src/tools` (`Write`, `Edit` and `Agent`
+/// as further matches), <https://geminicli.com/docs/tools> and
+/// <https://opencode.ai/docs/tools>.
+const TOOLS: &[ToolKind] = &[
+    ToolKind {
+        name: "shell",
+        gemini: &["run_shell_command"],
+        claude: &["Bash"],
+        codex: &["Bash"],
+        others: &[
+            "shell",
+            "shell_command",
+            "local_shell",
+            "exec_command",
+            "bash",
+        ],
+    },
+    ToolKind {
+        name: "patch",
+        gemini: &["replace", "write_file"],
+        claude: &["Edit", "Write", "MultiEdit"],
+        codex: &["apply_patch", "Write", "Edit"],
+        others: &["apply_patch", "patch", "str_replace_based_edit_tool"],
+    },
+    ToolKind {
+        name: "edit",
+        gemini: &["replace"],
+        claude: &["Edit", "MultiEdit"],
+        codex: &["Edit", "apply_patch"],
+        others: &["replace", "Edit", "MultiEdit", "edit"],
+    },
+    ToolKind {
+        name: "write",
+        gemini: &["write_file"],
+        claude: &["Write"],
+        codex: &["Write", "apply_patch"],
+        others: &["write_file", "Write", "write"],
+    },
+    ToolKind {
+        name: "read",
+        gemini: &["read_file"],
+        claude: &["Read"],
+        codex: &["read_file"],
+        others: &["read"],
+    },
+    ToolKind {
+        name: "list",
+        gemini: &["list_directory"],
+        claude: &["LS"],
+        codex: &["list_dir"],
+        others: &["list"],
+    },
+    ToolKind {
+        name: "glob",
+        gemini: &["glob"],
+        claude: &["Glob"],
+        codex: &["glob"],
+        others: &[],
+    },
+    ToolKind {
+        name: "grep",
+        gemini: &["search_file_content", "grep_search"],
+        claude: &["Grep"],
+        codex: &["grep_files"],
+        others: &["grep"],
+    },
+    ToolKind {
+        name: "fetch",
+        gemini: &["web_fetch"],
+        claude: &["WebFetch"],
+        codex: &["web_fetch"],
+        others: &["webfetch"],
+    },
+    ToolKind {
+        name: "search",
+        gemini: &["google_web_search"],
+        claude: &["WebSearch"],
+        codex: &["web_search"],
+        others: &["websearch"],
+    },
+    ToolKind {
+        name: "agent",
+        gemini: &["task"],
+        claude: &["Agent", "Task"],
+        codex: &["spawn_agent", "Agent"],
+        others: &[],
+    },
+    ToolKind {
+        name: "todo",
+        gemini: &["write_todos"],
+        claude: &["TodoWrite"],
+        codex: &["update_plan"],
+        others: &["todo_write", "todowrite"],
+    },
+];
+
+impl ToolKind {
+    /// Returns the names that hooks of a family may have for this kind.
+    pub const fn names(&self, family: ToolFamily) -> &'static [&'static str] {
+        match family {
+            ToolFamily::Gemini => self.gemini,
+            ToolFamily::Claude => self.claude,
+            ToolFamily::Codex => self.codex,
+        }
+    }
+
+    /// Returns the names in other agents and on the wire.
+    pub const fn others(&self) -> &'static [&'static str] {
+        self.others
+    }
+
+    /// Finds the kind of a tool: an exact name on the wire comes before names that
+    /// hooks have for it.
+    fn find(name: &str) -> Option<&'static Self> {
+        let by_wire = TOOLS.iter().find(|kind| kind.others.contains(&name));
+        let families = [ToolFamily::Gemini, ToolFamily::Claude, ToolFamily::Codex];
+        let has_name = |kind: &&Self| {
+            families
+                .map(|family| kind.names(family))
+                .concat()
+                .contains(&name)
+        };
+        by_wire.or_else(|| TOOLS.iter().find(has_name))
+    }
+}
+
+/// An entry of the config for one name on the wire.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ToolNameOverride {
+    /// The tool means the same as the one of this name.
+    SameAs(String),
+    /// The tool means nothing that hooks of other agents know.
+    Unmapped,
+}
+
+/// Names that hooks of one family have for a tool.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ToolAliases {
+    /// The names, the one that hooks usually receive first.
+    pub names: Vec<String>,
+    /// Whether agents have different names for its arguments, too.
+    pub has_known_arguments: bool,
+}
+
+/// The names of tools, with the overrides of the config.
+#[derive(Debug, Clone, Default)]
+pub struct ToolNames {
+    overrides: BTreeMap<String, ToolNameOverride>,
+}
+
+impl ToolNames {
+    /// Adds the overrides of the config to the built-in names.
+    pub fn new(overrides: impl IntoIterator<Item = (String, ToolNameOverride)>) -> Self {
+        Self {
+            overrides: overrides.into_iter().collect(),
+        }
+    }
+
+    /// Returns the built-in kinds.
+    pub const fn kinds() -> &'static [ToolKind] {
+        TOOLS
+    }
+
+    /// Returns the names of the config.
+    pub const fn overrides(&self) -> &BTreeMap<String, ToolNameOverride> {
+        &self.overrides
+    }
+
+    /// Returns the names that hooks of a family have for the tool `wire`.
+    pub fn of(&self, family: ToolFamily, wire: &str) -> ToolAliases {
+        let named = match self.overrides.get(wire) {
+            Some(ToolNameOverride::Unmapped) => return ToolAliases::default(),
+            Some(ToolNameOverride::SameAs(name)) => name,
+            None => wire,
+        };
+        let kind = ToolKind::find(named);
+        let names: Vec<String> = match kind {
+            Some(kind) => {
+                let names = kind.names(family).iter();
+                names.map(|name| (*name).to_owned()).collect()
+            }
+            None if named != wire => vec![named.to_owned()],
+            None => mcp_name(family, named).into_iter().collect(),
+        };
+        ToolAliases {
+            names,
+            has_known_arguments: kind.is_some(),
+        }
+    }
+}
+
+impl ToolAliases {
+    /// Whether the family itself has a tool named `wire`.
+    pub fn has(&self, wire: &str) -> bool {
+        self.names.iter().any(|name| name == wire)
+    }
+}
+
+/// Returns a family's name of an MCP tool.
+fn mcp_name(family: ToolFamily, name: &str) -> Option<String> {
+    let (server, tool) = mcp_tool(name)?;
+    Some(match family {
+        ToolFamily::Gemini => format!("mcp_{server}_{tool}"),
+        ToolFamily::Claude | ToolFamily::Codex => format!("mcp__{server}__{tool}"),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(family: ToolFamily, wire: &str, expected: &[&str]) {
+        assert_eq!(
+            ToolNames::default().of(family, wire).names,
+            expected,
+            "{wire}"
+        );
+    }
+
+    #[test]
+    fn a_tool_has_the_name_of_each_family() {
+        for wire in ["Bash", "run_shell_command", "exec_command", "shell", "bash"] {
+            check(ToolFamily::Claude, wire, &["Bash"]);
+            check(ToolFamily::Codex, wire, &["Bash"]);
+            check(ToolFamily::Gemini, wire, &["run_shell_command"]);
+        }
+        check(ToolFamily::Claude, "read_file", &["Read"]);
+        check(ToolFamily::Claude, "replace", &["Edit", "MultiEdit"]);
+        check(ToolFamily::Claude, "deploy", &[]);
+        let shell = ToolNames::default().of(ToolFamily::Claude, "Bash");
+        assert!(shell.has("Bash") && !shell.has("bash"));
+    }
+
+    #[test]
+    fn a_patch_is_an_edit_and_a_write() {
+        let claude = ["Edit", "Write", "MultiEdit"];
+        check(ToolFamily::Claude, "apply_patch", &claude);
+        let codex = ["apply_patch", "Write", "Edit"];
+        check(ToolFamily::Codex, "apply_patch", &codex);
+        check(
+            ToolFamily::Gemini,
+            "apply_patch",
+            &["replace", "write_file"],
+        );
+        for wire in ["write_file", "Write"] {
+            check(ToolFamily::Codex, wire, &["Write", "apply_patch"]);
+        }
+    }
+
+    #[test]
+    fn a_tool_of_an_mcp_server_is_named_by_the_familys_convention() {
+        check(ToolFamily::Claude, "mcp_gh_find", &["mcp__gh__find"]);
+        check(ToolFamily::Gemini, "mcp__gh__find", &["mcp_gh_find"]);
+        check(ToolFamily::Codex, "mcp__gh__find", &["mcp__gh__find"]);
+    }
+
+    #[test]
+    fn the_config_overrides_a_name() {
+        let same_as = |name: &str| ToolNameOverride::SameAs(name.to_owned());
+        let names = ToolNames::new([
+            ("my_shell".to_owned(), same_as("Bash")),
+            ("shell".to_owned(), ToolNameOverride::Unmapped),
+            ("ship".to_owned(), same_as("deploy")),
+        ]);
+        let of = |family, wire| names.of(family, wire).names;
+
+        assert_eq!(of(ToolFamily::Gemini, "my_shell"), ["run_shell_command"]);
+        assert!(of(ToolFamily::Claude, "shell").is_empty());
+        assert_eq!(of(ToolFamily::Claude, "ship"), ["deploy"]);
+    }
+
+    #[test]
+    fn a_name_on_the_wire_belongs_to_one_kind() {
+        let mut seen = Vec::new();
+        for name in TOOLS.iter().flat_map(|kind| kind.others) {
+            assert!(!seen.contains(name), "{name}");
+            seen.push(*name);
+        }
+    }
+}

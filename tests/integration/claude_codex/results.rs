@@ -1,0 +1,147 @@
+//! Results of tools, prompts and answers, as hooks of Claude Code and Codex change them.
+
+use serde_json::{Value, json};
+
+use super::{
+    MODEL, answered, asking, gate, gate_with, on, printing, result, told, user, with_result,
+};
+use crate::harness::Upstream;
+
+/// What the model is told of a result, and what it is told of it two turns later.
+async fn results(protocol: &str, output: &Value, config: &str) -> (Value, Value) {
+    let upstream = Upstream::mock().await;
+    let hooks = json!({ "PostToolUse": on("Bash", "seen", &printing(output)) });
+    let gate = gate_with(&upstream, protocol, &hooks, config).await;
+    let contents = with_result("run_shell_command", &json!({ "command": "env" }), "KEY=1");
+    let agent = gate.agent();
+
+    let answer = answered(&agent, &asking("run_shell_command", &contents)).await;
+    let first = told(&upstream);
+    let mut later = contents.as_array().unwrap().clone();
+    later.push(json!({ "role": "model", "parts": answer }));
+    later.push(user("again"));
+    answered(&agent, &asking("run_shell_command", &json!(later))).await;
+    let asked = upstream.seen().pop().unwrap().json();
+    let again = asked["contents"][2]["parts"][0]["functionResponse"]["response"].clone();
+    (first, again)
+}
+
+#[tokio::test]
+async fn a_replaced_result_is_all_that_the_model_ever_sees() {
+    let shell = json!({ "stdout": "KEY=***", "stderr": "", "interrupted": false });
+    for protocol in ["claude", "codex"] {
+        for output in [json!("KEY=***"), shell.clone()] {
+            let (first, again) = results(protocol, &result(&output), "").await;
+            assert_eq!(first, json!({ "output": "KEY=***" }), "{protocol}");
+            assert_eq!(again, first, "{protocol}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_blocked_result_is_marked_in_claude_code_and_replaced_in_codex() {
+    let block = json!({ "decision": "block", "reason": "careful" });
+    let (marked, again) = results("claude", &block, "").await;
+    let expected = "KEY=1\n\n<hook_context>careful</hook_context>";
+    assert_eq!(marked, json!({ "output": expected }));
+    assert_eq!(again, marked);
+    let (replaced, again) = results("codex", &block, "").await;
+    assert_eq!(replaced, json!({ "error": "careful" }));
+    assert_eq!(again, replaced);
+}
+
+#[tokio::test]
+async fn a_guard_that_fails_closed_hides_the_result() {
+    let upstream = Upstream::mock().await;
+    let mut groups = on("Bash", "seen", "exit 1");
+    groups[0]["hooks"][0]["on_failure"] = json!("closed");
+    let gate = gate(&upstream, "claude", &json!({ "PostToolUse": groups })).await;
+    let contents = with_result("Bash", &json!({ "command": "env" }), "KEY=1");
+
+    answered(&gate.agent(), &asking("Bash", &contents)).await;
+
+    let error = told(&upstream)["error"].clone();
+    assert!(error.as_str().unwrap().contains("failed"), "{error}");
+}
+
+#[tokio::test]
+async fn policies_inspect_what_a_hook_made_of_a_result() {
+    let key = "AKIAIOSFODNN7EXAMPLE";
+    let policy = "policies: [{ policy: redact, on: [tool_results] }]\n";
+    let output = result(&json!(format!("key {key}")));
+    let (first, _) = results("claude", &output, policy).await;
+    assert!(!first.to_string().contains(key), "{first}");
+}
+
+#[tokio::test]
+async fn a_blocked_prompt_never_reaches_the_model() {
+    for command in [
+        printing(&json!({ "decision": "block", "reason": "no secrets" })),
+        "echo 'no secrets' >&2; exit 2".to_owned(),
+    ] {
+        let upstream = Upstream::mock().await;
+        let hooks = json!({ "UserPromptSubmit": on("", "seen", &command) });
+        let gate = gate(&upstream, "claude", &hooks).await;
+
+        let parts = answered(&gate.agent(), &asking("Bash", &json!([user("my key")]))).await;
+
+        assert_eq!(parts, json!([{ "text": "no secrets" }]));
+        assert!(upstream.seen().is_empty());
+        assert_eq!(gate.json("seen.json")["prompt"], "my key");
+    }
+}
+
+#[tokio::test]
+async fn a_stop_hook_sends_the_model_on() {
+    let upstream = Upstream::mock().await;
+    let once =
+        "grep -q '\"stop_hook_active\":true' seen.json && exit 0; echo 'run the tests' >&2; exit 2";
+    let gate = gate(&upstream, "codex", &json!({ "Stop": on("", "seen", once) })).await;
+
+    answered(&gate.agent(), &asking("Bash", &json!([user("fix it")]))).await;
+
+    let asked = upstream.seen();
+    assert_eq!(asked.len(), 2);
+    let last = asked[1].json()["contents"]
+        .as_array()
+        .unwrap()
+        .last()
+        .unwrap()
+        .clone();
+    assert_eq!(last["parts"][0]["text"], "run the tests");
+}
+
+#[tokio::test]
+async fn stop_hooks_run_for_the_agent_and_subagent_stop_hooks_for_its_sub_agents() {
+    let hooks = json!({
+        "Stop": on("", "stop", "exit 0"),
+        "SubagentStop": on("", "subagent", "exit 0"),
+    });
+    for (header, value, main) in [
+        ("x-unrelated", "1", true),
+        ("x-claude-code-agent-id", "a1", false),
+        ("x-codex-turn-metadata", r#"{"agent_name":"/root"}"#, true),
+        (
+            "x-codex-turn-metadata",
+            r#"{"agent_name":"/root/explorer"}"#,
+            false,
+        ),
+    ] {
+        let upstream = Upstream::mock().await;
+        let gate = gate(&upstream, "claude", &hooks).await;
+        let agent = gate.agent().sending(header, value);
+
+        let answer = agent
+            .generate(MODEL, &asking("Bash", &json!([user("go")])))
+            .await;
+
+        assert_eq!(answer.status, 200);
+        assert_eq!(!gate.file("stop.json").is_empty(), main, "{value}");
+        assert_eq!(!gate.file("subagent.json").is_empty(), !main, "{value}");
+        if !main {
+            let seen = gate.json("subagent.json");
+            assert_eq!(seen["hook_event_name"], "SubagentStop");
+            assert!(seen["agent_id"].is_string(), "{seen}");
+        }
+    }
+}

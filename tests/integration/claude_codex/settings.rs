@@ -1,0 +1,155 @@
+//! Settings files: `.claude/settings.json` and `.codex/hooks.json` as they are.
+
+use std::fs;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tokio::task::spawn_blocking;
+
+use super::{MODEL, asking, calling, user};
+use crate::harness::{Agent, PATIENCE, Served, Upstream, hookgate, run};
+
+const CLAUDE: &str = r#"{
+  "permissions": { "deny": ["Read(./.env)"] },
+  "hooks": {
+    "PreToolUse": [
+      { "matcher": "Bash", "hooks": [
+        { "type": "command", "command": "grep -q 'rm -rf' && { echo 'not that' >&2; exit 2; }; exit 0",
+          "timeout": 5, "statusMessage": "checking" }
+      ] }
+    ]
+  }
+}"#;
+
+/// `check` of a config with one settings file, whose path and text these are.
+fn check(path: &str, text: &str, more: &[&str]) -> (i32, String, String) {
+    let folder = TempDir::new().unwrap();
+    let file = folder.path().join(path);
+    fs::create_dir_all(file.parent().unwrap()).unwrap();
+    fs::write(file, text).unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: https://example.org }} }}\nhook_files: [{{ path: {path} }}]\n"
+    );
+    fs::write(folder.path().join("hookgate.yaml"), config).unwrap();
+    run(&[&["check", "hookgate.yaml"], more].concat(), folder.path())
+}
+
+#[tokio::test]
+async fn a_settings_file_works_from_the_command_line() {
+    for (folder, file) in [(".claude", "settings.json"), (".codex", "hooks.json")] {
+        let upstream = calling("run_shell_command", &json!({ "command": "rm -rf /" })).await;
+        let directory = TempDir::new().unwrap();
+        let path = directory.path().join(folder).join(file);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, CLAUDE).unwrap();
+        let mut command = hookgate(&["serve", "--hooks", path.to_str().unwrap()]);
+        command
+            .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+            .args(["--upstream", &format!("http://{}", upstream.addr)]);
+        let mut served = Served::start(command);
+        let agent = Agent::at(served.addr());
+
+        let body = asking("run_shell_command", &json!([user("clean up")]));
+        let answer = agent.generate(MODEL, &body).await;
+
+        let parts = &answer.json()["candidates"][0]["content"]["parts"];
+        assert_eq!(parts, &json!([{ "text": "done" }]), "{file}");
+        let again = upstream.seen()[1].json();
+        let told = &again["contents"][2]["parts"][0]["functionResponse"]["response"];
+        assert_eq!(told["error"], "Tool execution blocked: not that", "{file}");
+        served.terminate();
+        let ended = spawn_blocking(move || served.ended(PATIENCE))
+            .await
+            .unwrap();
+        assert_eq!(ended.0.code(), Some(0));
+    }
+}
+
+#[test]
+fn the_folder_or_the_events_tell_the_family() {
+    for path in [
+        ".claude/settings.json",
+        "settings.json",
+        ".codex/hooks.json",
+    ] {
+        let (code, stdout, stderr) = check(path, CLAUDE, &[]);
+        assert_eq!(code, 0, "{stderr}");
+        assert!(
+            stdout.ends_with("hookgate.yaml: valid, 1 hook\n"),
+            "{stdout}"
+        );
+        assert!(stderr.contains("hook `grep"), "{stderr}");
+    }
+    let mixed = CLAUDE.replace("PreToolUse", "BeforeTool");
+    let (code, _, stderr) = check("settings.json", &mixed, &[]);
+    assert_eq!(code, 0, "{stderr}");
+}
+
+#[test]
+fn what_a_gateway_cannot_do_is_said_with_its_place() {
+    let settings = r#"{
+  "hooks": {
+    "PreToolUes": [],
+    "PermissionRequest": [{ "hooks": [{ "type": "command", "command": "x" }] }],
+    "PreToolUse": [{ "hooks": [
+      { "type": "prompt", "prompt": "is it safe?" },
+      { "type": "command", "command": "y", "if": "Bash(git *)" }
+    ] }],
+    "SubagentStop": [{ "matcher": "Explore", "hooks": [{ "type": "command", "command": "z" }] }]
+  }
+}"#;
+    let (code, _, stderr) = check(".claude/settings.json", settings, &[]);
+    assert_eq!(code, 78);
+    let unknown = ".claude/settings.json:3:5: unknown event `PreToolUes` of the protocol `claude`; did you mean `PreToolUse`?";
+    assert!(stderr.contains(unknown), "{stderr}");
+    assert!(stderr.contains(".claude/settings.json:6:17: "), "{stderr}");
+    assert!(stderr.contains("not `prompt`"), "{stderr}");
+
+    let valid = settings
+        .replace(r#""PreToolUes": [],"#, "")
+        .replace(r#"{ "type": "prompt", "prompt": "is it safe?" },"#, "");
+    let (code, _, stderr) = check(".claude/settings.json", &valid, &[]);
+    assert_eq!(code, 0, "{stderr}");
+    for warning in [
+        ".claude/settings.json:4:5: `claude` hooks on PermissionRequest never run",
+        ".claude/settings.json:7:50: `if` is ignored",
+        ".claude/settings.json:9:35: a gateway does not see the types of sub-agents",
+    ] {
+        assert!(stderr.contains(warning), "{warning}\n{stderr}");
+    }
+}
+
+#[test]
+fn check_prints_the_names_of_tools() {
+    let (_, printed, _) = check(".claude/settings.json", CLAUDE, &[]);
+    let shell = "tool shell: gemini run_shell_command; claude Bash; codex Bash; on the wire shell shell_command local_shell exec_command bash\n";
+    assert!(printed.contains(shell), "{printed}");
+
+    let (_, silent, _) = check("settings.json", r#"{ "hooks": {} }"#, &[]);
+    assert!(!silent.contains("tool shell"), "{silent}");
+    let (_, asked, _) = check("settings.json", r#"{ "hooks": {} }"#, &["--tool-names"]);
+    assert!(asked.contains(shell), "{asked}");
+}
+
+#[test]
+fn hooks_of_a_file_can_be_switched_off_as_in_claude_code() {
+    let off = CLAUDE.replacen('{', r#"{ "disableAllHooks": true,"#, 1);
+    let (code, stdout, stderr) = check(".claude/settings.json", &off, &[]);
+    assert_eq!(code, 0);
+    assert!(stdout.ends_with("valid, 0 hooks\n"), "{stdout}");
+    assert!(stderr.contains(".claude/settings.json:1:"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_program_with_arguments_runs_without_a_shell_of_its_own() {
+    let upstream = Upstream::mock().await;
+    let hook = json!({ "type": "command", "command": "printf", "args": ["%s", "a $b `c`"] });
+    let hooks = json!({ "UserPromptSubmit": [{ "hooks": [hook] }] });
+    let gate = super::gate(&upstream, "claude", &hooks).await;
+    let event = json!({ "hook_event_name": "BeforeAgent", "prompt": "Q" });
+
+    let told: Value = gate.agent().report(&event, "").await.json();
+
+    let context = &told["hookSpecificOutput"]["additionalContext"];
+    assert_eq!(context, "a $b `c`");
+}
