@@ -8,9 +8,11 @@
 
 mod fallback_models;
 mod splice;
+mod text_template;
 
 pub use self::{
     fallback_models::{FALLBACK_MODELS, fallback_models},
     splice::{Hidden, SpliceElements, source_of, splice_list},
+    text_template::{TextEvent, TextTemplate},
 };
 pub use crate::dialect::google::fields::{PRECEDING, SOURCE};

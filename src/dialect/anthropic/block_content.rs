@@ -15,7 +15,7 @@ use crate::dialect::{
 pub enum BlockContent {
     /// One text, as a JSON string.
     Text(Bytes),
-    /// Blocks, in order.
+    /// Blocks in their order, as objects.
     Blocks(Vec<Document>),
 }
 

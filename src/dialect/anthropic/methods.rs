@@ -15,7 +15,7 @@ const MANAGED_AGENTS: Access =
 /// Access of the legacy completions.
 const LEGACY: Access = Never("is the legacy text API, which current models do not have");
 
-/// Access of administration.
+/// Access of the administration API.
 const ADMINISTRATION: Access = Never("administers the organization with a key of its own");
 
 method_table! { Anthropic:

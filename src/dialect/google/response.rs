@@ -12,7 +12,7 @@ pub mod envelope;
 mod function_calls;
 mod partial_function_calls;
 mod text;
-mod text_chunk;
+pub mod text_chunk;
 mod wire;
 
 pub use self::{

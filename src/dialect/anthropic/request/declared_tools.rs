@@ -23,9 +23,9 @@ const CLIENT_TYPES: [&str; 4] = ["bash_", "text_editor_", "memory_", "computer_2
 /// Position of a declaration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ToolPlace {
-    /// Index in `tools`.
+    /// Index in the list `tools`.
     Tools(usize),
-    /// Index in `mcp_servers`.
+    /// Index in the list `mcp_servers`.
     McpServers(usize),
     /// A block of a system message.
     Message { message: usize, block: usize },

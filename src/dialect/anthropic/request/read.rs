@@ -40,7 +40,7 @@ pub struct ReadBody {
     pub calls: CalledTools,
     pub system: SystemPrompts,
     pub tools: Vec<DeclaredTool>,
-    /// The content form.
+    /// The content form of the body.
     pub form: Document,
 }
 

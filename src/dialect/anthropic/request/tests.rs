@@ -1,5 +1,7 @@
 //! What is read from a request, and how edits are spliced back.
 
+mod laws;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -4,7 +4,7 @@ use std::{collections::HashMap, mem};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
-use strict_json::Names;
+use strict_json::{Names, unquote};
 
 use crate::dialect::{
     anthropic::{
@@ -22,9 +22,11 @@ use crate::dialect::{
         tool_use::INPUT,
     },
     api_dialect::ReadChunks,
+    content_form::TextTemplate,
     document::{Document, write_array},
     error::DialectError,
     google::response::document::ResponseDocument,
+    text_edit::TextStream,
 };
 
 /// Maximum size of a call's events, which are collected.
@@ -46,6 +48,10 @@ pub struct MessageReader {
     /// Whether an error ended the stream.
     has_failed: bool,
     has_started: bool,
+    is_stopped: bool,
+    /// The latest event with a text, and the chunk that was made of it.
+    template: Option<TextTemplate>,
+    template_index: u64,
 }
 
 /// A block whose end is not read yet.
@@ -70,6 +76,9 @@ impl ReadChunks for MessageReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
         if *data == *b"[DONE]" {
             return Ok(None);
+        }
+        if let Some(chunk) = self.read_alike(&data) {
+            return Ok(Some(chunk));
         }
         let event = MessageEvent::read(&data)?;
         match event.kind {
@@ -101,7 +110,7 @@ impl ReadChunks for MessageReader {
             return Ok(None);
         }
         let events = mem::take(&mut self.end);
-        if events.is_empty() || !self.open.is_empty() {
+        if !self.is_stopped || !self.open.is_empty() {
             let message = "the stream ends without the end of the message";
             return Err(DialectError::Json(message.to_owned()));
         }
@@ -118,6 +127,42 @@ impl ReadChunks for MessageReader {
 }
 
 impl MessageReader {
+    /// Reads an event that differs from the latest one with a text in its text only.
+    fn read_alike(&mut self, data: &Bytes) -> Option<ResponseDocument> {
+        let template = self.template.as_ref()?;
+        let (chunk, text) = template.read(data)?;
+        if template.is_thought() {
+            let thinking = self.open.get_mut(&self.template_index)?;
+            let OpenBlock::Thinking { text: known, .. } = thinking else {
+                return None;
+            };
+            known.push_str(&unquote(&text)?);
+        }
+        Some(chunk)
+    }
+
+    /// Keeps an event as the template of those that follow, if it holds a text only.
+    fn keep_template(
+        &mut self,
+        event: &MessageEvent,
+        data: &Bytes,
+        field: &str,
+        stream: TextStream,
+    ) {
+        let has_only = |document: &Document, known: &[&str]| {
+            let mut fields = document.fields();
+            fields.all(|(key, _)| known.contains(&&*key))
+        };
+        let delta = event.document.child(DELTA).ok().flatten();
+        let delta = delta.filter(|delta| {
+            has_only(delta, &["type", field])
+                && has_only(&event.document, &["type", "index", "delta"])
+        });
+        let text = delta.and_then(|delta| delta.bytes_of(&[field]).ok().flatten());
+        self.template = text.and_then(|text| TextTemplate::new(data, &text, stream, event.index));
+        self.template_index = event.index;
+    }
+
     fn read_message(
         &mut self,
         event: &MessageEvent,
@@ -225,6 +270,7 @@ impl MessageReader {
             }
             ("text_delta", _) => {
                 let part = text_part(&delta, "text")?;
+                self.keep_template(event, &data, "text", TextStream::Speech);
                 chunk(part, event.index, vec![data]).map(Some)
             }
             ("thinking_delta", open) => {
@@ -232,6 +278,7 @@ impl MessageReader {
                 part.set(&["thought"], &json!(true))?;
                 if let Some(OpenBlock::Thinking { text, .. }) = open {
                     text.push_str(&part.string(TEXT)?.unwrap_or_default());
+                    self.keep_template(event, &data, "thinking", TextStream::Thought);
                 }
                 chunk(part, event.index, vec![data]).map(Some)
             }
@@ -287,6 +334,7 @@ impl MessageReader {
         if let Some(usage) = event.document.child(&["usage"])? {
             self.counts.update(&usage)?;
         }
+        self.is_stopped |= event.kind == MessageEventKind::MessageStop;
         self.end.push(data);
         Ok(())
     }

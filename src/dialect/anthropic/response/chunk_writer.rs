@@ -13,18 +13,22 @@ use crate::dialect::{
             call_events::{collected_input, edited_input, with_input, write_block},
             message::own_message,
             message_end::{MessageEnd, is_end},
-            message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
+            message_event::{
+                BLOCK_DELTA, CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind,
+            },
             open_blocks::{OpenBlockKind, OpenBlocks},
             part_queue::PartQueue,
         },
     },
     api_dialect::WriteChunks,
+    content_form::TextEvent,
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
+    sse_event::write_named_event,
 };
 
-/// Writes one stream.
+/// Writes the events of one stream.
 #[derive(Debug, Default)]
 pub struct MessageWriter {
     is_open: bool,
@@ -35,11 +39,24 @@ pub struct MessageWriter {
     has_calls: bool,
     blocks: OpenBlocks,
     end: MessageEnd,
+    /// The latest event with a text that was written as it is. Those that differ in their text
+    /// only are written as they are, too.
+    alike: Option<TextEvent>,
 }
 
 impl WriteChunks for MessageWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
         let events = chunk.wire().map_or(&[][..], |wire| &wire.events);
+        if let ([data], true, false) = (events, chunk.is_text(), chunk.is_edited())
+            && self
+                .alike
+                .as_ref()
+                .is_some_and(|alike| alike.text_of(data).is_some())
+        {
+            write_named_event(out, BLOCK_DELTA, data);
+            return Ok(());
+        }
+        self.alike = None;
         let is_edited = chunk.is_edited() || events.is_empty();
         if !is_edited && !chunk.has_finish_reason() {
             return self.write_events(out, events, &mut None);
@@ -194,6 +211,11 @@ impl MessageWriter {
         parts: &mut Option<PartQueue>,
     ) -> Result<(), DialectError> {
         let Some(parts) = parts else {
+            self.alike = self
+                .blocks
+                .is_in_place(event.index)
+                .then(|| template(&event))
+                .flatten();
             return self.blocks.write(out, event);
         };
         let mut delta = event.child(DELTA)?;
@@ -300,6 +322,18 @@ impl MessageWriter {
         }
         Ok(())
     }
+}
+
+/// Returns the template of an event with a text.
+fn template(event: &MessageEvent) -> Option<TextEvent> {
+    let delta = event.document.child(DELTA).ok()??;
+    let field = match delta.string(&["type"]).ok()??.as_str() {
+        "text_delta" => "text",
+        "thinking_delta" => "thinking",
+        _ => return None,
+    };
+    let text = delta.bytes_of(&[field]).ok()??;
+    TextEvent::new(&event.document.original_bytes(), &text)
 }
 
 /// Takes the block of an edited chunk: `None` if the chunk is not edited, an inner `None` if the

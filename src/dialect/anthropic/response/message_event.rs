@@ -10,6 +10,8 @@ use crate::dialect::{
     sse_event::write_named_event,
 };
 
+/// Name of events with a piece of a block.
+pub const BLOCK_DELTA: &str = "content_block_delta";
 pub const DELTA: &[&str] = &["delta"];
 pub const CONTENT_BLOCK: &[&str] = &["content_block"];
 pub const MESSAGE: &[&str] = &["message"];
@@ -26,7 +28,7 @@ pub enum MessageEventKind {
     MessageStop,
     Ping,
     Error,
-    /// Unknown to hookgate.
+    /// A kind that hookgate does not know.
     Other,
 }
 
@@ -52,7 +54,7 @@ impl MessageEvent {
         let kind = match name.as_str() {
             "message_start" => MessageEventKind::MessageStart,
             "content_block_start" => MessageEventKind::BlockStart,
-            "content_block_delta" => MessageEventKind::BlockDelta,
+            BLOCK_DELTA => MessageEventKind::BlockDelta,
             "content_block_stop" => MessageEventKind::BlockStop,
             "message_delta" => MessageEventKind::MessageDelta,
             "message_stop" => MessageEventKind::MessageStop,
@@ -129,7 +131,7 @@ impl MessageEvent {
         Ok(())
     }
 
-    /// Writes the event.
+    /// Writes the event with its name.
     pub fn write(&self, out: &mut BytesMut) {
         write_named_event(out, &self.name, &self.document.to_bytes());
     }

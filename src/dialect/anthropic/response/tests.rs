@@ -1,5 +1,7 @@
 //! What is read from responses and streams, and how edits are written back.
 
+mod laws;
+
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 

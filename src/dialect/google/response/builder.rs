@@ -7,7 +7,7 @@ use crate::{
     dialect::{
         call::Call,
         error::DialectError,
-        google::response::{document::ResponseDocument, wire::Wire},
+        google::response::{document::ResponseDocument, text_chunk::TextChunk, wire::Wire},
     },
     model::{CandidateMutation, LlmResponse, ResponseMutation},
 };
@@ -31,6 +31,15 @@ impl ResponseDocument {
         let mut document = Self::parse(form)?;
         document.wire = Some(Wire { events });
         Ok(document)
+    }
+
+    /// Creates an unparsed chunk of text, which was read from one event.
+    pub(crate) fn from_text_event(text: TextChunk, event: Bytes) -> Self {
+        let mut document = Self::from_text(text);
+        document.wire = Some(Wire {
+            events: vec![event],
+        });
+        document
     }
 
     /// Marks that a text of the first candidate ends with this chunk, so that nothing of it

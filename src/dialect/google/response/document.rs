@@ -132,7 +132,12 @@ impl ResponseDocument {
     /// Parses the chunk, if it is not parsed yet.
     pub(crate) fn make_parsed(&mut self) -> Result<&mut Self, DialectError> {
         if let Some(text) = &self.text {
-            *self = Self::open(text.to_bytes(), text.envelope())?;
+            let parsed = Self::open(text.to_bytes(), text.envelope())?;
+            *self = Self {
+                wire: self.wire.take(),
+                ends_text: self.ends_text,
+                ..parsed
+            };
         }
         Ok(self)
     }

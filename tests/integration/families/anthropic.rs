@@ -1,0 +1,292 @@
+//! What only the Messages API has.
+
+use serde_json::{Value, json};
+
+use super::{
+    REDACT, SECRET,
+    family::{Family, Said, Turn},
+};
+use crate::harness::{Answer, TestGateway, Upstream, hook};
+
+const FAMILY: Family = Family::Anthropic;
+
+async fn model() -> Upstream {
+    FAMILY.upstream(vec![vec![Said::text(&["ok"])]]).await
+}
+
+/// A request with one prompt.
+fn prompt() -> Value {
+    FAMILY.request(false, &[Turn::User("hi")])
+}
+
+/// A prompt with one more field.
+fn with(field: &str, value: Value) -> Value {
+    let mut request = prompt();
+    request[field] = value;
+    request
+}
+
+async fn post(gateway: &TestGateway, path: &str, body: &Value) -> Answer {
+    let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+    agent.post(path, body.to_string()).await
+}
+
+#[track_caller]
+fn assert_error(answer: &Answer, status: u16, kind: &str, word: &str) {
+    assert_eq!(answer.status, status, "{}", answer.text());
+    let error = answer.json();
+    assert_eq!(error["type"], "error");
+    assert_eq!(error["error"]["type"], kind);
+    let message = error["error"]["message"].as_str().unwrap();
+    assert!(message.contains(word), "{message}");
+    assert_eq!(
+        error["request_id"],
+        answer.header("x-hookgate-request-id"),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn the_query_of_the_api_goes_upstream() {
+    let upstream = model().await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+    let answer = agent
+        .post("/v1/messages?beta=true", prompt().to_string())
+        .await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let asked = upstream.only();
+    assert_eq!((&*asked.path, &*asked.query), ("/v1/messages", "beta=true"));
+    let answer = agent
+        .post("/v1/messages?beta=false", prompt().to_string())
+        .await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_prompt_is_without_the_reminders_in_front_of_it() {
+    let upstream = model().await;
+    let hooks = hook::config(&[("BeforeAgent", hook::saying("seen", &json!({})))]);
+    let gateway = FAMILY.gateway(&upstream, &hooks).await;
+    let mut request = prompt();
+    request["messages"][0]["content"] = json!([
+        { "type": "text", "text": "<system-reminder>\nthe date\n</system-reminder>\n" },
+        { "type": "text", "text": "read alpha" },
+    ]);
+    post(&gateway, "/v1/messages", &request).await;
+    assert_eq!(gateway.json("seen.json")["prompt"], "read alpha");
+}
+
+#[tokio::test]
+async fn counting_tokens_is_inspected_but_starts_nothing() {
+    let upstream = Upstream::with(|_| {
+        crate::harness::respond(200, "application/json", r#"{"input_tokens":5}"#)
+    })
+    .await;
+    let start = hook::config(&[
+        ("SessionStart", hook::saying("start", &json!({}))),
+        ("BeforeAgent", hook::saying("prompt", &json!({}))),
+    ]);
+    let gateway = FAMILY.gateway(&upstream, &format!("{start}{REDACT}")).await;
+    let request = json!({ "model": "m", "messages": [{ "role": "user", "content": SECRET }] });
+    let answer = post(&gateway, "/v1/messages/count_tokens", &request).await;
+    assert_eq!(answer.json(), json!({ "input_tokens": 5 }));
+    let asked = upstream.only();
+    assert_eq!(asked.path, "/v1/messages/count_tokens");
+    assert!(!asked.body.contains(SECRET), "{}", asked.body);
+    assert!(!gateway.path("start.json").exists() && !gateway.path("prompt.json").exists());
+}
+
+#[tokio::test]
+async fn families_that_hooks_cannot_inspect_are_refused_by_name() {
+    let upstream = model().await;
+    let gateway = FAMILY.gateway(&upstream, "").await;
+    for (path, name) in [
+        ("/v1/messages/batches", "messages.batches.create"),
+        ("/v1/complete", "anthropic.complete"),
+        ("/v1/files", "anthropic.files.upload"),
+        ("/v1/skills", "anthropic.skills.create"),
+        ("/v1/memory_stores", "anthropic.memory_stores.create"),
+        ("/v1/agents", "anthropic.agents.create"),
+        ("/v1/sessions", "anthropic.sessions.create"),
+        ("/v1/environments", "anthropic.environments.create"),
+        ("/v1/vaults", "anthropic.vaults.create"),
+    ] {
+        let answer = post(&gateway, path, &json!({})).await;
+        assert_error(&answer, 403, "permission_error", name);
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn models_pass() {
+    let upstream =
+        Upstream::with(|_| crate::harness::respond(200, "application/json", r#"{"data":[]}"#))
+            .await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    let agent = gateway.agent().sending("anthropic-version", "2023-06-01");
+    let answer = agent.get("/v1/models?limit=5").await;
+    assert_eq!(answer.json(), json!({ "data": [] }), "{}", answer.text());
+    assert_eq!(upstream.only().query, "limit=5");
+}
+
+#[tokio::test]
+async fn content_that_is_stored_upstream_is_refused() {
+    let upstream = model().await;
+    let gateway = FAMILY.gateway(&upstream, REDACT).await;
+    let file = json!({ "type": "image", "source": { "type": "file", "file_id": "f-1" } });
+    let files = json!([{ "role": "user", "content": [file] }]);
+    for (request, word) in [
+        (with("container", json!("c-1")), "container"),
+        (with("thread", json!({ "type": "continue" })), "thread"),
+        (with("messages", files), "file_id"),
+        (with("maxTokens", json!(5)), "maxTokens"),
+        (with("stream", json!("yes")), "stream"),
+    ] {
+        let answer = post(&gateway, "/v1/messages", &request).await;
+        assert_error(&answer, 400, "invalid_request_error", word);
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn tools_are_withheld_wherever_they_are_declared() {
+    let upstream = model().await;
+    let config = "policies: [{ policy: tool_guard, allow: [look] }]\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let mut request = prompt();
+    let addition = json!({ "type": "tool_addition", "tool": {
+        "type": "tool_definition", "definition": { "name": "rm", "input_schema": {} },
+    } });
+    let system =
+        json!({ "role": "system", "content": [{ "type": "text", "text": "t" }, addition] });
+    request["messages"].as_array_mut().unwrap().push(system);
+    let hosted = json!({ "type": "web_search_20250305", "name": "web_search" });
+    let toolset = json!({ "type": "mcp_toolset", "mcp_server_name": "files" });
+    request["tools"]
+        .as_array_mut()
+        .unwrap()
+        .extend([hosted, toolset]);
+    request["mcp_servers"] = json!([{ "type": "url", "name": "files", "url": "https://m.test" }]);
+    let answer = post(&gateway, "/v1/messages", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let asked = upstream.only();
+    assert_eq!(FAMILY.tools(&asked), ["look"]);
+    let body = asked.json();
+    assert!(body.get("mcp_servers").is_none(), "{body}");
+    let expected = json!([{ "type": "text", "text": "t" }]);
+    assert_eq!(body["messages"][1]["content"], expected);
+}
+
+#[tokio::test]
+async fn mcp_servers_that_the_api_calls_must_be_allowed() {
+    let toolset = json!({ "type": "mcp_toolset", "mcp_server_name": "files" });
+    let mut request = with("tools", json!([toolset]));
+    request["mcp_servers"] = json!([{ "type": "url", "name": "files", "url": "https://m.test" }]);
+    for (rules, passes) in [("deny: [rm]", false), ("allow: [\"mcp:*\"]", true)] {
+        let upstream = model().await;
+        let config = format!("policies: [{{ policy: tool_guard, {rules} }}]\n");
+        let gateway = FAMILY.gateway(&upstream, &config).await;
+        post(&gateway, "/v1/messages", &request).await;
+        let body = upstream.only().json();
+        assert_eq!(body.get("mcp_servers").is_some(), passes, "{rules}: {body}");
+        assert_eq!(body.get("tools").is_some(), passes, "{rules}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn allowed_tools_of_the_api_keep_their_names() {
+    let upstream = model().await;
+    let config = "policies: [{ policy: tool_guard, allow: [web_search] }]\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let hosted = json!({ "type": "web_search_20250305", "name": "web_search" });
+    let request = with("tools", json!([hosted]));
+    post(&gateway, "/v1/messages", &request).await;
+    assert_eq!(upstream.only().body, request.to_string());
+}
+
+#[tokio::test]
+async fn fallback_models_must_be_allowed() {
+    let upstream = model().await;
+    let config = "policies: [{ policy: model_allow, models: [\"m\", \"n*\"] }]\n";
+    let gateway = FAMILY.gateway(&upstream, config).await;
+    let allowed = with("fallbacks", json!([{ "model": "n-2" }]));
+    let answer = post(&gateway, "/v1/messages", &allowed).await;
+    assert_eq!(FAMILY.heard(false, &answer).text, "ok");
+    assert_eq!(upstream.only().body, allowed.to_string());
+    let denied = with("fallbacks", json!([{ "model": "n-2" }, { "model": "big" }]));
+    let answer = post(&gateway, "/v1/messages", &denied).await;
+    let text = FAMILY.heard(false, &answer).text;
+    assert!(text.contains("`big` is not allowed"), "{text}");
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_denial_may_be_an_error() {
+    let upstream = model().await;
+    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let gateway = FAMILY
+        .gateway(&upstream, &format!("{deny}denials: error\n"))
+        .await;
+    let answer = post(&gateway, "/v1/messages", &prompt()).await;
+    assert_error(&answer, 403, "permission_error", "not today");
+}
+
+#[tokio::test]
+async fn a_denied_call_goes_back_behind_its_thinking() {
+    let thought = Said::Thought(vec!["h".to_owned(), "m".to_owned()]);
+    let first = vec![thought, Said::call("rm", "/")];
+    for is_stream in [false, true] {
+        let answers = vec![first.clone(), vec![Said::text(&["ok"])]];
+        let upstream = FAMILY.upstream(answers).await;
+        let config = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
+        let gateway = FAMILY.gateway(&upstream, config).await;
+        let answer = FAMILY.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        assert_eq!(FAMILY.heard(is_stream, &answer).text, "ok");
+        let again = upstream.seen().pop().unwrap().json();
+        let messages = again["messages"].as_array().unwrap();
+        let step = messages[messages.len() - 2]["content"].as_array().unwrap();
+        assert_eq!(step[0]["type"], "thinking", "{again}");
+        assert_eq!(step[0]["thinking"], "hm");
+        assert!(step[0]["signature"].is_string());
+        assert_eq!(step[1]["type"], "tool_use");
+        let result = &messages[messages.len() - 1]["content"][0];
+        assert_eq!(result["type"], "tool_result");
+        assert_eq!(result["is_error"], true);
+    }
+}
+
+#[tokio::test]
+async fn conversations_of_one_agent_session_share_it() {
+    let upstream = model().await;
+    let record = "cat >> starts.jsonl; echo >> starts.jsonl";
+    let hooks = hook::config(&[("SessionStart", hook::running("start", record))]);
+    let gateway = FAMILY.gateway(&upstream, &hooks).await;
+    for (session, text) in [("s-1", "one"), ("s-1", "two"), ("s-2", "three")] {
+        let mut request = FAMILY.request(false, &[Turn::User(text)]);
+        let user = json!({ "device_id": "d", "account_uuid": "", "session_id": session });
+        request["metadata"] = json!({ "user_id": user.to_string() });
+        post(&gateway, "/v1/messages", &request).await;
+    }
+    let starts = gateway.file("starts.jsonl");
+    let count = starts.lines().filter(|line| !line.is_empty()).count();
+    assert_eq!(count, 2, "{starts}");
+}
+
+#[tokio::test]
+async fn edits_of_the_system_prompt_go_behind_the_billing_header() {
+    let upstream = model().await;
+    let edit = hook::request(&json!({ "systemInstruction": "New." }));
+    let hooks = hook::config(&[("BeforeModel", hook::saying("edit", &edit))]);
+    let gateway = FAMILY.gateway(&upstream, &hooks).await;
+    let header = json!({
+        "type": "text", "text": "x-anthropic-billing-header: cc_version=2.1; cc_entrypoint=cli;",
+    });
+    let old = json!({ "type": "text", "text": "Old." });
+    let request = with("system", json!([header, old]));
+    let answer = post(&gateway, "/v1/messages", &request).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let body = upstream.only().json();
+    assert_eq!(body["system"][0], header, "{body}");
+    assert!(body["system"].to_string().contains("New."), "{body}");
+}
