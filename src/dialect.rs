@@ -19,6 +19,8 @@ mod google;
 mod json_strings;
 mod method;
 mod method_table;
+mod openai;
+mod openai_responses;
 mod query;
 mod sse_event;
 mod text_edit;
@@ -55,6 +57,7 @@ pub const ALL: &[&dyn Dialect] = &[
     &google::vertex::Vertex,
     &google::code_assist::CodeAssist,
     &anthropic::Anthropic,
+    &openai_responses::OpenAiResponses,
 ];
 
 /// Returns the dialect of an API.
@@ -62,7 +65,8 @@ pub fn of(api: Api) -> &'static dyn Dialect {
     match api {
         Api::Anthropic => &anthropic::Anthropic,
         // The other families follow.
-        Api::Gemini | Api::OpenAiResponses | Api::OpenAiChat => &google::gemini::Gemini,
+        Api::OpenAiResponses => &openai_responses::OpenAiResponses,
+        Api::Gemini | Api::OpenAiChat => &google::gemini::Gemini,
         Api::Vertex => &google::vertex::Vertex,
         Api::CodeAssist => &google::code_assist::CodeAssist,
     }

@@ -3,7 +3,7 @@
 use std::{error::Error, iter, sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderValue, StatusCode, header};
+use http::{HeaderName, HeaderValue, StatusCode, header};
 use thiserror::Error;
 
 use crate::{
@@ -143,8 +143,14 @@ impl ApiError {
             let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
             seconds.max(1)
         });
+        let is_denied = self.reason == ErrorReason::PolicyDenied;
+        let status = if is_denied {
+            dialect.denial_status()
+        } else {
+            self.status()
+        };
         let info = ErrorInfo {
-            code: self.status().as_u16(),
+            code: status.as_u16(),
             status: self.reason.canonical_code(),
             reason: self.reason.as_str(),
             message: self.message.clone(),
@@ -154,8 +160,13 @@ impl ApiError {
         };
         let body = dialect.error_body(&info).to_string();
         let content_type = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
-        let mut response = (self.status(), content_type, body).into_response();
+        let mut response = (status, content_type, body).into_response();
         let headers = response.headers_mut();
+        if is_denied && !dialect.api().is_google() {
+            // Clients of these APIs retry some statuses unless they read this.
+            let never = HeaderValue::from_static("false");
+            headers.insert(HeaderName::from_static("x-should-retry"), never);
+        }
         if let Some(seconds) = seconds {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
@@ -344,6 +355,8 @@ error_reasons! {
     BadCsrfToken: FORBIDDEN, "PERMISSION_DENIED", "BAD_CSRF_TOKEN";
     /// A method of the model API whose content is not inspected.
     MethodRefused: FORBIDDEN, "PERMISSION_DENIED", "METHOD_REFUSED";
+    /// A session over a websocket.
+    WebsocketRefused: UPGRADE_REQUIRED, "UNIMPLEMENTED", "WEBSOCKET_REFUSED";
     /// Cached content that does not belong to the caller.
     UnknownCache: FORBIDDEN, "PERMISSION_DENIED", "UNKNOWN_CACHE";
     /// The model API is not configured.

@@ -37,7 +37,7 @@ pub use self::{
 };
 use crate::{
     config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
-    dialect::{self, Access, MethodSpec},
+    dialect::{self, MethodSpec},
     policy,
     protocol::{self, Protocol},
     transport,
@@ -64,9 +64,6 @@ fn protocol_shape(protocol: &&dyn Protocol) -> ProtocolShape {
 const fn known_method(row: &MethodSpec) -> KnownMethod {
     KnownMethod {
         name: row.name,
-        never: match row.access {
-            Access::Never(reason) => Some(reason),
-            Access::Open | Access::ByName => None,
-        },
+        never: row.access.refusal(),
     }
 }

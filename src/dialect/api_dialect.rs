@@ -7,6 +7,7 @@
 use std::fmt::Debug;
 
 use bytes::{Bytes, BytesMut};
+use http::StatusCode;
 use serde_json::Value;
 
 use crate::{
@@ -92,6 +93,12 @@ pub trait Dialect: Debug + Send + Sync {
     /// comments.
     fn keep_alive(&self) -> &'static [u8] {
         b"\r\n"
+    }
+
+    /// Returns the status of a denied call, if the config asks for errors. Agents repeat a call
+    /// after some statuses, so it differs by API.
+    fn denial_status(&self) -> StatusCode {
+        StatusCode::FORBIDDEN
     }
 
     /// Returns the body of an error.

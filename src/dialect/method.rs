@@ -141,6 +141,20 @@ pub enum Access {
     /// Refused. Holds the reason: the rest of a sentence that begins with the
     /// method's name.
     Never(&'static str),
+    /// Refused with status 426: a session over a websocket. Agents fall back to HTTP at once
+    /// for this status only.
+    Socket,
+}
+
+impl Access {
+    /// Returns the reason of a refusal that no config lifts.
+    pub const fn refusal(self) -> Option<&'static str> {
+        match self {
+            Self::Open | Self::ByName => None,
+            Self::Never(reason) => Some(reason),
+            Self::Socket => Some("is a session over a websocket, which hookgate does not carry"),
+        }
+    }
 }
 
 /// Which parts of a call hooks and policies run on.
@@ -173,7 +187,7 @@ impl MethodSpec {
     /// Returns the coverage under a config that allows the method by name, or not.
     pub const fn coverage(&self, allowed: bool) -> HookCoverage {
         match (self.access, self.operation) {
-            (Access::Never(_), _) => HookCoverage::Refused,
+            (Access::Never(_) | Access::Socket, _) => HookCoverage::Refused,
             (Access::ByName, _) if !allowed => HookCoverage::Refused,
             (_, Operation::Generate | Operation::Stream(_)) => HookCoverage::Hooked,
             (_, Operation::UseCache | Operation::Other) => HookCoverage::Passed,

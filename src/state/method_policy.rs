@@ -58,7 +58,7 @@ pub(super) fn hook_coverage(row: &MethodSpec, config: &Config) -> (HookCoverage,
     let runs = row.coverage(config.coverage.allows(row.name));
     let why = match (runs, row.access) {
         (_, Access::Open) => None,
-        (_, Access::Never(why)) => Some(why),
+        (_, Access::Never(_) | Access::Socket) => row.access.refusal(),
         (HookCoverage::Refused, Access::ByName) => {
             Some("carries content that hookgate does not inspect; allow it with `coverage.allow`")
         }

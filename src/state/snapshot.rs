@@ -12,7 +12,7 @@ use crate::{
     audit_log::{AuditError, AuditLog},
     auth::Authenticator,
     config::{Config, ConfigError, Problem, StoreSettings},
-    dialect::{Api, HookCoverage, MethodSpec},
+    dialect::{Access, Api, HookCoverage, MethodSpec},
     error::{ApiError, ErrorReason},
     event::EventName,
     hook::{Engine, HookTable, Tracer},
@@ -201,8 +201,11 @@ impl Snapshot {
     pub fn check_coverage(&self, row: &MethodSpec) -> Result<(), ApiError> {
         match hook_coverage(row, &self.config) {
             (HookCoverage::Refused, why) => {
-                let message = why.unwrap_or_default();
-                Err(ApiError::new(ErrorReason::MethodRefused, message))
+                let reason = match row.access {
+                    Access::Socket => ErrorReason::WebsocketRefused,
+                    Access::Open | Access::ByName | Access::Never(_) => ErrorReason::MethodRefused,
+                };
+                Err(ApiError::new(reason, why.unwrap_or_default()))
             }
             _ => Ok(()),
         }

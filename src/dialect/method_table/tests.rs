@@ -193,7 +193,7 @@ fn the_documentation_lists_the_table() {
             let allowed = match row.access {
                 Access::Open => "",
                 Access::ByName => allowed.as_str(),
-                Access::Never(_) => "never",
+                Access::Never(_) | Access::Socket => "never",
             };
             let (name, runs) = (row.name, runs.as_str());
             let (method, path) = (row.method, row.path);

@@ -20,7 +20,7 @@ pub enum Family {
 }
 
 /// Every family. To add one: an entry here, and an arm in each `match` of this folder.
-pub const ALL: &[Family] = &[Family::Gemini, Family::Anthropic];
+pub const ALL: &[Family] = &[Family::Gemini, Family::Anthropic, Family::Responses];
 
 /// Every family, and whether a stream is asked for.
 pub fn each() -> impl Iterator<Item = (Family, bool)> {

@@ -1,0 +1,222 @@
+//! Items that call a tool which the agent runs.
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::{Document, parse},
+    error::DialectError,
+    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, NAME, TYPE, field_error, to_value},
+};
+
+/// Fields of a computer call that hold its arguments.
+const COMPUTER_FIELDS: &[&str] = &["action", "actions"];
+
+/// Kind of a tool that the agent runs: how it is declared, called and answered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ToolCallKind {
+    /// A function with JSON arguments.
+    Function,
+    /// A tool whose input is a text.
+    Custom,
+    /// One command on the agent's machine.
+    LocalShell,
+    /// Commands in a shell that the agent provides.
+    Shell,
+    /// A patch that the agent applies to a file.
+    ApplyPatch,
+    /// Actions on the agent's screen.
+    Computer,
+    /// A search among tools that the agent performs.
+    ToolSearch,
+}
+
+impl ToolCallKind {
+    /// Returns the kind of a call; `None` for other items, and for calls that run upstream.
+    pub fn of_call(item: &Document) -> Result<Option<Self>, DialectError> {
+        Ok(Some(match item.string(TYPE)?.as_deref() {
+            Some("function_call") => Self::Function,
+            Some("custom_tool_call") => Self::Custom,
+            Some("local_shell_call") => Self::LocalShell,
+            Some("shell_call") if !runs_in_container(item)? => Self::Shell,
+            Some("apply_patch_call") => Self::ApplyPatch,
+            Some("computer_call") => Self::Computer,
+            Some("tool_search_call") if runs_at_client(item)? => Self::ToolSearch,
+            Some(_) | None => return Ok(None),
+        }))
+    }
+
+    /// Returns the kind of a declared tool; `None` for tools that run upstream.
+    pub fn of_declaration(tool: &Document) -> Result<Option<Self>, DialectError> {
+        let named = tool.string(TYPE)?;
+        Ok(Some(match named.as_deref().unwrap_or_default() {
+            "function" => Self::Function,
+            "custom" => Self::Custom,
+            "local_shell" => Self::LocalShell,
+            "shell" if !runs_in_container(tool)? => Self::Shell,
+            "apply_patch" => Self::ApplyPatch,
+            "tool_search" if runs_at_client(tool)? => Self::ToolSearch,
+            name if name.starts_with("computer") => Self::Computer,
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Returns the name of a tool that has no name of its own.
+    pub const fn fixed_name(self) -> Option<&'static str> {
+        match self {
+            Self::Function | Self::Custom => None,
+            Self::LocalShell => Some("local_shell"),
+            Self::Shell => Some("shell"),
+            Self::ApplyPatch => Some("apply_patch"),
+            Self::Computer => Some("computer"),
+            Self::ToolSearch => Some("tool_search"),
+        }
+    }
+
+    /// Returns the type of items that call the tool.
+    pub const fn call_type(self) -> &'static str {
+        match self {
+            Self::Function => "function_call",
+            Self::Custom => "custom_tool_call",
+            Self::LocalShell => "local_shell_call",
+            Self::Shell => "shell_call",
+            Self::ApplyPatch => "apply_patch_call",
+            Self::Computer => "computer_call",
+            Self::ToolSearch => "tool_search_call",
+        }
+    }
+
+    /// Returns the field of a call that holds the arguments.
+    const fn arguments_field(self) -> &'static [&'static str] {
+        match self {
+            Self::Function | Self::ToolSearch => ARGUMENTS,
+            Self::Custom => &["input"],
+            Self::LocalShell | Self::Shell | Self::Computer => &["action"],
+            Self::ApplyPatch => &["operation"],
+        }
+    }
+
+    /// Returns the name of the called tool.
+    pub fn name(self, item: &Document) -> Result<String, DialectError> {
+        match self.fixed_name() {
+            Some(name) => Ok(name.to_owned()),
+            None => item
+                .string(NAME)?
+                .ok_or_else(|| field_error("name", "the name of a tool")),
+        }
+    }
+
+    /// Returns the arguments of a call.
+    pub fn arguments(self, item: &Document) -> Result<CallArguments, DialectError> {
+        let field = self.arguments_field();
+        match self {
+            Self::Function => Ok(parse_arguments(&item.string(field)?.unwrap_or_default())),
+            Self::Custom => {
+                let input = item.string(field)?.unwrap_or_default();
+                Ok(CallArguments::Object(json!({ "input": input })))
+            }
+            Self::ToolSearch => match item.get(field)?.unwrap_or_default() {
+                Value::String(text) => Ok(parse_arguments(&text)),
+                Value::Object(fields) => Ok(CallArguments::Object(Value::Object(fields))),
+                Value::Null => Ok(CallArguments::Object(json!({}))),
+                _ => Err(field_error("arguments", "an object")),
+            },
+            Self::Computer => {
+                let mut fields = Map::new();
+                for key in COMPUTER_FIELDS {
+                    let value = item.get(&[key])?.filter(|value| !value.is_null());
+                    fields.extend(value.map(|value| ((*key).to_owned(), value)));
+                }
+                Ok(CallArguments::Object(Value::Object(fields)))
+            }
+            Self::LocalShell | Self::Shell | Self::ApplyPatch => {
+                let fields = item.child(field)?.unwrap_or_else(Document::empty);
+                Ok(CallArguments::Object(to_value(&fields)?))
+            }
+        }
+    }
+
+    /// Writes other arguments into a call.
+    pub fn set_arguments(self, item: &mut Document, arguments: &Value) -> Result<(), DialectError> {
+        let field = self.arguments_field();
+        let is_text = matches!(item.get(field)?, Some(Value::String(_)));
+        match self {
+            Self::Function => item.set(field, &arguments_text(arguments).into()),
+            Self::Custom => item.set(field, &input_text(arguments).into()),
+            Self::ToolSearch if is_text => item.set(field, &arguments_text(arguments).into()),
+            Self::Computer => COMPUTER_FIELDS.iter().try_for_each(|key| {
+                let value = arguments.get(key);
+                value.map_or(Ok(()), |value| item.set(&[key], value))
+            }),
+            Self::LocalShell | Self::Shell | Self::ApplyPatch | Self::ToolSearch => {
+                item.set(field, arguments)
+            }
+        }
+    }
+}
+
+/// Arguments of a call.
+#[derive(Debug, Clone, PartialEq)]
+pub enum CallArguments {
+    /// The arguments as an object.
+    Object(Value),
+    /// A text that is no JSON object, or that parsers could disagree about.
+    Malformed(String),
+}
+
+impl CallArguments {
+    /// Returns the arguments; malformed ones as one string.
+    pub fn into_value(self) -> Value {
+        match self {
+            Self::Object(value) => value,
+            Self::Malformed(text) => json!({ MALFORMED: text }),
+        }
+    }
+}
+
+/// Key under which malformed arguments are shown.
+const MALFORMED: &str = "malformed_arguments";
+
+fn parse_arguments(text: &str) -> CallArguments {
+    if text.trim().is_empty() {
+        return CallArguments::Object(json!({}));
+    }
+    match parse(text) {
+        Ok(value @ Value::Object(_)) => CallArguments::Object(value),
+        Ok(_) | Err(_) => CallArguments::Malformed(text.to_owned()),
+    }
+}
+
+/// Returns the text of a function's arguments.
+pub fn arguments_text(arguments: &Value) -> String {
+    match arguments.get(MALFORMED) {
+        Some(Value::String(text)) => text.clone(),
+        Some(_) | None => arguments.to_string(),
+    }
+}
+
+/// Returns the input of a custom tool.
+pub fn input_text(arguments: &Value) -> String {
+    match arguments.get("input") {
+        Some(Value::String(text)) => text.clone(),
+        Some(_) | None => arguments.to_string(),
+    }
+}
+
+/// Returns the id by which the result of a call names it.
+pub fn call_id(item: &Document) -> Result<Option<String>, DialectError> {
+    let id = item.string(CALL_ID)?;
+    id.map_or_else(|| item.string(ID), |id| Ok(Some(id)))
+}
+
+/// Returns whether the commands of a shell run in a container upstream.
+fn runs_in_container(item: &Document) -> Result<bool, DialectError> {
+    let environment = item.child(&["environment"])?;
+    let environment = environment.map(|environment| environment.string(TYPE));
+    let environment = environment.transpose()?.flatten();
+    Ok(environment.is_some_and(|environment| environment.starts_with("container")))
+}
+
+/// Returns whether the agent searches tools itself.
+fn runs_at_client(item: &Document) -> Result<bool, DialectError> {
+    Ok(item.string(&["execution"])?.as_deref() == Some("client"))
+}

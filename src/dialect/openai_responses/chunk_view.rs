@@ -1,0 +1,86 @@
+//! A response or chunk of the content form, as writers read it.
+
+use bytes::Bytes;
+
+use crate::dialect::{
+    content_form::source_of,
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        fields::{CONTENT, TEXT},
+        form_fields::{CANDIDATES, PARTS},
+    },
+};
+
+/// A response or chunk of the content form.
+#[derive(Debug, Default)]
+pub struct ChunkView {
+    /// Parts of the first candidate.
+    pub parts: Vec<ViewedPart>,
+    pub finish_reason: Option<String>,
+    pub usage: Option<Document>,
+    /// Name of the model that answered.
+    pub model: Option<String>,
+    pub response_id: Option<String>,
+    /// Whether it was edited since it was read.
+    pub is_edited: bool,
+}
+
+/// One part of a response.
+#[derive(Debug, Clone)]
+pub struct ViewedPart {
+    pub document: Document,
+    /// Number of its origin; `None` for new parts.
+    pub source: Option<usize>,
+    pub text: Option<String>,
+    /// Whether it is a thought of the model.
+    pub is_thought: bool,
+}
+
+impl ViewedPart {
+    fn read(document: Document) -> Result<Self, DialectError> {
+        let thought = document.bytes_of(&["thought"])?;
+        Ok(Self {
+            source: source_of(&document),
+            text: document.string(TEXT)?,
+            is_thought: thought.is_some_and(|value| *value == *b"true"),
+            document,
+        })
+    }
+
+    /// Returns the text, unless it is a thought.
+    pub fn plain_text(&self) -> Option<&str> {
+        self.text.as_deref().filter(|_| !self.is_thought)
+    }
+}
+
+impl ChunkView {
+    /// Reads a response or chunk of the content form.
+    pub fn read(form: &Document) -> Result<Self, DialectError> {
+        let candidates = form.children(CANDIDATES)?.unwrap_or_default();
+        let mut view = Self {
+            usage: form.child(&["usageMetadata"])?,
+            model: form.string(&["modelVersion"])?,
+            response_id: form.string(&["responseId"])?,
+            is_edited: form.is_edited(),
+            ..Self::default()
+        };
+        // The API has one candidate. Further ones hold text that policies held back.
+        for candidate in candidates {
+            let reason = candidate.string(&["finishReason"])?;
+            view.finish_reason = view.finish_reason.or(reason);
+            if let Some(content) = candidate.child(CONTENT)? {
+                let parts = content.children(PARTS)?.unwrap_or_default();
+                let parts = parts.into_iter().map(ViewedPart::read);
+                view.parts.extend(parts.collect::<Result<Vec<_>, _>>()?);
+            }
+        }
+        Ok(view)
+    }
+
+    /// Returns the bytes of all parts, to compare them.
+    pub fn part_bytes(&self) -> Vec<Bytes> {
+        let parts = self.parts.iter();
+        parts.map(|part| part.document.to_bytes()).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! Method table of OpenAI's API, but for its chat completions.
+
+use crate::dialect::method::{
+    Access::{self, ByName, Open, Socket},
+    Api, MethodSpec,
+    Operation::{CountTokens, Embed, Generate, Other},
+    method_table,
+};
+
+/// Access of secrets with which an agent calls the API itself.
+const SECRET: Access = Access::Never("creates a key for calls that bypass hookgate");
+
+/// Access of agents that run at the provider.
+const AGENTS: Access = Access::Never("runs a model where hookgate does not see its calls");
+
+method_table! { OpenAiResponses:
+    POST "/{version}/responses" "responses.create" Generate, Open;
+    GET "/{version}/responses" "responses.connect" Other, Socket;
+    POST "/{version}/responses/input_tokens" "responses.input_tokens" CountTokens, Open;
+    POST "/{version}/responses/compact" "responses.compact" CountTokens, Open;
+    GET "/{version}/responses/{response}" "responses.retrieve" Other, ByName;
+    DELETE "/{version}/responses/{response}" "responses.delete" Other, ByName;
+    POST "/{version}/responses/{response}/cancel" "responses.cancel" Other, ByName;
+    GET "/{version}/responses/{response}/input_items" "responses.input_items.list" Other, ByName;
+    POST "/{version}/embeddings" "embeddings.create" Embed, Open;
+    POST "/{version}/moderations" "moderations.create" Embed, Open;
+    POST "/{version}/completions" "completions.create" Embed, ByName;
+    GET "/{version}/models" "models.list" Other, Open;
+    GET "/{version}/models/{model}" "models.retrieve" Other, Open;
+    DELETE "/{version}/models/{model}" "models.delete" Other, ByName;
+    POST "/{version}/conversations" "conversations.create" Other, ByName;
+    GET "/{version}/conversations/{conversation}" "conversations.retrieve" Other, ByName;
+    POST "/{version}/conversations/{conversation}" "conversations.update" Other, ByName;
+    DELETE "/{version}/conversations/{conversation}" "conversations.delete" Other, ByName;
+    POST "/{version}/conversations/{conversation}/items" "conversations.items.create" Other, ByName;
+    GET "/{version}/conversations/{conversation}/items" "conversations.items.list" Other, ByName;
+    GET "/{version}/conversations/{conversation}/items/{item}" "conversations.items.retrieve" Other, ByName;
+    DELETE "/{version}/conversations/{conversation}/items/{item}" "conversations.items.delete" Other, ByName;
+    POST "/{version}/images/generations" "images.generate" Other, ByName;
+    POST "/{version}/images/edits" "images.edit" Other, ByName;
+    POST "/{version}/images/variations" "images.create_variation" Other, ByName;
+    POST "/{version}/audio/speech" "audio.speech.create" Other, ByName;
+    POST "/{version}/audio/transcriptions" "audio.transcriptions.create" Other, ByName;
+    POST "/{version}/audio/translations" "audio.translations.create" Other, ByName;
+    POST "/{version}/videos" "videos.create" Other, ByName;
+    GET "/{version}/videos" "videos.list" Other, ByName;
+    GET "/{version}/videos/{video}" "videos.retrieve" Other, ByName;
+    DELETE "/{version}/videos/{video}" "videos.delete" Other, ByName;
+    GET "/{version}/videos/{video}/content" "videos.download_content" Other, ByName;
+    POST "/{version}/videos/{video}/remix" "videos.remix" Other, ByName;
+    GET "/{version}/realtime" "realtime.connect" Other, Socket;
+    POST "/{version}/realtime/calls" "realtime.calls.create" Other, Socket;
+    POST "/{version}/realtime/client_secrets" "realtime.client_secrets.create" Other, SECRET;
+    POST "/{version}/realtime/sessions" "realtime.sessions.create" Other, SECRET;
+    POST "/{version}/realtime/transcription_sessions" "realtime.transcription_sessions.create" Other, SECRET;
+    POST "/{version}/files" "files.create" Other, ByName;
+    GET "/{version}/files" "files.list" Other, ByName;
+    GET "/{version}/files/{file}" "files.retrieve" Other, ByName;
+    DELETE "/{version}/files/{file}" "files.delete" Other, ByName;
+    GET "/{version}/files/{file}/content" "files.content" Other, ByName;
+    POST "/{version}/uploads" "uploads.create" Other, ByName;
+    POST "/{version}/uploads/{upload}/parts" "uploads.parts.create" Other, ByName;
+    POST "/{version}/uploads/{upload}/complete" "uploads.complete" Other, ByName;
+    POST "/{version}/uploads/{upload}/cancel" "uploads.cancel" Other, ByName;
+    POST "/{version}/batches" "batches.create" Other, ByName;
+    GET "/{version}/batches" "batches.list" Other, ByName;
+    GET "/{version}/batches/{batch}" "batches.retrieve" Other, ByName;
+    POST "/{version}/batches/{batch}/cancel" "batches.cancel" Other, ByName;
+    POST "/{version}/vector_stores" "vector_stores.create" Other, ByName;
+    GET "/{version}/vector_stores" "vector_stores.list" Other, ByName;
+    GET "/{version}/vector_stores/{store}" "vector_stores.retrieve" Other, ByName;
+    POST "/{version}/vector_stores/{store}" "vector_stores.update" Other, ByName;
+    DELETE "/{version}/vector_stores/{store}" "vector_stores.delete" Other, ByName;
+    POST "/{version}/vector_stores/{store}/search" "vector_stores.search" Other, ByName;
+    POST "/{version}/vector_stores/{store}/files" "vector_stores.files.create" Other, ByName;
+    GET "/{version}/vector_stores/{store}/files" "vector_stores.files.list" Other, ByName;
+    GET "/{version}/vector_stores/{store}/files/{file}" "vector_stores.files.retrieve" Other, ByName;
+    DELETE "/{version}/vector_stores/{store}/files/{file}" "vector_stores.files.delete" Other, ByName;
+    POST "/{version}/containers" "containers.create" Other, ByName;
+    GET "/{version}/containers" "containers.list" Other, ByName;
+    GET "/{version}/containers/{container}" "containers.retrieve" Other, ByName;
+    DELETE "/{version}/containers/{container}" "containers.delete" Other, ByName;
+    POST "/{version}/containers/{container}/files" "containers.files.create" Other, ByName;
+    GET "/{version}/containers/{container}/files" "containers.files.list" Other, ByName;
+    GET "/{version}/containers/{container}/files/{file}/content" "containers.files.content" Other, ByName;
+    POST "/{version}/skills" "skills.create" Other, ByName;
+    GET "/{version}/skills" "skills.list" Other, ByName;
+    GET "/{version}/skills/{skill}" "skills.retrieve" Other, ByName;
+    DELETE "/{version}/skills/{skill}" "skills.delete" Other, ByName;
+    POST "/{version}/fine_tuning/jobs" "fine_tuning.jobs.create" Other, ByName;
+    GET "/{version}/fine_tuning/jobs" "fine_tuning.jobs.list" Other, ByName;
+    GET "/{version}/fine_tuning/jobs/{job}" "fine_tuning.jobs.retrieve" Other, ByName;
+    POST "/{version}/fine_tuning/jobs/{job}/cancel" "fine_tuning.jobs.cancel" Other, ByName;
+    GET "/{version}/fine_tuning/jobs/{job}/events" "fine_tuning.jobs.list_events" Other, ByName;
+    POST "/{version}/evals" "evals.create" Other, ByName;
+    GET "/{version}/evals" "evals.list" Other, ByName;
+    GET "/{version}/evals/{eval}" "evals.retrieve" Other, ByName;
+    POST "/{version}/evals/{eval}/runs" "evals.runs.create" Other, ByName;
+    GET "/{version}/evals/{eval}/runs/{run}" "evals.runs.retrieve" Other, ByName;
+    POST "/{version}/assistants" "assistants.create" Other, ByName;
+    GET "/{version}/assistants" "assistants.list" Other, ByName;
+    GET "/{version}/assistants/{assistant}" "assistants.retrieve" Other, ByName;
+    POST "/{version}/threads" "threads.create" Other, ByName;
+    GET "/{version}/threads/{thread}" "threads.retrieve" Other, ByName;
+    POST "/{version}/threads/runs" "threads.create_and_run" Other, ByName;
+    POST "/{version}/threads/{thread}/messages" "threads.messages.create" Other, ByName;
+    GET "/{version}/threads/{thread}/messages" "threads.messages.list" Other, ByName;
+    POST "/{version}/threads/{thread}/runs" "threads.runs.create" Other, ByName;
+    GET "/{version}/threads/{thread}/runs/{run}" "threads.runs.retrieve" Other, ByName;
+    POST "/{version}/chatkit/sessions" "chatkit.sessions.create" Other, SECRET;
+    POST "/{version}/agents" "agents.create" Other, AGENTS;
+    GET "/{version}/agents" "agents.list" Other, AGENTS;
+    POST "/{version}/agents/{agent}/runs" "agents.runs.create" Other, AGENTS;
+    POST "/{version}/agents/{agent}/sessions" "agents.sessions.create" Other, AGENTS;
+    POST "/{version}/vaults" "vaults.create" Other, AGENTS;
+    GET "/{version}/vaults" "vaults.list" Other, AGENTS;
+    POST "/{version}/webhook_endpoints" "webhook_endpoints.create" Other, AGENTS;
+}

@@ -1,0 +1,40 @@
+//! Items that a call consists of for the API: the reasoning in front of it, and the call
+//! itself. They travel with the call's part, so that a call can be given back to the model.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    content_form::PRECEDING,
+    document::Document,
+    error::DialectError,
+    openai_responses::{calls::ToolCallKind, fields::to_value},
+};
+
+/// Adds its items to the part of a call.
+pub fn add_items(
+    part: &mut Value,
+    reasoning: &[Document],
+    call: &Document,
+) -> Result<(), DialectError> {
+    let items = reasoning.iter().chain([call]).map(to_value);
+    let items: Vec<Value> = items.collect::<Result<_, _>>()?;
+    if let Some(fields) = part.as_object_mut() {
+        fields.insert(PRECEDING.to_owned(), items.into());
+    }
+    Ok(())
+}
+
+/// Returns the items of a call with its current arguments; none if the part has none.
+pub fn current_items(part: &Document) -> Result<Vec<Document>, DialectError> {
+    let mut items = part.children(&[PRECEDING])?.unwrap_or_default();
+    let call = part.child(&["functionCall"])?;
+    if let (Some(item), Some(call)) = (items.last_mut(), call)
+        && let Some(kind) = ToolCallKind::of_call(item)?
+    {
+        let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
+        if kind.arguments(item)?.into_value() != arguments {
+            kind.set_arguments(item, &arguments)?;
+        }
+    }
+    Ok(items)
+}

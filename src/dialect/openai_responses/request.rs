@@ -1,0 +1,106 @@
+//! Requests: the content form of a body, and edits of it written back.
+
+mod choice;
+mod content;
+mod contents;
+mod declarations;
+mod input;
+mod media;
+mod new_items;
+mod parameters;
+mod refused;
+mod results;
+mod system;
+mod texts;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+pub use self::texts::open_texts;
+use crate::{
+    dialect::{
+        call::Call,
+        document::Document,
+        error::DialectError,
+        method::Operation,
+        openai_responses::{
+            fields::{MODEL, object},
+            request::{
+                choice::{read_choice, write_choice},
+                contents::{read_contents, write_contents},
+                declarations::Declarations,
+                input::Input,
+                parameters::{read_parameters, write_parameters},
+                refused::refuse_unseen,
+                system::{read_system, write_system},
+                texts::close_texts,
+            },
+        },
+    },
+    model::ModelName,
+};
+
+/// Returns the content form of a request.
+///
+/// # Errors
+///
+/// Fails if hooks could not see all of the request, or if parsers could read it differently.
+pub fn read_request(body: &Document) -> Result<Document, DialectError> {
+    refuse_unseen(body)?;
+    let input = Input::read(body)?;
+    let mut form = Map::new();
+    let mut add = |key: &str, value: Option<Value>| {
+        form.extend(value.map(|value| (key.to_owned(), value)));
+    };
+    add("contents", Some(read_contents(&input)?));
+    add("systemInstruction", read_system(body, &input)?);
+    add("tools", Declarations::read(body, &input)?.form());
+    add("toolConfig", read_choice(body)?);
+    add("generationConfig", read_parameters(body)?);
+    object(&Value::Object(form))
+}
+
+/// Writes an edited content form back into its request. A request without edits keeps its
+/// bytes.
+///
+/// # Errors
+///
+/// Fails if an edit cannot be expressed in a request of the API.
+pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<Bytes, DialectError> {
+    let mut edited = body.clone();
+    if let Some(model) = &call.model
+        && body
+            .string(MODEL)?
+            .and_then(|name| ModelName::parse(&name))
+            .as_ref()
+            != Some(model)
+    {
+        edited.set(MODEL, &model.as_str().into())?;
+    }
+    if form.is_edited() {
+        match call.operation {
+            Operation::Embed | Operation::BatchEmbed => close_texts(&mut edited, body, form)?,
+            _ => write_form(&mut edited, body, form)?,
+        }
+    }
+    Ok(edited.to_bytes())
+}
+
+fn write_form(
+    edited: &mut Document,
+    body: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let before = read_request(body)?;
+    let mut input = Input::read(body)?;
+    let declarations = Declarations::read(body, &input)?;
+    write_parameters(edited, &before, after)?;
+    let has_tools = declarations.write(edited, &mut input, &before, after)?;
+    write_choice(edited, &declarations, has_tools, &before, after)?;
+    write_system(edited, &mut input, &before, after)?;
+    write_contents(&mut input, &declarations, &before, after)?;
+    input.write(edited)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,139 @@
+//! The choice of tools: `tool_choice` as a function calling config, and back.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        calls::ToolCallKind,
+        fields::{NAME, TOOL_CHOICE, TOOLS, TYPE, field_error, first_byte},
+        form_fields::TOOL_CONFIG,
+        request::declarations::Declarations,
+    },
+};
+
+const CALLING_CONFIG: &[&str] = &["functionCallingConfig"];
+const ALLOWED_NAMES: &[&str] = &["allowedFunctionNames"];
+const MODE: &[&str] = &["mode"];
+
+/// Returns the tool config of the content form; `None` if the request selects nothing.
+pub fn read_choice(body: &Document) -> Result<Option<Value>, DialectError> {
+    let (mode, names) = match first_byte(body, TOOL_CHOICE)? {
+        None => return Ok(None),
+        Some(b'"') => (read_mode(body.string(TOOL_CHOICE)?.as_deref())?, None),
+        Some(_) => read_selection(body)?,
+    };
+    let mut config = json!({ "mode": mode });
+    if let (Some(names), Some(fields)) = (names, config.as_object_mut()) {
+        fields.insert("allowedFunctionNames".to_owned(), json!(names));
+    }
+    Ok(Some(json!({ "functionCallingConfig": config })))
+}
+
+fn read_mode(mode: Option<&str>) -> Result<&'static str, DialectError> {
+    match mode {
+        None | Some("auto") => Ok("AUTO"),
+        Some("none") => Ok("NONE"),
+        Some("required") => Ok("ANY"),
+        Some(_) => Err(field_error("tool_choice", "`auto`, `none` or `required`")),
+    }
+}
+
+/// Mode and names of a choice of single tools.
+type Selection = (&'static str, Option<Vec<String>>);
+
+fn read_selection(body: &Document) -> Result<Selection, DialectError> {
+    let Some(choice) = body.child(TOOL_CHOICE)? else {
+        return Ok(("AUTO", None));
+    };
+    if choice.string(TYPE)?.as_deref() != Some("allowed_tools") {
+        return Ok(("ANY", Some(vec![chosen_name(&choice)?])));
+    }
+    let mode = read_mode(choice.string(MODE)?.as_deref())?;
+    let tools = choice.children(TOOLS)?.unwrap_or_default();
+    let names: Vec<String> = tools.iter().map(chosen_name).collect::<Result<_, _>>()?;
+    Ok((mode, Some(names)))
+}
+
+/// Returns the name of a chosen tool, as it is declared in the content form.
+fn chosen_name(choice: &Document) -> Result<String, DialectError> {
+    if let Some(kind) = ToolCallKind::of_declaration(choice)? {
+        return kind.name(choice);
+    }
+    let named = choice.string(TYPE)?;
+    match named.as_deref() {
+        Some("mcp") => {
+            let label = choice.string(&["server_label"])?.unwrap_or_default();
+            Ok(format!("mcp:{label}"))
+        }
+        Some("namespace") => Ok(choice.string(NAME)?.unwrap_or_default()),
+        Some(named) => Ok(named.to_owned()),
+        None => Err(field_error("tool_choice", "a choice with a type")),
+    }
+}
+
+/// Writes a changed selection. The API accepts none without tools.
+pub fn write_choice(
+    body: &mut Document,
+    declarations: &Declarations,
+    has_tools: bool,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if !has_tools {
+        body.remove(TOOL_CHOICE)?;
+        return body.remove(&["parallel_tool_calls"]);
+    }
+    if before.bytes_of(TOOL_CONFIG)? == after.bytes_of(TOOL_CONFIG)? {
+        return Ok(());
+    }
+    let config = match after.child(TOOL_CONFIG)? {
+        Some(config) => config.child(CALLING_CONFIG)?,
+        None => None,
+    };
+    let Some(config) = config else {
+        return body.remove(TOOL_CHOICE);
+    };
+    let choice = new_choice(declarations, &config)?;
+    body.set(TOOL_CHOICE, &choice)
+}
+
+fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value, DialectError> {
+    let mode = match config.string(MODE)?.as_deref() {
+        Some("NONE") => return Ok(json!("none")),
+        Some("ANY") => "required",
+        Some(_) | None => "auto",
+    };
+    let names = config.get(ALLOWED_NAMES)?.unwrap_or_default();
+    let names = names.as_array().map(Vec::as_slice).unwrap_or_default();
+    let mut tools = Vec::with_capacity(names.len());
+    for name in names.iter().filter_map(Value::as_str) {
+        tools.push(choice_of(declarations, name)?);
+    }
+    Ok(match (mode, tools.len()) {
+        (mode, 0) => json!(mode),
+        ("required", 1) => tools.pop().unwrap_or_default(),
+        (mode, _) => json!({ "type": "allowed_tools", "mode": mode, "tools": tools }),
+    })
+}
+
+/// Returns the choice of one tool.
+fn choice_of(declarations: &Declarations, name: &str) -> Result<Value, DialectError> {
+    if let Some(label) = name.strip_prefix("mcp:") {
+        return Ok(json!({ "type": "mcp", "server_label": label }));
+    }
+    if declarations.is_hosted(name) {
+        return Ok(json!({ "type": name }));
+    }
+    let (kind, _) = declarations.kind_of(name)?;
+    Ok(match kind {
+        ToolCallKind::Function => json!({ "type": "function", "name": name }),
+        ToolCallKind::Custom => json!({ "type": "custom", "name": name }),
+        ToolCallKind::LocalShell
+        | ToolCallKind::Shell
+        | ToolCallKind::ApplyPatch
+        | ToolCallKind::Computer
+        | ToolCallKind::ToolSearch => json!({ "type": name }),
+    })
+}

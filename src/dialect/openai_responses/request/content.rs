@@ -1,0 +1,179 @@
+//! The content of one message: its blocks, as parts of the content form, and edited parts
+//! written back.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    content_form::{Hidden, SOURCE, SpliceElements, source_of, splice_list},
+    document::{Document, write_array},
+    error::DialectError,
+    openai_responses::{
+        fields::{CONTENT, TEXT, TYPE, first_byte},
+        marks::clear_marks,
+        request::media::read_medium,
+        visible_fields::{visible_fields, write_visible_fields},
+    },
+};
+
+/// Separates a new text from the text of a message that is a string.
+const PARAGRAPH: &str = "\n\n";
+
+/// Returns the parts of a message.
+pub fn read_blocks(message: &Document) -> Result<Vec<Value>, DialectError> {
+    if first_byte(message, CONTENT)? == Some(b'"') {
+        let text = message.string(CONTENT)?;
+        return Ok(vec![json!({ "text": text, SOURCE: 0 })]);
+    }
+    let blocks = message.children(CONTENT)?.unwrap_or_default();
+    let parts = blocks.iter().enumerate().map(|(index, block)| {
+        let mut part = read_block(block)?;
+        if let Some(fields) = part.as_object_mut() {
+            fields.insert(SOURCE.to_owned(), index.into());
+        }
+        Ok(part)
+    });
+    parts.collect()
+}
+
+fn read_block(block: &Document) -> Result<Value, DialectError> {
+    if let Some(field) = text_field(block)? {
+        return Ok(json!({ "text": block.string(&[field])? }));
+    }
+    match read_medium(block)? {
+        Some(medium) => Ok(medium),
+        None => Ok(json!({ "block": visible_fields(block)? })),
+    }
+}
+
+/// Returns the field of a block that holds its text, if the block is one text.
+fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
+    let named = block.string(TYPE)?;
+    Ok(match named.as_deref() {
+        Some("refusal") => Some("refusal"),
+        Some("input_text" | "output_text" | "text" | "summary_text" | "reasoning_text") => {
+            Some("text")
+        }
+        // A block of an unknown type, which a server may read as a text.
+        _ if first_byte(block, TEXT)? == Some(b'"') => Some("text"),
+        _ => None,
+    })
+}
+
+/// Writes edited parts into a message. Returns `None` if none is left.
+pub fn write_blocks(
+    message: &Document,
+    before: &[Document],
+    after: &[Document],
+) -> Result<Option<Document>, DialectError> {
+    let mut edited = message.clone();
+    if after.is_empty() {
+        return Ok(None);
+    }
+    if first_byte(message, CONTENT)? == Some(b'"') {
+        if let Some(text) = join_texts(after)? {
+            edited.set(CONTENT, &text.into())?;
+            return Ok(Some(edited));
+        }
+        let text = message.string(CONTENT)?.unwrap_or_default();
+        let block = json!({ "type": text_type(message)?, "text": text });
+        let originals = [Bytes::from(block.to_string())];
+        return write_list(edited, &originals, before, after);
+    }
+    let originals = message.list(CONTENT)?.unwrap_or_default();
+    write_list(edited, &originals, before, after)
+}
+
+fn write_list(
+    mut message: Document,
+    originals: &[Bytes],
+    before: &[Document],
+    after: &[Document],
+) -> Result<Option<Document>, DialectError> {
+    let mut edit = BlockEdit {
+        originals,
+        text_type: text_type(&message)?,
+    };
+    let blocks = splice_list(originals, before, after, Hidden::First, &mut edit)?;
+    if blocks.is_empty() {
+        return Ok(None);
+    }
+    message.set_bytes(CONTENT, write_array(blocks))?;
+    Ok(Some(message))
+}
+
+/// Returns the texts as one; `None` if any part is no text.
+fn join_texts(parts: &[Document]) -> Result<Option<String>, DialectError> {
+    let texts: Vec<Option<String>> = parts
+        .iter()
+        .map(|part| part.string(TEXT))
+        .collect::<Result<_, _>>()?;
+    let texts: Option<Vec<String>> = texts.into_iter().collect();
+    Ok(texts.map(|texts| texts.join(PARAGRAPH)))
+}
+
+/// Returns the type of the text blocks of a message.
+pub fn text_type(message: &Document) -> Result<&'static str, DialectError> {
+    let role = message.string(&["role"])?;
+    Ok(match role.as_deref() {
+        Some("assistant") => "output_text",
+        Some(_) | None => "input_text",
+    })
+}
+
+/// Writes single blocks of a message.
+struct BlockEdit<'a> {
+    originals: &'a [Bytes],
+    text_type: &'static str,
+}
+
+impl SpliceElements for BlockEdit<'_> {
+    fn rewrite(
+        &mut self,
+        index: usize,
+        before: &Document,
+        after: &Document,
+    ) -> Result<Vec<Bytes>, DialectError> {
+        let original = self.originals.get(index).cloned().unwrap_or_default();
+        let mut block = Document::from_checked(original)?;
+        if let Some(field) = text_field(&block)? {
+            let text = after.string(TEXT)?.unwrap_or_default();
+            block.set(&[field], &text.into())?;
+            clear_marks(&mut block)?;
+        } else if let (Some(before), Some(after)) =
+            (before.child(&["block"])?, after.child(&["block"])?)
+        {
+            write_visible_fields(&mut block, &before, &after)?;
+        }
+        Ok(vec![block.to_bytes()])
+    }
+
+    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
+        let block = new_block(self.text_type, after)?;
+        Ok(block.into_iter().collect())
+    }
+}
+
+/// Creates the block of a new part; `None` for parts that messages cannot hold.
+pub fn new_block(text_type: &str, part: &Document) -> Result<Option<Bytes>, DialectError> {
+    let text = part.string(TEXT)?;
+    Ok(text.map(|text| {
+        json!({ "type": text_type, "text": text })
+            .to_string()
+            .into()
+    }))
+}
+
+/// Returns whether two lists of parts are equal.
+pub fn are_equal(before: &[Document], after: &[Document]) -> bool {
+    let pairs = before.iter().zip(after);
+    before.len() == after.len()
+        && pairs
+            .into_iter()
+            .all(|(before, after)| before.to_bytes() == after.to_bytes())
+}
+
+/// Returns whether a part was in the request.
+pub fn is_original(part: &Document) -> bool {
+    source_of(part).is_some()
+}

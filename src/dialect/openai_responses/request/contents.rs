@@ -1,0 +1,268 @@
+//! The conversation: items of the input as contents, and edited contents written back.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    content_form::{SOURCE, source_of},
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        calls::{ToolCallKind, call_id},
+        fields::NAME,
+        form_fields::{CONTENTS, PARTS},
+        request::{
+            content::{is_original, read_blocks, write_blocks},
+            declarations::Declarations,
+            input::{Input, InputItem, InputKind},
+            new_items::NewItems,
+            results::{read_result, write_result},
+        },
+        visible_fields::{visible_fields, write_visible_fields},
+    },
+};
+
+/// Returns the contents of a request.
+pub fn read_contents(input: &Input) -> Result<Value, DialectError> {
+    let names = call_names(input)?;
+    let mut contents = Vec::new();
+    for (index, item) in input.items.iter().enumerate() {
+        let document = &item.document;
+        let (role, parts) = match item.kind {
+            InputKind::User => ("user", read_blocks(document)?),
+            InputKind::Assistant => ("model", read_blocks(document)?),
+            InputKind::Call(kind) => ("model", vec![read_call(kind, document)?]),
+            InputKind::Result(kind) => ("user", vec![read_tool_result(kind, document, &names)?]),
+            InputKind::Other => {
+                let block = visible_fields(document)?;
+                ("model", vec![json!({ "block": block, SOURCE: 0 })])
+            }
+            InputKind::System | InputKind::Reasoning | InputKind::Hidden => continue,
+        };
+        contents.push(json!({ "role": role, "parts": parts, SOURCE: index }));
+    }
+    Ok(Value::Array(contents))
+}
+
+/// Returns the names of the called tools by the ids of the calls.
+fn call_names(input: &Input) -> Result<HashMap<String, String>, DialectError> {
+    let mut names = HashMap::new();
+    for item in &input.items {
+        if let InputKind::Call(kind) = item.kind
+            && let Some(id) = call_id(&item.document)?
+        {
+            names.insert(id, kind.name(&item.document)?);
+        }
+    }
+    Ok(names)
+}
+
+fn read_call(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError> {
+    let call = json!({
+        "id": call_id(item)?,
+        "name": kind.name(item)?,
+        "args": kind.arguments(item)?.into_value(),
+    });
+    Ok(json!({ "functionCall": call, SOURCE: 0 }))
+}
+
+fn read_tool_result(
+    kind: ToolCallKind,
+    item: &Document,
+    names: &HashMap<String, String>,
+) -> Result<Value, DialectError> {
+    let id = call_id(item)?;
+    let name = match id.as_ref().and_then(|id| names.get(id)) {
+        Some(name) => name.clone(),
+        None => item.string(NAME)?.unwrap_or_default(),
+    };
+    let response = read_result(kind, item, id.as_deref(), &name)?;
+    Ok(json!({ "functionResponse": response, SOURCE: 0 }))
+}
+
+/// Writes edited contents into the input.
+pub fn write_contents(
+    input: &mut Input,
+    declarations: &Declarations,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if before.bytes_of(CONTENTS)? == after.bytes_of(CONTENTS)? {
+        return Ok(());
+    }
+    let mut originals = HashMap::new();
+    for content in before.children(CONTENTS)?.unwrap_or_default() {
+        originals.extend(source_of(&content).map(|index| (index, content)));
+    }
+    let mut writer = ItemWriter {
+        items: &input.items,
+        originals,
+        new_items: NewItems::new(declarations, input)?,
+        next: 0,
+        waiting: Vec::new(),
+        written: Vec::new(),
+    };
+    for content in after.children(CONTENTS)?.unwrap_or_default() {
+        match source_of(&content) {
+            Some(index) => writer.write(index, &content)?,
+            None => writer.insert(&content)?,
+        }
+    }
+    writer.pass_until(input.items.len());
+    writer.keep_waiting();
+    input.list = Some(writer.written);
+    Ok(())
+}
+
+/// Writes the new list of items from start to end.
+///
+/// INVARIANT: nothing is inserted between a reasoning item and the item that follows it, and
+/// a reasoning item is removed with that item.
+struct ItemWriter<'a> {
+    items: &'a [InputItem],
+    /// Unedited contents by the indexes of their items.
+    originals: HashMap<usize, Document>,
+    new_items: NewItems<'a>,
+    /// Index of the first item that is not passed yet.
+    next: usize,
+    /// Reasoning items, and hidden ones behind them, that wait for the next shown item.
+    waiting: Vec<usize>,
+    written: Vec<Bytes>,
+}
+
+impl ItemWriter<'_> {
+    /// Writes the item of a content, edited or not.
+    fn write(&mut self, index: usize, content: &Document) -> Result<(), DialectError> {
+        self.pass_until(index);
+        self.next = index + 1;
+        let (Some(item), Some(original)) = (self.items.get(index), self.originals.get(&index))
+        else {
+            return Ok(());
+        };
+        let edited = if original.to_bytes() == content.to_bytes() {
+            item.written()
+        } else {
+            edit_item(item, original, content, &mut self.new_items)?
+        };
+        if edited.is_empty() {
+            self.drop_reasoning();
+        } else {
+            self.keep_waiting();
+        }
+        self.written.extend(edited);
+        Ok(())
+    }
+
+    /// Inserts the items of a new content, behind hidden items that follow the last one.
+    fn insert(&mut self, content: &Document) -> Result<(), DialectError> {
+        if self.waiting.is_empty() {
+            let following = self.items.get(self.next..).unwrap_or_default();
+            let hidden = following
+                .iter()
+                .take_while(|item| matches!(item.kind, InputKind::System | InputKind::Hidden));
+            self.pass_until(self.next + hidden.count());
+        }
+        let items = self.new_items.of_content(content)?;
+        self.written.extend(items);
+        Ok(())
+    }
+
+    /// Passes the items before `end`: shown ones were removed, others are kept.
+    fn pass_until(&mut self, end: usize) {
+        let passed = self.items.get(self.next..end).unwrap_or_default();
+        for (index, item) in (self.next..).zip(passed) {
+            match item.kind {
+                InputKind::Reasoning => self.waiting.push(index),
+                InputKind::System | InputKind::Hidden if !self.waiting.is_empty() => {
+                    self.waiting.push(index);
+                }
+                InputKind::System | InputKind::Hidden => self.written.extend(item.written()),
+                _ => self.drop_reasoning(),
+            }
+        }
+        self.next = self.next.max(end);
+    }
+
+    fn keep_waiting(&mut self) {
+        for index in std::mem::take(&mut self.waiting) {
+            let item = self.items.get(index);
+            self.written
+                .extend(item.map(InputItem::written).unwrap_or_default());
+        }
+    }
+
+    /// Removes reasoning items whose following item was removed.
+    fn drop_reasoning(&mut self) {
+        let items = self.items;
+        let is_hidden = |index: &usize| {
+            let item = items.get(*index);
+            item.is_some_and(|item| item.kind != InputKind::Reasoning)
+        };
+        self.waiting.retain(is_hidden);
+        self.keep_waiting();
+    }
+}
+
+/// Returns the items that replace an edited one.
+fn edit_item(
+    item: &InputItem,
+    before: &Document,
+    after: &Document,
+    new_items: &mut NewItems<'_>,
+) -> Result<Vec<Bytes>, DialectError> {
+    let before = before.children(PARTS)?.unwrap_or_default();
+    let after = after.children(PARTS)?.unwrap_or_default();
+    if matches!(item.kind, InputKind::User | InputKind::Assistant) {
+        let message = write_blocks(&item.document, &before, &after)?;
+        return Ok(message.iter().map(Document::to_bytes).collect());
+    }
+    let mut written = Vec::new();
+    for part in &after {
+        let Some(old) = before.first().filter(|_| is_original(part)) else {
+            let is_model = !matches!(item.kind, InputKind::Result(_));
+            written.extend(new_items.of_parts(is_model, std::slice::from_ref(part))?);
+            continue;
+        };
+        written.push(edit_part(item, old, part)?.to_bytes());
+    }
+    Ok(written)
+}
+
+/// Writes the only part of an item back.
+fn edit_part(
+    item: &InputItem,
+    before: &Document,
+    after: &Document,
+) -> Result<Document, DialectError> {
+    let mut edited = item.document.clone();
+    if before.to_bytes() == after.to_bytes() {
+        return Ok(edited);
+    }
+    let inner = |part: &Document, key: &str| {
+        let inner = part.child(&[key])?;
+        Ok::<_, DialectError>(inner.unwrap_or_else(Document::empty))
+    };
+    match item.kind {
+        InputKind::Call(kind) => {
+            let arguments = inner(after, "functionCall")?.get(&["args"])?;
+            if inner(before, "functionCall")?.get(&["args"])? != arguments {
+                kind.set_arguments(&mut edited, &arguments.unwrap_or_else(|| json!({})))?;
+            }
+        }
+        InputKind::Result(kind) => {
+            let (before, after) = (
+                inner(before, "functionResponse")?,
+                inner(after, "functionResponse")?,
+            );
+            return write_result(kind, &item.document, &before, &after);
+        }
+        _ => write_visible_fields(
+            &mut edited,
+            &inner(before, "block")?,
+            &inner(after, "block")?,
+        )?,
+    }
+    Ok(edited)
+}

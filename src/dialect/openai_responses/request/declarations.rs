@@ -1,0 +1,317 @@
+//! Declared tools, wherever a request declares them: in `tools`, in namespaces, and in items
+//! of the conversation.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    content_form::{SOURCE, source_of},
+    document::{Document, write_array},
+    error::DialectError,
+    openai_responses::{
+        calls::ToolCallKind,
+        fields::{NAME, TOOLS, TYPE, field_error},
+        form_fields::DECLARED_TOOLS,
+        request::input::{Input, InputItem, InputKind},
+    },
+};
+
+const DECLARATIONS: &[&str] = &["functionDeclarations"];
+
+/// The tools that a request declares, in the order of the content form.
+#[derive(Debug, Default)]
+pub struct Declarations {
+    entries: Vec<Declaration>,
+}
+
+/// One entry of a list of tools.
+#[derive(Debug)]
+struct Declaration {
+    place: DeclarationPlace,
+    tool: Document,
+    form: DeclarationForm,
+}
+
+/// List that holds a declaration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum DeclarationPlace {
+    /// `tools` of the request.
+    Request,
+    /// `tools` of an item of the input.
+    Item(usize),
+    /// An item that lists the tools of an MCP server.
+    WholeItem(usize),
+}
+
+#[derive(Debug)]
+enum DeclarationForm {
+    /// A tool that the agent runs.
+    Agent(AgentTool),
+    /// Tools of a namespace.
+    Namespace { name: String, tools: Vec<AgentTool> },
+    /// A tool that runs upstream, by its type or its server.
+    Hosted(String),
+}
+
+#[derive(Debug)]
+struct AgentTool {
+    kind: ToolCallKind,
+    name: String,
+    description: Option<Value>,
+    schema: Option<Value>,
+}
+
+impl AgentTool {
+    fn read(kind: ToolCallKind, tool: &Document) -> Result<Self, DialectError> {
+        if tool.has(&["function"]) {
+            return Err(field_error(
+                "function",
+                "absent, because the name is beside it",
+            ));
+        }
+        Ok(Self {
+            kind,
+            name: kind.name(tool)?,
+            description: tool.get(&["description"])?,
+            schema: tool.get(&["parameters"])?,
+        })
+    }
+
+    fn form(&self, index: usize) -> Value {
+        let mut form = Map::new();
+        form.insert("name".to_owned(), self.name.as_str().into());
+        for (key, value) in [
+            ("description", &self.description),
+            ("parametersJsonSchema", &self.schema),
+        ] {
+            let value = value.clone().filter(|value| !value.is_null());
+            form.extend(value.map(|value| (key.to_owned(), value)));
+        }
+        form.insert(SOURCE.to_owned(), index.into());
+        Value::Object(form)
+    }
+}
+
+impl DeclarationForm {
+    fn read(tool: &Document) -> Result<Self, DialectError> {
+        let Some(named) = tool.string(TYPE)? else {
+            return Err(field_error("type", "the type of a tool"));
+        };
+        if let Some(kind) = ToolCallKind::of_declaration(tool)? {
+            return Ok(Self::Agent(AgentTool::read(kind, tool)?));
+        }
+        Ok(match named.as_str() {
+            "namespace" => {
+                let tools = tool.children(TOOLS)?.unwrap_or_default();
+                let tools = tools.iter().map(|tool| {
+                    let kind = ToolCallKind::of_declaration(tool)?;
+                    let kind = kind.ok_or_else(|| {
+                        field_error("namespace", "a list of tools that the agent runs")
+                    })?;
+                    AgentTool::read(kind, tool)
+                });
+                Self::Namespace {
+                    name: tool.string(NAME)?.unwrap_or_default(),
+                    tools: tools.collect::<Result<_, DialectError>>()?,
+                }
+            }
+            "mcp" => Self::Hosted(server_name(tool)?),
+            _ => Self::Hosted(named),
+        })
+    }
+
+    fn form(&self, number: usize) -> Value {
+        match self {
+            Self::Agent(tool) => json!({ "functionDeclarations": [tool.form(0)], SOURCE: number }),
+            Self::Namespace { tools, .. } => {
+                let tools = tools.iter().enumerate();
+                let tools: Vec<Value> = tools.map(|(index, tool)| tool.form(index)).collect();
+                json!({ "functionDeclarations": tools, SOURCE: number })
+            }
+            Self::Hosted(name) => json!({ name: {}, SOURCE: number }),
+        }
+    }
+}
+
+/// Returns the name by which policies select the tools of an MCP server.
+fn server_name(tool: &Document) -> Result<String, DialectError> {
+    let label = tool.string(&["server_label"])?;
+    let label = label.ok_or_else(|| field_error("server_label", "the label of a server"))?;
+    Ok(format!("mcp:{label}"))
+}
+
+impl Declarations {
+    /// Reads every declaration of a request.
+    pub fn read(body: &Document, input: &Input) -> Result<Self, DialectError> {
+        let mut declarations = Self::default();
+        let tools = body.children(TOOLS)?.unwrap_or_default();
+        declarations.add(DeclarationPlace::Request, tools)?;
+        for (index, item) in input.items.iter().enumerate() {
+            if item.kind != InputKind::Hidden {
+                continue;
+            }
+            match item.document.string(TYPE)?.as_deref() {
+                Some("mcp_list_tools") => declarations.entries.push(Declaration {
+                    place: DeclarationPlace::WholeItem(index),
+                    form: DeclarationForm::Hosted(server_name(&item.document)?),
+                    tool: item.document.clone(),
+                }),
+                _ => {
+                    let tools = item.document.children(TOOLS)?.unwrap_or_default();
+                    declarations.add(DeclarationPlace::Item(index), tools)?;
+                }
+            }
+        }
+        Ok(declarations)
+    }
+
+    fn add(&mut self, place: DeclarationPlace, tools: Vec<Document>) -> Result<(), DialectError> {
+        for tool in tools {
+            let form = DeclarationForm::read(&tool)?;
+            self.entries.push(Declaration { place, tool, form });
+        }
+        Ok(())
+    }
+
+    /// Returns the tools of the content form; `None` if there are none.
+    pub fn form(&self) -> Option<Value> {
+        let entries = self.entries.iter().enumerate();
+        let tools: Vec<Value> = entries
+            .map(|(number, entry)| entry.form.form(number))
+            .collect();
+        (!tools.is_empty()).then_some(Value::Array(tools))
+    }
+
+    /// Returns kind and namespace of a tool; an undeclared one counts as a function.
+    pub fn kind_of(&self, name: &str) -> Result<(ToolCallKind, Option<String>), DialectError> {
+        for entry in &self.entries {
+            match &entry.form {
+                DeclarationForm::Agent(tool) if tool.name == name => return Ok((tool.kind, None)),
+                DeclarationForm::Namespace { name: space, tools } => {
+                    if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
+                        return Ok((tool.kind, Some(space.clone())));
+                    }
+                }
+                DeclarationForm::Agent(_) | DeclarationForm::Hosted(_) => (),
+            }
+        }
+        Ok((ToolCallKind::Function, None))
+    }
+
+    /// Returns whether a name is the one of a tool that runs upstream.
+    pub fn is_hosted(&self, name: &str) -> bool {
+        let mut forms = self.entries.iter().map(|entry| &entry.form);
+        forms.any(|form| matches!(form, DeclarationForm::Hosted(hosted) if hosted == name))
+    }
+
+    /// Removes the tools that the edited content form lacks. Returns whether any is left.
+    pub fn write(
+        &self,
+        body: &mut Document,
+        input: &mut Input,
+        before: &Document,
+        after: &Document,
+    ) -> Result<bool, DialectError> {
+        if before.bytes_of(DECLARED_TOOLS)? == after.bytes_of(DECLARED_TOOLS)? {
+            return Ok(!self.entries.is_empty());
+        }
+        let kept = KeptTools::read(after)?;
+        let mut lists: BTreeMap<Option<usize>, Vec<Bytes>> = BTreeMap::new();
+        let mut is_any_left = false;
+        for (number, entry) in self.entries.iter().enumerate() {
+            let written = kept.edit(number, entry)?;
+            is_any_left |= written.is_some();
+            match entry.place {
+                DeclarationPlace::Request => lists.entry(None).or_default().extend(written),
+                DeclarationPlace::Item(item) => {
+                    lists.entry(Some(item)).or_default().extend(written);
+                }
+                DeclarationPlace::WholeItem(item) => {
+                    if let (None, Some(item)) = (written, input.items.get_mut(item)) {
+                        item.edit = Some(Vec::new());
+                    }
+                }
+            }
+        }
+        for (place, list) in lists {
+            match place {
+                None => write_list(body, &list)?,
+                Some(index) => match input.items.get_mut(index) {
+                    Some(item) => write_item(item, &list)?,
+                    None => (),
+                },
+            }
+        }
+        Ok(is_any_left)
+    }
+}
+
+/// Writes the tools of a request, whose list may not be empty.
+fn write_list(body: &mut Document, list: &[Bytes]) -> Result<(), DialectError> {
+    if list.is_empty() {
+        return body.remove(TOOLS);
+    }
+    body.set_bytes(TOOLS, write_array(list))
+}
+
+/// Writes the tools of an item. A list that answers no search is removed with its item.
+fn write_item(item: &mut InputItem, list: &[Bytes]) -> Result<(), DialectError> {
+    let mut document = item.document.clone();
+    let is_additional = document.string(TYPE)?.as_deref() == Some("additional_tools");
+    if is_additional && list.is_empty() {
+        item.edit = Some(Vec::new());
+        return Ok(());
+    }
+    document.set_bytes(TOOLS, write_array(list))?;
+    item.replace(&document);
+    Ok(())
+}
+
+/// The tools that an edited content form still has.
+struct KeptTools {
+    /// Tools by their numbers.
+    tools: BTreeMap<usize, Document>,
+}
+
+impl KeptTools {
+    fn read(after: &Document) -> Result<Self, DialectError> {
+        let mut tools = BTreeMap::new();
+        for tool in after.children(DECLARED_TOOLS)?.unwrap_or_default() {
+            let number = source_of(&tool);
+            let number = number.ok_or_else(|| field_error("tools", "those of the request"))?;
+            tools.insert(number, tool);
+        }
+        Ok(Self { tools })
+    }
+
+    /// Returns the entry without the tools that were removed; `None` if none is left.
+    fn edit(&self, number: usize, entry: &Declaration) -> Result<Option<Bytes>, DialectError> {
+        let Some(tool) = self.tools.get(&number) else {
+            return Ok(None);
+        };
+        let declared = tool.children(DECLARATIONS)?.unwrap_or_default();
+        match &entry.form {
+            DeclarationForm::Hosted(name) => {
+                let is_kept = tool.has(&[name.as_str()]);
+                Ok(is_kept.then(|| entry.tool.to_bytes()))
+            }
+            DeclarationForm::Agent(_) => Ok((!declared.is_empty()).then(|| entry.tool.to_bytes())),
+            DeclarationForm::Namespace { tools, .. } => {
+                let mut left = Vec::new();
+                let listed = entry.tool.list(TOOLS)?.unwrap_or_default();
+                for declaration in &declared {
+                    let index = source_of(declaration);
+                    left.extend(index.and_then(|index| listed.get(index).cloned()));
+                }
+                if left.len() == tools.len() {
+                    return Ok(Some(entry.tool.to_bytes()));
+                }
+                let mut edited = entry.tool.clone();
+                edited.set_bytes(TOOLS, write_array(&left))?;
+                Ok((!left.is_empty()).then(|| edited.to_bytes()))
+            }
+        }
+    }
+}

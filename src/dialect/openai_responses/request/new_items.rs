@@ -1,0 +1,186 @@
+//! Items of our own: contents that hooks or hookgate added to a conversation.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        calls::{ToolCallKind, arguments_text, call_id, input_text},
+        fields::{ID, NAME, ROLE, to_value},
+        form_fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PARTS},
+        preceding::current_items,
+        request::{
+            content::new_block,
+            declarations::Declarations,
+            input::{Input, InputKind},
+            results::new_result,
+        },
+    },
+};
+
+/// Creates items for contents that are not the agent's.
+pub struct NewItems<'a> {
+    declarations: &'a Declarations,
+    /// Kinds of the calls so far, by their ids.
+    kinds: HashMap<String, ToolCallKind>,
+    /// Number of calls and results so far that have no id.
+    unnumbered: usize,
+}
+
+impl<'a> NewItems<'a> {
+    /// Prepares new items for a request.
+    pub fn new(declarations: &'a Declarations, input: &Input) -> Result<Self, DialectError> {
+        let mut kinds = HashMap::new();
+        for item in &input.items {
+            if let InputKind::Call(kind) = item.kind {
+                kinds.extend(call_id(&item.document)?.map(|id| (id, kind)));
+            }
+        }
+        Ok(Self {
+            declarations,
+            kinds,
+            unnumbered: 0,
+        })
+    }
+
+    /// Creates the items of a content.
+    pub fn of_content(&mut self, content: &Document) -> Result<Vec<Bytes>, DialectError> {
+        let is_model = content.string(ROLE)?.as_deref() == Some("model");
+        let parts = content.children(PARTS)?.unwrap_or_default();
+        self.of_parts(is_model, &parts)
+    }
+
+    /// Creates the items of parts. Neighbouring texts become one message.
+    pub fn of_parts(
+        &mut self,
+        is_model: bool,
+        parts: &[Document],
+    ) -> Result<Vec<Bytes>, DialectError> {
+        let (role, text_type) = if is_model {
+            ("assistant", "output_text")
+        } else {
+            ("user", "input_text")
+        };
+        let mut items = Vec::new();
+        let mut blocks: Vec<Value> = Vec::new();
+        let close = |blocks: &mut Vec<Value>, items: &mut Vec<Bytes>| {
+            if !blocks.is_empty() {
+                let content = std::mem::take(blocks);
+                let message = json!({ "type": "message", "role": role, "content": content });
+                items.push(message.to_string().into());
+            }
+        };
+        for part in parts {
+            let new = match (part.child(FUNCTION_CALL)?, part.child(FUNCTION_RESPONSE)?) {
+                (Some(call), _) => self.call(part, &call)?,
+                (None, Some(response)) => vec![self.result(&response)?],
+                (None, None) => {
+                    let block = new_block(text_type, part)?;
+                    let block = block.and_then(|block| serde_json::from_slice(&block).ok());
+                    blocks.extend(block);
+                    continue;
+                }
+            };
+            close(&mut blocks, &mut items);
+            items.extend(new.iter().map(|item| Bytes::from(item.to_string())));
+        }
+        close(&mut blocks, &mut items);
+        Ok(items)
+    }
+
+    /// Returns the items of a call: the model's own, with the reasoning in front of it, or
+    /// one in the form in which the tool is declared.
+    fn call(&mut self, part: &Document, call: &Document) -> Result<Vec<Value>, DialectError> {
+        let items = current_items(part)?;
+        let Some(last) = items.last() else {
+            return Ok(vec![self.new_call(call)?]);
+        };
+        if let (Some(kind), Some(id)) = (ToolCallKind::of_call(last)?, call_id(last)?) {
+            self.kinds.insert(id, kind);
+        }
+        items.iter().map(to_value).collect()
+    }
+
+    fn new_call(&mut self, call: &Document) -> Result<Value, DialectError> {
+        let name = call.string(NAME)?.unwrap_or_default();
+        let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
+        let id = self.id(call)?;
+        let (kind, namespace) = self.declarations.kind_of(&name)?;
+        self.kinds.insert(id.clone(), kind);
+        let item_type = kind.call_type();
+        Ok(match kind {
+            ToolCallKind::Function => {
+                let arguments = arguments_text(&arguments);
+                let mut item = json!({
+                    "type": item_type,
+                    "call_id": id,
+                    "name": name,
+                    "arguments": arguments,
+                });
+                add_namespace(&mut item, namespace);
+                item
+            }
+            ToolCallKind::Custom => {
+                let input = input_text(&arguments);
+                let mut item =
+                    json!({ "type": item_type, "call_id": id, "name": name, "input": input });
+                add_namespace(&mut item, namespace);
+                item
+            }
+            ToolCallKind::LocalShell => json!({
+                "type": item_type,
+                "id": id,
+                "call_id": id,
+                "action": arguments,
+                "status": "completed",
+            }),
+            ToolCallKind::Shell => json!({
+                "type": item_type,
+                "call_id": id,
+                "action": arguments,
+                "status": "completed",
+            }),
+            ToolCallKind::ApplyPatch => json!({
+                "type": item_type,
+                "call_id": id,
+                "operation": arguments,
+                "status": "completed",
+            }),
+            ToolCallKind::Computer | ToolCallKind::ToolSearch => json!({
+                "type": ToolCallKind::Function.call_type(),
+                "call_id": id,
+                "name": name,
+                "arguments": arguments.to_string(),
+            }),
+        })
+    }
+
+    fn result(&mut self, response: &Document) -> Result<Value, DialectError> {
+        let id = self.id(response)?;
+        let kind = self.kinds.get(&id).copied();
+        let inner = response.child(&["response"])?;
+        let inner = inner.unwrap_or_else(Document::empty);
+        new_result(kind.unwrap_or(ToolCallKind::Function), &id, &inner)
+    }
+
+    /// Returns the id of a call or a result. The n-th call without an id has the id of the
+    /// n-th result without one.
+    fn id(&mut self, element: &Document) -> Result<String, DialectError> {
+        if let Some(id) = element.string(ID)? {
+            return Ok(id);
+        }
+        let number = self.unnumbered;
+        self.unnumbered += 1;
+        Ok(format!("call_hookgate_{number}"))
+    }
+}
+
+fn add_namespace(item: &mut Value, namespace: Option<String>) {
+    if let (Some(namespace), Some(fields)) = (namespace, item.as_object_mut()) {
+        fields.insert("namespace".to_owned(), namespace.into());
+    }
+}

@@ -1,0 +1,68 @@
+//! Sampling parameters and the format of the response.
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        fields::{TEXT, TYPE},
+        form_fields::GENERATION_CONFIG,
+    },
+};
+
+/// Names in the content form and in the API.
+const PARAMETERS: &[(&str, &str)] = &[
+    ("temperature", "temperature"),
+    ("topP", "top_p"),
+    ("maxOutputTokens", "max_output_tokens"),
+];
+
+/// Returns the generation config of the content form.
+pub fn read_parameters(body: &Document) -> Result<Option<Value>, DialectError> {
+    let mut config = Map::new();
+    for (name, field) in PARAMETERS {
+        let value = body.get(&[field])?.filter(|value| !value.is_null());
+        config.extend(value.map(|value| ((*name).to_owned(), value)));
+    }
+    if wants_json(body)? {
+        config.insert("responseMimeType".to_owned(), "application/json".into());
+    }
+    Ok((!config.is_empty()).then_some(Value::Object(config)))
+}
+
+/// Writes changed parameters. Ones that the API lacks are dropped.
+pub fn write_parameters(
+    edited: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let config = |form: &Document| {
+        let config = form.child(GENERATION_CONFIG)?;
+        Ok::<_, DialectError>(config.unwrap_or_else(Document::empty))
+    };
+    let (before, after) = (config(before)?, config(after)?);
+    for (name, field) in PARAMETERS {
+        let value = after.get(&[name])?.filter(|value| !value.is_null());
+        if value == before.get(&[name])? {
+            continue;
+        }
+        match value {
+            Some(value) => edited.set(&[field], &value)?,
+            None => edited.remove(&[field])?,
+        }
+    }
+    Ok(())
+}
+
+fn wants_json(body: &Document) -> Result<bool, DialectError> {
+    let text = body.child(TEXT)?;
+    let format = match text {
+        Some(text) => text.child(&["format"])?,
+        None => body.child(&["response_format"])?,
+    };
+    let named = format.map(|format| format.string(TYPE)).transpose()?;
+    Ok(named
+        .flatten()
+        .is_some_and(|named| named.starts_with("json")))
+}

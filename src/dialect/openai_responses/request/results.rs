@@ -1,0 +1,205 @@
+//! Results of tools that the agent ran: their outputs in the content form, and edited ones
+//! written back.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::{Document, write_array},
+    error::DialectError,
+    openai_responses::{
+        calls::ToolCallKind,
+        fields::{OUTPUT, STATUS, TEXT, field_error, first_byte},
+        request::media::read_medium,
+    },
+};
+
+const RESPONSE: &[&str] = &["response"];
+/// Media in the content form of a result.
+const MEDIA: &[&str] = &["parts"];
+
+/// Returns the function response of a result.
+pub fn read_result(
+    kind: ToolCallKind,
+    item: &Document,
+    id: Option<&str>,
+    name: &str,
+) -> Result<Value, DialectError> {
+    let (output, media) = match kind {
+        ToolCallKind::Computer => (json!(""), read_screenshot(item)?),
+        _ if first_byte(item, OUTPUT)? != Some(b'[') => {
+            (item.get(OUTPUT)?.unwrap_or_default(), Vec::new())
+        }
+        ToolCallKind::Shell => (item.get(OUTPUT)?.unwrap_or_default(), Vec::new()),
+        _ => read_output_blocks(item)?,
+    };
+    let mut response = json!({ "id": id, "name": name, "response": { "output": output } });
+    if let (false, Some(fields)) = (media.is_empty(), response.as_object_mut()) {
+        fields.insert("parts".to_owned(), media.into());
+    }
+    Ok(response)
+}
+
+fn read_screenshot(item: &Document) -> Result<Vec<Value>, DialectError> {
+    let screenshot = item.child(OUTPUT)?;
+    let medium = screenshot.map(|screenshot| read_medium(&screenshot));
+    Ok(medium.transpose()?.flatten().into_iter().collect())
+}
+
+/// Returns the texts of a list of blocks, a single one as a string, and its media.
+fn read_output_blocks(item: &Document) -> Result<(Value, Vec<Value>), DialectError> {
+    let (mut texts, mut media) = (Vec::new(), Vec::new());
+    for block in item.children(OUTPUT)?.unwrap_or_default() {
+        match block.string(TEXT)? {
+            Some(text) => texts.push(Value::String(text)),
+            None => media.extend(read_medium(&block)?),
+        }
+    }
+    let output = match texts.len() {
+        1 => texts.pop().unwrap_or_default(),
+        _ => Value::Array(texts),
+    };
+    Ok((output, media))
+}
+
+/// Writes an edited function response into its item.
+pub fn write_result(
+    kind: ToolCallKind,
+    item: &Document,
+    before: &Document,
+    after: &Document,
+) -> Result<Document, DialectError> {
+    let mut edited = item.clone();
+    let response = after.child(RESPONSE)?.unwrap_or_else(Document::empty);
+    let output = response.get(OUTPUT)?;
+    let has_same_media = before.bytes_of(MEDIA)? == after.bytes_of(MEDIA)?;
+    match (kind, output) {
+        (ToolCallKind::Shell, Some(output @ Value::Array(_))) if !response.has(&["error"]) => {
+            edited.set(OUTPUT, &output)?;
+        }
+        (ToolCallKind::Shell, _) => {
+            let text = response_text(&response)?;
+            edited.set(OUTPUT, &shell_output(&text))?;
+        }
+        (ToolCallKind::ApplyPatch, _) => {
+            edited.set(OUTPUT, &response_text(&response)?.into())?;
+            if response.has(&["error"]) {
+                edited.set(STATUS, &json!("failed"))?;
+            }
+        }
+        (ToolCallKind::Computer, _) => {
+            return Err(field_error(
+                "computer_call_output",
+                "as the agent sent it, because a screenshot cannot be replaced by a text",
+            ));
+        }
+        (_, Some(Value::Array(texts))) if has_same_media && !response.has(&["error"]) => {
+            let blocks = write_texts(item, &texts)?;
+            edited.set_bytes(OUTPUT, append_context(blocks, &response)?)?;
+        }
+        (_, _) if has_same_media && first_byte(item, OUTPUT)? == Some(b'[') => {
+            let blocks = write_texts(item, &[response_text(&response)?.into()])?;
+            edited.set_bytes(OUTPUT, write_array(blocks))?;
+        }
+        (_, _) => edited.set(OUTPUT, &response_text(&response)?.into())?,
+    }
+    Ok(edited)
+}
+
+/// Returns the output of a shell that printed a text.
+fn shell_output(text: &str) -> Value {
+    let outcome = json!({ "type": "exit", "exit_code": 0 });
+    json!([{ "stdout": text, "stderr": "", "outcome": outcome }])
+}
+
+/// Creates the result of a call that the agent did not run.
+pub fn new_result(
+    kind: ToolCallKind,
+    id: &str,
+    response: &Document,
+) -> Result<Value, DialectError> {
+    let text = response_text(response)?;
+    Ok(match kind {
+        ToolCallKind::Custom => {
+            json!({ "type": "custom_tool_call_output", "call_id": id, "output": text })
+        }
+        ToolCallKind::LocalShell => {
+            json!({ "type": "local_shell_call_output", "id": id, "output": text })
+        }
+        ToolCallKind::Shell => {
+            let output = shell_output(&text);
+            json!({ "type": "shell_call_output", "call_id": id, "output": output })
+        }
+        ToolCallKind::ApplyPatch => json!({
+            "type": "apply_patch_call_output",
+            "call_id": id,
+            "status": "failed",
+            "output": text,
+        }),
+        ToolCallKind::Function | ToolCallKind::Computer | ToolCallKind::ToolSearch => {
+            json!({ "type": "function_call_output", "call_id": id, "output": text })
+        }
+    })
+}
+
+/// Returns a function response as a text: its error, its output with a text that hooks
+/// added, or else its JSON.
+fn response_text(response: &Document) -> Result<String, DialectError> {
+    let error = response.get(&["error"])?;
+    let output = response.get(OUTPUT)?;
+    let text = match error.or(output) {
+        Some(Value::String(text)) => text,
+        Some(Value::Array(texts)) => {
+            let texts = texts.iter().map(|text| match text {
+                Value::String(text) => text.clone(),
+                other => other.to_string(),
+            });
+            texts.collect::<Vec<_>>().join("\n")
+        }
+        Some(value) => value.to_string(),
+        None => response.to_text(),
+    };
+    Ok(match hook_context(response)? {
+        Some(context) => format!("{text}\n\n{context}"),
+        None => text,
+    })
+}
+
+/// Returns the text that hooks added to a result whose output is no text.
+fn hook_context(response: &Document) -> Result<Option<String>, DialectError> {
+    if !response.has(OUTPUT) {
+        return Ok(None);
+    }
+    response.string(&["hook_context"])
+}
+
+fn append_context(mut blocks: Vec<Bytes>, response: &Document) -> Result<Bytes, DialectError> {
+    if let Some(context) = hook_context(response)? {
+        let block = json!({ "type": "input_text", "text": context });
+        blocks.push(block.to_string().into());
+    }
+    Ok(write_array(blocks))
+}
+
+/// Writes texts into the blocks of a result. Blocks without a text go, texts without a block
+/// get a new one.
+fn write_texts(item: &Document, texts: &[Value]) -> Result<Vec<Bytes>, DialectError> {
+    let mut texts = texts.iter();
+    let mut written = Vec::new();
+    for mut block in item.children(OUTPUT)?.unwrap_or_default() {
+        if let Some(old) = block.string(TEXT)? {
+            let Some(text) = texts.next() else {
+                continue;
+            };
+            if *text != Value::String(old) {
+                block.set(TEXT, text)?;
+            }
+        }
+        written.push(block.to_bytes());
+    }
+    for text in texts {
+        let block = json!({ "type": "input_text", "text": text });
+        written.push(block.to_string().into());
+    }
+    Ok(written)
+}

@@ -1,0 +1,152 @@
+//! System instructions: `instructions` and messages of the system or the developer, as one
+//! system instruction, and back.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    content_form::{SOURCE, source_of},
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        fields::{INSTRUCTIONS, TEXT, object},
+        form_fields::{PARTS, SYSTEM_INSTRUCTION},
+        request::{
+            content::{are_equal, read_blocks, write_blocks},
+            input::{Input, InputKind},
+        },
+    },
+};
+
+/// Separates a new text from `instructions`.
+const PARAGRAPH: &str = "\n\n";
+
+/// Origin of a part: `None` for `instructions`, else the indexes of item and block.
+type SystemPlace = Option<(usize, usize)>;
+
+/// Returns the system instruction of the content form; `None` if there is none.
+pub fn read_system(body: &Document, input: &Input) -> Result<Option<Value>, DialectError> {
+    let parts = numbered_parts(body, input)?;
+    let parts: Vec<Value> = parts.into_iter().map(|(_, part)| part).collect();
+    Ok((!parts.is_empty()).then(|| json!({ "parts": parts })))
+}
+
+/// Returns every part with its origin. Its source is its position.
+fn numbered_parts(
+    body: &Document,
+    input: &Input,
+) -> Result<Vec<(SystemPlace, Value)>, DialectError> {
+    let mut parts = Vec::new();
+    if let Some(text) = body.string(INSTRUCTIONS)? {
+        parts.push((None, json!({ "text": text, SOURCE: 0 })));
+    }
+    for (index, item) in input.items.iter().enumerate() {
+        if item.kind != InputKind::System {
+            continue;
+        }
+        for (block, mut part) in read_blocks(&item.document)?.into_iter().enumerate() {
+            if let Some(fields) = part.as_object_mut() {
+                fields.insert(SOURCE.to_owned(), parts.len().into());
+            }
+            parts.push((Some((index, block)), part));
+        }
+    }
+    Ok(parts)
+}
+
+/// Writes an edited system instruction. New texts follow the last old one.
+pub fn write_system(
+    body: &mut Document,
+    input: &mut Input,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if before.bytes_of(SYSTEM_INSTRUCTION)? == after.bytes_of(SYSTEM_INSTRUCTION)? {
+        return Ok(());
+    }
+    let places = numbered_parts(body, input)?;
+    let places: Vec<SystemPlace> = places.into_iter().map(|(place, _)| place).collect();
+    let mut edit = SystemEdit::new(input.items.len());
+    let after = after.child(SYSTEM_INSTRUCTION)?;
+    let after = after.unwrap_or_else(Document::empty).children(PARTS)?;
+    let mut last = None;
+    for part in after.unwrap_or_default() {
+        let place = match source_of(&part) {
+            Some(number) => places.get(number).copied().flatten(),
+            None => last,
+        };
+        last = place;
+        edit.add(place, part)?;
+    }
+    edit.write_instructions(body)?;
+    for (index, parts) in edit.messages.iter().enumerate() {
+        write_message(input, index, parts)?;
+    }
+    Ok(())
+}
+
+/// The parts of an edited system instruction by their origins.
+struct SystemEdit {
+    instructions: Vec<Document>,
+    /// Parts by the indexes of their items.
+    messages: Vec<Vec<Document>>,
+}
+
+impl SystemEdit {
+    fn new(items: usize) -> Self {
+        Self {
+            instructions: Vec::new(),
+            messages: vec![Vec::new(); items],
+        }
+    }
+
+    fn add(&mut self, place: SystemPlace, mut part: Document) -> Result<(), DialectError> {
+        let Some((item, block)) = place else {
+            self.instructions.push(part);
+            return Ok(());
+        };
+        if source_of(&part).is_some() {
+            part.set(&[SOURCE], &block.into())?;
+        }
+        if let Some(parts) = self.messages.get_mut(item) {
+            parts.push(part);
+        }
+        Ok(())
+    }
+
+    fn write_instructions(&self, body: &mut Document) -> Result<(), DialectError> {
+        let texts = self.instructions.iter().map(|part| part.string(TEXT));
+        let texts: Vec<Option<String>> = texts.collect::<Result<_, _>>()?;
+        let texts: Vec<String> = texts.into_iter().flatten().collect();
+        let old = body.string(INSTRUCTIONS)?;
+        if texts.is_empty() {
+            return match old {
+                Some(_) => body.remove(INSTRUCTIONS),
+                None => Ok(()),
+            };
+        }
+        let new = texts.join(PARAGRAPH);
+        if old.as_ref() == Some(&new) {
+            return Ok(());
+        }
+        body.set(INSTRUCTIONS, &new.into())
+    }
+}
+
+/// Writes the parts of one message, which is removed if none is left.
+fn write_message(input: &mut Input, index: usize, after: &[Document]) -> Result<(), DialectError> {
+    let Some(item) = input.items.get_mut(index) else {
+        return Ok(());
+    };
+    if item.kind != InputKind::System {
+        return Ok(());
+    }
+    let before = read_blocks(&item.document)?;
+    let before = before.iter().map(object);
+    let before: Vec<Document> = before.collect::<Result<_, _>>()?;
+    if are_equal(&before, after) {
+        return Ok(());
+    }
+    let edited = write_blocks(&item.document, &before, after)?;
+    item.edit = Some(edited.iter().map(Document::to_bytes).collect());
+    Ok(())
+}

@@ -1,0 +1,523 @@
+use serde_json::{Value, json};
+
+use super::*;
+use crate::{
+    dialect::{
+        RequestLine,
+        google::{
+            Detail, History, append_contents, read_request as read_stable, withhold_tools,
+            write_request, write_tool_selection,
+        },
+        openai_responses::fields::parse,
+        recognize_call,
+        text_edit::{TextEditor, TextKind},
+    },
+    model::{RequestMutation, ToolConfig},
+};
+
+fn call_to(path: &str) -> Call {
+    let line = RequestLine {
+        method: &http::Method::POST,
+        path,
+        query: "",
+        api: Some(crate::dialect::Api::OpenAiResponses),
+    };
+    recognize_call(line).unwrap().unwrap().call.unwrap()
+}
+
+/// A request as an agent would send it, with declarations in several places.
+fn request() -> Value {
+    json!({
+        "model": "gpt-x",
+        "stream": true,
+        "instructions": "be brief",
+        "input": [
+            { "type": "message", "role": "developer", "content": [{ "type": "input_text", "text": "rules" }] },
+            { "role": "user", "content": "hi" },
+            { "type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "gAAA" },
+            { "type": "message", "id": "msg_1", "role": "assistant", "content": [{ "type": "output_text", "text": "I look", "annotations": [] }] },
+            { "type": "reasoning", "id": "rs_2", "summary": [], "encrypted_content": "gBBB" },
+            { "type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read", "arguments": "{ \"path\": \"a\" }" },
+            { "type": "function_call_output", "call_id": "call_1", "output": "alpha" },
+            { "type": "additional_tools", "role": "developer", "tools": [{ "type": "function", "name": "late", "parameters": {} }] },
+            { "role": "user", "content": [{ "type": "input_text", "text": "next" }, { "type": "input_image", "image_url": "data:image/png;base64,AAAA" }] },
+        ],
+        "tools": [
+            { "type": "function", "name": "read", "parameters": { "type": "object" }, "strict": false },
+            { "type": "namespace", "name": "agents", "description": "d", "tools": [
+                { "type": "function", "name": "spawn", "parameters": {} },
+                { "type": "custom", "name": "patch" },
+            ] },
+            { "type": "web_search", "external_web_access": true },
+            { "type": "mcp", "server_label": "wiki", "server_url": "https://example.com" },
+        ],
+        "tool_choice": "auto",
+        "parallel_tool_calls": true,
+        "temperature": 0.5,
+        "max_output_tokens": 100,
+        "text": { "format": { "type": "json_schema", "schema": {} } },
+    })
+}
+
+struct Opened {
+    call: Call,
+    body: Document,
+    form: Document,
+}
+
+impl Opened {
+    fn new(request: &Value) -> Self {
+        let body = parse(request.to_string().into()).unwrap();
+        let mut call = call_to("/v1/responses");
+        call.model = ModelName::parse("gpt-x");
+        Self {
+            call,
+            form: read_request(&body).unwrap(),
+            body,
+        }
+    }
+
+    fn close(&self) -> Value {
+        let closed = close_request(&self.call, &self.body, &self.form).unwrap();
+        serde_json::from_slice(&closed).unwrap()
+    }
+
+    fn write(&mut self, mutation: &Value) {
+        let mutation = RequestMutation {
+            fields: mutation.as_object().unwrap().clone(),
+            appended_text: None,
+        };
+        let patched = write_request(&self.call, self.form.clone(), &mutation).unwrap();
+        self.form = patched.document;
+    }
+
+    fn withhold(&mut self, keep: &[&str]) -> Vec<String> {
+        withhold_tools(&self.call, &mut self.form, &|name| keep.contains(&name)).unwrap()
+    }
+}
+
+#[test]
+fn an_unedited_request_keeps_its_bytes() {
+    let text = " {\"model\" : \"gpt-x\", \"input\":[ {\"role\":\"user\", \"content\":\"h\\u0069\"} ],\"temperature\":1.0e0}";
+    let body = parse(text.into()).unwrap();
+    let form = read_request(&body).unwrap();
+    let mut call = call_to("/responses");
+    call.model = ModelName::parse("gpt-x");
+    assert_eq!(close_request(&call, &body, &form).unwrap(), text);
+    let opened = Opened::new(&request());
+    assert_eq!(opened.close(), request());
+}
+
+#[test]
+fn hooks_see_the_conversation() {
+    let opened = Opened::new(&request());
+    let stable = read_stable(&opened.call, &opened.form, Detail::Texts).unwrap();
+    let messages: Vec<(String, &str)> = stable
+        .messages
+        .iter()
+        .map(|message| (format!("{:?}", message.role), message.content.as_str()))
+        .collect();
+    assert_eq!(
+        messages,
+        [
+            ("User".to_owned(), "hi"),
+            ("Model".to_owned(), "I look"),
+            ("User".to_owned(), "next"),
+        ]
+    );
+    assert_eq!(stable.system.as_deref(), Some("be briefrules"));
+    assert_eq!(stable.config["maxOutputTokens"], 100);
+    let form: Value = serde_json::from_slice(&opened.form.to_bytes()).unwrap();
+    assert_eq!(
+        form["generationConfig"]["responseMimeType"],
+        "application/json"
+    );
+    assert_eq!(
+        form["contents"][3]["parts"][0]["functionResponse"]["name"],
+        "read"
+    );
+    assert_eq!(
+        form["contents"][4]["parts"][1]["inlineData"],
+        json!({ "mimeType": "image/png", "data": "AAAA" })
+    );
+    assert_eq!(form["toolConfig"]["functionCallingConfig"]["mode"], "AUTO");
+}
+
+#[test]
+fn an_input_that_is_a_text_stays_a_text() {
+    let mut opened = Opened::new(&json!({ "model": "gpt-x", "input": "hi" }));
+    opened.write(&json!({ "messages": [{ "role": "user", "content": "HI" }] }));
+    assert_eq!(opened.close()["input"], "HI");
+
+    let mut history = History::read(&opened.form).unwrap().unwrap();
+    history.edit(0).unwrap().append_text("context").unwrap();
+    history.write(&mut opened.form).unwrap();
+    assert_eq!(opened.close()["input"], "HI\n\ncontext");
+}
+
+#[test]
+fn edited_messages_keep_their_form() {
+    let mut opened = Opened::new(&request());
+    opened.write(&json!({ "messages": [
+        { "role": "user", "content": "HI" },
+        { "role": "model", "content": "I LOOK" },
+        { "role": "user", "content": "NEXT" },
+        { "role": "user", "content": "more" },
+    ] }));
+    let mut expected = request();
+    expected["input"][1]["content"] = "HI".into();
+    expected["input"][3]["content"][0]["text"] = "I LOOK".into();
+    expected["input"][8]["content"][0]["text"] = "NEXT".into();
+    let new = json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": "more" }] });
+    expected["input"].as_array_mut().unwrap().push(new);
+    assert_eq!(opened.close(), expected);
+}
+
+#[test]
+fn reasoning_goes_with_a_removed_message_and_nothing_else() {
+    let mut opened = Opened::new(&request());
+    opened.write(&json!({ "messages": [
+        { "role": "user", "content": "hi" },
+        { "role": "user", "content": "next" },
+    ] }));
+    let mut expected = request();
+    let items = expected["input"].as_array_mut().unwrap();
+    items.drain(2..4);
+    assert_eq!(opened.close(), expected);
+}
+
+#[test]
+fn a_replaced_result_takes_the_reason() {
+    let mut opened = Opened::new(&request());
+    let mut history = History::read(&opened.form).unwrap().unwrap();
+    history
+        .edit(3)
+        .unwrap()
+        .replace_result(0, "hidden")
+        .unwrap();
+    history.write(&mut opened.form).unwrap();
+    let mut expected = request();
+    expected["input"][6]["output"] = "hidden".into();
+    assert_eq!(opened.close(), expected);
+}
+
+#[test]
+fn a_context_is_appended_to_a_result() {
+    let mut opened = Opened::new(&request());
+    let mut history = History::read(&opened.form).unwrap().unwrap();
+    let edit = history.edit(3).unwrap();
+    edit.append_to_result(0, "note").unwrap();
+    history.write(&mut opened.form).unwrap();
+    assert_eq!(opened.close()["input"][6]["output"], "alpha\n\nnote");
+}
+
+#[test]
+fn results_of_blocks_keep_their_media() {
+    let mut value = request();
+    let blocks = json!([
+        { "type": "input_text", "text": "one" },
+        { "type": "input_image", "image_url": "data:image/png;base64,AAAA" },
+        { "type": "input_text", "text": "two" },
+    ]);
+    value["input"][6]["output"] = blocks;
+    let mut opened = Opened::new(&value);
+    let mut edit = Upper;
+    crate::dialect::edit_request_texts(&opened.call, &mut opened.form, &mut edit).unwrap();
+    let output = &opened.close()["input"][6]["output"];
+    assert_eq!(output[0]["text"], "ONE");
+    assert_eq!(output[1]["image_url"], "data:image/png;base64,AAAA");
+    assert_eq!(output[2]["text"], "TWO");
+}
+
+/// Writes every text in upper case, but for keys.
+struct Upper;
+
+impl TextEditor for Upper {
+    fn edit_joined(&mut self, _kind: TextKind, texts: &mut [String]) -> bool {
+        for text in texts.iter_mut() {
+            *text = text.to_uppercase();
+        }
+        true
+    }
+
+    fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
+        let keys = ["action", "input", "note", "output", "path", "query", "type"];
+        (!keys.contains(&text)).then(|| text.to_uppercase())
+    }
+}
+
+#[test]
+fn every_text_that_a_model_reads_is_edited() {
+    let mut value = request();
+    let items = value["input"].as_array_mut().unwrap();
+    items.push(json!({ "type": "web_search_call", "id": "ws_1", "status": "completed", "action": { "type": "search", "query": "query x" } }));
+    items.push(
+        json!({ "type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "diff" }),
+    );
+    items.push(json!({ "role": "user", "content": [{ "type": "new_kind", "text": "odd" }, { "type": "other", "note": "deep" }] }));
+    let mut opened = Opened::new(&value);
+    crate::dialect::edit_request_texts(&opened.call, &mut opened.form, &mut Upper).unwrap();
+    let closed = opened.close();
+    assert_eq!(closed["instructions"], "BE BRIEF");
+    let input = &closed["input"];
+    assert_eq!(input[0]["content"][0]["text"], "RULES");
+    assert_eq!(input[5]["arguments"], r#"{"path":"A"}"#);
+    assert_eq!(input[6]["output"], "ALPHA");
+    assert_eq!(input[9]["action"]["query"], "QUERY X");
+    assert_eq!(input[9]["id"], "ws_1");
+    assert_eq!(input[10]["input"], "DIFF");
+    assert_eq!(input[11]["content"][0]["text"], "ODD");
+    assert_eq!(input[11]["content"][1]["note"], "DEEP");
+    assert_eq!(input[2], request()["input"][2]);
+    assert_eq!(closed["tools"], request()["tools"]);
+}
+
+#[test]
+fn a_denied_step_is_appended_with_its_reasoning() {
+    let mut opened = Opened::new(&request());
+    let reasoning = json!({ "type": "reasoning", "id": "rs_9", "summary": [] });
+    let call = json!({ "type": "custom_tool_call", "id": "ct_9", "call_id": "c9", "name": "patch", "input": "x" });
+    let part = json!({
+        "functionCall": { "id": "c9", "name": "patch", "args": { "input": "x" } },
+        "hookgatePreceding": [reasoning, call],
+    });
+    let result = json!({ "functionResponse": { "id": "c9", "name": "patch", "response": { "error": "blocked" } } });
+    let contents = [
+        json!({ "role": "model", "parts": [{ "text": "I try" }, part] }),
+        json!({ "role": "user", "parts": [result] }),
+    ];
+    let contents = contents.map(|content| Bytes::from(content.to_string()));
+    append_contents(&mut opened.form, &contents).unwrap();
+    let closed = opened.close();
+    let items = closed["input"].as_array().unwrap();
+    assert_eq!(items.len(), 13);
+    assert_eq!(items[..9], request()["input"].as_array().unwrap()[..]);
+    assert_eq!(
+        items[9]["content"][0],
+        json!({ "type": "output_text", "text": "I try" })
+    );
+    assert_eq!(items[10..12], [reasoning, call]);
+    assert_eq!(
+        items[12],
+        json!({ "type": "custom_tool_call_output", "call_id": "c9", "output": "blocked" })
+    );
+}
+
+#[test]
+fn tools_are_removed_wherever_they_are_declared() {
+    let mut opened = Opened::new(&request());
+    let mut removed = opened.withhold(&["read", "spawn"]);
+    removed.sort();
+    assert_eq!(removed, ["late", "mcp:wiki", "patch", "web_search"]);
+    let closed = opened.close();
+    let tools = closed["tools"].as_array().unwrap();
+    assert_eq!(tools.len(), 2);
+    assert_eq!(tools[0], request()["tools"][0]);
+    assert_eq!(
+        tools[1]["tools"],
+        json!([{ "type": "function", "name": "spawn", "parameters": {} }])
+    );
+    assert_eq!(closed["input"].as_array().unwrap().len(), 8);
+    assert_eq!(closed["tool_choice"], "auto");
+}
+
+#[test]
+fn a_request_without_tools_has_no_tool_choice() {
+    let mut opened = Opened::new(&request());
+    opened.withhold(&[]);
+    let closed = opened.close();
+    for field in ["tools", "tool_choice", "parallel_tool_calls"] {
+        assert!(closed.get(field).is_none(), "{field}");
+    }
+}
+
+#[test]
+fn a_selection_of_tools_is_written() {
+    let choice = |selection: Value| {
+        let mut opened = Opened::new(&request());
+        let selection = ToolConfig::read(&selection).unwrap();
+        write_tool_selection(&mut opened.form, &selection).unwrap();
+        opened.close()
+    };
+    let closed = choice(json!({ "mode": "NONE" }));
+    assert_eq!(closed["tool_choice"], "none");
+    let closed = choice(json!({ "mode": "ANY" }));
+    assert_eq!(closed["tool_choice"], "required");
+    let closed = choice(json!({ "mode": "ANY", "allowedFunctionNames": ["patch"] }));
+    assert_eq!(
+        closed["tool_choice"],
+        json!({ "type": "custom", "name": "patch" })
+    );
+    let closed = choice(json!({ "mode": "ANY", "allowedFunctionNames": ["patch", "read"] }));
+    assert_eq!(
+        closed["tool_choice"],
+        json!({ "type": "allowed_tools", "mode": "required", "tools": [
+            { "type": "custom", "name": "patch" },
+            { "type": "function", "name": "read" },
+        ] })
+    );
+    let closed = choice(json!({ "mode": "AUTO", "allowedFunctionNames": ["read"] }));
+    assert_eq!(closed["tools"][0]["name"], "read");
+    assert!(!closed.to_string().contains("spawn"));
+}
+
+#[test]
+fn a_choice_of_the_agent_is_read() {
+    for (choice, mode, names) in [
+        (json!("required"), "ANY", json!(null)),
+        (
+            json!({ "type": "function", "name": "read" }),
+            "ANY",
+            json!(["read"]),
+        ),
+        (
+            json!({ "type": "web_search" }),
+            "ANY",
+            json!(["web_search"]),
+        ),
+        (
+            json!({ "type": "allowed_tools", "mode": "auto", "tools": [{ "type": "mcp", "server_label": "wiki" }] }),
+            "AUTO",
+            json!(["mcp:wiki"]),
+        ),
+    ] {
+        let mut value = request();
+        value["tool_choice"] = choice;
+        let opened = Opened::new(&value);
+        let form: Value = serde_json::from_slice(&opened.form.to_bytes()).unwrap();
+        let config = &form["toolConfig"]["functionCallingConfig"];
+        assert_eq!(config["mode"], mode);
+        assert_eq!(
+            config
+                .get("allowedFunctionNames")
+                .cloned()
+                .unwrap_or_default(),
+            names
+        );
+        assert_eq!(opened.close(), value);
+    }
+}
+
+#[test]
+fn system_texts_and_parameters_are_written() {
+    let mut opened = Opened::new(&request());
+    opened.write(&json!({
+        "systemInstruction": "short",
+        "config": { "temperature": 1, "maxOutputTokens": null },
+    }));
+    let closed = opened.close();
+    assert_eq!(closed["instructions"], "short");
+    assert!(closed["input"][0]["role"] == "user");
+    assert_eq!(closed["temperature"], 1);
+}
+
+#[test]
+fn new_system_texts_follow_the_old_ones() {
+    let mut opened = Opened::new(&request());
+    opened.write(&json!({ "messages": [
+        { "role": "system", "content": "new" },
+        { "role": "user", "content": "hi" },
+        { "role": "model", "content": "I look" },
+        { "role": "user", "content": "next" },
+    ] }));
+    let closed = opened.close();
+    assert_eq!(closed["instructions"], "be brief");
+    assert_eq!(
+        closed["input"][0]["content"][1],
+        json!({ "type": "input_text", "text": "new" })
+    );
+    let mut opened = Opened::new(&json!({ "model": "gpt-x", "input": "hi" }));
+    opened.write(&json!({ "systemInstruction": "short" }));
+    assert_eq!(opened.close()["instructions"], "short");
+}
+
+#[test]
+fn another_model_is_written() {
+    let mut opened = Opened::new(&request());
+    opened.call.model = ModelName::parse("gpt-y");
+    let mut expected = request();
+    expected["model"] = "gpt-y".into();
+    assert_eq!(opened.close(), expected);
+}
+
+#[test]
+fn what_hooks_cannot_see_is_refused() {
+    let user = json!({ "role": "user", "content": "hi" });
+    for (field, value) in [
+        ("previous_response_id", json!("resp_1")),
+        ("conversation", json!("conv_1")),
+        ("conversation", json!({ "id": "conv_1" })),
+        ("prompt", json!({ "id": "pmpt_1" })),
+        ("background", json!(true)),
+        ("messages", json!([])),
+        ("functions", json!([])),
+        ("max_tokens", json!(5)),
+        ("Tools", json!([])),
+        ("tool_Choice", json!("none")),
+        ("maxOutputTokens", json!(5)),
+        (
+            "input",
+            json!([user, { "type": "item_reference", "id": "msg_1" }]),
+        ),
+        ("input", json!([user, { "id": "msg_1" }])),
+        ("input", json!([{ "role": "tool", "content": "hi" }])),
+        ("input", json!([{ "role": "user", "Content": "hi" }])),
+        ("input", json!(5)),
+        ("tools", json!([{ "name": "f" }])),
+        (
+            "tools",
+            json!([{ "type": "function", "function": { "name": "f" } }]),
+        ),
+        ("tool_choice", json!("any")),
+        ("stream", json!("true")),
+    ] {
+        let mut request = json!({ "model": "gpt-x", "input": "hi", "max_output_tokens": 5 });
+        request[field] = value;
+        let body = parse(request.to_string().into());
+        let read = body.and_then(|body| {
+            crate::dialect::of(crate::dialect::Api::OpenAiResponses)
+                .open_request(&mut call_to("/v1/responses"), body)
+        });
+        assert!(read.is_err(), "{request}");
+    }
+}
+
+#[test]
+fn fields_that_are_null_count_as_absent() {
+    let value = json!({ "model": "gpt-x", "input": "hi", "previous_response_id": null, "conversation": null, "prompt": null, "background": false, "tools": null, "tool_choice": null, "instructions": null, "text": null });
+    assert_eq!(Opened::new(&value).close(), value);
+}
+
+#[test]
+fn texts_to_embed_are_read_and_written() {
+    for (input, expected) in [
+        (json!("a"), json!("A")),
+        (json!(["a", "b"]), json!(["A", "B"])),
+        (
+            json!([{ "type": "text", "text": "a" }, { "type": "image_url", "image_url": { "url": "https://example.com" } }]),
+            json!([{ "type": "text", "text": "A" }, { "type": "image_url", "image_url": { "url": "https://example.com" } }]),
+        ),
+    ] {
+        let value = json!({ "model": "m", "input": input });
+        let mut call = call_to("/v1/moderations");
+        let body = parse(value.to_string().into()).unwrap();
+        let dialect = crate::dialect::of(crate::dialect::Api::OpenAiResponses);
+        let mut opened = dialect.open_request(&mut call, body).unwrap();
+        let envelope = opened.envelope.as_ref();
+        let closed = dialect.close_request(&call, envelope, &opened.document);
+        assert_eq!(closed.unwrap(), value.to_string());
+        crate::dialect::edit_request_texts(&call, &mut opened.document, &mut Upper).unwrap();
+        let closed = dialect.close_request(&call, envelope, &opened.document);
+        let closed: Value = serde_json::from_slice(&closed.unwrap()).unwrap();
+        assert_eq!(closed["input"], expected);
+    }
+}
+
+#[test]
+fn tokens_to_embed_are_refused() {
+    for input in [json!([1, 2]), json!([[1], [2]]), json!(5), json!(null)] {
+        let body = json!({ "model": "m", "input": input });
+        let body = parse(body.to_string().into()).unwrap();
+        assert!(open_texts(&body).is_err(), "{input}");
+    }
+}

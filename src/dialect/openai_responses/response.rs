@@ -1,0 +1,78 @@
+//! Whole responses: the content form of a body, edits of it written back, and responses of
+//! our own.
+
+pub mod agreement;
+mod form;
+pub mod item;
+pub mod object;
+pub mod splice;
+pub mod usage;
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use self::{
+    form::read_form,
+    object::{NewIds, NewResponse},
+    splice::splice_output,
+    usage::write_usage,
+};
+use crate::dialect::{
+    document::{Document, write_array},
+    error::DialectError,
+    openai_responses::{
+        chunk_view::ChunkView,
+        fields::{OUTPUT, object, parse},
+    },
+};
+
+const USAGE: &[&str] = &["usage"];
+
+/// Returns the content form of a response.
+///
+/// # Errors
+///
+/// Fails if hooks could not see all of the response.
+pub fn open_response(body: &Bytes) -> Result<Value, DialectError> {
+    read_form(&parse(body.clone())?)
+}
+
+/// Writes a response for the agent: `original` with the edits, or one of our own.
+///
+/// # Errors
+///
+/// Fails if an edit cannot be expressed in a response of the API.
+pub fn close_response(original: Option<&Bytes>, view: &ChunkView) -> Result<Bytes, DialectError> {
+    let Some(original) = original else {
+        return Ok(NewResponse::of_view(view)?.to_bytes());
+    };
+    if !view.is_edited {
+        return Ok(original.clone());
+    }
+    let body = parse(original.clone())?;
+    let before = ChunkView::read(&object(&read_form(&body)?)?)?;
+    let mut edited = body.clone();
+    if before.part_bytes() != view.part_bytes() {
+        let items = body.children(OUTPUT)?.unwrap_or_default();
+        let mut ids = NewIds::of_response(&body)?;
+        let output = splice_output(&items, &view.parts, &mut ids)?;
+        edited.set_bytes(OUTPUT, write_array(output))?;
+        if edited.has(&["output_text"]) {
+            edited.remove(&["output_text"])?;
+        }
+    }
+    if before.finish_reason != view.finish_reason {
+        object::set_finish_reason(&mut edited, view.finish_reason.as_deref())?;
+    }
+    if let Some(usage) = &view.usage {
+        let mut counts = body.child(USAGE)?.unwrap_or_else(Document::empty);
+        write_usage(&mut counts, before.usage.as_ref(), usage)?;
+        if counts.is_edited() {
+            edited.set_child(USAGE, &counts)?;
+        }
+    }
+    Ok(edited.to_bytes())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,70 @@
+//! The content form of a response object.
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    content_form::SOURCE,
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        fields::{ID, MODEL, OUTPUT},
+        response::{
+            item::{OutputKind, item_parts_with, item_texts},
+            object::finish_reason,
+            usage::read_usage,
+        },
+    },
+};
+
+/// Returns the content form of a response.
+pub fn read_form(body: &Document) -> Result<Value, DialectError> {
+    check_copy(body)?;
+    let mut parts = Vec::new();
+    let mut reasoning = Vec::new();
+    for item in body.children(OUTPUT)?.unwrap_or_default() {
+        for (_, mut part) in item_parts_with(&reasoning, &item)? {
+            if let Some(fields) = part.as_object_mut() {
+                fields.insert(SOURCE.to_owned(), parts.len().into());
+            }
+            parts.push(part);
+        }
+        match OutputKind::of(&item)? {
+            OutputKind::Reasoning => reasoning.push(item),
+            _ => reasoning.clear(),
+        }
+    }
+    let mut candidate = json!({
+        "index": 0,
+        "content": { "role": "model", "parts": parts },
+    });
+    if let (Some(reason), Some(fields)) = (finish_reason(body)?, candidate.as_object_mut()) {
+        fields.insert("finishReason".to_owned(), reason.into());
+    }
+    let mut form = Map::new();
+    form.insert("candidates".to_owned(), json!([candidate]));
+    let usage = body.child(&["usage"])?;
+    let usage = usage.as_ref().map(read_usage).transpose()?;
+    form.extend(usage.map(|usage| ("usageMetadata".to_owned(), usage)));
+    for (key, field) in [("modelVersion", MODEL), ("responseId", ID)] {
+        let value = body.string(field)?;
+        form.extend(value.map(|value| (key.to_owned(), value.into())));
+    }
+    Ok(Value::Object(form))
+}
+
+/// Checks the copy of all texts that some servers add.
+fn check_copy(body: &Document) -> Result<(), DialectError> {
+    let Some(copy) = body.string(&["output_text"])? else {
+        return Ok(());
+    };
+    let mut whole = String::new();
+    for item in body.children(OUTPUT)?.unwrap_or_default() {
+        if OutputKind::of(&item)? == OutputKind::Message {
+            whole.extend(item_texts(&item)?.into_iter().map(|(_, text)| text));
+        }
+    }
+    if copy == whole {
+        return Ok(());
+    }
+    Err(DialectError::Ambiguous("output_text".to_owned()))
+}

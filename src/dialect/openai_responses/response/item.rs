@@ -1,0 +1,165 @@
+//! Items of a response: their texts and calls as parts of the content form.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        calls::{CallArguments, ToolCallKind, call_id},
+        fields::{CONTENT, SUMMARY, TEXT, TYPE, first_byte},
+        preceding::add_items,
+        visible_fields::visible_fields,
+    },
+};
+
+/// What an item of a response is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum OutputKind {
+    /// Text of the model.
+    Message,
+    /// Reasoning of the model.
+    Reasoning,
+    /// Call of a tool that the agent runs.
+    Call(ToolCallKind),
+    /// Every other item, such as a call that ran upstream.
+    Other,
+}
+
+impl OutputKind {
+    /// Returns the kind of an item.
+    pub fn of(item: &Document) -> Result<Self, DialectError> {
+        Ok(match item.string(TYPE)?.as_deref() {
+            Some("message") => Self::Message,
+            Some("reasoning") => Self::Reasoning,
+            Some(_) | None => match ToolCallKind::of_call(item)? {
+                Some(kind) => Self::Call(kind),
+                None => Self::Other,
+            },
+        })
+    }
+
+    /// Returns whether texts of the item arrive in pieces that hooks see one by one.
+    pub const fn is_streamed(self) -> bool {
+        matches!(self, Self::Message | Self::Reasoning)
+    }
+}
+
+/// Position of a part within its item.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum ItemSlot {
+    /// Element of the list `summary`.
+    Summary(u64),
+    /// Element of the list `content`.
+    Content(u64),
+    /// The item as a whole.
+    Whole,
+}
+
+/// Returns the field of a block that holds its text; `None` if the block is no text.
+pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
+    for field in ["text", "refusal", "transcript"] {
+        if first_byte(block, &[field])? == Some(b'"') {
+            return Ok(Some(field));
+        }
+    }
+    Ok(None)
+}
+
+/// Returns the parts of an item with their slots, without sources.
+///
+/// # Errors
+///
+/// Fails if a call's arguments are malformed: a hook could not inspect them.
+pub fn item_parts(item: &Document) -> Result<Vec<(ItemSlot, Value)>, DialectError> {
+    Ok(match OutputKind::of(item)? {
+        OutputKind::Message => block_parts(item, CONTENT, ItemSlot::Content)?,
+        OutputKind::Reasoning => {
+            let mut parts = block_parts(item, SUMMARY, ItemSlot::Summary)?;
+            parts.extend(block_parts(item, CONTENT, ItemSlot::Content)?);
+            for (_, part) in &mut parts {
+                if let Some(fields) = part.as_object_mut() {
+                    fields.insert("thought".to_owned(), true.into());
+                }
+            }
+            parts
+        }
+        OutputKind::Call(kind) => vec![(ItemSlot::Whole, call_part(kind, item)?)],
+        OutputKind::Other => {
+            let block = visible_fields(item)?;
+            vec![(ItemSlot::Whole, json!({ "block": block }))]
+        }
+    })
+}
+
+/// Returns the parts of an item as [`item_parts`] does. That of a call carries the reasoning
+/// in front of it.
+pub fn item_parts_with(
+    reasoning: &[Document],
+    item: &Document,
+) -> Result<Vec<(ItemSlot, Value)>, DialectError> {
+    let mut parts = item_parts(item)?;
+    if let (OutputKind::Call(_), Some((_, part))) = (OutputKind::of(item)?, parts.first_mut()) {
+        add_items(part, reasoning, item)?;
+    }
+    Ok(parts)
+}
+
+fn block_parts(
+    item: &Document,
+    field: &[&str],
+    slot: fn(u64) -> ItemSlot,
+) -> Result<Vec<(ItemSlot, Value)>, DialectError> {
+    let blocks = item.children(field)?.unwrap_or_default();
+    let parts = (0..).zip(&blocks).map(|(index, block)| {
+        let part = match text_field(block)? {
+            Some(field) => json!({ "text": block.string(&[field])? }),
+            None => json!({ "block": visible_fields(block)? }),
+        };
+        Ok((slot(index), part))
+    });
+    parts.collect()
+}
+
+fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError> {
+    let arguments = match kind.arguments(item)? {
+        CallArguments::Object(arguments) => arguments,
+        CallArguments::Malformed(_) => {
+            return Err(DialectError::Json(
+                "the arguments of a call are no JSON object, or ambiguous".to_owned(),
+            ));
+        }
+    };
+    let call = json!({
+        "id": call_id(item)?,
+        "name": kind.name(item)?,
+        "args": arguments,
+    });
+    Ok(json!({ "functionCall": call }))
+}
+
+/// Returns the texts of an item with their slots.
+pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>, DialectError> {
+    let mut texts = Vec::new();
+    let lists: [(&[&str], fn(u64) -> ItemSlot); 2] =
+        [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
+    for (field, slot) in lists {
+        for (index, block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
+            if let Some(field) = text_field(&block)? {
+                let text = block.string(&[field])?;
+                texts.push((slot(index), text.unwrap_or_default()));
+            }
+        }
+    }
+    Ok(texts)
+}
+
+/// Returns whether any text of a message is a refusal of the model.
+pub fn has_refusal(item: &Document) -> Result<bool, DialectError> {
+    for block in item.children(CONTENT)?.unwrap_or_default() {
+        if block.has(&["refusal"]) && !block.has(TEXT) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,19 @@
+//! Streams of server-sent events: events as chunks of the content form, and chunks as events.
+
+mod answer;
+mod end_writer;
+mod ending;
+mod event;
+mod item_events;
+mod item_writer;
+mod message_writer;
+mod open_items;
+mod reader;
+mod sender;
+mod texts;
+mod writer;
+
+pub use self::{answer::EventWriter, reader::EventReader};
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,41 @@
+//! State of an answer while it is written.
+
+use std::collections::{BTreeMap, HashMap};
+
+use crate::dialect::{
+    document::Document,
+    openai_responses::{
+        response::object::NewIds,
+        stream::{ending::Ending, event::StreamEvent, open_items::OpenItem, sender::EventSender},
+    },
+};
+
+/// Writes the chunks of one answer, which may consist of several responses of the model.
+#[derive(Debug, Default)]
+pub struct EventWriter {
+    pub(super) sender: EventSender,
+    /// The response object with which the stream began.
+    pub(super) response: Option<Document>,
+    pub(super) ids: Option<NewIds>,
+    /// Whether a further response of the model continues the stream.
+    pub(super) is_continued: bool,
+    /// Output indexes as sent, by those of the model's current response.
+    pub(super) indexes: HashMap<u64, u64>,
+    pub(super) next_index: u64,
+    /// Output index that the model's next item has if none was withheld.
+    pub(super) next_upstream: u64,
+    pub(super) open: Vec<OpenItem>,
+    /// Complete items as sent, by output index.
+    pub(super) done: BTreeMap<u64, Document>,
+    /// End of a reasoning item that waits for the item that it belongs to.
+    pub(super) held: Option<HeldEnd>,
+    pub(super) ending: Option<Ending>,
+}
+
+/// End of a reasoning item.
+#[derive(Debug)]
+pub(super) struct HeldEnd {
+    pub event: StreamEvent,
+    pub upstream: u64,
+    pub index: u64,
+}

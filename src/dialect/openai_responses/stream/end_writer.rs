@@ -1,0 +1,273 @@
+//! The end of a stream: the event that holds the whole response once more.
+
+use bytes::{Bytes, BytesMut};
+use serde_json::json;
+
+use crate::dialect::{
+    document::{Document, write_array},
+    error::DialectError,
+    openai_responses::{
+        chunk_view::{ChunkView, ViewedPart},
+        fields::{ID, OUTPUT, TYPE, object, to_value},
+        response::{
+            agreement::agree,
+            item::item_parts,
+            object::{NewIds, NewResponse, finish_reason, new_items, set_finish_reason},
+            splice::splice_output,
+            usage::{new_usage, read_usage, write_usage},
+        },
+        stream::{
+            answer::EventWriter,
+            ending::Ending,
+            event::{EventClass, RESPONSE, StreamEvent, write_done},
+            item_events::send_complete,
+        },
+    },
+};
+
+const USAGE: &[&str] = &["usage"];
+
+impl EventWriter {
+    /// Writes a chunk of our own.
+    pub(super) fn write_own(
+        &mut self,
+        out: &mut BytesMut,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        self.write_parts(out, &view.parts, view)?;
+        if view.finish_reason.is_some() {
+            self.ensure_started(out, view)?;
+            self.ending = Some(Ending::of_view(view));
+        }
+        Ok(())
+    }
+
+    /// Writes parts without an origin: texts and calls.
+    fn write_parts(
+        &mut self,
+        out: &mut BytesMut,
+        parts: &[ViewedPart],
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        for part in parts {
+            if let Some(text) = part.plain_text() {
+                self.write_text(out, text, view)?;
+                continue;
+            }
+            self.ensure_started(out, view)?;
+            let ids = self.ids.get_or_insert_with(|| NewIds::new(""));
+            for item in new_items(ids, part)? {
+                self.send_whole_item(out, item)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn send_whole_item(&mut self, out: &mut BytesMut, item: Document) -> Result<u64, DialectError> {
+        self.sender.is_changed = true;
+        self.close_own_items(out)?;
+        self.release_held(out, None)?;
+        let index = self.new_index();
+        send_complete(&mut self.sender, out, index, &item)?;
+        self.done.insert(index, item);
+        Ok(index)
+    }
+
+    /// Writes the last chunk of a response. Its event waits until nothing can follow.
+    pub(super) fn write_last(
+        &mut self,
+        out: &mut BytesMut,
+        ending: Ending,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        if let Some(event) = &ending.event
+            && !view.parts.is_empty()
+            && (view.is_edited || self.sender.is_changed)
+        {
+            self.write_unseen(out, event, view)?;
+        }
+        if view.finish_reason.is_some() {
+            self.ending = Some(ending);
+        }
+        Ok(())
+    }
+
+    /// Writes items that the last event holds and no event before it, and texts that
+    /// policies held back.
+    fn write_unseen(
+        &mut self,
+        out: &mut BytesMut,
+        event: &StreamEvent,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        let response = event.document.child(RESPONSE)?;
+        let response = response.unwrap_or_else(Document::empty);
+        let new = view.parts.iter().filter(|part| part.source.is_none());
+        let new: Vec<ViewedPart> = new.cloned().collect();
+        self.write_parts(out, &new, view)?;
+        let mut first = 0;
+        for (upstream, item) in (0..).zip(response.children(OUTPUT)?.unwrap_or_default()) {
+            let end = first + item_parts(&item)?.len();
+            let range = first..end;
+            first = end;
+            let parts = view.parts.iter().filter_map(|part| {
+                let number = part.source.filter(|number| range.contains(number))?;
+                let source = Some(number - range.start);
+                Some(ViewedPart {
+                    source,
+                    ..part.clone()
+                })
+            });
+            let parts: Vec<ViewedPart> = parts.collect();
+            if parts.is_empty() {
+                continue;
+            }
+            self.ensure_started(out, view)?;
+            let ids = self.ids.get_or_insert_with(|| NewIds::new(""));
+            for edited in splice_output(std::slice::from_ref(&item), &parts, ids)? {
+                let edited = Document::from_checked(edited)?;
+                let index = self.send_whole_item(out, edited)?;
+                self.indexes.insert(upstream, index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends the stream: what is open is closed, and the whole response follows.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an edit cannot be expressed in events.
+    pub(super) fn end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        let ending = self.ending.take();
+        let ending = ending.unwrap_or_else(|| Ending::of_view(&ChunkView::default()));
+        match &ending.event {
+            Some(event) => self.write_upstream_end(out, event.clone(), &ending)?,
+            None => self.write_own_end(out, &ending)?,
+        }
+        if ending.has_done {
+            write_done(out);
+        }
+        Ok(())
+    }
+
+    fn write_upstream_end(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: StreamEvent,
+        ending: &Ending,
+    ) -> Result<(), DialectError> {
+        self.close_own_items(out)?;
+        let response = event.document.child(RESPONSE)?;
+        let (Some(mut response), EventClass::Ended) = (response, event.class) else {
+            return self.sender.send(out, &mut event, None);
+        };
+        let output = response.children(OUTPUT)?.unwrap_or_default();
+        if let Some(awaited) = self.awaited_item() {
+            let has_item = (0..).zip(&output).any(|(index, _)| index == awaited);
+            self.release_held(out, (!has_item).then_some(awaited))?;
+        }
+        if self.sender.is_changed || !self.agrees(&output)? {
+            let items = self.output_items(&output)?;
+            response.set_bytes(OUTPUT, write_array(items))?;
+        }
+        self.keep_id(&mut response)?;
+        let before = finish_reason(&response)?.unwrap_or("OTHER");
+        let after = ending.finish_reason.as_deref();
+        if after != Some(before) && after == Some("STOP") {
+            set_finish_reason(&mut response, after)?;
+            event.name = "response.completed".to_owned();
+            event.document.set(TYPE, &event.name.as_str().into())?;
+        }
+        if let (Some(after), Some(mut usage)) = (&ending.usage, response.child(USAGE)?) {
+            let before = object(&read_usage(&usage)?)?;
+            write_usage(&mut usage, Some(&before), after)?;
+            if usage.is_edited() {
+                response.set_child(USAGE, &usage)?;
+            }
+        }
+        if response.is_edited() {
+            event.document.set_child(RESPONSE, &response)?;
+        }
+        self.sender.send(out, &mut event, None)
+    }
+
+    /// Gives the response of a later round the id with which the stream began.
+    fn keep_id(&self, response: &mut Document) -> Result<(), DialectError> {
+        let first = match &self.response {
+            Some(first) => first.string(ID)?,
+            None => None,
+        };
+        match first {
+            Some(first) if response.string(ID)?.as_ref() != Some(&first) => {
+                response.set(ID, &first.into())
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Returns whether the items of the last event hold the same as those that were sent.
+    fn agrees(&self, output: &[Document]) -> Result<bool, DialectError> {
+        for (upstream, item) in (0..).zip(output) {
+            let Some(index) = self.indexes.get(&upstream) else {
+                // The items of the last event were not sent before.
+                continue;
+            };
+            let agrees = match self.done.get(index) {
+                Some(sent) => agree(sent, item)?,
+                None => self
+                    .open_copy(*index, item)?
+                    .is_some_and(|copy| !copy.is_edited()),
+            };
+            if !agrees {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Returns the items as sent. Items without an end are taken from the last event.
+    fn output_items(&self, output: &[Document]) -> Result<Vec<Bytes>, DialectError> {
+        let mut items = self.done.clone();
+        for (upstream, item) in (0..).zip(output) {
+            if let Some(index) = self.indexes.get(&upstream)
+                && let Some(copy) = self.open_copy(*index, item)?
+            {
+                items.insert(*index, copy);
+            }
+        }
+        Ok(items.values().map(Document::to_bytes).collect())
+    }
+
+    /// Returns a copy of an item that is still open, with the texts as sent.
+    fn open_copy(&self, index: u64, item: &Document) -> Result<Option<Document>, DialectError> {
+        let Some(open) = self.open.iter().find(|open| open.index == index) else {
+            return Ok(None);
+        };
+        let mut copy = item.clone();
+        open.write_item(&mut copy)?;
+        Ok(Some(copy))
+    }
+
+    fn write_own_end(&mut self, out: &mut BytesMut, ending: &Ending) -> Result<(), DialectError> {
+        self.ensure_started(out, &ChunkView::default())?;
+        self.release_held(out, None)?;
+        self.close_items(out)?;
+        let mut response = match &self.response {
+            Some(response) => response.clone(),
+            None => object(&NewResponse::of_view(&ChunkView::default())?.to_value())?,
+        };
+        let items = self.done.values().map(Document::to_bytes);
+        response.set_bytes(OUTPUT, write_array(items))?;
+        set_finish_reason(&mut response, ending.finish_reason.as_deref())?;
+        let usage = new_usage(ending.usage.as_ref())?;
+        response.set(USAGE, &usage)?;
+        let name = match response.string(&["status"])?.as_deref() {
+            Some("incomplete") => "response.incomplete",
+            Some(_) | None => "response.completed",
+        };
+        let fields = json!({ "response": to_value(&response)? });
+        self.sender.send_own(out, name, fields);
+        Ok(())
+    }
+}

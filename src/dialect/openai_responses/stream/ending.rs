@@ -1,0 +1,44 @@
+//! The end of an answer.
+
+use bytes::Bytes;
+
+use crate::dialect::{
+    document::Document,
+    openai_responses::{
+        chunk_view::ChunkView,
+        stream::event::{DONE, StreamEvent},
+    },
+};
+
+/// The end of the answer, which is written when nothing can follow any more.
+#[derive(Debug)]
+pub struct Ending {
+    /// Upstream's last event; `None` for an end of our own.
+    pub event: Option<StreamEvent>,
+    /// Whether a terminator follows.
+    pub has_done: bool,
+    pub finish_reason: Option<String>,
+    pub usage: Option<Document>,
+}
+
+impl Ending {
+    /// Creates the end that upstream sent, with the edits of a chunk.
+    pub fn of_upstream(event: StreamEvent, wire: &[Bytes], view: &ChunkView) -> Self {
+        Self {
+            event: Some(event),
+            has_done: wire.iter().any(|data| data.trim_ascii() == DONE),
+            finish_reason: view.finish_reason.clone(),
+            usage: view.usage.clone(),
+        }
+    }
+
+    /// Creates an end of our own.
+    pub fn of_view(view: &ChunkView) -> Self {
+        Self {
+            event: None,
+            has_done: false,
+            finish_reason: view.finish_reason.clone(),
+            usage: view.usage.clone(),
+        }
+    }
+}

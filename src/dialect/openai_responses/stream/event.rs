@@ -1,0 +1,178 @@
+//! One event of a stream.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        fields::{ITEM, TYPE, field_error, first_byte, integer, parse},
+        response::item::{ItemSlot, item_texts, text_field},
+    },
+};
+
+pub const OUTPUT_INDEX: &[&str] = &["output_index"];
+pub const SEQUENCE_NUMBER: &[&str] = &["sequence_number"];
+pub const DELTA: &[&str] = &["delta"];
+pub const PART: &[&str] = &["part"];
+pub const RESPONSE: &[&str] = &["response"];
+const CONTENT_INDEX: &[&str] = &["content_index"];
+const SUMMARY_INDEX: &[&str] = &["summary_index"];
+
+/// Terminator that some servers send behind the last event.
+pub const DONE: &[u8] = b"[DONE]";
+
+/// An event with its parsed data.
+#[derive(Debug, Clone)]
+pub struct StreamEvent {
+    pub document: Document,
+    /// Type of the event.
+    pub name: String,
+    pub class: EventClass,
+}
+
+/// What an event means for the texts and items of a response.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EventClass {
+    /// A response of the model begins.
+    Created,
+    /// The response has not ended yet.
+    Progress,
+    /// An item of the response begins.
+    ItemAdded,
+    /// An item is complete.
+    ItemDone,
+    /// A piece of a text.
+    Delta,
+    /// A text is complete.
+    TextDone(&'static str),
+    /// A part of an item begins.
+    PartAdded,
+    /// A part of an item is complete.
+    PartDone,
+    /// The response has ended.
+    Ended,
+    /// An error, which ends the stream.
+    Failed,
+    /// Every other kind of event.
+    Other,
+}
+
+impl StreamEvent {
+    /// Parses the data of an event.
+    pub fn parse(data: Bytes) -> Result<Self, DialectError> {
+        let document = parse(data)?;
+        let name = document.string(TYPE)?;
+        let name = name.ok_or_else(|| field_error("type", "the type of an event"))?;
+        let class = classify(&name, &document)?;
+        Ok(Self {
+            document,
+            name,
+            class,
+        })
+    }
+
+    /// Returns the index of the item that the event belongs to.
+    pub fn output_index(&self) -> Result<Option<u64>, DialectError> {
+        integer(&self.document, OUTPUT_INDEX)
+    }
+
+    /// Returns the item in the event; an empty one if it has none.
+    pub fn item(&self) -> Result<Document, DialectError> {
+        let item = self.document.child(ITEM)?;
+        Ok(item.unwrap_or_else(Document::empty))
+    }
+
+    /// Returns the slot of the text or part that the event belongs to.
+    pub fn slot(&self) -> Result<ItemSlot, DialectError> {
+        if let Some(index) = integer(&self.document, SUMMARY_INDEX)? {
+            return Ok(ItemSlot::Summary(index));
+        }
+        let index = integer(&self.document, CONTENT_INDEX)?;
+        Ok(ItemSlot::Content(index.unwrap_or(0)))
+    }
+
+    /// Returns whether its texts are thoughts of the model.
+    pub fn is_thought(&self) -> bool {
+        self.name.contains("reasoning")
+    }
+
+    /// Returns the complete texts in the event, with their slots. Each text repeats what
+    /// earlier events held of it.
+    pub fn complete_texts(&self) -> Result<Vec<(ItemSlot, String)>, DialectError> {
+        match self.class {
+            EventClass::ItemAdded | EventClass::ItemDone => item_texts(&self.item()?),
+            EventClass::TextDone(field) => {
+                let text = self.document.string(&[field])?;
+                Ok(vec![(self.slot()?, text.unwrap_or_default())])
+            }
+            EventClass::PartAdded | EventClass::PartDone => {
+                let Some(part) = self.document.child(PART)? else {
+                    return Ok(Vec::new());
+                };
+                let text = match text_field(&part)? {
+                    Some(field) => part.string(&[field])?,
+                    None => None,
+                };
+                let slot = self.slot()?;
+                Ok(text.into_iter().map(|text| (slot, text)).collect())
+            }
+            EventClass::Created
+            | EventClass::Progress
+            | EventClass::Delta
+            | EventClass::Ended
+            | EventClass::Failed
+            | EventClass::Other => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns whether a text ends with the event.
+    pub const fn ends_text(&self) -> bool {
+        matches!(
+            self.class,
+            EventClass::TextDone(_) | EventClass::PartDone | EventClass::ItemDone
+        )
+    }
+}
+
+fn classify(name: &str, document: &Document) -> Result<EventClass, DialectError> {
+    Ok(match name {
+        "response.output_text.delta" => EventClass::Delta,
+        "response.created" => EventClass::Created,
+        "response.in_progress" | "response.queued" => EventClass::Progress,
+        "response.output_item.added" => EventClass::ItemAdded,
+        "response.output_item.done" => EventClass::ItemDone,
+        "response.completed" | "response.incomplete" | "response.failed" | "response.cancelled" => {
+            EventClass::Ended
+        }
+        "error" => EventClass::Failed,
+        // Encoded sound, no text.
+        "response.audio.delta" => EventClass::Other,
+        name => classify_other(name, document)?,
+    })
+}
+
+/// Classifies an event by its shape, so that texts of unknown events are seen, too.
+fn classify_other(name: &str, document: &Document) -> Result<EventClass, DialectError> {
+    if first_byte(document, PART)? == Some(b'{') {
+        return Ok(if name.ends_with(".added") {
+            EventClass::PartAdded
+        } else {
+            EventClass::PartDone
+        });
+    }
+    if first_byte(document, DELTA)? == Some(b'"') {
+        return Ok(EventClass::Delta);
+    }
+    for field in ["text", "refusal", "transcript"] {
+        if first_byte(document, &[field])? == Some(b'"') {
+            return Ok(EventClass::TextDone(field));
+        }
+    }
+    Ok(EventClass::Other)
+}
+
+/// Writes the terminator that some servers send.
+pub fn write_done(out: &mut BytesMut) {
+    out.extend_from_slice(b"data: [DONE]\n\n");
+}

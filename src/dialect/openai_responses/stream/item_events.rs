@@ -1,0 +1,172 @@
+//! Events of a complete item: as upstream sent them, with other arguments, or of our own.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        calls::{ToolCallKind, arguments_text, input_text},
+        chunk_view::ViewedPart,
+        fields::{ARGUMENTS, INPUT, ITEM, STATUS, first_byte, to_value},
+        response::item::{OutputKind, item_parts},
+        stream::{
+            event::{DELTA, EventClass, StreamEvent},
+            sender::EventSender,
+        },
+        visible_fields::write_visible_fields,
+    },
+};
+
+/// Returns the item of a chunk with the edits of its part; `None` if there are none.
+pub fn edited_item(item: &Document, part: &ViewedPart) -> Result<Option<Document>, DialectError> {
+    let before = item_parts(item)?.into_iter().next();
+    let Some((_, before)) = before else {
+        return Ok(None);
+    };
+    let before = Document::from_checked(before.to_string().into())?;
+    let after = &part.document;
+    let mut edited = item.clone();
+    match OutputKind::of(item)? {
+        OutputKind::Call(kind) => {
+            let arguments = |part: &Document| match part.child(&["functionCall"])? {
+                Some(call) => call.get(&["args"]),
+                None => Ok(None),
+            };
+            let new = arguments(after)?;
+            if arguments(&before)? != new {
+                kind.set_arguments(&mut edited, &new.unwrap_or_else(|| json!({})))?;
+            }
+        }
+        _ => {
+            if let Some((before, after)) = before.child(&["block"])?.zip(after.child(&["block"])?) {
+                write_visible_fields(&mut edited, &before, &after)?;
+            }
+        }
+    }
+    Ok(edited.is_edited().then_some(edited))
+}
+
+/// Sends the events of an item as they came.
+pub fn send_events(
+    sender: &mut EventSender,
+    out: &mut BytesMut,
+    events: &mut [StreamEvent],
+    index: u64,
+) -> Result<(), DialectError> {
+    events
+        .iter_mut()
+        .try_for_each(|event| sender.send(out, event, Some(index)))
+}
+
+/// Sends the events of an item that was edited. Pieces of its arguments become one piece;
+/// events about its progress are omitted.
+pub fn send_edited(
+    sender: &mut EventSender,
+    out: &mut BytesMut,
+    events: &mut [StreamEvent],
+    index: u64,
+    edited: &Document,
+) -> Result<(), DialectError> {
+    let text = arguments_of(edited)?;
+    let mut is_piece_sent = false;
+    for event in events {
+        match event.class {
+            EventClass::ItemAdded => {
+                event
+                    .document
+                    .edit_child(ITEM, |item| write_start(item, edited))?;
+            }
+            EventClass::ItemDone => event.document.set_child(ITEM, edited)?,
+            _ => match &text {
+                Some(text) if event.document.has(DELTA) && !is_piece_sent => {
+                    is_piece_sent = true;
+                    event.document.set(DELTA, &text.as_str().into())?;
+                    event.document.remove(&["obfuscation"])?;
+                }
+                Some(text) if event.name.ends_with(".done") => {
+                    let field = if event.document.has(INPUT) {
+                        INPUT
+                    } else {
+                        ARGUMENTS
+                    };
+                    event.document.set(field, &text.as_str().into())?;
+                }
+                Some(_) | None => continue,
+            },
+        }
+        sender.send(out, event, Some(index))?;
+    }
+    Ok(())
+}
+
+/// Returns the arguments of a call that are a text.
+fn arguments_of(item: &Document) -> Result<Option<String>, DialectError> {
+    let OutputKind::Call(kind) = OutputKind::of(item)? else {
+        return Ok(None);
+    };
+    let arguments = kind.arguments(item)?.into_value();
+    Ok(match kind {
+        ToolCallKind::Function => Some(item.string(ARGUMENTS)?.unwrap_or_default()),
+        ToolCallKind::Custom => Some(input_text(&arguments)),
+        _ => None,
+    })
+}
+
+/// Writes the edits into the beginning of an item. Arguments that it does not hold yet
+/// follow later.
+fn write_start(start: &mut Document, edited: &Document) -> Result<(), DialectError> {
+    for (key, _) in start.clone().fields() {
+        let field: &[&str] = &[&*key];
+        let is_pending = start
+            .string(field)
+            .is_ok_and(|text| text.as_deref() == Some(""));
+        if key == "status" || is_pending {
+            continue;
+        }
+        match edited.bytes_of(field)? {
+            Some(value) if start.bytes_of(field)?.as_ref() != Some(&value) => {
+                start.set_bytes(field, value)?;
+            }
+            Some(_) => (),
+            None => start.remove(field)?,
+        }
+    }
+    Ok(())
+}
+
+/// Sends the events of an item that upstream sent in its last event only, or that is our own.
+pub fn send_complete(
+    sender: &mut EventSender,
+    out: &mut BytesMut,
+    index: u64,
+    item: &Document,
+) -> Result<(), DialectError> {
+    let mut start = item.clone();
+    let arguments = match OutputKind::of(item)? {
+        OutputKind::Call(ToolCallKind::Function) => Some(ARGUMENTS),
+        _ => None,
+    };
+    if let Some(field) = arguments {
+        start.set(field, &json!(""))?;
+    }
+    if first_byte(&start, STATUS)?.is_some() {
+        start.set(STATUS, &json!("in_progress"))?;
+    }
+    let with_item = |item: &Document| -> Result<Value, DialectError> {
+        Ok(json!({ "output_index": index, "item": to_value(item)? }))
+    };
+    sender.send_own(out, "response.output_item.added", with_item(&start)?);
+    if let Some(field) = arguments {
+        let text = arguments_text(&item.get(field)?.unwrap_or_default());
+        let text = item.string(field)?.unwrap_or(text);
+        let id = item.string(&["id"])?;
+        let delta = json!({ "item_id": id, "output_index": index, "delta": text });
+        sender.send_own(out, "response.function_call_arguments.delta", delta);
+        let done = json!({ "item_id": id, "output_index": index, "arguments": text });
+        sender.send_own(out, "response.function_call_arguments.done", done);
+    }
+    sender.send_own(out, "response.output_item.done", with_item(item)?);
+    Ok(())
+}

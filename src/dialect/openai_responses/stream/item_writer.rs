@@ -1,0 +1,286 @@
+//! Writes items: their beginnings, texts, ends, and items that arrive as a whole.
+
+use bytes::BytesMut;
+
+use crate::dialect::{
+    error::DialectError,
+    openai_responses::{
+        chunk_view::{ChunkView, ViewedPart},
+        response::item::{ItemSlot, OutputKind},
+        stream::{
+            answer::{EventWriter, HeldEnd},
+            event::{EventClass, StreamEvent},
+            item_events::{edited_item, send_edited, send_events},
+            open_items::{OpenItem, write_delta},
+        },
+    },
+};
+
+impl EventWriter {
+    /// Returns the output index for the model's next item.
+    pub(super) fn next_item(&mut self, upstream: u64) -> u64 {
+        self.sender.is_changed |= upstream != self.next_upstream;
+        self.next_upstream = upstream + 1;
+        let index = self.new_index();
+        self.sender.is_changed |= index != upstream;
+        self.indexes.insert(upstream, index);
+        index
+    }
+
+    pub(super) fn begin_item(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        let upstream = event.output_index()?.unwrap_or(0);
+        self.close_own_items(out)?;
+        self.release_held(out, Some(upstream))?;
+        let index = self.next_item(upstream);
+        let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
+        take_texts(&mut item, event, view)?;
+        self.sender.is_changed |= item.write_copies(event)?;
+        self.sender.send(out, event, Some(index))?;
+        self.open.push(item);
+        Ok(())
+    }
+
+    pub(super) fn write_piece(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        let is_thought = event.is_thought();
+        let (mut text, mut other) = (String::new(), String::new());
+        for part in &view.parts {
+            let target = match (&part.text, part.is_thought) {
+                (Some(_), thought) if thought == is_thought => &mut text,
+                (Some(_), false) => &mut other,
+                // A thought that was held back has lost its place.
+                (Some(_), true) | (None, _) => continue,
+            };
+            target.push_str(part.text.as_deref().unwrap_or_default());
+        }
+        let upstream = event.output_index()?;
+        let is_it = |item: &&mut OpenItem| upstream.is_some() && item.upstream == upstream;
+        let open = self.open.iter_mut().find(is_it);
+        if view.is_edited {
+            self.sender.is_changed = true;
+            write_delta(event, &text)?;
+        }
+        match open {
+            Some(item) => {
+                item.note(event)?;
+                if let Some(known) = item.text_mut(event.slot()?) {
+                    known.sent.push_str(&text);
+                }
+                if !(view.is_edited && text.is_empty()) {
+                    let index = item.index;
+                    self.sender.send(out, event, Some(index))?;
+                }
+            }
+            None if upstream.is_none() && !text.is_empty() => self.sender.send(out, event, None)?,
+            None if !is_thought => self.write_text(out, &text, view)?,
+            None => (),
+        }
+        self.write_text(out, &other, view)
+    }
+
+    /// Writes an event that repeats texts.
+    pub(super) fn write_copy(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        let upstream = event.output_index()?.unwrap_or(0);
+        let position = self
+            .open
+            .iter()
+            .position(|item| item.upstream == Some(upstream));
+        let Some(position) = position else {
+            return self.write_unopened(out, event, view, upstream);
+        };
+        let mut item = self.open.remove(position);
+        let released = take_texts(&mut item, event, view)?;
+        if let Some((slot, text)) = released {
+            self.sender.is_changed = true;
+            self.send_piece(out, &item, slot, &text);
+        }
+        item.note(event)?;
+        self.sender.is_changed |= item.write_copies(event)?;
+        if event.class == EventClass::ItemDone {
+            return self.end_item(out, event, upstream, item.index);
+        }
+        self.sender.send(out, event, Some(item.index))?;
+        self.open.insert(position, item);
+        Ok(())
+    }
+
+    /// Writes the end of a text or an item whose beginning the agent has not received.
+    pub(super) fn write_unopened(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        view: &ChunkView,
+        upstream: u64,
+    ) -> Result<(), DialectError> {
+        let has_texts = !event.complete_texts()?.is_empty();
+        if event.class != EventClass::ItemDone || view.parts.is_empty() && has_texts {
+            self.sender.is_changed = true;
+            let texts = view.parts.iter().filter_map(ViewedPart::plain_text);
+            return self.write_text(out, &texts.collect::<String>(), view);
+        }
+        self.close_own_items(out)?;
+        self.release_held(out, Some(upstream))?;
+        let index = self.next_item(upstream);
+        let mut item = OpenItem::new(index, Some(upstream), event.item()?)?;
+        let released = take_texts(&mut item, event, view)?;
+        self.sender.is_changed |= released.is_some();
+        self.sender.is_changed |= item.write_copies(event)?;
+        self.end_item(out, event, upstream, index)
+    }
+
+    /// Sends the end of an item. That of a reasoning item waits for the item that it belongs
+    /// to: agents send reasoning back, and the API refuses it alone.
+    pub(super) fn end_item(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        upstream: u64,
+        index: u64,
+    ) -> Result<(), DialectError> {
+        if OutputKind::of(&event.item()?)? == OutputKind::Reasoning {
+            self.release_held(out, Some(upstream))?;
+            self.held = Some(HeldEnd {
+                event: event.clone(),
+                upstream,
+                index,
+            });
+            return Ok(());
+        }
+        self.done.insert(index, event.item()?);
+        self.sender.send(out, event, Some(index))
+    }
+
+    /// Sends the held end of a reasoning item if the item that it belongs to follows.
+    pub(super) fn release_held(
+        &mut self,
+        out: &mut BytesMut,
+        next: Option<u64>,
+    ) -> Result<(), DialectError> {
+        let Some(mut held) = self.held.take() else {
+            return Ok(());
+        };
+        if next != Some(held.upstream + 1) {
+            self.sender.is_changed = true;
+            return Ok(());
+        }
+        self.done.insert(held.index, held.event.item()?);
+        self.sender.send(out, &mut held.event, Some(held.index))
+    }
+
+    /// Returns the output index of the item that a held reasoning item belongs to.
+    pub(super) fn awaited_item(&self) -> Option<u64> {
+        self.held.as_ref().map(|held| held.upstream + 1)
+    }
+
+    /// Writes an item that arrives as one chunk, or text in its place.
+    pub(super) fn write_item(
+        &mut self,
+        out: &mut BytesMut,
+        events: &mut [StreamEvent],
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        let Some(last) = events.last() else {
+            return Ok(());
+        };
+        let (upstream, item) = (last.output_index()?.unwrap_or(0), last.item()?);
+        let mut is_sent = false;
+        for part in &view.parts {
+            if let Some(text) = part.plain_text() {
+                self.write_text(out, text, view)?;
+            } else if part.source.is_some() && !is_sent {
+                is_sent = true;
+                self.close_own_items(out)?;
+                self.release_held(out, Some(upstream))?;
+                let index = self.next_item(upstream);
+                let edited = if view.is_edited {
+                    edited_item(&item, part)?
+                } else {
+                    None
+                };
+                match &edited {
+                    None => send_events(&mut self.sender, out, events, index)?,
+                    Some(edited) => {
+                        self.sender.is_changed = true;
+                        send_edited(&mut self.sender, out, events, index, edited)?;
+                    }
+                }
+                self.done
+                    .insert(index, edited.unwrap_or_else(|| item.clone()));
+            }
+        }
+        self.sender.is_changed |= !is_sent;
+        Ok(())
+    }
+
+    pub(super) fn write_other(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        let texts = view.parts.iter().filter_map(ViewedPart::plain_text);
+        self.write_text(out, &texts.collect::<String>(), view)?;
+        let Some(upstream) = event.output_index()? else {
+            return self.sender.send(out, event, None);
+        };
+        let index = self.indexes.get(&upstream).copied();
+        // Annotations refer to places in the model's text.
+        let is_kept = !event.name.contains("annotation") || !self.sender.is_changed;
+        match index.filter(|_| is_kept) {
+            Some(index) => self.sender.send(out, event, Some(index)),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Takes the texts of a chunk that its event repeats. Returns a text that policies held back
+/// before, with the slot that it belongs to.
+fn take_texts(
+    item: &mut OpenItem,
+    event: &StreamEvent,
+    view: &ChunkView,
+) -> Result<Option<(ItemSlot, String)>, DialectError> {
+    if view.parts.is_empty() {
+        return Ok(None);
+    }
+    let slots = event.complete_texts()?;
+    let own_slot = match event.class {
+        EventClass::ItemAdded | EventClass::ItemDone => item.texts.last().map(|text| text.slot),
+        _ => Some(event.slot()?),
+    };
+    let own_slot = own_slot.unwrap_or(ItemSlot::Content(0));
+    let is_thought = item.kind == OutputKind::Reasoning;
+    let mut released = String::new();
+    for part in &view.parts {
+        let Some(text) = part
+            .text
+            .as_deref()
+            .filter(|_| part.is_thought == is_thought)
+        else {
+            continue;
+        };
+        let slot = part.source.and_then(|number| slots.get(number));
+        if slot.is_none() {
+            released.push_str(text);
+        }
+        let slot = slot.map_or(own_slot, |(slot, _)| *slot);
+        if let Some(known) = item.text_mut(slot) {
+            known.sent.push_str(text);
+        }
+    }
+    Ok((!released.is_empty()).then_some((own_slot, released)))
+}

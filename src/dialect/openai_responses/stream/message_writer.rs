@@ -1,0 +1,168 @@
+//! Writes texts of our own: the beginning of a stream, and messages.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    error::DialectError,
+    openai_responses::{
+        chunk_view::ChunkView,
+        fields::{object, to_value},
+        response::{
+            item::{ItemSlot, OutputKind},
+            object::{NewIds, NewResponse},
+        },
+        stream::{
+            answer::EventWriter,
+            open_items::{OpenItem, TEXT_DELTA, new_message_start},
+        },
+    },
+};
+
+impl EventWriter {
+    /// Sends the beginning of a stream that upstream did not begin.
+    pub(super) fn ensure_started(
+        &mut self,
+        out: &mut BytesMut,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        if self.response.is_some() {
+            return Ok(());
+        }
+        self.sender.is_changed = true;
+        let facts = ChunkView {
+            model: view.model.clone(),
+            response_id: view.response_id.clone(),
+            ..ChunkView::default()
+        };
+        let mut response = NewResponse::of_view(&facts)?;
+        response.status = "in_progress";
+        response.usage = Value::Null;
+        let response = response.to_value();
+        for name in ["response.created", "response.in_progress"] {
+            self.sender
+                .send_own(out, name, json!({ "response": response }));
+        }
+        let response = object(&response)?;
+        self.ids = Some(NewIds::of_response(&response)?);
+        self.response = Some(response);
+        Ok(())
+    }
+
+    pub(super) fn new_index(&mut self) -> u64 {
+        let index = self.next_index;
+        self.next_index += 1;
+        index
+    }
+
+    /// Writes a text of our own: into the open message, or into a new one.
+    pub(super) fn write_text(
+        &mut self,
+        out: &mut BytesMut,
+        text: &str,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.ensure_started(out, view)?;
+        self.sender.is_changed = true;
+        let is_usable = |item: &OpenItem| {
+            let last = item.texts.last();
+            item.kind == OutputKind::Message && last.is_some_and(|text| !text.is_done)
+        };
+        let position = match self.open.iter().rposition(is_usable) {
+            Some(position) => position,
+            None => {
+                self.open_message(out)?;
+                self.open.len().saturating_sub(1)
+            }
+        };
+        let mut item = self.open.remove(position);
+        let slot = item
+            .texts
+            .last()
+            .map_or(ItemSlot::Content(0), |text| text.slot);
+        if let Some(known) = item.text_mut(slot) {
+            known.sent.push_str(text);
+        }
+        self.send_piece(out, &item, slot, text);
+        self.open.insert(position, item);
+        Ok(())
+    }
+
+    pub(super) fn open_message(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        self.release_held(out, None)?;
+        let id = self.ids.as_mut().map(|ids| ids.next("msg"));
+        let start = new_message_start(&id.unwrap_or_default())?;
+        let index = self.new_index();
+        let mut item = OpenItem::new(index, None, start.clone())?;
+        let fields = json!({ "output_index": index, "item": to_value(&start)? });
+        self.sender
+            .send_own(out, "response.output_item.added", fields);
+        let slot = ItemSlot::Content(0);
+        let mut fields = item.place(slot);
+        let part = item.text_mut(slot).map(|text| text.block());
+        fields.insert("part".to_owned(), part.unwrap_or_default());
+        self.sender
+            .send_own(out, "response.content_part.added", fields.into());
+        self.open.push(item);
+        Ok(())
+    }
+
+    pub(super) fn send_piece(
+        &mut self,
+        out: &mut BytesMut,
+        item: &OpenItem,
+        slot: ItemSlot,
+        text: &str,
+    ) {
+        let known = item.texts.iter().find(|known| known.slot == slot);
+        let mut fields = item.place(slot);
+        fields.insert("delta".to_owned(), text.into());
+        let name = known.map_or(TEXT_DELTA, |known| known.delta_name);
+        if name == TEXT_DELTA {
+            fields.insert("logprobs".to_owned(), json!([]));
+        }
+        self.sender.send_own(out, name, fields.into());
+    }
+
+    /// Completes open messages of our own.
+    pub(super) fn close_own_items(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        let is_own = |item: &mut OpenItem| item.upstream.is_none();
+        let own: Vec<OpenItem> = self.open.extract_if(.., is_own).collect();
+        own.iter()
+            .try_for_each(|item| self.close_message(out, item))
+    }
+
+    /// Completes all open messages. Reasoning that has no end is given up, since the API
+    /// accepts it as a whole only.
+    pub(super) fn close_items(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        let open = std::mem::take(&mut self.open);
+        let mut messages = open.iter().filter(|item| item.kind == OutputKind::Message);
+        messages.try_for_each(|item| self.close_message(out, item))
+    }
+
+    pub(super) fn close_message(
+        &mut self,
+        out: &mut BytesMut,
+        item: &OpenItem,
+    ) -> Result<(), DialectError> {
+        for text in item.texts.iter().filter(|text| !text.is_done) {
+            let mut fields = item.place(text.slot);
+            fields.insert(text.field().to_owned(), text.sent.as_str().into());
+            let name = text.delta_name.replace(".delta", ".done");
+            self.sender.send_own(out, &name, fields.into());
+            let mut fields = item.place(text.slot);
+            fields.insert("part".to_owned(), text.block());
+            self.sender
+                .send_own(out, "response.content_part.done", fields.into());
+        }
+        let complete = item.complete()?;
+        let fields = json!({ "output_index": item.index, "item": to_value(&complete)? });
+        self.sender
+            .send_own(out, "response.output_item.done", fields);
+        self.done.insert(item.index, complete);
+        Ok(())
+    }
+}

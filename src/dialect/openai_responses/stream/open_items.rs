@@ -1,0 +1,219 @@
+//! Items of which the agent has received the beginning, with their texts as sent.
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_responses::{
+        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, object},
+        marks::clear_marks,
+        response::item::{ItemSlot, OutputKind, text_field},
+        stream::event::{DELTA, EventClass, PART, StreamEvent},
+    },
+};
+
+pub const TEXT_DELTA: &str = "response.output_text.delta";
+const REFUSAL_DELTA: &str = "response.refusal.delta";
+
+/// An item of which the agent has received the beginning.
+#[derive(Debug)]
+pub struct OpenItem {
+    /// Output index as sent.
+    pub index: u64,
+    /// Output index of upstream; `None` for an item of our own.
+    pub upstream: Option<u64>,
+    pub kind: OutputKind,
+    pub id: String,
+    /// The item as it began.
+    item: Document,
+    pub texts: Vec<OpenText>,
+}
+
+/// A text of an open item.
+#[derive(Debug)]
+pub struct OpenText {
+    pub slot: ItemSlot,
+    /// The text as sent so far.
+    pub sent: String,
+    /// Type of the events that send it.
+    pub delta_name: &'static str,
+    /// Whether the agent has received its end.
+    pub is_done: bool,
+}
+
+impl OpenItem {
+    /// Opens an item at an index.
+    pub fn new(index: u64, upstream: Option<u64>, item: Document) -> Result<Self, DialectError> {
+        Ok(Self {
+            index,
+            upstream,
+            kind: OutputKind::of(&item)?,
+            id: item.string(ID)?.unwrap_or_default(),
+            item,
+            texts: Vec::new(),
+        })
+    }
+
+    /// Returns the text of a slot, which begins empty.
+    pub fn text_mut(&mut self, slot: ItemSlot) -> Option<&mut OpenText> {
+        if !self.texts.iter().any(|text| text.slot == slot) {
+            let delta_name = match (self.kind, slot) {
+                (_, ItemSlot::Summary(_)) => "response.reasoning_summary_text.delta",
+                (OutputKind::Reasoning, _) => "response.reasoning_text.delta",
+                (_, _) => TEXT_DELTA,
+            };
+            self.texts.push(OpenText {
+                slot,
+                sent: String::new(),
+                delta_name,
+                is_done: false,
+            });
+        }
+        self.texts.iter_mut().find(|text| text.slot == slot)
+    }
+
+    /// Takes from an event which kind of text a slot holds, and whether it has ended.
+    pub fn note(&mut self, event: &StreamEvent) -> Result<(), DialectError> {
+        let is_refusal = match (event.class, event.document.child(PART)?) {
+            (EventClass::PartAdded | EventClass::PartDone, Some(part)) => part.has(&["refusal"]),
+            (EventClass::Delta, _) => event.name == REFUSAL_DELTA,
+            _ => return Ok(()),
+        };
+        let is_done = matches!(event.class, EventClass::PartDone);
+        if let Some(text) = self.text_mut(event.slot()?) {
+            text.is_done |= is_done;
+            if is_refusal {
+                text.delta_name = REFUSAL_DELTA;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the text of a slot as sent.
+    pub fn sent(&self, slot: ItemSlot) -> &str {
+        let text = self.texts.iter().find(|text| text.slot == slot);
+        text.map_or("", |text| text.sent.as_str())
+    }
+
+    /// Writes the texts as sent into an event that repeats them. Returns whether any differs.
+    pub fn write_copies(&self, event: &mut StreamEvent) -> Result<bool, DialectError> {
+        let document = &mut event.document;
+        match event.class {
+            EventClass::ItemAdded | EventClass::ItemDone => {
+                document.edit_child(ITEM, |item| self.write_item(item))?;
+            }
+            EventClass::TextDone(field) => {
+                let slot = event.slot()?;
+                let sent = self.sent(slot);
+                if event.document.string(&[field])?.as_deref() != Some(sent) {
+                    event.document.set(&[field], &sent.into())?;
+                    clear_marks(&mut event.document)?;
+                }
+            }
+            EventClass::PartAdded | EventClass::PartDone => {
+                let sent = self.sent(event.slot()?);
+                let is_added = event.class == EventClass::PartAdded;
+                event
+                    .document
+                    .edit_child(PART, |part| match text_field(part)? {
+                        // A part begins with its first text only.
+                        Some(field)
+                            if is_added && part.string(&[field])?.as_deref() == Some("") =>
+                        {
+                            Ok(())
+                        }
+                        _ => write_text(part, sent),
+                    })?;
+            }
+            _ => (),
+        }
+        Ok(event.document.is_edited())
+    }
+
+    /// Writes the texts as sent into a copy of the item.
+    pub fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
+        let lists: [(&[&str], fn(u64) -> ItemSlot); 2] =
+            [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
+        for (field, slot) in lists {
+            let mut blocks = item.children(field)?.unwrap_or_default();
+            for (index, block) in (0..).zip(&mut blocks) {
+                write_text(block, self.sent(slot(index)))?;
+            }
+            if blocks.iter().any(Document::is_edited) {
+                item.set_children(field, &blocks)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns the complete item, built from what was sent.
+    pub fn complete(&self) -> Result<Document, DialectError> {
+        let mut item = self.item.clone();
+        let blocks: Vec<Value> = self.texts.iter().map(OpenText::block).collect();
+        item.set(CONTENT, &blocks.into())?;
+        item.set(STATUS, &json!("completed"))?;
+        Ok(item)
+    }
+
+    /// Returns the fields by which events name a text of the item.
+    pub fn place(&self, slot: ItemSlot) -> Map<String, Value> {
+        let mut fields = Map::new();
+        fields.insert("item_id".to_owned(), self.id.as_str().into());
+        fields.insert("output_index".to_owned(), self.index.into());
+        let (key, index) = match slot {
+            ItemSlot::Summary(index) => ("summary_index", index),
+            ItemSlot::Content(index) => ("content_index", index),
+            ItemSlot::Whole => return fields,
+        };
+        fields.insert(key.to_owned(), index.into());
+        fields
+    }
+}
+
+impl OpenText {
+    /// Returns the text as a block of a message.
+    pub fn block(&self) -> Value {
+        if self.delta_name == REFUSAL_DELTA {
+            return json!({ "type": "refusal", "refusal": self.sent });
+        }
+        json!({ "type": "output_text", "annotations": [], "logprobs": [], "text": self.sent })
+    }
+
+    /// Returns the name of the field that holds the text in its block.
+    pub fn field(&self) -> &'static str {
+        match self.delta_name {
+            REFUSAL_DELTA => "refusal",
+            _ => "text",
+        }
+    }
+}
+
+fn write_text(block: &mut Document, sent: &str) -> Result<(), DialectError> {
+    let Some(field) = text_field(block)? else {
+        return Ok(());
+    };
+    if block.string(&[field])?.as_deref() != Some(sent) {
+        block.set(&[field], &sent.into())?;
+        clear_marks(block)?;
+    }
+    Ok(())
+}
+
+/// Writes another piece of text into an event. Tokens and padding of the old one go.
+pub fn write_delta(event: &mut StreamEvent, text: &str) -> Result<(), DialectError> {
+    event.document.set(DELTA, &text.into())?;
+    clear_marks(&mut event.document)?;
+    event.document.remove(&["obfuscation"])
+}
+
+/// Returns the beginning of a message of our own.
+pub fn new_message_start(id: &str) -> Result<Document, DialectError> {
+    object(&json!({
+        "id": id,
+        "type": "message",
+        "status": "in_progress",
+        "content": [],
+        "role": "assistant",
+    }))
+}

@@ -1,0 +1,59 @@
+//! Sends events with consecutive sequence numbers.
+
+use bytes::BytesMut;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    error::DialectError,
+    openai_responses::{
+        fields::integer,
+        stream::event::{OUTPUT_INDEX, SEQUENCE_NUMBER, StreamEvent},
+    },
+    sse_event::write_named_event,
+};
+
+/// Sends events. Upstream's keep their numbers until something is changed; from then on the
+/// numbers are consecutive.
+#[derive(Debug, Default)]
+pub struct EventSender {
+    next: Option<u64>,
+    /// Whether the agent has received anything else than upstream's events.
+    pub is_changed: bool,
+}
+
+impl EventSender {
+    /// Sends an event of upstream. It keeps its bytes if its numbers are right.
+    pub fn send(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        index: Option<u64>,
+    ) -> Result<(), DialectError> {
+        if let Some(number) = integer(&event.document, SEQUENCE_NUMBER)? {
+            let next = self.next.filter(|_| self.is_changed).unwrap_or(number);
+            if next != number {
+                event.document.set(SEQUENCE_NUMBER, &json!(next))?;
+            }
+            self.next = Some(next + 1);
+        }
+        if let Some(index) = index
+            && event.output_index()?.is_some_and(|known| known != index)
+        {
+            event.document.set(OUTPUT_INDEX, &json!(index))?;
+        }
+        write_named_event(out, &event.name, &event.document.to_bytes());
+        Ok(())
+    }
+
+    /// Sends an event of our own.
+    pub fn send_own(&mut self, out: &mut BytesMut, name: &str, fields: Value) {
+        self.is_changed = true;
+        let next = self.next.unwrap_or(0);
+        self.next = Some(next + 1);
+        let mut event = json!({ "type": name, "sequence_number": next });
+        if let (Some(event), Value::Object(fields)) = (event.as_object_mut(), fields) {
+            event.extend(fields);
+        }
+        write_named_event(out, name, event.to_string().as_bytes());
+    }
+}

@@ -1,0 +1,601 @@
+use std::collections::BTreeMap;
+
+use bytes::{Bytes, BytesMut};
+use proptest::{collection::vec, prelude::*};
+use serde_json::{Value, json};
+
+use super::*;
+use crate::dialect::{
+    api_dialect::{ReadChunks, WriteChunks},
+    google::{CallDecision, ResponseDocument},
+    text_edit::{ResponseTextEditor, TextChannel, TextKind, TextRest},
+};
+
+/// An item of a model's response.
+#[derive(Debug, Clone)]
+enum Item {
+    Text(Vec<String>),
+    Reasoning(String),
+    Call(&'static str, String),
+    Custom(String),
+    Search(String),
+}
+
+fn text(pieces: &[&str]) -> Item {
+    Item::Text(pieces.iter().map(|piece| (*piece).to_owned()).collect())
+}
+
+fn call(name: &'static str) -> Item {
+    Item::Call(name, format!(r#"{{"path": "{name}.txt"}}"#))
+}
+
+/// The data of a stream as the API sends it.
+fn stream_of(id: &str, items: &[Item]) -> Vec<Bytes> {
+    let mut events = vec![
+        json!({ "type": "response.created", "response": response(id, "in_progress", &[]) }),
+        json!({ "type": "response.in_progress", "response": response(id, "in_progress", &[]) }),
+    ];
+    let mut output = Vec::new();
+    for (index, item) in items.iter().enumerate() {
+        let item_id = format!("item_{id}_{index}");
+        let (start, details, done) = events_of(item, &item_id, index);
+        let added = json!({ "output_index": index, "item": start });
+        events.push(named("response.output_item.added", added));
+        events.extend(details);
+        let end = json!({ "output_index": index, "item": done });
+        events.push(named("response.output_item.done", end));
+        output.push(done);
+    }
+    let end = json!({ "response": response(id, "completed", &output) });
+    events.push(named("response.completed", end));
+    let numbered = events.into_iter().enumerate().map(|(number, mut event)| {
+        event["sequence_number"] = number.into();
+        event.to_string().into()
+    });
+    numbered.collect()
+}
+
+fn named(name: &str, mut fields: Value) -> Value {
+    fields["type"] = name.into();
+    fields
+}
+
+fn response(id: &str, status: &str, output: &[Value]) -> Value {
+    let usage = json!({ "input_tokens": 3, "output_tokens": 2, "total_tokens": 5 });
+    json!({
+        "id": id,
+        "object": "response",
+        "status": status,
+        "incomplete_details": null,
+        "model": "gpt-x",
+        "output": output,
+        "usage": if status == "completed" { usage } else { Value::Null },
+    })
+}
+
+/// The item at its start, the events in between, and the item at its end.
+fn events_of(item: &Item, id: &str, index: usize) -> (Value, Vec<Value>, Value) {
+    let place = json!({ "item_id": id, "output_index": index });
+    let event = |name: &str, fields: Value| {
+        let mut event = named(name, place.clone());
+        for (key, value) in fields.as_object().unwrap() {
+            event[key] = value.clone();
+        }
+        event
+    };
+    match item {
+        Item::Text(pieces) => {
+            let block = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] });
+            let whole = pieces.concat();
+            let mut events = vec![event(
+                "response.content_part.added",
+                json!({ "content_index": 0, "part": block("") }),
+            )];
+            for piece in pieces {
+                let fields = json!({ "content_index": 0, "delta": piece, "logprobs": [], "obfuscation": "xx" });
+                events.push(event("response.output_text.delta", fields));
+            }
+            events.push(event(
+                "response.output_text.done",
+                json!({ "content_index": 0, "text": whole, "logprobs": [] }),
+            ));
+            events.push(event(
+                "response.content_part.done",
+                json!({ "content_index": 0, "part": block(&whole) }),
+            ));
+            let item = |content: Value, status: &str| json!({ "id": id, "type": "message", "status": status, "content": content, "role": "assistant" });
+            (
+                item(json!([]), "in_progress"),
+                events,
+                item(json!([block(&whole)]), "completed"),
+            )
+        }
+        Item::Reasoning(thought) => {
+            let part = |text: &str| json!({ "type": "summary_text", "text": text });
+            let at = |mut fields: Value| {
+                fields["summary_index"] = 0.into();
+                fields
+            };
+            let events = vec![
+                event(
+                    "response.reasoning_summary_part.added",
+                    at(json!({ "part": part("") })),
+                ),
+                event(
+                    "response.reasoning_summary_text.delta",
+                    at(json!({ "delta": thought })),
+                ),
+                event(
+                    "response.reasoning_summary_text.done",
+                    at(json!({ "text": thought })),
+                ),
+                event(
+                    "response.reasoning_summary_part.done",
+                    at(json!({ "part": part(thought) })),
+                ),
+            ];
+            let item = |summary: Value| json!({ "id": id, "type": "reasoning", "summary": summary, "encrypted_content": "gAAA" });
+            (item(json!([])), events, item(json!([part(thought)])))
+        }
+        Item::Call(name, arguments) => {
+            let item = |arguments: &str, status: &str| json!({ "id": id, "type": "function_call", "status": status, "arguments": arguments, "call_id": format!("call_{index}"), "name": name });
+            let middle = arguments.len() / 2;
+            let delta = |text: &str| {
+                event(
+                    "response.function_call_arguments.delta",
+                    json!({ "delta": text }),
+                )
+            };
+            let events = vec![
+                delta(&arguments[..middle]),
+                delta(&arguments[middle..]),
+                event(
+                    "response.function_call_arguments.done",
+                    json!({ "arguments": arguments }),
+                ),
+            ];
+            (
+                item("", "in_progress"),
+                events,
+                item(arguments, "completed"),
+            )
+        }
+        Item::Custom(input) => {
+            let item = |input: &str| json!({ "id": id, "type": "custom_tool_call", "call_id": format!("call_{index}"), "name": "patch", "input": input });
+            let events = vec![
+                event(
+                    "response.custom_tool_call_input.delta",
+                    json!({ "delta": input }),
+                ),
+                event(
+                    "response.custom_tool_call_input.done",
+                    json!({ "input": input }),
+                ),
+            ];
+            (item(""), events, item(input))
+        }
+        Item::Search(query) => {
+            let item = |status: &str| json!({ "id": id, "type": "web_search_call", "status": status, "action": { "type": "search", "query": query } });
+            let events = vec![event("response.web_search_call.searching", json!({}))];
+            (item("in_progress"), events, item("completed"))
+        }
+    }
+}
+
+/// The bytes of unedited events.
+fn sse(data: &[Bytes]) -> String {
+    let mut out = BytesMut::new();
+    for data in data {
+        let value: Value = serde_json::from_slice(data).unwrap();
+        let name = value["type"].as_str().unwrap();
+        crate::dialect::write_named_event(&mut out, name, data);
+    }
+    String::from_utf8(out.to_vec()).unwrap()
+}
+
+/// Events as an agent receives them.
+fn parsed(stream: &str) -> Vec<Value> {
+    let events = stream.split("\n\n").filter(|event| !event.is_empty());
+    let events = events.map(|event| {
+        let (name, data) = event.split_once("\ndata: ").unwrap();
+        let data: Value = serde_json::from_str(data).unwrap();
+        assert_eq!(name, format!("event: {}", data["type"].as_str().unwrap()));
+        data
+    });
+    events.collect()
+}
+
+/// Reads all chunks of a stream.
+fn chunks_of(data: &[Bytes]) -> Vec<ResponseDocument> {
+    let mut reader = EventReader::default();
+    let mut chunks = Vec::new();
+    for data in data {
+        chunks.extend(reader.read(data.clone()).unwrap());
+    }
+    chunks.extend(reader.finish().unwrap());
+    chunks
+}
+
+fn written(chunks: &[ResponseDocument]) -> String {
+    let mut writer = EventWriter::default();
+    let mut out = BytesMut::new();
+    for chunk in chunks {
+        writer.write(&mut out, chunk).unwrap();
+    }
+    writer.write_end(&mut out).unwrap();
+    String::from_utf8(out.to_vec()).unwrap()
+}
+
+/// The text that each copy in a stream holds, and the items of its last event. Checks that
+/// all copies agree, and that numbers have no gap.
+#[track_caller]
+fn checked(stream: &str) -> (String, Vec<Value>) {
+    let events = parsed(stream);
+    let mut texts: BTreeMap<u64, [String; 4]> = BTreeMap::new();
+    let mut done = BTreeMap::new();
+    let mut added = 0;
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number, "{event}");
+        let Some(index) = event["output_index"].as_u64() else {
+            continue;
+        };
+        let copies = texts.entry(index).or_default();
+        match event["type"].as_str().unwrap() {
+            "response.output_item.added" => {
+                assert_eq!(index, added);
+                added += 1;
+            }
+            "response.output_text.delta" => copies[0] += event["delta"].as_str().unwrap(),
+            "response.output_text.done" => copies[1] += event["text"].as_str().unwrap(),
+            "response.content_part.done" => copies[2] += event["part"]["text"].as_str().unwrap(),
+            "response.output_item.done" => {
+                done.insert(index, event["item"].clone());
+                let content = event["item"]["content"].as_array();
+                for block in content.into_iter().flatten() {
+                    copies[3] += block["text"].as_str().unwrap_or_default();
+                }
+            }
+            _ => (),
+        }
+    }
+    for copies in texts.values() {
+        assert!(copies.iter().all(|copy| *copy == copies[0]), "{copies:?}");
+    }
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.completed");
+    assert_eq!(last["response"]["status"], "completed");
+    let output = last["response"]["output"].as_array().unwrap();
+    assert_eq!(*output, done.into_values().collect::<Vec<_>>());
+    let texts = texts.into_values().map(|[text, ..]| text);
+    (texts.collect(), output.clone())
+}
+
+/// Masks `s`, and holds the end of each text back until the next piece.
+#[derive(Default)]
+struct Masking(BTreeMap<TextChannel, String>);
+
+impl ResponseTextEditor for Masking {
+    fn edit_piece(&mut self, channel: &TextChannel, text: &str, rest: TextRest) -> Option<String> {
+        let mut text = self.0.remove(channel).unwrap_or_default() + text;
+        if rest == TextRest::MayFollow
+            && let Some(last) = text.pop()
+        {
+            self.0.insert(channel.clone(), last.to_string());
+        }
+        Some(text.replace("secret", "[x]").replace('s', "*"))
+    }
+
+    fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
+        text.contains('s').then(|| text.replace('s', "*"))
+    }
+
+    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+        let all = self.0.keys().cloned();
+        all.filter(|channel| candidate.is_none_or(|one| channel.candidate == one))
+            .collect()
+    }
+}
+
+fn masked(data: &[Bytes]) -> String {
+    let mut editor = Masking::default();
+    let mut chunks = chunks_of(data);
+    for chunk in &mut chunks {
+        let rest = if chunk.has_finish_reason() {
+            TextRest::None
+        } else {
+            TextRest::MayFollow
+        };
+        chunk.edit_texts(&mut editor, rest).unwrap();
+    }
+    written(&chunks)
+}
+
+fn withhold(chunks: &mut [ResponseDocument], name: &str) {
+    for chunk in chunks {
+        let calls = chunk.calls().unwrap();
+        let decisions = calls.into_iter().map(|(_, call)| {
+            if call.name == name {
+                CallDecision::Refuse("no".to_owned())
+            } else {
+                CallDecision::Keep
+            }
+        });
+        chunk.decide_calls(decisions.collect()).unwrap();
+    }
+}
+
+#[test]
+fn an_unedited_stream_keeps_its_bytes() {
+    let items = [
+        Item::Reasoning("think".to_owned()),
+        text(&["Hel", "lo"]),
+        Item::Search("q".to_owned()),
+        call("read"),
+        Item::Custom("free text".to_owned()),
+    ];
+    let data = stream_of("r1", &items);
+    assert_eq!(written(&chunks_of(&data)), sse(&data));
+    checked(&sse(&data));
+}
+
+#[test]
+fn a_terminator_is_kept() {
+    let mut data = stream_of("r1", &[text(&["a"])]);
+    let expected = sse(&data) + "data: [DONE]\n\n";
+    data.push(Bytes::from_static(b"[DONE]"));
+    assert_eq!(written(&chunks_of(&data)), expected);
+}
+
+#[test]
+fn a_masked_text_is_masked_in_every_copy() {
+    let data = stream_of("r1", &[text(&["as", "", "ks"]), text(&["yes"])]);
+    let stream = masked(&data);
+    assert_eq!(checked(&stream).0, "a*k*ye*");
+    assert!(!stream.contains("ask") && !stream.contains("obfuscation"));
+}
+
+#[test]
+fn thoughts_are_masked_in_every_copy() {
+    let data = stream_of("r1", &[Item::Reasoning("sss".to_owned()), text(&["a"])]);
+    let stream = masked(&data);
+    assert!(!stream.contains("sss"), "{stream}");
+    checked(&stream);
+}
+
+#[test]
+fn a_withheld_call_leaves_no_gap() {
+    let items = [text(&["a"]), call("rm"), call("ls"), text(&["b"])];
+    let mut chunks = chunks_of(&stream_of("r1", &items));
+    withhold(&mut chunks, "rm");
+    let stream = written(&chunks);
+    let (text, output) = checked(&stream);
+    assert_eq!(text, "ab");
+    assert_eq!(output.len(), 3);
+    assert!(!stream.contains("rm.txt"));
+}
+
+#[test]
+fn an_edited_call_is_edited_in_every_event() {
+    let items = [call("read"), Item::Custom("old".to_owned())];
+    let mut chunks = chunks_of(&stream_of("r1", &items));
+    for chunk in &mut chunks {
+        let calls = chunk.calls().unwrap().into_iter();
+        let new = |key: &str| json!({ key: "new.txt" }).as_object().unwrap().clone();
+        let decisions = calls.map(|(_, call)| match call.name.as_str() {
+            "read" => CallDecision::Rewrite(new("path")),
+            _ => CallDecision::Rewrite(new("input")),
+        });
+        chunk.decide_calls(decisions.collect()).unwrap();
+    }
+    let stream = written(&chunks);
+    let (_, output) = checked(&stream);
+    assert_eq!(output[0]["arguments"], r#"{"path":"new.txt"}"#);
+    assert_eq!(output[1]["input"], "new.txt");
+    assert!(!stream.contains("read.txt") && !stream.contains("old"));
+    let events = parsed(&stream);
+    let deltas = events.iter().filter_map(|event| event["delta"].as_str());
+    assert_eq!(
+        deltas.collect::<Vec<_>>(),
+        [r#"{"path":"new.txt"}"#, "new.txt"]
+    );
+}
+
+#[test]
+fn reasoning_is_withheld_with_its_call() {
+    let items = [Item::Reasoning("plan".to_owned()), call("rm")];
+    let mut chunks = chunks_of(&stream_of("r1", &items));
+    withhold(&mut chunks, "rm");
+    let stream = written(&chunks);
+    let events = parsed(&stream);
+    assert!(
+        !events
+            .iter()
+            .any(|event| event["type"] == "response.output_item.done")
+    );
+    assert_eq!(events.last().unwrap()["response"]["output"], json!([]));
+}
+
+#[test]
+fn an_explanation_takes_the_place_of_a_withheld_call() {
+    let mut chunks = chunks_of(&stream_of("r1", &[text(&["a"]), call("rm")]));
+    withhold(&mut chunks, "rm");
+    for chunk in &mut chunks {
+        chunk.explain_withheld_calls().unwrap();
+    }
+    let (text, output) = checked(&written(&chunks));
+    assert_eq!(text, "aTool execution blocked: no");
+    assert_eq!(output.len(), 2);
+}
+
+#[test]
+fn a_second_round_continues_the_first() {
+    let mut first = chunks_of(&stream_of("r1", &[text(&["a"]), call("rm")]));
+    withhold(&mut first, "rm");
+    let mut held = false;
+    first.retain_mut(|chunk| {
+        held |= chunk.has_withheld_calls();
+        !held || chunk.remove_end().unwrap()
+    });
+    let second = chunks_of(&stream_of("r2", &[text(&["b"]), call("ls")]));
+    let stream = written(&[first, second].concat());
+    let (text, output) = checked(&stream);
+    assert_eq!(text, "ab");
+    assert_eq!(output.len(), 3);
+    let events = parsed(&stream);
+    let created = events
+        .iter()
+        .filter(|event| event["type"] == "response.created");
+    assert_eq!(created.count(), 1);
+    assert_eq!(events.last().unwrap()["response"]["id"], "r1");
+}
+
+#[test]
+fn an_answer_of_our_own_is_a_complete_stream() {
+    let form = json!({
+        "candidates": [{ "index": 0, "finishReason": "STOP", "content": { "role": "model", "parts": [{ "text": "no" }] } }],
+        "modelVersion": "gpt-x",
+        "responseId": "hookgate-1",
+    });
+    let own = ResponseDocument::parse(form.to_string().into()).unwrap();
+    let stream = written(&[own]);
+    let (text, output) = checked(&stream);
+    assert_eq!(text, "no");
+    assert_eq!(output[0]["role"], "assistant");
+    let names: Vec<String> = parsed(&stream)
+        .iter()
+        .map(|event| event["type"].as_str().unwrap().replace("response.", ""))
+        .collect();
+    assert_eq!(
+        names.join(" "),
+        "created in_progress output_item.added content_part.added output_text.delta output_text.done content_part.done output_item.done completed"
+    );
+}
+
+#[test]
+fn a_late_denial_completes_the_open_text() {
+    let data = stream_of("r1", &[text(&["a", "b"])]);
+    let mut chunks = chunks_of(
+        &data[..5]
+            .iter()
+            .chain(data.last())
+            .cloned()
+            .collect::<Vec<_>>(),
+    );
+    chunks.pop();
+    let form = json!({ "candidates": [{ "index": 0, "finishReason": "STOP", "content": { "parts": [{ "text": " no" }] } }] });
+    chunks.push(ResponseDocument::parse(form.to_string().into()).unwrap());
+    assert_eq!(checked(&written(&chunks)).0, "a no");
+}
+
+#[test]
+fn a_stream_without_an_end_is_an_error() {
+    let data = stream_of("r1", &[text(&["a"])]);
+    let mut reader = EventReader::default();
+    for data in &data[..data.len() - 1] {
+        reader.read(data.clone()).unwrap();
+    }
+    assert!(reader.finish().is_err());
+}
+
+#[test]
+fn texts_without_pieces_are_seen() {
+    let data = stream_of("r1", &[text(&["secret"])]);
+    let (first, last) = (data.first().unwrap(), data.last().unwrap());
+    let item_done = &data[data.len() - 2];
+    for data in [
+        vec![first.clone(), item_done.clone(), last.clone()],
+        vec![first.clone(), last.clone()],
+    ] {
+        let chunks = chunks_of(&data);
+        let texts: String = chunks
+            .iter()
+            .flat_map(|chunk| chunk.plain_texts())
+            .collect();
+        assert_eq!(texts, "secret");
+        assert_eq!(written(&chunks), sse(&data));
+        assert!(!masked(&data).contains("secret"));
+    }
+}
+
+#[test]
+fn pieces_that_contradict_a_call_are_refused() {
+    let data = stream_of("r1", &[call("read")]);
+    let mut reader = EventReader::default();
+    let results = data.iter().map(|data| {
+        let text = String::from_utf8(data.to_vec()).unwrap();
+        let text = if text.contains("function_call_arguments.done") {
+            text.replace("read.txt", "other.txt")
+        } else {
+            text
+        };
+        reader.read(text.into())
+    });
+    assert!(results.collect::<Result<Vec<_>, _>>().is_err());
+}
+
+fn items() -> impl Strategy<Value = Vec<Item>> {
+    let pieces = vec("[a-zs]{0,3}|secret|é\"\\\\", 0..4).prop_map(Item::Text);
+    let item = prop_oneof![
+        3 => pieces,
+        1 => "[a-s]{0,4}".prop_map(Item::Reasoning),
+        1 => Just(call("rm")),
+        1 => Just(call("ls")),
+        1 => "[a-s]{0,4}".prop_map(Item::Custom),
+        1 => "[a-s]{0,4}".prop_map(Item::Search),
+    ];
+    vec(item, 0..5)
+}
+
+proptest! {
+    #[test]
+    fn unedited_streams_keep_their_bytes(items in items()) {
+        let data = stream_of("r1", &items);
+        prop_assert_eq!(written(&chunks_of(&data)), sse(&data));
+    }
+
+    #[test]
+    fn masked_streams_hold_no_secret_and_agree(items in items()) {
+        let data = stream_of("r1", &items);
+        let stream = masked(&data);
+        let texts: String = items.iter().filter_map(|item| match item {
+            Item::Text(pieces) => Some(pieces.concat().replace('s', "*")),
+            _ => None,
+        }).collect();
+        prop_assert_eq!(checked_texts(&stream), texts);
+    }
+
+    #[test]
+    fn withheld_calls_leave_consistent_streams(items in items()) {
+        let mut chunks = chunks_of(&stream_of("r1", &items));
+        withhold(&mut chunks, "rm");
+        let stream = written(&chunks);
+        prop_assert!(!stream.contains("rm.txt"));
+        checked_texts(&stream);
+    }
+}
+
+/// Texts of a stream in which reasoning may have no end.
+fn checked_texts(stream: &str) -> String {
+    let mut events = parsed(stream);
+    let last = events.pop().unwrap();
+    assert_eq!(last["type"], "response.completed");
+    let mut texts: BTreeMap<u64, String> = BTreeMap::new();
+    let mut done = Vec::new();
+    for (number, event) in events.iter().enumerate() {
+        assert_eq!(event["sequence_number"], number);
+        let index = event["output_index"].as_u64().unwrap_or_default();
+        match event["type"].as_str().unwrap() {
+            "response.output_text.delta" => {
+                *texts.entry(index).or_default() += event["delta"].as_str().unwrap();
+            }
+            "response.output_text.done" => {
+                let sent = texts.get(&index).cloned().unwrap_or_default();
+                assert_eq!(event["text"], sent);
+            }
+            "response.output_item.done" => done.push(event["item"].clone()),
+            _ => (),
+        }
+    }
+    assert_eq!(last["response"]["output"], json!(done));
+    texts.into_values().collect()
+}

@@ -1,0 +1,56 @@
+//! Texts of a stream as far as they have arrived. Each text is repeated by later events.
+
+use std::collections::HashMap;
+
+use crate::dialect::{error::DialectError, openai_responses::response::item::ItemSlot};
+
+/// Maximum number of bytes of all texts of one response.
+const MAX_TEXT_BYTES: usize = 64 << 20;
+
+/// The texts of one response, by item and slot.
+#[derive(Debug, Default)]
+pub struct StreamedTexts {
+    texts: HashMap<(u64, ItemSlot), String>,
+    bytes: usize,
+}
+
+impl StreamedTexts {
+    /// Appends a piece of a text.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the texts become too long.
+    pub fn append(&mut self, item: u64, slot: ItemSlot, piece: &str) -> Result<(), DialectError> {
+        self.bytes += piece.len();
+        if self.bytes > MAX_TEXT_BYTES {
+            return Err(DialectError::Json("the response is too long".to_owned()));
+        }
+        self.texts.entry((item, slot)).or_default().push_str(piece);
+        Ok(())
+    }
+
+    /// Takes a complete text, or the beginning of one. Returns what was not seen before. A
+    /// text that contradicts the pieces before it is ignored, since the agent receives the
+    /// pieces in its place.
+    pub fn complete(
+        &mut self,
+        item: u64,
+        slot: ItemSlot,
+        text: &str,
+    ) -> Result<Option<String>, DialectError> {
+        let known = self.texts.get(&(item, slot));
+        let known = known.map(String::as_str).unwrap_or_default();
+        let Some(new) = text.strip_prefix(known).filter(|new| !new.is_empty()) else {
+            return Ok(None);
+        };
+        let new = new.to_owned();
+        self.append(item, slot, &new)?;
+        Ok(Some(new))
+    }
+
+    /// Forgets all texts, since another response begins.
+    pub fn clear(&mut self) {
+        self.texts.clear();
+        self.bytes = 0;
+    }
+}

@@ -1,0 +1,129 @@
+//! Writes chunks as events.
+//!
+//! Every text is sent several times: in pieces, at the end of the text, of its part, of its
+//! item and of the response. Agents read different ones, so all copies are made equal to the
+//! pieces that were sent. Withheld items leave no gap: what follows is renumbered.
+
+use bytes::{Bytes, BytesMut};
+
+use crate::dialect::{
+    api_dialect::WriteChunks,
+    document::Document,
+    error::DialectError,
+    google::response::document::ResponseDocument,
+    openai_responses::{
+        chunk_view::ChunkView,
+        fields::ITEM,
+        response::{item::OutputKind, object::NewIds},
+        stream::{
+            answer::EventWriter,
+            ending::Ending,
+            event::{DONE, EventClass, RESPONSE, StreamEvent},
+        },
+    },
+};
+
+impl EventWriter {
+    /// Writes a chunk. `wire` holds the data of the events that it was read from.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an edit cannot be expressed in events.
+    fn write_chunk(
+        &mut self,
+        out: &mut BytesMut,
+        wire: &[Bytes],
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        let events = wire.iter().filter(|data| data.trim_ascii() != DONE);
+        let events = events.map(|data| StreamEvent::parse(data.clone()));
+        let mut events: Vec<StreamEvent> = events.collect::<Result<_, _>>()?;
+        let is_end =
+            |event: &StreamEvent| matches!(event.class, EventClass::Ended | EventClass::Failed);
+        let ends_item = |event: &StreamEvent| {
+            let kind = event.item().and_then(|item| OutputKind::of(&item));
+            event.class == EventClass::ItemDone && kind.is_ok_and(|kind| !kind.is_streamed())
+        };
+        match events.as_mut_slice() {
+            [] => self.write_own(out, view),
+            [event] if is_end(event) => {
+                let ending = Ending::of_upstream(event.clone(), wire, view);
+                self.write_last(out, ending, view)
+            }
+            all if all.last().is_some_and(ends_item) && is_one_item(all)? => {
+                self.write_item(out, all, view)
+            }
+            [event] => self.write_event(out, event, view),
+            [..] => self.write_own(out, view),
+        }
+    }
+
+    fn write_event(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+        view: &ChunkView,
+    ) -> Result<(), DialectError> {
+        match event.class {
+            EventClass::Created => self.start_response(out, event),
+            EventClass::Progress if self.is_continued => Ok(()),
+            EventClass::Progress => self.sender.send(out, event, None),
+            EventClass::ItemAdded => self.begin_item(out, event, view),
+            EventClass::Delta => self.write_piece(out, event, view),
+            EventClass::TextDone(_)
+            | EventClass::PartAdded
+            | EventClass::PartDone
+            | EventClass::ItemDone => self.write_copy(out, event, view),
+            EventClass::Ended | EventClass::Failed | EventClass::Other => {
+                self.write_other(out, event, view)
+            }
+        }
+    }
+
+    /// Begins the stream, or continues it with the model's next response.
+    fn start_response(
+        &mut self,
+        out: &mut BytesMut,
+        event: &mut StreamEvent,
+    ) -> Result<(), DialectError> {
+        if self.response.is_none() {
+            let response = event.document.child(RESPONSE)?;
+            let response = response.unwrap_or_else(Document::empty);
+            self.ids = Some(NewIds::of_response(&response)?);
+            self.response = Some(response);
+            return self.sender.send(out, event, None);
+        }
+        self.is_continued = true;
+        self.sender.is_changed = true;
+        self.held = None;
+        self.close_items(out)?;
+        self.indexes.clear();
+        self.next_upstream = 0;
+        self.ending = None;
+        Ok(())
+    }
+}
+
+impl WriteChunks for EventWriter {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+        let view = ChunkView::read(chunk.document())?;
+        let wire = chunk.wire().map(|wire| wire.events.as_slice());
+        self.write_chunk(out, wire.unwrap_or_default(), &view)
+    }
+
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        self.end(out)
+    }
+}
+
+/// Returns whether all events belong to one item.
+fn is_one_item(events: &[StreamEvent]) -> Result<bool, DialectError> {
+    let first = events.first().map(StreamEvent::output_index).transpose()?;
+    for event in events {
+        if Some(event.output_index()?) != first {
+            return Ok(false);
+        }
+    }
+    let items = events.iter().filter(|event| event.document.has(ITEM));
+    Ok(items.count() <= 2)
+}

@@ -1,0 +1,55 @@
+//! Fields of a block or an item that hookgate does not interpret, as hooks and policies see
+//! them.
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{document::Document, error::DialectError};
+
+/// Fields of a block or an item that hold no text.
+const OPAQUE: &[&str] = &[
+    "type",
+    "id",
+    "call_id",
+    "status",
+    "encrypted_content",
+    "fingerprint",
+    "container_id",
+    "prompt_cache_breakpoint",
+];
+
+/// Type of the items whose result is an encoded image.
+const IMAGE: &str = "image_generation_call";
+
+/// Returns the fields of a block or an item that hooks and policies see.
+pub fn visible_fields(block: &Document) -> Result<Value, DialectError> {
+    let is_image = block.string(&["type"])?.as_deref() == Some(IMAGE);
+    let is_opaque = |key: &str| OPAQUE.contains(&key) || is_image && key == "result";
+    let mut fields = Map::new();
+    for (key, value) in block.fields().filter(|(key, _)| !is_opaque(key)) {
+        let value = serde_json::from_slice(&value);
+        let value = value.map_err(|error| DialectError::Json(error.to_string()))?;
+        fields.insert(key.into_owned(), value);
+    }
+    Ok(Value::Object(fields))
+}
+
+/// Writes the visible fields of a block back.
+pub fn write_visible_fields(
+    block: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    for (key, _) in before.fields() {
+        if after.bytes_of(&[&*key])?.is_none() {
+            block.remove(&[&*key])?;
+        }
+    }
+    let fields: Map<String, Value> = serde_json::from_slice(&after.to_bytes())
+        .map_err(|error| DialectError::Json(error.to_string()))?;
+    for (key, value) in &fields {
+        if before.get(&[key])?.as_ref() != Some(value) {
+            block.set(&[key], value)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,336 @@
+//! What only the Responses API has: fields and methods that hide content, declarations in the
+//! conversation, reasoning items, and the forms of its errors.
+
+use serde_json::{Value, json};
+
+use crate::harness::{Agent, Answer, TestGateway, Upstream, hook, respond};
+
+const DENY_RM: &str = "policies: [{ policy: tool_guard, deny: [rm], reason: not here }]\n";
+
+async fn gateway(upstream: &Upstream, config: &str) -> TestGateway {
+    let upstreams = "upstreams: { openai: { url: \"{upstream}\" } }\n";
+    TestGateway::start(upstream, &format!("{upstreams}{config}")).await
+}
+
+async fn ask(gateway: &TestGateway, body: &Value) -> Answer {
+    gateway
+        .agent()
+        .post("/v1/responses", body.to_string())
+        .await
+}
+
+fn user(text: &str) -> Value {
+    json!({ "type": "message", "role": "user", "content": [{ "type": "input_text", "text": text }] })
+}
+
+fn function(name: &str) -> Value {
+    json!({ "type": "function", "name": name, "parameters": { "type": "object" } })
+}
+
+fn quiet() -> String {
+    hook::config(&[("BeforeModel", hook::running("quiet", "cat > /dev/null"))])
+}
+
+/// Types of the events of a stream, and the response that ends it.
+fn stream(answer: &Answer) -> (Vec<String>, Value) {
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let lines = answer.text().lines();
+    let data = lines.filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = data
+        .map(|data| serde_json::from_str(data).unwrap())
+        .collect();
+    let names = events.iter().map(|event| event["type"].as_str().unwrap());
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.completed");
+    (names.map(str::to_owned).collect(), last["response"].clone())
+}
+
+/// The texts of a response.
+fn text(response: &Value) -> String {
+    let items = response["output"].as_array().unwrap();
+    let blocks = items.iter().flat_map(|item| {
+        let content = item["content"].as_array();
+        content.cloned().unwrap_or_default()
+    });
+    blocks
+        .filter_map(|block| block["text"].as_str().map(str::to_owned))
+        .collect()
+}
+
+#[tokio::test]
+async fn paths_with_and_without_a_version_are_one_method() {
+    let upstream = Upstream::mock().await;
+    let gateway = gateway(&upstream, &quiet()).await;
+    let body = json!({ "model": "gpt-5.1", "input": "hello" }).to_string();
+    for path in ["/v1/responses", "/responses", "/v1/responses?beta=true"] {
+        let answer = gateway.agent().post(path, body.clone()).await;
+        assert_eq!(text(&answer.json()), "You said: hello", "{path}");
+    }
+    let answer = gateway.agent().post("/v1/responses?alt=sse", body).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn a_websocket_is_answered_with_426() {
+    let upstream = Upstream::mock().await;
+    for config in [String::new(), quiet()] {
+        let gateway = gateway(&upstream, &config).await;
+        let agent: Agent = gateway
+            .agent()
+            .sending("connection", "Upgrade")
+            .sending("upgrade", "websocket")
+            .sending("authorization", "Bearer k");
+        let answer = agent.get("/v1/responses").await;
+        assert_eq!(answer.status, 426, "{}", answer.text());
+        assert_eq!(answer.json()["error"]["code"], "WEBSOCKET_REFUSED");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn what_hooks_cannot_see_is_refused_with_the_reason() {
+    let upstream = Upstream::mock().await;
+    let gateway = gateway(&upstream, &quiet()).await;
+    for (field, value) in [
+        ("previous_response_id", json!("resp_1")),
+        ("conversation", json!("conv_1")),
+        ("prompt", json!({ "id": "pmpt_1" })),
+        ("background", json!(true)),
+        (
+            "input",
+            json!([{ "type": "item_reference", "id": "msg_1" }]),
+        ),
+    ] {
+        let mut body = json!({ "model": "gpt-5.1", "input": "hello" });
+        body[field] = value;
+        let answer = ask(&gateway, &body).await;
+        assert_eq!(answer.status, 400, "{field}: {}", answer.text());
+        let error = &answer.json()["error"];
+        assert_eq!(error["type"], "invalid_request_error");
+        let message = error["message"].as_str().unwrap();
+        assert!(message.contains("because hooks cannot see"), "{message}");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_conversation_that_is_stored_upstream_passes_where_nothing_inspects_it() {
+    let upstream = Upstream::with(|asked| respond(200, "application/json", asked.body)).await;
+    let gateway = gateway(&upstream, "").await;
+    let body = json!({ "model": "gpt-5.1", "previous_response_id": "resp_1", "input": "hi" });
+    let answer = ask(&gateway, &body).await;
+    assert_eq!(answer.text(), body.to_string());
+}
+
+#[tokio::test]
+async fn stored_responses_are_refused() {
+    let upstream = Upstream::mock().await;
+    let gateway = gateway(&upstream, &quiet()).await;
+    let agent = gateway.agent().sending("authorization", "Bearer k");
+    for path in [
+        "/v1/responses/resp_1",
+        "/v1/responses/resp_1/input_items",
+        "/v1/conversations/conv_1",
+        "/v1/files",
+    ] {
+        let answer = agent.get(path).await;
+        assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+        assert_eq!(answer.json()["error"]["code"], "METHOD_REFUSED", "{path}");
+    }
+    let models = agent.get("/v1/models").await;
+    assert_eq!(models.status, 200, "{}", models.text());
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn a_denial_as_an_error_is_one_that_agents_do_not_repeat() {
+    let upstream = Upstream::mock().await;
+    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let gateway = gateway(&upstream, &format!("{deny}denials: error\n")).await;
+    let answer = ask(&gateway, &json!({ "model": "gpt-5.1", "input": "hello" })).await;
+    assert_eq!(answer.status, 400);
+    assert_eq!(answer.header("x-should-retry"), "false");
+    let error = json!({
+        "message": answer.json()["error"]["message"],
+        "type": "invalid_request_error",
+        "param": null,
+        "code": "content_policy_violation",
+    });
+    assert_eq!(answer.json(), json!({ "error": error }));
+    assert!(answer.text().contains("not today"));
+}
+
+#[tokio::test]
+async fn tools_are_withheld_wherever_they_are_declared() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: tool_guard, allow: [look] }]\n";
+    let gateway = gateway(&upstream, config).await;
+    let namespace = json!({ "type": "namespace", "name": "n", "description": "d", "tools": [function("look"), function("rm")] });
+    let body = json!({
+        "model": "gpt-5.1",
+        "input": [
+            { "type": "additional_tools", "role": "developer", "tools": [function("rm")] },
+            { "type": "additional_tools", "role": "developer", "tools": [function("look"), { "type": "web_search" }] },
+            user("hello"),
+        ],
+        "tools": [namespace, function("rm"), { "type": "mcp", "server_label": "s", "server_url": "https://example.com" }, { "type": "web_search" }],
+        "tool_choice": { "type": "function", "name": "rm" },
+    });
+    let answer = ask(&gateway, &body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let asked = upstream.only().json();
+    let mut expected = body.clone();
+    expected["tools"] = json!([
+        { "type": "namespace", "name": "n", "description": "d", "tools": [function("look")] },
+    ]);
+    let items = expected["input"].as_array_mut().unwrap();
+    items[1]["tools"] = json!([function("look")]);
+    items.remove(0);
+    let choice = asked["tool_choice"].clone();
+    assert!(choice.is_null() || choice == "none", "{choice}");
+    expected["tool_choice"] = choice.clone();
+    if choice.is_null() {
+        expected.as_object_mut().unwrap().remove("tool_choice");
+    }
+    assert_eq!(asked, expected);
+}
+
+#[tokio::test]
+async fn a_denied_call_goes_back_with_its_reasoning() {
+    let reasoning =
+        json!({ "id": "rs_1", "type": "reasoning", "summary": [], "encrypted_content": "ZW5j" });
+    let call = json!({ "id": "ct_1", "type": "custom_tool_call", "call_id": "c1", "name": "rm", "input": "/" });
+    let answers = [
+        json!([reasoning, call]),
+        json!([{ "id": "msg_1", "type": "message", "status": "completed", "role": "assistant", "content": [{ "type": "output_text", "text": "fine", "annotations": [] }] }]),
+    ];
+    let response = |output: &Value| json!({ "id": "resp_1", "object": "response", "status": "completed", "model": "m", "output": output });
+    let answers = answers.map(|output| response(&output).to_string());
+    let upstream = Upstream::with(move |asked| {
+        let is_second = asked.body.contains("custom_tool_call_output");
+        respond(
+            200,
+            "application/json",
+            answers[usize::from(is_second)].clone(),
+        )
+    })
+    .await;
+    let gateway = gateway(&upstream, DENY_RM).await;
+    let body = json!({
+        "model": "m",
+        "input": [user("go")],
+        "tools": [{ "type": "custom", "name": "rm" }],
+    });
+
+    let answer = ask(&gateway, &body).await;
+
+    assert_eq!(text(&answer.json()), "fine", "{}", answer.text());
+    assert_eq!(answer.json()["output"].as_array().unwrap().len(), 1);
+    let again = upstream.seen()[1].json();
+    let items = again["input"].as_array().unwrap();
+    assert_eq!(items[..3], [user("go"), reasoning, call]);
+    assert_eq!(items[3]["type"], "custom_tool_call_output");
+    assert_eq!(items[3]["call_id"], "c1");
+    assert!(items[3]["output"].as_str().unwrap().contains("not here"));
+    assert_eq!(items.len(), 4);
+}
+
+#[tokio::test]
+async fn a_stream_with_reasoning_and_a_tool_loop_passes_hooks() {
+    let upstream = Upstream::mock().await;
+    let quiet = || hook::running("quiet", "cat > /dev/null");
+    let hooks = hook::config(&[
+        ("AfterModel", quiet()),
+        ("BeforeTool", quiet()),
+        ("AfterTool", quiet()),
+        ("AfterAgent", quiet()),
+    ]);
+    let gateway = gateway(&upstream, &hooks).await;
+    let mut body = json!({
+        "model": "gpt-5.1",
+        "stream": true,
+        "store": false,
+        "include": ["reasoning.encrypted_content"],
+        "reasoning": { "effort": "medium", "summary": "auto" },
+        "input": [user("look")],
+        "tools": [function("look")],
+    });
+    let direct = Agent::at(upstream.addr)
+        .post("/v1/responses", body.to_string())
+        .await;
+    let answer = ask(&gateway, &body).await;
+    let (names, response) = stream(&answer);
+    let (expected, _) = stream(&direct);
+    assert_eq!(names, expected);
+    let items = response["output"].as_array().unwrap().clone();
+    let call = items
+        .iter()
+        .find(|item| item["type"] == "function_call")
+        .expect("a call");
+    let result =
+        json!({ "type": "function_call_output", "call_id": call["call_id"], "output": "seen" });
+    let input = body["input"].as_array_mut().unwrap();
+    input.extend(items.iter().cloned().chain([result]));
+    let (_, response) = stream(&ask(&gateway, &body).await);
+    assert!(text(&response).contains("seen"), "{response}");
+    assert_eq!(upstream.seen().last().unwrap().json(), body);
+}
+
+#[tokio::test]
+async fn texts_to_embed_are_masked_and_tokens_refused() {
+    let upstream = Upstream::mock().await;
+    let gateway = gateway(
+        &upstream,
+        "policies: [{ policy: redact, detect: [email] }]\n",
+    )
+    .await;
+    let embed = async |input: Value| {
+        let body = json!({ "model": "text-embedding-3-small", "input": input });
+        gateway
+            .agent()
+            .post("/v1/embeddings", body.to_string())
+            .await
+    };
+    let answer = embed(json!(["ann@example.com", "b"])).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let asked = upstream.only().json();
+    assert_eq!(asked["input"], json!(["[REDACTED:email]", "b"]));
+    for tokens in [json!([1, 2]), json!([[1, 2]])] {
+        let answer = embed(tokens).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+    }
+}
+
+#[tokio::test]
+async fn the_key_of_a_prompt_cache_names_the_session() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeAgent", hook::running("see", "cat > seen.json"))]);
+    let gateway = gateway(&upstream, &hooks).await;
+    let mut ids = Vec::new();
+    for key in ["one", "one", "two"] {
+        let body = json!({ "model": "gpt-5.1", "input": "hi", "prompt_cache_key": key });
+        let answer = ask(&gateway, &body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        ids.push(answer.header("x-hookgate-session").to_owned());
+    }
+    assert!(ids[0] == ids[1] && ids[1] != ids[2], "{ids:?}");
+}
+
+#[tokio::test]
+async fn a_whole_stream_that_a_hook_edits_is_a_valid_stream() {
+    let upstream = Upstream::mock().await;
+    let edit = json!({ "candidates": [{ "content": { "parts": ["X"] } }] });
+    let hooks = hook::config(&[("AfterModel", hook::saying("edit", &hook::response(&edit)))]);
+    let gateway = gateway(&upstream, &format!("{hooks}after_model: buffered\n")).await;
+    let body = json!({ "model": "gpt-5.1", "input": "hello", "stream": true });
+    let (names, response) = stream(&ask(&gateway, &body).await);
+    assert_eq!(text(&response), "X");
+    assert_eq!(names.first().unwrap(), "response.created");
+    assert_eq!(
+        names
+            .iter()
+            .filter(|name| *name == "response.output_item.done")
+            .count(),
+        1
+    );
+}
