@@ -98,7 +98,7 @@ impl Environment {
         fs::create_dir_all(&folder)?;
         let upstream = &self.upstream.address;
         let config = format!(
-            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nupstreams: {{ gemini: {{ url: \"http://{upstream}\" }} }}\n{config}"
+            "listen: 127.0.0.1:0\nadmin: {{ listen: \"127.0.0.1:0\" }}\nupstreams: {{ gemini: {{ url: \"http://{upstream}\" }}, anthropic: {{ url: \"http://{upstream}\" }}, openai: {{ url: \"http://{upstream}\" }} }}\n{config}"
         );
         let file = folder.join("hookgate.yaml");
         fs::write(&file, config)?;

@@ -9,6 +9,7 @@ use std::{
 
 use bytes::Bytes;
 use memchr::memmem;
+use serde_json::json;
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
@@ -18,7 +19,7 @@ use tokio::{
 
 use crate::{
     Result,
-    upstream::{self, STAMP, STAMP_LENGTH},
+    upstream::{self, STAMP, STAMP_LENGTH, Wire},
 };
 
 /// How long one answer may take.
@@ -41,6 +42,29 @@ impl Workload {
         }
     }
 
+    /// A stream of so many chunks of another API.
+    pub(crate) fn stream_of(wire: Wire, chunks: usize) -> Self {
+        let prompt = "Look at the table, and say why it is slow. ".repeat(40);
+        let model = format!("bench-sse-{chunks}-0ms");
+        let (path, body) = match wire {
+            Wire::Responses => (
+                "/v1/responses",
+                json!({ "model": model, "input": prompt, "stream": true, "store": false }),
+            ),
+            Wire::Anthropic | Wire::Gemini => (
+                "/v1/messages",
+                json!({
+                    "model": model, "max_tokens": 4096, "stream": true,
+                    "messages": [{ "role": "user", "content": prompt }],
+                }),
+            ),
+        };
+        Self {
+            requests: Rc::new([request_to(path, body.to_string().as_bytes())]),
+            chunks: Some(chunks),
+        }
+    }
+
     /// A stream of so many chunks, that come so many milliseconds apart.
     pub(crate) fn stream(body: &[u8], chunks: usize, pace: u64) -> Self {
         let call = format!("bench-sse-{chunks}-{pace}ms:streamGenerateContent?alt=sse");
@@ -57,8 +81,12 @@ fn get_request(path: &str) -> String {
 }
 
 pub(crate) fn request(call: &str, body: &[u8]) -> Bytes {
+    request_to(&format!("/v1beta/models/{call}"), body)
+}
+
+fn request_to(path: &str, body: &[u8]) -> Bytes {
     let head = format!(
-        "POST /v1beta/models/{call} HTTP/1.1\r\nhost: generativelanguage.googleapis.com\r\n\
+        "POST {path} HTTP/1.1\r\nhost: generativelanguage.googleapis.com\r\n\
          content-type: application/json\r\naccept: */*\r\nuser-agent: bench/1.0\r\n\
          x-goog-api-client: google-genai-sdk/1.30.0 gl-node/v22\r\n\
          x-goog-api-key: not-a-real-one\r\ncontent-length: {}\r\n\r\n",

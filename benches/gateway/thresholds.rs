@@ -45,6 +45,9 @@ const MAX_TENFOLD_GROWTH: f64 = 15.0;
 /// Cost of a chunk of a long stream, relative to one of a short stream.
 const MAX_CHUNK_GROWTH: f64 = 1.2;
 
+/// Cost of a text event of another API, relative to a chunk of Gemini.
+const MAX_FAMILY_COST: f64 = 1.3;
+
 /// Memory of the live trace without a setting.
 const MAX_TRACE_KIB: f64 = 16384.0;
 
@@ -55,6 +58,7 @@ pub(crate) fn all() -> Vec<Threshold> {
     let mut thresholds = Thresholds(Vec::new());
     thresholds.no_hooks();
     thresholds.policies();
+    thresholds.families();
     thresholds.hooks();
     thresholds.memory();
     thresholds.trace();
@@ -118,6 +122,19 @@ impl Thresholds {
         for size in ["saturated", "paced"] {
             self.ratio(chunk(size), "policies", "lower-bound-policies", 1.2);
             self.ratio(chunk(size), "redact", "lower-bound-redact", 1.2);
+        }
+    }
+
+    /// A text event of another API costs hardly more than a chunk of Gemini.
+    fn families(&mut self) {
+        for size in ["anthropic", "responses"] {
+            self.growing("none", [chunk(size), chunk("saturated")], 1.1);
+            self.growing(
+                "policies",
+                [chunk(size), chunk("saturated")],
+                MAX_FAMILY_COST,
+            );
+            self.growing("redact", [chunk(size), chunk("saturated")], MAX_FAMILY_COST);
         }
     }
 

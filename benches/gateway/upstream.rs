@@ -2,7 +2,8 @@
 //! selects the response.
 //!
 //! `bench` is one answer, `bench-large` one of a MiB, `bench-sse-200-2ms` a stream of 200 chunks of which
-//! each comes 2 ms after the one before, and with `0ms` as fast as it is taken.
+//! each comes 2 ms after the one before, and with `0ms` as fast as it is taken. The APIs of
+//! Anthropic and OpenAI stream only; their bodies name the model.
 
 use std::{
     convert::Infallible,
@@ -47,14 +48,26 @@ pub(crate) async fn run(listener: TcpListener) -> Result<()> {
 }
 
 async fn answer(mut request: Request<Incoming>) -> Result<Response<Either<Full<Bytes>, Chunks>>> {
+    let wire = Wire::of(request.uri().path());
+    let mut named = None;
     while let Some(frame) = request.body_mut().frame().await {
-        drop(frame?);
+        let frame = frame?;
+        if wire != Wire::Gemini && named.is_none() {
+            named = frame.data_ref().and_then(|data| model_in(data));
+        }
     }
     let path = request.uri().path();
     let (_, model) = path.rsplit_once('/').ok_or("no model in the path")?;
-    let (model, _) = model.split_once(':').ok_or("no method in the path")?;
+    let model = match (&named, model.split_once(':')) {
+        (Some(named), _) => named,
+        (None, Some((model, _))) => model,
+        (None, None) => return Err("no method in the path".into()),
+    };
     let (kind, body) = if let Some(stream) = model.strip_prefix("bench-sse-") {
-        ("text/event-stream", Either::Right(Chunks::parse(stream)?))
+        (
+            "text/event-stream",
+            Either::Right(Chunks::parse(stream, wire)?),
+        )
     } else {
         let times = if model == LARGE { LARGE_TIMES } else { 1 };
         let answer = unary(&ANSWER.repeat(times));
@@ -102,7 +115,98 @@ pub(crate) fn read_stamp(letters: &[u8]) -> u64 {
     })
 }
 
+/// The form of a stream.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Wire {
+    Gemini,
+    Anthropic,
+    Responses,
+}
+
+impl Wire {
+    fn of(path: &str) -> Self {
+        match path {
+            "/v1/messages" => Self::Anthropic,
+            "/v1/responses" => Self::Responses,
+            _ => Self::Gemini,
+        }
+    }
+
+    /// The events in front of the chunks.
+    const fn head(self) -> &'static str {
+        match self {
+            Self::Gemini => "",
+            Self::Anthropic => ANTHROPIC_HEAD,
+            Self::Responses => RESPONSES_HEAD,
+        }
+    }
+
+    /// The events behind the chunks.
+    const fn tail(self) -> &'static str {
+        match self {
+            Self::Gemini => "",
+            Self::Anthropic => ANTHROPIC_TAIL,
+            Self::Responses => RESPONSES_TAIL,
+        }
+    }
+}
+
+const ANTHROPIC_HEAD: &str = r#"event: message_start
+data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"bench","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":24381,"output_tokens":1}}}
+
+event: content_block_start
+data: {"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+
+"#;
+
+const ANTHROPIC_TAIL: &str = r#"event: content_block_stop
+data: {"type":"content_block_stop","index":0}
+
+event: message_delta
+data: {"type":"message_delta","delta":{"stop_reason":"end_turn","stop_sequence":null},"usage":{"output_tokens":71}}
+
+event: message_stop
+data: {"type":"message_stop"}
+
+"#;
+
+const RESPONSES_HEAD: &str = r#"event: response.created
+data: {"type":"response.created","sequence_number":0,"response":{"id":"resp_1","object":"response","created_at":1,"status":"in_progress","model":"bench","output":[]}}
+
+event: response.output_item.added
+data: {"type":"response.output_item.added","sequence_number":1,"output_index":0,"item":{"type":"message","id":"msg_1","status":"in_progress","role":"assistant","content":[]}}
+
+event: response.content_part.added
+data: {"type":"response.content_part.added","sequence_number":2,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"","annotations":[]}}
+
+"#;
+
+/// The copies of the text are short: the reader counts the chunks.
+const RESPONSES_TAIL: &str = r#"event: response.output_text.done
+data: {"type":"response.output_text.done","sequence_number":100000,"item_id":"msg_1","output_index":0,"content_index":0,"text":"all"}
+
+event: response.content_part.done
+data: {"type":"response.content_part.done","sequence_number":100001,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"all","annotations":[]}}
+
+event: response.output_item.done
+data: {"type":"response.output_item.done","sequence_number":100002,"output_index":0,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"all","annotations":[]}]}}
+
+event: response.completed
+data: {"type":"response.completed","sequence_number":100003,"response":{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"bench","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"all","annotations":[]}]}],"usage":{"input_tokens":24381,"output_tokens":71,"total_tokens":24452}}}
+
+"#;
+
+/// Returns the model that a body names.
+fn model_in(body: &[u8]) -> Option<String> {
+    let marker = br#""model":""#;
+    let start = memchr::memmem::find(body, marker)? + marker.len();
+    let rest = body.get(start..)?;
+    let end = memchr::memchr(b'"', rest)?;
+    String::from_utf8(rest.get(..end)?.to_vec()).ok()
+}
+
 struct Chunks {
+    wire: Wire,
     left: usize,
     /// The first one comes at once.
     is_first: bool,
@@ -110,26 +214,44 @@ struct Chunks {
 }
 
 impl Chunks {
-    fn parse(text: &str) -> Result<Self> {
+    fn parse(text: &str, wire: Wire) -> Result<Self> {
         let (chunks, pace) = text.split_once('-').ok_or("no pace")?;
         let pace = pace.strip_suffix("ms").ok_or("no unit")?.parse()?;
         let pace = Duration::from_millis(pace);
         Ok(Self {
+            wire,
             left: chunks.parse()?,
             is_first: true,
             pace: (!pace.is_zero()).then(|| interval_at(Instant::now() + pace, pace)),
         })
     }
 
-    fn next(&self) -> String {
+    fn next(&self, is_first: bool) -> String {
+        let stamp = stamp(now());
+        let text = format!("{STAMP}{stamp} {FILLER} ");
+        let event = match self.wire {
+            Wire::Gemini => return self.next_of_gemini(&text),
+            Wire::Anthropic => format!(
+                "event: content_block_delta\ndata: {{\"type\":\"content_block_delta\",\"index\":0,\"delta\":{{\"type\":\"text_delta\",\"text\":\"{text}\"}}}}\n\n"
+            ),
+            Wire::Responses => format!(
+                "event: response.output_text.delta\ndata: {{\"type\":\"response.output_text.delta\",\"sequence_number\":{},\"item_id\":\"msg_1\",\"output_index\":0,\"content_index\":0,\"delta\":\"{text}\",\"logprobs\":[]}}\n\n",
+                100_000 - self.left
+            ),
+        };
+        let head = if is_first { self.wire.head() } else { "" };
+        let tail = if self.left == 0 { self.wire.tail() } else { "" };
+        [head, &event, tail].concat()
+    }
+
+    fn next_of_gemini(&self, text: &str) -> String {
         let end = if self.left == 0 {
             r#","finishReason":"STOP""#
         } else {
             ""
         };
         let mut chunk = format!(
-            r#"data: {{"candidates":[{{"content":{{"parts":[{{"text":"{STAMP}{} {FILLER} "}}],"role":"model"}}{end},"index":0}}],"#,
-            stamp(now())
+            r#"data: {{"candidates":[{{"content":{{"parts":[{{"text":"{text}"}}],"role":"model"}}{end},"index":0}}],"#
         );
         let rest = if self.left == 0 {
             usage()
@@ -153,12 +275,11 @@ impl Body for Chunks {
         if self.left == 0 {
             return Poll::Ready(None);
         }
-        if !std::mem::take(&mut self.is_first)
-            && let Some(pace) = &mut self.pace
-        {
+        let is_first = std::mem::take(&mut self.is_first);
+        if !is_first && let Some(pace) = &mut self.pace {
             ready!(pace.poll_tick(context));
         }
         self.left -= 1;
-        Poll::Ready(Some(Ok(Frame::data(self.next().into()))))
+        Poll::Ready(Some(Ok(Frame::data(self.next(is_first).into()))))
     }
 }

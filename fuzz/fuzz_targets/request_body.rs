@@ -12,13 +12,16 @@ use http::Method;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
-const PATHS: [&str; 6] = [
+const PATHS: [&str; 9] = [
     "/v1/models/m:generateContent",
     "/v1/models/m:streamGenerateContent",
     "/v1/models/m:countTokens",
     "/v1/models/m:embedContent",
     "/v1/models/m:batchEmbedContents",
     "/v1internal:generateContent",
+    "/v1/messages",
+    "/v1/responses",
+    "/v1/chat/completions",
 ];
 
 /// Replaces every text.
@@ -40,9 +43,7 @@ impl TextEditor for Mask {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    let Ok(document) = dialect::parse_document(Bytes::copy_from_slice(bytes)) else {
-        return;
-    };
+    let body = Bytes::copy_from_slice(bytes);
     for path in PATHS {
         let line = RequestLine {
             method: &Method::POST,
@@ -53,16 +54,28 @@ fuzz_target!(|bytes: &[u8]| {
         let known = dialect::recognize_call(line).unwrap().unwrap();
         let dialect = dialect::of(known.method.api);
         let mut call = known.call.unwrap();
-        if let Ok(opened) = dialect.open_request(&mut call, document.clone()) {
-            visit(&call, &opened.document);
-            if let Ok(closed) = dialect::of(call.method.api).close_request(&call, opened.envelope.as_ref(), &opened.document) {
-                assert_eq!(closed, bytes, "what nobody changes keeps its bytes");
+        let Ok(document) = dialect.parse_request(body.clone()) else {
+            continue;
+        };
+        let Ok(opened) = dialect.open_request(&mut call, document) else {
+            continue;
+        };
+        let envelope = opened.envelope.as_ref();
+        if let Ok(closed) = dialect.close_request(&call, envelope, &opened.document) {
+            assert_eq!(closed, bytes, "what nobody changes keeps its bytes");
+        }
+        for edited in visit(&call, &opened.document) {
+            if let Ok(closed) = dialect.close_request(&call, envelope, &edited) {
+                let text = closed.escape_ascii().to_string();
+                dialect.parse_request(closed).unwrap_or_else(|error| panic!("{error}: {text}"));
             }
         }
     }
 });
 
-fn visit(call: &Call, document: &Document) {
+/// Edits a request in every way. Returns the edited ones.
+fn visit(call: &Call, document: &Document) -> Vec<Document> {
+    let mut all = Vec::new();
     let read = dialect::read_request(call, document, Detail::Whole);
     let _ = dialect::new_prompt(call, document);
     let _ = dialect::summarize_request(call, document);
@@ -70,6 +83,7 @@ fn visit(call: &Call, document: &Document) {
 
     let mut masked = document.clone();
     if dialect::edit_request_texts(call, &mut masked, &mut Mask).is_ok() {
+        all.push(masked.clone());
         let masked = reread(&masked);
         if let Ok(read) = dialect::read_request(call, &masked, Detail::Whole) {
             for message in read.messages {
@@ -83,6 +97,7 @@ fn visit(call: &Call, document: &Document) {
     let selection = ToolConfig::read(&json!({ "mode": "ANY", "allowedFunctionNames": names }));
     if dialect::write_tool_selection(&mut selected, &selection.unwrap()).is_ok() {
         reread(&selected);
+        all.push(selected);
     }
     if read.is_ok() {
         let edit = json!({
@@ -96,8 +111,10 @@ fn visit(call: &Call, document: &Document) {
         };
         if let Ok(edited) = dialect::write_request(call, document.clone(), &mutation) {
             reread(&edited.document);
+            all.push(edited.document);
         }
     }
+    all
 }
 
 /// What goes out is read by others by the same rules.

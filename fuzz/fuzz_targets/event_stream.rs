@@ -1,0 +1,93 @@
+//! The streams of every API: an unedited stream keeps the data of its events, and an edited
+//! one is written without a panic. The first byte selects the API, lines are events.
+
+#![no_main]
+
+use bytes::{Bytes, BytesMut};
+use hookgate::dialect::{
+    self, Api, CallDecision, Framing, ResponseDocument, ResponseTextEditor, TextChannel, TextKind,
+    TextRest,
+};
+use libfuzzer_sys::fuzz_target;
+
+/// Replaces every text.
+struct Mask;
+
+impl ResponseTextEditor for Mask {
+    fn edit_piece(&mut self, _: &TextChannel, _: &str, _: TextRest) -> Option<String> {
+        Some("[masked]".to_owned())
+    }
+
+    fn edit(&mut self, _: TextKind, _: &str) -> Option<String> {
+        Some("[masked]".to_owned())
+    }
+
+    fn held_back(&self, _: Option<u64>) -> Vec<TextChannel> {
+        Vec::new()
+    }
+}
+
+fuzz_target!(|bytes: &[u8]| {
+    let Some((first, rest)) = bytes.split_first() else {
+        return;
+    };
+    let dialect = dialect::of(Api::ALL[usize::from(*first) % Api::ALL.len()]);
+    let mut reader = dialect.chunk_reader();
+    let mut chunks = Vec::new();
+    let mut read = Vec::new();
+    for line in rest.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
+        let data = Bytes::copy_from_slice(line);
+        match reader.read(data) {
+            Ok(chunk) => chunks.extend(chunk),
+            Err(_) => return,
+        }
+        read.push(line);
+    }
+    let is_complete = match reader.finish() {
+        Ok(last) => {
+            chunks.extend(last);
+            true
+        }
+        Err(_) => false,
+    };
+
+    let written = write(dialect.chunk_writer(Framing::Sse), &chunks);
+    if let (true, Some(written)) = (is_complete, written) {
+        let text = String::from_utf8_lossy(&written);
+        let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
+        for line in read {
+            // A line end within JSON is written as a space.
+            let line = String::from_utf8_lossy(line).replace('\r', " ");
+            assert!(data.contains(&&*line), "lost: {line:?} of {text:?}");
+        }
+    }
+
+    let mut edited = chunks.clone();
+    for chunk in &mut edited {
+        if chunk.edit_texts(&mut Mask, TextRest::MayFollow).is_err() {
+            return;
+        }
+    }
+    write(dialect.chunk_writer(Framing::Sse), &edited);
+
+    for chunk in &mut chunks {
+        let Ok(calls) = chunk.calls() else { return };
+        let decisions = calls.iter().map(|_| CallDecision::Refuse("no".to_owned()));
+        if chunk.decide_calls(decisions.collect()).is_err() || chunk.explain_withheld_calls().is_err() {
+            return;
+        }
+    }
+    write(dialect.chunk_writer(Framing::Sse), &chunks);
+});
+
+fn write(
+    mut writer: Box<dyn dialect::WriteChunks>,
+    chunks: &[ResponseDocument],
+) -> Option<BytesMut> {
+    let mut out = BytesMut::new();
+    for chunk in chunks {
+        writer.write(&mut out, chunk).ok()?;
+    }
+    writer.write_end(&mut out).ok()?;
+    Some(out)
+}
