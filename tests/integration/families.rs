@@ -3,6 +3,7 @@
 mod anthropic;
 mod client;
 mod family;
+mod laws;
 mod model;
 
 use serde_json::{Value, json};
