@@ -9,9 +9,13 @@
 //! Built on hyper's pooled client. `reqwest` adds a parsed URL, a copy of the headers
 //! and five layers to each call; calls that are rare may use it.
 
-use std::{error::Error, io, iter, sync::Arc, time::Duration};
+use std::{
+    error::Error,
+    io, iter,
+    sync::{Arc, PoisonError, RwLock},
+    time::Duration,
+};
 
-use arc_swap::ArcSwap;
 use axum::body::Body;
 use futures_util::TryFutureExt;
 use http::{Request, Response, Uri};
@@ -41,7 +45,7 @@ pub struct HttpClient(Arc<RuntimePools>);
 struct RuntimePools {
     builder: legacy::Builder,
     connector: Connector,
-    pools: ArcSwap<Vec<(runtime::Id, PooledClient)>>,
+    pools: RwLock<Vec<(runtime::Id, PooledClient)>>,
 }
 
 type PooledClient = legacy::Client<Connector, Body>;
@@ -87,7 +91,7 @@ impl HttpClient {
         Ok(Self(Arc::new(RuntimePools {
             builder,
             connector,
-            pools: ArcSwap::default(),
+            pools: RwLock::default(),
         })))
     }
 
@@ -121,15 +125,14 @@ impl RuntimePools {
     /// Returns the client of the current runtime.
     fn client(&self) -> PooledClient {
         let runtime = Handle::current().id();
-        let pools = self.pools.load();
+        let pools = self.pools.read().unwrap_or_else(PoisonError::into_inner);
         if let Some((_, client)) = pools.iter().find(|(id, _)| *id == runtime) {
             return client.clone();
         }
+        drop(pools);
         let client: PooledClient = self.builder.build(self.connector.clone());
-        self.pools.rcu(|pools| {
-            let pools = pools.iter().cloned();
-            pools.chain([(runtime, client.clone())]).collect::<Vec<_>>()
-        });
+        let mut pools = self.pools.write().unwrap_or_else(PoisonError::into_inner);
+        pools.push((runtime, client.clone()));
         client
     }
 }

@@ -1,11 +1,10 @@
 //! Token issuer: its public keys, fetched and cached.
 
 use std::{
-    sync::{Arc, Once, Weak},
+    sync::{Arc, Once, PoisonError, RwLock, Weak},
     time::{Duration, Instant, SystemTime, UNIX_EPOCH},
 };
 
-use arc_swap::ArcSwapOption;
 use tokio::{sync::Mutex, time::timeout};
 use url::Url;
 
@@ -31,7 +30,7 @@ const MAX_JWKS_BYTES: usize = 256 * 1024;
 pub(super) struct TokenIssuer {
     pub(super) spec: JwtSpec,
     pub(super) grant: Arc<Grant>,
-    cached: ArcSwapOption<CachedKeys>,
+    cached: RwLock<Option<Arc<CachedKeys>>>,
     /// Locked during a fetch, so that there is one at a time.
     fetch_state: Mutex<FetchState>,
     /// Completed once [`refresh`] was started.
@@ -61,7 +60,7 @@ impl TokenIssuer {
         Ok(Self {
             grant: Arc::new(spec.grant.clone()),
             spec,
-            cached: ArcSwapOption::new(cached),
+            cached: RwLock::new(cached),
             fetch_state: Mutex::default(),
             refresh_started: Once::new(),
             remote,
@@ -88,7 +87,8 @@ impl TokenIssuer {
     }
 
     fn fresh_keys(&self) -> Option<Arc<CachedKeys>> {
-        let cached = self.cached.load_full()?;
+        let cached = self.cached.read();
+        let cached = cached.unwrap_or_else(PoisonError::into_inner).clone()?;
         let is_fresh = self.remote.is_none() || cached.fetched_at.elapsed() < MAX_KEY_AGE;
         is_fresh.then_some(cached)
     }
@@ -109,7 +109,8 @@ impl TokenIssuer {
         let timed_out = |_| Err(JwksError::Unreachable("timed out".to_owned()));
         match fetched.unwrap_or_else(timed_out) {
             Ok(cached) => {
-                self.cached.store(Some(Arc::new(cached)));
+                let current = self.cached.write();
+                *current.unwrap_or_else(PoisonError::into_inner) = Some(Arc::new(cached));
                 if std::mem::take(&mut state.is_failing) {
                     tracing::info!("JWKS fetch recovered");
                 }

@@ -1,8 +1,10 @@
 //! The running application: its current snapshot, and config reloads.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::{
+    mem,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock},
+};
 
-use arc_swap::ArcSwap;
 use jiff::Timestamp;
 use tokio::runtime::Handle;
 
@@ -23,7 +25,7 @@ pub type ReadConfig = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
 /// The running application. Clones share their state.
 #[derive(Clone)]
 pub struct App {
-    snapshot: Arc<ArcSwap<Snapshot>>,
+    snapshot: Arc<RwLock<Arc<Snapshot>>>,
     /// Resources that survive config reloads.
     pub resources: Arc<AppResources>,
     reloads: Arc<ReloadState>,
@@ -60,7 +62,7 @@ impl App {
             .revisions
             .add(revision(&snapshot, ReloadCause::Start));
         Ok(Self {
-            snapshot: Arc::new(ArcSwap::from_pointee(snapshot)),
+            snapshot: Arc::new(RwLock::new(Arc::new(snapshot))),
             resources: Arc::new(resources),
             reloads: Arc::new(reloads),
         })
@@ -90,7 +92,8 @@ impl App {
 
     /// Returns the current snapshot, which a request holds from start to end.
     pub fn snapshot(&self) -> Arc<Snapshot> {
-        self.snapshot.load_full()
+        let snapshot = self.snapshot.read();
+        Arc::clone(&snapshot.unwrap_or_else(PoisonError::into_inner))
     }
 
     /// Reads the config, proves its guards and replaces the snapshot. In-flight requests
@@ -104,7 +107,7 @@ impl App {
         let reloaded = self.build_new_snapshot().map(|snapshot| {
             snapshot.start(&self.resources);
             let applied = revision(&snapshot, cause.clone());
-            self.snapshot.swap(Arc::new(snapshot)).proofs.stop();
+            self.replace(snapshot).proofs.stop();
             self.reloads.revisions.add(applied);
         });
         let outcome = match &reloaded {
@@ -137,6 +140,13 @@ impl App {
     /// Returns the configs that are or were in use, newest first. Of many, the last ones.
     pub fn revisions(&self) -> Vec<ConfigRevision> {
         self.reloads.revisions.list()
+    }
+
+    /// Replaces the snapshot and returns the previous one.
+    fn replace(&self, snapshot: Snapshot) -> Arc<Snapshot> {
+        let current = self.snapshot.write();
+        let mut current = current.unwrap_or_else(PoisonError::into_inner);
+        mem::replace(&mut current, Arc::new(snapshot))
     }
 
     fn build_new_snapshot(&self) -> Result<Snapshot, ReloadError> {
