@@ -397,6 +397,8 @@ async fn the_demo_prints_lines_that_work() {
         assert!(Instant::now() < deadline, "{denials}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+    let rules = page("rules").await.unwrap().text().await.unwrap();
+    assert_eq!(rules.matches("</span> proven").count(), 3, "{rules}");
     let mark = served.mark.clone();
     served.terminate();
     let (code, log) = ended(served, PATIENCE).await;
