@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use super::{
-    case::{CaseInput, GuardCase},
+    case::{CaseInput, Sender},
     example_call::ExampleCall,
     stage::Stage,
 };
@@ -53,23 +53,27 @@ impl CaseRunner<'_> {
     /// # Errors
     ///
     /// Returns a problem of the case itself.
-    pub(super) async fn run(&self, case: &GuardCase) -> Result<Vec<Stage>, String> {
-        let call = match &case.input {
+    pub(super) async fn run(
+        &self,
+        sender: &Sender,
+        input: &CaseInput,
+    ) -> Result<Vec<Stage>, String> {
+        let call = match input {
             CaseInput::Event(..) => None,
             CaseInput::Call(example) => Some(CallContext {
                 dialect: example.call.method.api.as_str(),
                 operation: example.call.operation.as_str(),
             }),
         };
-        let session = case.sender.session.clone();
+        let session = sender.session.clone();
         let context = Context {
             session_named: session.is_some(),
             session_id: session.unwrap_or_else(|| format!("{SESSION_PREFIX}{}", Uuid::new_v4())),
             cwd: self.config.hook_directory.display().to_string(),
             timestamp: self.timestamp.to_owned(),
             caller: Caller {
-                name: case.sender.caller.clone(),
-                agent: case.sender.agent.clone(),
+                name: sender.caller.clone(),
+                agent: sender.agent.clone(),
                 ..Caller::default()
             },
             call,
@@ -81,7 +85,7 @@ impl CaseRunner<'_> {
             context,
             stages: Vec::new(),
         };
-        match &case.input {
+        match input {
             CaseInput::Event(name, fields) => run.report(*name, fields).await?,
             CaseInput::Call(example) => {
                 let called = run.call(example).await;

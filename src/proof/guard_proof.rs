@@ -30,6 +30,32 @@ pub(super) enum CaseSelection {
     InTurn,
 }
 
+/// What proofs run on.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ProofScope<'a> {
+    pub(super) engine: &'a Engine,
+    pub(super) config: &'a Config,
+    /// Time of the proofs, as hooks receive it.
+    pub(super) timestamp: &'a str,
+    /// End of all proofs together.
+    pub(super) end: Option<Instant>,
+}
+
+impl ProofScope<'_> {
+    /// Returns the end of a proof that begins now, and the setting that sets it.
+    fn deadline(&self) -> (Instant, String) {
+        let settings = &self.config.proof;
+        let own = Instant::now() + settings.timeout;
+        match self.end.filter(|end| *end < own) {
+            Some(end) => {
+                let total = settings.total_timeout;
+                (end, format!("{total:?}, the time of all proofs together"))
+            }
+            None => (own, format!("{:?}", settings.timeout)),
+        }
+    }
+}
+
 /// The last proof of a policy or hook.
 #[derive(Debug, Clone, Serialize, ToSchema)]
 pub struct GuardStatus {
@@ -84,13 +110,16 @@ impl GuardProof {
     /// Dropping the future ends the guard's process.
     pub(super) async fn run(
         &self,
-        engine: &Engine,
-        config: &Config,
+        scope: ProofScope<'_>,
         selection: CaseSelection,
-        timestamp: &str,
     ) -> Vec<Problem> {
-        let timeout = config.proof.timeout;
-        let deadline = Instant::now() + timeout;
+        let ProofScope {
+            engine,
+            config,
+            timestamp,
+            ..
+        } = scope;
+        let (deadline, timeout) = scope.deadline();
         let runner = CaseRunner {
             engine: engine.for_proof(self.guard.clone()),
             guard: &self.guard,
@@ -103,8 +132,14 @@ impl GuardProof {
         let runs_all = cases.len() == self.cases.len();
         for case in cases {
             // Boxed, because one case has the futures of all events.
-            let Ok(run) = timeout_at(deadline, Box::pin(runner.run(case))).await else {
-                problems.push(self.problem(case, &format!("has no result after {timeout:?}")));
+            let run = timeout_at(deadline, Box::pin(runner.run(&case.sender, &case.input)));
+            // A process is not started only to be ended.
+            let run = match deadline.checked_duration_since(Instant::now()) {
+                Some(_) => run.await.ok(),
+                None => None,
+            };
+            let Some(run) = run else {
+                problems.push(self.problem(case, &format!("has no result after {timeout}")));
                 return problems;
             };
             let found = match run {

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use futures_util::{StreamExt, future::BoxFuture, stream};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     case::GuardCase,
     case_file,
     expectation::Expectation,
-    guard_proof::{CaseSelection, GuardProof, GuardStatus},
+    guard_proof::{CaseSelection, GuardProof, GuardStatus, ProofScope},
 };
 use crate::{
     config::{Config, Problem, ProofCases, ProofEntry},
@@ -73,7 +74,13 @@ impl GuardProofs {
         timestamp: &str,
     ) -> Result<(), Vec<Problem>> {
         let all = |_: &GuardProof| CaseSelection::All;
-        let results = self.run(engine, config, timestamp, &all).await;
+        let scope = ProofScope {
+            engine,
+            config,
+            timestamp,
+            end: Some(Instant::now() + config.proof.total_timeout),
+        };
+        let results = self.run(scope, &all).await;
         let mut problems: Vec<Problem> = results.into_iter().flatten().collect();
         if problems.is_empty() {
             for proof in &self.proofs {
@@ -95,7 +102,13 @@ impl GuardProofs {
                 CaseSelection::All
             }
         };
-        let results = self.run(engine, config, timestamp, &selection).await;
+        let scope = ProofScope {
+            engine,
+            config,
+            timestamp,
+            end: None,
+        };
+        let results = self.run(scope, &selection).await;
         for (proof, problems) in self.proofs.iter().zip(results) {
             proof.record(&problems, timestamp);
         }
@@ -137,19 +150,12 @@ impl GuardProofs {
 
     async fn run(
         &self,
-        engine: &Engine,
-        config: &Config,
-        timestamp: &str,
+        scope: ProofScope<'_>,
         selection: &(dyn Fn(&GuardProof) -> CaseSelection + Sync),
     ) -> Vec<Vec<Problem>> {
         let mut runs: Vec<BoxFuture<'_, Vec<Problem>>> = Vec::new();
         for proof in &self.proofs {
-            runs.push(Box::pin(proof.run(
-                engine,
-                config,
-                selection(proof),
-                timestamp,
-            )));
+            runs.push(Box::pin(proof.run(scope, selection(proof))));
         }
         stream::iter(runs)
             .buffered(MAX_CONCURRENT_PROOFS)

@@ -22,6 +22,10 @@ pub struct ProofSettings {
     /// Maximum time for the proof of one guard, with all of its cases.
     #[serde(with = "DurationText")]
     pub timeout: Duration,
+    /// Maximum time for all proofs at a start or reload together. `POST /reload` waits for at most
+    /// a minute.
+    #[serde(with = "DurationText")]
+    pub total_timeout: Duration,
 }
 
 /// Cases that prove a policy or hook.
@@ -186,6 +190,7 @@ impl Default for ProofSettings {
         Self {
             every: Duration::from_mins(10),
             timeout: Duration::from_secs(10),
+            total_timeout: Duration::from_secs(45),
         }
     }
 }

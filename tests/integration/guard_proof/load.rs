@@ -285,3 +285,30 @@ fn check_runs_proofs_when_asked() {
     );
     assert!(folder.path().join("runs").exists());
 }
+
+#[test]
+fn many_guards_that_hang_have_one_time_together() {
+    let case = "must_deny: [{ tool_call: { name: run_shell_command } }]";
+    let hooks: String = (0..40)
+        .map(|number| {
+            format!("        - {{ name: g{number}, command: sleep 600; true {number}, {case} }}\n")
+        })
+        .collect();
+    let config = format!(
+        "proof: {{ timeout: 1s, total_timeout: 1500ms }}\nhooks:\n  BeforeTool:\n    - hooks:\n{hooks}"
+    );
+    let started = Instant::now();
+
+    let stderr = refused(&config, &[]);
+
+    // Eight at a time, so each of the two commands would need five seconds.
+    let elapsed = started.elapsed();
+    assert!(elapsed.as_secs() < 8, "{elapsed:?}");
+    let lines = |text: &str| stderr.lines().filter(|line| line.contains(text)).count();
+    assert_eq!(lines("has no result after 1s"), 8, "{stderr}");
+    assert_eq!(
+        lines("has no result after 1.5s, the time of all proofs together"),
+        32,
+        "{stderr}"
+    );
+}
