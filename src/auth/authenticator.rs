@@ -43,6 +43,14 @@ pub struct AuthState {
     throttle: LoginThrottle,
 }
 
+impl AuthState {
+    /// Returns the name of the caller with this key of `event::Caller`, if it was authenticated
+    /// by this process.
+    pub fn name_of(&self, key: &str) -> Option<Arc<str>> {
+        self.quotas.name_of(key)
+    }
+}
+
 impl Authenticator {
     /// Creates an authenticator for the callers in `auth`, without fetching keys. An
     /// issuer that is configured as in `previous` keeps its keys.
@@ -126,6 +134,7 @@ impl Authenticator {
             return Ok(Identity::anonymous(&keys, user_agent, self.session_scope()));
         };
         let key = caller_key(&principal.name);
+        let quota = state.quotas.get(&key, &principal.name);
         Ok(Identity {
             name: principal.name,
             query_key: self.query_key_for_model_api(&keys),
@@ -136,7 +145,7 @@ impl Authenticator {
                 .map(UpstreamCredential::ApiKey),
             user_agent,
             allowance: Some(Allowance {
-                quota: state.quotas.get(&key),
+                quota,
                 grant: principal.grant,
                 label: principal.label,
                 metrics: Arc::clone(metrics),

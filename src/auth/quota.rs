@@ -37,6 +37,8 @@ pub(super) struct Quotas(Mutex<LruCache<String, Arc<Quota>>>);
 /// Usage of one caller.
 #[derive(Debug, Default)]
 pub(super) struct Quota {
+    /// Name of the caller.
+    caller: Arc<str>,
     rate: Mutex<Option<RequestRate>>,
     usage: Mutex<DailyUsage>,
     in_flight: AtomicUsize,
@@ -123,9 +125,22 @@ impl Default for Quotas {
 }
 
 impl Quotas {
-    pub(super) fn get(&self, key: &str) -> Arc<Quota> {
+    /// Returns the usage of the caller with this key and name.
+    pub(super) fn get(&self, key: &str, name: &Arc<str>) -> Arc<Quota> {
         let mut quotas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        Arc::clone(quotas.get_or_insert_ref(key, Arc::default))
+        let new = || {
+            Arc::new(Quota {
+                caller: Arc::clone(name),
+                ..Quota::default()
+            })
+        };
+        Arc::clone(quotas.get_or_insert_ref(key, new))
+    }
+
+    /// Returns the name of the caller with this key, if it was seen.
+    pub(super) fn name_of(&self, key: &str) -> Option<Arc<str>> {
+        let quotas = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        quotas.peek(key).map(|quota| Arc::clone(&quota.caller))
     }
 }
 

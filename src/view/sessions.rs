@@ -28,6 +28,9 @@ pub struct SessionInfo {
     pub source: &'static str,
     /// The `User-Agent` of its first request.
     pub agent: String,
+    /// Name of its caller; empty if it is anonymous, or was not seen by this process and is not in
+    /// the config.
+    pub caller_name: String,
     /// Key of its caller: derived from the caller's name, or the SHA-256 of its credential;
     /// empty without one.
     pub caller: String,
@@ -69,7 +72,7 @@ pub async fn newest(app: &App, limit: usize) -> SessionList {
     let sessions = newest.iter();
     SessionList {
         sessions: sessions
-            .map(|(key, state)| SessionInfo::new(key, state))
+            .map(|(key, state)| SessionInfo::new(app, key, state))
             .collect(),
     }
 }
@@ -83,12 +86,13 @@ pub async fn find(app: &App, id: &str, caller: Option<&str>) -> Option<SessionDe
         .iter()
         .filter(|(key, _)| caller.is_none_or(|caller| *caller == key.caller));
     let newest = matching.max_by_key(|(_, state)| state.last_seen);
-    newest.map(|(key, state)| SessionDetails::new(key, state))
+    newest.map(|(key, state)| SessionDetails::new(app, key, state))
 }
 
 impl SessionInfo {
-    fn new(key: &SessionKey, state: &SessionState) -> Self {
+    fn new(app: &App, key: &SessionKey, state: &SessionState) -> Self {
         Self {
+            caller_name: caller_name(app, &key.caller),
             id: key.id.clone(),
             source: state.source.as_str(),
             agent: state.agent.clone(),
@@ -102,14 +106,14 @@ impl SessionInfo {
 }
 
 impl SessionDetails {
-    fn new(key: &SessionKey, state: &SessionState) -> Self {
+    fn new(app: &App, key: &SessionKey, state: &SessionState) -> Self {
         // A note is stored for its item's prefix and for the item's own fingerprint.
         let mut notes: Vec<&ItemNote> = state.notes.values().collect();
         notes.sort();
         notes.dedup();
         let count = |has: fn(&ItemNote) -> bool| notes.iter().filter(|note| has(note)).count();
         Self {
-            session: SessionInfo::new(key, state),
+            session: SessionInfo::new(app, key, state),
             items: state.evaluated.len().div_ceil(2),
             denied: count(|note| note.denied.is_some()),
             replaced: count(|note| note.replaced.is_some()),
@@ -117,5 +121,14 @@ impl SessionDetails {
             stopped: count(|note| note.stopped.is_some()) > 0,
             reported: state.reported.clone(),
         }
+    }
+}
+
+/// Returns the name of the caller with a key; empty if it is unknown.
+fn caller_name(app: &App, key: &str) -> String {
+    let seen = || app.resources.auth.name_of(key);
+    match app.snapshot().authenticator.name_of(key) {
+        Some(name) => name.to_owned(),
+        None => seen().map_or_else(String::new, |name| name.to_string()),
     }
 }

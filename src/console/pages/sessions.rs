@@ -138,7 +138,7 @@ fn row(session: &SessionInfo) -> Markup {
                 a data-row href=(item_address(LIST, &session.id, &query)) { (session.id) }
             }
             td { (session.agent) }
-            td { code { (short_key(&session.caller)) } }
+            td { (caller(session)) }
             td { (session.source) }
             td.number { (session.turns) }
             td.number { (session.requests) }
@@ -161,7 +161,10 @@ fn detail_list(details: &SessionDetails) -> Markup {
         }
         dl {
             dt { "Agent" } dd { (session.agent) }
-            dt { "Caller" } dd { code { (session.caller) } }
+            dt { "Caller" } dd {
+                (caller(session))
+                @if !session.caller_name.is_empty() { " " code.muted { (session.caller) } }
+            }
             dt { "Found by" } dd { (source(session.source)) }
             dt { "First call" } dd { (session.started) }
             dt { "Last call" } dd { (session.last_seen) }
@@ -190,6 +193,19 @@ fn source(source: &'static str) -> &'static str {
         "code_assist" => "code_assist: the request body names it",
         "reported" => "reported: events of the agent name it",
         other => other,
+    }
+}
+
+/// Returns the name of a session's caller, or the begin of its key, with a link to its calls.
+fn caller(session: &SessionInfo) -> Markup {
+    html! {
+        @if !session.caller_name.is_empty() {
+            a href=(calls_with("caller", &session.caller_name)) { (session.caller_name) }
+        } @else if session.caller.is_empty() {
+            "without authentication"
+        } @else {
+            code { (short_key(&session.caller)) }
+        }
     }
 }
 
