@@ -21,6 +21,7 @@ mod overrides;
 mod registry;
 mod schema;
 mod secret;
+mod setting_origins;
 mod settings;
 mod source_span;
 mod spanned_yaml;

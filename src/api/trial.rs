@@ -10,7 +10,7 @@ use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
     state::App,
-    view::trial::{TrialMode, Trials},
+    view::trial::{Trial, TrialMode, Trials},
 };
 
 /// An action to try.
@@ -23,15 +23,17 @@ pub struct TrialRequest {
     /// `plan` lists policies and hooks; `run` runs them, which needs the role `operator`.
     #[serde(default)]
     mode: TrialMode,
+    /// Version of a revision of `/config`; the config in use without it.
+    version: Option<String>,
 }
 
-/// Shows which policies and hooks an event or a request meets under the config in use, on a
-/// gateway of its own with the mock model API.
+/// Shows which policies and hooks an event or a request meets under the config in use or
+/// an earlier one, on a gateway of its own with the mock model API.
 #[utoipa::path(post, path = "/try", tag = "admin",
     request_body = TrialRequest,
     responses(
         (status = 200, description = "The report, as `hookgate explain --json` prints it.", body = Object),
-        (status = 400, description = "The input is neither an event nor a request.", body = GoogleError),
+        (status = 400, description = "The input is neither an event nor a request, or no revision has the version.", body = GoogleError),
         (status = 503, description = "Too many trials are running.", body = GoogleError), AdminErrors))]
 pub(super) async fn try_action(
     State(app): State<App>,
@@ -42,7 +44,12 @@ pub(super) async fn try_action(
     let request: TrialRequest = serde_json::from_slice(&body)
         .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
     let text = request.input.to_string();
-    let tried = trials.perform(&app, &principal, &text, request.mode);
+    let trial = Trial {
+        input: &text,
+        mode: request.mode,
+        version: request.version.as_deref(),
+    };
+    let tried = trials.perform(&app, &principal, trial);
     let (_action, report) = tried.await?;
     Ok(Json(json!(report)))
 }

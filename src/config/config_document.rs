@@ -1,9 +1,11 @@
 //! The config for display: what was written, with the defaults of the schema.
 
+use std::path::Path;
+
 use serde::{Serialize, Serializer};
 use serde_json::{Map, Number, Value};
 
-use super::{source_span::SourceSpan, spanned_yaml::SpannedYaml};
+use super::{setting_origins::SettingOrigins, source_span::SourceSpan, spanned_yaml::SpannedYaml};
 
 /// Replaces values that may be secret.
 const MASKED: &str = "***";
@@ -31,6 +33,7 @@ pub struct ConfigSection {
     pub name: String,
     source: SectionSource,
     value: Value,
+    origins: SettingOrigins,
 }
 
 /// Source of a section.
@@ -44,19 +47,19 @@ enum SectionSource {
 impl ConfigDocument {
     /// Takes the sections of a document after its references to the command line, and before
     /// its references to secrets, are resolved. Adds the defaults of the schema.
-    pub(super) fn new(document: &SpannedYaml, value: &Value, schema: &Value) -> Self {
-        let effective = with_defaults(value, schema, schema, 0);
+    pub(super) fn new(document: &SpannedYaml, in_use: &Value, schema: &Value) -> Self {
+        let effective = with_defaults(in_use, schema, schema, 0);
         let written = document.value();
-        let value_of = |name: &str| value.get(name);
         let sections = effective.as_object().into_iter().flatten();
         let sections = sections.map(|(name, value)| ConfigSection {
             name: name.clone(),
-            source: match (written.get(name), value_of(name)) {
+            source: match (written.get(name), in_use.get(name)) {
                 (Some(_), _) => SectionSource::File(document.key_span(&format!("/{name}"))),
                 (None, Some(_)) => SectionSource::CommandLine,
                 (None, None) => SectionSource::Default,
             },
             value: masked(value),
+            origins: SettingOrigins::new(document, in_use, name),
         });
         Self {
             sections: sections.collect(),
@@ -65,13 +68,14 @@ impl ConfigDocument {
 
     /// Adds the hooks of a settings file.
     pub(super) fn add_settings_file(&mut self, document: &SpannedYaml) {
-        let value = document.value();
+        let written = document.value();
         for name in ["hooks", "hooksConfig"] {
-            if let Some(value) = value.get(name) {
+            if let Some(value) = written.get(name) {
                 self.sections.push(ConfigSection {
                     name: name.to_owned(),
                     source: SectionSource::File(document.key_span(&format!("/{name}"))),
                     value: masked(value),
+                    origins: SettingOrigins::new(document, &written, name),
                 });
             }
         }
@@ -86,6 +90,9 @@ impl ConfigDocument {
         };
         if let Some(setting) = section.value.pointer_mut(pointer) {
             *setting = value.into();
+            section
+                .origins
+                .set_command_line(format!("/{name}{pointer}"));
         }
         if section.source == SectionSource::Default {
             section.source = SectionSource::CommandLine;
@@ -113,6 +120,16 @@ impl ConfigSection {
             SectionSource::CommandLine => "command line".to_owned(),
             SectionSource::Default => "default".to_owned(),
         }
+    }
+
+    /// Returns the origin of each line of `yaml`, which is the section's YAML or a masked form of
+    /// it: file and line, `command line` or `default`. Empty if it cannot be parsed.
+    pub fn line_origins(&self, yaml: &str) -> Vec<String> {
+        let file = match &self.source {
+            SectionSource::File(span) => span.file.as_path(),
+            SectionSource::CommandLine | SectionSource::Default => Path::new(""),
+        };
+        self.origins.of_lines(yaml, file)
     }
 
     /// Returns the section as YAML.
@@ -324,6 +341,43 @@ mod tests {
         );
         let read: Value = serde_saphyr::from_str(&yaml).unwrap();
         assert_eq!(read["hooks"], json!([{ "body": "1MiB", "max": 1 }]));
+    }
+
+    #[test]
+    fn each_line_has_its_origin() {
+        let text = "hooks:\n  - max: 1\n  - { max: 2,\n      body: \"a\\nb\" }\n\nlimits:\n  # a comment\n  max: 9\n";
+        let mut document = document(text);
+        document.override_setting("limits", "/body", "2MiB");
+        document.override_setting("listen", "", "127.0.0.1:2");
+
+        let sections = document.sections().iter();
+        let lines = sections.flat_map(|section| {
+            let yaml = section.yaml();
+            let origins = section.line_origins(&yaml);
+            let lines = yaml.lines().map(|line| line.trim().to_owned());
+            lines.zip(origins).collect::<Vec<_>>()
+        });
+        let lines: Vec<(String, String)> = lines.collect();
+        let origin = |line: &str| {
+            let found = lines.iter().filter(|(text, _)| text == line);
+            found.map(|(_, origin)| origin.as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(origin("limits:"), ["a.yaml:6"], "{lines:#?}");
+        assert_eq!(origin("max: 9"), ["a.yaml:8"]);
+        assert_eq!(origin("body: 2MiB"), ["command line"]);
+        assert_eq!(origin("listen: 127.0.0.1:2"), ["command line"]);
+        assert_eq!(origin("hooks:"), ["a.yaml:1"]);
+        assert_eq!(
+            origin("- body: 1MiB"),
+            ["a.yaml:2"],
+            "an item is where it begins"
+        );
+        assert_eq!(origin("max: 1"), ["a.yaml:2"]);
+        assert_eq!(origin("max: 2"), ["a.yaml:3"]);
+        assert!(
+            lines.iter().all(|(_, origin)| !origin.is_empty()),
+            "{lines:#?}"
+        );
     }
 
     #[test]

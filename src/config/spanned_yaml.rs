@@ -124,6 +124,13 @@ impl SpannedYaml {
         moved.map_or(Cow::Borrowed(pointer), Cow::Owned)
     }
 
+    /// Returns the JSON pointers of all keys and items with their lines, in order.
+    pub(crate) fn key_lines(&self) -> Vec<(String, u64)> {
+        let mut lines = Vec::new();
+        self.root.key_lines("", &mut lines);
+        lines
+    }
+
     /// Returns a problem for each duplicate key.
     pub(crate) fn duplicates(&self) -> Vec<Problem> {
         let mut problems = Vec::new();
@@ -161,6 +168,27 @@ impl SpannedYaml {
 }
 
 impl YamlNode {
+    fn key_lines(&self, pointer: &str, lines: &mut Vec<(String, u64)>) {
+        let mut add = |key: &str, line: u64, node: &Self| {
+            let pointer = format!("{pointer}/{key}");
+            lines.push((pointer.clone(), line));
+            node.key_lines(&pointer, lines);
+        };
+        match &self.content {
+            YamlContent::Leaf(_) => (),
+            YamlContent::List(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    add(&index.to_string(), item.position.line, item);
+                }
+            }
+            YamlContent::Map(entries) => {
+                for entry in entries {
+                    add(&escape(&entry.key), entry.key_position.line, &entry.value);
+                }
+            }
+        }
+    }
+
     fn value(&self) -> Value {
         match &self.content {
             YamlContent::Leaf(value) => value.clone(),

@@ -1,7 +1,10 @@
 //! Numbers, times and addresses as people read them.
 
+use maud::{Markup, html};
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use url::form_urlencoded;
+
+use crate::observe::trace::RulePosition;
 
 /// Characters of a segment of a path that need no escape.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
@@ -61,6 +64,12 @@ pub(super) fn calls_with(key: &str, value: &str) -> String {
     let mut query = form_urlencoded::Serializer::new(String::new());
     query.append_pair(key, value);
     format!("/console/calls?{}", query.finish())
+}
+
+/// Returns a line of the config, with a link to it.
+pub(super) fn config_line(at: &RulePosition) -> Markup {
+    let line = format!("{}:{}", at.file, at.line);
+    html! { a href={ "/console/config#" (line) } { code { (line) } } }
 }
 
 #[cfg(test)]

@@ -179,10 +179,9 @@ impl App {
 
 fn revision(snapshot: &Snapshot, cause: ReloadCause) -> ConfigRevision {
     ConfigRevision {
-        version: snapshot.config.version.clone(),
         applied: Timestamp::now(),
         cause,
-        document: Arc::clone(&snapshot.config.document),
+        config: Arc::clone(&snapshot.config),
     }
 }
 

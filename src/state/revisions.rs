@@ -9,7 +9,7 @@ use std::{
 use jiff::Timestamp;
 use thiserror::Error;
 
-use crate::config::ConfigDocument;
+use crate::config::Config;
 
 /// Revisions that are kept, the current one included.
 const MAX_REVISIONS: usize = 20;
@@ -35,14 +35,12 @@ pub enum ReloadCause {
 /// A config that is or was in use.
 #[derive(Debug, Clone)]
 pub struct ConfigRevision {
-    /// Version of the config, as in the decision log.
-    pub version: String,
     /// Time since which it is or was in use.
     pub applied: Timestamp,
     /// Reason why it was loaded.
     pub cause: ReloadCause,
-    /// The config for display.
-    pub document: Arc<ConfigDocument>,
+    /// Config with all of its settings.
+    pub config: Arc<Config>,
 }
 
 /// A config that was refused.
@@ -78,14 +76,22 @@ impl fmt::Display for ReloadCause {
 }
 
 impl Revisions {
-    /// Adds the config that is in use now. The last refused one no longer matters.
+    /// Adds the config that is in use now, unless it is the same as before. The last refused one
+    /// no longer matters.
     pub(super) fn add(&self, revision: ConfigRevision) {
         let mut state = self.state();
+        state.refused = None;
+        if let Some(current) = state.applied.back_mut()
+            && current.config.version == revision.config.version
+        {
+            // Its lines and secrets may be others.
+            current.config = revision.config;
+            return;
+        }
         if state.applied.len() == MAX_REVISIONS {
             state.applied.pop_front();
         }
         state.applied.push_back(revision);
-        state.refused = None;
     }
 
     pub(super) fn set_refused(&self, refused: RefusedReload) {

@@ -29,7 +29,7 @@ use crate::{
 #[derive(Debug)]
 pub struct Snapshot {
     /// Config that the snapshot was built from.
-    pub config: Config,
+    pub config: Arc<Config>,
     /// Authentication and quotas of callers.
     pub authenticator: Authenticator,
     /// Engine with all hooks and policies.
@@ -137,7 +137,7 @@ impl Snapshot {
             sessions,
             transcripts,
             audit: None,
-            config,
+            config: Arc::new(config),
             derives_any: false,
         };
         snapshot.derives_any = EventName::ALL.iter().any(|event| snapshot.derives(*event));

@@ -41,6 +41,9 @@ pub struct SectionView {
     pub origin: String,
     /// The section as YAML.
     pub yaml: String,
+    /// Origin of each line of `yaml`: file and line, `command line` or `default`; empty if they
+    /// are unknown.
+    pub line_origins: Vec<String>,
 }
 
 /// A config that is or was in use.
@@ -82,10 +85,14 @@ pub struct ConfigDiff {
 pub fn current(app: &App) -> ConfigView {
     let snapshot = app.snapshot();
     let sections = snapshot.config.document.sections().iter();
-    let sections = sections.map(|section| SectionView {
-        name: section.name.clone(),
-        origin: section.origin(),
-        yaml: app.resources.trace.masked_text(&section.yaml()),
+    let sections = sections.map(|section| {
+        let yaml = app.resources.trace.masked_text(&section.yaml());
+        SectionView {
+            name: section.name.clone(),
+            origin: section.origin(),
+            line_origins: section.line_origins(&yaml),
+            yaml,
+        }
     });
     let refused = app.refused_reload().map(|refused| RefusedView {
         time: rfc3339(refused.time),
@@ -106,9 +113,14 @@ pub fn current(app: &App) -> ConfigView {
             .iter()
             .map(ToString::to_string)
             .collect(),
-        revisions: (0..).zip(&app.revisions()).map(revision).collect(),
+        revisions: revisions(app),
         refused,
     }
+}
+
+/// Returns the configs that are or were in use, newest first.
+pub fn revisions(app: &App) -> Vec<RevisionView> {
+    (0..).zip(&app.revisions()).map(revision).collect()
 }
 
 /// Returns the time since which the config is in use.
@@ -121,7 +133,7 @@ pub fn diff(app: &App, from: usize, to: usize) -> Option<ConfigDiff> {
     let revisions = app.revisions();
     let (from, to) = (revisions.get(from)?, revisions.get(to)?);
     let masked = |revision: &ConfigRevision| {
-        let yaml = revision.document.to_yaml();
+        let yaml = revision.config.document.to_yaml();
         app.resources.trace.masked_text(&yaml)
     };
     let (old, new) = (masked(from), masked(to));
@@ -133,8 +145,8 @@ pub fn diff(app: &App, from: usize, to: usize) -> Option<ConfigDiff> {
         .context_radius(CONTEXT_LINES)
         .to_string();
     Some(ConfigDiff {
-        from: from.version.clone(),
-        to: to.version.clone(),
+        from: from.config.version.clone(),
+        to: to.config.version.clone(),
         diff,
     })
 }
@@ -142,7 +154,7 @@ pub fn diff(app: &App, from: usize, to: usize) -> Option<ConfigDiff> {
 fn revision((number, revision): (usize, &ConfigRevision)) -> RevisionView {
     RevisionView {
         number,
-        version: revision.version.clone(),
+        version: revision.config.version.clone(),
         applied: rfc3339(revision.applied),
         cause: revision.cause.to_string(),
     }

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 
 use crate::{
     auth::AdminPrincipal,
-    config::AdminRole,
+    config::{AdminRole, Config},
     dry_run::{
         ActionError, AgentAction, AgentHandler, DEFAULT_MODEL, DryRunError, DryRunReport, dry_run,
     },
@@ -40,11 +40,24 @@ pub enum TrialMode {
     Run,
 }
 
+/// What is tried, and how.
+#[derive(Debug, Clone, Copy)]
+pub struct Trial<'a> {
+    /// A hook's input, a Gemini request, or a request with its path, headers and responses.
+    pub input: &'a str,
+    /// Whether policies and hooks run.
+    pub mode: TrialMode,
+    /// Version of a revision of the config; that in use without one.
+    pub version: Option<&'a str>,
+}
+
 /// Reason why a trial has no result.
 #[derive(Debug, Error)]
 enum TrialError {
     #[error("the input is neither an event nor a request: {0}")]
     Input(#[from] ActionError),
+    #[error("no revision of the config has the version `{0}`")]
+    Version(String),
     #[error(transparent)]
     DryRun(#[from] DryRunError),
 }
@@ -58,21 +71,19 @@ impl Trials {
         }
     }
 
-    /// Performs the action of a text: a hook's input, a Gemini request, or a request with its
-    /// path, headers and responses.
+    /// Performs a trial.
     ///
     /// # Errors
     ///
-    /// Returns an error if the user may not run hooks, the text is no action, or too many
-    /// trials are running.
+    /// Returns an error if the user may not run hooks, the input is no action, no revision has
+    /// the version, or too many trials are running.
     pub async fn perform(
         &self,
         app: &App,
         principal: &AdminPrincipal,
-        text: &str,
-        mode: TrialMode,
+        trial: Trial<'_>,
     ) -> Result<(AgentAction, DryRunReport), ApiError> {
-        let execution = match mode {
+        let execution = match trial.mode {
             TrialMode::Plan => HookExecution::Skipped,
             TrialMode::Run if principal.has(AdminRole::Operator) => HookExecution::Executed,
             TrialMode::Run => {
@@ -84,18 +95,31 @@ impl Trials {
             let message = "too many trials are running";
             return Err(ApiError::new(ErrorReason::Overloaded, message));
         };
-        let action = AgentAction::from_json(text, DEFAULT_MODEL).map_err(TrialError::from)?;
-        let snapshot = app.snapshot();
-        let run = dry_run(&snapshot.config, &action, execution, self.handler);
+        let action =
+            AgentAction::from_json(trial.input, DEFAULT_MODEL).map_err(TrialError::from)?;
+        let config = config(app, trial.version)?;
+        let run = dry_run(&config, &action, execution, self.handler);
         let report = Box::pin(run).await.map_err(TrialError::from)?;
         Ok((action, report))
     }
+}
+
+/// Returns the config with a version, or that in use.
+fn config(app: &App, version: Option<&str>) -> Result<Arc<Config>, TrialError> {
+    let Some(version) = version else {
+        return Ok(Arc::clone(&app.snapshot().config));
+    };
+    let revisions = app.revisions().into_iter();
+    let mut configs = revisions.map(|revision| revision.config);
+    let found = configs.find(|config| config.version == version);
+    found.ok_or_else(|| TrialError::Version(version.to_owned()))
 }
 
 impl From<TrialError> for ApiError {
     fn from(error: TrialError) -> Self {
         let reason = match &error {
             TrialError::Input(_)
+            | TrialError::Version(_)
             | TrialError::DryRun(DryRunError::Answer(_) | DryRunError::Request(_)) => {
                 ErrorReason::BadDocument
             }

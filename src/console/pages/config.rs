@@ -1,5 +1,7 @@
 //! Config: what is in use, the revisions before it, their differences, and reload.
 
+use std::collections::BTreeSet;
+
 use axum::{
     extract::{RawQuery, State},
     response::{IntoResponse, Redirect, Response},
@@ -44,7 +46,7 @@ pub(in crate::console) async fn show(
         (warnings(&view.warnings))
         (revisions(&view.revisions, diff.as_ref()))
         h2 { "Effective config" }
-        p.hint { "Defaults are filled in. Secrets are references, and other texts that may be "
+        p.hint { "Defaults are filled in, and each line has its origin. Secrets are references, and other texts that may be "
             "secret are masked." }
         (sections(&view))
     };
@@ -174,11 +176,20 @@ fn difference(diff: &ConfigDiff) -> Markup {
 }
 
 fn sections(view: &ConfigView) -> Markup {
+    // The first line with an origin is the target of links to it.
+    let mut targets = BTreeSet::new();
     html! {
         @for section in &view.sections {
             details open[section.origin != "default"] {
                 summary { code { (section.name) } " " span.muted { (section.origin) } }
-                pre tabindex="0" { (section.yaml) }
+                pre tabindex="0" {
+                    @if section.line_origins.is_empty() { (section.yaml) }
+                    @for (line, origin) in section.yaml.lines().zip(&section.line_origins) {
+                        @let is_target = origin.contains(':') && targets.insert(origin.as_str());
+                        span id=[is_target.then_some(origin)] { (line) span.muted { "  # " (origin) } }
+                        "\n"
+                    }
+                }
             }
         }
     }

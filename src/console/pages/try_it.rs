@@ -1,4 +1,5 @@
-//! Try it: one event or request under the config in use, as `hookgate explain` shows it.
+//! Try it: one event or request under the config in use or an earlier one, as `hookgate explain`
+//! shows it.
 
 use axum::{
     Extension,
@@ -22,8 +23,9 @@ use crate::{
     hook::{EventTrace, HookTrace},
     state::App,
     view::{
+        config::{self, RevisionView},
         content::view_content,
-        trial::{TrialMode, Trials},
+        trial::{Trial, TrialMode, Trials},
     },
 };
 
@@ -62,7 +64,7 @@ pub(in crate::console) async fn show(
     };
     let body = html! {
         @if let Some(note) = note { p role="status" { (note) } }
-        (form(&principal, &input, TrialMode::Plan))
+        (form(&app, &principal, Trial { input: &input, mode: TrialMode::Plan, version: None }))
     };
     Ok(page(body).respond(Some(&principal)))
 }
@@ -79,19 +81,22 @@ pub(in crate::console) async fn submit(
     fields: FormFields,
 ) -> Result<Response, ApiError> {
     fields.check_csrf(&principal)?;
-    let mode = match fields.get("mode") {
-        "run" => TrialMode::Run,
-        _ => TrialMode::Plan,
+    let trial = Trial {
+        input: fields.get("input"),
+        mode: match fields.get("mode") {
+            "run" => TrialMode::Run,
+            _ => TrialMode::Plan,
+        },
+        version: Some(fields.get("version")).filter(|version| !version.is_empty()),
     };
-    let input = fields.get("input");
-    let tried = trials.perform(&app, &principal, input, mode).await;
+    let tried = trials.perform(&app, &principal, trial).await;
     let status = tried.as_ref().err().map(ApiError::status);
     let body = html! {
         @match &tried {
             Err(error) => p.problem role="alert" { (error.message()) },
-            Ok((action, report)) => (result(action, report, mode)),
+            Ok((action, report)) => (result(action, report, trial)),
         }
-        (form(&principal, input, mode))
+        (form(&app, &principal, trial))
     };
     let page = page(body);
     let page = match status {
@@ -117,7 +122,8 @@ fn request_of_call(
     Ok(request.map(|request| format!("{request:#}")))
 }
 
-fn form(principal: &AdminPrincipal, input: &str, mode: TrialMode) -> Markup {
+fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {
+    let Trial { input, mode, .. } = trial;
     let may_run = principal.has(AdminRole::Operator);
     html! {
         form method="post" action=(ADDRESS) {
@@ -127,6 +133,7 @@ fn form(principal: &AdminPrincipal, input: &str, mode: TrialMode) -> Markup {
                     code { r#"{"path", "headers", "body", "answer", "then"}"# } }
             }
             textarea #input name="input" spellcheck="false" { (input) }
+            (revision_choice(&config::revisions(app), trial.version))
             p {
                 label { input type="radio" name="mode" value="plan" checked[mode == TrialMode::Plan]; " List policies and hooks" }
                 " "
@@ -135,14 +142,33 @@ fn form(principal: &AdminPrincipal, input: &str, mode: TrialMode) -> Markup {
             @if !may_run { p.hint { "Running hooks needs the role " code { "operator" } "." } }
             p { button { "Try it" } }
             p.hint { "It runs on a gateway of its own with the mock model API: no session, no model API "
-                "and no metric is reached. Hooks run with their real transport and environment." }
+                "and no metric is reached. Hooks run with their real transport and environment; those of an "
+                "earlier config, too, with the scripts that are on the disk now." }
         }
     }
 }
 
-fn result(action: &AgentAction, report: &DryRunReport, mode: TrialMode) -> Markup {
+fn revision_choice(revisions: &[RevisionView], chosen: Option<&str>) -> Markup {
+    html! {
+        p {
+            label { "Config "
+                select name="version" {
+                    @for revision in revisions {
+                        option value=(if revision.number == 0 { "" } else { revision.version.as_str() }) selected[chosen == Some(revision.version.as_str())] {
+                            @if revision.number == 0 { "in use, " } (revision.version) " since " (revision.applied)
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn result(action: &AgentAction, report: &DryRunReport, trial: Trial<'_>) -> Markup {
+    let mode = trial.mode;
     html! {
         h2 { "Verdict: " (report.verdict) }
+        @if let Some(version) = trial.version { p { "Under the config " code { (version) } "." } }
         @if let Some(reason) = &report.reason { p { "Reason: " q { (reason) } } }
         @if report.events.is_empty() { p { "No policy and no hook runs on this." } }
         @for (number, event) in (1..).zip(&report.events) { (event_result(number, event, mode)) }

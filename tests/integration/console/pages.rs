@@ -193,6 +193,22 @@ limits: { body: 1MiB }
         "{limits}"
     );
     assert_eq!(section("timeouts")["origin"], "default");
+    let origin_of = |section: &Value, line: &str| {
+        let yaml = section["yaml"].as_str().unwrap();
+        let number = yaml.lines().position(|found| found.contains(line));
+        let origins = section["line_origins"].as_array().unwrap();
+        assert_eq!(origins.len(), yaml.lines().count(), "{section:#}");
+        let number = number.unwrap_or_else(|| panic!("no `{line}` in {yaml}"));
+        origins[number].as_str().unwrap().to_owned()
+    };
+    assert!(
+        origin_of(&limits, "body: 1MiB").ends_with("hookgate.yaml:7"),
+        "{limits:#}"
+    );
+    assert_eq!(origin_of(&limits, "response: 256MiB"), "default");
+    let command = origin_of(&section("hooks"), "command: ");
+    assert!(command.ends_with("hookgate.yaml:6"), "{command}");
+    assert!(page.contains(&format!("<span id=\"{command}\">")), "{page}");
     assert_eq!(view["revisions"][0]["cause"], "start");
 }
 
@@ -251,6 +267,62 @@ async fn revisions_of_the_config_are_compared_and_a_refused_one_is_explained() {
     );
     assert!(page.text().contains("The last reload was refused"));
     assert_eq!(missing.status, 400);
+}
+
+#[tokio::test]
+async fn a_reload_of_an_unchanged_config_is_no_new_revision() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let config = format!(
+        "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+        upstream.addr
+    );
+    let file = folder.path().join("hookgate.yaml");
+    fs::write(&file, &config).unwrap();
+    let mut served = Served::folder(folder.path());
+    served.addr();
+    let operator = Agent::at(served.operators());
+    let revisions = async || {
+        let view = operator.get("/config").await.json();
+        view["revisions"].as_array().unwrap().clone()
+    };
+    let first = revisions().await;
+
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    fs::write(&file, format!("# a comment\n{config}")).unwrap();
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+
+    assert_eq!(revisions().await, first);
+    let view = operator.get("/config").await.json();
+    let mut sections = view["sections"].as_array().unwrap().iter();
+    let upstreams = sections.find(|section| section["name"] == "upstreams");
+    assert_eq!(upstreams.unwrap()["origin"], "hookgate.yaml:2", "{view:#}");
+}
+
+#[tokio::test]
+async fn a_session_has_the_name_of_its_caller() {
+    let upstream = Upstream::mock().await;
+    // The SHA-256 of `team-a-key`.
+    let config = "auth: { keys: [{ name: team-a, sha256: 554a0d05033791f46fede07b724fa246c95235f60a9fb74caad37d1408b4df58 }] }\n\
+        hooks: { BeforeModel: [{ hooks: [{ name: look, command: \"true\" }] }] }\n";
+    let gateway = TestGateway::start(&upstream, config).await;
+    let agent = gateway
+        .agent()
+        .sending("x-hookgate-key", "team-a-key")
+        .sending("x-hookgate-session", "my-session");
+    agent.generate("m", &prompt("hello")).await;
+
+    let sessions = gateway.operator().get("/sessions").await.json();
+    let list = Browser::at(&gateway).get("/console/sessions").await.html;
+
+    assert_eq!(
+        sessions["sessions"][0]["caller_name"], "team-a",
+        "{sessions:#}"
+    );
+    assert!(
+        list.contains("href=\"/console/calls?caller=team-a\">team-a</a>"),
+        "{list}"
+    );
 }
 
 #[tokio::test]

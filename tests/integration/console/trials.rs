@@ -1,9 +1,12 @@
 //! Trials of one event or request under the config in use.
 
+use std::fs;
+
 use serde_json::json;
+use tempfile::TempDir;
 
 use super::{logged_in, with_users};
-use crate::harness::{Upstream, hook};
+use crate::harness::{Agent, Served, Upstream, hook};
 
 fn guarded() -> String {
     let guard = "grep -q secret && { touch ran; echo no >&2; exit 2; }; exit 0";
@@ -76,4 +79,42 @@ async fn an_input_that_is_neither_event_nor_request_is_explained() {
     );
     assert_eq!(answer.status, 400);
     assert_eq!(answer.json()["error"]["details"][0]["reason"], "BAD_JSON");
+}
+
+#[tokio::test]
+async fn an_earlier_revision_of_the_config_can_be_tried() {
+    let upstream = Upstream::mock().await;
+    let folder = TempDir::new().unwrap();
+    let write = |hooks: &str| {
+        let upstreams = format!(
+            "upstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n",
+            upstream.addr
+        );
+        fs::write(folder.path().join("hookgate.yaml"), upstreams + hooks).unwrap();
+    };
+    write(&guarded());
+    let mut served = Served::folder(folder.path());
+    served.addr();
+    let operators = served.operators();
+    let operator = Agent::at(operators);
+    write("");
+    assert_eq!(operator.post("/reload", "").await.status, 200);
+    let view = operator.get("/config").await.json();
+    let earlier = view["revisions"][1]["version"].as_str().unwrap();
+    let input = json!({ "contents": [{ "parts": [{ "text": "a secret" }] }] });
+
+    let now = json!({ "input": input, "mode": "run" });
+    let now = operator.post("/try", now.to_string()).await.json();
+    let before = json!({ "input": input, "mode": "run", "version": earlier });
+    let before = operator.post("/try", before.to_string()).await.json();
+    let unknown = json!({ "input": input, "version": "made-up" });
+    let unknown = operator.post("/try", unknown.to_string()).await;
+    let page = operator.get("/console/try").await;
+
+    assert_eq!(now["verdict"], "proceed", "{now:#}");
+    assert_eq!(before["verdict"], "deny", "{before:#}");
+    assert_eq!(unknown.status, 400);
+    assert!(unknown.text().contains("no revision"), "{}", unknown.text());
+    let choice = format!("<option value=\"{earlier}\">");
+    assert!(page.text().contains(&choice), "{}", page.text());
 }

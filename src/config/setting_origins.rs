@@ -1,0 +1,98 @@
+//! Origins of the settings of a section: lines of a file, the command line, or defaults.
+
+use std::{collections::BTreeMap, path::Path};
+
+use serde_json::Value;
+
+use super::spanned_yaml::{SpannedYaml, escape};
+
+/// Origins of the settings of one section that are not defaults, by JSON pointer.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct SettingOrigins(BTreeMap<String, SettingOrigin>);
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum SettingOrigin {
+    /// A line of the section's file.
+    Line(u64),
+    CommandLine,
+}
+
+impl SettingOrigins {
+    /// Reads the origins of the section `name`. `value` is what is in use of `document`, after
+    /// settings of the command line.
+    pub(super) fn new(document: &SpannedYaml, value: &Value, name: &str) -> Self {
+        let mut origins = Self::default();
+        let written = document.value();
+        if let Some(value) = value.get(name) {
+            let pointer = format!("/{}", escape(name));
+            origins.read(document, &pointer, (written.get(name), value));
+        }
+        origins
+    }
+
+    /// Records that the command line has a setting.
+    pub(super) fn set_command_line(&mut self, pointer: String) {
+        self.0.insert(pointer, SettingOrigin::CommandLine);
+    }
+
+    /// Returns the origin of each line of a section's YAML: `file:line`, `command line` or
+    /// `default`. Empty if the YAML cannot be parsed.
+    pub(super) fn of_lines(&self, yaml: &str, file: &Path) -> Vec<String> {
+        let Ok(parsed) = SpannedYaml::parse(yaml, file) else {
+            return Vec::new();
+        };
+        let mut starts = parsed.key_lines().into_iter().peekable();
+        let mut origin = String::new();
+        let lines = (1..).zip(yaml.lines()).map(|(number, _)| {
+            // Of the settings that begin on a line, the first one contains the others.
+            if let Some((pointer, _)) = starts.next_if(|(_, line)| *line <= number) {
+                origin = self.of(&pointer, file);
+            }
+            while starts.next_if(|(_, line)| *line <= number).is_some() {}
+            origin.clone()
+        });
+        lines.collect()
+    }
+
+    fn of(&self, pointer: &str, file: &Path) -> String {
+        match self.0.get(pointer) {
+            Some(SettingOrigin::Line(line)) => format!("{}:{line}", file.display()),
+            Some(SettingOrigin::CommandLine) => "command line".to_owned(),
+            None => "default".to_owned(),
+        }
+    }
+
+    fn read(
+        &mut self,
+        document: &SpannedYaml,
+        pointer: &str,
+        (written, value): (Option<&Value>, &Value),
+    ) {
+        let is_container = |value: &Value| value.is_object() || value.is_array();
+        let is_written = written.is_some_and(|written| {
+            written == value || is_container(written) && is_container(value)
+        });
+        let origin = if is_written {
+            SettingOrigin::Line(document.key_span(pointer).line)
+        } else {
+            SettingOrigin::CommandLine
+        };
+        self.0.insert(pointer.to_owned(), origin);
+        match value {
+            Value::Array(items) => {
+                for (index, item) in items.iter().enumerate() {
+                    let written = written.and_then(|written| written.get(index));
+                    self.read(document, &format!("{pointer}/{index}"), (written, item));
+                }
+            }
+            Value::Object(fields) => {
+                for (key, field) in fields {
+                    let written = written.and_then(|written| written.get(key));
+                    let pointer = format!("{pointer}/{}", escape(key));
+                    self.read(document, &pointer, (written, field));
+                }
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => (),
+        }
+    }
+}
