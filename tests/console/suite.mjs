@@ -9,6 +9,7 @@ import { accessTests } from "./cases/access.mjs";
 import { accessibilityTests } from "./cases/accessibility.mjs";
 import { hostileTests } from "./cases/hostile.mjs";
 import { pictureTests } from "./cases/pictures.mjs";
+import { proofTests } from "./cases/proof.mjs";
 import { taskTests } from "./cases/tasks.mjs";
 import { callTests } from "./cases/calls.mjs";
 
@@ -25,5 +26,6 @@ describe("the console", () => {
   taskTests(stage);
   accessibilityTests(stage);
   accessTests(stage);
+  proofTests(stage);
   hostileTests(stage);
 });
