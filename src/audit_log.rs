@@ -15,7 +15,6 @@ mod otlp;
 mod rate_limit;
 mod record;
 mod recorder_sink;
-mod response_tail;
 mod run_stats;
 mod time_range;
 

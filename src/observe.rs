@@ -10,11 +10,13 @@ mod log_format;
 mod metrics;
 pub mod otlp;
 pub mod recorder;
+mod response_tail;
 mod time_buckets;
 pub mod trace;
 
 pub use self::{
     log::{LogFormat, LogGuard, init},
     metrics::{Metrics, ReloadOutcome},
+    response_tail::ResponseTail,
     time_buckets::TimeBuckets,
 };

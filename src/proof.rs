@@ -16,6 +16,7 @@ mod example_call;
 mod expectation;
 mod guard_proof;
 mod guard_proofs;
+mod policy_probe;
 mod stage;
 
-pub use self::{guard_proof::GuardStatus, guard_proofs::GuardProofs};
+pub use self::{guard_proof::GuardStatus, guard_proofs::GuardProofs, policy_probe::policy_denies};

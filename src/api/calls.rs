@@ -21,8 +21,8 @@ use crate::{
     auth::AdminPrincipal,
     error::{ApiError, ErrorReason},
     observe::trace::{
-        CallLine, CallPage, CallSummary, CallView, DenialList, MAX_PAGE_RECORDS, ScanRange,
-        SessionWatch, StoredContent, TraceFilter, TraceSubscription,
+        CallLine, CallPage, CallSummary, CallView, DenialList, InFlightCalls, MAX_PAGE_RECORDS,
+        ScanRange, SessionWatch, StoredContent, TraceFilter, TraceSubscription,
     },
     state::App,
     view::{
@@ -39,6 +39,7 @@ pub(super) fn routes() -> Router<App> {
     Router::new()
         .route("/calls", get(list_calls))
         .route("/calls/stream", get(stream_calls))
+        .route("/calls/in_flight", get(list_in_flight))
         .route("/calls/{id}", get(get_call))
         .route("/calls/{id}/content", get(get_content))
         .route("/sessions/{id}/watch", post(watch_session))
@@ -161,6 +162,21 @@ pub(super) async fn watch_session(
     let WatchRequest { minutes, reason } = serde_json::from_slice(&body)
         .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
     content::watch(&app, &principal, session, (minutes, reason)).map(Json)
+}
+
+/// Calls in flight, the oldest first. Of the filter, conditions on what is known at the end of a
+/// call match none.
+#[utoipa::path(get, path = "/calls/in_flight", tag = "admin", operation_id = "calls_in_flight",
+    params(("q" = Option<String>, Query, description = "Conditions such as `caller:ci`, as for `/calls`.")),
+    responses(
+        (status = 200, description = "The calls.", body = InFlightCalls),
+        (status = 400, description = "A condition is unknown or has a wrong value.", body = GoogleError), AdminErrors))]
+pub(super) async fn list_in_flight(
+    State(app): State<App>,
+    RawQuery(query): RawQuery,
+) -> Result<Json<InFlightCalls>, ApiError> {
+    let filter = CallQuery::parse(query.as_deref())?.filter;
+    Ok(Json(app.resources.trace.calls_in_flight(&filter)))
 }
 
 /// Denials since the start, grouped by rule, reason and tool.

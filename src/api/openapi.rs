@@ -43,6 +43,7 @@ use super::{
         sessions::get_session,
         calls::list_calls,
         calls::stream_calls,
+        calls::list_in_flight,
         calls::get_call,
         calls::get_content,
         calls::watch_session,

@@ -12,14 +12,19 @@ use super::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
         RequestRecord, TokenCounts, short_name,
     },
-    response_tail::ResponseTail,
     run_stats::RunStats,
     time_range::milliseconds,
 };
 use crate::{
     event::{EventName, EventOrigin, HookRun, RefusedCall},
-    observe::recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
+    observe::{
+        ResponseTail,
+        recorder::{BodySide, CommitFuture, EventDecision, Exchange, ExchangeEvent, Sink},
+    },
 };
+
+/// Bytes at the end of a response that are kept.
+const TAIL_BYTES: usize = 16 * 1024;
 
 /// Writes the records of one request.
 #[derive(Debug)]
@@ -72,7 +77,7 @@ impl DecisionLogSink {
             response_digester: None,
             received: None,
             sent: None,
-            tail: ResponseTail::default(),
+            tail: ResponseTail::new(TAIL_BYTES),
             stats: RunStats::default(),
             earlier_usage: None,
             usage: None,

@@ -11,7 +11,7 @@ use crate::{
     event::Action,
     observe::{
         recorder::ExchangeAction,
-        trace::{CallRecord, CallSummary, RecordKind, TracedRun},
+        trace::{CallRecord, CallSummary, RecordKind},
     },
 };
 
@@ -55,11 +55,6 @@ impl CallRow {
     pub(super) fn new(call: &CallRecord, query: &str) -> Self {
         let (kind, verdict) = verdict(call);
         let summary = call.summary();
-        let models = if summary.requested_model == summary.model {
-            summary.model.to_owned()
-        } else {
-            format!("{} → {}", summary.requested_model, summary.model)
-        };
         let times = [summary.hooks_us, summary.duration_us].map(duration);
         let cells = [
             short_time(&call.time()),
@@ -69,7 +64,7 @@ impl CallRow {
             caller(call),
             summary.agent.to_owned(),
             summary.session.to_owned(),
-            models,
+            models(summary.requested_model, summary.model),
             edited(&summary).to_owned(),
             summary.rounds.to_string(),
             summary
@@ -135,10 +130,10 @@ pub(super) fn caller(call: &CallRecord) -> String {
 
 /// Returns the action on a call and, if it is stricter, the verdict on one of its events.
 pub(super) fn verdict(call: &CallRecord) -> (BadgeKind, String) {
-    let strictest = call.events().iter().map(|event| event.verdict).max();
-    let removed = has_removed_calls(call).then_some(Action::Deny);
-    let strictest = strictest.max(removed);
-    match strictest.filter(|verdict| *verdict > Action::Proceed) {
+    match call
+        .strictest_verdict()
+        .filter(|verdict| *verdict > Action::Proceed)
+    {
         // A denied tool call within an answer does not deny the call.
         Some(verdict) if call.action < ExchangeAction::Deny => {
             let text = format!("{}, {}", call.action.as_str(), verdict.as_str());
@@ -148,17 +143,19 @@ pub(super) fn verdict(call: &CallRecord) -> (BadgeKind, String) {
     }
 }
 
-/// Returns a time without year and fractions of a second.
-fn short_time(time: &str) -> String {
-    let date_and_time = time.get(5..10).zip(time.get(11..19));
-    date_and_time.map_or_else(|| time.to_owned(), |(date, time)| format!("{date} {time}"))
+/// Returns the requested model, and the one that is called if it is another.
+pub(super) fn models(requested: &str, called: &str) -> String {
+    if requested == called {
+        called.to_owned()
+    } else {
+        format!("{requested} → {called}")
+    }
 }
 
-/// Returns whether a policy removed tool calls from an answer.
-fn has_removed_calls(call: &CallRecord) -> bool {
-    let rules = call.events().iter().flat_map(|event| &event.rules);
-    let mut runs = rules.filter_map(TracedRun::asked);
-    runs.any(|run| run.refused_calls > 0 && run.would.is_none())
+/// Returns a time without year and fractions of a second.
+pub(super) fn short_time(time: &str) -> String {
+    let date_and_time = time.get(5..10).zip(time.get(11..19));
+    date_and_time.map_or_else(|| time.to_owned(), |(date, time)| format!("{date} {time}"))
 }
 
 fn decided_by(summary: &CallSummary<'_>) -> String {

@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::{
     call_row::verdict_badge,
-    format::{bytes, calls_with, duration},
+    format::{bytes, calls_with, config_line, duration},
     page::{BadgeKind, badge},
 };
 use crate::{
@@ -162,7 +162,7 @@ fn rule_row(rule: &TracedRun) -> Markup {
                 a href=(calls_with("rule", rule.name())) { (rule.name()) }
                 " " span.muted { (kind) }
             }
-            td.nowrap { @if let Some(at) = rule.position() { code { (at.file) ":" (at.line) } } }
+            td.nowrap { @if let Some(at) = rule.position() { (config_line(at)) } }
             @match &rule.outcome {
                 RunOutcome::NotAsked(reason) => {
                     td colspan="5" { (badge(BadgeKind::Neutral, "not asked")) " " (reason.explanation()) }

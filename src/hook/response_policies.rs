@@ -38,6 +38,7 @@ impl ResponsePolicies {
                 configured: Arc::clone(configured),
                 is_reported: false,
                 unreported: 0,
+                unreported_time: Duration::ZERO,
             })
         });
         Self {
@@ -71,8 +72,8 @@ impl ResponsePolicies {
         inspect(&mut self.policies, chunk, position)
     }
 
-    /// Returns the unreported runs of each policy as one run and its count, and resets the
-    /// counts.
+    /// Returns the unreported runs of each policy as one run with the sum of their durations, and
+    /// their number. Resets both.
     pub fn take_unreported(&mut self) -> Vec<(HookRun, u64)> {
         let mut unreported = Vec::new();
         for policy in self
@@ -80,7 +81,8 @@ impl ResponsePolicies {
             .iter_mut()
             .filter(|policy| policy.unreported > 0)
         {
-            let (output, elapsed) = (HookOutput::default(), Duration::ZERO);
+            let output = HookOutput::default();
+            let elapsed = std::mem::take(&mut policy.unreported_time);
             let run = policy.configured.run::<AfterModel>(output, elapsed);
             unreported.push((run, std::mem::take(&mut policy.unreported)));
         }
@@ -134,6 +136,7 @@ struct ActiveResponsePolicy {
     /// Number of runs without output and effect since the last report. A stream has thousands
     /// of them, so they are reported together.
     unreported: u64,
+    unreported_time: Duration,
 }
 
 impl ActiveResponsePolicy {
@@ -155,6 +158,7 @@ impl ActiveResponsePolicy {
         let has_effect = effects.edited || !effects.refused.is_empty();
         if self.is_reported && !has_effect && output == HookOutput::default() {
             self.unreported += 1;
+            self.unreported_time += started.elapsed();
             return Ok(None);
         }
         self.is_reported = true;

@@ -8,15 +8,15 @@
 mod event;
 mod exchange;
 mod header_summary;
+mod in_flight;
 mod log_sink;
 mod metrics_sink;
 mod sink;
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use tokio_util::sync::CancellationToken;
 
-use self::header_summary::HeaderSummary;
 pub use self::{
     event::{
         BodyPart, BodySide, ChunkFacts, EventDecision, ExchangeAction, ExchangeEnd, ExchangeEvent,
@@ -24,9 +24,14 @@ pub use self::{
     },
     exchange::Exchange,
     header_summary::HookSummary,
+    in_flight::InFlightExchanges,
     log_sink::LogSink,
     metrics_sink::MetricsSink,
     sink::{CommitFuture, Sink, Unavailable},
+};
+use self::{
+    header_summary::HeaderSummary,
+    in_flight::{InFlightEntry, Recording},
 };
 
 /// Records one request. Clones record the same request, which is finished when the last of them
@@ -44,6 +49,7 @@ struct RecorderState {
     headers: HeaderSummary,
     /// Cancelled once shutdown aborts requests; `None` if the end is not recorded.
     aborted: Option<CancellationToken>,
+    in_flight: Option<InFlightEntry>,
 }
 
 impl Recorder {
@@ -74,8 +80,16 @@ impl Recorder {
                 sinks,
                 headers: HeaderSummary::default(),
                 aborted,
+                in_flight: None,
             })),
         }
+    }
+
+    /// Lists the request among those in flight, until it is finished.
+    pub fn list_in(&self, table: &Arc<InFlightExchanges>) {
+        let state: Weak<Mutex<RecorderState>> = Arc::downgrade(&self.state);
+        let entry = table.add(state);
+        self.state().in_flight = Some(entry);
     }
 
     /// The id in `x-hookgate-request-id`.
@@ -164,6 +178,12 @@ impl RecorderState {
         for sink in &mut self.sinks {
             sink.record(&self.exchange, event);
         }
+    }
+}
+
+impl Recording for Mutex<RecorderState> {
+    fn read(&self, reader: &mut dyn FnMut(&Exchange)) {
+        reader(&self.lock().unwrap_or_else(PoisonError::into_inner).exchange);
     }
 }
 

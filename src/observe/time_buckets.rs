@@ -28,21 +28,24 @@ impl<const N: usize> TimeBuckets<N> {
 
     /// Counts one event at `now`.
     pub fn add(&self, now: Instant) {
+        self.add_many(now, 1);
+    }
+
+    /// Counts events at `now`.
+    pub fn add_many(&self, now: Instant, events: u64) {
         let tick = self.tick(now);
         let Some(bucket) = self.bucket(tick) else {
             return;
         };
         let full = u64::from(u32::MAX);
-        let count = |value: u64| {
-            if value >> COUNT_BITS != tick {
-                (tick << COUNT_BITS) | 1
-            } else if value & full == full {
-                value
+        let updated = |value: u64| {
+            let so_far = if value >> COUNT_BITS == tick {
+                value & full
             } else {
-                value + 1
-            }
+                0
+            };
+            Some((tick << COUNT_BITS) | so_far.saturating_add(events).min(full))
         };
-        let updated = |value| Some(count(value));
         bucket
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, updated)
             .ok();
@@ -93,10 +96,12 @@ mod tests {
         }
         assert_eq!(buckets.sum(at(29)), 4);
         assert_eq!(buckets.sum(at(30)), 2, "the first bucket is too old");
-        buckets.add(at(30));
+        buckets.add_many(at(30), 1);
         assert_eq!(buckets.sum(at(30)), 3, "and is reused");
         assert_eq!(buckets.sum(at(1000)), 0);
         assert_eq!(buckets.covered(at(5)), Duration::from_secs(5));
         assert_eq!(buckets.covered(at(500)), Duration::from_secs(30));
+        buckets.add_many(at(1000), u64::MAX);
+        assert_eq!(buckets.sum(at(1000)), u64::from(u32::MAX), "a full bucket");
     }
 }

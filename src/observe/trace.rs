@@ -10,7 +10,7 @@
 mod clock;
 mod filter;
 mod histogram;
-mod limits;
+mod in_flight;
 mod record;
 mod rule;
 mod sink;
@@ -18,7 +18,7 @@ mod store;
 
 pub use self::{
     filter::{FILTER_KEYS, FilterError, TraceFilter},
-    limits::{ContentLimits, TraceLimits},
+    in_flight::{InFlightCall, InFlightCalls},
     record::{
         CallDetail, CallRecord, RecordKind, SessionMatch, TimeSplit, TracedRound, TracedTokens,
         cache_effect::{CacheEffect, PromptParts},
@@ -29,7 +29,7 @@ pub use self::{
         reason_text::ReasonText,
         traced_event::{RunDetail, RunOutcome, RunReport, TracedEvent, TracedRun},
     },
-    rule::{RuleIdentity, RulePosition, RuleSummary, TracedRule},
+    rule::{RuleCounts, RuleIdentity, RulePosition, RuleSummary, TracedRule},
     sink::TraceSink,
     store::{
         MAX_PAGE_RECORDS, TraceStore, TracedRules,

@@ -10,9 +10,15 @@ use crate::{
     error::{ApiError, ErrorReason},
     event::Caller,
     middleware::{Authenticated, ListenerKind, OnBodyEnd, RejectedRequest, RequestId},
-    observe::recorder::{BodySide, Exchange, ExchangeEvent, Recorder},
+    observe::{
+        ResponseTail,
+        recorder::{BodySide, Exchange, ExchangeEvent, Recorder},
+    },
     state::App,
 };
+
+/// End of a response in which its token counts are.
+const USAGE_TAIL_BYTES: usize = 2048;
 
 /// Starts to record a request.
 pub(super) fn start(app: &App, authenticated: &Authenticated, head: &Parts) -> Recorder {
@@ -57,6 +63,37 @@ struct BodyRecording {
 impl Drop for BodyRecording {
     fn drop(&mut self) {
         self.recorder.record(&ExchangeEvent::BodyEnded(self.side));
+    }
+}
+
+/// Records the token counts at the end of a response that is not parsed, if a sink needs them.
+pub(super) fn record_usage(recorder: &Recorder, body: Body) -> Body {
+    if !recorder.wants_steps() {
+        return body;
+    }
+    let mut usage = UsageRecording {
+        recorder: recorder.clone(),
+        tail: ResponseTail::new(USAGE_TAIL_BYTES),
+    };
+    Body::new(body.map_frame(move |frame| {
+        if let Some(piece) = frame.data_ref() {
+            usage.tail.push(piece);
+        }
+        frame
+    }))
+}
+
+/// Records token counts when the body is dropped.
+struct UsageRecording {
+    recorder: Recorder,
+    tail: ResponseTail,
+}
+
+impl Drop for UsageRecording {
+    fn drop(&mut self) {
+        if let Some(usage) = self.tail.usage() {
+            self.recorder.record(&ExchangeEvent::UsageReported(&usage));
+        }
     }
 }
 

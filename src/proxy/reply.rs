@@ -198,7 +198,8 @@ pub(super) fn passed(mut answer: UpstreamResponse, context: &RequestContext) -> 
     *response.status_mut() = answer.status;
     // The body is unchanged, so `content-length` holds.
     *response.headers_mut() = headers::response_headers(mem::take(&mut answer.headers));
-    *response.body_mut() = Body::new(answer.into_body());
+    *response.body_mut() =
+        recording::record_usage(&context.recorder, Body::new(answer.into_body()));
     response
 }
 

@@ -1,4 +1,4 @@
-//! The live trace of a snapshot: the store that survives reloads, with the rules and limits of
+//! The live trace of a snapshot: the store that survives reloads, with the rules and settings of
 //! one config.
 
 use std::sync::Arc;
@@ -7,20 +7,17 @@ use crate::{
     config::TraceSettings,
     observe::{
         recorder::Sink,
-        trace::{
-            ContentLimits, RecordKind, RuleIdentity, RuleSummary, TraceLimits, TraceSink,
-            TraceStore, TracedRules,
-        },
+        trace::{RecordKind, RuleIdentity, RuleSummary, TraceSink, TraceStore, TracedRules},
     },
 };
 
-/// The live trace with the rules and limits of one config.
+/// The live trace with the rules and settings of one config.
 #[derive(Debug)]
 pub struct LiveTrace {
     /// Records, statistics and denials.
     pub store: Arc<TraceStore>,
     rules: TracedRules,
-    limits: TraceLimits,
+    settings: TraceSettings,
 }
 
 impl LiveTrace {
@@ -32,7 +29,7 @@ impl LiveTrace {
         Self {
             rules: store.register(rules),
             store: Arc::clone(store),
-            limits: limits(settings),
+            settings: *settings,
         }
     }
 
@@ -42,32 +39,17 @@ impl LiveTrace {
         rules.map(|rule| rule.summary()).collect()
     }
 
-    /// Applies the limits, once the snapshot is in use.
+    /// Applies the settings, once the snapshot is in use.
     pub(super) fn start(&self) {
-        self.store.configure(&self.limits);
+        self.store.configure(&self.settings);
     }
 
     /// Returns the sink of one exchange; `None` if the trace is disabled or full.
     pub(super) fn sink(&self, kind: RecordKind) -> Option<Box<dyn Sink>> {
-        if self.limits.exchanges == 0 {
+        if self.settings.exchanges == 0 {
             return None;
         }
-        let sink = TraceSink::new(&self.store, &self.rules, self.limits.content, kind)?;
+        let sink = TraceSink::new(&self.store, &self.rules, self.settings.content, kind)?;
         Some(Box::new(sink))
-    }
-}
-
-fn limits(settings: &TraceSettings) -> TraceLimits {
-    let content = &settings.content;
-    TraceLimits {
-        exchanges: settings.exchanges,
-        memory: settings.memory,
-        content: ContentLimits {
-            denied_or_edited: content.denied_or_edited,
-            sample: content.sample,
-            reasons: content.reasons,
-            memory: content.memory,
-            retention: content.retention,
-        },
     }
 }

@@ -25,23 +25,33 @@ impl Snapshot {
     ) -> Recorder {
         let log = self.audit.clone();
         let log = log.map(|audit| DecisionLogSink::for_exchange(audit, rejected()));
-        Recorder::for_exchange(exchange, self.sinks(log, RecordKind::Call), aborted)
+        let trace = self.trace.sink(RecordKind::Call);
+        let is_traced = trace.is_some();
+        let recorder = Recorder::for_exchange(exchange, self.sinks(log, trace), aborted);
+        if is_traced {
+            recorder.list_in(self.trace.store.exchanges_in_flight());
+        }
+        recorder
     }
 
     /// Creates the recorder of a single hook event.
     pub fn event_recorder(&self, context: &Context) -> Recorder {
         let log = self.audit.clone().map(DecisionLogSink::for_event);
-        let sinks = self.sinks(log, RecordKind::Event);
+        let sinks = self.sinks(log, self.trace.sink(RecordKind::Event));
         Recorder::for_event(Exchange::from_context(context), sinks)
     }
 
-    fn sinks(&self, decision_log: Option<DecisionLogSink>, kind: RecordKind) -> Vec<Box<dyn Sink>> {
+    fn sinks(
+        &self,
+        decision_log: Option<DecisionLogSink>,
+        trace: Option<Box<dyn Sink>>,
+    ) -> Vec<Box<dyn Sink>> {
         let metrics = MetricsSink(Arc::clone(&self.metrics));
         let mut sinks: Vec<Box<dyn Sink>> = vec![Box::new(metrics), Box::new(LogSink)];
         if let Some(decision_log) = decision_log {
             sinks.push(Box::new(decision_log));
         }
-        sinks.extend(self.trace.sink(kind));
+        sinks.extend(trace);
         if let Some(tracer) = &self.tracer {
             sinks.push(Box::new(Arc::clone(tracer)));
         }

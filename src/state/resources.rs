@@ -8,11 +8,9 @@ use super::{cached_content_owners::CachedContentOwners, traffic::Traffic};
 use crate::{
     audit_log::OpenLogs,
     auth::{AdminAccess, AuthState},
+    config::TraceSettings,
     hook::Tracer,
-    observe::{
-        Metrics,
-        trace::{TraceLimits, TraceStore},
-    },
+    observe::{Metrics, trace::TraceStore},
     policy::SessionCounters,
     transport::ProcessSlots,
 };
@@ -58,7 +56,7 @@ pub struct AppResources {
 impl Default for AppResources {
     fn default() -> Self {
         let metrics: Arc<Metrics> = Arc::default();
-        let trace = TraceStore::new(&TraceLimits::default(), Arc::clone(&metrics));
+        let trace = TraceStore::new(&TraceSettings::default(), Arc::clone(&metrics));
         Self {
             metrics,
             trace: Arc::new(trace),

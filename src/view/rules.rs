@@ -24,7 +24,7 @@ pub struct RuleView {
 pub enum RuleRemark {
     /// Its last proof failed.
     NotProven,
-    /// Some of its runs failed.
+    /// Some of its runs in the last 24 hours failed.
     Failing,
     /// It could deny something but lets it pass when it fails.
     FailsOpen,
@@ -103,7 +103,7 @@ fn remarks(
             proof.is_some_and(|proof| !proof.proven),
             RuleRemark::NotProven,
         ),
-        (summary.failed > 0, RuleRemark::Failing),
+        (summary.last_day.failed > 0, RuleRemark::Failing),
         (fails_open, RuleRemark::FailsOpen),
         (!is_asked && !rule.disabled, RuleRemark::NeverAsked),
         (is_asked && !has_acted, RuleRemark::NeverActed),

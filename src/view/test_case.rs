@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::to_yaml,
-    event::Action,
+    event::{Action, EventName},
     observe::trace::{CallRecord, DenialGroup, MaskedBody, StoredContent},
+    proof::policy_denies,
     state::App,
 };
 
@@ -40,20 +41,39 @@ pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Op
     Some(file(app, case))
 }
 
-/// Returns a file of one case, made of the name of a denied tool alone. `None` if it was no
-/// tool that was denied.
-pub fn from_names(app: &App, group: &DenialGroup) -> Option<String> {
+/// A file of one case, made of the name of a denied tool alone.
+#[derive(Debug)]
+pub struct NamedCase {
+    /// The file as YAML.
+    pub yaml: String,
+    /// Whether it passes as it is; `None` if a hook decides, which is not run for this.
+    pub passes: Option<bool>,
+}
+
+/// Returns a case made of the name of a denied tool alone. `None` if it was no call of a tool
+/// that was denied.
+pub async fn from_names(app: &App, group: &DenialGroup) -> Option<NamedCase> {
     let tool = group.tool.as_ref()?;
+    if group.event != EventName::BeforeTool {
+        return None;
+    }
     let verdict = group.action.as_str();
+    let fields = json!({ "hook_event_name": group.event, "tool_name": tool, "tool_input": {} });
     let case = json!({
         "name": format!("{} decides {verdict} on {tool}", group.rule),
-        "event": { "hook_event_name": group.event, "tool_name": tool, "tool_input": {} },
+        "event": &fields,
         "expect": { "verdict": verdict },
     });
-    let Value::Object(case) = case else {
+    let (Value::Object(case), Value::Object(fields)) = (case, fields) else {
         return None;
     };
-    Some(file(app, case))
+    let snapshot = app.snapshot();
+    let event = (group.event, fields);
+    let denied = policy_denies(&snapshot.engine, &snapshot.config, &group.rule, event);
+    Some(NamedCase {
+        passes: denied.await,
+        yaml: file(app, case),
+    })
 }
 
 fn file(app: &App, case: Map<String, Value>) -> String {

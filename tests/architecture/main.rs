@@ -26,7 +26,8 @@ use self::{
 const LAYERS: &[&[&str]] = &[
     &["model", "resettable_timer"],
     &["event", "http_client"],
-    &["condition", "config", "dialect", "protocol", "observe"],
+    &["condition", "config", "dialect", "protocol"],
+    &["observe"],
     &[
         "audit_log",
         "auth",

@@ -2,9 +2,11 @@
 
 mod content;
 mod edits;
+mod in_flight;
 mod lists;
 mod live;
 mod memory;
+mod responses;
 
 use std::time::{Duration, Instant};
 

@@ -13,7 +13,7 @@ use crate::{
         call_row::{LIST, caller, verdict},
         conversation::conversation,
         form::FormFields,
-        format::{calls_with, duration, item_address},
+        format::{calls_with, config_line, duration, item_address},
         page::{Page, badge},
         svg,
         timeline::timeline,
@@ -85,7 +85,6 @@ fn neighbours(found: &CallView, query: &str) -> Markup {
 }
 
 fn facts(call: &CallRecord) -> Markup {
-    let tokens = call.detail.as_ref().and_then(|detail| detail.tokens);
     let (kind, verdict) = verdict(call);
     html! {
         dl {
@@ -107,7 +106,7 @@ fn facts(call: &CallRecord) -> Markup {
             dt { "Method" } dd { (call.dialect) " " (call.method) }
             dt { "Rounds" } dd { (call.rounds) }
             dt { "Status" } dd { (call.status) ", " (call.end.as_str()) }
-            @if let Some(tokens) = tokens {
+            @if let Some(tokens) = call.tokens {
                 dt { "Tokens" } dd {
                     (tokens.prompt) " in (" (tokens.cached) " from the cache), "
                     (tokens.candidates) " out, " (tokens.total) " in all"
@@ -124,7 +123,7 @@ fn decision(call: &CallRecord) -> Markup {
         @if let Some(rule) = &summary.decided_by {
             p.problem {
                 strong { (rule.name) }
-                @if let Some(at) = rule.at { " at " code { (at.file) ":" (at.line) } }
+                @if let Some(at) = rule.at { " at " (config_line(at)) }
                 " decided " strong { (rule.action.as_str()) } " on " (rule.event.as_str())
                 @if let Some(reason) = rule.reason { ": " q { (reason.display()) } }
             }

@@ -16,13 +16,15 @@ use url::form_urlencoded;
 use crate::{
     auth::AdminPrincipal,
     console::{
-        call_row::{COLUMNS, CallRow, LIST},
+        call_row::{COLUMNS, CallRow, LIST, models, short_time},
         form::FormFields,
+        format::duration,
         page::Page,
     },
     error::{ApiError, ErrorReason},
     observe::trace::{
-        CallPage, FILTER_KEYS, MAX_PAGE_RECORDS, TraceBatch, TraceFilter, TraceSubscription,
+        CallPage, FILTER_KEYS, InFlightCall, InFlightCalls, MAX_PAGE_RECORDS, TraceBatch,
+        TraceFilter, TraceSubscription,
     },
     state::App,
     view::live_tail,
@@ -58,6 +60,7 @@ pub(in crate::console) async fn list(
     let body = html! {
         (filter_form(&words, problem.as_deref()))
         @if problem.is_none() {
+            @if cursor.is_none() { (in_flight(&app.resources.trace.calls_in_flight(&filter))) }
             (page_of_calls(&app.resources.trace.list(&filter, cursor, MAX_PAGE_RECORDS), &filter, cursor))
         }
     };
@@ -147,6 +150,47 @@ fn filter_form(words: &str, problem: Option<&str>) -> Markup {
             dl { @for (key, meaning) in FILTER_KEYS {
                 dt { code { (key) ":" } } dd { (meaning) }
             } }
+        }
+    }
+}
+
+fn in_flight(found: &InFlightCalls) -> Markup {
+    let columns = [
+        "Since", "For", "Method", "Model", "Caller", "Session", "Action", "Status",
+    ];
+    html! {
+        details.in-flight open[!found.calls.is_empty()] {
+            summary { (found.calls.len()) " of " (found.total) " calls in flight match" }
+            @if !found.calls.is_empty() {
+                div.scroll tabindex="0" role="region" aria-label="Calls in flight" {
+                    table {
+                        caption { "When this page was made, the oldest first" }
+                        thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                        tbody { @for call in &found.calls { (in_flight_row(call)) } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn in_flight_row(call: &InFlightCall) -> Markup {
+    html! {
+        tr {
+            th.nowrap scope="row" { (short_time(&call.time)) }
+            td.number { (duration(call.elapsed_us.into())) }
+            td { (call.method) }
+            td { (models(&call.requested_model, &call.model)) }
+            td { (call.caller) }
+            td { (call.session) }
+            td { (call.action) }
+            td {
+                @match (call.status, call.upstream) {
+                    (0, "") => "before the model API",
+                    (0, _) => "waits for the model API",
+                    (status, _) => { (status) ", streams" }
+                }
+            }
         }
     }
 }

@@ -12,13 +12,16 @@ use crate::{
     auth::AdminPrincipal,
     console::{
         call_row::{LIST as CALLS, verdict_badge},
-        format::{calls_with, item_address},
+        format::{calls_with, config_line, item_address},
         page::Page,
     },
     error::{ApiError, ErrorReason},
     observe::trace::DenialGroup,
     state::App,
-    view::{content::view_content, test_case},
+    view::{
+        content::view_content,
+        test_case::{self, NamedCase},
+    },
 };
 
 const ADDRESS: &str = "/console/denials";
@@ -32,11 +35,15 @@ pub(in crate::console) async fn list(
     principal: AdminPrincipal,
 ) -> Response {
     let list = app.resources.trace.denials();
+    let mut groups = Vec::new();
+    for group in &list.groups {
+        groups.push((group, Test::of(&app, group).await));
+    }
     let body = html! {
-        p.muted { "Since the start of the process, the most frequent first. " a href="/denials" { "JSON" } }
+        p.muted { "Since the start of the process, the most frequent of the last 24 hours first. " a href="/denials" { "JSON" } }
         @if list.groups.is_empty() { p { "No policy or hook has denied anything." } }
         @if !list.groups.is_empty() { (by_caller(&list.groups)) }
-        @for group in &list.groups { (denial_group(&app, group)) }
+        @for (group, test) in &groups { (denial_group(group, test)) }
         @if list.evicted > 0 {
             p.muted { (list.evicted) " groups are no longer kept, because there are too many." }
         }
@@ -97,22 +104,25 @@ fn by_caller(groups: &[DenialGroup]) -> Markup {
     }
 }
 
-fn denial_group(app: &App, group: &DenialGroup) -> Markup {
+fn denial_group(group: &DenialGroup, test: &Test<'_>) -> Markup {
     html! {
         h2 { (group.rule)
             @if let Some(tool) = &group.tool { " on " code { (tool) } }
             " " (verdict_badge(group.action))
         }
         dl {
-            dt { "Denials" } dd { strong { (group.count) } " on " (group.event.as_str()) }
-            @if let Some(at) = &group.at { dt { "Config" } dd { code { (at.file) ":" (at.line) } } }
+            dt { "Denials" } dd {
+                strong { (group.last_day) } " in the last 24 hours, " (group.count)
+                " since the start, on " (group.event.as_str())
+            }
+            @if let Some(at) = &group.at { dt { "Config" } dd { (config_line(at)) } }
             @if let Some(reason) = &group.reason { dt { "Reason" } dd { q { (reason.display()) } } }
             dt { "Callers" } dd { (callers(group)) }
             dt { "First, last" } dd { (group.first) ", " (group.last) }
             dt { "Last calls" } dd { (samples(group)) }
         }
         p { a href=(calls_with("rule", &group.rule)) { "Calls with this rule" } }
-        (test_of_group(app, group))
+        (test_of_group(test))
     }
 }
 
@@ -140,23 +150,56 @@ fn samples(group: &DenialGroup) -> Markup {
     }
 }
 
-/// Returns the link to a test of a call whose content is kept, or a test of names alone.
-fn test_of_group(app: &App, group: &DenialGroup) -> Markup {
-    let mut samples = group.samples.iter();
-    let kept = samples.find(|id| app.resources.trace.content(id).is_some());
+/// What a test of a group can be made of.
+enum Test<'a> {
+    /// A call whose content is kept.
+    Call(&'a str),
+    Names(NamedCase),
+    Nothing,
+}
+
+impl<'a> Test<'a> {
+    async fn of(app: &App, group: &'a DenialGroup) -> Self {
+        let mut samples = group.samples.iter();
+        if let Some(id) = samples.find(|id| app.resources.trace.content(id).is_some()) {
+            return Self::Call(id);
+        }
+        let named = test_case::from_names(app, group).await;
+        named.map_or(Self::Nothing, Self::Names)
+    }
+}
+
+fn test_of_group(test: &Test<'_>) -> Markup {
     html! {
-        @if let Some(id) = kept {
-            p { a href={ (item_address(CALLS, id, "")) "/test" } { "Make a test of this" } }
-        } @else if let Some(yaml) = test_case::from_names(app, group) {
-            details {
+        @match test {
+            Test::Call(id) => p { a href={ (item_address(CALLS, id, "")) "/test" } { "Make a test of this" } },
+            Test::Names(case) => details {
                 summary { "Make a test of this" }
-                p { "No content is kept, so the arguments of the tool are missing. The test passes if "
-                    "the rule decides by the tool's name; else add the arguments." }
-                (test_file(&yaml))
-            }
-        } @else {
-            p.hint { "A test can be made of this if " code { "trace.content.denied_or_edited" }
-                " keeps the content." }
+                (without_arguments(case))
+                (test_file(&case.yaml))
+            },
+            Test::Nothing => p.hint {
+                "A test can be made of this if " code { "trace.content.denied_or_edited" } " keeps the content."
+            },
+        }
+    }
+}
+
+/// Returns whether a test of names alone passes.
+fn without_arguments(case: &NamedCase) -> Markup {
+    html! {
+        @match case.passes {
+            Some(true) => p { "The policy decides by the tool's name, so the test passes as it is." },
+            Some(false) => p.problem {
+                "This test does not pass as it is: the policy decides by the arguments of the tool, which are not "
+                "kept. Add them to " code { "tool_input" } ", or let " code { "trace.content.denied_or_edited" }
+                " keep the content of the next denial."
+            },
+            None => p.problem {
+                "This test passes only if the hook decides by the tool's name: its arguments are not kept. Else add "
+                "them to " code { "tool_input" } ", or let " code { "trace.content.denied_or_edited" }
+                " keep the content of the next denial."
+            },
         }
     }
 }

@@ -31,7 +31,7 @@ pub(in crate::console) async fn show(
         ul.cards {
             (traffic(&overview, trace.status()))
             (denials(&trace.denials().groups))
-            (rule_card("Failing hooks", "No hook failed.", RuleRemark::Failing, &rules))
+            (rule_card("Failing hooks", "No hook failed in 24 h.", RuleRemark::Failing, &rules))
             (rule_card("Guards that are not proven", "No proof failed.", RuleRemark::NotProven, &rules))
             (rule_card("Guards that fail open", "Every guard fails closed.", RuleRemark::FailsOpen, &rules))
             (config(&overview))
@@ -67,10 +67,10 @@ fn traffic(overview: &Overview, trace: TraceStatus) -> Markup {
 
 fn denials(groups: &[DenialGroup]) -> Markup {
     let mut rules: Vec<(&str, u64)> = Vec::new();
-    for group in groups {
+    for group in groups.iter().filter(|group| group.last_day > 0) {
         match rules.iter_mut().find(|(rule, _)| **rule == *group.rule) {
-            Some((_, count)) => *count += group.count,
-            None => rules.push((&group.rule, group.count)),
+            Some((_, count)) => *count += group.last_day,
+            None => rules.push((&group.rule, group.last_day)),
         }
     }
     rules.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
@@ -84,7 +84,7 @@ fn denials(groups: &[DenialGroup]) -> Markup {
             p { a href="/console/denials" { "All denials" } }
         }
     };
-    card("Denials by rule", &content)
+    card("Denials by rule, 24 h", &content)
 }
 
 fn rule_card(title: &str, none: &str, state: RuleRemark, rules: &[RuleView]) -> Markup {
@@ -98,7 +98,7 @@ fn rule_card(title: &str, none: &str, state: RuleRemark, rules: &[RuleView]) -> 
         @if found.is_empty() { p { (badge(BadgeKind::Good, none)) } } @else {
             p { a href="/console/rules" { (badge(kind, &format!("{} × {}", state.as_str(), found.len()))) } }
             ul { @for view in &found { li { (view.summary.rule.name)
-                @if state == RuleRemark::Failing { " × " (view.summary.failed) }
+                @if state == RuleRemark::Failing { " × " (view.summary.last_day.failed) }
             } } }
         }
     };

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 use crate::{
     auth::AdminPrincipal,
     console::{
-        format::{calls_with, duration},
+        format::{calls_with, config_line, duration},
         page::{BadgeKind, Page, badge, table},
     },
     proof::GuardStatus,
@@ -36,7 +36,7 @@ pub(in crate::console) async fn list(
         "Config",
     ];
     let body = html! {
-        p.muted { "Counts since the start of the process. " a href="/rules" { "JSON" } }
+        p.muted { "Counts of the last 24 hours, of all since the start of the process. " a href="/rules" { "JSON" } }
         @if rules.is_empty() {
             p { "The config has no policy and no hook." }
         } @else {
@@ -49,7 +49,7 @@ pub(in crate::console) async fn list(
 
 fn row(view: &RuleView) -> Markup {
     let summary = &view.summary;
-    let rule = &summary.rule;
+    let (rule, day) = (&summary.rule, &summary.last_day);
     let events: Vec<&str> = rule.events.iter().map(|event| event.as_str()).collect();
     let time = |time: Option<u64>| time.map(duration).unwrap_or_default();
     html! {
@@ -63,17 +63,27 @@ fn row(view: &RuleView) -> Markup {
                 @if let Some(proof) = &view.proof { (last_proof(proof)) }
             }
             td { (events.join(", ")) }
-            td.number { (summary.acted) }
-            td.number { (summary.asked) }
-            td.number { (summary.would_have) }
-            td.number { (summary.failed) }
+            (count(day.acted, summary.acted))
+            (count(day.asked, summary.asked))
+            (count(day.would_have, summary.would_have))
+            (count(day.failed, summary.failed))
             td.number { (time(summary.p50_us)) }
             td.number { (time(summary.p99_us)) }
             td.nowrap { (summary.last_acted.as_deref().unwrap_or("never")) }
             td.nowrap {
-                code { (rule.at.file) ":" (rule.at.line) }
+                (config_line(&rule.at))
                 @if let Some(when) = &rule.when { br; "when " code { (when) } }
             }
+        }
+    }
+}
+
+/// Returns a count of the last 24 hours, and that since the start if it is another.
+fn count(last_day: u64, since_start: u64) -> Markup {
+    html! {
+        td.number.nowrap {
+            (last_day)
+            @if since_start != last_day { span.muted { " of " (since_start) } }
         }
     }
 }

@@ -63,7 +63,7 @@ impl HookResult {
             }
         };
         let Some(failure) = failure else { return };
-        let reason = format!("Hook {hook} failed: {}", failure.detail);
+        let reason = failure_reason(hook, failure);
         let output = std::mem::take(&mut self.output);
         self.output = HookOutput {
             r#continue: output.r#continue,
@@ -73,4 +73,16 @@ impl HookResult {
         };
         self.status = HookStatus::Failed;
     }
+
+    /// Returns whether a reason is the one with which a failure of `hook` is turned into a
+    /// denial, so that no hook wrote it.
+    pub fn is_failure_reason(&self, hook: &str, reason: &str) -> bool {
+        let mut failures = self.diagnostics.iter();
+        self.status == HookStatus::Failed
+            && failures.any(|failure| failure_reason(hook, failure) == reason)
+    }
+}
+
+fn failure_reason(hook: &str, failure: &Diagnostic) -> String {
+    format!("Hook {hook} failed: {}", failure.detail)
 }

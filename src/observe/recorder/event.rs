@@ -78,7 +78,8 @@ pub enum ExchangeEvent<'a> {
     ChunksPassed {
         /// Number of chunks since the last report.
         chunks: u64,
-        /// Runs without output and effect: one for each policy, and the number of equal runs.
+        /// Runs without output and effect: one for each policy with the sum of their durations,
+        /// and the number of equal runs.
         runs: &'a [(HookRun, u64)],
     },
     /// Hooks received a chunk.

@@ -10,11 +10,14 @@ use serde::Serialize;
 use thiserror::Error;
 use url::form_urlencoded;
 
-use crate::observe::trace::{
-    clock,
-    record::{
-        CallRecord,
-        traced_event::{RunDetail, TracedEvent, TracedRun},
+use crate::{
+    event::Action,
+    observe::trace::{
+        clock,
+        record::{
+            CallRecord,
+            traced_event::{RunDetail, TracedEvent, TracedRun},
+        },
     },
 };
 
@@ -29,14 +32,17 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
     ("model", "model that was requested or called"),
     (
         "verdict",
-        "action on the call, or verdict of one of its events, such as `deny`",
+        "action on the call, or verdict on one of its events or tool calls, such as `deny`",
     ),
     (
         "since",
         "time such as `2026-11-24T08:00:00Z`, or a duration such as `15m`",
     ),
     ("rule", "name of a policy or hook that was asked"),
-    ("tool", "name of a tool that an event was about"),
+    (
+        "tool",
+        "name of a tool that an event or a denied call was about",
+    ),
     (
         "would",
         "verdict that a rule in mode `observe` would have had, such as `deny`",
@@ -171,6 +177,11 @@ impl TraceFilter {
         ended_ms < self.since_ms
     }
 
+    /// Returns whether a value of `caller` is the name of a caller, or the begin of its key.
+    pub(crate) fn names_caller(value: &str, name: &str, key: &str) -> bool {
+        name == value || value.len() >= MIN_KEY_CHARS && is_prefix(key, value)
+    }
+
     fn add_words(&mut self, words: &str) -> Result<(), FilterError> {
         for word in split_words(words) {
             let Some((key, value)) = word.split_once(':') else {
@@ -214,20 +225,22 @@ impl TraceFilter {
     fn holds(&self, key: FilterKey, value: &str, record: &CallRecord) -> bool {
         let mut events = record.events().iter();
         match key {
-            FilterKey::Caller => {
-                *record.caller == *value
-                    || value.len() >= MIN_KEY_CHARS && is_prefix(&record.caller_key, value)
-            }
+            FilterKey::Caller => Self::names_caller(value, &record.caller, &record.caller_key),
             FilterKey::Session => *record.session == *value,
             FilterKey::Request => *record.id == *value,
             FilterKey::Model => *record.model == *value || *record.requested_model == *value,
             FilterKey::Verdict => {
                 record.action.as_str() == value
+                    || value == Action::Deny.as_str() && record.has_denied_tools()
                     || events.any(|event| event.verdict.as_str() == value)
             }
             FilterKey::Since => record.started_ms >= self.since_ms,
             FilterKey::Rule => any_run(events, |run, _| run.name() == value),
-            FilterKey::Tool => events.any(|event| event.subject.as_deref() == Some(value)),
+            FilterKey::Tool => {
+                let mut denied = record.denied_tools();
+                events.any(|event| event.subject.as_deref() == Some(value))
+                    || denied.any(|tool| tool == value)
+            }
             FilterKey::Would => any_run(events, |_, detail| {
                 detail.would.is_some_and(|would| would.as_str() == value)
             }),

@@ -24,10 +24,12 @@ impl Default for DurationHistogram {
 }
 
 impl DurationHistogram {
-    pub(crate) fn add(&self, duration: Duration) {
-        let micros = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX);
-        if let Some(count) = self.counts.get(bucket(micros)) {
-            count.fetch_add(1, Ordering::Relaxed);
+    /// Adds durations of which only the sum is known, as their mean.
+    pub(crate) fn add(&self, times: u64, sum: Duration) {
+        let micros = u64::try_from(sum.as_micros()).unwrap_or(u64::MAX);
+        let mean = micros.checked_div(times).unwrap_or_default();
+        if let Some(count) = self.counts.get(bucket(mean)) {
+            count.fetch_add(times, Ordering::Relaxed);
         }
     }
 
@@ -73,7 +75,7 @@ mod tests {
     fn percentiles_are_near_the_true_values() {
         let histogram = DurationHistogram::default();
         for millis in 1..=100 {
-            histogram.add(Duration::from_millis(millis));
+            histogram.add(1, Duration::from_millis(millis));
         }
 
         let median = histogram.percentile(50).unwrap();

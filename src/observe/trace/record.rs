@@ -89,6 +89,9 @@ pub struct CallRecord {
     pub end: ExchangeEnd,
     /// Number of requests to the model API.
     pub rounds: u32,
+    /// Token counts of the model API, summed over all rounds; absent if it reported none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tokens: Option<TracedTokens>,
     /// Steps of a call that policies or hooks inspected.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub detail: Option<Box<CallDetail>>,
@@ -113,9 +116,10 @@ pub struct CallDetail {
     /// Chunks of a streamed response.
     #[serde(skip_serializing_if = "ChunkStrip::is_empty")]
     pub chunks: ChunkStrip,
-    /// Token counts of the model API, summed over all rounds.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub tokens: Option<TracedTokens>,
+    /// Tools whose calls were removed from an answer, each once and at most 16 of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schema(value_type = Vec<String>)]
+    pub denied_tools: Vec<Box<str>>,
     /// Shares of the duration.
     pub times: TimeSplit,
     /// Effect of edits on the prompt cache of the model API.
@@ -258,6 +262,12 @@ impl CallDetail {
                 .as_ref()
                 .map_or(0, DocumentDiff::heap_bytes)
             + self.chunks.heap_bytes()
+            + self.denied_tools.capacity() * size_of::<Box<str>>()
+            + self
+                .denied_tools
+                .iter()
+                .map(|tool| tool.len())
+                .sum::<usize>()
     }
 }
 

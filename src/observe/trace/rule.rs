@@ -5,14 +5,16 @@ use std::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
-    time::{Duration, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde::Serialize;
 use utoipa::ToSchema;
 
 use super::{clock, histogram::DurationHistogram};
-use crate::event::EventName;
+use crate::{event::EventName, observe::TimeBuckets};
+
+const HOUR: Duration = Duration::from_hours(1);
 
 /// One policy or hook, as it is written in the config.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, ToSchema)]
@@ -60,7 +62,7 @@ pub struct TracedRule {
 }
 
 /// Counts of one rule since the start of the process.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct RuleStatistics {
     asked: AtomicU64,
     skipped: AtomicU64,
@@ -71,6 +73,16 @@ pub(crate) struct RuleStatistics {
     last_asked: AtomicU64,
     last_acted: AtomicU64,
     durations: DurationHistogram,
+    last_day: DayStatistics,
+}
+
+/// Counts of one rule by the hour.
+#[derive(Debug)]
+struct DayStatistics {
+    asked: TimeBuckets<24>,
+    acted: TimeBuckets<24>,
+    would_have: TimeBuckets<24>,
+    failed: TimeBuckets<24>,
 }
 
 /// Effect of a run for the statistics.
@@ -79,6 +91,19 @@ pub(crate) enum RunEffect {
     None,
     Acted,
     WouldHave,
+}
+
+/// Numbers of runs of one rule in a time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, ToSchema)]
+pub struct RuleCounts {
+    /// Number of runs, on all events.
+    pub asked: u64,
+    /// Number of runs that decided or edited something.
+    pub acted: u64,
+    /// Number of runs in mode `observe` that would have decided or edited something.
+    pub would_have: u64,
+    /// Number of runs that failed.
+    pub failed: u64,
 }
 
 /// One rule with its statistics.
@@ -98,6 +123,8 @@ pub struct RuleSummary {
     pub would_have: u64,
     /// Number of runs that failed.
     pub failed: u64,
+    /// The same numbers for the last 24 hours, counted by the hour.
+    pub last_day: RuleCounts,
     /// Median duration in microseconds; absent without runs.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub p50_us: Option<u64>,
@@ -131,6 +158,43 @@ impl RuleIdentity {
     }
 }
 
+impl DayStatistics {
+    fn new(now: Instant) -> Self {
+        Self {
+            asked: TimeBuckets::new(HOUR, now),
+            acted: TimeBuckets::new(HOUR, now),
+            would_have: TimeBuckets::new(HOUR, now),
+            failed: TimeBuckets::new(HOUR, now),
+        }
+    }
+
+    fn counts(&self) -> RuleCounts {
+        let now = Instant::now();
+        RuleCounts {
+            asked: self.asked.sum(now),
+            acted: self.acted.sum(now),
+            would_have: self.would_have.sum(now),
+            failed: self.failed.sum(now),
+        }
+    }
+}
+
+impl Default for RuleStatistics {
+    fn default() -> Self {
+        Self {
+            asked: AtomicU64::new(0),
+            skipped: AtomicU64::new(0),
+            acted: AtomicU64::new(0),
+            would_have: AtomicU64::new(0),
+            failed: AtomicU64::new(0),
+            last_asked: AtomicU64::new(0),
+            last_acted: AtomicU64::new(0),
+            durations: DurationHistogram::default(),
+            last_day: DayStatistics::new(Instant::now()),
+        }
+    }
+}
+
 impl TracedRule {
     pub(crate) fn bytes(&self) -> usize {
         size_of::<Self>() + self.identity.heap_bytes() + size_of::<RuleStatistics>()
@@ -140,33 +204,34 @@ impl TracedRule {
         self.statistics.skipped.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Counts equal runs. `elapsed` is `None` if their duration was not measured.
+    /// Counts equal runs, which took `elapsed` in all.
     pub(crate) fn record_runs(
         &self,
         times: u64,
         effect: RunEffect,
         is_failed: bool,
-        elapsed: Option<Duration>,
+        elapsed: Duration,
     ) {
         let statistics = &self.statistics;
-        let now = clock::milliseconds(SystemTime::now());
-        statistics.asked.fetch_add(times, Ordering::Relaxed);
-        statistics.last_asked.fetch_max(now, Ordering::Relaxed);
+        let (day, now) = (&statistics.last_day, Instant::now());
+        let now_ms = clock::milliseconds(SystemTime::now());
+        statistics.last_asked.fetch_max(now_ms, Ordering::Relaxed);
+        let count = |total: &AtomicU64, by_hour: &TimeBuckets<24>| {
+            total.fetch_add(times, Ordering::Relaxed);
+            by_hour.add_many(now, times);
+        };
+        count(&statistics.asked, &day.asked);
         if is_failed {
-            statistics.failed.fetch_add(times, Ordering::Relaxed);
+            count(&statistics.failed, &day.failed);
         }
-        if let Some(elapsed) = elapsed {
-            statistics.durations.add(elapsed);
-        }
+        statistics.durations.add(times, elapsed);
         match effect {
             RunEffect::None => (),
             RunEffect::Acted => {
-                statistics.acted.fetch_add(times, Ordering::Relaxed);
-                statistics.last_acted.fetch_max(now, Ordering::Relaxed);
+                count(&statistics.acted, &day.acted);
+                statistics.last_acted.fetch_max(now_ms, Ordering::Relaxed);
             }
-            RunEffect::WouldHave => {
-                statistics.would_have.fetch_add(times, Ordering::Relaxed);
-            }
+            RunEffect::WouldHave => count(&statistics.would_have, &day.would_have),
         }
     }
 
@@ -185,6 +250,7 @@ impl TracedRule {
             acted: count(&statistics.acted),
             would_have: count(&statistics.would_have),
             failed: count(&statistics.failed),
+            last_day: statistics.last_day.counts(),
             p50_us: statistics.durations.percentile(50),
             p99_us: statistics.durations.percentile(99),
             last_asked: time(&statistics.last_asked),

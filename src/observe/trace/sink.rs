@@ -4,6 +4,7 @@ mod call_trace;
 mod content_capture;
 mod event_trace;
 mod response_trace;
+mod token_sum;
 
 use std::{
     sync::Arc,
@@ -11,12 +12,12 @@ use std::{
 };
 
 use crate::{
+    config::ContentSettings,
     event::EventName,
     observe::{
-        recorder::{BodyPart, EventDecision, Exchange, ExchangeEvent, Sink},
+        recorder::{BodyPart, EventDecision, Exchange, ExchangeEvent, InFlightExchanges, Sink},
         trace::{
             clock,
-            limits::ContentLimits,
             record::{
                 CallRecord, RecordKind, SessionMatch, document_diff::DocumentDiff,
                 traced_event::TracedEvent,
@@ -25,6 +26,7 @@ use crate::{
                 call_trace::CallTrace,
                 content_capture::ContentCapture,
                 event_trace::{RunReader, planned_event},
+                token_sum::TokenSum,
             },
             store::{TraceStore, TracedRules, memory::InFlightBytes},
         },
@@ -47,9 +49,10 @@ const KEY_CHARS: usize = 16;
 pub struct TraceSink {
     store: Arc<TraceStore>,
     rules: TracedRules,
-    limits: ContentLimits,
+    settings: ContentSettings,
     kind: RecordKind,
     rounds: u32,
+    tokens: TokenSum,
     call: Option<Box<CallTrace>>,
     content: Option<Box<ContentCapture>>,
     bytes: InFlightBytes,
@@ -60,20 +63,24 @@ impl TraceSink {
     pub fn new(
         store: &Arc<TraceStore>,
         rules: &TracedRules,
-        limits: ContentLimits,
+        settings: ContentSettings,
         kind: RecordKind,
     ) -> Option<Self> {
-        let mut bytes = store.in_flight();
-        if !store.grow(&mut bytes, size_of::<Self>()) {
+        let mut bytes = store.no_bytes();
+        if !store.grow(
+            &mut bytes,
+            size_of::<Self>() + InFlightExchanges::ENTRY_BYTES,
+        ) {
             store.drop_record();
             return None;
         }
         Some(Self {
             store: Arc::clone(store),
             rules: Arc::clone(rules),
-            limits,
+            settings,
             kind,
             rounds: 0,
+            tokens: TokenSum::default(),
             call: None,
             content: None,
             bytes,
@@ -117,7 +124,7 @@ impl TraceSink {
         RunReader {
             store: &self.store,
             rules: &self.rules,
-            keeps_reasons: self.limits.reasons,
+            keeps_reasons: self.settings.reasons,
         }
     }
 
@@ -174,13 +181,14 @@ impl TraceSink {
             error: exchange.error,
             end: exchange.end,
             rounds: self.rounds,
+            tokens: self.tokens.total(),
             detail,
         };
         if let Some(content) = self.content.take() {
             let is_watched = self.store.is_watched(&exchange.session_id);
             content.finish(&self.store, &record, is_watched);
         }
-        let bytes = std::mem::replace(&mut self.bytes, self.store.in_flight());
+        let bytes = std::mem::replace(&mut self.bytes, self.store.no_bytes());
         self.store.push(record, bytes);
     }
 
@@ -216,7 +224,7 @@ impl TraceSink {
 
     fn capture(&mut self, part: BodyPart, body: &bytes::Bytes) {
         if self.content.is_none() {
-            self.content = Some(Box::new(ContentCapture::new(&self.store, self.limits)));
+            self.content = Some(Box::new(ContentCapture::new(&self.store, self.settings)));
         }
         if let Some(content) = &mut self.content {
             content.add(&self.store, part, body);
@@ -272,8 +280,10 @@ impl Sink for TraceSink {
                 }
             }
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
+            ExchangeEvent::UsageReported(usage) => self.tokens.set(usage),
             ExchangeEvent::Sending(body) => {
                 self.rounds += 1;
+                self.tokens.end_round();
                 let bytes = body.map(|body| body.len() as u64);
                 if let Some(call) = &mut self.call {
                     call.send(exchange.micros_now(), bytes);
@@ -297,7 +307,7 @@ impl Sink for TraceSink {
     }
 
     fn wants_content(&self) -> bool {
-        let is_wanted = self.limits.denied_or_edited || self.limits.sample > 0.0;
+        let is_wanted = self.settings.denied_or_edited || self.settings.sample > 0.0;
         self.kind == RecordKind::Call && (is_wanted || self.store.has_watches())
     }
 }

@@ -19,22 +19,26 @@ use std::{
 
 use tokio::{sync::watch, task::spawn_blocking, time::timeout};
 
-use crate::observe::{
-    metrics::Metrics,
-    trace::{
-        clock,
-        filter::TraceFilter,
-        limits::TraceLimits,
-        record::{CallRecord, cache_effect::PromptCache},
-        rule::{RuleIdentity, TracedRule},
-        store::{
-            content::{ContentStore, StoredContent},
-            denials::{Denial, DenialTable},
-            memory::{InFlightBytes, TraceMemory},
-            pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
-            ring::RecordRing,
-            subscription::TraceSubscription,
-            watched::{SessionWatch, WatchedSessions},
+use crate::{
+    config::TraceSettings,
+    observe::{
+        metrics::Metrics,
+        recorder::InFlightExchanges,
+        trace::{
+            clock,
+            filter::TraceFilter,
+            in_flight::InFlightCalls,
+            record::{CallRecord, cache_effect::PromptCache},
+            rule::{RuleIdentity, TracedRule},
+            store::{
+                content::{ContentStore, StoredContent},
+                denials::{Denial, DenialTable},
+                memory::{InFlightBytes, TraceMemory},
+                pages::{CallPage, CallView, DenialList, ScanRange, TraceStatus},
+                ring::RecordRing,
+                subscription::TraceSubscription,
+                watched::{SessionWatch, WatchedSessions},
+            },
         },
     },
 };
@@ -56,6 +60,7 @@ pub type TracedRules = Arc<[Option<Arc<TracedRule>>]>;
 pub struct TraceStore {
     memory: Arc<TraceMemory>,
     pub(crate) ring: Arc<RecordRing>,
+    in_flight: Arc<InFlightExchanges>,
     rules: Mutex<Vec<Arc<TracedRule>>>,
     denials: Mutex<DenialTable>,
     pub(crate) prompts: PromptCache,
@@ -70,13 +75,14 @@ pub struct TraceStore {
 
 impl TraceStore {
     /// Creates an empty trace.
-    pub fn new(limits: &TraceLimits, metrics: Arc<Metrics>) -> Self {
-        let memory = Arc::new(TraceMemory::new(limits.memory));
+    pub fn new(settings: &TraceSettings, metrics: Arc<Metrics>) -> Self {
+        let memory = Arc::new(TraceMemory::new(settings.memory));
         // These are bounded by number, and counted at their largest size.
         memory.try_add(DenialTable::max_bytes() + PromptCache::max_bytes());
         let store = Self {
             ring: Arc::new(RecordRing::new(Arc::clone(&memory))),
             memory,
+            in_flight: Arc::default(),
             rules: Mutex::default(),
             denials: Mutex::default(),
             prompts: PromptCache::new(),
@@ -87,16 +93,16 @@ impl TraceStore {
             dropped_records: AtomicU64::new(0),
             metrics,
         };
-        store.configure(limits);
+        store.configure(settings);
         store
     }
 
-    /// Applies the limits of a config, and evicts what exceeds them.
-    pub fn configure(&self, limits: &TraceLimits) {
-        self.memory.set_limit(limits.memory);
-        while self.memory.used() > limits.memory && self.ring.evict_oldest() {}
-        self.ring.resize(limits.exchanges);
-        self.contents.configure(&limits.content);
+    /// Applies the settings of a config, and evicts what exceeds them.
+    pub fn configure(&self, settings: &TraceSettings) {
+        self.memory.set_limit(settings.memory);
+        while self.memory.used() > settings.memory && self.ring.evict_oldest() {}
+        self.ring.resize(settings.exchanges);
+        self.contents.configure(&settings.content);
     }
 
     /// Returns the rules of a config by their number. Equal rules of earlier configs continue
@@ -187,6 +193,16 @@ impl TraceStore {
             newer,
             older,
         })
+    }
+
+    /// Returns the table of requests in flight.
+    pub const fn exchanges_in_flight(&self) -> &Arc<InFlightExchanges> {
+        &self.in_flight
+    }
+
+    /// Returns the calls in flight that match a filter.
+    pub fn calls_in_flight(&self, filter: &TraceFilter) -> InFlightCalls {
+        InFlightCalls::read(&self.in_flight, filter)
     }
 
     /// Returns the masked content of a request, if it is kept.
@@ -287,7 +303,8 @@ impl TraceStore {
         self.metrics.trace_dropped_records.inc();
     }
 
-    pub(crate) fn in_flight(&self) -> InFlightBytes {
+    /// Returns no bytes of an exchange in flight.
+    pub(crate) fn no_bytes(&self) -> InFlightBytes {
         InFlightBytes::none(Arc::clone(&self.memory))
     }
 
@@ -303,11 +320,11 @@ impl TraceStore {
     /// Keeps the record of an exchange that has ended, whose bytes in flight are released.
     pub(crate) fn push(&self, mut record: CallRecord, in_flight: InFlightBytes) {
         drop(in_flight);
-        if !self.make_space_for(&record) {
+        if !self.make_space(record.bytes()) {
             // Names alone are always less than a call with details.
             record.detail = None;
             self.drop_detail();
-            if !self.make_space_for(&record) {
+            if !self.make_space(record.bytes()) {
                 self.drop_record();
                 return;
             }
@@ -322,8 +339,8 @@ impl TraceStore {
         lock(&self.denials).add(denial);
     }
 
-    fn make_space_for(&self, record: &CallRecord) -> bool {
-        let bytes = record.bytes();
+    /// Adds bytes, for which the oldest records are evicted if necessary.
+    fn make_space(&self, bytes: usize) -> bool {
         while !self.memory.try_add(bytes) {
             if !self.ring.evict_oldest() {
                 return false;
@@ -343,7 +360,7 @@ impl TraceStore {
                 is_used
             });
         }
-        if pool.len() >= MAX_RULES || !self.memory.try_add(rule.bytes()) {
+        if pool.len() >= MAX_RULES || !self.make_space(rule.bytes()) {
             self.drop_detail();
             return false;
         }

@@ -280,13 +280,7 @@ async fn a_test_made_of_a_denial_passes_unchanged() {
         tokio::time::sleep(Duration::from_millis(10)).await;
     };
     let page = browser.get(&address).await.html;
-    let (_, yaml) = page.split_once("<pre tabindex=\"0\">").unwrap();
-    let yaml = yaml.split_once("</pre>").unwrap().0;
-    let yaml = yaml
-        .replace("&lt;", "<")
-        .replace("&gt;", ">")
-        .replace("&quot;", "\"")
-        .replace("&amp;", "&");
+    let yaml = test_file(&page);
     std::fs::write(gateway.path("denial.yaml"), &yaml).unwrap();
 
     let file = gateway.path("denial.yaml");
@@ -294,6 +288,54 @@ async fn a_test_made_of_a_denial_passes_unchanged() {
 
     assert_eq!(code, 0, "{out}\n{yaml}");
     assert!(out.contains("ok 1"), "{out}");
+}
+
+/// The text of the first test on a page, as a file.
+fn test_file(page: &str) -> String {
+    let (_, yaml) = page.split_once("<pre tabindex=\"0\">").unwrap();
+    let yaml = yaml.split_once("</pre>").unwrap().0;
+    [
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&quot;", "\""),
+        ("&amp;", "&"),
+    ]
+    .iter()
+    .fold(yaml.to_owned(), |text, (escaped, char)| {
+        text.replace(escaped, char)
+    })
+}
+
+#[tokio::test]
+async fn a_test_made_without_content_says_whether_it_passes() {
+    let by_name = "policies: [{ policy: tool_guard, name: guard, allow: [read_file] }]\n";
+    let by_argument = "policies: [{ policy: tool_guard, name: guard, allow: [run_shell_command], \
+        rules: [{ tool: run_shell_command, argument: /command, commands: [ls], optional: true }] }]\n";
+    let by_hook = "hooks: { BeforeTool: [{ hooks: [{ name: guard, command: \"grep -q 'rm -rf' || exit 0; exit 2\" }] }] }\n";
+    for (config, said, passes) in [
+        (by_name, "the test passes as it is", true),
+        (by_argument, "This test does not pass as it is", false),
+        (by_hook, "only if the hook decides by the tool", false),
+    ] {
+        let upstream = answering(&[
+            calling("run_shell_command", &json!({ "command": "rm -rf /" })),
+            text("ok"),
+        ])
+        .await;
+        let gateway = TestGateway::start(&upstream, config).await;
+        std::fs::write(gateway.path("hookgate.yaml"), config).unwrap();
+        let browser = Browser::at(&gateway);
+        gateway.agent().generate("m", &prompt("delete")).await;
+        listed(&browser, "?verdict=deny", 1).await;
+
+        let page = browser.get("/console/denials").await.html;
+
+        assert!(page.contains(said), "{config}: {page}");
+        std::fs::write(gateway.path("denial.yaml"), test_file(&page)).unwrap();
+        let file = gateway.path("denial.yaml");
+        let (code, out, _) = run(&["test", "denial.yaml"], file.parent().unwrap());
+        assert_eq!(code == 0, passes, "{config}: {out}");
+    }
 }
 
 #[tokio::test]

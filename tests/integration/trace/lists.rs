@@ -92,7 +92,7 @@ async fn rounds_tokens_and_times_are_recorded() {
     assert_eq!(rounds[1]["asked_again"], "tool_denied");
     assert!(rounds[1]["request_bytes"].as_u64() > rounds[0]["request_bytes"].as_u64());
     assert!(rounds[1]["sent_us"].as_u64() >= rounds[0]["ended_us"].as_u64());
-    assert_eq!(record["detail"]["tokens"]["total"], 9);
+    assert_eq!(record["tokens"]["total"], 9);
     let times = &record["detail"]["times"];
     let part = |name: &str| times[name].as_u64().unwrap();
     assert!(part("hooks_us") > 0 && part("upstream_us") > 0, "{times}");
@@ -190,6 +190,7 @@ async fn rules_and_denials_outlive_their_calls() {
         (&json!("guard"), &json!("run_shell_command"))
     );
     assert_eq!(group["samples"].as_array().unwrap().len(), 3);
+    assert_eq!(group["last_day"], 3);
     // Hooks write their reasons, so only the digest is kept.
     assert_eq!(group["reason"]["text"], json!(null));
     assert_eq!(group["reason"]["bytes"], 8);
@@ -202,6 +203,10 @@ async fn rules_and_denials_outlive_their_calls() {
         (&json!(3), &json!(3))
     );
     assert_eq!(find("watcher")["would_have"], 3);
+    assert_eq!(
+        find("guard")["last_day"],
+        json!({ "asked": 3, "acted": 3, "would_have": 0, "failed": 0 })
+    );
     assert_eq!(
         (&find("off")["disabled"], &find("off")["asked"]),
         (&json!(true), &json!(0))
@@ -257,4 +262,82 @@ async fn a_trace_can_be_disabled_and_is_bounded_by_the_config() {
         "{}",
         metrics.text()
     );
+}
+
+/// A model that calls two tools until it sees a result.
+async fn caller_of_two_tools() -> Upstream {
+    Upstream::with(|asked| {
+        let answer = if asked.body.contains("functionResponse") {
+            answering("Then not.")
+        } else {
+            calling("run_shell_command")
+        };
+        crate::harness::respond(200, "application/json", answer.to_string())
+    })
+    .await
+}
+
+#[tokio::test]
+async fn calls_whose_tool_was_denied_have_the_verdict_deny() {
+    let removing = "policies: [{ policy: tool_guard, name: no-shell, allow: [read_file] }]\n";
+    let asking = "hooks: { BeforeTool: [{ hooks: [{ name: asks, command: \"echo '{\\\"decision\\\":\\\"ask\\\"}'\" }] }] }\n";
+    let upstream = caller_of_two_tools().await;
+    for (config, rule, action) in [(removing, "no-shell", "deny"), (asking, "asks", "ask")] {
+        let gate = TestGateway::start(&upstream, config).await;
+
+        let answer = gate.agent().generate(MODEL, &prompt("delete all")).await;
+
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let found = calls(&gate, "verdict=deny&tool=run_shell_command", 1).await;
+        let call = &found["calls"][0];
+        assert_eq!(
+            call["id"],
+            answer.header("x-hookgate-request-id"),
+            "{config}"
+        );
+        assert_eq!(call["action"], "edit", "the call itself is not denied");
+        assert_eq!(call["tools"], json!(["run_shell_command"]));
+        let decided_by = &call["decided_by"];
+        assert_eq!(
+            (&decided_by["name"], &decided_by["action"]),
+            (&json!(rule), &json!(action))
+        );
+        let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+        assert_eq!(
+            record["detail"]["denied_tools"],
+            json!(["run_shell_command"])
+        );
+    }
+}
+
+#[tokio::test]
+async fn reasons_of_hookgate_itself_are_shown_and_those_of_hooks_are_not() {
+    let upstream = Upstream::mock().await;
+    let config = "hooks:
+  BeforeModel:
+    - hooks:
+        - { name: slow, command: sleep 5, timeout: 100, on_failure: closed }
+        - { name: unsure, command: \"echo '{\\\"decision\\\":\\\"dney\\\",\\\"reason\\\":\\\"CANARY\\\"}'\", on_failure: closed }
+        - { name: chatty, command: \"echo CANARY >&2; exit 2\" }
+";
+    let gate = TestGateway::start(&upstream, config).await;
+
+    let answer = gate.agent().generate(MODEL, &prompt("hello")).await;
+
+    let record = record(&gate, answer.header("x-hookgate-request-id")).await;
+    let model = event(&record, "BeforeModel");
+    let text = |name: &str| rule(model, name)["reason"]["text"].clone();
+    assert_eq!(text("slow"), "Hook slow failed: timed out");
+    let unsure = text("unsure").as_str().unwrap().to_owned();
+    assert!(
+        unsure.starts_with("Hook unsure failed: unknown decision"),
+        "{unsure}"
+    );
+    assert_eq!(text("chatty"), json!(null));
+    assert_eq!(rule(model, "chatty")["reason"]["bytes"], 6);
+    assert!(!record.to_string().contains("CANARY"), "{record:#}");
+    let denials = gate.operator().get("/denials").await.json();
+    let mut groups = denials["groups"].as_array().unwrap().iter();
+    let slow = groups.find(|group| group["rule"] == "slow").unwrap();
+    assert_eq!(slow["reason"]["text"], "Hook slow failed: timed out");
 }

@@ -78,7 +78,8 @@ pub struct DecidingRule<'a> {
     /// Event on which it decided.
     #[schema(value_type = String)]
     pub event: EventName,
-    /// Action that its output alone would cause; `proceed` for an edit.
+    /// Action that its output alone would cause: `deny` if it removed a tool call, `proceed` for
+    /// another edit.
     pub action: Action,
     /// Reason of its decision.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -124,7 +125,7 @@ impl CallRecord {
             edited_request: self.has_edited_request(),
             edited_answer: self.has_edited_answer(),
             rounds: self.rounds,
-            tokens: detail.and_then(|detail| Some(detail.tokens?.total)),
+            tokens: self.tokens.map(|tokens| tokens.total),
         }
     }
 
@@ -136,15 +137,14 @@ impl CallRecord {
             let Some(detail) = acted else {
                 continue;
             };
-            let is_stricter = strictest
-                .as_ref()
-                .is_none_or(|rule| detail.action > rule.action);
+            let action = detail.action_on_calls();
+            let is_stricter = strictest.as_ref().is_none_or(|rule| action > rule.action);
             if is_stricter {
                 strictest = Some(DecidingRule {
                     name: run.name(),
                     at: run.position(),
                     event: event.event,
-                    action: detail.action,
+                    action,
                     reason: detail.reason.as_ref(),
                 });
             }
@@ -155,15 +155,40 @@ impl CallRecord {
     /// Returns the tools that its events are about, each once.
     pub fn tools(&self) -> Vec<&str> {
         let mut tools: Vec<&str> = Vec::new();
-        for event in self.events() {
+        let subjects = self.events().iter().filter_map(|event| {
             let is_tool = matches!(event.event, EventName::BeforeTool | EventName::AfterTool);
-            if let Some(tool) = event.subject.as_deref().filter(|_| is_tool)
-                && !tools.contains(&tool)
-            {
+            event.subject.as_deref().filter(|_| is_tool)
+        });
+        for tool in subjects.chain(self.denied_tools()) {
+            if !tools.contains(&tool) {
                 tools.push(tool);
             }
         }
         tools
+    }
+
+    /// Returns the tools whose calls were removed from an answer.
+    pub fn denied_tools(&self) -> impl Iterator<Item = &str> {
+        let detail = self.detail.iter();
+        detail.flat_map(|detail| detail.denied_tools.iter().map(|tool| &**tool))
+    }
+
+    /// Returns the strictest verdict on an event or on a call of a tool.
+    pub fn strictest_verdict(&self) -> Option<Action> {
+        let verdicts = self.events().iter().map(|event| event.verdict);
+        verdicts
+            .chain(self.has_denied_tools().then_some(Action::Deny))
+            .max()
+    }
+
+    /// Returns whether a call of a tool was removed from an answer.
+    pub fn has_denied_tools(&self) -> bool {
+        let mut runs = self.events().iter().flat_map(runs);
+        self.denied_tools().next().is_some()
+            || runs.any(|(_, run)| {
+                let detail = run.asked().filter(|detail| detail.would.is_none());
+                detail.is_some_and(|detail| detail.refused_calls > 0)
+            })
     }
 }
 

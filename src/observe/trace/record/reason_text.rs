@@ -19,8 +19,8 @@ pub struct ReasonText {
     pub sha256: Box<str>,
     /// Length of the whole text in bytes.
     pub bytes: u64,
-    /// Text of the reason, truncated; absent unless it comes from the config, or the trace
-    /// keeps reasons.
+    /// Text of the reason, truncated; absent unless it comes from the config or from hookgate
+    /// itself, or the trace keeps reasons.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub text: Option<Box<str>>,
 }

@@ -134,6 +134,15 @@ impl RunDetail {
             + self.diagnostics.capacity() * size_of::<&str>()
     }
 
+    /// Returns the action that it alone would cause, on the event or on calls of tools.
+    pub(crate) fn action_on_calls(&self) -> Action {
+        if self.refused_calls > 0 {
+            self.action.max(Action::Deny)
+        } else {
+            self.action
+        }
+    }
+
     /// Returns whether it decided or edited something, and not only observes.
     pub const fn has_acted(&self) -> bool {
         self.would.is_none() && self.has_effect()

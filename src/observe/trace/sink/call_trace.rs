@@ -5,7 +5,7 @@ use crate::{
     observe::{
         recorder::ExchangeAction,
         trace::record::{
-            CallDetail, TracedRound, TracedTokens,
+            CallDetail, TracedRound,
             chunk_strip::ChunkSpan,
             traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
         },
@@ -29,7 +29,6 @@ pub(crate) struct CallTrace {
     chunk_event: Option<ChunkEvent>,
     /// Why the next round is needed.
     asked_again: Option<&'static str>,
-    tokens_of_round: Option<TracedTokens>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -127,19 +126,11 @@ impl CallTrace {
             let total = u64::from(now_us.saturating_sub(round.sent_us));
             self.detail.times.upstream_us += total.saturating_sub(hooks);
         }
-        if let Some(tokens) = self.tokens_of_round.take() {
-            self.detail.tokens.get_or_insert_default().add(tokens);
-        }
     }
 
     /// Records why the model is asked again.
     pub(crate) const fn ask_again(&mut self, reason: &'static str) {
         self.asked_again = Some(reason);
-    }
-
-    /// Sets the token counts of this round; the model API counts up to here.
-    pub(crate) const fn set_tokens(&mut self, tokens: TracedTokens) {
-        self.tokens_of_round = Some(tokens);
     }
 
     /// Adds a chunk of the model's response.
@@ -192,6 +183,7 @@ impl CallDetail {
         self.events.shrink_to_fit();
         self.upstream_rounds.shrink_to_fit();
         self.chunks.spans.shrink_to_fit();
+        self.denied_tools.shrink_to_fit();
         let diffs = [&mut self.request_diff, &mut self.answer_diff];
         for diff in diffs.into_iter().flatten() {
             diff.changes.shrink_to_fit();
@@ -238,15 +230,6 @@ impl RunDetail {
                 self.diagnostics.push(code);
             }
         }
-    }
-}
-
-impl TracedTokens {
-    const fn add(&mut self, other: Self) {
-        self.prompt = self.prompt.saturating_add(other.prompt);
-        self.cached = self.cached.saturating_add(other.cached);
-        self.candidates = self.candidates.saturating_add(other.candidates);
-        self.total = self.total.saturating_add(other.total);
     }
 }
 

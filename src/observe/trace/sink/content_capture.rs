@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::observe::{
-    recorder::{BodyPart, ExchangeAction},
-    trace::{
-        limits::ContentLimits,
-        record::CallRecord,
-        store::{
-            TraceStore,
-            content::{ContentReason, RawContent},
-            masking::MAX_BODY_BYTES,
-            memory::InFlightBytes,
+use crate::{
+    config::ContentSettings,
+    observe::{
+        recorder::{BodyPart, ExchangeAction},
+        trace::{
+            record::CallRecord,
+            store::{
+                TraceStore,
+                content::{ContentReason, RawContent},
+                masking::MAX_BODY_BYTES,
+                memory::InFlightBytes,
+            },
         },
     },
 };
@@ -21,7 +23,7 @@ use crate::observe::{
 /// Content of an exchange in flight.
 #[derive(Debug)]
 pub(crate) struct ContentCapture {
-    limits: ContentLimits,
+    settings: ContentSettings,
     request: Option<Bytes>,
     upstream_request: Option<Bytes>,
     answer: Vec<Bytes>,
@@ -32,9 +34,9 @@ pub(crate) struct ContentCapture {
 }
 
 impl ContentCapture {
-    pub(crate) fn new(store: &TraceStore, limits: ContentLimits) -> Self {
+    pub(crate) fn new(store: &TraceStore, settings: ContentSettings) -> Self {
         Self {
-            limits,
+            settings,
             request: None,
             upstream_request: None,
             answer: Vec::new(),
@@ -91,10 +93,10 @@ impl ContentCapture {
         let has_effect = !matches!(record.action, ExchangeAction::Pass | ExchangeAction::Error);
         if is_watched {
             Some(ContentReason::Watched)
-        } else if self.limits.denied_or_edited && has_effect {
+        } else if self.settings.denied_or_edited && has_effect {
             Some(ContentReason::DeniedOrEdited)
         } else {
-            is_sampled(&record.id, self.limits.sample).then_some(ContentReason::Sampled)
+            is_sampled(&record.id, self.settings.sample).then_some(ContentReason::Sampled)
         }
     }
 }

@@ -2,8 +2,6 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use crate::{
     event::{Action, EventName, EventOrigin, HookRun, HookStatus, RuleId, SkipReason},
     observe::{
@@ -11,7 +9,7 @@ use crate::{
         trace::{
             clock,
             record::{
-                RecordKind, TracedTokens,
+                RecordKind,
                 output_fields::OutputFields,
                 reason_text::ReasonText,
                 traced_event::{RunDetail, RunOutcome, TracedEvent, TracedRun},
@@ -150,7 +148,7 @@ impl RunReader<'_> {
             runs: times,
             action: run.action,
             would: run.would,
-            reason: reason.map(|reason| self.reason(event, run.rule, &reason)),
+            reason: reason.map(|reason| self.reason(event, Some(run), &reason)),
             fields: OutputFields::of(output),
             edited: run.edited,
             refused_calls: u32::try_from(run.refused.len()).unwrap_or(u32::MAX),
@@ -167,8 +165,8 @@ impl RunReader<'_> {
             let texts = [&output.reason, &output.stop_reason];
             texts.into_iter().flatten().any(|text| text == reason)
         };
-        let rule = decision.runs.iter().find(gave).map(|run| run.rule);
-        self.reason(decision.event, rule.unwrap_or(RuleId::UNKNOWN), reason)
+        let run = decision.runs.iter().find(gave);
+        self.reason(decision.event, run, reason)
     }
 
     /// Counts a run, and the calls that a policy removed.
@@ -186,9 +184,9 @@ impl RunReader<'_> {
             (true, Some(_)) => RunEffect::WouldHave,
         };
         let is_failed = run.status() == HookStatus::Failed;
-        rule.record_runs(1, effect, is_failed, Some(run.elapsed));
+        rule.record_runs(1, effect, is_failed, run.elapsed);
         for call in run.refused.iter().filter(|_| run.would.is_none()) {
-            let reason = self.reason(event, run.rule, &call.reason);
+            let reason = self.reason(event, Some(run), &call.reason);
             self.store.add_denial(Denial {
                 rule: &rule.identity.name,
                 at: Some(&rule.identity.at),
@@ -202,10 +200,10 @@ impl RunReader<'_> {
         }
     }
 
-    /// Counts runs without effect, whose duration was not measured.
+    /// Counts runs without effect, whose durations are known in sum.
     pub(crate) fn count_equal_runs(self, run: &HookRun, times: u64) {
         if let Some(rule) = self.rule(run.rule) {
-            rule.record_runs(times, RunEffect::None, false, None);
+            rule.record_runs(times, RunEffect::None, false, run.elapsed);
         }
     }
 
@@ -238,12 +236,14 @@ impl RunReader<'_> {
         }
     }
 
-    /// Keeps a reason. Reasons of policies come from the config, but for those that replace a
-    /// tool's result; reasons of hooks may be about content.
-    fn reason(self, event: EventName, rule: RuleId, reason: &str) -> ReasonText {
-        let rule = self.rule(rule);
+    /// Keeps the reason that a run gave. Reasons of policies come from the config, but for those
+    /// that replace a tool's result; reasons of hooks may be about content, but for those that
+    /// hookgate gives when a hook fails.
+    fn reason(self, event: EventName, run: Option<&HookRun>, reason: &str) -> ReasonText {
+        let rule = run.and_then(|run| self.rule(run.rule));
         let is_policy = rule.is_some_and(|rule| rule.identity.policy.is_some());
-        if is_policy && event != EventName::AfterTool {
+        let is_failure = run.is_some_and(|run| run.answer.is_failure_reason(&run.name, reason));
+        if is_failure || is_policy && event != EventName::AfterTool {
             ReasonText::with_text(reason, reason)
         } else if self.keeps_reasons {
             ReasonText::with_text(reason, &self.store.contents.masked_text(reason))
@@ -287,22 +287,6 @@ impl RunDetail {
             edited: false,
             refused_calls: 0,
             diagnostics: Vec::new(),
-        }
-    }
-}
-
-impl TracedTokens {
-    /// Reads token counts in either spelling of the model API.
-    pub(crate) fn read(usage: &Value) -> Self {
-        let count = |names: [&str; 2]| {
-            let mut counts = names.iter().filter_map(|name| usage.get(name)?.as_u64());
-            counts.next().unwrap_or_default()
-        };
-        Self {
-            prompt: count(["promptTokenCount", "prompt_token_count"]),
-            cached: count(["cachedContentTokenCount", "cached_content_token_count"]),
-            candidates: count(["candidatesTokenCount", "candidates_token_count"]),
-            total: count(["totalTokenCount", "total_token_count"]),
         }
     }
 }

@@ -5,15 +5,18 @@ use crate::{
     observe::{
         recorder::{ChunkFacts, EventDecision, Exchange, ExchangeEvent},
         trace::{
+            clock,
             record::{
-                TracedTokens,
                 chunk_strip::{ChunkSpan, ChunkStrip},
                 document_diff::DocumentDiff,
             },
-            sink::TraceSink,
+            sink::{MAX_NAME_BYTES, TraceSink, short},
         },
     },
 };
+
+/// Denied tools of one call that are kept.
+const MAX_DENIED_TOOLS: usize = 16;
 
 impl TraceSink {
     /// Records runs of policies and hooks on the chunks of a response.
@@ -29,6 +32,9 @@ impl TraceSink {
                 for (run, times) in *runs {
                     self.reader().count_equal_runs(run, *times);
                     self.add_chunk_runs(run, *times);
+                    if let Some(call) = &mut self.call {
+                        call.detail.times.hooks_us += u64::from(clock::micros(run.elapsed));
+                    }
                 }
                 if let Some(event) = self.call.as_mut().and_then(|call| call.chunk_event()) {
                     event.chunks = Some(event.chunks.unwrap_or_default() + chunks);
@@ -43,12 +49,8 @@ impl TraceSink {
     pub(super) fn record_answer(&mut self, exchange: &Exchange, event: &ExchangeEvent<'_>) {
         match event {
             ExchangeEvent::ChunkFiltered(facts) => self.add_chunk(exchange, *facts),
+            ExchangeEvent::ToolCallDenied { tool } => self.add_denied_tool(tool),
             ExchangeEvent::AnswerEdited { before, after } => self.add_edit(before, after),
-            ExchangeEvent::UsageReported(usage) => {
-                if let Some(call) = &mut self.call {
-                    call.set_tokens(TracedTokens::read(usage));
-                }
-            }
             ExchangeEvent::RoundEnded { asked_again } => {
                 if let Some(call) = &mut self.call {
                     let now_us = exchange.micros_now();
@@ -86,6 +88,18 @@ impl TraceSink {
             call.add_chunk(now_us, chunk);
         } else if let Some(call) = &mut self.call {
             call.count_chunk(chunk);
+        }
+    }
+
+    fn add_denied_tool(&mut self, tool: &str) {
+        let tool = short(tool, MAX_NAME_BYTES);
+        let denied = self.call.as_ref().map(|call| &call.detail.denied_tools);
+        if denied.is_some_and(|denied| denied.contains(&tool) || denied.len() >= MAX_DENIED_TOOLS) {
+            return;
+        }
+        // A vector begins with space for four.
+        if let Some(call) = self.call(tool.len() + 4 * size_of::<Box<str>>()) {
+            call.detail.denied_tools.push(tool);
         }
     }
 

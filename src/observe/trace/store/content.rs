@@ -13,12 +13,14 @@ use stream_redact::Mask;
 use tokio::sync::Notify;
 use utoipa::ToSchema;
 
-use crate::observe::trace::{
-    clock,
-    limits::ContentLimits,
-    store::{
-        masking::{MaskedBody, all_detectors, mask_body, mask_text},
-        memory::{InFlightBytes, TraceMemory},
+use crate::{
+    config::ContentSettings,
+    observe::trace::{
+        clock,
+        store::{
+            masking::{MaskedBody, all_detectors, mask_body, mask_text},
+            memory::{InFlightBytes, TraceMemory},
+        },
     },
 };
 
@@ -86,7 +88,7 @@ pub(crate) struct ContentStore {
 
 #[derive(Debug, Default)]
 struct ContentState {
-    limits: ContentLimits,
+    settings: ContentSettings,
     /// All detectors; compiled when content is masked for the first time.
     mask: Option<Mask>,
     pending: VecDeque<RawContent>,
@@ -95,9 +97,9 @@ struct ContentState {
 
 impl Default for ContentStore {
     fn default() -> Self {
-        let limits = ContentLimits::default();
+        let settings = ContentSettings::default();
         Self {
-            memory: Arc::new(TraceMemory::new(limits.memory)),
+            memory: Arc::new(TraceMemory::new(settings.memory)),
             state: Mutex::default(),
             pending: Notify::new(),
         }
@@ -105,11 +107,11 @@ impl Default for ContentStore {
 }
 
 impl ContentStore {
-    pub(crate) fn configure(&self, limits: &ContentLimits) {
-        self.memory.set_limit(limits.memory);
+    pub(crate) fn configure(&self, settings: &ContentSettings) {
+        self.memory.set_limit(settings.memory);
         let mut state = self.state();
-        state.limits = *limits;
-        while self.memory.used() > limits.memory && self.evict_oldest(&mut state) {}
+        state.settings = *settings;
+        while self.memory.used() > settings.memory && self.evict_oldest(&mut state) {}
     }
 
     pub(crate) fn bytes(&self) -> usize {
@@ -139,15 +141,15 @@ impl ContentStore {
     /// Masks and keeps what is queued. Takes milliseconds for each megabyte.
     pub(crate) fn mask_pending(&self) {
         loop {
-            let (raw, limits) = {
+            let (raw, settings) = {
                 let mut state = self.state();
                 let Some(raw) = state.pending.pop_front() else {
                     return;
                 };
-                (raw, state.limits)
+                (raw, state.settings)
             };
             let mask = self.mask();
-            let until = clock::milliseconds(SystemTime::now() + limits.retention);
+            let until = clock::milliseconds(SystemTime::now() + settings.retention);
             let content = StoredContent::new(&raw, mask.as_ref(), until);
             drop(raw.bytes);
             self.keep(content);

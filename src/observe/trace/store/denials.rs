@@ -1,9 +1,10 @@
 //! Denials, grouped by rule, reason and tool. They survive the eviction of their calls.
 
 use std::{
+    cmp::Reverse,
     collections::{BTreeMap, VecDeque},
     sync::Arc,
-    time::SystemTime,
+    time::{Duration, Instant, SystemTime},
 };
 
 use serde::Serialize;
@@ -11,7 +12,10 @@ use utoipa::ToSchema;
 
 use crate::{
     event::{Action, EventName},
-    observe::trace::{clock, record::reason_text::ReasonText, rule::RulePosition},
+    observe::{
+        TimeBuckets,
+        trace::{clock, record::reason_text::ReasonText, rule::RulePosition},
+    },
 };
 
 /// Groups that are kept. The one that was denied least recently is evicted.
@@ -28,6 +32,8 @@ const MAX_NAME_BYTES: usize = 64;
 
 /// Bound of one group, with all names and the reason at their longest.
 const MAX_GROUP_BYTES: usize = 4 * 1024;
+
+const HOUR: Duration = Duration::from_hours(1);
 
 /// One denial of a rule.
 #[derive(Debug, Clone, Copy)]
@@ -65,6 +71,8 @@ pub struct DenialGroup {
     pub tool: Option<Box<str>>,
     /// Number of denials in the group.
     pub count: u64,
+    /// Number of denials in the last 24 hours, counted by the hour.
+    pub last_day: u64,
     /// Number of denials by caller.
     #[schema(value_type = std::collections::BTreeMap<String, u64>)]
     pub callers: BTreeMap<Box<str>, u64>,
@@ -84,8 +92,14 @@ pub struct DenialGroup {
 /// All groups of denials since the start of the process.
 #[derive(Debug, Default)]
 pub(crate) struct DenialTable {
-    groups: BTreeMap<GroupKey, DenialGroup>,
+    groups: BTreeMap<GroupKey, CountedGroup>,
     evicted: u64,
+}
+
+#[derive(Debug)]
+struct CountedGroup {
+    group: DenialGroup,
+    last_day: TimeBuckets<24>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -112,40 +126,38 @@ impl DenialTable {
         if !self.groups.contains_key(&key) && self.groups.len() >= MAX_GROUPS {
             self.evict_oldest();
         }
-        let now = clock::milliseconds(SystemTime::now());
-        let group = self
-            .groups
-            .entry(key)
-            .or_insert_with_key(|key| DenialGroup {
-                rule: key.rule.clone(),
-                at: denial.at.cloned(),
-                event: denial.event,
-                action: denial.action,
-                reason: denial.reason.cloned(),
-                tool: key.tool.clone(),
-                count: 0,
-                callers: BTreeMap::new(),
-                other_callers: 0,
-                first: clock::rfc3339(now),
-                last: String::new(),
-                samples: VecDeque::with_capacity(MAX_SAMPLES),
-                last_ms: 0,
-            });
-        group.add(denial, now);
+        let (now, now_ms) = (Instant::now(), clock::milliseconds(SystemTime::now()));
+        let entry = self.groups.entry(key);
+        let counted = entry.or_insert_with_key(|key| CountedGroup {
+            group: DenialGroup::new(key, denial, now_ms),
+            last_day: TimeBuckets::new(HOUR, now),
+        });
+        counted.last_day.add(now);
+        counted.group.add(denial, now_ms);
     }
 
-    /// Returns the groups with the most denials first, and the number of evicted groups.
+    /// Returns the groups with the most denials of the last 24 hours first, and the number of
+    /// evicted groups.
     pub(crate) fn list(&self) -> (Vec<DenialGroup>, u64) {
-        let mut groups: Vec<DenialGroup> = self.groups.values().cloned().collect();
-        groups.sort_by_key(|group| (std::cmp::Reverse(group.count), group.rule.clone()));
-        for group in &mut groups {
-            group.last = clock::rfc3339(group.last_ms);
-        }
+        let now = Instant::now();
+        let groups = self.groups.values().map(|counted| DenialGroup {
+            last_day: counted.last_day.sum(now),
+            last: clock::rfc3339(counted.group.last_ms),
+            ..counted.group.clone()
+        });
+        let mut groups: Vec<DenialGroup> = groups.collect();
+        groups.sort_by_key(|group| {
+            let counts = (Reverse(group.last_day), Reverse(group.count));
+            (counts, group.rule.clone())
+        });
         (groups, self.evicted)
     }
 
     fn evict_oldest(&mut self) {
-        let oldest = self.groups.iter().min_by_key(|(_, group)| group.last_ms);
+        let oldest = self
+            .groups
+            .iter()
+            .min_by_key(|(_, counted)| counted.group.last_ms);
         if let Some(key) = oldest.map(|(key, _)| key.clone()) {
             self.groups.remove(&key);
             self.evicted += 1;
@@ -154,9 +166,28 @@ impl DenialTable {
 }
 
 impl DenialGroup {
-    fn add(&mut self, denial: Denial<'_>, now: u64) {
+    fn new(key: &GroupKey, denial: Denial<'_>, now_ms: u64) -> Self {
+        Self {
+            rule: key.rule.clone(),
+            at: denial.at.cloned(),
+            event: denial.event,
+            action: denial.action,
+            reason: denial.reason.cloned(),
+            tool: key.tool.clone(),
+            count: 0,
+            last_day: 0,
+            callers: BTreeMap::new(),
+            other_callers: 0,
+            first: clock::rfc3339(now_ms),
+            last: String::new(),
+            samples: VecDeque::with_capacity(MAX_SAMPLES),
+            last_ms: 0,
+        }
+    }
+
+    fn add(&mut self, denial: Denial<'_>, now_ms: u64) {
         self.count += 1;
-        self.last_ms = now;
+        self.last_ms = now_ms;
         self.at = denial.at.cloned();
         let caller = short(denial.caller);
         let has_space = self.callers.len() < MAX_CALLERS;
@@ -208,6 +239,7 @@ mod tests {
 
         assert_eq!((groups.len(), evicted), (2, 0));
         assert_eq!((groups[0].count, groups[0].callers["ci"]), (7, 7));
+        assert_eq!(groups[0].last_day, 7);
         let samples: Vec<&str> = groups[0].samples.iter().map(|id| &**id).collect();
         assert_eq!(samples, ["6", "5", "4", "3", "2"]);
     }

@@ -56,7 +56,8 @@ pub struct CallView {
 /// Denials by rule, reason and tool.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct DenialList {
-    /// Groups since the start of the process, those with the most denials first.
+    /// Groups since the start of the process, those with the most denials of the last 24 hours
+    /// first.
     pub groups: Vec<DenialGroup>,
     /// Number of groups that were evicted.
     pub evicted: u64,

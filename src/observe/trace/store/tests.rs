@@ -5,6 +5,7 @@ use proptest::{collection::vec, prelude::*};
 
 use super::*;
 use crate::{
+    config::ContentSettings,
     event::{
         Action, Caller, Context, EventName, EventOrigin, HookOutput, HookResult, HookRun,
         HookStatus, RuleId, SkipReason,
@@ -13,15 +14,15 @@ use crate::{
         recorder::{
             BodyPart, ChunkFacts, EventDecision, Exchange, ExchangeEvent, PlanSummary, Sink,
         },
-        trace::{ContentLimits, record::RecordKind, rule::RulePosition, sink::TraceSink},
+        trace::{record::RecordKind, rule::RulePosition, sink::TraceSink},
     },
 };
 
-fn limits(exchanges: usize, memory: usize) -> TraceLimits {
-    TraceLimits {
+fn limits(exchanges: usize, memory: usize) -> TraceSettings {
+    TraceSettings {
         exchanges,
         memory,
-        ..TraceLimits::default()
+        ..TraceSettings::default()
     }
 }
 
@@ -106,7 +107,7 @@ fn decided(sink: &mut TraceSink, exchange: &Exchange, output: HookOutput, tool: 
 /// A call with one event on which `guard` decides and `other` is not asked.
 fn call(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, output: HookOutput) {
     let mut sink =
-        TraceSink::new(store, rules, ContentLimits::default(), RecordKind::Call).unwrap();
+        TraceSink::new(store, rules, ContentSettings::default(), RecordKind::Call).unwrap();
     let exchange = exchange(id, "ci");
     decided(&mut sink, &exchange, output, "shell");
     sink.record(&exchange, &ExchangeEvent::Finished);
@@ -270,7 +271,7 @@ fn ten_thousand_exchanges_in_flight_stay_within_the_bound() {
 
     let mut in_flight = Vec::new();
     for number in 0..10_000 {
-        let sink = TraceSink::new(&store, &rules, ContentLimits::default(), RecordKind::Call);
+        let sink = TraceSink::new(&store, &rules, ContentSettings::default(), RecordKind::Call);
         let Some(mut sink) = sink else { continue };
         let exchange = exchange(&number.to_string(), "ci");
         decided(&mut sink, &exchange, HookOutput::default(), "shell");
@@ -335,7 +336,7 @@ proptest! {
         let mut rules = two_rules(&store);
         let mut in_flight = std::collections::VecDeque::new();
         let begin = |rules: &TracedRules, events: usize, reason: usize| {
-            let limits = ContentLimits { reasons: true, ..ContentLimits::default() };
+            let limits = ContentSettings { reasons: true, ..ContentSettings::default() };
             let mut sink = TraceSink::new(&store, rules, limits, RecordKind::Call)?;
             let exchange = exchange("id", "ci");
             for _ in 0..events {
@@ -384,8 +385,13 @@ proptest! {
 fn a_record_with_very_many_events_is_bounded() {
     let store = store(10, 16 << 20);
     let rules = two_rules(&store);
-    let mut sink =
-        TraceSink::new(&store, &rules, ContentLimits::default(), RecordKind::Event).unwrap();
+    let mut sink = TraceSink::new(
+        &store,
+        &rules,
+        ContentSettings::default(),
+        RecordKind::Event,
+    )
+    .unwrap();
     let exchange = Exchange::from_context(&Context::default());
     for _ in 0..5000 {
         decided(&mut sink, &exchange, HookOutput::default(), "shell");
@@ -400,10 +406,10 @@ fn a_record_with_very_many_events_is_bounded() {
 
 /// A call whose request holds a secret.
 fn call_with_secret(store: &Arc<TraceStore>, rules: &TracedRules, id: &str, retention: Duration) {
-    let content = ContentLimits {
+    let content = ContentSettings {
         sample: 1.0,
         retention,
-        ..ContentLimits::default()
+        ..ContentSettings::default()
     };
     store.contents.configure(&content);
     let mut sink = TraceSink::new(store, rules, content, RecordKind::Call).unwrap();

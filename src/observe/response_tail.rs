@@ -3,34 +3,44 @@
 use memchr::memmem;
 use serde_json::{Deserializer, Value};
 
-/// Bytes at the end of a response that are kept.
-const TAIL_BYTES: usize = 16 * 1024;
-
 const USAGE_KEYS: [&[u8]; 2] = [b"\"usageMetadata\"", b"\"usage_metadata\""];
 const MODEL_KEYS: [&[u8]; 2] = [b"\"modelVersion\"", b"\"model_version\""];
 
 /// The end of a response.
-#[derive(Debug, Default)]
-pub(super) struct ResponseTail(Vec<u8>);
+#[derive(Debug)]
+pub struct ResponseTail {
+    bytes: Vec<u8>,
+    /// Bytes that are kept at least.
+    size: usize,
+}
 
 impl ResponseTail {
-    pub(super) fn push(&mut self, piece: &[u8]) {
-        self.0.extend_from_slice(piece);
-        let excess = self.0.len().saturating_sub(TAIL_BYTES);
+    /// Keeps at least the last `size` bytes, and at most twice as many.
+    pub const fn new(size: usize) -> Self {
+        let bytes = Vec::new();
+        Self { bytes, size }
+    }
+
+    /// Adds the next piece.
+    pub fn push(&mut self, piece: &[u8]) {
+        let start = piece.len().saturating_sub(self.size);
+        let piece = piece.get(start..).unwrap_or_default();
         // Moved rarely, not for each piece.
-        if excess > TAIL_BYTES {
-            self.0.drain(..excess);
+        if self.bytes.len() + piece.len() > 2 * self.size {
+            let excess = (self.bytes.len() + piece.len()).saturating_sub(self.size);
+            self.bytes.drain(..excess.min(self.bytes.len()));
         }
+        self.bytes.extend_from_slice(piece);
     }
 
     /// Returns the last `usageMetadata`.
-    pub(super) fn usage(&self) -> Option<Value> {
-        last_value(&self.0, &USAGE_KEYS)
+    pub fn usage(&self) -> Option<Value> {
+        last_value(&self.bytes, &USAGE_KEYS)
     }
 
     /// Returns the last `modelVersion`.
-    pub(super) fn model(&self) -> Option<String> {
-        let model = last_value(&self.0, &MODEL_KEYS)?;
+    pub fn model(&self) -> Option<String> {
+        let model = last_value(&self.bytes, &MODEL_KEYS)?;
         model.as_str().map(str::to_owned)
     }
 }
@@ -67,5 +77,18 @@ mod tests {
             Some(json!({ "n": 1 }))
         );
         assert_eq!(usage(r#"{"usageMetadata":{"n":"#), None);
+    }
+
+    #[test]
+    fn the_end_is_kept_within_its_bound_however_it_is_cut() {
+        let text = format!("{}{}", "x".repeat(500), r#"{"usageMetadata":{"n":7}}"#);
+        for piece_length in [1, 7, 25, 64, 600] {
+            let mut tail = ResponseTail::new(64);
+            for piece in text.as_bytes().chunks(piece_length) {
+                tail.push(piece);
+                assert!(tail.bytes.len() <= 128, "{piece_length}");
+            }
+            assert_eq!(tail.usage(), Some(json!({ "n": 7 })), "{piece_length}");
+        }
     }
 }

@@ -1,0 +1,86 @@
+//! Requests in flight: those whose recorder is not dropped yet.
+
+use std::{
+    collections::BTreeMap,
+    fmt,
+    sync::{Arc, Mutex, MutexGuard, PoisonError, Weak},
+};
+
+use super::exchange::Exchange;
+
+/// Requests in flight. Each is read where it is recorded, so nothing is copied for a list that
+/// no operator looks at.
+#[derive(Debug, Default)]
+pub struct InFlightExchanges(Mutex<InFlightTable>);
+
+#[derive(Debug, Default)]
+struct InFlightTable {
+    /// Number of the next request.
+    next: u64,
+    /// By number, so the oldest is first.
+    recordings: BTreeMap<u64, Weak<dyn Recording>>,
+}
+
+/// A request that is being recorded.
+pub(super) trait Recording: fmt::Debug + Send + Sync {
+    /// Reads the summary so far.
+    fn read(&self, reader: &mut dyn FnMut(&Exchange));
+}
+
+/// Place of a request in [`InFlightExchanges`], which ends with it.
+#[derive(Debug)]
+pub(super) struct InFlightEntry {
+    table: Arc<InFlightExchanges>,
+    number: u64,
+}
+
+impl InFlightExchanges {
+    /// Number of bytes that are used for each request.
+    pub const ENTRY_BYTES: usize = size_of::<(u64, Weak<dyn Recording>)>() * 2;
+
+    /// Returns the number of requests in flight.
+    pub fn count(&self) -> usize {
+        self.table().recordings.len()
+    }
+
+    /// Calls `reader` with the requests in flight, the oldest first, until it returns `false`.
+    pub fn read(&self, mut reader: impl FnMut(&Exchange) -> bool) {
+        let (mut from, mut continues) = (0, true);
+        while continues {
+            // The table is not locked while a request is read: the last one who has it ends it.
+            let Some((number, recording)) = self.first_from(from) else {
+                return;
+            };
+            recording.read(&mut |exchange| continues = reader(exchange));
+            from = number + 1;
+        }
+    }
+
+    pub(super) fn add(self: &Arc<Self>, recording: Weak<dyn Recording>) -> InFlightEntry {
+        let mut table = self.table();
+        let number = table.next;
+        table.next += 1;
+        table.recordings.insert(number, recording);
+        drop(table);
+        InFlightEntry {
+            table: Arc::clone(self),
+            number,
+        }
+    }
+
+    fn first_from(&self, number: u64) -> Option<(u64, Arc<dyn Recording>)> {
+        let table = self.table();
+        let mut recordings = table.recordings.range(number..);
+        recordings.find_map(|(number, recording)| Some((*number, recording.upgrade()?)))
+    }
+
+    fn table(&self) -> MutexGuard<'_, InFlightTable> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for InFlightEntry {
+    fn drop(&mut self) {
+        self.table.table().recordings.remove(&self.number);
+    }
+}

@@ -1,0 +1,106 @@
+//! Calls in flight, as far as they are known before their end.
+
+use std::time::SystemTime;
+
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::observe::{
+    recorder::{Exchange, InFlightExchanges},
+    trace::{clock, filter::TraceFilter},
+};
+
+/// Calls of a list.
+const MAX_LISTED_CALLS: usize = 100;
+
+/// A list of calls in flight.
+#[derive(Debug, Default, Serialize, ToSchema)]
+pub struct InFlightCalls {
+    /// Calls that match, the oldest first; at most 100.
+    pub calls: Vec<InFlightCall>,
+    /// Number of all calls in flight.
+    pub total: usize,
+}
+
+/// One call in flight.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct InFlightCall {
+    /// Request id, as in `x-hookgate-request-id`.
+    pub id: String,
+    /// Time of the request's head: RFC 3339 in UTC.
+    pub time: String,
+    /// Time since then, in microseconds.
+    pub elapsed_us: u32,
+    /// Name of the caller; empty without authentication.
+    pub caller: String,
+    /// `User-Agent` of the request, once it is read.
+    pub agent: String,
+    /// Session of the request; empty if unknown so far.
+    pub session: String,
+    /// Name of the method, such as `generateContent`.
+    pub method: &'static str,
+    /// Model that the agent requested.
+    pub requested_model: String,
+    /// Model that is called.
+    pub model: String,
+    /// Address of upstream that was called: `primary` or `fallback`; empty if none was so far.
+    pub upstream: &'static str,
+    /// HTTP status that the agent received; 0 if it waits for it.
+    pub status: u16,
+    /// Strictest action of policies and hooks so far.
+    pub action: &'static str,
+}
+
+impl InFlightCalls {
+    /// Reads the calls in flight that match a filter. Conditions on what is known at the end
+    /// only, such as `rule`, match none of them.
+    pub(crate) fn read(exchanges: &InFlightExchanges, filter: &TraceFilter) -> Self {
+        let now_ms = clock::milliseconds(SystemTime::now());
+        let mut found = Self {
+            calls: Vec::new(),
+            total: exchanges.count(),
+        };
+        exchanges.read(|exchange| {
+            let started_ms = now_ms.saturating_sub(u64::from(exchange.micros_now()) / 1000);
+            if matches(filter, exchange, started_ms) {
+                found.calls.push(InFlightCall::new(exchange, started_ms));
+            }
+            found.calls.len() < MAX_LISTED_CALLS
+        });
+        found
+    }
+}
+
+impl InFlightCall {
+    fn new(exchange: &Exchange, started_ms: u64) -> Self {
+        Self {
+            id: exchange.request_id.to_string(),
+            time: clock::rfc3339(started_ms),
+            elapsed_us: exchange.micros_now(),
+            caller: exchange.caller.name.clone(),
+            agent: exchange.caller.agent.clone(),
+            session: exchange.session_id.clone(),
+            method: exchange.operation,
+            requested_model: exchange.requested_model.clone(),
+            model: exchange.model.clone(),
+            upstream: exchange.upstream,
+            status: exchange.status,
+            action: exchange.action.as_str(),
+        }
+    }
+}
+
+fn matches(filter: &TraceFilter, exchange: &Exchange, started_ms: u64) -> bool {
+    filter.conditions().all(|(key, value)| match key {
+        "caller" => {
+            let caller = &exchange.caller;
+            TraceFilter::names_caller(value, &caller.name, &caller.key)
+        }
+        "session" => exchange.session_id == value,
+        "request" => *exchange.request_id == *value,
+        "model" => exchange.model == value || exchange.requested_model == value,
+        "verdict" => exchange.action.as_str() == value,
+        "since" => !filter.excludes_before(started_ms),
+        _ => false,
+    })
+}
