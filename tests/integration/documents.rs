@@ -164,6 +164,29 @@ fn the_cases_in_the_documentation_hold() {
 }
 
 #[test]
+fn every_metric_is_in_the_table_of_metrics() {
+    let source = read("src/observe/metrics.rs");
+    let (_, table) = source.split_once("\nmetrics! {\n").unwrap();
+    let (table, _) = table.split_once("\n}\n").unwrap();
+    let documented = read("docs/operating.md");
+    let mut fields = 0;
+    for field in table.lines().filter(|line| line.contains(" = \"")) {
+        let (kind, name) = field.split_once(" = \"").unwrap();
+        let name = name.split('"').next().unwrap();
+        let row = if kind.contains("Counter") {
+            format!("| `hookgate_{name}_total` | counter |")
+        } else if kind.contains("Histogram") {
+            format!("| `hookgate_{name}` | histogram |")
+        } else {
+            format!("| `hookgate_{name}` | gauge |")
+        };
+        assert!(documented.contains(&row), "no {row}");
+        fields += 1;
+    }
+    assert!(fields > 20, "{fields} fields are read");
+}
+
+#[test]
 fn every_policy_is_named_where_policies_are_listed() {
     for kind in hookgate::policy::ALL {
         let link = format!("(policies/{0}.md)", kind.name);
