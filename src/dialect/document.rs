@@ -11,6 +11,8 @@ use crate::dialect::error::DialectError;
 /// duplicates of keys are refused.
 const FREE_FORM: &FreeFields = &FreeFields::new(&[
     free("args"),
+    // A block of another API, which was checked by the rules of that.
+    free("block"),
     free("customMetadata"),
     free("default"),
     free("example"),

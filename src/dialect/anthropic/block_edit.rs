@@ -138,33 +138,19 @@ fn write_result(
     let had_media = before.is_some_and(|before| before.has(PARTS));
     let keeps_media = had_media && after.has(PARTS);
     let content = ResultContent::read(block)?;
-    let mut blocks = match response.bytes_of(&["output"])? {
-        Some(output) => {
-            block.remove(IS_ERROR)?;
-            output_blocks(&content, output, keeps_media)?
-        }
-        None => {
-            let error = response.get(&["error"])?;
-            let text = match error {
-                Some(Value::String(text)) => text,
-                Some(other) => other.to_string(),
-                None => response.to_text(),
-            };
-            if response.has(&["error"]) {
-                block.set(IS_ERROR, &json!(true))?;
-            }
-            let text = text_block(json!(text).to_string().into())?;
-            let mut blocks = vec![text.to_bytes()];
-            if keeps_media {
-                let media = content.blocks().iter();
-                let media = media.filter(|(_, media)| media.is_some());
-                blocks.extend(media.map(|(block, _)| block.to_bytes()));
-            }
-            blocks
-        }
-    };
+    let output = response.bytes_of(&["output"])?;
+    let error = response.bytes_of(&["error"])?;
+    if output.is_some() {
+        block.remove(IS_ERROR)?;
+    } else if error.is_some() {
+        block.set(IS_ERROR, &json!(true))?;
+    }
+    let is_other = output.is_none() && error.is_none();
+    let whole = || json!(response.to_text()).to_string().into();
+    let value = output.or(error).unwrap_or_else(whole);
+    let mut blocks = output_blocks(&content, value, keeps_media)?;
     for (key, value) in response.fields() {
-        if key == "output" || key == "error" || !response.has(&["output", "error"]) {
+        if is_other || key == "output" || key == "error" {
             continue;
         }
         let text = serde_json::from_slice(&value).ok();

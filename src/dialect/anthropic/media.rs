@@ -3,7 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, type_of},
+    anthropic::{
+        block_content::BlockContent,
+        fields::{BLOCK, FILE_DATA, INLINE_DATA, type_of},
+    },
     document::Document,
     error::DialectError,
 };
@@ -34,6 +37,10 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
         "base64" => (INLINE_DATA, "data", "data"),
         "url" => (FILE_DATA, "fileUri", "url"),
         "file" => return Err(stored_file()),
+        "content" => {
+            check_nested(&source)?;
+            return Ok(None);
+        }
         _ => return Ok(None),
     };
     let mut data = Document::empty();
@@ -48,6 +55,19 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
         part.set_child(BLOCK, &texts)?;
     }
     Ok(Some(part))
+}
+
+/// Refuses the ids of files in blocks within a document.
+fn check_nested(source: &Document) -> Result<(), DialectError> {
+    let Some(BlockContent::Blocks(blocks)) = BlockContent::read(source, "content")? else {
+        return Ok(());
+    };
+    for block in &blocks {
+        if is_media_type(&type_of(block)?) {
+            read_media(block)?;
+        }
+    }
+    Ok(())
 }
 
 /// Writes edited texts beside the media back.

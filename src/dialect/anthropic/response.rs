@@ -1,6 +1,7 @@
 //! Responses: whole messages, and the events of a stream.
 
 mod call_events;
+mod chunk_form;
 mod chunk_reader;
 mod chunk_writer;
 mod message;

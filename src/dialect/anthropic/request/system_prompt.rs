@@ -102,10 +102,10 @@ impl SystemPrompts {
                 continue;
             };
             let own = self.numbered(*first, message.blocks.len())?;
-            let kept = belonging(&after, *first, message.blocks.len())?;
-            let originals_of = message.blocks.iter().map(Document::to_bytes).collect();
+            let kept = belonging(&after, *first, message.blocks.len());
+            let own_blocks: Vec<Bytes> = message.blocks.iter().map(Document::to_bytes).collect();
             if let Some(original) = originals.get_mut(*index)
-                && let Some(blocks) = edit_from(*first, originals_of, &own, &kept)?
+                && let Some(blocks) = edit_from(*first, &own_blocks, &own, &kept)?
             {
                 // Removed declarations of tools are empty.
                 let blocks = blocks.into_iter().filter(|block| **block != *b"{}");
@@ -123,8 +123,8 @@ impl SystemPrompts {
                 kept.push(part.clone());
             }
         }
-        let originals = self.top.iter().map(Document::to_bytes).collect();
-        match edit_from(0, originals, &own, &kept)?.as_deref() {
+        let originals: Vec<Bytes> = self.top.iter().map(Document::to_bytes).collect();
+        match edit_from(0, &originals, &own, &kept)?.as_deref() {
             None => Ok(()),
             Some([]) => body.remove(SYSTEM),
             Some(blocks) => body.set_bytes(SYSTEM, write_blocks(blocks, self.is_text)?),
@@ -132,25 +132,17 @@ impl SystemPrompts {
     }
 }
 
-/// Returns the parts of `count` blocks from `first` on.
-fn belonging(
-    parts: &[Document],
-    first: usize,
-    count: usize,
-) -> Result<Vec<Document>, DialectError> {
-    let mut own = Vec::new();
-    for part in parts {
-        if source_of(part).is_some_and(|number| (first..first + count).contains(&number)) {
-            own.push(part.clone());
-        }
-    }
-    Ok(own)
+/// Returns those of `parts` that belong to `count` blocks from `first` on.
+fn belonging(parts: &[Document], first: usize, count: usize) -> Vec<Document> {
+    let numbers = first..first + count;
+    let is_own = |part: &&Document| source_of(part).is_some_and(|number| numbers.contains(&number));
+    parts.iter().filter(is_own).cloned().collect()
 }
 
 /// Edits blocks whose numbers begin with `first`. Returns `None` if nothing differs.
 fn edit_from(
     first: usize,
-    originals: Vec<Bytes>,
+    originals: &[Bytes],
     before: &[Document],
     after: &[Document],
 ) -> Result<Option<Vec<Bytes>>, DialectError> {
@@ -173,7 +165,7 @@ fn edit_from(
     if is_equal {
         return Ok(None);
     }
-    edit_blocks(&originals, &before, &after).map(Some)
+    edit_blocks(originals, &before, &after).map(Some)
 }
 
 /// Returns the part of a system block; `None` for changes of the declared tools.

@@ -244,6 +244,21 @@ fn a_result_of_blocks_keeps_its_media() {
 }
 
 #[test]
+fn a_masked_error_of_several_blocks_keeps_its_form() {
+    let request = request(&json!([{ "role": "user", "content": [{
+        "type": "tool_result", "tool_use_id": "t", "is_error": true,
+        "content": [{ "type": "text", "text": "a" }, { "type": "text", "text": "b" }],
+    }] }]));
+    let masked = edited(&request, |form| {
+        let result = &mut form["contents"][0]["parts"][0]["functionResponse"];
+        result["response"]["error"][1]["text"] = "x".into();
+    });
+    let mut expected = request.clone();
+    expected["messages"][0]["content"][0]["content"][1]["text"] = "x".into();
+    assert_eq!(masked, expected);
+}
+
+#[test]
 fn system_texts_are_edited_where_they_are() {
     let closed = edited(&conversation(), |form| {
         let parts = &mut form["systemInstruction"]["parts"];
@@ -517,6 +532,18 @@ fn what_hooks_cannot_see_is_refused() {
         ),
         (
             json!({ "type": "container_upload", "file_id": "f" }),
+            "file_id",
+        ),
+        (
+            json!({ "type": "document", "source": { "type": "content", "content": [
+                { "type": "image", "source": { "type": "file", "file_id": "f" } },
+            ] } }),
+            "file_id",
+        ),
+        (
+            json!({ "type": "tool_result", "tool_use_id": "t", "content": [
+                { "type": "container_upload", "file_id": "f" },
+            ] }),
             "file_id",
         ),
         (json!({ "text": "x" }), "type"),

@@ -3,33 +3,33 @@
 use std::{collections::HashMap, mem};
 
 use bytes::Bytes;
-use serde_json::{Value, json};
-use strict_json::{Names, unquote};
+use serde_json::json;
+use strict_json::unquote;
 
 use crate::dialect::{
     anthropic::{
         fields::{
-            BLOCK, CANDIDATES, FUNCTION_CALL, MODEL, MODEL_VERSION, PARTS, RESPONSE_ID, TEXT,
-            USAGE_METADATA, field_part, type_of, with_source,
+            BLOCK, FUNCTION_CALL, MODEL, MODEL_VERSION, RESPONSE_ID, TEXT, USAGE_METADATA,
+            field_part, type_of,
         },
         response::{
+            chunk_form::{chunk, complete_call, structural, text_end, text_part},
             message_event::{CONTENT_BLOCK, DELTA, MESSAGE, MessageEvent, MessageEventKind},
             message_tokens::MessageTokens,
-            preceding::PrecedingThinking,
-            response_part::{document, read_block},
+            preceding::{PrecedingThinking, append_thinking},
+            response_part::read_block,
             stop_reason::finish_reason,
         },
-        tool_use::INPUT,
     },
     api_dialect::ReadChunks,
     content_form::TextTemplate,
-    document::{Document, write_array},
+    document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
     text_edit::TextStream,
 };
 
-/// Maximum size of a call's events, which are collected.
+/// Maximum size of the events of open calls, which are collected.
 const MAX_CALL_BYTES: usize = 16 * 1024 * 1024;
 
 /// Maximum number of open blocks.
@@ -42,6 +42,8 @@ pub struct MessageReader {
     counts: MessageTokens,
     model: Option<String>,
     thinking: PrecedingThinking,
+    /// Size of the pieces of open calls.
+    call_bytes: usize,
     /// Events of the end.
     end: Vec<Bytes>,
     stop_reason: Option<String>,
@@ -136,7 +138,7 @@ impl MessageReader {
             let OpenBlock::Thinking { text: known, .. } = thinking else {
                 return None;
             };
-            known.push_str(&unquote(&text)?);
+            append_thinking(known, &unquote(&text)?);
         }
         Some(chunk)
     }
@@ -256,10 +258,10 @@ impl MessageReader {
         match (kind.as_str(), open) {
             ("input_json_delta", Some(OpenBlock::Call { json, events, .. })) => {
                 json.push_str(&delta.string(&["partial_json"])?.unwrap_or_default());
+                self.call_bytes += data.len();
                 events.push(data);
-                let bytes: usize = events.iter().map(Bytes::len).sum();
-                if bytes > MAX_CALL_BYTES {
-                    let message = format!("a call is larger than {MAX_CALL_BYTES} bytes");
+                if self.call_bytes > MAX_CALL_BYTES {
+                    let message = format!("calls are larger than {MAX_CALL_BYTES} bytes");
                     return Err(DialectError::Json(message));
                 }
                 Ok(None)
@@ -277,7 +279,7 @@ impl MessageReader {
                 let mut part = text_part(&delta, "thinking")?;
                 part.set(&["thought"], &json!(true))?;
                 if let Some(OpenBlock::Thinking { text, .. }) = open {
-                    text.push_str(&part.string(TEXT)?.unwrap_or_default());
+                    append_thinking(text, &part.string(TEXT)?.unwrap_or_default());
                     self.keep_template(event, &data, "thinking", TextStream::Thought);
                 }
                 chunk(part, event.index, vec![data]).map(Some)
@@ -304,6 +306,8 @@ impl MessageReader {
                 json,
                 mut events,
             }) => {
+                let bytes: usize = events.iter().skip(1).map(Bytes::len).sum();
+                self.call_bytes = self.call_bytes.saturating_sub(bytes);
                 events.push(data);
                 let mut part = complete_call(block, &json)?;
                 if part.has(FUNCTION_CALL) {
@@ -338,57 +342,4 @@ impl MessageReader {
         self.end.push(data);
         Ok(())
     }
-}
-
-/// Returns the part of a call whose arguments are complete. Arguments that are no JSON object, or
-/// that parsers could read differently, become a text, which no guard accepts.
-fn complete_call(mut block: Document, json: &str) -> Result<Document, DialectError> {
-    if !json.is_empty() {
-        let input = match strict_json::check(json.as_bytes(), Names::Free) {
-            Ok(()) => Bytes::from(json.trim().to_owned()),
-            Err(_) => Value::from(json).to_string().into(),
-        };
-        block.set_bytes(INPUT, input)?;
-        block = Document::from_checked(block.to_bytes())?;
-    }
-    let part = read_block(&block)?;
-    Ok(part.unwrap_or_else(Document::empty))
-}
-
-fn text_part(delta: &Document, field: &'static str) -> Result<Document, DialectError> {
-    let text = delta.bytes_of(&[field])?;
-    let text = text.filter(|text| text.first() == Some(&b'"'));
-    let text = text.ok_or_else(|| DialectError::Field {
-        field: field.to_owned(),
-        expected: "a string",
-    })?;
-    field_part(TEXT, text)
-}
-
-/// Returns a chunk with one part.
-fn chunk(
-    part: Document,
-    source: u64,
-    events: Vec<Bytes>,
-) -> Result<ResponseDocument, DialectError> {
-    let source = usize::try_from(source).unwrap_or(usize::MAX);
-    let mut content = document(&json!({ "role": "model" }))?;
-    content.set_bytes(PARTS, write_array([with_source(part, source)?]))?;
-    let mut candidate = Document::empty();
-    candidate.set_child(&["content"], &content)?;
-    candidate.set(&["index"], &json!(0))?;
-    let mut form = Document::empty();
-    form.set_children(CANDIDATES, [&candidate])?;
-    ResponseDocument::from_form_bytes(form.to_bytes(), events)
-}
-
-/// Returns a chunk without content.
-fn structural(data: Bytes) -> Result<ResponseDocument, DialectError> {
-    ResponseDocument::from_form_bytes(Bytes::from_static(b"{}"), vec![data])
-}
-
-/// Returns a chunk with which a text ends.
-fn text_end(data: Bytes) -> Result<ResponseDocument, DialectError> {
-    let form = Bytes::from_static(br#"{"candidates":[{"index":0}]}"#);
-    Ok(ResponseDocument::from_form_bytes(form, vec![data])?.ending_text())
 }

@@ -31,9 +31,7 @@ use crate::dialect::{
 /// Writes the events of one stream.
 #[derive(Debug, Default)]
 pub struct MessageWriter {
-    is_open: bool,
-    /// Whether an error of the API ended the stream.
-    has_failed: bool,
+    state: MessageState,
     /// Whether anything differs from what the API sent.
     is_changed: bool,
     has_calls: bool,
@@ -42,6 +40,23 @@ pub struct MessageWriter {
     /// The latest event with a text that was written as it is. Those that differ in their text
     /// only are written as they are, too.
     alike: Option<TextEvent>,
+}
+
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+enum MessageState {
+    #[default]
+    Unopened,
+    Open,
+    /// An error of the API ended the stream.
+    Failed,
+}
+
+/// The block of an event, after edits.
+enum EditedBlock {
+    /// The chunk is not edited.
+    Same,
+    Removed,
+    Changed(Document),
 }
 
 impl WriteChunks for MessageWriter {
@@ -79,7 +94,7 @@ impl WriteChunks for MessageWriter {
     }
 
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
-        if self.has_failed || !self.is_open {
+        if self.state != MessageState::Open {
             return Ok(());
         }
         self.blocks.close_all(out)?;
@@ -91,7 +106,8 @@ impl WriteChunks for MessageWriter {
 impl MessageWriter {
     /// Opens a message of our own, unless one is open.
     fn open_own(&mut self, out: &mut BytesMut, form: &Document) -> Result<(), DialectError> {
-        if !mem::replace(&mut self.is_open, true) {
+        if self.state == MessageState::Unopened {
+            self.state = MessageState::Open;
             let mut event = MessageEvent::from_json(&json!({ "type": "message_start" }))?;
             event.document.set_child(MESSAGE, &own_message(form)?)?;
             event.write(out);
@@ -120,11 +136,12 @@ impl MessageWriter {
     ) -> Result<(), DialectError> {
         match event.kind {
             MessageEventKind::MessageStart => {
-                if mem::replace(&mut self.is_open, true) {
+                if self.state == MessageState::Unopened {
+                    self.state = MessageState::Open;
+                    event.write(out);
+                } else {
                     self.is_changed = true;
                     self.blocks.begin_round();
-                } else {
-                    event.write(out);
                 }
                 Ok(())
             }
@@ -144,17 +161,15 @@ impl MessageWriter {
                 Ok(())
             }
             MessageEventKind::Error => {
-                self.has_failed = true;
+                self.state = MessageState::Failed;
                 event.write(out);
                 Ok(())
             }
             MessageEventKind::Other => {
-                let part = take_block(parts);
-                if let Some(part) = part {
-                    let Some(edited) = part.and_then(|part| part.child(BLOCK).transpose()) else {
-                        return Ok(());
-                    };
-                    event.document = edited?;
+                match take_block(parts)? {
+                    EditedBlock::Removed => return Ok(()),
+                    EditedBlock::Changed(block) => event.document = block,
+                    EditedBlock::Same => (),
                 }
                 event.write(out);
                 Ok(())
@@ -173,13 +188,14 @@ impl MessageWriter {
             "text" => (OpenBlockKind::Text, TEXT),
             "thinking" => (OpenBlockKind::Thinking, &["thinking"]),
             _ => {
-                match (take_block(parts), type_of(&block)?.as_str()) {
-                    (None, _) | (_, "redacted_thinking") => (),
-                    (Some(None), _) => return Ok(()),
-                    (Some(Some(part)), _) => {
-                        if let Some(edited) = part.child(BLOCK)? {
-                            event.document.set_child(CONTENT_BLOCK, &edited)?;
+                // A hidden block has no part that could have been removed.
+                if type_of(&block)? != "redacted_thinking" {
+                    match take_block(parts)? {
+                        EditedBlock::Removed => return Ok(()),
+                        EditedBlock::Changed(block) => {
+                            event.document.set_child(CONTENT_BLOCK, &block)?;
                         }
+                        EditedBlock::Same => (),
                     }
                 }
                 return self.blocks.start(out, event, OpenBlockKind::Other);
@@ -210,6 +226,9 @@ impl MessageWriter {
         mut event: MessageEvent,
         parts: &mut Option<PartQueue>,
     ) -> Result<(), DialectError> {
+        if self.blocks.find(event.index).is_none() {
+            return self.write_orphan(out, &event, parts.is_some());
+        }
         let Some(parts) = parts else {
             self.alike = self
                 .blocks
@@ -243,6 +262,20 @@ impl MessageWriter {
             event.document.set_child(DELTA, &delta)?;
         }
         self.blocks.write(out, event)
+    }
+
+    /// Writes a text whose block was not written, because what came before it was held back
+    /// and dropped. Edited texts are written with the rest of their chunk.
+    fn write_orphan(
+        &mut self,
+        out: &mut BytesMut,
+        event: &MessageEvent,
+        is_edited: bool,
+    ) -> Result<(), DialectError> {
+        match event.child(DELTA)?.string(TEXT)? {
+            Some(text) if !is_edited => self.blocks.write_text(out, &text),
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Writes text that policies release at the end of a block.
@@ -336,8 +369,14 @@ fn template(event: &MessageEvent) -> Option<TextEvent> {
     TextEvent::new(&event.document.original_bytes(), &text)
 }
 
-/// Takes the block of an edited chunk: `None` if the chunk is not edited, an inner `None` if the
-/// block was removed.
-fn take_block(parts: &mut Option<PartQueue>) -> Option<Option<Document>> {
-    parts.as_mut().map(PartQueue::take_block)
+/// Takes the block of an event, which has no other part.
+fn take_block(parts: &mut Option<PartQueue>) -> Result<EditedBlock, DialectError> {
+    let Some(parts) = parts else {
+        return Ok(EditedBlock::Same);
+    };
+    let block = match parts.take_block() {
+        Some(part) => part.child(BLOCK)?,
+        None => None,
+    };
+    Ok(block.map_or(EditedBlock::Removed, EditedBlock::Changed))
 }

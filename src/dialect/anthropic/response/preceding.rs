@@ -16,6 +16,13 @@ use crate::dialect::{
 /// Maximum size of the blocks that are kept for one call.
 const MAX_BYTES: usize = 4 * 1024 * 1024;
 
+/// Appends a piece of thinking. What is beyond the limit belongs to a block that is not kept.
+pub fn append_thinking(text: &mut String, piece: &str) {
+    if text.len() <= MAX_BYTES {
+        text.push_str(piece);
+    }
+}
+
 /// The thinking blocks since the latest call.
 #[derive(Debug, Default)]
 pub struct PrecedingThinking {

@@ -2,6 +2,8 @@
 
 mod laws;
 
+use std::fmt::Write as _;
+
 use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
@@ -74,6 +76,16 @@ fn message(blocks: &[Vec<Value>], reason: &str) -> Vec<Value> {
     all.extend(blocks.iter().flatten().cloned());
     all.extend(end(reason));
     all
+}
+
+/// Writes events as the API sends them.
+fn sse(listed: &[Value]) -> String {
+    let mut sent = String::new();
+    for event in listed {
+        let name = event["type"].as_str().unwrap();
+        write!(sent, "event: {name}\ndata: {event}\n\n").unwrap();
+    }
+    sent
 }
 
 fn read(listed: &[Value]) -> Vec<ResponseDocument> {
@@ -151,15 +163,7 @@ fn an_unedited_stream_keeps_its_bytes() {
     );
     listed.insert(2, json!({ "type": "ping" }));
     listed.insert(8, json!({ "type": "ping" }));
-    let sent: String = listed
-        .iter()
-        .map(|event| {
-            format!(
-                "event: {}\ndata: {event}\n\n",
-                event["type"].as_str().unwrap()
-            )
-        })
-        .collect();
+    let sent = sse(&listed);
     assert_eq!(written_text(&read(&listed)), sent);
 }
 
@@ -201,6 +205,16 @@ fn arguments_that_cannot_be_read_are_no_object() {
             .collect();
         assert!(!calls[0].1.arguments.is_object());
     }
+}
+
+#[test]
+fn calls_are_bounded() {
+    let mut reader = MessageReader::default();
+    let block = call_block(0, "f", &[&"x".repeat(1024 * 1024)]);
+    let [open, piece, _] = events(&block).try_into().unwrap();
+    reader.read(open).unwrap();
+    let refused = (0..20).find(|_| reader.read(piece.clone()).is_err());
+    assert_eq!(refused, Some(15));
 }
 
 #[test]
@@ -304,6 +318,32 @@ fn a_second_response_continues_the_message() {
     assert_eq!(stop_reason(&sent), "tool_use");
 }
 
+#[test]
+fn a_text_whose_block_was_dropped_with_a_call_is_a_block_of_its_own() {
+    let mut chunks = read(&message(
+        &[
+            text_block(0, &["a"]),
+            call_block(1, "f", &["{}"]),
+            text_block(2, &["b", "c"]),
+        ],
+        "tool_use",
+    ));
+    // What is held back with a call, and has no content, is dropped.
+    let held = chunks
+        .iter()
+        .position(|chunk| !chunk.calls().unwrap().is_empty());
+    let held = chunks.split_off(held.unwrap());
+    for mut chunk in held {
+        if chunk.remove_end().unwrap() {
+            chunks.push(chunk);
+        }
+    }
+    chunks.extend(read(&message(&[text_block(0, &["d"])], "end_turn")));
+    let sent = written(&chunks);
+    assert_eq!(texts(&sent), ["a", "bc", "d"]);
+    assert_eq!(stop_reason(&sent), "end_turn");
+}
+
 fn denial(text: &str) -> ResponseDocument {
     let form = json!({
         "candidates": [{ "content": { "role": "model", "parts": [{ "text": text }] }, "finishReason": "STOP", "index": 0 }],
@@ -405,7 +445,9 @@ fn a_text_is_masked_at_every_cut() {
     let text = "a secret b";
     for cut in 0..=text.len() {
         for second in cut..=text.len() {
-            let pieces = [&text[..cut], &text[cut..second], &text[second..]];
+            let (rest, last) = text.split_at(second);
+            let (one, other) = rest.split_at(cut);
+            let pieces = [one, other, last];
             let listed = message(
                 &[
                     thinking_block(0),
@@ -468,15 +510,7 @@ fn blocks_that_the_api_ran_are_shown_and_masked() {
         ]],
         "end_turn",
     );
-    let sent: String = listed
-        .iter()
-        .map(|event| {
-            format!(
-                "event: {}\ndata: {event}\n\n",
-                event["type"].as_str().unwrap()
-            )
-        })
-        .collect();
+    let sent = sse(&listed);
     assert_eq!(written_text(&read(&listed)), sent);
     let all = json!(masked(&listed)).to_string();
     assert!(!all.contains("secret"), "{all}");
@@ -599,7 +633,7 @@ fn merged_responses_keep_the_thinking_of_their_calls_unless_it_was_masked() {
     expected = json!([text, expected[0], expected[1], expected[3]]);
     // Thinking may be anywhere in front of its call.
     let kinds = |list: &Value| -> Vec<Value> {
-        let mut kinds: Vec<Value> = list.as_array().unwrap().to_vec();
+        let mut kinds: Vec<Value> = list.as_array().unwrap().clone();
         kinds.sort_by_key(Value::to_string);
         kinds
     };

@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    call_block, masked, message, read, stop_reason, text_block, texts, thinking_block, written,
-    written_text,
+    call_block, masked, message, read, sse, stop_reason, text_block, texts, thinking_block,
+    written, written_text,
 };
 use crate::dialect::CallDecision;
 
@@ -21,9 +21,9 @@ enum Block {
 fn pieces(text: &str, first: usize, second: usize) -> Vec<String> {
     let (first, second) = (first.min(text.len()), second.min(text.len()));
     let (first, second) = (first.min(second), first.max(second));
-    [&text[..first], &text[first..second], &text[second..]]
-        .map(str::to_owned)
-        .into()
+    let (rest, last) = text.split_at(second);
+    let (one, other) = rest.split_at(first);
+    [one, other, last].map(str::to_owned).into()
 }
 
 fn block() -> impl Strategy<Value = Block> {
@@ -92,9 +92,7 @@ proptest! {
     #[test]
     fn an_unedited_stream_keeps_its_bytes(blocks in prop::collection::vec(block(), 0..5)) {
         let events = message(&listed(&blocks, 0), reason(&blocks));
-        let sent: String = events.iter()
-            .map(|event| format!("event: {}\ndata: {event}\n\n", event["type"].as_str().unwrap()))
-            .collect();
+        let sent = sse(&events);
         prop_assert_eq!(written_text(&read(&events)), sent);
     }
 
