@@ -10,8 +10,17 @@ HERE = pathlib.Path(__file__).resolve().parent
 REPO = HERE.parent.parent
 SCRATCH = REPO / ".scratch" / "clients"
 BIN = SCRATCH / "node_modules" / ".bin"
+AGENTS = SCRATCH / "agents" / "node_modules"
 
+NPM = ["npm", "install", "--no-audit", "--no-fund"]
 NODE_PACKAGES = ["@google/gemini-cli@0.61", "@google/genai@3.1", "node@22"]
+# Coding agents, which are programs for one platform each; their own folder, since nothing is left out there.
+AGENT_PACKAGES = ["@anthropic-ai/claude-code@2.1.330", "@openai/codex@0.169.0", "opencode-ai@1.18.33"]
+PROGRAMS = {
+    "claude": "@anthropic-ai/claude-code-*/claude",
+    "codex": "@openai/codex-*/vendor/*/bin/codex",
+    "opencode": "opencode-*/bin/opencode",
+}
 PYTHON_PACKAGES = {
     "sdk": ["google-genai==3.4.0"],
     # These pin an older google-genai, so they have a place of their own.
@@ -19,11 +28,18 @@ PYTHON_PACKAGES = {
     "frameworks": ["langchain-google-genai==4.4.2", "litellm==1.106.2", "mcp==2.3.0", "google-adk==2.13.0"],
     # What tries out the interface by its document.
     "interface": ["schemathesis==4.32.5"],
+    "vendors": ["anthropic==2.12.0", "openai==3.54.0", "openai-agents==0.24.0"],
+    "aider": ["aider-chat==0.86.2"],
 }
 
 
 def python(environment):
     return SCRATCH / environment / "bin" / "python"
+
+
+def native(program):
+    """The program of a coding agent for this platform."""
+    return next(AGENTS.glob(PROGRAMS[program]))
 
 
 def all_clients():
@@ -33,6 +49,7 @@ def all_clients():
     SCRATCH.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "agents" / "genai.mjs", SCRATCH)  # an import is looked up beside the program
     node_clients()
+    coding_agents()
     for environment, packages in PYTHON_PACKAGES.items():
         once(environment, packages, lambda: [
             [sys.executable, "-m", "venv", "--clear", environment],
@@ -43,18 +60,25 @@ def all_clients():
 def node_clients():
     """Installs gemini-cli and the SDK for JavaScript."""
     SCRATCH.mkdir(parents=True, exist_ok=True)
-    once("node", NODE_PACKAGES, lambda: [["npm", "install", "--no-audit", "--no-fund", "--omit=optional", *NODE_PACKAGES]])
+    once("node", NODE_PACKAGES, lambda: [[*NPM, "--omit=optional", *NODE_PACKAGES]])
 
 
-def once(name, packages, steps):
+def coding_agents():
+    """Installs the coding agents, whose programs are optional packages."""
+    folder = AGENTS.parent
+    folder.mkdir(parents=True, exist_ok=True)
+    once("agents", AGENT_PACKAGES, lambda: [[*NPM, "--ignore-scripts", *AGENT_PACKAGES]], folder)
+
+
+def once(name, packages, steps, folder=SCRATCH):
     done, wanted = SCRATCH / f"installed.{name}.json", json.dumps(packages)
     if done.exists() and done.read_text() == wanted:
         return
-    package = SCRATCH / "package.json"
+    package = folder / "package.json"
     if not package.exists():
         package.write_text('{"private": true}')
     for step in steps():
-        run = subprocess.run(step, cwd=SCRATCH, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        run = subprocess.run(step, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         if run.returncode != 0:
             sys.exit(f"cannot install the clients: {' '.join(map(str, step))}\n{run.stdout[-2000:]}")
     done.write_text(wanted)

@@ -32,11 +32,13 @@ class Stage:
 
     def __enter__(self):
         with contextlib.ExitStack() as stack:
-            home = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookgate-clients-"))
+            home = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookgate-clients-", ignore_cleanup_errors=True))
             self.home = pathlib.Path(home)
             self.project = self.home / "project"
             self.project.mkdir()
-            (self.home / "transcripts").mkdir()
+            self.temporary = self.home / "tmp"
+            for folder in ["transcripts", "tmp"]:
+                (self.home / folder).mkdir()
             for name in ["alpha", "beta"]:
                 (self.project / f"{name}.txt").write_text(f"contents of {name}\n")
             write_json(self.home / ".gemini" / "settings.json", self.gemini_settings())
@@ -61,7 +63,7 @@ class Stage:
         return {
             "listen": listen,
             "admin": {"listen": "127.0.0.1:0"},
-            "upstreams": {api: {"url": self.mock} for api in ["gemini", "vertex", "code_assist"]},
+            "upstreams": {api: {"url": self.mock} for api in ["gemini", "vertex", "code_assist", "anthropic", "openai"]},
             "hooks": {event: [{"hooks": hooks}] for event, hooks in self.hooks_by_event().items()},
             **self.settings,
         }
@@ -112,7 +114,8 @@ class Stage:
 
     def environment(self):
         path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
-        return {"PATH": path, "HOME": str(self.home), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+        # Programs of Bun leave libraries behind where temporary files are.
+        return {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.temporary), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
 
     def gemini_settings(self):
         pointed = json.loads((POINTED / f"gemini-cli.{self.way}.settings.json").read_text())
@@ -127,6 +130,11 @@ class Stage:
         """The variables of a file that points agents here."""
         lines = [it for it in (POINTED / file).read_text().splitlines() if it and not it.startswith("#")]
         return dict(it.replace("http://127.0.0.1:8787", self.gate).split("=", 1) for it in lines)
+
+    def run_sealed(self, environment, *command, said=""):
+        """Runs an agent in a fresh environment with only these variables of its own, and `said` on its input."""
+        return subprocess.run([*map(str, command)], env=self.environment() | environment, cwd=self.project, input=said,
+                              capture_output=True, text=True, timeout=DEADLINE)
 
     def run(self, *command, **environment):
         return subprocess.run(command, env=self.agent_environment() | environment, cwd=self.project, stdin=subprocess.DEVNULL,

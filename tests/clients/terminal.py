@@ -1,4 +1,4 @@
-"""A window of gemini-cli, driven through tmux."""
+"""Windows of agents, driven through tmux."""
 
 import contextlib
 import os
@@ -11,24 +11,26 @@ from install import BIN
 from stage import DEADLINE, fail
 
 ROWS, COLUMNS = 60, 200
-INPUT = "Type your message"  # what the CLI shows where a prompt may be typed
-WORKING = "esc to cancel"
 
 
-class Terminal:
-    """A terminal of its own, with gemini-cli in it; gone at the end."""
+class Window:
+    """A terminal of its own with an agent in it, gone at the end.
 
-    def __init__(self, stage, *arguments):
-        self.stage = stage
+    `ready` is shown where a prompt may be typed, `line` begins the line where it is typed, `working` is shown while
+    the agent is at work.
+    """
+
+    def __init__(self, stage, command, environment, ready, line, working):
+        self.stage, self.ready, self.line, self.working = stage, ready, line, working
         self.socket = stage.home / "tmux"
-        command = [BIN / "node", BIN / "gemini", "-m", "gemini-2.5-flash", "--yolo", *arguments]
         self.command = shlex.join(map(str, command))
+        self.environment = environment
 
     def __enter__(self):
         size = ["-x", COLUMNS, "-y", ROWS]
         self.tmux("-f", "/dev/null", "new-session", "-d", *size, self.command)
         try:
-            self.awaits(INPUT)
+            self.awaits(self.ready)
         except BaseException:
             self.__exit__()
             raise
@@ -44,7 +46,7 @@ class Terminal:
         """Types a prompt, sends it off, and waits until all of this is shown and nothing is under way."""
         self.sends(prompt)
         self.awaits(*shown)
-        self.until("nothing is under way", lambda: WORKING not in self.screen())
+        self.until("nothing is under way", lambda: self.working not in self.screen())
 
     def sends(self, prompt):
         self.tmux("send-keys", "-l", prompt)
@@ -52,7 +54,7 @@ class Terminal:
         # A return that follows text too closely counts as pasted, and is then a line break.
         time.sleep(0.2)
         self.presses("Enter")
-        self.until(f"{prompt!r} is sent off", lambda: INPUT in self.input())
+        self.until(f"{prompt!r} is sent off", lambda: not self.input().endswith(prompt[-40:]))
 
     def presses(self, *keys):
         self.tmux("send-keys", *keys)
@@ -68,8 +70,8 @@ class Terminal:
             time.sleep(0.05)
 
     def input(self):
-        """The line where prompts are typed; its mark says that every tool is approved."""
-        return next((it for it in reversed(self.screen().splitlines()) if it.startswith(" * ")), "")
+        """The line where prompts are typed."""
+        return next((it for it in reversed(self.screen().splitlines()) if it.startswith(self.line)), "")
 
     def screen(self):
         lines = self.tmux("capture-pane", "-p", "-J").splitlines()
@@ -77,5 +79,14 @@ class Terminal:
 
     def tmux(self, *arguments):
         command = ["tmux", "-S", self.socket, *map(str, arguments)]
-        return subprocess.run(command, env=self.stage.agent_environment(), cwd=self.stage.project, check=True,
+        return subprocess.run(command, env=self.environment, cwd=self.stage.project, check=True,
                               capture_output=True, text=True, timeout=DEADLINE).stdout
+
+
+class Terminal(Window):
+    """A window of gemini-cli, in which every tool is approved: the mark of its input says so."""
+
+    def __init__(self, stage, *arguments):
+        command = [BIN / "node", BIN / "gemini", "-m", "gemini-2.5-flash", "--yolo", *arguments]
+        super().__init__(stage, command, stage.agent_environment(),
+                         ready="Type your message", line=" * ", working="esc to cancel")
