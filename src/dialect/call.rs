@@ -146,7 +146,18 @@ impl Call {
             || prefix == "models/"
             || prefix == full_prefix
             || (prefix == express_prefix && full_prefix.ends_with(express_prefix));
-        ModelName::parse(model).filter(|_| is_known)
+        let is_valid = is_known && ModelName::is_path_segment(model);
+        is_valid.then(|| ModelName::parse(model))?
+    }
+
+    /// Returns whether the call may ask for a model of this name. Google's APIs have it in the
+    /// path.
+    pub(crate) fn accepts_model(&self, model: &ModelName) -> bool {
+        match self.method.api {
+            Api::Gemini | Api::Vertex | Api::CodeAssist => {
+                ModelName::is_path_segment(model.as_str())
+            }
+        }
     }
 
     /// Returns the prefix of a fully qualified model name.

@@ -137,7 +137,7 @@ fn is_allowed(name: &str, value: &str, versions: &[&str]) -> bool {
     };
     match name {
         "version" => versions.contains(&value),
-        "model" => ModelName::is_valid(value),
+        "model" => ModelName::is_path_segment(value),
         "project" => consists_of(b".:-"),
         "location" => consists_of(b"-"),
         _ => consists_of(b"ABCDEFGHIJKLMNOPQRSTUVWXYZ._~=-"),

@@ -52,7 +52,7 @@ struct SwapRule {
 
 /// The name of a model.
 #[derive(Debug, Deserialize, JsonSchema)]
-#[schemars(rename = "ModelName", with = "String", extend("pattern" = "^(models/)?[A-Za-z0-9._@-]{1,128}$", "errorMessage" = "must be the name of a model"))]
+#[schemars(rename = "ModelName", with = "String", extend("pattern" = "^(models/)?[A-Za-z0-9._@:-]+(/[A-Za-z0-9._@:-]+)*$", "errorMessage" = "must be the name of a model"))]
 struct ReplacementModel(ModelName);
 
 impl SwapRule {

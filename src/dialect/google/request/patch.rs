@@ -234,7 +234,8 @@ impl Patch<'_> {
         document: &mut Document,
         mutation: &RequestMutation,
     ) -> Result<Option<ModelName>, DialectError> {
-        let Some(model) = mutation.model() else {
+        let model = mutation.model();
+        let Some(model) = model.filter(|model| self.call.accepts_model(model)) else {
             if mutation.fields.contains_key("model") {
                 self.drop("model", "not a model name");
             }
