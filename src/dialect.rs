@@ -20,6 +20,7 @@ mod json_strings;
 mod method;
 mod method_table;
 mod openai;
+mod openai_chat;
 mod openai_responses;
 mod query;
 mod sse_event;
@@ -58,15 +59,16 @@ pub const ALL: &[&dyn Dialect] = &[
     &google::code_assist::CodeAssist,
     &anthropic::Anthropic,
     &openai_responses::OpenAiResponses,
+    &openai_chat::OpenAiChat,
 ];
 
 /// Returns the dialect of an API.
 pub fn of(api: Api) -> &'static dyn Dialect {
     match api {
         Api::Anthropic => &anthropic::Anthropic,
-        // The other families follow.
         Api::OpenAiResponses => &openai_responses::OpenAiResponses,
-        Api::Gemini | Api::OpenAiChat => &google::gemini::Gemini,
+        Api::OpenAiChat => &openai_chat::OpenAiChat,
+        Api::Gemini => &google::gemini::Gemini,
         Api::Vertex => &google::vertex::Vertex,
         Api::CodeAssist => &google::code_assist::CodeAssist,
     }

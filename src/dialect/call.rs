@@ -153,11 +153,7 @@ impl Call {
     /// Returns whether the call may ask for a model of this name. Google's APIs have it in the
     /// path.
     pub(crate) fn accepts_model(&self, model: &ModelName) -> bool {
-        match self.method.api {
-            Api::Gemini | Api::Vertex | Api::CodeAssist => {
-                ModelName::is_path_segment(model.as_str())
-            }
-        }
+        !self.method.api.is_google() || ModelName::is_path_segment(model.as_str())
     }
 
     /// Returns the prefix of a fully qualified model name.

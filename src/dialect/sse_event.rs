@@ -10,6 +10,14 @@ pub fn write_event(out: &mut BytesMut, json: &[u8]) {
     out.extend_from_slice(b"\r\n\r\n");
 }
 
+/// Writes one event without a name, ended by line feeds, as APIs of OpenAI send them: some
+/// clients look for nothing else.
+pub fn write_plain_event(out: &mut BytesMut, data: &[u8]) {
+    out.reserve(data.len() + 8);
+    write_data(out, data);
+    out.extend_from_slice(b"\n\n");
+}
+
 /// Writes one event with a name, which some clients require.
 pub fn write_named_event(out: &mut BytesMut, name: &str, json: &[u8]) {
     out.reserve(name.len() + json.len() + 18);

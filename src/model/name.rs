@@ -10,7 +10,7 @@ const MAX_NAME_BYTES: usize = 128;
 /// Name of a model, without the prefix `models/`.
 ///
 /// INVARIANT: 1 to 128 characters of `A-Za-z0-9._@:-` in segments separated by `/`. No segment
-/// is empty or consists of dots. Only a name of one segment without `:` may stand in a URL path:
+/// is empty or consists of dots. Only a name of one segment without `:` is a segment of a URL path:
 /// see [`Self::is_path_segment`].
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "String")]
@@ -25,8 +25,8 @@ impl ModelName {
         is_valid.then(|| Self(name.to_owned()))
     }
 
-    /// Returns whether a text is a name that may stand in the path of a URL, as Google's APIs
-    /// have it: without `/`, and without `:`, which ends it there.
+    /// Returns whether a text is a name as paths of Google's APIs have it: without `/`, and
+    /// without `:`, which ends it there.
     pub fn is_path_segment(name: &str) -> bool {
         name.len() <= MAX_NAME_BYTES && !name.contains(['/', ':']) && is_valid_segment(name)
     }
@@ -38,9 +38,7 @@ impl ModelName {
 }
 
 fn is_valid_segment(segment: &str) -> bool {
-    let allowed = |byte| {
-        matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'@' | b':' | b'-')
-    };
+    let allowed = |byte| matches!(byte, b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'.' | b'_' | b'@' | b':' | b'-');
     let only_dots = segment.bytes().all(|byte| byte == b'.');
     !only_dots && segment.bytes().all(allowed)
 }
@@ -85,7 +83,9 @@ mod tests {
             assert!(ModelName::parse(text).is_some(), "{text:?}");
         }
         let long = "a".repeat(129);
-        for text in ["", "a//b", "/a", "a/", "../a", "a/..", "a b", "a%2Fb", "models/", &long] {
+        for text in [
+            "", "a//b", "/a", "a/", "../a", "a/..", "a b", "a%2Fb", "models/", &long,
+        ] {
             assert_eq!(ModelName::parse(text), None, "{text:?}");
         }
     }

@@ -4,7 +4,7 @@
 use std::{ops::Range, sync::Arc};
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use strict_json::string_end;
 
 use crate::dialect::{
@@ -45,6 +45,15 @@ impl TextEvent {
         let end = self.text.start + string_end(rest)?;
         let is_equal = data.get(end..)? == self.data.get(self.text.end..)?;
         is_equal.then(|| data.slice(self.text.start..end))
+    }
+
+    /// Returns an event that differs in its text only, with another text.
+    pub fn with_text(&self, data: &Bytes, text: &str) -> Option<Bytes> {
+        let known = self.text_of(data)?;
+        let before = data.get(..self.text.start)?;
+        let behind = data.get(self.text.start + known.len()..)?;
+        let text = Value::from(text).to_string();
+        Some([before, text.as_bytes(), behind].concat().into())
     }
 }
 

@@ -8,6 +8,9 @@ pub const FINISH_REASON: &[&str] = &["finishReason", "finish_reason"];
 pub const FUNCTION_CALL: &[&str] = &["functionCall", "function_call"];
 pub const FUNCTION_RESPONSE: &[&str] = &["functionResponse", "function_response"];
 pub const GENERATION_CONFIG: &[&str] = &["generationConfig", "generation_config"];
+/// Free texts beside the conversation. For other APIs, every field that hookgate does not
+/// interpret.
+pub const LABELS: &[&str] = &["labels"];
 pub const MODEL: &[&str] = &["model"];
 /// Chunks of a function call's arguments.
 pub const PARTIAL_ARGS: &[&str] = &["partialArgs", "partial_args"];

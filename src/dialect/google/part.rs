@@ -87,7 +87,8 @@ impl Part {
     pub fn can_join(&self, next: &Self) -> bool {
         let is_text_only = |part: &Self| {
             let mut fields = part.document.fields();
-            part.text.is_some() && fields.all(|(key, _)| key == "text" || key == "thought")
+            part.text.is_some()
+                && fields.all(|(key, _)| ["text", "thought", SOURCE].contains(&&*key))
         };
         self.is_thought == next.is_thought && is_text_only(self) && is_text_only(next)
     }

@@ -10,7 +10,6 @@ use super::client;
 use crate::harness::{Answer, Asked, TestGateway, Upstream, respond};
 
 /// An API family.
-#[allow(dead_code, reason = "they are added to `ALL` one by one")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Family {
     Gemini,
@@ -20,7 +19,12 @@ pub enum Family {
 }
 
 /// Every family. To add one: an entry here, and an arm in each `match` of this folder.
-pub const ALL: &[Family] = &[Family::Gemini, Family::Anthropic, Family::Responses];
+pub const ALL: &[Family] = &[
+    Family::Gemini,
+    Family::Anthropic,
+    Family::Responses,
+    Family::Chat,
+];
 
 /// Every family, and whether a stream is asked for.
 pub fn each() -> impl Iterator<Item = (Family, bool)> {

@@ -7,7 +7,9 @@ use crate::dialect::{
     error::DialectError,
     google::{
         content::Content,
-        fields::{CONTENT, CONTENTS, PARTS, REQUESTS, SOURCE, SYSTEM_INSTRUCTION, WRAPPED_REQUEST},
+        fields::{
+            CONTENT, CONTENTS, LABELS, PARTS, REQUESTS, SOURCE, SYSTEM_INSTRUCTION, WRAPPED_REQUEST,
+        },
         part::Part,
         part_text::{NAME_FIELDS, edit_fields, edit_other_fields},
     },
@@ -34,7 +36,8 @@ pub fn edit_request_texts(
     match call.operation {
         Operation::Embed => edit_embedding(document, editor),
         Operation::BatchEmbed => {
-            document.edit_children(REQUESTS, |request| edit_embedding(request, editor))
+            document.edit_children(REQUESTS, |request| edit_embedding(request, editor))?;
+            edit_labels(document, editor)
         }
         Operation::CountTokens => {
             document.edit_child(WRAPPED_REQUEST, |inner| edit_conversation(inner, editor))?;
@@ -64,7 +67,14 @@ fn edit_conversation(
     editor: &mut dyn TextEditor,
 ) -> Result<(), DialectError> {
     document.edit_child(SYSTEM_INSTRUCTION, |content| edit_content(content, editor))?;
-    document.edit_children(CONTENTS, |content| edit_content(content, editor))
+    document.edit_children(CONTENTS, |content| edit_content(content, editor))?;
+    edit_labels(document, editor)
+}
+
+fn edit_labels(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {
+    document.edit_child(LABELS, |labels| {
+        edit_other_fields(labels, &[], &mut |text| editor.edit(TextKind::Speech, text))
+    })
 }
 
 fn edit_content(document: &mut Document, editor: &mut dyn TextEditor) -> Result<(), DialectError> {

@@ -1,0 +1,120 @@
+//! OpenAI's Chat Completions API, as OpenAI and many compatible servers have it.
+//!
+//! Requests and answers are read into the content form, and edits are spliced back: [`request`],
+//! [`response`] for whole answers, [`stream`] for events.
+
+mod block;
+mod fields;
+mod labels;
+mod request;
+mod response;
+mod stream;
+mod tool_call;
+
+use bytes::Bytes;
+use http::StatusCode;
+use serde_json::Value;
+
+use crate::{
+    dialect::{
+        api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
+        call::Call,
+        document::Document,
+        error::DialectError,
+        google::response::document::ResponseDocument,
+        method::{
+            Access::{ByName, Open},
+            Api, Framing, MethodSpec,
+            Operation::{Generate, Other},
+            method_table,
+        },
+        openai::openai_error,
+    },
+    model::ErrorInfo,
+};
+
+#[derive(Debug)]
+pub struct OpenAiChat;
+
+impl Dialect for OpenAiChat {
+    fn api(&self) -> Api {
+        Api::OpenAiChat
+    }
+
+    fn methods(&self) -> &'static [MethodSpec] {
+        METHODS
+    }
+
+    fn versions(&self) -> &'static [&'static str] {
+        &["v1"]
+    }
+
+    fn default_version(&self) -> Option<&'static str> {
+        Some("v1")
+    }
+
+    fn parse_request(&self, body: Bytes) -> Result<Document, DialectError> {
+        fields::parse(body)
+    }
+
+    fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+        request::open_request(call, body)
+    }
+
+    fn close_request(
+        &self,
+        call: &Call,
+        envelope: Option<&Document>,
+        document: &Document,
+    ) -> Result<Bytes, DialectError> {
+        request::close_request(call, envelope, document)
+    }
+
+    fn open_response(&self, body: Bytes) -> Result<ResponseDocument, DialectError> {
+        let document = fields::parse(body.clone())?;
+        let form = response::whole::read_whole(&document)?;
+        ResponseDocument::from_form(&form, vec![body])
+    }
+
+    fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
+        let after = Document::from_checked(response.current_bytes())?;
+        let wire = response.wire().and_then(|wire| wire.events.first());
+        let Some(body) = wire else {
+            return response::own::own_body(&after);
+        };
+        if !response.is_edited() {
+            return Ok(body.clone());
+        }
+        let before = Document::from_checked(response.original_bytes())?;
+        response::whole::close_whole(body.clone(), &before, &after)
+    }
+
+    fn chunk_reader(&self) -> Box<dyn ReadChunks> {
+        Box::new(stream::reader::ChatChunkReader::default())
+    }
+
+    fn chunk_writer(&self, _framing: Framing) -> Box<dyn WriteChunks> {
+        Box::new(stream::writer::ChatChunkWriter::default())
+    }
+
+    fn keep_alive(&self) -> &'static [u8] {
+        b": keep-alive\n\n"
+    }
+
+    fn denial_status(&self) -> StatusCode {
+        StatusCode::BAD_REQUEST
+    }
+
+    fn error_body(&self, error: &ErrorInfo) -> Value {
+        openai_error(error)
+    }
+}
+
+method_table! { OpenAiChat:
+    POST "/{version}/chat/completions" "chat.completions.create" Generate, Open;
+    GET "/{version}/chat/completions" "chat.completions.list" Other, ByName;
+    GET "/{version}/chat/completions/{completion}" "chat.completions.retrieve" Other, ByName;
+    POST "/{version}/chat/completions/{completion}" "chat.completions.update" Other, ByName;
+    DELETE "/{version}/chat/completions/{completion}" "chat.completions.delete" Other, ByName;
+    GET "/{version}/chat/completions/{completion}/messages" "chat.completions.messages.list" Other, ByName;
+}

@@ -1,0 +1,129 @@
+//! Blocks of a message's content: texts, media and others.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::fields::{TEXT, TYPE, invalid},
+};
+
+const IMAGE_URL: &[&str] = &["image_url"];
+const INPUT_AUDIO: &[&str] = &["input_audio"];
+const FILE: &[&str] = &["file"];
+const BLOCK: &[&str] = &["block"];
+
+/// Returns the part of a block.
+///
+/// # Errors
+///
+/// Fails for a text without text, and for media in a form that hooks could not recognize.
+pub fn read_block(block: &Document) -> Result<Value, DialectError> {
+    if let Some(text) = block_text(block)? {
+        return Ok(json!({ "text": text }));
+    }
+    let text = block.string(TEXT)?;
+    let media = match block.string(TYPE)?.as_deref() {
+        Some("text") => return Err(invalid("text", "a string")),
+        Some("image_url") if text.is_none() => read_image(block)?,
+        Some("input_audio") if text.is_none() => read_audio(block)?,
+        Some("file") if text.is_none() => read_file(block)?,
+        Some(_) | None => None,
+    };
+    if let Some(media) = media {
+        return Ok(media);
+    }
+    let original: Value = parse(&block.to_bytes())?;
+    Ok(match text {
+        // A server may read the text of a block whose type it does not know.
+        Some(text) => json!({ "text": text, "block": original }),
+        None => json!({ "block": original }),
+    })
+}
+
+/// Returns the text of a block that is a text.
+pub fn block_text(block: &Document) -> Result<Option<String>, DialectError> {
+    match block.string(TYPE)?.as_deref() {
+        Some("text") | None => block.string(TEXT),
+        Some(_) => Ok(None),
+    }
+}
+
+/// Returns the JSON of a new block with a text.
+pub fn text_block(text: &str) -> Bytes {
+    json!({ "type": "text", "text": text }).to_string().into()
+}
+
+/// Returns the JSON of a block with the edits of its part.
+pub fn rewrite_block(
+    block: &Document,
+    before: &Document,
+    after: &Document,
+) -> Result<Bytes, DialectError> {
+    let mut block = match after.child(BLOCK)? {
+        Some(edited) if before.bytes_of(BLOCK)? != Some(edited.to_bytes()) => edited,
+        Some(_) | None => block.clone(),
+    };
+    let text = after.string(TEXT)?;
+    if let Some(text) =
+        text.filter(|text| before.string(TEXT).ok().flatten().as_ref() != Some(text))
+    {
+        block.set(TEXT, &text.into())?;
+    }
+    Ok(block.to_bytes())
+}
+
+fn read_image(block: &Document) -> Result<Option<Value>, DialectError> {
+    let url = match block.get(IMAGE_URL)? {
+        Some(Value::String(url)) => Some(url),
+        _ => match block.child(IMAGE_URL)? {
+            Some(image) => image.string(&["url"])?,
+            None => None,
+        },
+    };
+    Ok(url.map(|url| media(&url, "image/*")))
+}
+
+fn read_audio(block: &Document) -> Result<Option<Value>, DialectError> {
+    let Some(audio) = block.child(INPUT_AUDIO)? else {
+        return Ok(None);
+    };
+    let format = audio.string(&["format"])?.unwrap_or_default();
+    let data = audio.string(&["data"])?;
+    let mime_type = format!("audio/{format}");
+    Ok(data.map(|data| json!({ "inlineData": { "mimeType": mime_type, "data": data } })))
+}
+
+fn read_file(block: &Document) -> Result<Option<Value>, DialectError> {
+    let Some(file) = block.child(FILE)? else {
+        return Ok(None);
+    };
+    if let Some(data) = file.string(&["file_data"])? {
+        return Ok(Some(media(&data, "application/octet-stream")));
+    }
+    let id = file.string(&["file_id"])?;
+    Ok(id.map(|id| json!({ "fileData": { "fileUri": id } })))
+}
+
+/// Returns the part of a medium: the data of a `data:` URL, or another URL.
+fn media(url: &str, default_type: &str) -> Value {
+    let data = url
+        .strip_prefix("data:")
+        .and_then(|rest| rest.split_once(','));
+    match data.and_then(|(head, data)| Some((head.strip_suffix(";base64")?, data))) {
+        Some((mime_type, data)) => {
+            let mime_type = if mime_type.is_empty() {
+                default_type
+            } else {
+                mime_type
+            };
+            json!({ "inlineData": { "mimeType": mime_type, "data": data } })
+        }
+        None => json!({ "fileData": { "fileUri": url } }),
+    }
+}
+
+fn parse(json: &[u8]) -> Result<Value, DialectError> {
+    serde_json::from_slice(json).map_err(|error| DialectError::Json(error.to_string()))
+}

@@ -1,0 +1,166 @@
+//! Field names of the Chat Completions API, and which of them are refused.
+
+use bytes::Bytes;
+use serde_json::Value;
+use strict_json::{FreeField, FreeFields, Names};
+
+use crate::dialect::{document::Document, error::DialectError};
+
+/// Fields with free-form keys: schemas, labels, biases by token.
+const FREE_FORM: &FreeFields = &FreeFields::new(&[
+    FreeField::new("chat_template_kwargs", 1),
+    FreeField::new("client_metadata", 1),
+    FreeField::new("logit_bias", 1),
+    FreeField::new("metadata", 1),
+    FreeField::new("parameters", 1),
+    FreeField::new("schema", 1),
+]);
+
+pub const ARGUMENTS: &[&str] = &["arguments"];
+pub const CHOICES: &[&str] = &["choices"];
+pub const CONTENT: &[&str] = &["content"];
+pub const CUSTOM: &[&str] = &["custom"];
+pub const DELTA: &[&str] = &["delta"];
+pub const FINISH_REASON: &[&str] = &["finish_reason"];
+pub const FUNCTION: &[&str] = &["function"];
+/// Deprecated form of a tool call, and of `tool_choice`.
+pub const FUNCTION_CALL: &[&str] = &["function_call"];
+/// Deprecated form of `tools`.
+pub const FUNCTIONS: &[&str] = &["functions"];
+pub const ID: &[&str] = &["id"];
+pub const INDEX: &[&str] = &["index"];
+pub const INPUT: &[&str] = &["input"];
+pub const LOGPROBS: &[&str] = &["logprobs"];
+pub const MESSAGE: &[&str] = &["message"];
+pub const MESSAGES: &[&str] = &["messages"];
+pub const MODEL: &[&str] = &["model"];
+pub const NAME: &[&str] = &["name"];
+pub const PARALLEL_TOOL_CALLS: &[&str] = &["parallel_tool_calls"];
+pub const REFUSAL: &[&str] = &["refusal"];
+pub const ROLE: &[&str] = &["role"];
+pub const STREAM: &[&str] = &["stream"];
+pub const TEXT: &[&str] = &["text"];
+pub const TOOL_CALL_ID: &[&str] = &["tool_call_id"];
+pub const TOOL_CALLS: &[&str] = &["tool_calls"];
+pub const TOOL_CHOICE: &[&str] = &["tool_choice"];
+pub const TOOLS: &[&str] = &["tools"];
+pub const TYPE: &[&str] = &["type"];
+pub const USAGE: &[&str] = &["usage"];
+/// Hosted search that no tool entry declares.
+pub const WEB_SEARCH: &[&str] = &["web_search_options"];
+
+/// Fields of a chat request that hooks see, or that hold no text.
+pub const CHAT_FIELDS: &[&str] = &[
+    "audio",
+    "frequency_penalty",
+    "function_call",
+    "functions",
+    "fallbacks",
+    "include_reasoning",
+    "logit_bias",
+    "logprobs",
+    "max_completion_tokens",
+    "max_tokens",
+    "messages",
+    "modalities",
+    "model",
+    "models",
+    "n",
+    "parallel_tool_calls",
+    "presence_penalty",
+    "prompt_cache_key",
+    "prompt_cache_retention",
+    "reasoning",
+    "reasoning_effort",
+    "response_format",
+    "seed",
+    "service_tier",
+    "stop",
+    "store",
+    "stream",
+    "stream_options",
+    "temperature",
+    "thinking",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_logprobs",
+    "top_p",
+    "verbosity",
+    "web_search_options",
+];
+
+/// Fields with which compatible servers take another prompt than the one that hooks see.
+const OTHER_PROMPTS: &[&str] = &[
+    "contents",
+    "conversation",
+    "input",
+    "instructions",
+    "previous_response_id",
+    "prompt",
+];
+
+/// Fields with which compatible servers take other models than the one that `model` names.
+const OTHER_MODELS: &[&str] = &["fallbacks", "models"];
+
+/// Refuses fields that hooks cannot see through, and other spellings of known ones.
+pub fn check_fields(body: &Document) -> Result<(), DialectError> {
+    for field in OTHER_PROMPTS {
+        if is_set(body, &[field])? {
+            return Err(invalid(field, "absent: hooks do not see it in this call"));
+        }
+    }
+    // A lookup fails for a name that a lenient parser could take for the known one.
+    CHAT_FIELDS
+        .iter()
+        .try_for_each(|field| body.bytes_of(&[field]).map(drop))
+}
+
+/// Returns the names of the other models that may answer.
+///
+/// # Errors
+///
+/// Fails for anything but names.
+pub fn read_other_models(body: &Document) -> Result<Vec<Value>, DialectError> {
+    let mut models = Vec::new();
+    for field in OTHER_MODELS {
+        match body.get(&[field])? {
+            None | Some(Value::Null) => (),
+            Some(Value::Array(names)) if names.iter().all(Value::is_string) => models.extend(names),
+            Some(_) => return Err(invalid(field, "a list of names")),
+        }
+    }
+    Ok(models)
+}
+
+/// Refuses two fields of which a server reads one.
+pub fn refuse_pair(document: &Document, one: &[&str], other: &[&str]) -> Result<(), DialectError> {
+    if is_set(document, one)? && is_set(document, other)? {
+        let field = one.first().copied().unwrap_or_default();
+        return Err(DialectError::Ambiguous(field.to_owned()));
+    }
+    Ok(())
+}
+
+/// Returns whether a field has a value other than `null`.
+pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError> {
+    let value = document.bytes_of(field)?;
+    Ok(value.is_some_and(|value| *value != *b"null"))
+}
+
+/// Returns the error for a field that is not what it must be.
+pub fn invalid(field: &str, expected: &'static str) -> DialectError {
+    DialectError::Field {
+        field: field.to_owned(),
+        expected,
+    }
+}
+
+/// Parses a body of the API, or the data of an event.
+///
+/// # Errors
+///
+/// Fails if the bytes are no JSON object, or parsers could disagree about them.
+pub fn parse(bytes: Bytes) -> Result<Document, DialectError> {
+    Document::parse(bytes, Names::Fields(FREE_FORM))
+}

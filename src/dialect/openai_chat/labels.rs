@@ -1,0 +1,40 @@
+//! Free texts beside the conversation: labels, a predicted answer and fields that hookgate does
+//! not interpret. Policies on texts see them as `labels`.
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{document::Document, error::DialectError};
+
+const LABELS: &[&str] = &["labels"];
+
+/// Returns the fields of a request that are not among the `known` ones.
+pub fn read_labels(body: &Document, known: &[&str]) -> Result<Map<String, Value>, DialectError> {
+    let mut labels = Map::new();
+    for (key, value) in body.fields() {
+        // A value without a text needs no inspection.
+        if !known.contains(&&*key) && value.contains(&b'"') {
+            let value = serde_json::from_slice(&value);
+            let value = value.map_err(|error| DialectError::Json(error.to_string()))?;
+            labels.insert(key.into_owned(), value);
+        }
+    }
+    Ok(labels)
+}
+
+/// Writes edited labels into the fields that they were read from.
+pub fn write_labels(
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let (Some(before), Some(after)) = (before.child(LABELS)?, after.child(LABELS)?) else {
+        return Ok(());
+    };
+    for (key, known) in before.fields() {
+        match after.bytes_of(&[&*key])? {
+            Some(value) if value != known => body.set_bytes(&[&*key], value)?,
+            Some(_) | None => (),
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,128 @@
+//! Requests: bodies of the API read into the content form, and edits spliced back.
+
+mod message;
+mod message_edit;
+mod messages;
+mod new_message;
+mod sampling;
+mod tool_choice;
+mod tools;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use self::{
+    messages::ChatMessages,
+    sampling::{check_modalities, read_sampling, write_sampling},
+    tool_choice::{read_tool_choice, write_tool_choice},
+    tools::{read_tools, write_tools},
+};
+use crate::{
+    dialect::{
+        api_dialect::Unwrapped,
+        call::Call,
+        content_form::FALLBACK_MODELS,
+        document::Document,
+        error::DialectError,
+        method::{Framing, Operation},
+        openai_chat::{
+            fields::{CHAT_FIELDS, MODEL, STREAM, check_fields, invalid, read_other_models},
+            labels::{read_labels, write_labels},
+        },
+    },
+    model::ModelName,
+};
+
+/// Reads a request into the content form. Sets the model, and the kind of call.
+///
+/// # Errors
+///
+/// Fails for fields that hooks cannot see through, and for what two servers could read
+/// differently.
+pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
+    call.model = Some(read_model(&body)?);
+    if read_stream(&body)? {
+        call.operation = Operation::Stream(Framing::Sse);
+    }
+    let document = read_chat(&body)?;
+    Ok(Unwrapped {
+        document,
+        session: body.string(&["prompt_cache_key"])?,
+        envelope: Some(body),
+    })
+}
+
+/// Splices the edits of the content form into the original body. Without edits, it keeps its
+/// bytes.
+pub fn close_request(
+    call: &Call,
+    envelope: Option<&Document>,
+    document: &Document,
+) -> Result<Bytes, DialectError> {
+    let mut body = envelope.cloned().unwrap_or_else(Document::empty);
+    let original = body.clone();
+    if let Some(model) = &call.model
+        && read_model(&original)? != *model
+    {
+        body.set(MODEL, &model.as_str().into())?;
+    }
+    let before = read_chat(&original)?;
+    if let Some(messages) = ChatMessages::read(&original)? {
+        messages.write(&mut body, &before, document)?;
+    }
+    write_tool_choice(&mut body, &before, document)?;
+    write_tools(&mut body, &before, document)?;
+    write_sampling(&mut body, &before, document)?;
+    write_labels(&mut body, &before, document)?;
+    Ok(body.to_bytes())
+}
+
+fn read_model(body: &Document) -> Result<ModelName, DialectError> {
+    let name = body.string(MODEL)?.unwrap_or_default();
+    ModelName::parse(&name).ok_or_else(|| invalid("model", "the name of a model"))
+}
+
+fn read_stream(body: &Document) -> Result<bool, DialectError> {
+    match body.get(STREAM)? {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(false),
+        Some(Value::Bool(true)) => Ok(true),
+        // Some servers take `1` and `"true"` for true, others do not.
+        Some(_) => Err(invalid("stream", "true or false")),
+    }
+}
+
+/// Returns a conversation in the content form.
+fn read_chat(body: &Document) -> Result<Document, DialectError> {
+    check_fields(body)?;
+    check_modalities(body)?;
+    let mut fields = Map::new();
+    if let Some(messages) = ChatMessages::read(body)? {
+        if let Some(instruction) = messages.system_instruction() {
+            fields.insert("systemInstruction".to_owned(), instruction);
+        }
+        fields.insert("contents".to_owned(), messages.contents().into());
+    }
+    let models = read_other_models(body)?;
+    if let (false, [name]) = (models.is_empty(), FALLBACK_MODELS) {
+        fields.insert((*name).to_owned(), models.into());
+    }
+    let tools = read_tools(body)?;
+    if !tools.is_empty() {
+        fields.insert("tools".to_owned(), tools.into());
+    }
+    if let Some(choice) = read_tool_choice(body)? {
+        fields.insert("toolConfig".to_owned(), choice);
+    }
+    let sampling = read_sampling(body)?;
+    if !sampling.is_empty() {
+        fields.insert("generationConfig".to_owned(), sampling.into());
+    }
+    let labels = read_labels(body, CHAT_FIELDS)?;
+    if !labels.is_empty() {
+        fields.insert("labels".to_owned(), labels.into());
+    }
+    Document::from_checked(Value::Object(fields).to_string().into())
+}
+
+#[cfg(test)]
+mod tests;

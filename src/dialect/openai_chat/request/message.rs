@@ -1,0 +1,204 @@
+//! One message of a request, as a content of the content form.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    content_form::SOURCE,
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        block::{block_text, read_block},
+        fields::{
+            CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS, invalid,
+            refuse_pair,
+        },
+        tool_call::{read_call, read_function_call},
+    },
+};
+
+/// Author of a message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ChatRole {
+    /// An instruction: `system` or `developer`.
+    System,
+    User,
+    Assistant,
+    /// `tool`, or `function` in the deprecated form.
+    Tool,
+}
+
+/// Position of a part in its message.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PartPlace {
+    /// The content, which is a string.
+    Text,
+    /// An element of the content.
+    Block(usize),
+    Refusal,
+    /// An element of `tool_calls`.
+    Call(usize),
+    /// The `function_call` of the deprecated form.
+    FunctionCall,
+    /// The whole message of a tool.
+    Result,
+}
+
+/// A part of the content form, and its position in the message.
+pub type PlacedPart = (PartPlace, Value);
+
+/// A message, and its parts in the content form.
+#[derive(Debug)]
+pub struct ChatMessage {
+    pub role: ChatRole,
+    pub parts: Vec<PlacedPart>,
+}
+
+/// Names of the functions that were called so far, by the ids of the calls.
+pub type CallNames = HashMap<String, String>;
+
+/// The content of a message.
+pub enum MessageContent {
+    /// No content: absent or `null`.
+    None,
+    Text(String),
+    Blocks(Vec<Document>),
+}
+
+impl MessageContent {
+    pub fn read(message: &Document) -> Result<Self, DialectError> {
+        let content = message.bytes_of(CONTENT)?;
+        Ok(match content.as_deref().and_then(<[u8]>::first) {
+            None | Some(b'n') => Self::None,
+            Some(b'"') => Self::Text(message.string(CONTENT)?.unwrap_or_default()),
+            Some(_) => Self::Blocks(message.children(CONTENT)?.unwrap_or_default()),
+        })
+    }
+}
+
+impl ChatMessage {
+    /// Reads a message.
+    ///
+    /// # Errors
+    ///
+    /// Fails for an unknown role, wrong types, and two forms of one field.
+    pub fn read(message: &Document, names: &mut CallNames) -> Result<Self, DialectError> {
+        let role = read_role(message)?;
+        refuse_pair(message, TOOL_CALLS, FUNCTION_CALL)?;
+        if role == ChatRole::Tool {
+            let result = read_result(message, names)?;
+            let parts = vec![(PartPlace::Result, result)];
+            return Ok(Self { role, parts });
+        }
+        let mut parts = read_content(message)?;
+        if let Some(refusal) = message.get(REFUSAL)?.filter(|refusal| !refusal.is_null()) {
+            let block = json!({ "block": { "refusal": refusal } });
+            parts.push((PartPlace::Refusal, block));
+        }
+        for (index, call) in read_calls(message)?.into_iter().enumerate() {
+            let call = read_call(&call)?;
+            if let (Some(id), Some(name)) = (call.get("id"), call.get("name")) {
+                names.extend(id.as_str().zip(name.as_str()).map(owned_pair));
+            }
+            parts.push((PartPlace::Call(index), json!({ "functionCall": call })));
+        }
+        if let Some(call) = message.child(FUNCTION_CALL)? {
+            let call = json!({ "functionCall": read_function_call(&call)? });
+            parts.push((PartPlace::FunctionCall, call));
+        }
+        Ok(Self { role, parts })
+    }
+
+    /// Returns the content of the content form. `source` is the index of the message.
+    pub fn to_content(&self, source: usize) -> Value {
+        let role = match self.role {
+            ChatRole::Assistant => "model",
+            ChatRole::System | ChatRole::User | ChatRole::Tool => "user",
+        };
+        let parts = self.parts.iter().enumerate();
+        let parts: Vec<Value> = parts
+            .map(|(number, (_, part))| with_source(part, number))
+            .collect();
+        json!({ "role": role, "parts": parts, SOURCE: source })
+    }
+}
+
+/// Returns an object of the content form with its source.
+pub fn with_source(object: &Value, source: usize) -> Value {
+    let mut object = object.clone();
+    if let Some(fields) = object.as_object_mut() {
+        fields.insert(SOURCE.to_owned(), source.into());
+    }
+    object
+}
+
+/// Reads the calls of a message, which may be absent.
+pub fn read_calls(message: &Document) -> Result<Vec<Document>, DialectError> {
+    Ok(message.children(TOOL_CALLS)?.unwrap_or_default())
+}
+
+fn owned_pair((id, name): (&str, &str)) -> (String, String) {
+    (id.to_owned(), name.to_owned())
+}
+
+fn read_role(message: &Document) -> Result<ChatRole, DialectError> {
+    match message.string(ROLE)?.as_deref() {
+        Some("system" | "developer") => Ok(ChatRole::System),
+        Some("user") => Ok(ChatRole::User),
+        Some("assistant") => Ok(ChatRole::Assistant),
+        Some("tool" | "function") => Ok(ChatRole::Tool),
+        Some(_) | None => Err(invalid("role", "a role of the API")),
+    }
+}
+
+fn read_content(message: &Document) -> Result<Vec<PlacedPart>, DialectError> {
+    match MessageContent::read(message)? {
+        MessageContent::None => Ok(Vec::new()),
+        MessageContent::Text(text) => Ok(vec![(PartPlace::Text, json!({ "text": text }))]),
+        MessageContent::Blocks(blocks) => blocks
+            .iter()
+            .enumerate()
+            .map(|(index, block)| Ok((PartPlace::Block(index), read_block(block)?)))
+            .collect(),
+    }
+}
+
+/// Reads the result of a tool. Its function is the one that the call with its id named.
+fn read_result(message: &Document, names: &CallNames) -> Result<Value, DialectError> {
+    let id = message.string(TOOL_CALL_ID)?;
+    let called = id.as_ref().and_then(|id| names.get(id)).cloned();
+    let name = match called {
+        Some(name) => Some(name),
+        None => message.string(NAME)?,
+    };
+    let output = match MessageContent::read(message)? {
+        MessageContent::None => Value::Null,
+        MessageContent::Text(text) => text.into(),
+        MessageContent::Blocks(blocks) => read_result_blocks(&blocks)?,
+    };
+    let mut result = json!({ "name": name.unwrap_or_default(), "response": {} });
+    if !output.is_null() {
+        result = json!({ "name": result.get("name"), "response": { "output": output } });
+    }
+    if let (Some(id), Some(fields)) = (id, result.as_object_mut()) {
+        fields.insert("id".to_owned(), id.into());
+    }
+    Ok(json!({ "functionResponse": result }))
+}
+
+/// Returns the text of blocks that are texts only, else the list of them.
+fn read_result_blocks(blocks: &[Document]) -> Result<Value, DialectError> {
+    let texts: Vec<Option<String>> = blocks.iter().map(block_text).collect::<Result<_, _>>()?;
+    if let Some(texts) = texts.into_iter().collect::<Option<Vec<String>>>() {
+        return Ok(texts.concat().into());
+    }
+    let list: Vec<Bytes> = blocks.iter().map(Document::to_bytes).collect();
+    let list: Result<Vec<Value>, _> = list
+        .iter()
+        .map(|block| serde_json::from_slice(block))
+        .collect();
+    list.map(Value::Array)
+        .map_err(|error| DialectError::Json(error.to_string()))
+}

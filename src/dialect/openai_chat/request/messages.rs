@@ -1,0 +1,241 @@
+//! The messages of a request: contents and system instruction of the content form, and edits
+//! of both.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    content_form::{Hidden, SpliceElements, source_of, splice_list},
+    document::{Document, write_array},
+    error::DialectError,
+    openai_chat::{
+        fields::{MESSAGES, ROLE},
+        request::{
+            message::{CallNames, ChatMessage, ChatRole, with_source},
+            message_edit::rewrite_message,
+            new_message::{create_messages, text_message},
+        },
+    },
+};
+
+const CONTENTS: &[&str] = &["contents"];
+const PARTS: &[&str] = &["parts"];
+const SYSTEM_INSTRUCTION: &[&str] = &["systemInstruction"];
+
+/// The messages of a request.
+#[derive(Debug)]
+pub struct ChatMessages {
+    documents: Vec<Document>,
+    messages: Vec<ChatMessage>,
+}
+
+impl ChatMessages {
+    /// Reads the messages of a request; `None` if it has no list of them.
+    pub fn read(body: &Document) -> Result<Option<Self>, DialectError> {
+        let Some(documents) = body.children(MESSAGES)? else {
+            return Ok(None);
+        };
+        let mut names = CallNames::new();
+        let messages = documents.iter();
+        let messages = messages.map(|message| ChatMessage::read(message, &mut names));
+        Ok(Some(Self {
+            messages: messages.collect::<Result<_, _>>()?,
+            documents,
+        }))
+    }
+
+    /// Returns the contents: one for each message that is no instruction.
+    pub fn contents(&self) -> Vec<Value> {
+        let messages = self.messages.iter().enumerate();
+        let messages = messages.filter(|(_, message)| message.role != ChatRole::System);
+        messages
+            .map(|(index, message)| message.to_content(index))
+            .collect()
+    }
+
+    /// Returns the system instruction: the parts of all instructions, numbered.
+    pub fn system_instruction(&self) -> Option<Value> {
+        let parts = self.system_parts().enumerate();
+        let parts: Vec<Value> = parts
+            .map(|(number, (_, part))| with_source(part, number))
+            .collect();
+        (!parts.is_empty()).then(|| json!({ "parts": parts }))
+    }
+
+    /// Returns the parts of all instructions with the indexes of their messages.
+    fn system_parts(&self) -> impl Iterator<Item = (usize, &Value)> {
+        let messages = self.messages.iter().enumerate();
+        let messages = messages.filter(|(_, message)| message.role == ChatRole::System);
+        messages.flat_map(|(index, message)| {
+            let parts = message.parts.iter();
+            parts.map(move |(_, part)| (index, part))
+        })
+    }
+
+    /// Writes the edited contents and system instruction into the request.
+    pub fn write(
+        &self,
+        body: &mut Document,
+        before: &Document,
+        after: &Document,
+    ) -> Result<(), DialectError> {
+        let mut originals: Vec<Bytes> = self.documents.iter().map(Document::to_bytes).collect();
+        let system = |document: &Document| document.bytes_of(SYSTEM_INSTRUCTION);
+        let is_system_edited = system(before)? != system(after)?;
+        let contents = |document: &Document| document.bytes_of(CONTENTS);
+        if !is_system_edited && contents(before)? == contents(after)? {
+            return Ok(());
+        }
+        let mut new_system = Vec::new();
+        if is_system_edited {
+            new_system = self.write_system(&mut originals, before, after)?;
+        }
+        let mut editor = MessageEditor {
+            documents: &self.documents,
+        };
+        let contents =
+            |document: &Document| document.children(CONTENTS).map(Option::unwrap_or_default);
+        let mut written = splice_list(
+            &originals,
+            &contents(before)?,
+            &contents(after)?,
+            Hidden::First,
+            &mut editor,
+        )?;
+        written.retain(|message| !message.is_empty());
+        let written = keep_results_together(written)?;
+        let written = insert_system(written, new_system)?;
+        body.set_bytes(MESSAGES, write_array(written))
+    }
+
+    /// Writes edited instructions into `originals`; removed messages become empty. Returns the
+    /// texts of new ones.
+    fn write_system(
+        &self,
+        originals: &mut [Bytes],
+        before: &Document,
+        after: &Document,
+    ) -> Result<Vec<String>, DialectError> {
+        let parts = |document: &Document| -> Result<Vec<Document>, DialectError> {
+            let instruction = document.child(SYSTEM_INSTRUCTION)?;
+            let parts = instruction.map(|instruction| instruction.children(PARTS));
+            Ok(parts.transpose()?.flatten().unwrap_or_default())
+        };
+        let before = parts(before)?;
+        let (mut new, mut kept) = (Vec::new(), HashMap::new());
+        for part in parts(after)? {
+            match source_of(&part) {
+                Some(number) => drop(kept.insert(number, part)),
+                None => new.extend(part.string(&["text"])?),
+            }
+        }
+        let mut first = 0;
+        for (index, message) in self.messages.iter().enumerate() {
+            if message.role != ChatRole::System {
+                continue;
+            }
+            let numbers = first..first + message.parts.len();
+            let old = before.get(numbers.clone()).unwrap_or_default();
+            let new: Vec<Document> = numbers.filter_map(|number| kept.remove(&number)).collect();
+            if !same_bytes(old, &new)
+                && let Some(document) = self.documents.get(index)
+                && let Some(original) = originals.get_mut(index)
+            {
+                let rewritten = rewrite_message(document, first, old, &new)?;
+                *original = rewritten.into_iter().next().unwrap_or_default();
+            }
+            first += message.parts.len();
+        }
+        Ok(new)
+    }
+}
+
+fn same_bytes(old: &[Document], new: &[Document]) -> bool {
+    let old = old.iter().map(Document::to_bytes);
+    old.eq(new.iter().map(Document::to_bytes))
+}
+
+/// Writes edited contents of messages.
+struct MessageEditor<'a> {
+    documents: &'a [Document],
+}
+
+impl SpliceElements for MessageEditor<'_> {
+    fn rewrite(
+        &mut self,
+        index: usize,
+        before: &Document,
+        after: &Document,
+    ) -> Result<Vec<Bytes>, DialectError> {
+        match self.documents.get(index) {
+            Some(message) => {
+                let (before, after) = (before.children(PARTS)?, after.children(PARTS)?);
+                rewrite_message(
+                    message,
+                    0,
+                    &before.unwrap_or_default(),
+                    &after.unwrap_or_default(),
+                )
+            }
+            None => Ok(Vec::new()),
+        }
+    }
+
+    fn create(&mut self, after: &Document) -> Result<Vec<Bytes>, DialectError> {
+        create_messages(after)
+    }
+}
+
+/// Moves texts that follow one result of a step behind its other results: the API takes
+/// nothing between calls and their results.
+fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>, DialectError> {
+    let mut kept = Vec::with_capacity(messages.len());
+    let mut delayed = Vec::new();
+    let mut roles = Vec::with_capacity(messages.len());
+    for message in &messages {
+        roles.push(Document::from_checked(message.clone())?.string(ROLE)?);
+    }
+    let is_result = |role: Option<&Option<String>>| {
+        let role = role.and_then(Option::as_deref);
+        matches!(role, Some("tool" | "function"))
+    };
+    let mut in_results = false;
+    for (index, message) in messages.into_iter().enumerate() {
+        let is_user = roles.get(index).and_then(Option::as_deref) == Some("user");
+        if is_result(roles.get(index)) {
+            in_results = true;
+            kept.push(message);
+            continue;
+        }
+        if in_results && is_user {
+            delayed.push(message);
+            continue;
+        }
+        in_results = false;
+        kept.append(&mut delayed);
+        kept.push(message);
+    }
+    kept.append(&mut delayed);
+    Ok(kept)
+}
+
+/// Inserts new instructions behind those with which the conversation begins.
+fn insert_system(messages: Vec<Bytes>, texts: Vec<String>) -> Result<Vec<Bytes>, DialectError> {
+    if texts.is_empty() {
+        return Ok(messages);
+    }
+    let mut leading = Vec::new();
+    for message in &messages {
+        match Document::from_checked(message.clone())?.string(ROLE)? {
+            Some(role) if role == "system" || role == "developer" => leading.push(role),
+            Some(_) | None => break,
+        }
+    }
+    let role = leading.last().map_or("system", String::as_str);
+    let at = leading.len();
+    let mut messages = messages;
+    messages.splice(at..at, texts.iter().map(|text| text_message(role, text)));
+    Ok(messages)
+}

@@ -1,0 +1,166 @@
+//! Messages for new contents of the content form, and the contents of tools' messages.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    content_form::PRECEDING,
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        block::{block_text, text_block},
+        fields::{CONTENT, ID, NAME, ROLE, TEXT},
+        request::message::MessageContent,
+        tool_call::{write_call, write_function_call},
+    },
+};
+
+const FUNCTION_CALL: &[&str] = &["functionCall"];
+const FUNCTION_RESPONSE: &[&str] = &["functionResponse"];
+const RESPONSE: &[&str] = &["response"];
+
+/// Returns the JSON of a message with one text.
+pub fn text_message(role: &str, text: &str) -> Bytes {
+    json!({ "role": role, "content": text }).to_string().into()
+}
+
+/// Returns the messages of a new content: results of tools each in one of its own, then
+/// texts and calls.
+pub fn create_messages(content: &Document) -> Result<Vec<Bytes>, DialectError> {
+    let mut messages = Vec::new();
+    let (mut texts, mut calls) = (Vec::new(), Vec::new());
+    let (mut function_call, mut thoughts) = (None, Map::new());
+    for part in content.children(&["parts"])?.unwrap_or_default() {
+        texts.extend(part.string(TEXT)?.filter(|text| !text.is_empty()));
+        if let Some(call) = part.child(FUNCTION_CALL)? {
+            let mut call = match write_call(&call)? {
+                Some(call) => call,
+                None => {
+                    function_call = Some(write_function_call(&call)?);
+                    continue;
+                }
+            };
+            if let Some(preceding) = part.child(&[PRECEDING])? {
+                extend(&mut thoughts, preceding.get(&["message"])?);
+                if let Some(call) = call.as_object_mut() {
+                    extend(call, preceding.get(&["call"])?);
+                }
+            }
+            calls.push(call);
+        }
+        if let Some(result) = part.child(FUNCTION_RESPONSE)? {
+            messages.push(result_message(&result)?);
+        }
+    }
+    if texts.is_empty() && calls.is_empty() && function_call.is_none() {
+        return Ok(messages);
+    }
+    let is_by_model = content.string(ROLE)?.as_deref() == Some("model");
+    let mut message = Map::new();
+    let role = if is_by_model { "assistant" } else { "user" };
+    message.insert("role".to_owned(), role.into());
+    let content = (!texts.is_empty()).then(|| texts.join("\n\n"));
+    message.insert("content".to_owned(), content.into());
+    message.extend(thoughts);
+    if !calls.is_empty() {
+        message.insert("tool_calls".to_owned(), calls.into());
+    } else if let Some(call) = function_call {
+        message.insert("function_call".to_owned(), call);
+    }
+    messages.push(Value::Object(message).to_string().into());
+    Ok(messages)
+}
+
+fn extend(fields: &mut Map<String, Value>, more: Option<Value>) {
+    if let Some(Value::Object(more)) = more {
+        fields.extend(more);
+    }
+}
+
+/// Returns the message of a tool, or of a function in the deprecated form, which has no id.
+fn result_message(result: &Document) -> Result<Bytes, DialectError> {
+    let text = match result_content(result)? {
+        Value::String(text) => text,
+        other => other.to_string(),
+    };
+    let message = match result.string(ID)? {
+        Some(id) => json!({ "role": "tool", "tool_call_id": id, "content": text }),
+        None => {
+            let name = result.string(NAME)?.unwrap_or_default();
+            json!({ "role": "function", "name": name, "content": text })
+        }
+    };
+    Ok(message.to_string().into())
+}
+
+/// Writes the edited result of a tool into its message. A string stays a string; of a list,
+/// the first text takes the new one.
+pub fn write_result(
+    message: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let result = |part: &Document| -> Result<Value, DialectError> {
+        match part.child(FUNCTION_RESPONSE)? {
+            Some(result) => result_content(&result),
+            None => Ok(Value::Null),
+        }
+    };
+    let (before, after) = (result(before)?, result(after)?);
+    if before == after {
+        return Ok(());
+    }
+    let MessageContent::Blocks(blocks) = MessageContent::read(message)? else {
+        return message.set(CONTENT, &as_text(after));
+    };
+    match after {
+        // The list of blocks that was read, with edited strings.
+        Value::Array(_) => message.set(CONTENT, &after),
+        after => {
+            let text = as_text(after);
+            let mut texts = Vec::new();
+            for block in &blocks {
+                texts.extend(block_text(block)?.map(|_| block.clone()));
+            }
+            let block = match texts.into_iter().next() {
+                Some(mut first) => {
+                    first.set(TEXT, &text)?;
+                    first.to_bytes()
+                }
+                None => text_block(text.as_str().unwrap_or_default()),
+            };
+            message.set_bytes(CONTENT, [b"[", &*block, b"]"].concat().into())
+        }
+    }
+}
+
+/// Returns the error or the output of a result, with what hooks appended to it.
+fn result_content(result: &Document) -> Result<Value, DialectError> {
+    let Some(response) = result.child(RESPONSE)? else {
+        return Ok(Value::Null);
+    };
+    if let Some(error) = response.get(&["error"])? {
+        return Ok(error);
+    }
+    let output = response.get(&["output"])?.unwrap_or_default();
+    let Some(context) = response.string(&["hook_context"])? else {
+        return Ok(output);
+    };
+    Ok(match output {
+        Value::Array(mut blocks) => {
+            blocks.push(json!({ "type": "text", "text": context }));
+            Value::Array(blocks)
+        }
+        Value::Null => context.into(),
+        Value::String(output) => format!("{output}\n\n{context}").into(),
+        other => format!("{other}\n\n{context}").into(),
+    })
+}
+
+fn as_text(value: Value) -> Value {
+    match value {
+        Value::String(_) => value,
+        Value::Null => "".into(),
+        other => other.to_string().into(),
+    }
+}

@@ -1,0 +1,159 @@
+//! The choice between tools: `tool_choice`, or `function_call` in the deprecated form.
+
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::fields::{
+        CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, TOOL_CHOICE, TOOLS, TYPE, invalid,
+        refuse_pair,
+    },
+};
+
+const ALLOWED_TOOLS: &[&str] = &["allowed_tools"];
+const CALLING_CONFIG: &[&str] = &["functionCallingConfig"];
+const TOOL_CONFIG: &[&str] = &["toolConfig"];
+
+/// Returns the `toolConfig` of the content form, if the request chooses.
+///
+/// # Errors
+///
+/// Fails for a choice that hooks would not understand.
+pub fn read_tool_choice(body: &Document) -> Result<Option<Value>, DialectError> {
+    refuse_pair(body, TOOL_CHOICE, FUNCTION_CALL)?;
+    let field = if body.has(TOOL_CHOICE) {
+        TOOL_CHOICE
+    } else {
+        FUNCTION_CALL
+    };
+    let calling = match body.get(field)? {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::String(mode)) => json!({ "mode": mode_of(&mode)? }),
+        Some(_) => match body.child(field)? {
+            Some(choice) => read_object(&choice)?,
+            None => return Ok(None),
+        },
+    };
+    Ok(Some(json!({ "functionCallingConfig": calling })))
+}
+
+fn mode_of(mode: &str) -> Result<&'static str, DialectError> {
+    match mode {
+        "auto" => Ok("AUTO"),
+        "none" => Ok("NONE"),
+        "required" | "any" => Ok("ANY"),
+        _ => Err(unknown_choice()),
+    }
+}
+
+fn unknown_choice() -> DialectError {
+    invalid("tool_choice", "a choice that the API has")
+}
+
+fn read_object(choice: &Document) -> Result<Value, DialectError> {
+    if choice.string(TYPE)?.as_deref() == Some("allowed_tools") {
+        let allowed = choice.child(ALLOWED_TOOLS)?.ok_or_else(unknown_choice)?;
+        let mode = allowed.string(&["mode"])?;
+        let mode = mode_of(mode.as_deref().unwrap_or("auto"))?;
+        let tools = allowed.children(TOOLS)?.unwrap_or_default();
+        let names = tools.iter().map(read_name);
+        let names: Vec<String> = names.collect::<Result<_, _>>()?;
+        return Ok(json!({ "mode": mode, "allowedFunctionNames": names }));
+    }
+    let name = read_name(choice)?;
+    Ok(json!({ "mode": "ANY", "allowedFunctionNames": [name] }))
+}
+
+/// Returns the name in a reference to a tool; the deprecated form has nothing but a name.
+fn read_name(tool: &Document) -> Result<String, DialectError> {
+    refuse_pair(tool, FUNCTION, CUSTOM)?;
+    let named = match tool.string(TYPE)?.as_deref() {
+        Some("function") => tool.child(FUNCTION)?,
+        Some("custom") => tool.child(CUSTOM)?,
+        Some(hosted) => return Ok(hosted.to_owned()),
+        None => match tool.child(FUNCTION)? {
+            Some(function) => Some(function),
+            None => Some(tool.clone()),
+        },
+    };
+    let name = named.map(|named| named.string(NAME)).transpose()?;
+    name.flatten().ok_or_else(unknown_choice)
+}
+
+/// Writes an edited choice. The deprecated form names one function at most.
+pub fn write_tool_choice(
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if before.bytes_of(TOOL_CONFIG)? == after.bytes_of(TOOL_CONFIG)? {
+        return Ok(());
+    }
+    let is_deprecated = body.has(FUNCTIONS);
+    let field = if is_deprecated {
+        FUNCTION_CALL
+    } else {
+        TOOL_CHOICE
+    };
+    let config = after.child(TOOL_CONFIG)?;
+    let calling = config.map(|config| config.child(CALLING_CONFIG));
+    let Some(calling) = calling.transpose()?.flatten() else {
+        return body.remove(field);
+    };
+    let names = match calling.get(&["allowedFunctionNames"])? {
+        Some(Value::Array(names)) => names,
+        Some(_) | None => Vec::new(),
+    };
+    let names: Vec<&str> = names.iter().filter_map(Value::as_str).collect();
+    let mode = match calling.string(&["mode"])?.as_deref() {
+        Some("NONE") => "none",
+        Some("ANY") => "required",
+        Some(_) | None => "auto",
+    };
+    let choice = if is_deprecated {
+        deprecated_choice(mode, &names)
+    } else {
+        choice(mode, &names, &custom_names(body)?)
+    };
+    body.set(field, &choice)
+}
+
+fn deprecated_choice(mode: &str, names: &[&str]) -> Value {
+    match (mode, names) {
+        ("none", _) => "none".into(),
+        ("required", [name]) => json!({ "name": name }),
+        _ => "auto".into(),
+    }
+}
+
+fn choice(mode: &str, names: &[&str], custom: &[String]) -> Value {
+    let reference = |name: &&str| {
+        let kind = if custom.iter().any(|custom| custom == name) {
+            "custom"
+        } else {
+            "function"
+        };
+        json!({ "type": kind, kind: { "name": name } })
+    };
+    match (mode, names) {
+        ("none", _) | (_, []) => mode.into(),
+        ("required", [name]) => reference(name),
+        _ => {
+            let tools: Vec<Value> = names.iter().map(reference).collect();
+            let allowed = json!({ "mode": mode, "tools": tools });
+            json!({ "type": "allowed_tools", "allowed_tools": allowed })
+        }
+    }
+}
+
+/// Returns the names of the custom tools that a request declares.
+fn custom_names(body: &Document) -> Result<Vec<String>, DialectError> {
+    let mut names = Vec::new();
+    for tool in body.children(TOOLS)?.unwrap_or_default() {
+        if let Some(custom) = tool.child(CUSTOM)? {
+            names.extend(custom.string(NAME)?);
+        }
+    }
+    Ok(names)
+}

@@ -1,0 +1,155 @@
+//! Declared tools, and the choice between them.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    content_form::{SOURCE, source_of},
+    document::{Document, write_array},
+    error::DialectError,
+    openai_chat::fields::{
+        CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, PARALLEL_TOOL_CALLS, TOOL_CHOICE, TOOLS,
+        TYPE, WEB_SEARCH, invalid, is_set, refuse_pair,
+    },
+};
+
+const DECLARATIONS: &[&str] = &["functionDeclarations"];
+
+/// Name of the hosted search under which hooks and policies see it.
+const WEB_SEARCH_TOOL: &str = "web_search";
+
+/// Returns the tools of the content form, one for each entry of the request.
+///
+/// # Errors
+///
+/// Fails if a server could read an entry in two ways.
+pub fn read_tools(body: &Document) -> Result<Vec<Value>, DialectError> {
+    refuse_pair(body, TOOLS, FUNCTIONS)?;
+    let mut tools = Vec::new();
+    for entry in body.children(TOOLS)?.unwrap_or_default() {
+        tools.push(read_tool(&entry, tools.len())?);
+    }
+    for function in body.children(FUNCTIONS)?.unwrap_or_default() {
+        tools.push(declaration(read_function(&function)?, tools.len()));
+    }
+    if is_set(body, WEB_SEARCH)? {
+        tools.push(json!({ WEB_SEARCH_TOOL: {}, SOURCE: tools.len() }));
+    }
+    Ok(tools)
+}
+
+fn read_tool(entry: &Document, source: usize) -> Result<Value, DialectError> {
+    refuse_pair(entry, FUNCTION, CUSTOM)?;
+    let kind = entry.string(TYPE)?;
+    let declared = match kind.as_deref() {
+        Some("function") | None => {
+            let function = entry.child(FUNCTION)?;
+            read_function(&function.ok_or_else(|| invalid("function", "an object"))?)?
+        }
+        Some("custom") => {
+            let custom = entry.child(CUSTOM)?;
+            read_function(&custom.ok_or_else(|| invalid("custom", "an object"))?)?
+        }
+        Some(_) if is_set(entry, FUNCTION)? || is_set(entry, CUSTOM)? => {
+            return Err(invalid("type", "the one kind of tool that the entry holds"));
+        }
+        Some(hosted) => return hosted_tool(entry, hosted, source),
+    };
+    Ok(declaration(declared, source))
+}
+
+fn read_function(function: &Document) -> Result<Map<String, Value>, DialectError> {
+    let mut declared = Map::new();
+    let name = function.string(NAME)?;
+    let name = name.ok_or_else(|| invalid("name", "the name of a function"))?;
+    declared.insert("name".to_owned(), name.into());
+    if let Some(description) = function.string(&["description"])? {
+        declared.insert("description".to_owned(), description.into());
+    }
+    if let Some(schema) = function.get(&["parameters"])? {
+        declared.insert("parametersJsonSchema".to_owned(), schema);
+    }
+    Ok(declared)
+}
+
+fn declaration(mut declared: Map<String, Value>, source: usize) -> Value {
+    declared.insert(SOURCE.to_owned(), source.into());
+    json!({ "functionDeclarations": [declared], SOURCE: source })
+}
+
+/// Returns a tool that runs upstream. One of an MCP server is named by the server.
+fn hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value, DialectError> {
+    let label = match kind {
+        "mcp" => entry.string(&["server_label"])?,
+        _ => None,
+    };
+    let name = label.map_or_else(|| kind.to_owned(), |label| format!("mcp:{label}"));
+    if [DECLARATIONS, &["function_declarations", SOURCE]]
+        .concat()
+        .contains(&name.as_str())
+    {
+        return Err(invalid("type", "a kind of tool"));
+    }
+    Ok(json!({ name: {}, SOURCE: source }))
+}
+
+/// Removes the entries of tools that are missing in `after`, and what the API refuses beside
+/// no tools.
+pub fn write_tools(
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if before.bytes_of(TOOLS)? == after.bytes_of(TOOLS)? {
+        return Ok(());
+    }
+    let mut kept = vec![false; before.list(TOOLS)?.unwrap_or_default().len()];
+    for tool in after.children(TOOLS)?.unwrap_or_default() {
+        if is_used(&tool)?
+            && let Some(number) = source_of(&tool)
+            && let Some(slot) = kept.get_mut(number)
+        {
+            *slot = true;
+        }
+    }
+    let mut kept_entries = kept.iter().copied();
+    retain(body, TOOLS, &mut kept_entries)?;
+    retain(body, FUNCTIONS, &mut kept_entries)?;
+    if kept_entries.next() == Some(false) {
+        body.remove(WEB_SEARCH)?;
+    }
+    if body.has(TOOLS) || body.has(FUNCTIONS) {
+        return Ok(());
+    }
+    [TOOL_CHOICE, FUNCTION_CALL, PARALLEL_TOOL_CALLS]
+        .iter()
+        .try_for_each(|field| body.remove(field))
+}
+
+/// Returns whether a tool of the content form still offers anything.
+fn is_used(tool: &Document) -> Result<bool, DialectError> {
+    if let Some(declarations) = tool.list(DECLARATIONS)? {
+        return Ok(!declarations.is_empty());
+    }
+    let mut fields = tool.fields();
+    Ok(fields.any(|(key, _)| key != SOURCE && tool.has(&[&*key])))
+}
+
+/// Removes the elements of a list for which `kept` yields false, and the list if none is left.
+fn retain(
+    body: &mut Document,
+    field: &[&str],
+    kept: &mut impl Iterator<Item = bool>,
+) -> Result<(), DialectError> {
+    let entries = body.list(field)?.unwrap_or_default();
+    let count = entries.len();
+    let left: Vec<Bytes> = entries
+        .into_iter()
+        .filter(|_| kept.next().unwrap_or(true))
+        .collect();
+    match left.len() {
+        same if same == count => Ok(()),
+        0 => body.remove(field),
+        _ => body.set_bytes(field, write_array(left)),
+    }
+}

@@ -1,0 +1,119 @@
+//! What surrounds the choices of an answer: its id, its model, token counts.
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{
+    content_form::SOURCE,
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        fields::{ID, MODEL, USAGE},
+        labels::read_labels,
+        response::answer::PlacedAnswer,
+    },
+};
+
+const USAGE_METADATA: &[&str] = &["usageMetadata"];
+
+/// Token counts in the content form, and those of the API.
+const COUNTS: [(&str, &str); 3] = [
+    ("promptTokenCount", "prompt_tokens"),
+    ("candidatesTokenCount", "completion_tokens"),
+    ("totalTokenCount", "total_tokens"),
+];
+
+/// Fields of an answer that hold no text, or are edited otherwise.
+const RESPONSE_FIELDS: &[&str] = &[
+    "choices",
+    "created",
+    "id",
+    "model",
+    "object",
+    "obfuscation",
+    "provider",
+    "service_tier",
+    "system_fingerprint",
+    "usage",
+];
+
+/// Returns the fields of the content form beside the candidates.
+pub fn read_envelope(body: &Document) -> Result<Map<String, Value>, DialectError> {
+    let mut response = Map::new();
+    if let Some(usage) = read_usage(body)? {
+        response.insert("usageMetadata".to_owned(), usage);
+    }
+    if let Some(model) = body.string(MODEL)? {
+        response.insert("modelVersion".to_owned(), model.into());
+    }
+    if let Some(id) = body.string(ID)? {
+        response.insert("responseId".to_owned(), id.into());
+    }
+    let labels = read_labels(body, RESPONSE_FIELDS)?;
+    if !labels.is_empty() {
+        response.insert("labels".to_owned(), labels.into());
+    }
+    Ok(response)
+}
+
+/// Returns the token counts, if the answer has them.
+fn read_usage(body: &Document) -> Result<Option<Value>, DialectError> {
+    let Some(usage) = body.child(USAGE)? else {
+        return Ok(None);
+    };
+    let mut counts = Map::new();
+    for (name, field) in COUNTS {
+        if let Some(count) = usage.get(&[field])? {
+            counts.insert(name.to_owned(), count);
+        }
+    }
+    Ok(Some(Value::Object(counts)))
+}
+
+/// Writes edited token counts.
+pub fn write_usage(
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    if before.bytes_of(USAGE_METADATA)? == after.bytes_of(USAGE_METADATA)? {
+        return Ok(());
+    }
+    let Some(counts) = after.child(USAGE_METADATA)? else {
+        return Ok(());
+    };
+    body.edit_child(USAGE, |usage| {
+        for (name, field) in COUNTS {
+            if let Some(count) = counts.get(&[name])?
+                && usage.get(&[field])?.as_ref() != Some(&count)
+            {
+                usage.set(&[field], &count)?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Returns the token counts of an answer of our own.
+pub fn own_usage(document: &Document) -> Result<Value, DialectError> {
+    let counts = document.child(USAGE_METADATA)?;
+    let mut usage = Map::new();
+    for (name, field) in COUNTS {
+        let count = counts.as_ref().map(|counts| counts.get(&[name]));
+        let count = count.transpose()?.flatten().unwrap_or_else(|| 0.into());
+        usage.insert(field.to_owned(), count);
+    }
+    Ok(Value::Object(usage))
+}
+
+/// Returns parts with their numbers.
+pub fn numbered_parts(parts: &[PlacedAnswer]) -> Vec<Value> {
+    let parts = parts.iter().enumerate();
+    let numbered = parts.map(|(number, (_, part))| {
+        let mut part = part.clone();
+        if let Some(fields) = part.as_object_mut() {
+            fields.insert(SOURCE.to_owned(), number.into());
+        }
+        part
+    });
+    numbered.collect()
+}

@@ -1,0 +1,171 @@
+//! Answers of our own: denials, answers of hooks, and answers that are merged.
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        fields::{INDEX, TEXT},
+        response::{envelope::own_usage, finish_reason::write_reason},
+        tool_call::{write_call, write_function_call},
+    },
+};
+
+/// A candidate of the content form, in the words of the API.
+#[derive(Debug, Default)]
+pub struct OwnChoice {
+    pub index: u64,
+    pub content: String,
+    pub thought: String,
+    pub calls: Vec<Value>,
+    pub function_call: Option<Value>,
+    /// Reason for the end, if the candidate ends.
+    pub finish_reason: Option<&'static str>,
+}
+
+impl OwnChoice {
+    pub fn read(candidate: &Document) -> Result<Self, DialectError> {
+        let index = candidate.get(INDEX)?.and_then(|index| index.as_u64());
+        let mut choice = Self {
+            index: index.unwrap_or_default(),
+            ..Self::default()
+        };
+        let content = candidate.child(&["content"])?;
+        let parts = content
+            .map(|content| content.children(&["parts"]))
+            .transpose()?;
+        for part in parts.flatten().unwrap_or_default() {
+            choice.add(&part)?;
+        }
+        let reason = candidate.string(&["finishReason"])?;
+        choice.finish_reason = reason.map(|reason| {
+            let of_calls = choice.has_calls().then(|| choice.calls_reason());
+            of_calls.unwrap_or_else(|| write_reason(&reason))
+        });
+        Ok(choice)
+    }
+
+    fn add(&mut self, part: &Document) -> Result<(), DialectError> {
+        if let Some(text) = part.string(TEXT)? {
+            if part.get(&["thought"])? == Some(Value::Bool(true)) {
+                self.thought.push_str(&text);
+            } else {
+                self.content.push_str(&text);
+            }
+        }
+        if let Some(call) = part.child(&["functionCall"])? {
+            match write_call(&call)? {
+                Some(call) => self.calls.push(call),
+                None => self.function_call = Some(write_function_call(&call)?),
+            }
+        }
+        Ok(())
+    }
+
+    pub fn has_calls(&self) -> bool {
+        !self.calls.is_empty() || self.function_call.is_some()
+    }
+
+    const fn calls_reason(&self) -> &'static str {
+        match self.function_call {
+            Some(_) if self.calls.is_empty() => "function_call",
+            Some(_) | None => "tool_calls",
+        }
+    }
+
+    /// Returns the delta with the texts; empty if there are none.
+    pub fn text_delta(&self) -> Map<String, Value> {
+        let texts = [
+            ("reasoning_content", &self.thought),
+            ("content", &self.content),
+        ];
+        let texts = texts.into_iter().filter(|(_, text)| !text.is_empty());
+        texts
+            .map(|(field, text)| (field.to_owned(), text.as_str().into()))
+            .collect()
+    }
+
+    /// Returns the delta with the calls, numbered from `first`; empty if there are none.
+    pub fn call_delta(&self, first: u64) -> Map<String, Value> {
+        let mut delta = Map::new();
+        let calls = (first..).zip(&self.calls).map(|(index, call)| {
+            let mut piece = json!({ "index": index });
+            if let (Some(piece), Some(call)) = (piece.as_object_mut(), call.as_object()) {
+                piece.extend(call.clone());
+            }
+            piece
+        });
+        if !self.calls.is_empty() {
+            delta.insert("tool_calls".to_owned(), calls.collect());
+        }
+        if let Some(call) = &self.function_call {
+            delta.insert("function_call".to_owned(), call.clone());
+        }
+        delta
+    }
+
+    fn to_message(&self) -> Value {
+        let mut message = Map::new();
+        message.insert("role".to_owned(), "assistant".into());
+        let is_silent = self.content.is_empty() && self.has_calls();
+        let content = (!is_silent).then(|| self.content.as_str());
+        message.insert("content".to_owned(), content.into());
+        message.insert("refusal".to_owned(), Value::Null);
+        if !self.thought.is_empty() {
+            message.insert("reasoning_content".to_owned(), self.thought.as_str().into());
+        }
+        if !self.calls.is_empty() {
+            message.insert("tool_calls".to_owned(), self.calls.clone().into());
+        }
+        if let Some(call) = &self.function_call {
+            message.insert("function_call".to_owned(), call.clone());
+        }
+        Value::Object(message)
+    }
+}
+
+/// Returns the candidates of the content form.
+pub fn own_choices(document: &Document) -> Result<Vec<OwnChoice>, DialectError> {
+    let candidates = document.children(&["candidates"])?.unwrap_or_default();
+    candidates.iter().map(OwnChoice::read).collect()
+}
+
+/// Returns the body of an answer of our own.
+pub fn own_body(document: &Document) -> Result<Bytes, DialectError> {
+    let choices = own_choices(document)?;
+    let choices = choices.iter().map(|choice| {
+        json!({
+            "index": choice.index,
+            "message": choice.to_message(),
+            "logprobs": null,
+            "finish_reason": choice.finish_reason.unwrap_or("stop"),
+        })
+    });
+    let mut body = own_envelope(document, "chat.completion")?;
+    body.insert("choices".to_owned(), choices.collect::<Vec<_>>().into());
+    body.insert("usage".to_owned(), own_usage(document)?);
+    Ok(Value::Object(body).to_string().into())
+}
+
+/// Returns the fields of an answer of our own that surround its choices.
+pub fn own_envelope(document: &Document, object: &str) -> Result<Map<String, Value>, DialectError> {
+    let id = document.string(&["responseId"])?.unwrap_or_default();
+    let id = if id.starts_with("chatcmpl-") {
+        id
+    } else {
+        format!("chatcmpl-{id}")
+    };
+    let model = document.string(&["modelVersion"])?.unwrap_or_default();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    let created = now.map_or(0, |now| now.as_secs());
+    let mut envelope = Map::new();
+    envelope.insert("id".to_owned(), id.into());
+    envelope.insert("object".to_owned(), object.into());
+    envelope.insert("created".to_owned(), created.into());
+    envelope.insert("model".to_owned(), model.into());
+    Ok(envelope)
+}

@@ -1,0 +1,70 @@
+//! What the model requires beside its calls when it is asked again: its thoughts, and fields
+//! of the calls that hookgate does not interpret, such as signatures.
+
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    content_form::PRECEDING, document::Document, error::DialectError,
+    openai_chat::tool_call::extra_fields,
+};
+
+/// Names of thoughts in a message. Their values are texts, or lists of details.
+const THOUGHTS: [&str; 3] = ["reasoning_content", "reasoning", "reasoning_details"];
+
+/// The thoughts of one message, as the API has them.
+#[derive(Debug, Default)]
+pub struct Thoughts(Map<String, Value>);
+
+impl Thoughts {
+    /// Adds the thoughts of a message, or of a piece of it. Returns their size in bytes.
+    pub fn add(&mut self, message: &Document) -> Result<usize, DialectError> {
+        let mut size = 0;
+        for name in THOUGHTS {
+            let Some(json) = message.bytes_of(&[name])? else {
+                continue;
+            };
+            size += json.len();
+            let value = message.get(&[name])?.unwrap_or_default();
+            match (self.0.get_mut(name), value) {
+                (_, Value::Null) => (),
+                (Some(Value::String(known)), Value::String(text)) => known.push_str(&text),
+                (Some(Value::Array(known)), Value::Array(list)) => known.extend(list),
+                (_, value) => drop(self.0.insert(name.to_owned(), value)),
+            }
+        }
+        Ok(size)
+    }
+
+    /// Adds a text to thoughts that have this name.
+    pub fn add_text(&mut self, name: &str, text: &str) {
+        if let Some(Value::String(known)) = self.0.get_mut(name) {
+            known.push_str(text);
+        }
+    }
+}
+
+/// Adds the thoughts to the first of the parts that are calls, and to each one the fields of its
+/// call that hookgate does not interpret.
+pub fn add_preceding(
+    parts: &mut [Value],
+    calls: &[Document],
+    thoughts: &Thoughts,
+) -> Result<(), DialectError> {
+    let mut is_first = true;
+    let parts = parts.iter_mut();
+    let parts = parts.filter(|part| part.get("functionCall").is_some());
+    for (part, call) in parts.zip(calls) {
+        let mut preceding = Map::new();
+        if std::mem::take(&mut is_first) && !thoughts.0.is_empty() {
+            preceding.insert("message".to_owned(), thoughts.0.clone().into());
+        }
+        let extra = extra_fields(call)?;
+        if !extra.is_empty() {
+            preceding.insert("call".to_owned(), extra.into());
+        }
+        if let (false, Some(part)) = (preceding.is_empty(), part.as_object_mut()) {
+            part.insert(PRECEDING.to_owned(), json!(preceding));
+        }
+    }
+    Ok(())
+}

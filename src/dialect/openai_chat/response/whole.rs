@@ -1,0 +1,176 @@
+//! Whole answers: the content form of a body, and edits spliced back into it.
+
+use std::collections::HashMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        fields::{CHOICES, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
+        labels::{read_labels, write_labels},
+        response::{
+            answer::{ANSWER_FIELDS, AnswerPlace, EditedAnswer, PlacedAnswer, read_message},
+            envelope::{numbered_parts, read_envelope, write_usage},
+            finish_reason::{final_reason, read_reason},
+            preceding::{Thoughts, add_preceding},
+        },
+    },
+};
+
+const CANDIDATES: &[&str] = &["candidates"];
+const PARTS: &[&str] = &["parts"];
+
+/// Separates a text of hooks from the text of the model.
+const PARAGRAPH: &str = "\n\n";
+
+/// Returns the content form of a body.
+///
+/// # Errors
+///
+/// Fails for wrong types, since hooks could not see the text.
+pub fn read_whole(body: &Document) -> Result<Value, DialectError> {
+    let choices = body.children(CHOICES)?.unwrap_or_default();
+    let mut candidates = Vec::with_capacity(choices.len());
+    for (position, choice) in choices.iter().enumerate() {
+        candidates.push(Choice::read(position, choice)?.to_candidate()?);
+    }
+    let mut response = read_envelope(body)?;
+    response.insert("candidates".to_owned(), candidates.into());
+    Ok(Value::Object(response))
+}
+
+/// A choice of a whole answer.
+struct Choice {
+    index: u64,
+    message: Document,
+    parts: Vec<PlacedAnswer>,
+    finish_reason: Option<String>,
+}
+
+impl Choice {
+    fn read(position: usize, choice: &Document) -> Result<Self, DialectError> {
+        let message = choice.child(MESSAGE)?.unwrap_or_else(Document::empty);
+        let index = choice.get(INDEX)?.and_then(|index| index.as_u64());
+        Ok(Self {
+            index: index.unwrap_or(position as u64),
+            parts: read_message(&message)?,
+            message,
+            finish_reason: choice.string(FINISH_REASON)?,
+        })
+    }
+
+    fn has_refusal(&self) -> bool {
+        let mut parts = self.parts.iter();
+        parts.any(|(place, _)| *place == AnswerPlace::Refusal)
+    }
+
+    /// Returns the finish reason of the content form. A refusal is shown as one.
+    fn reason(&self) -> Option<&'static str> {
+        let reason = self.finish_reason.as_deref().map(read_reason);
+        reason.map(|reason| if self.has_refusal() { "SAFETY" } else { reason })
+    }
+
+    fn to_candidate(&self) -> Result<Value, DialectError> {
+        let mut candidate = Map::new();
+        candidate.insert("index".to_owned(), self.index.into());
+        let mut parts = numbered_parts(&self.parts);
+        let calls = self.message.children(TOOL_CALLS)?.unwrap_or_default();
+        let mut thoughts = Thoughts::default();
+        thoughts.add(&self.message)?;
+        add_preceding(&mut parts, &calls, &thoughts)?;
+        let content = json!({ "role": "model", "parts": parts });
+        candidate.insert("content".to_owned(), content);
+        if let Some(reason) = self.reason() {
+            candidate.insert("finishReason".to_owned(), reason.into());
+        }
+        let labels = read_labels(&self.message, ANSWER_FIELDS)?;
+        if !labels.is_empty() {
+            candidate.insert("labels".to_owned(), labels.into());
+        }
+        Ok(Value::Object(candidate))
+    }
+}
+
+/// Splices the edits of the content form into the body.
+pub fn write_whole(
+    body: &mut Document,
+    before: &Document,
+    after: &Document,
+) -> Result<(), DialectError> {
+    let candidates = |document: &Document| -> Result<Vec<Document>, DialectError> {
+        Ok(document.children(CANDIDATES)?.unwrap_or_default())
+    };
+    let (old, new) = (candidates(before)?, candidates(after)?);
+    let mut added: HashMap<u64, Vec<Document>> = HashMap::new();
+    for candidate in new.iter().skip(old.len()) {
+        let index = candidate.get(INDEX)?.and_then(|index| index.as_u64());
+        let parts = added.entry(index.unwrap_or_default()).or_default();
+        parts.extend(parts_of(candidate)?);
+    }
+    let mut choices = body.children(CHOICES)?.unwrap_or_default();
+    for (position, choice) in choices.iter_mut().enumerate() {
+        let read = Choice::read(position, choice)?;
+        let (Some(before), Some(after)) = (old.get(position), new.get(position)) else {
+            continue;
+        };
+        let added = added.remove(&read.index).unwrap_or_default();
+        write_choice(choice, &read, before, after, added)?;
+    }
+    if choices.iter().any(Document::is_edited) {
+        body.set_children(CHOICES, &choices)?;
+    }
+    write_labels(body, before, after)?;
+    write_usage(body, before, after)
+}
+
+fn write_choice(
+    choice: &mut Document,
+    read: &Choice,
+    before: &Document,
+    after: &Document,
+    added: Vec<Document>,
+) -> Result<(), DialectError> {
+    let (old, mut new) = (parts_of(before)?, parts_of(after)?);
+    new.extend(added);
+    let answer = EditedAnswer::new(&read.parts, &old, &new);
+    let mut message = read.message.clone();
+    let has_new_text = answer.write_texts(&mut message, PARAGRAPH)?;
+    let calls = answer.write_calls(&mut message)?;
+    write_labels(&mut message, before, after)?;
+    if message.is_edited() {
+        choice.set_child(MESSAGE, &message)?;
+    }
+    // Tokens of the text with their probabilities.
+    if has_new_text && choice.has(LOGPROBS) {
+        choice.set(LOGPROBS, &Value::Null)?;
+    }
+    let reason = after.string(&["finishReason"])?;
+    if let (Some(known), Some(after)) = (&read.finish_reason, reason) {
+        let before = read.reason().unwrap_or_default();
+        let reason = final_reason(known, before, &after, calls > 0);
+        if reason != known {
+            choice.set(FINISH_REASON, &reason.into())?;
+        }
+    }
+    Ok(())
+}
+
+fn parts_of(candidate: &Document) -> Result<Vec<Document>, DialectError> {
+    let content = candidate.child(&["content"])?;
+    let parts = content.map(|content| content.children(PARTS)).transpose()?;
+    Ok(parts.flatten().unwrap_or_default())
+}
+
+/// Returns the bytes of a body with the edits of the content form.
+pub fn close_whole(
+    body: Bytes,
+    before: &Document,
+    after: &Document,
+) -> Result<Bytes, DialectError> {
+    let mut body = Document::from_checked(body)?;
+    write_whole(&mut body, before, after)?;
+    Ok(body.to_bytes())
+}

@@ -1,0 +1,12 @@
+//! Streams: events read as chunks of the content form, and chunks written as events.
+
+mod call_collector;
+mod event;
+mod event_writer;
+mod held;
+mod last_chunk;
+pub mod reader;
+pub mod writer;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,211 @@
+//! Collects tool calls whose pieces arrive in many chunks.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::fields::{
+        ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
+        invalid,
+    },
+};
+
+/// Maximum number of calls in one answer.
+const MAX_CALLS: usize = 1024;
+
+/// The calls of one choice.
+#[derive(Debug, Default)]
+pub struct CallCollector {
+    calls: Vec<CallPieces>,
+    /// Positions in `calls` by the indexes of the API.
+    positions: HashMap<u64, usize>,
+    function_call: Option<CallPieces>,
+}
+
+/// A call that is not complete yet.
+#[derive(Debug)]
+struct CallPieces {
+    /// The first piece, with what later ones added to it.
+    first: Document,
+    name: String,
+    input: String,
+    is_custom: bool,
+}
+
+impl CallCollector {
+    /// Adds the pieces in a delta.
+    ///
+    /// # Errors
+    ///
+    /// Fails for wrong types and for too many calls.
+    pub fn push(&mut self, delta: &Document) -> Result<(), DialectError> {
+        for piece in delta.children(TOOL_CALLS)?.unwrap_or_default() {
+            self.push_call(piece)?;
+        }
+        if let Some(piece) = delta.child(FUNCTION_CALL)? {
+            let call = self
+                .function_call
+                .get_or_insert_with(|| CallPieces::new(piece.clone(), false));
+            call.add_function(&piece)?;
+        }
+        Ok(())
+    }
+
+    fn push_call(&mut self, piece: Document) -> Result<(), DialectError> {
+        let index = piece.get(INDEX)?.and_then(|index| index.as_u64());
+        let id = piece.string(ID)?.filter(|id| !id.is_empty());
+        let is_custom = piece.has(CUSTOM);
+        let known = match index {
+            Some(index) => self.positions.get(&index).copied(),
+            // Some servers send whole calls without an index.
+            None if id.is_some() => None,
+            None => self.calls.len().checked_sub(1),
+        };
+        let known = known.filter(|position| self.is_same(*position, id.as_deref()));
+        let position = match known {
+            Some(position) => position,
+            None if self.calls.len() >= MAX_CALLS => {
+                return Err(invalid("tool_calls", "fewer"));
+            }
+            None => {
+                self.calls.push(CallPieces::new(piece.clone(), is_custom));
+                let position = self.calls.len() - 1;
+                self.positions.extend(index.map(|index| (index, position)));
+                position
+            }
+        };
+        match self.calls.get_mut(position) {
+            Some(call) => call.add(&piece, known.is_some()),
+            None => Ok(()),
+        }
+    }
+
+    /// Returns whether a piece with this id continues a call. Some servers give every call the
+    /// index 0.
+    fn is_same(&self, position: usize, id: Option<&str>) -> bool {
+        let known = self.calls.get(position);
+        let known = known.and_then(|call| call.first.string(ID).ok().flatten());
+        match (known, id) {
+            (Some(known), Some(id)) => known.is_empty() || known == id,
+            (None, _) | (_, None) => true,
+        }
+    }
+
+    /// Returns the complete calls, each as a message has it.
+    pub fn calls(&self) -> Result<Vec<Document>, DialectError> {
+        self.calls.iter().map(CallPieces::to_call).collect()
+    }
+
+    /// Returns the complete call of the deprecated form.
+    pub fn function_call(&self) -> Result<Option<Document>, DialectError> {
+        let call = self.function_call.as_ref();
+        call.map(CallPieces::to_function_call).transpose()
+    }
+}
+
+impl CallPieces {
+    const fn new(first: Document, is_custom: bool) -> Self {
+        Self {
+            first,
+            name: String::new(),
+            input: String::new(),
+            is_custom,
+        }
+    }
+
+    fn add(&mut self, piece: &Document, is_later: bool) -> Result<(), DialectError> {
+        if let Some(function) = piece.child(FUNCTION)? {
+            self.add_function(&function)?;
+        }
+        if let Some(custom) = piece.child(CUSTOM)? {
+            self.add_name(custom.string(NAME)?)?;
+            self.input.extend(custom.string(INPUT)?);
+            self.is_custom = true;
+        }
+        if is_later {
+            for (key, value) in piece.fields() {
+                let is_known = ["index", "function", "custom"].contains(&&*key);
+                if !is_known && *value != *b"null" && *value != *b"\"\"" {
+                    self.first.set_bytes(&[&*key], value)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_function(&mut self, function: &Document) -> Result<(), DialectError> {
+        self.add_name(function.string(NAME)?)?;
+        self.input.extend(function.string(ARGUMENTS)?);
+        Ok(())
+    }
+
+    /// Sets the name. Of two different ones, some clients read the first, some the last and
+    /// some both.
+    fn add_name(&mut self, name: Option<String>) -> Result<(), DialectError> {
+        match name {
+            Some(name) if self.name.is_empty() => self.name = name,
+            Some(name) if !name.is_empty() && name != self.name => {
+                return Err(DialectError::Ambiguous("name".to_owned()));
+            }
+            Some(_) | None => (),
+        }
+        Ok(())
+    }
+
+    fn to_call(&self) -> Result<Document, DialectError> {
+        let mut call = self.first.clone();
+        call.remove(INDEX)?;
+        let (field, input) = if self.is_custom {
+            (CUSTOM, INPUT)
+        } else {
+            (FUNCTION, ARGUMENTS)
+        };
+        let inner = call.child(field)?;
+        if inner.is_some() || !call.has(TYPE) || self.has_function_type()? {
+            let mut inner = inner.unwrap_or_else(Document::empty);
+            inner.set(NAME, &self.name.as_str().into())?;
+            inner.set(input, &self.input.as_str().into())?;
+            call.set_child(field, &inner)?;
+        }
+        Document::from_checked(call.to_bytes())
+    }
+
+    fn has_function_type(&self) -> Result<bool, DialectError> {
+        let kind = self.first.string(TYPE)?;
+        Ok(matches!(
+            kind.as_deref(),
+            None | Some("" | "function" | "custom")
+        ))
+    }
+
+    fn to_function_call(&self) -> Result<Document, DialectError> {
+        let mut call = self.first.clone();
+        call.set(NAME, &self.name.as_str().into())?;
+        call.set(ARGUMENTS, &self.input.as_str().into())?;
+        Document::from_checked(call.to_bytes())
+    }
+}
+
+/// Returns whether a delta has pieces of calls.
+pub fn has_calls(delta: &Document) -> Result<bool, DialectError> {
+    let calls = delta.list(TOOL_CALLS)?;
+    Ok(calls.is_some_and(|calls| !calls.is_empty()) || delta.child(FUNCTION_CALL)?.is_some())
+}
+
+/// Returns a complete call as the piece of a stream.
+pub fn call_piece(call: &[u8], index: u64) -> Result<Value, DialectError> {
+    let mut piece = Map::new();
+    piece.insert("index".to_owned(), index.into());
+    if let Value::Object(fields) = complete_call(call)? {
+        piece.extend(fields);
+    }
+    Ok(Value::Object(piece))
+}
+
+/// Returns the JSON of a call as a value.
+pub fn complete_call(call: &[u8]) -> Result<Value, DialectError> {
+    serde_json::from_slice(call).map_err(|error| DialectError::Json(error.to_string()))
+}

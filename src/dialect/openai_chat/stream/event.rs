@@ -1,0 +1,110 @@
+//! One event of a stream: its choices, and new events in its form.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE, is_set},
+        response::answer::{AnswerPlace, PlacedAnswer, read_texts},
+        stream::call_collector::has_calls,
+    },
+};
+
+/// Data of the event that ends a stream.
+pub const DONE: &[u8] = b"[DONE]";
+
+/// A choice in an event.
+#[derive(Debug)]
+pub struct EventChoice {
+    pub index: u64,
+    pub document: Document,
+    pub delta: Document,
+    /// Texts of the delta.
+    pub texts: Vec<PlacedAnswer>,
+    pub has_calls: bool,
+    /// Reason for the end, if the choice ends here.
+    pub finish_reason: Option<String>,
+}
+
+impl EventChoice {
+    fn read(position: usize, document: Document) -> Result<Self, DialectError> {
+        let index = document.get(INDEX)?.and_then(|index| index.as_u64());
+        let delta = document.child(DELTA)?.unwrap_or_else(Document::empty);
+        let finish_reason = document.string(FINISH_REASON)?;
+        Ok(Self {
+            index: index.unwrap_or(position as u64),
+            texts: read_texts(&delta)?,
+            has_calls: has_calls(&delta)?,
+            finish_reason: finish_reason.filter(|reason| !reason.is_empty()),
+            delta,
+            document,
+        })
+    }
+
+    /// Returns whether the choice waits for the end of the answer.
+    pub const fn is_held(&self) -> bool {
+        self.has_calls || self.finish_reason.is_some()
+    }
+
+    /// Returns the JSON of the text, if the choice is the first and holds nothing else.
+    pub fn only_text(&self) -> Option<(AnswerPlace, Bytes)> {
+        let [(place, _)] = self.texts.as_slice() else {
+            return None;
+        };
+        let name = match place {
+            AnswerPlace::Text => "content",
+            AnswerPlace::Thought(name) => name,
+            _ => return None,
+        };
+        let is_empty = |value: &[u8]| *value == *b"null" || *value == *b"\"\"";
+        let mut fields = self.delta.fields();
+        let is_alone = fields.all(|(key, value)| key == name || is_empty(&value));
+        let has_logprobs = is_set(&self.document, LOGPROBS).unwrap_or(true);
+        let is_only = self.index == 0 && !self.is_held() && is_alone && !has_logprobs;
+        let text = self.delta.bytes_of(&[name]).ok().flatten();
+        text.filter(|_| is_only).map(|text| (*place, text))
+    }
+}
+
+/// Reads the choices of an event.
+///
+/// # Errors
+///
+/// Fails for wrong types, since hooks could not see the text.
+pub fn read_choices(event: &Document) -> Result<Vec<EventChoice>, DialectError> {
+    let choices = event.children(CHOICES)?.unwrap_or_default();
+    let choices = choices.into_iter().enumerate();
+    choices
+        .map(|(position, choice)| EventChoice::read(position, choice))
+        .collect()
+}
+
+/// Returns whether an event holds token counts and no choice.
+pub fn is_usage(event: &Document) -> Result<bool, DialectError> {
+    let choices = event.list(CHOICES)?.unwrap_or_default();
+    Ok(choices.is_empty() && is_set(event, USAGE)?)
+}
+
+/// Returns an event in the form of `template` with one choice.
+pub fn event_with(
+    template: &Document,
+    index: u64,
+    delta: Map<String, Value>,
+    finish_reason: Option<&str>,
+) -> Result<Bytes, DialectError> {
+    let mut event = template.clone();
+    let choice = json!([{
+        "index": index,
+        "delta": delta,
+        "logprobs": null,
+        "finish_reason": finish_reason,
+    }]);
+    event.set(CHOICES, &choice)?;
+    if is_set(&event, USAGE)? {
+        event.set(USAGE, &Value::Null)?;
+    }
+    Ok(event.to_bytes())
+}

@@ -1,0 +1,172 @@
+//! Writes single events, and keeps what of each choice is written.
+
+use std::collections::BTreeMap;
+
+use bytes::BytesMut;
+use serde_json::{Map, Value};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        fields::{ID, ROLE},
+        response::own::OwnChoice,
+        stream::event::{EventChoice, event_with},
+    },
+    sse_event::write_plain_event,
+};
+
+/// Writes the events of one stream.
+#[derive(Debug, Default)]
+pub struct ChatEventWriter {
+    /// An event of the model, whose form new events take.
+    pub template: Option<Document>,
+    pub choices: BTreeMap<u64, WrittenChoice>,
+    /// Whether the events are those of a later answer, which continue the first one.
+    pub is_later_answer: bool,
+    pub has_written: bool,
+}
+
+/// What of a choice is written.
+#[derive(Debug, Default)]
+pub struct WrittenChoice {
+    /// Number of tool calls.
+    pub calls: u64,
+    pub has_function_call: bool,
+    pub is_finished: bool,
+}
+
+impl ChatEventWriter {
+    /// Returns whether an event opens the message again, because the model was asked again. The
+    /// message is open already.
+    pub fn begins_later_answer(
+        &mut self,
+        event: &Document,
+        choices: &[EventChoice],
+    ) -> Result<bool, DialectError> {
+        let Some(template) = &self.template else {
+            return Ok(false);
+        };
+        let mut each = choices.iter();
+        let opens_again = !choices.is_empty()
+            && each.all(|choice| {
+                choice.texts.is_empty()
+                    && choice.delta.has(ROLE)
+                    && self.choices.contains_key(&choice.index)
+            });
+        if opens_again && template.bytes_of(ID)? != event.bytes_of(ID)? {
+            self.is_later_answer = true;
+            return Ok(true);
+        }
+        Ok(false)
+    }
+
+    pub fn use_template(&mut self, event: &Document, choices: &[EventChoice]) {
+        if self.template.is_none() && !choices.is_empty() {
+            self.template = Some(event.clone());
+        }
+        for choice in choices {
+            self.choices.entry(choice.index).or_default();
+        }
+    }
+
+    /// Writes an event of the model, with the id of the first answer.
+    pub fn write_model_event(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: Document,
+    ) -> Result<(), DialectError> {
+        if let (true, Some(template)) = (self.is_later_answer, &self.template) {
+            for field in [ID, &["created"]] {
+                if let (Some(known), true) = (template.bytes_of(field)?, event.has(field)) {
+                    event.set_bytes(field, known)?;
+                }
+            }
+        }
+        self.write_data(out, &event.to_bytes());
+        Ok(())
+    }
+
+    fn write_data(&mut self, out: &mut BytesMut, data: &[u8]) {
+        self.has_written = true;
+        write_plain_event(out, data);
+    }
+
+    /// Writes a choice of our own.
+    pub fn write_own_choice(
+        &mut self,
+        out: &mut BytesMut,
+        choice: &OwnChoice,
+    ) -> Result<(), DialectError> {
+        let index = choice.index;
+        self.open(out, index)?;
+        self.write_delta(out, index, choice.text_delta())?;
+        let written = self.choices.entry(index).or_default();
+        let first = written.calls;
+        written.calls += choice.calls.len() as u64;
+        written.has_function_call |= choice.function_call.is_some();
+        self.write_delta(out, index, choice.call_delta(first))?;
+        match choice.finish_reason {
+            Some(reason) => self.finish(out, index, reason),
+            None => Ok(()),
+        }
+    }
+
+    /// Writes an event with a delta, unless that is empty.
+    pub fn write_delta(
+        &mut self,
+        out: &mut BytesMut,
+        index: u64,
+        delta: Map<String, Value>,
+    ) -> Result<(), DialectError> {
+        if delta.is_empty() {
+            return Ok(());
+        }
+        self.write_new_event(out, index, delta, None)
+    }
+
+    /// Opens the message of a choice, if it is not open yet.
+    pub fn open(&mut self, out: &mut BytesMut, index: u64) -> Result<(), DialectError> {
+        if self.choices.contains_key(&index) {
+            return Ok(());
+        }
+        self.choices.insert(index, WrittenChoice::default());
+        let mut delta = Map::new();
+        delta.insert("role".to_owned(), "assistant".into());
+        delta.insert("content".to_owned(), "".into());
+        self.write_new_event(out, index, delta, None)
+    }
+
+    /// Ends a choice, if it has not ended yet.
+    pub fn finish(
+        &mut self,
+        out: &mut BytesMut,
+        index: u64,
+        reason: &str,
+    ) -> Result<(), DialectError> {
+        let choice = self.choices.entry(index).or_default();
+        if std::mem::replace(&mut choice.is_finished, true) {
+            return Ok(());
+        }
+        let reason = match choice {
+            choice if choice.calls > 0 => "tool_calls",
+            choice if choice.has_function_call => "function_call",
+            _ => reason,
+        };
+        self.write_new_event(out, index, Map::new(), Some(reason))
+    }
+
+    fn write_new_event(
+        &mut self,
+        out: &mut BytesMut,
+        index: u64,
+        delta: Map<String, Value>,
+        finish_reason: Option<&str>,
+    ) -> Result<(), DialectError> {
+        let empty = Document::empty();
+        let template = self.template.as_ref().unwrap_or(&empty);
+        let event = event_with(template, index, delta, finish_reason)?;
+        self.write_data(out, &event);
+        Ok(())
+    }
+}

@@ -1,0 +1,162 @@
+//! The events that a reader keeps until the end of an answer: tool calls, finish reasons and
+//! token counts. They are one chunk.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        fields::parse,
+        labels::read_labels,
+        response::{
+            answer::{ANSWER_FIELDS, AnswerPlace, PlacedAnswer},
+            envelope::{numbered_parts, read_envelope},
+            finish_reason::read_reason,
+            preceding::{Thoughts, add_preceding},
+        },
+        stream::{
+            call_collector::CallCollector,
+            event::{is_usage, read_choices},
+        },
+        tool_call::{read_call, read_function_call},
+    },
+};
+
+/// The events of the last chunk, read.
+#[derive(Debug, Default)]
+pub struct HeldEvents {
+    pub choices: BTreeMap<u64, HeldChoice>,
+    /// Events with token counts and no choice.
+    pub usage: Vec<Document>,
+    /// Fields that surround the choices.
+    envelope: Map<String, Value>,
+}
+
+/// A choice in the last chunk.
+#[derive(Debug)]
+pub struct HeldChoice {
+    /// The first event with the choice.
+    pub template: Document,
+    /// Texts, each with its position in its event.
+    pub texts: Vec<PlacedAnswer>,
+    /// Fields of the deltas that hookgate does not interpret.
+    pub labels: Map<String, Value>,
+    collector: CallCollector,
+    /// Reason for the end, and the event that has it.
+    pub finish: Option<(String, Document)>,
+}
+
+impl HeldEvents {
+    /// Reads the events of the last chunk.
+    pub fn read(events: &[Bytes]) -> Result<Self, DialectError> {
+        let mut held = Self::default();
+        for data in events {
+            let event = parse(data.clone())?;
+            held.envelope.extend(read_envelope(&event)?);
+            if is_usage(&event)? {
+                held.usage.push(event);
+                continue;
+            }
+            for choice in read_choices(&event)? {
+                let known = held.choices.entry(choice.index);
+                let known = known.or_insert_with(|| HeldChoice::new(event.clone()));
+                known.texts.extend(choice.texts);
+                known.collector.push(&choice.delta)?;
+                known.add_labels(read_labels(&choice.delta, ANSWER_FIELDS)?);
+                if let Some(reason) = choice.finish_reason {
+                    known.finish = Some((reason, event.clone()));
+                }
+            }
+        }
+        Ok(held)
+    }
+
+    /// Returns the chunk of the content form. `refused` are the choices whose text so far is a
+    /// refusal, `thoughts` those of the first choice.
+    pub fn to_chunk(&self, refused: &[u64], thoughts: &Thoughts) -> Result<Value, DialectError> {
+        let mut candidates = Vec::with_capacity(self.choices.len());
+        for (index, choice) in &self.choices {
+            let mut parts = numbered_parts(&choice.parts()?);
+            if *index == 0 {
+                add_preceding(&mut parts, &choice.calls()?, thoughts)?;
+            }
+            let content = json!({ "role": "model", "parts": parts });
+            let mut fields = Map::new();
+            fields.insert("index".to_owned(), (*index).into());
+            fields.insert("content".to_owned(), content);
+            if !choice.labels.is_empty() {
+                fields.insert("labels".to_owned(), choice.labels.clone().into());
+            }
+            if let Some((reason, _)) = &choice.finish {
+                let is_refused = refused.contains(index) || choice.has_refusal();
+                let reason = if is_refused {
+                    "SAFETY"
+                } else {
+                    read_reason(reason)
+                };
+                fields.insert("finishReason".to_owned(), reason.into());
+            }
+            candidates.push(Value::Object(fields));
+        }
+        let mut chunk = self.envelope.clone();
+        if !candidates.is_empty() {
+            chunk.insert("candidates".to_owned(), candidates.into());
+        }
+        Ok(Value::Object(chunk))
+    }
+}
+
+impl HeldChoice {
+    fn new(template: Document) -> Self {
+        Self {
+            template,
+            texts: Vec::new(),
+            labels: Map::new(),
+            collector: CallCollector::default(),
+            finish: None,
+        }
+    }
+
+    /// Adds the labels of another delta; lists are joined.
+    fn add_labels(&mut self, labels: Map<String, Value>) {
+        for (key, value) in labels {
+            match (self.labels.get_mut(&key), value) {
+                (Some(Value::Array(known)), Value::Array(list)) => known.extend(list),
+                (_, value) => drop(self.labels.insert(key, value)),
+            }
+        }
+    }
+
+    fn has_refusal(&self) -> bool {
+        let mut texts = self.texts.iter();
+        texts.any(|(place, _)| *place == AnswerPlace::Refusal)
+    }
+
+    /// Returns the complete calls, each as a message has it.
+    pub fn calls(&self) -> Result<Vec<Document>, DialectError> {
+        self.collector.calls()
+    }
+
+    /// Returns the complete call of the deprecated form.
+    pub fn function_call(&self) -> Result<Option<Document>, DialectError> {
+        self.collector.function_call()
+    }
+
+    /// Returns the parts: texts, then calls.
+    pub fn parts(&self) -> Result<Vec<PlacedAnswer>, DialectError> {
+        let mut parts = self.texts.clone();
+        for (index, call) in self.calls()?.iter().enumerate() {
+            let call = json!({ "functionCall": read_call(call)? });
+            parts.push((AnswerPlace::Call(index), call));
+        }
+        if let Some(call) = self.function_call()? {
+            let call = json!({ "functionCall": read_function_call(&call)? });
+            parts.push((AnswerPlace::FunctionCall, call));
+        }
+        Ok(parts)
+    }
+}

@@ -1,0 +1,276 @@
+//! The last chunk of an answer with its edits: for each choice texts, calls and the end.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+use serde_json::{Map, Value};
+
+use crate::dialect::{
+    document::Document,
+    error::DialectError,
+    openai_chat::{
+        fields::{CHOICES, DELTA, FINISH_REASON, INDEX},
+        response::{
+            answer::{AnswerPlace, EditedAnswer, EditedPart},
+            finish_reason::final_reason,
+        },
+        stream::{
+            call_collector::{call_piece, complete_call},
+            event::read_choices,
+            held::{HeldChoice, HeldEvents},
+        },
+        tool_call::{rewrite_call, rewrite_function_call, write_call},
+    },
+};
+
+/// An edited chunk of the content form.
+#[derive(Debug, Clone, Copy)]
+pub struct ChunkEdit<'a> {
+    pub before: &'a Document,
+    pub after: &'a Document,
+}
+
+impl ChunkEdit<'_> {
+    pub fn is_edited(&self) -> bool {
+        self.before.to_bytes() != self.after.to_bytes()
+    }
+}
+
+/// The last chunk of an answer.
+pub struct LastChunk {
+    pub choices: Vec<LastChoice>,
+    /// Events with token counts and no choice.
+    pub usage: Vec<Document>,
+    /// Candidates that the events do not have.
+    pub added: Vec<Document>,
+}
+
+/// A choice of the last chunk.
+pub struct LastChoice {
+    pub index: u64,
+    /// An event with the choice.
+    pub template: Document,
+    content: String,
+    thought: String,
+    refusal: String,
+    labels: Map<String, Value>,
+    /// Complete calls, as a message has them.
+    pub calls: Vec<Bytes>,
+    pub function_call: Option<Bytes>,
+    pub finish: Option<LastFinish>,
+}
+
+/// The end of a choice.
+pub struct LastFinish {
+    event: Document,
+    /// Reason as the model named it.
+    known: String,
+    /// Reasons of the content form.
+    before: String,
+    after: String,
+}
+
+/// Reads the last chunk from its events, with its edits.
+pub fn last_chunk(events: &[Bytes], edit: ChunkEdit<'_>) -> Result<LastChunk, DialectError> {
+    let held = HeldEvents::read(events)?;
+    let mut old = candidates(edit.before)?;
+    let mut new = candidates(edit.after)?;
+    let mut choices = Vec::with_capacity(held.choices.len());
+    for (index, choice) in held.choices {
+        let before = old.remove(&index).unwrap_or_default();
+        let after = new.remove(&index).unwrap_or_default();
+        choices.push(LastChoice::read(index, choice, &before, &after)?);
+    }
+    Ok(LastChunk {
+        choices,
+        usage: held.usage,
+        added: new.into_values().flatten().collect(),
+    })
+}
+
+/// Returns the candidates of a chunk by their indexes. Policies may add a second one for a
+/// text that they held back.
+pub fn candidates(chunk: &Document) -> Result<BTreeMap<u64, Vec<Document>>, DialectError> {
+    let mut candidates: BTreeMap<u64, Vec<Document>> = BTreeMap::new();
+    for candidate in chunk.children(&["candidates"])?.unwrap_or_default() {
+        let index = candidate.get(INDEX)?.and_then(|index| index.as_u64());
+        let index = index.unwrap_or_default();
+        candidates.entry(index).or_default().push(candidate);
+    }
+    Ok(candidates)
+}
+
+/// Returns the parts of candidates, in order.
+pub fn parts_of(candidates: &[Document]) -> Result<Vec<Document>, DialectError> {
+    let mut parts = Vec::new();
+    for candidate in candidates {
+        if let Some(content) = candidate.child(&["content"])? {
+            parts.extend(content.children(&["parts"])?.unwrap_or_default());
+        }
+    }
+    Ok(parts)
+}
+
+impl LastChoice {
+    fn read(
+        index: u64,
+        held: HeldChoice,
+        before: &[Document],
+        after: &[Document],
+    ) -> Result<Self, DialectError> {
+        let read = held.parts()?;
+        let (old, new) = (parts_of(before)?, parts_of(after)?);
+        let answer = EditedAnswer::new(&read, &old, &new);
+        let reason = |candidates: &[Document]| -> Result<Option<String>, DialectError> {
+            let reasons = candidates.iter().map(|one| one.string(&["finishReason"]));
+            let reasons: Vec<Option<String>> = reasons.collect::<Result<_, _>>()?;
+            Ok(reasons.into_iter().flatten().next())
+        };
+        let (reason_before, reason_after) = (reason(before)?, reason(after)?);
+        let labels = match after.first() {
+            Some(candidate) => candidate.get(&["labels"])?,
+            None => None,
+        };
+        let mut choice = Self {
+            index,
+            content: answer.speech("\n\n")?,
+            thought: answer.thought()?,
+            refusal: answer.text_at(AnswerPlace::Refusal)?,
+            labels: match labels {
+                Some(Value::Object(labels)) => labels,
+                Some(_) | None => Map::new(),
+            },
+            calls: Vec::new(),
+            function_call: None,
+            finish: None,
+            template: held.template.clone(),
+        };
+        choice.add_blocks(&answer)?;
+        choice.add_calls(&held, &answer)?;
+        choice.finish = held
+            .finish
+            .zip(reason_after)
+            .map(|((known, event), after)| LastFinish {
+                event,
+                known,
+                before: reason_before.unwrap_or_default(),
+                after,
+            });
+        Ok(choice)
+    }
+
+    /// Adds the texts of blocks, in the order of the parts.
+    fn add_blocks(&mut self, answer: &EditedAnswer<'_>) -> Result<(), DialectError> {
+        for EditedPart { origin, part } in &answer.parts {
+            if let Some((AnswerPlace::Block(_), _)) = origin {
+                self.content.extend(part.string(&["text"])?);
+            }
+        }
+        Ok(())
+    }
+
+    fn add_calls(
+        &mut self,
+        held: &HeldChoice,
+        answer: &EditedAnswer<'_>,
+    ) -> Result<(), DialectError> {
+        let calls = held.calls()?;
+        for EditedPart { origin, part } in &answer.parts {
+            match origin {
+                Some((AnswerPlace::Call(index), before)) => {
+                    if let Some(call) = calls.get(*index) {
+                        self.calls.push(rewrite_call(call, before, part)?);
+                    }
+                }
+                Some((AnswerPlace::FunctionCall, _)) => {
+                    if let Some(mut call) = held.function_call()? {
+                        rewrite_function_call(&mut call, part)?;
+                        self.function_call = Some(call.to_bytes());
+                    }
+                }
+                None => {
+                    if let Some(call) = part.child(&["functionCall"])?
+                        && let Some(call) = write_call(&call)?
+                    {
+                        self.calls.push(call.to_string().into());
+                    }
+                }
+                Some(_) => (),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns whether the choice ends in this chunk.
+    pub const fn is_finished(&self) -> bool {
+        self.finish.is_some()
+    }
+
+    /// Returns whether the choice has calls.
+    pub const fn has_calls(&self) -> bool {
+        !self.calls.is_empty() || self.function_call.is_some()
+    }
+
+    /// Returns the delta with the texts; empty if there are none.
+    pub fn text_delta(&self) -> Map<String, Value> {
+        let mut delta = self.labels.clone();
+        let texts = [
+            ("reasoning_content", &self.thought),
+            ("content", &self.content),
+            ("refusal", &self.refusal),
+        ];
+        for (field, text) in texts {
+            if !text.is_empty() {
+                delta.insert(field.to_owned(), text.as_str().into());
+            }
+        }
+        delta
+    }
+
+    /// Returns the delta with the complete calls, numbered from `first`; empty if there are
+    /// none.
+    pub fn call_delta(&self, first: u64) -> Result<Map<String, Value>, DialectError> {
+        let mut delta = Map::new();
+        let calls = (first..).zip(&self.calls);
+        let calls: Vec<Value> = calls
+            .map(|(index, call)| call_piece(call, index))
+            .collect::<Result<_, _>>()?;
+        if !calls.is_empty() {
+            delta.insert("tool_calls".to_owned(), calls.into());
+        }
+        if let Some(call) = &self.function_call {
+            delta.insert("function_call".to_owned(), complete_call(call)?);
+        }
+        Ok(delta)
+    }
+}
+
+impl LastFinish {
+    /// Returns the event that ends the choice.
+    pub fn to_event(&self, index: u64, has_calls: bool) -> Result<Document, DialectError> {
+        let mut event = self.event.clone();
+        let choices = read_choices(&event)?;
+        let count = choices.len();
+        let Some(choice) = choices.into_iter().find(|choice| choice.index == index) else {
+            return Ok(event);
+        };
+        let mut document = choice.document;
+        let is_plain = choice.texts.is_empty() && !choice.has_calls;
+        if !(is_plain && choice.delta.fields().all(|(key, _)| is_opening(&key))) {
+            document.set(DELTA, &Value::Object(Map::new()))?;
+        }
+        let reason = final_reason(&self.known, &self.before, &self.after, has_calls);
+        if reason != self.known {
+            document.set(FINISH_REASON, &reason.into())?;
+        }
+        if document.is_edited() || count > 1 {
+            event.set_children(CHOICES, [&document])?;
+        }
+        Ok(event)
+    }
+}
+
+/// Returns whether a field of a delta opens a message, or is an empty text.
+fn is_opening(key: &str) -> bool {
+    matches!(key, "role" | "content" | "refusal")
+}

@@ -1,0 +1,225 @@
+//! Reads the events of a stream. Texts are chunks as they arrive; tool calls, finish reasons
+//! and token counts are one chunk at the end.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+use strict_json::unquote;
+
+use crate::dialect::{
+    api_dialect::ReadChunks,
+    content_form::TextTemplate,
+    document::Document,
+    error::DialectError,
+    google::response::document::ResponseDocument,
+    openai_chat::{
+        fields::{CHOICES, MESSAGE, invalid, parse},
+        labels::read_labels,
+        response::{
+            answer::{ANSWER_FIELDS, AnswerPlace},
+            envelope::{numbered_parts, read_envelope},
+            preceding::Thoughts,
+            whole::read_whole,
+        },
+        stream::{
+            event::{DONE, EventChoice, is_usage, read_choices},
+            held::HeldEvents,
+        },
+    },
+    text_edit::TextStream,
+};
+
+/// Maximum number of bytes that wait for the end of an answer.
+const MAX_HELD_BYTES: usize = 64 * 1024 * 1024;
+
+/// Maximum number of choices of one answer.
+const MAX_CHOICES: u64 = 1024;
+
+/// Reads the events of one answer.
+#[derive(Debug, Default)]
+pub struct ChatChunkReader {
+    held: Vec<Bytes>,
+    held_bytes: usize,
+    /// Whether everything waits, because a text does.
+    holds_all: bool,
+    /// Choices whose text is a refusal.
+    refused: Vec<u64>,
+    /// Thoughts of the first choice.
+    thoughts: Thoughts,
+    /// An event with nothing but a text, and the name of its thought.
+    template: Option<(TextTemplate, Option<&'static str>)>,
+    /// Whether the answer has ended: by a finish reason, an error or `[DONE]`.
+    is_ended: bool,
+}
+
+/// A chunk of the content form, and the events that it was read from.
+pub type ReadChunk = (Value, Vec<Bytes>);
+
+impl ChatChunkReader {
+    /// Reads the data of one event. Returns `None` if it waits for the end of the answer.
+    ///
+    /// # Errors
+    ///
+    /// Fails if hooks could not see all of it.
+    pub fn read_event(&mut self, data: Bytes) -> Result<Option<ReadChunk>, DialectError> {
+        if data.trim_ascii() == DONE {
+            self.is_ended = true;
+            return Ok(None);
+        }
+        let event = parse(data.clone())?;
+        if is_whole(&event)? {
+            // Some servers do not stream. It is written as events of our own.
+            self.is_ended = true;
+            return Ok(Some((read_whole(&event)?, Vec::new())));
+        }
+        let choices = read_choices(&event)?;
+        for choice in &choices {
+            self.note(choice)?;
+        }
+        self.is_ended |= event.has(&["error"]);
+        let waits = self.holds_all || is_usage(&event)? || choices.iter().any(EventChoice::is_held);
+        if waits {
+            self.holds_all |= choices.iter().any(|choice| !choice.texts.is_empty());
+            return self.hold(data).map(|()| None);
+        }
+        let chunk = read_chunk(&event, &choices)?;
+        if let Some(template) = new_template(&data, &chunk, &choices) {
+            self.template = Some(template);
+        }
+        Ok(Some((chunk, vec![data])))
+    }
+
+    /// Reads an event that differs from an earlier one in its text only.
+    fn read_alike(&mut self, data: &Bytes) -> Option<ResponseDocument> {
+        let (template, thought) = self.template.as_ref().filter(|_| !self.holds_all)?;
+        let (chunk, text) = template.read(data)?;
+        if let Some(name) = thought {
+            self.held_bytes += text.len();
+            (self.held_bytes <= MAX_HELD_BYTES).then_some(())?;
+            self.thoughts.add_text(name, &unquote(&text)?);
+        }
+        Some(chunk)
+    }
+
+    /// Returns the last chunk.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the answer was cut off.
+    pub fn finish_events(&mut self) -> Result<Option<ReadChunk>, DialectError> {
+        if !self.is_ended {
+            let message = "the stream ends without a finish reason";
+            return Err(DialectError::Json(message.to_owned()));
+        }
+        let held = std::mem::take(&mut self.held);
+        if held.is_empty() {
+            return Ok(None);
+        }
+        let chunk = HeldEvents::read(&held)?.to_chunk(&self.refused, &self.thoughts)?;
+        Ok(Some((chunk, held)))
+    }
+
+    fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
+        if choice.index >= MAX_CHOICES {
+            return Err(invalid("index", "the number of a choice"));
+        }
+        self.is_ended |= choice.finish_reason.is_some();
+        if choice.index == 0 {
+            let bytes = self.thoughts.add(&choice.delta)?;
+            self.reserve(bytes)?;
+        }
+        let mut texts = choice.texts.iter();
+        let has_refusal = texts.any(|(place, _)| *place == AnswerPlace::Refusal);
+        if has_refusal && !self.refused.contains(&choice.index) {
+            self.refused.push(choice.index);
+        }
+        Ok(())
+    }
+
+    fn hold(&mut self, data: Bytes) -> Result<(), DialectError> {
+        self.reserve(data.len())?;
+        self.held.push(data);
+        Ok(())
+    }
+
+    fn reserve(&mut self, bytes: usize) -> Result<(), DialectError> {
+        self.held_bytes += bytes;
+        if self.held_bytes > MAX_HELD_BYTES {
+            return Err(invalid("tool_calls", "shorter"));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the template of an event; `None` if it holds anything but one text.
+fn new_template(
+    data: &Bytes,
+    chunk: &Value,
+    choices: &[EventChoice],
+) -> Option<(TextTemplate, Option<&'static str>)> {
+    let [choice] = choices else {
+        return None;
+    };
+    let has = |pointer: &str| chunk.pointer(pointer).is_some();
+    if has("/labels") || has("/usageMetadata") || has("/candidates/0/labels") {
+        return None;
+    }
+    let (place, text) = choice.only_text()?;
+    let (stream, thought) = match place {
+        AnswerPlace::Thought(name) => (TextStream::Thought, Some(name)),
+        _ => (TextStream::Speech, None),
+    };
+    Some((TextTemplate::new(data, &text, stream, 0)?, thought))
+}
+
+/// Returns whether an event is a whole answer.
+fn is_whole(event: &Document) -> Result<bool, DialectError> {
+    let choices = event.children(CHOICES)?.unwrap_or_default();
+    Ok(choices.iter().any(|choice| choice.has(MESSAGE)))
+}
+
+/// Returns the chunk of an event that does not wait. Without text it has no candidates.
+fn read_chunk(event: &Document, choices: &[EventChoice]) -> Result<Value, DialectError> {
+    let mut chunk = read_envelope(event)?;
+    let mut candidates = Vec::new();
+    for choice in choices {
+        let labels = read_labels(&choice.delta, ANSWER_FIELDS)?;
+        if choice.texts.is_empty() && labels.is_empty() {
+            continue;
+        }
+        let mut candidate = Map::new();
+        candidate.insert("index".to_owned(), choice.index.into());
+        if !choice.texts.is_empty() {
+            let parts = numbered_parts(&choice.texts);
+            let content = json!({ "role": "model", "parts": parts });
+            candidate.insert("content".to_owned(), content);
+        }
+        if !labels.is_empty() {
+            candidate.insert("labels".to_owned(), labels.into());
+        }
+        candidates.push(Value::Object(candidate));
+    }
+    if !candidates.is_empty() {
+        chunk.insert("candidates".to_owned(), candidates.into());
+    }
+    Ok(Value::Object(chunk))
+}
+
+impl ReadChunks for ChatChunkReader {
+    fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+        if let Some(chunk) = self.read_alike(&data) {
+            return Ok(Some(chunk));
+        }
+        self.read_event(data)?.map(to_document).transpose()
+    }
+
+    fn finish(&mut self) -> Result<Option<ResponseDocument>, DialectError> {
+        self.finish_events()?.map(to_document).transpose()
+    }
+}
+
+fn to_document((form, events): ReadChunk) -> Result<ResponseDocument, DialectError> {
+    if events.is_empty() {
+        return ResponseDocument::parse(form.to_string().into());
+    }
+    ResponseDocument::from_form(&form, events)
+}

@@ -1,0 +1,475 @@
+use bytes::{Bytes, BytesMut};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+use super::{last_chunk::ChunkEdit, reader::ChatChunkReader, writer::ChatChunkWriter};
+use crate::dialect::{Document, ReadChunks};
+
+/// A stream of events with the texts, and `tail` at the end.
+fn events(texts: &[&str], tail: &[Value]) -> Vec<Bytes> {
+    let event = |choice: Value| {
+        json!({ "id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+            "choices": [choice], "usage": null })
+    };
+    let mut events = vec![event(json!({ "index": 0,
+        "delta": { "role": "assistant", "content": "", "refusal": null },
+        "logprobs": null, "finish_reason": null }))];
+    for text in texts {
+        events.push(event(json!({ "index": 0, "delta": { "content": text },
+            "logprobs": null, "finish_reason": null })));
+    }
+    events.extend(tail.iter().map(|choice| event(choice.clone())));
+    events
+        .iter()
+        .map(|event| event.to_string().into())
+        .collect()
+}
+
+fn finish(reason: &str) -> Value {
+    json!({ "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason })
+}
+
+fn call_pieces(index: u64, id: &str, name: &str, arguments: &[&str]) -> Vec<Value> {
+    let delta = |piece: Value| {
+        json!({ "index": 0, "delta": { "tool_calls": [piece] },
+            "logprobs": null, "finish_reason": null })
+    };
+    let function = json!({ "name": name, "arguments": "" });
+    let mut pieces = vec![delta(
+        json!({ "index": index, "id": id, "type": "function", "function": function }),
+    )];
+    for arguments in arguments {
+        let function = json!({ "arguments": arguments });
+        pieces.push(delta(json!({ "index": index, "function": function })));
+    }
+    pieces
+}
+
+fn usage_event() -> Bytes {
+    let usage = json!({ "prompt_tokens": 1, "completion_tokens": 2, "total_tokens": 3 });
+    let event = json!({ "id": "1", "object": "chat.completion.chunk", "created": 1, "model": "m",
+        "choices": [], "usage": usage });
+    event.to_string().into()
+}
+
+/// Edit of the chunks of one answer. Returning false drops a chunk.
+type Edit<'a> = &'a mut dyn FnMut(&mut Value) -> bool;
+
+fn pass(writer: &mut ChatChunkWriter, out: &mut BytesMut, events: &[Bytes], edit: Edit<'_>) {
+    let mut reader = ChatChunkReader::default();
+    let mut chunks = Vec::new();
+    for event in events {
+        chunks.extend(reader.read_event(event.clone()).unwrap());
+    }
+    chunks.extend(reader.finish_events().unwrap());
+    for (form, wire) in chunks {
+        let mut edited = form.clone();
+        if edit(&mut edited) {
+            let document = |form: &Value| Document::from_checked(form.to_string().into()).unwrap();
+            let (before, after) = (&document(&form), &document(&edited));
+            let edit = ChunkEdit { before, after };
+            writer.write_chunk(out, &wire, edit).unwrap();
+        }
+    }
+}
+
+/// Returns the data of the events that are sent.
+fn sent(out: &BytesMut) -> Vec<String> {
+    let text = std::str::from_utf8(out).unwrap();
+    let events = text.split_terminator("\n\n");
+    events
+        .map(|event| event.strip_prefix("data: ").unwrap().to_owned())
+        .collect()
+}
+
+fn rewritten(events: &[Bytes], edit: Edit<'_>) -> Vec<String> {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    pass(&mut writer, &mut out, events, edit);
+    writer.write_stream_end(&mut out).unwrap();
+    sent(&out)
+}
+
+/// Reads events as a client does: text, calls as (index, id, name, arguments), end and usage.
+#[derive(Debug, Default, PartialEq)]
+struct Received {
+    text: String,
+    calls: Vec<(u64, String, String, String)>,
+    ends: Vec<String>,
+    total_tokens: Option<u64>,
+    roles: usize,
+}
+
+#[track_caller]
+fn received(sent: &[String]) -> Received {
+    let mut received = Received::default();
+    let (last, events) = sent.split_last().unwrap();
+    assert_eq!(last, "[DONE]");
+    for event in events {
+        let event: Value = serde_json::from_str(event).unwrap();
+        assert_eq!(event["object"], "chat.completion.chunk", "{event}");
+        if let Some(total) = event["usage"]["total_tokens"].as_u64() {
+            received.total_tokens = Some(total);
+        }
+        for choice in event["choices"].as_array().unwrap() {
+            let delta = &choice["delta"];
+            received.roles += usize::from(delta.get("role").is_some());
+            received.text += delta["content"].as_str().unwrap_or_default();
+            for piece in delta["tool_calls"].as_array().into_iter().flatten() {
+                let index = piece["index"].as_u64().unwrap();
+                let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+                if received.calls.len() as u64 == index {
+                    let id = text(&piece["id"]);
+                    received
+                        .calls
+                        .push((index, id, String::new(), String::new()));
+                }
+                let call = &mut received.calls[usize::try_from(index).unwrap()];
+                call.2 += &text(&piece["function"]["name"]);
+                call.3 += &text(&piece["function"]["arguments"]);
+            }
+            let end = choice["finish_reason"].as_str();
+            received.ends.extend(end.map(str::to_owned));
+        }
+    }
+    received
+}
+
+fn two_calls() -> Vec<Bytes> {
+    let mut tail = call_pieces(0, "c1", "read", &["{\"p\"", ":1}"]);
+    tail.extend(call_pieces(1, "c2", "rm", &["{}"]));
+    tail.push(finish("tool_calls"));
+    let mut events = events(&["I ", "will"], &tail);
+    events.push(usage_event());
+    events
+}
+
+#[test]
+fn each_text_is_a_chunk_and_the_rest_is_one() {
+    let mut reader = ChatChunkReader::default();
+    let mut chunks = Vec::new();
+    for event in two_calls() {
+        chunks.extend(reader.read_event(event).unwrap());
+    }
+    let texts: Vec<String> = chunks.iter().map(|(form, _)| form.to_string()).collect();
+    let text = |text: &str| {
+        format!(
+            r#"{{"modelVersion":"m","responseId":"1","candidates":[{{"index":0,"content":{{"role":"model","parts":[{{"text":"{text}","hookgateSource":0}}]}}}}]}}"#
+        )
+    };
+    let opening = r#"{"modelVersion":"m","responseId":"1"}"#;
+    assert_eq!(texts, [opening, &text("I "), &text("will")]);
+    let (last, wire) = reader.finish_events().unwrap().unwrap();
+    assert_eq!(wire.len(), 7);
+    assert_eq!(
+        last["candidates"].to_string(),
+        r#"[{"index":0,"content":{"role":"model","parts":[{"functionCall":{"id":"c1","name":"read","args":{"p":1}},"hookgateSource":0},{"functionCall":{"id":"c2","name":"rm","args":{}},"hookgateSource":1}]},"finishReason":"STOP"}]"#
+    );
+    assert_eq!(last["usageMetadata"]["totalTokenCount"], 3);
+}
+
+#[test]
+fn an_unedited_stream_keeps_its_events() {
+    let events = two_calls();
+    let mut expected: Vec<String> = events
+        .iter()
+        .map(|event| String::from_utf8(event.to_vec()).unwrap())
+        .collect();
+    expected.push("[DONE]".to_owned());
+    assert_eq!(rewritten(&events, &mut |_| true), expected);
+}
+
+#[test]
+fn an_edited_text_keeps_its_event() {
+    let sent = rewritten(&events(&["a", "b"], &[finish("stop")]), &mut |form| {
+        if let Some(part) = form.pointer_mut("/candidates/0/content/parts/0") {
+            let text = part["text"]
+                .as_str()
+                .unwrap()
+                .replace('a', "")
+                .replace('b', "[x]");
+            part["text"] = text.into();
+        }
+        true
+    });
+    // A text that is held back leaves no event.
+    assert_eq!(sent.len(), 4, "{sent:#?}");
+    assert_eq!(
+        sent[1],
+        r#"{"id":"1","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":{"content":"[x]"},"logprobs":null,"finish_reason":null}],"usage":null}"#
+    );
+}
+
+#[test]
+fn a_withheld_call_vanishes_and_the_others_are_renumbered() {
+    let sent = rewritten(&two_calls(), &mut |form| {
+        if let Some(parts) = form.pointer_mut("/candidates/0/content/parts")
+            && parts[0].get("functionCall").is_some()
+        {
+            parts.as_array_mut().unwrap().remove(0);
+        }
+        true
+    });
+    let expected = Received {
+        text: "I will".to_owned(),
+        calls: vec![(0, "c2".to_owned(), "rm".to_owned(), "{}".to_owned())],
+        ends: vec!["tool_calls".to_owned()],
+        total_tokens: Some(3),
+        roles: 1,
+    };
+    assert_eq!(received(&sent), expected);
+}
+
+#[test]
+fn a_stream_whose_calls_are_all_withheld_ends_with_their_explanation() {
+    let sent = rewritten(&two_calls(), &mut |form| {
+        if form.pointer("/candidates/0/finishReason").is_some() {
+            form["candidates"][0]["content"]["parts"] = json!([{ "text": "no" }]);
+        }
+        true
+    });
+    let received = received(&sent);
+    assert_eq!(received.text, "I willno");
+    assert_eq!(received.calls, []);
+    assert_eq!(received.ends, ["stop"]);
+}
+
+#[test]
+fn edited_arguments_are_sent_at_once() {
+    let sent = rewritten(&two_calls(), &mut |form| {
+        if let Some(args) = form.pointer_mut("/candidates/0/content/parts/0/functionCall/args") {
+            *args = json!({ "p": 2 });
+        }
+        true
+    });
+    let received = received(&sent);
+    assert_eq!(received.calls[0].3, r#"{"p":2}"#);
+    assert_eq!(received.calls[1].3, "{}");
+}
+
+#[test]
+fn a_second_answer_continues_the_first() {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    // The end of the first answer is not sent.
+    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+        form.pointer("/candidates/0/finishReason").is_none()
+    });
+    let second: Vec<Bytes> = two_calls()
+        .iter()
+        .map(|event| {
+            let event = String::from_utf8(event.to_vec()).unwrap();
+            event.replacen(r#""id":"1""#, r#""id":"2""#, 1).into()
+        })
+        .collect();
+    pass(&mut writer, &mut out, &second, &mut |_| true);
+    writer.write_stream_end(&mut out).unwrap();
+
+    let sent = sent(&out);
+    let received = received(&sent);
+    assert_eq!(received.text, "I willI will");
+    assert_eq!(received.roles, 1);
+    assert_eq!(received.calls.len(), 2);
+    assert_eq!(received.ends, ["tool_calls"]);
+    assert_eq!(received.total_tokens, Some(3));
+    let (_, events) = sent.split_last().unwrap();
+    assert!(
+        events
+            .iter()
+            .all(|event| event.starts_with(r#"{"id":"1","#)),
+        "{sent:#?}"
+    );
+}
+
+#[test]
+fn a_denial_after_a_text_ends_the_stream() {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    pass(&mut writer, &mut out, &two_calls(), &mut |form| {
+        form.pointer("/candidates/0/finishReason").is_none()
+    });
+    let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "\n\nno" }] },
+        "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
+    let denial = Document::from_checked(denial.to_string().into()).unwrap();
+    writer.write_own(&mut out, &denial).unwrap();
+    writer.write_stream_end(&mut out).unwrap();
+
+    let received = received(&sent(&out));
+    assert_eq!(received.text, "I will\n\nno");
+    assert_eq!(received.ends, ["stop"]);
+    assert_eq!(received.roles, 1);
+}
+
+#[test]
+fn a_denial_alone_is_a_whole_stream() {
+    let (mut writer, mut out) = (ChatChunkWriter::default(), BytesMut::new());
+    let denial = json!({ "candidates": [{ "content": { "parts": [{ "text": "no" }] },
+        "finishReason": "STOP", "index": 0 }], "modelVersion": "m", "responseId": "h" });
+    let denial = Document::from_checked(denial.to_string().into()).unwrap();
+    writer.write_own(&mut out, &denial).unwrap();
+    writer.write_stream_end(&mut out).unwrap();
+
+    let sent = sent(&out);
+    let event: Value = serde_json::from_str(&sent[0]).unwrap();
+    assert_eq!(event["id"], "chatcmpl-h");
+    assert_eq!(event["model"], "m");
+    let expected = Received {
+        text: "no".to_owned(),
+        ends: vec!["stop".to_owned()],
+        roles: 1,
+        ..Received::default()
+    };
+    assert_eq!(received(&sent), expected);
+}
+
+#[test]
+fn calls_of_one_index_and_two_ids_are_two_calls() {
+    let mut tail = call_pieces(0, "c1", "read", &["{\"a\":1}"]);
+    tail.extend(call_pieces(0, "c2", "read", &["{\"a\":2}"]));
+    tail.push(finish("stop"));
+    let mut reader = ChatChunkReader::default();
+    for event in events(&[], &tail) {
+        reader.read_event(event).unwrap();
+    }
+    let (last, _) = reader.finish_events().unwrap().unwrap();
+    let parts = &last["candidates"][0]["content"]["parts"];
+    assert_eq!(parts[0]["functionCall"]["args"], json!({ "a": 1 }));
+    assert_eq!(parts[1]["functionCall"]["args"], json!({ "a": 2 }));
+}
+
+#[test]
+fn a_call_that_changes_its_name_is_refused() {
+    let mut tail = call_pieces(0, "c1", "read", &[]);
+    tail.extend(call_pieces(0, "c1", "rm", &["{}"]));
+    tail.push(finish("tool_calls"));
+    let mut reader = ChatChunkReader::default();
+    for event in events(&[], &tail) {
+        reader.read_event(event).unwrap();
+    }
+    assert!(reader.finish_events().is_err());
+}
+
+#[test]
+fn interleaved_choices_keep_their_texts() {
+    let choice = |index: u64, text: &str, reason: Value| json!({ "index": index, "delta": { "content": text }, "finish_reason": reason });
+    let tail = [
+        choice(0, "a", Value::Null),
+        choice(1, "x", Value::Null),
+        json!({ "index": 0, "delta": {}, "finish_reason": "stop" }),
+        choice(1, "y", "length".into()),
+    ];
+    let mut texts = [String::new(), String::new()];
+    let sent = rewritten(&events(&[], &tail), &mut |form| {
+        for candidate in form["candidates"].as_array_mut().into_iter().flatten() {
+            let index = usize::try_from(candidate["index"].as_u64().unwrap()).unwrap();
+            for part in candidate["content"]["parts"].as_array_mut().unwrap() {
+                texts[index] += part["text"].as_str().unwrap();
+                part["text"] = format!("{}!", part["text"].as_str().unwrap()).into();
+            }
+        }
+        true
+    });
+    assert_eq!(texts, ["a", "xy"]);
+    let received = received(&sent);
+    assert_eq!(received.text, "a!x!y!");
+    assert_eq!(received.ends, ["stop", "length"]);
+}
+
+#[test]
+fn thoughts_are_texts_of_their_own() {
+    let thought = json!({ "index": 0, "delta": { "reasoning_content": "hm", "content": null },
+        "finish_reason": null });
+    let mut seen = Vec::new();
+    let sent = rewritten(&events(&[], &[thought, finish("stop")]), &mut |form| {
+        if let Some(part) = form.pointer_mut("/candidates/0/content/parts/0") {
+            seen.push(part.to_string());
+            part["text"] = "*".into();
+        }
+        true
+    });
+    assert_eq!(seen, [r#"{"text":"hm","thought":true,"hookgateSource":0}"#]);
+    assert!(
+        sent[1].contains(r#""delta":{"reasoning_content":"*","content":null}"#),
+        "{sent:#?}"
+    );
+}
+
+#[test]
+fn thoughts_precede_the_first_call() {
+    let mut reader = ChatChunkReader::default();
+    let thought =
+        |text: &str| json!({ "index": 0, "delta": { "reasoning": text }, "finish_reason": null });
+    let mut tail = vec![thought("h"), thought("m")];
+    tail.extend(call_pieces(0, "c1", "f", &["{}"]));
+    tail.extend(call_pieces(1, "c2", "f", &["{}"]));
+    tail.push(finish("tool_calls"));
+    for event in events(&[], &tail) {
+        reader.read(event).unwrap();
+    }
+    let (last, _) = reader.finish_events().unwrap().unwrap();
+    let parts = &last["candidates"][0]["content"]["parts"];
+    let preceding = json!({ "message": { "reasoning": "hm" } });
+    assert_eq!(parts[0]["hookgatePreceding"], preceding);
+    assert_eq!(parts[1].get("hookgatePreceding"), None);
+}
+
+#[test]
+fn a_stream_that_breaks_off_is_an_error() {
+    let mut reader = ChatChunkReader::default();
+    for event in events(&["a"], &[]) {
+        reader.read_event(event).unwrap();
+    }
+    assert!(reader.finish_events().is_err());
+    let done = reader.read_event(Bytes::from_static(b"[DONE]")).unwrap();
+    assert_eq!(done, None);
+    assert_eq!(reader.finish_events().unwrap(), None);
+}
+
+proptest! {
+    /// However a text is cut, and wherever it is edited, the agent receives the edited text
+    /// and one complete stream.
+    #[test]
+    fn edits_at_every_cut_reach_the_agent(
+        pieces in prop::collection::vec("[a-c \"\\\\é]{0,4}", 0..6),
+        withheld in prop::collection::vec(any::<bool>(), 0..4),
+        ends_with_text in any::<bool>(),
+    ) {
+        let mut tail = Vec::new();
+        for (index, _) in (0..).zip(&withheld) {
+            tail.extend(call_pieces(index, &format!("c{index}"), "f", &["{", "}"]));
+        }
+        let reason = if withheld.is_empty() { "stop" } else { "tool_calls" };
+        let mut end = finish(reason);
+        if ends_with_text {
+            end["delta"]["content"] = "a".into();
+        }
+        tail.push(end);
+        let texts: Vec<&str> = pieces.iter().map(String::as_str).collect();
+        let mut expected: String = texts.concat().replace('a', "[x]");
+        if ends_with_text {
+            expected.push_str("[x]");
+        }
+        let sent = rewritten(&events(&texts, &tail), &mut |form| {
+            for part in form.pointer_mut("/candidates/0/content/parts").into_iter() {
+                let mut number = 0;
+                part.as_array_mut().unwrap().retain_mut(|part| {
+                    if let Some(text) = part["text"].as_str() {
+                        part["text"] = text.replace('a', "[x]").into();
+                        return true;
+                    }
+                    number += 1;
+                    !withheld[number - 1]
+                });
+            }
+            true
+        });
+        let received = received(&sent);
+        prop_assert_eq!(received.text, expected);
+        let kept: Vec<String> = (0..).zip(&withheld)
+            .filter(|(_, withheld)| !**withheld)
+            .map(|(index, _): (u64, _)| format!("c{index}"))
+            .collect();
+        let ids: Vec<String> = received.calls.iter().map(|call| call.1.clone()).collect();
+        let reason = if kept.is_empty() { "stop" } else { "tool_calls" };
+        prop_assert_eq!(ids, kept);
+        prop_assert_eq!(received.ends, [reason]);
+        prop_assert_eq!(received.roles, 1);
+    }
+}

@@ -1,0 +1,308 @@
+//! Writes chunks as the events of one answer, also if the model was asked several times.
+
+use bytes::{Bytes, BytesMut};
+use serde_json::{Value, json};
+
+use crate::dialect::{
+    api_dialect::WriteChunks,
+    content_form::TextEvent,
+    document::Document,
+    error::DialectError,
+    google::response::document::ResponseDocument,
+    openai_chat::{
+        fields::{CHOICES, DELTA, FINISH_REASON, LOGPROBS, parse},
+        labels::write_labels,
+        response::{
+            answer::EditedAnswer,
+            envelope::write_usage,
+            own::{OwnChoice, own_choices, own_envelope},
+        },
+        stream::{
+            event::{DONE, EventChoice, is_usage, read_choices},
+            event_writer::ChatEventWriter,
+            last_chunk::{ChunkEdit, LastChoice, candidates, last_chunk, parts_of},
+        },
+    },
+    sse_event::write_plain_event,
+};
+
+/// Object type of the events of a stream.
+const CHUNK_OBJECT: &str = "chat.completion.chunk";
+
+/// Writes the events of one answer.
+#[derive(Debug, Default)]
+pub struct ChatChunkWriter {
+    events: ChatEventWriter,
+    /// The latest event with nothing but a text.
+    alike: Option<TextEvent>,
+    /// Token counts of an answer whose end the agent does not receive.
+    usage: Option<Bytes>,
+}
+
+impl ChatChunkWriter {
+    /// Writes a chunk that was read from `events`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunk cannot be written.
+    pub fn write_chunk(
+        &mut self,
+        out: &mut BytesMut,
+        events: &[Bytes],
+        edit: ChunkEdit<'_>,
+    ) -> Result<(), DialectError> {
+        if let [data] = events {
+            let event = parse(data.clone())?;
+            let choices = read_choices(&event)?;
+            let is_last = choices.iter().any(EventChoice::is_held) || is_usage(&event)?;
+            if !is_last {
+                return self.write_event(out, event, &choices, edit);
+            }
+        }
+        self.write_last(out, events, edit)
+    }
+
+    /// Writes the event of one chunk before the last.
+    fn write_event(
+        &mut self,
+        out: &mut BytesMut,
+        mut event: Document,
+        choices: &[EventChoice],
+        edit: ChunkEdit<'_>,
+    ) -> Result<(), DialectError> {
+        if self.events.begins_later_answer(&event, choices)? {
+            return Ok(());
+        }
+        self.events.use_template(&event, choices);
+        self.keep_alike(&event, choices);
+        if !edit.is_edited() {
+            return self.events.write_model_event(out, event);
+        }
+        let (mut old, mut new) = (candidates(edit.before)?, candidates(edit.after)?);
+        let mut documents = Vec::with_capacity(choices.len());
+        let mut is_blank = true;
+        for choice in choices {
+            let before = old.remove(&choice.index).unwrap_or_default();
+            let after = new.remove(&choice.index).unwrap_or_default();
+            let written = write_delta(choice, &before, &after)?;
+            is_blank &= is_blank_choice(&written)?;
+            documents.push(written);
+        }
+        event.set_children(CHOICES, &documents)?;
+        write_labels(&mut event, edit.before, edit.after)?;
+        // Of a blank text nothing is left to send.
+        if !is_blank {
+            self.events.write_model_event(out, event)?;
+        }
+        for (index, candidates) in new {
+            for candidate in candidates {
+                let choice = OwnChoice::read(&candidate)?;
+                self.events
+                    .write_own_choice(out, &OwnChoice { index, ..choice })?;
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_alike(&mut self, event: &Document, choices: &[EventChoice]) {
+        let alike = match choices {
+            [choice] if !self.events.is_later_answer => choice.only_text(),
+            _ => None,
+        };
+        let data = event.original_bytes();
+        self.alike = alike.and_then(|(_, text)| TextEvent::new(&data, &text));
+    }
+
+    /// Writes an event that differs from the latest one in its text only. Returns `None` if it
+    /// does not.
+    fn write_alike(&self, out: &mut BytesMut, chunk: &ResponseDocument) -> Option<()> {
+        let alike = self.alike.as_ref().filter(|_| chunk.is_text())?;
+        let [data] = chunk.wire()?.events.as_slice() else {
+            return None;
+        };
+        alike.text_of(data)?;
+        if !chunk.is_edited() {
+            write_plain_event(out, data);
+            return Some(());
+        }
+        let mut texts = chunk.plain_texts();
+        let (Some(text), None) = (texts.next(), texts.next()) else {
+            return None;
+        };
+        if !text.is_empty() {
+            write_plain_event(out, &alike.with_text(data, text)?);
+        }
+        Some(())
+    }
+
+    /// Writes the last chunk of an answer: tool calls, finish reasons and token counts.
+    fn write_last(
+        &mut self,
+        out: &mut BytesMut,
+        events: &[Bytes],
+        edit: ChunkEdit<'_>,
+    ) -> Result<(), DialectError> {
+        let last = last_chunk(events, edit)?;
+        let has_calls = self.events.choices.values().any(|choice| choice.calls > 0);
+        let is_complete = last.choices.iter().any(LastChoice::is_finished);
+        if let (None, Some(choice)) = (&self.events.template, last.choices.first()) {
+            self.events.template = Some(choice.template.clone());
+        }
+        if !edit.is_edited() && !has_calls {
+            for event in events {
+                self.events.write_model_event(out, parse(event.clone())?)?;
+            }
+            for choice in &last.choices {
+                self.note_last(choice);
+            }
+            return Ok(());
+        }
+        for candidate in &last.added {
+            self.events
+                .write_own_choice(out, &OwnChoice::read(candidate)?)?;
+        }
+        for choice in &last.choices {
+            self.write_last_choice(out, choice)?;
+        }
+        for mut usage in last.usage {
+            write_usage(&mut usage, edit.before, edit.after)?;
+            if is_complete {
+                self.usage = None;
+                self.events.write_model_event(out, usage)?;
+            } else {
+                self.usage = Some(usage.to_bytes());
+            }
+        }
+        Ok(())
+    }
+
+    /// Notes what of a choice is written. Returns the number of its first call.
+    fn note_last(&mut self, choice: &LastChoice) -> u64 {
+        let written = self.events.choices.entry(choice.index).or_default();
+        let first = written.calls;
+        written.calls += choice.calls.len() as u64;
+        written.has_function_call |= choice.function_call.is_some();
+        written.is_finished |= choice.is_finished();
+        first
+    }
+
+    fn write_last_choice(
+        &mut self,
+        out: &mut BytesMut,
+        choice: &LastChoice,
+    ) -> Result<(), DialectError> {
+        let index = choice.index;
+        let texts = choice.text_delta();
+        if !texts.is_empty() || choice.has_calls() {
+            self.events.open(out, index)?;
+        }
+        self.events.write_delta(out, index, texts)?;
+        let first = self.note_last(choice);
+        let calls = choice.call_delta(first)?;
+        self.events.write_delta(out, index, calls)?;
+        let Some(finish) = &choice.finish else {
+            return Ok(());
+        };
+        let written = self.events.choices.get(&index);
+        let has_calls =
+            written.is_some_and(|written| written.calls > 0 || written.has_function_call);
+        let event = finish.to_event(index, has_calls)?;
+        self.events.write_model_event(out, event)
+    }
+
+    /// Writes a chunk of our own.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the chunk cannot be written.
+    pub fn write_own(
+        &mut self,
+        out: &mut BytesMut,
+        document: &Document,
+    ) -> Result<(), DialectError> {
+        if self.events.template.is_none() {
+            let mut envelope = own_envelope(document, CHUNK_OBJECT)?;
+            envelope.insert("choices".to_owned(), json!([]));
+            let template = Value::Object(envelope).to_string();
+            self.events.template = Some(Document::from_checked(template.into())?);
+        }
+        for choice in own_choices(document)? {
+            self.events.write_own_choice(out, &choice)?;
+        }
+        Ok(())
+    }
+
+    /// Ends the stream: ends every choice, and writes token counts that were kept.
+    ///
+    /// # Errors
+    ///
+    /// Fails if an event cannot be written.
+    pub fn write_stream_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        if !self.events.has_written {
+            self.write_own(out, &Document::empty())?;
+            self.events.open(out, 0)?;
+        }
+        let open: Vec<u64> = self.events.choices.keys().copied().collect();
+        for index in open {
+            self.events.finish(out, index, "stop")?;
+        }
+        if let Some(usage) = self.usage.take() {
+            self.events.write_model_event(out, parse(usage)?)?;
+        }
+        write_plain_event(out, DONE);
+        Ok(())
+    }
+}
+
+impl WriteChunks for ChatChunkWriter {
+    fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
+        if self.write_alike(out, chunk).is_some() {
+            return Ok(());
+        }
+        let after = Document::from_checked(chunk.current_bytes())?;
+        let Some(wire) = chunk.wire() else {
+            return self.write_own(out, &after);
+        };
+        let before = Document::from_checked(chunk.original_bytes())?;
+        let edit = ChunkEdit {
+            before: &before,
+            after: &after,
+        };
+        self.write_chunk(out, &wire.events, edit)
+    }
+
+    fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {
+        self.write_stream_end(out)
+    }
+}
+
+/// Returns a choice of an event with the edits of its candidates.
+fn write_delta(
+    choice: &EventChoice,
+    before: &[Document],
+    after: &[Document],
+) -> Result<Document, DialectError> {
+    let (old, new) = (parts_of(before)?, parts_of(after)?);
+    let answer = EditedAnswer::new(&choice.texts, &old, &new);
+    let mut delta = choice.delta.clone();
+    let mut document = choice.document.clone();
+    if answer.write_texts(&mut delta, "")? && document.has(LOGPROBS) {
+        document.set(LOGPROBS, &Value::Null)?;
+    }
+    if let (Some(before), Some(after)) = (before.first(), after.first()) {
+        write_labels(&mut delta, before, after)?;
+    }
+    if delta.is_edited() {
+        document.set_child(DELTA, &delta)?;
+    }
+    Ok(document)
+}
+
+/// Returns whether a choice of an event holds nothing but empty texts.
+fn is_blank_choice(choice: &Document) -> Result<bool, DialectError> {
+    let delta = choice.child(DELTA)?.unwrap_or_else(Document::empty);
+    let reason = choice.get(FINISH_REASON)?.unwrap_or_default();
+    let delta = Document::from_checked(delta.to_bytes())?;
+    let mut fields = delta.fields();
+    Ok(reason.is_null() && fields.all(|(_, value)| *value == *b"\"\"" || *value == *b"null"))
+}

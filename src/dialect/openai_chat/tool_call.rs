@@ -1,0 +1,185 @@
+//! Tool calls of messages, in requests and responses.
+
+use bytes::Bytes;
+use serde_json::{Map, Value, json};
+
+use crate::dialect::{
+    document::{self, Document},
+    error::DialectError,
+    openai_chat::fields::{
+        ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE, invalid, refuse_pair,
+    },
+};
+
+/// Marks the call of a custom tool in the content form, so that it can be written again.
+const CUSTOM_TYPE: &str = "custom";
+
+/// Returns the `functionCall` of a tool call.
+///
+/// # Errors
+///
+/// Fails if it is the call of a function and of something else at once.
+pub fn read_call(call: &Document) -> Result<Value, DialectError> {
+    refuse_pair(call, FUNCTION, CUSTOM)?;
+    let mut fields = Map::new();
+    if let Some(id) = call.string(ID)? {
+        fields.insert("id".to_owned(), id.into());
+    }
+    match call.string(TYPE)?.as_deref() {
+        None | Some("" | "function") => {
+            let function = call.child(FUNCTION)?;
+            let function = function.ok_or_else(|| invalid("function", "an object"))?;
+            read_function(&function, &mut fields)?;
+        }
+        Some(CUSTOM_TYPE) => {
+            let custom = call.child(CUSTOM)?;
+            let custom = custom.ok_or_else(|| invalid("custom", "an object"))?;
+            let name = custom.string(NAME)?.unwrap_or_default();
+            let input = custom.string(INPUT)?.unwrap_or_default();
+            fields.insert("name".to_owned(), name.into());
+            fields.insert("args".to_owned(), json!({ "input": input }));
+            fields.insert("type".to_owned(), CUSTOM_TYPE.into());
+        }
+        Some(_) if call.has(FUNCTION) => {
+            return Err(invalid("type", "`function` for the call of a function"));
+        }
+        Some(other) => {
+            let args = call.get(&[other])?.unwrap_or_default();
+            fields.insert("name".to_owned(), other.into());
+            fields.insert("args".to_owned(), args);
+        }
+    }
+    Ok(Value::Object(fields))
+}
+
+/// Returns the `functionCall` of the deprecated `function_call`, which has no id.
+pub fn read_function_call(call: &Document) -> Result<Value, DialectError> {
+    let mut fields = Map::new();
+    read_function(call, &mut fields)?;
+    Ok(Value::Object(fields))
+}
+
+fn read_function(function: &Document, fields: &mut Map<String, Value>) -> Result<(), DialectError> {
+    let name = function.string(NAME)?.unwrap_or_default();
+    fields.insert("name".to_owned(), name.into());
+    let arguments = function.string(ARGUMENTS)?;
+    if let Some(arguments) = arguments.as_deref().and_then(read_arguments) {
+        fields.insert("args".to_owned(), arguments);
+    }
+    Ok(())
+}
+
+/// Parses arguments, which are JSON in a string; `None` if there are none. Text that is no
+/// unambiguous JSON object stays a string, which guards refuse.
+pub fn read_arguments(text: &str) -> Option<Value> {
+    if text.trim_ascii().is_empty() {
+        return None;
+    }
+    let object = document::parse(text).ok().filter(Value::is_object);
+    Some(object.unwrap_or_else(|| text.into()))
+}
+
+/// Returns the fields of a call that hookgate does not interpret.
+pub fn extra_fields(call: &Document) -> Result<Map<String, Value>, DialectError> {
+    let mut extra = Map::new();
+    for (key, value) in call.fields() {
+        if !["custom", "function", "id", "index", "type"].contains(&&*key) {
+            let value = serde_json::from_slice(&value);
+            let value = value.map_err(|error| DialectError::Json(error.to_string()))?;
+            extra.insert(key.into_owned(), value);
+        }
+    }
+    Ok(extra)
+}
+
+/// Returns arguments as the API has them.
+pub fn write_arguments(arguments: Option<Value>) -> Value {
+    match arguments {
+        None | Some(Value::Null) => "{}".into(),
+        Some(Value::String(text)) => text.into(),
+        Some(arguments) => arguments.to_string().into(),
+    }
+}
+
+/// Returns the JSON of a tool call with the arguments of its edited part.
+pub fn rewrite_call(
+    call: &Document,
+    before: &Document,
+    after: &Document,
+) -> Result<Bytes, DialectError> {
+    let args = |part: &Document| -> Result<Option<Value>, DialectError> {
+        match part.child(&["functionCall"])? {
+            Some(call) => call.get(&["args"]),
+            None => Ok(None),
+        }
+    };
+    let (before, after) = (args(before)?, args(after)?);
+    let mut call = call.clone();
+    if before != after {
+        set_arguments(&mut call, after)?;
+    }
+    Ok(call.to_bytes())
+}
+
+fn set_arguments(call: &mut Document, args: Option<Value>) -> Result<(), DialectError> {
+    match call.string(TYPE)?.as_deref() {
+        None | Some("" | "function") => call.edit_child(FUNCTION, |function| {
+            function.set(ARGUMENTS, &write_arguments(args))
+        }),
+        Some(CUSTOM_TYPE) => call.edit_child(CUSTOM, |custom| {
+            custom.set(INPUT, &custom_input(args.as_ref()))
+        }),
+        Some(other) => call.set(&[other], &args.unwrap_or_else(|| json!({}))),
+    }
+}
+
+/// Sets the arguments of the deprecated `function_call`.
+pub fn rewrite_function_call(call: &mut Document, after: &Document) -> Result<(), DialectError> {
+    let Some(edited) = after.child(&["functionCall"])? else {
+        return Ok(());
+    };
+    let args = edited.get(&["args"])?;
+    let known = call.string(ARGUMENTS)?;
+    if known.as_deref().and_then(read_arguments) != args {
+        call.set(ARGUMENTS, &write_arguments(args))?;
+    }
+    Ok(())
+}
+
+/// Returns the tool call of a `functionCall`; one without id is `None`, because the
+/// deprecated form is meant.
+pub fn write_call(call: &Document) -> Result<Option<Value>, DialectError> {
+    let Some(id) = call.string(ID)? else {
+        return Ok(None);
+    };
+    let args = call.get(&["args"])?;
+    let name = call.string(NAME)?.unwrap_or_default();
+    Ok(Some(
+        if call.string(TYPE)?.as_deref() == Some(CUSTOM_TYPE) {
+            let input = custom_input(args.as_ref());
+            json!({ "id": id, "type": "custom", "custom": { "name": name, "input": input } })
+        } else {
+            json!({ "id": id, "type": "function", "function": write_function(name, args) })
+        },
+    ))
+}
+
+/// Returns the deprecated `function_call` of a `functionCall`.
+pub fn write_function_call(call: &Document) -> Result<Value, DialectError> {
+    let name = call.string(NAME)?.unwrap_or_default();
+    Ok(write_function(name, call.get(&["args"])?))
+}
+
+fn write_function(name: String, args: Option<Value>) -> Value {
+    json!({ "name": name, "arguments": write_arguments(args) })
+}
+
+/// Returns the input of a custom tool. Edits that make it anything but a text are written as
+/// JSON.
+fn custom_input(args: Option<&Value>) -> Value {
+    match args.and_then(|args| args.get("input")) {
+        Some(Value::String(input)) => input.as_str().into(),
+        Some(Value::Null) | None => args.map_or_else(String::new, Value::to_string).into(),
+        Some(input) => input.to_string().into(),
+    }
+}

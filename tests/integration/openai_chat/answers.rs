@@ -1,0 +1,197 @@
+//! Answers: denials, answers of hooks, edits and masks, whole and in a stream.
+
+use serde_json::{Value, json};
+
+use super::{FORMS, Form, PATH, ask, chat, choices, end, events, gateway, text};
+use crate::harness::{Upstream, hook, respond};
+
+#[tokio::test]
+async fn a_denial_is_an_answer_of_the_model() {
+    let upstream = Upstream::mock().await;
+    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let gate = gateway(&upstream, &deny).await;
+    for form in FORMS {
+        let answer = ask(&gate, form, &chat("hello")).await;
+        assert_eq!(answer.status, 200);
+        assert_eq!(text(form, &answer), "not today");
+        assert_eq!(end(form, &answer), "stop");
+    }
+    let answer = ask(&gate, Form::Stream, &chat("hello")).await;
+    let events = events(&answer);
+    assert_eq!(events[0]["choices"][0]["delta"]["role"], "assistant");
+    for event in &events {
+        assert_eq!(event["object"], "chat.completion.chunk");
+        assert_eq!(event["model"], "m");
+        assert_eq!(event["id"], events[0]["id"]);
+    }
+    let whole = ask(&gate, Form::Whole, &chat("hello")).await.json();
+    assert_eq!(whole["object"], "chat.completion");
+    assert_eq!(whole["choices"][0]["message"]["role"], "assistant");
+    assert_eq!(whole["usage"]["total_tokens"], 0);
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn a_denial_is_an_error_of_the_api() {
+    let upstream = Upstream::mock().await;
+    let deny = hook::config(&[("BeforeModel", hook::refusing("guard", "not today"))]);
+    let gate = gateway(&upstream, &format!("{deny}denials: error\n")).await;
+    for form in FORMS {
+        let answer = ask(&gate, form, &chat("hello")).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        let expected = json!({ "error": {
+            "message": "not today", "type": "invalid_request_error", "param": null,
+            "code": "content_policy_violation",
+        }});
+        assert_eq!(answer.json(), expected);
+        assert_eq!(answer.header("x-should-retry"), "false");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_answers_in_the_form_of_the_api() {
+    let upstream = Upstream::mock().await;
+    let candidate =
+        json!({ "content": { "parts": ["from a hook"] }, "finishReason": "MAX_TOKENS" });
+    let output = hook::response(&json!({ "candidates": [candidate] }));
+    let answering = hook::saying("answer", &output);
+    let gate = gateway(&upstream, &hook::config(&[("BeforeModel", answering)])).await;
+    for form in FORMS {
+        let answer = ask(&gate, form, &chat("hello")).await;
+        assert_eq!(text(form, &answer), "from a hook");
+        assert_eq!(end(form, &answer), "length");
+    }
+    assert!(upstream.seen().is_empty());
+}
+
+#[tokio::test]
+async fn thoughts_refusals_and_arguments_are_masked() {
+    const SECRET: &str = "AKIAIOSFODNN7EXAMPLE";
+    let event = |delta: Value, reason: Value| {
+        let choice = json!({ "index": 0, "delta": delta, "finish_reason": reason });
+        let event = json!({ "id": "1", "object": "chat.completion.chunk", "choices": [choice] });
+        format!("data: {event}\n\n")
+    };
+    let (head, tail) = SECRET.split_at(9);
+    let mut stream = String::new();
+    for field in ["reasoning_content", "refusal"] {
+        stream += &event(json!({ field: head }), Value::Null);
+        stream += &event(json!({ field: tail }), Value::Null);
+    }
+    let call = |fields: Value| json!({ "tool_calls": [fields] });
+    let function = json!({ "name": "f", "arguments": "" });
+    stream += &event(
+        call(json!({ "index": 0, "id": "c", "type": "function", "function": function })),
+        Value::Null,
+    );
+    for piece in ["{\"k\":\"", head, tail, "\"}"] {
+        let function = json!({ "arguments": piece });
+        stream += &event(
+            call(json!({ "index": 0, "function": function })),
+            Value::Null,
+        );
+    }
+    stream += &event(json!({}), "tool_calls".into());
+    stream += "data: [DONE]\n\n";
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", stream.clone())).await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert!(
+        !answer.text().contains(head) && !answer.text().contains(tail),
+        "{}",
+        answer.text()
+    );
+    let choices = choices(Form::Stream, &answer);
+    let calls: Vec<&Value> = choices
+        .iter()
+        .filter_map(|choice| choice["delta"]["tool_calls"].as_array())
+        .flatten()
+        .collect();
+    let arguments: String = calls
+        .iter()
+        .filter_map(|call| call["function"]["arguments"].as_str())
+        .collect();
+    assert!(serde_json::from_str::<Value>(&arguments).unwrap()["k"].is_string());
+    assert_eq!(end(Form::Stream, &answer), "tool_calls");
+}
+
+#[tokio::test]
+async fn every_choice_is_masked() {
+    let body = json!({ "choices": [
+        { "index": 0, "message": { "role": "assistant", "content": "a" }, "finish_reason": "stop" },
+        { "index": 1, "message": { "role": "assistant", "content": "AKIAIOSFODNN7EXAMPLE" },
+          "logprobs": { "content": [{ "token": "AKIAIOSFODNN7EXAMPLE" }] }, "finish_reason": "stop" },
+    ]});
+    let text = body.to_string();
+    let upstream = Upstream::with(move |_| respond(200, "application/json", text.clone())).await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+    let mut request = chat("hi");
+    request["n"] = 2.into();
+
+    let answer = ask(&gate, Form::Whole, &request).await;
+
+    assert!(!answer.text().contains("AKIA"), "{}", answer.text());
+    assert_eq!(answer.json()["choices"][0], body["choices"][0]);
+}
+
+#[tokio::test]
+async fn an_upstream_that_does_not_stream_is_filtered_all_the_same() {
+    let body = json!({ "id": "1", "object": "chat.completion", "model": "m", "choices": [
+        { "index": 0, "message": { "role": "assistant", "content": "AKIAIOSFODNN7EXAMPLE!" }, "finish_reason": "stop" },
+    ]});
+    let body = body.to_string();
+    let upstream = Upstream::with(move |_| respond(200, "application/json", body.clone())).await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+
+    let answer = ask(&gate, Form::Stream, &chat("hi")).await;
+
+    assert!(!answer.text().contains("AKIA"), "{}", answer.text());
+    assert!(text(Form::Stream, &answer).ends_with('!'));
+    assert_eq!(end(Form::Stream, &answer), "stop");
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_off_never_looks_complete() {
+    let choice = json!({ "index": 0, "delta": { "content": "a" }, "finish_reason": null });
+    let event = format!("data: {}\n\n", json!({ "choices": [choice] }));
+    let upstream = Upstream::with(move |_| respond(200, "text/event-stream", event.clone())).await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+    let mut body = chat("hi");
+    body["stream"] = true.into();
+
+    let mut answer = gate.agent().open(PATH, body.to_string()).await;
+    let status = answer.status().as_u16();
+
+    let mut received = Vec::new();
+    let broken = loop {
+        match answer.chunk().await {
+            Ok(Some(piece)) => received.extend(piece),
+            Ok(None) => break false,
+            Err(_) => break true,
+        }
+    };
+    let received = String::from_utf8_lossy(&received);
+    // Nothing was sent before the end is known, so it may be an error.
+    assert!(broken || status == 502, "{received}");
+    assert!(!received.contains("[DONE]"), "{received}");
+}
+
+#[tokio::test]
+async fn token_counts_are_sent_once() {
+    let upstream = Upstream::mock().await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+    let mut body = chat("hello");
+    body["stream_options"] = json!({ "include_usage": true });
+
+    let answer = ask(&gate, Form::Stream, &body).await;
+
+    let events = events(&answer);
+    let counts: Vec<&Value> = events
+        .iter()
+        .filter(|event| !event["usage"].is_null())
+        .collect();
+    assert_eq!(counts.len(), 1);
+    assert_eq!(events.last(), Some(counts[0]));
+}

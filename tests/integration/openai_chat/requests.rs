@@ -1,0 +1,174 @@
+//! Requests: what hooks see of them, and what of their edits goes upstream.
+
+use serde_json::{Value, json};
+
+use super::{FORMS, Form, PATH, ask, chat, gateway, text};
+use crate::harness::{Upstream, hook};
+
+/// A conversation as an agent sends it, with spaces that no serializer would write.
+const SPACED: &str = r#"{ "model": "m" , "messages": [ {"role":"system","content":"be brief"}, {"role":"user","content":"hello", "name":"u"} ], "temperature": 1.0 , "tools": [ {"type":"function","function":{"name":"read","parameters":{"type":"object"}}} ] , "x": 1e5 }"#;
+
+#[tokio::test]
+async fn hooks_see_the_stable_form() {
+    let upstream = Upstream::mock().await;
+    let see = hook::saying("see", &json!({}));
+    let gate = gateway(&upstream, &hook::config(&[("BeforeModel", see)])).await;
+    let body = json!({
+        "model": "qwen/qwen3-coder",
+        "messages": [
+            { "role": "system", "content": "be brief" },
+            { "role": "user", "content": [{ "type": "text", "text": "look " }, { "type": "text", "text": "here" }] },
+            { "role": "assistant", "content": "I read", "tool_calls": [
+                { "id": "c", "type": "function", "function": { "name": "read", "arguments": "{}" } },
+            ]},
+            { "role": "tool", "tool_call_id": "c", "content": "alpha" },
+            { "role": "user", "content": "and now" },
+        ],
+        "max_completion_tokens": 9, "top_p": 0.5,
+        "tool_choice": "required", "tools": [{ "type": "function", "function": { "name": "read" } }],
+    });
+
+    ask(&gate, Form::Stream, &body).await;
+
+    let seen = &gate.json("see.json")["llm_request"];
+    assert_eq!(seen["model"], "qwen/qwen3-coder");
+    assert_eq!(
+        seen["messages"],
+        json!([
+            { "role": "user", "content": "look here" },
+            { "role": "model", "content": "I read" },
+            { "role": "user", "content": "and now" },
+        ])
+    );
+    assert_eq!(seen["config"], json!({ "topP": 0.5, "maxOutputTokens": 9 }));
+    assert_eq!(seen["toolConfig"]["mode"], "ANY");
+}
+
+#[tokio::test]
+async fn hooks_edit_messages_parameters_and_the_system_instruction() {
+    let upstream = Upstream::mock().await;
+    let edit = hook::request(&json!({
+        "messages": [{ "role": "user", "content": "changed" }],
+        "config": { "temperature": 0.25, "maxOutputTokens": 4 },
+    }));
+    let gate = gateway(
+        &upstream,
+        &hook::config(&[("BeforeModel", hook::saying("edit", &edit))]),
+    )
+    .await;
+
+    gate.agent().post(PATH, SPACED).await;
+
+    let expected = SPACED
+        .replace("hello", "changed")
+        .replace("1.0", "0.25")
+        .replace(" }", " ,\"max_completion_tokens\":4}")
+        .replace("}} ,\"max_completion_tokens\":4}", "}} }");
+    let sent: Value = serde_json::from_str(&expected).unwrap();
+    assert_eq!(upstream.only().json(), sent);
+}
+
+#[tokio::test]
+async fn a_hook_and_a_policy_choose_another_model() {
+    let swap = hook::saying(
+        "swap",
+        &hook::request(&json!({ "model": "qwen/qwen3:free" })),
+    );
+    for config in [
+        hook::config(&[("BeforeModel", swap)]),
+        "policies: [{ policy: model_swap, swap: { m: qwen/qwen3:free } }]\n".to_owned(),
+    ] {
+        let upstream = Upstream::mock().await;
+        let gate = gateway(&upstream, &config).await;
+        for form in FORMS {
+            let answer = ask(&gate, form, &chat("hello")).await;
+            assert_eq!(text(form, &answer), "You said: hello");
+            let asked = upstream.seen().pop().unwrap();
+            assert_eq!(asked.json()["model"], "qwen/qwen3:free");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_list_of_models_holds_for_the_other_models_of_a_request() {
+    let upstream = Upstream::mock().await;
+    let gate = gateway(
+        &upstream,
+        "policies: [{ policy: model_allow, models: [m, 'qwen/*'] }]\n",
+    )
+    .await;
+    let mut body = chat("hello");
+    for (models, is_allowed) in [(json!(["qwen/qwen3"]), true), (json!(["other"]), false)] {
+        body["models"] = models;
+        let answer = ask(&gate, Form::Whole, &body).await;
+        let is_answered = text(Form::Whole, &answer) == "You said: hello";
+        assert_eq!(is_answered, is_allowed, "{}", answer.text());
+    }
+    assert_eq!(upstream.seen().len(), 1);
+}
+
+#[tokio::test]
+async fn secrets_are_masked_wherever_a_model_reads_them() {
+    let upstream = Upstream::mock().await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+    let secret = "AKIAIOSFODNN7EXAMPLE";
+    let body = json!({
+        "model": "m", "user": secret, "metadata": { "k": secret },
+        "messages": [
+            { "role": "developer", "content": secret },
+            { "role": "user", "content": [{ "type": "text", "text": secret }, { "type": "new", "x": secret }] },
+            { "role": "assistant", "content": null, "tool_calls": [
+                { "id": "c", "type": "function", "function": { "name": "f", "arguments": json!({ "k": secret }).to_string() } },
+            ]},
+            { "role": "tool", "tool_call_id": "c", "content": secret },
+        ],
+        "prediction": { "type": "content", "content": secret },
+    });
+
+    ask(&gate, Form::Whole, &body).await;
+
+    let asked = upstream.only();
+    assert!(!asked.body.contains("AKIA"), "{}", asked.body);
+    let sent = asked.json();
+    let masked = sent["messages"][0]["content"].clone();
+    assert_eq!(sent["messages"][3]["content"], masked);
+    let arguments = &sent["messages"][2]["tool_calls"][0]["function"]["arguments"];
+    let arguments: Value = serde_json::from_str(arguments.as_str().unwrap()).unwrap();
+    assert_eq!(arguments["k"], masked);
+}
+
+#[tokio::test]
+async fn texts_to_embed_are_masked_and_tokens_are_refused() {
+    let upstream = Upstream::mock().await;
+    let gate = gateway(&upstream, "policies: [{ policy: redact }]\n").await;
+    let body = |input: Value| json!({ "model": "m", "input": input }).to_string();
+    for path in ["/v1/embeddings", "/embeddings", "/v1/moderations"] {
+        let input = json!(["a", "AKIAIOSFODNN7EXAMPLE"]);
+        gate.agent().post(path, body(input)).await;
+        let asked = upstream.seen().pop().unwrap();
+        assert_eq!(asked.json()["input"][0], "a");
+        assert!(!asked.body.contains("AKIA"), "{}", asked.body);
+
+        let refused = gate.agent().post(path, body(json!([[1, 2]]))).await;
+        assert_eq!(refused.status, 400, "{}", refused.text());
+        assert_eq!(refused.json()["error"]["type"], "invalid_request_error");
+    }
+}
+
+#[tokio::test]
+async fn stored_and_legacy_completions_are_refused_by_name() {
+    let upstream = Upstream::mock().await;
+    let gate = gateway(&upstream, "").await;
+    for (method, path) in [
+        ("GET", "/v1/chat/completions"),
+        ("GET", "/v1/chat/completions/chatcmpl-1/messages"),
+        ("DELETE", "/v1/chat/completions/chatcmpl-1"),
+        ("POST", "/v1/completions"),
+    ] {
+        let body = if method == "POST" { "{}" } else { "" };
+        let answer = gate.agent().ask(method, path, body).await;
+        assert_eq!(answer.status, 403, "{path}: {}", answer.text());
+        assert_eq!(answer.json()["error"]["code"], "METHOD_REFUSED");
+    }
+    assert!(upstream.seen().is_empty());
+}

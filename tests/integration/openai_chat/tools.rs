@@ -1,0 +1,166 @@
+//! Tools: declarations that are withheld, and calls that are denied or edited.
+
+use serde_json::{Value, json};
+
+use super::{FORMS, Form, ask, chat, choices, end, events, gateway, text};
+use crate::harness::{Asked, Upstream, hook, respond};
+
+fn with_tools(prompt: &str) -> Value {
+    let mut body = chat(prompt);
+    body["tools"] = json!([
+        { "type": "function", "function": { "name": "read", "parameters": { "type": "object" } } },
+        { "type": "function", "function": { "name": "rm", "parameters": { "type": "object" } } },
+    ]);
+    body["tool_choice"] = "auto".into();
+    body
+}
+
+/// A model that calls tools, and repeats the result of the first one.
+async fn model() -> Upstream {
+    Upstream::with(|asked: Asked| {
+        let request = asked.json();
+        let messages = request["messages"].as_array().unwrap();
+        let results = messages.iter().filter(|message| message["role"] == "tool");
+        let results: Vec<&str> = results
+            .filter_map(|message| message["content"].as_str())
+            .collect();
+        let id = format!("chatcmpl-{}", messages.len());
+        let is_stream = request["stream"] == true;
+        let (delta, object) = if is_stream {
+            ("delta", "chat.completion.chunk")
+        } else {
+            ("message", "chat.completion")
+        };
+        let body = |part: Value, reason: Value| {
+            let choice = json!({ "index": 0, delta: part, "finish_reason": reason });
+            json!({ "id": id, "object": object, "created": 1, "model": "m", "choices": [choice] })
+        };
+        let call = |index: u64, name: &str| {
+            json!({ "index": index, "id": format!("c{index}"), "type": "function",
+                "function": { "name": name, "arguments": "{\"path\":\"a\"}" } })
+        };
+        let calls = json!([call(0, "read"), call(1, "rm")]);
+        let told = results.first().map(|result| format!("I see: {result}"));
+        if !is_stream {
+            let body = match told {
+                Some(told) => body(
+                    json!({ "role": "assistant", "content": told }),
+                    "stop".into(),
+                ),
+                None => body(
+                    json!({ "role": "assistant", "content": "I try. ", "tool_calls": calls }),
+                    "tool_calls".into(),
+                ),
+            };
+            return respond(200, "application/json", body.to_string());
+        }
+        let mut stream = vec![body(
+            json!({ "role": "assistant", "content": "" }),
+            Value::Null,
+        )];
+        if let Some(told) = told {
+            stream.push(body(json!({ "content": told }), Value::Null));
+            stream.push(body(json!({}), "stop".into()));
+        } else {
+            stream.push(body(json!({ "content": "I try. " }), Value::Null));
+            for call in calls.as_array().unwrap() {
+                stream.push(body(json!({ "tool_calls": [call] }), Value::Null));
+            }
+            stream.push(body(json!({}), "tool_calls".into()));
+        }
+        let stream: String = stream
+            .iter()
+            .map(|event| format!("data: {event}\n\n"))
+            .collect();
+        respond(
+            200,
+            "text/event-stream",
+            format!("{stream}data: [DONE]\n\n"),
+        )
+    })
+    .await
+}
+
+/// The names of the calls in an answer.
+fn calls(form: Form, answer: &crate::harness::Answer) -> Vec<String> {
+    let choices = choices(form, answer);
+    let lists = choices.iter().map(|choice| match form {
+        Form::Whole => &choice["message"]["tool_calls"],
+        Form::Stream => &choice["delta"]["tool_calls"],
+    });
+    let calls = lists.filter_map(Value::as_array).flatten();
+    let names = calls.map(|call| call["function"]["name"].as_str());
+    names.flatten().map(str::to_owned).collect()
+}
+
+fn denying(tool: &str) -> String {
+    let command =
+        format!(r#"grep -q '"tool_name":"{tool}"' && {{ echo "no {tool}" >&2; exit 2; }}; exit 0"#);
+    hook::config(&[("BeforeTool", hook::running("guard", &command))])
+}
+
+#[tokio::test]
+async fn a_denied_call_is_answered_to_the_model() {
+    let upstream = model().await;
+    let gate = gateway(&upstream, &denying("rm")).await;
+    for form in FORMS {
+        let answer = ask(&gate, form, &with_tools("go")).await;
+
+        let received = text(form, &answer);
+        assert!(received.starts_with("I try. "), "{received}");
+        assert!(received.contains("I see: "), "{received}");
+        assert_eq!(calls(form, &answer), [""; 0]);
+        assert_eq!(end(form, &answer), "stop");
+        let asked = upstream.seen().pop().unwrap().json();
+        let messages = asked["messages"].as_array().unwrap();
+        let [_, step, read, rm] = messages.as_slice() else {
+            panic!("{messages:#?}");
+        };
+        assert_eq!(step["role"], "assistant");
+        assert_eq!(step["content"], "I try. ");
+        assert_eq!(step["tool_calls"][1]["function"]["name"], "rm");
+        assert_eq!(
+            step["tool_calls"][1]["function"]["arguments"],
+            "{\"path\":\"a\"}"
+        );
+        assert_eq!(read["tool_call_id"], "c0");
+        assert_eq!(rm["role"], "tool");
+        assert!(rm["content"].as_str().unwrap().contains("no rm"), "{rm}");
+    }
+    let answer = ask(&gate, Form::Stream, &with_tools("again")).await;
+    let events = events(&answer);
+    let roles = events
+        .iter()
+        .filter(|event| event["choices"][0]["delta"]["role"].is_string());
+    assert_eq!(roles.count(), 1, "one message: {}", answer.text());
+    assert!(events.iter().all(|event| event["id"] == events[0]["id"]));
+}
+
+#[tokio::test]
+async fn hosted_tools_are_withheld_by_name() {
+    let upstream = Upstream::mock().await;
+    let config = "policies: [{ policy: tool_guard, deny: [web_search, 'mcp:*'] }]\n";
+    let gate = gateway(&upstream, config).await;
+    let mut body = chat("go");
+    body["tools"] = json!([{ "type": "mcp", "server_label": "s", "server_url": "u" }]);
+    body["web_search_options"] = json!({});
+    body["tool_choice"] = "auto".into();
+
+    ask(&gate, Form::Whole, &body).await;
+
+    assert_eq!(upstream.only().json(), chat("go"));
+}
+
+#[tokio::test]
+async fn a_selection_of_tools_binds_the_request_and_the_answer() {
+    let upstream = model().await;
+    let selection = json!({ "mode": "ANY", "allowedFunctionNames": ["read"] });
+    let select = hook::saying("select", &hook::tools(&selection));
+    let gate = gateway(&upstream, &hook::config(&[("BeforeToolSelection", select)])).await;
+
+    let answer = ask(&gate, Form::Whole, &with_tools("go")).await;
+
+    let expected = json!({ "type": "function", "function": { "name": "read" } });
+    assert_eq!(upstream.seen()[0].json()["tool_choice"], expected);
+    assert!(!calls(Form::Whole, &answer).contains(&"rm".to_owned()));
+}
