@@ -126,7 +126,7 @@ fn choice_of(declarations: &Declarations, name: &str) -> Result<Value, DialectEr
     if declarations.is_hosted(name) {
         return Ok(json!({ "type": name }));
     }
-    let (kind, _) = declarations.kind_of(name)?;
+    let (kind, _) = declarations.kind_of(name);
     Ok(match kind {
         ToolCallKind::Function => json!({ "type": "function", "name": name }),
         ToolCallKind::Custom => json!({ "type": "custom", "name": name }),

@@ -152,16 +152,15 @@ impl Declarations {
             if item.kind != InputKind::Hidden {
                 continue;
             }
-            match item.document.string(TYPE)?.as_deref() {
-                Some("mcp_list_tools") => declarations.entries.push(Declaration {
+            if item.document.string(TYPE)?.as_deref() == Some("mcp_list_tools") {
+                declarations.entries.push(Declaration {
                     place: DeclarationPlace::WholeItem(index),
                     form: DeclarationForm::Hosted(server_name(&item.document)?),
                     tool: item.document.clone(),
-                }),
-                _ => {
-                    let tools = item.document.children(TOOLS)?.unwrap_or_default();
-                    declarations.add(DeclarationPlace::Item(index), tools)?;
-                }
+                });
+            } else {
+                let tools = item.document.children(TOOLS)?.unwrap_or_default();
+                declarations.add(DeclarationPlace::Item(index), tools)?;
             }
         }
         Ok(declarations)
@@ -185,19 +184,19 @@ impl Declarations {
     }
 
     /// Returns kind and namespace of a tool; an undeclared one counts as a function.
-    pub fn kind_of(&self, name: &str) -> Result<(ToolCallKind, Option<String>), DialectError> {
+    pub fn kind_of(&self, name: &str) -> (ToolCallKind, Option<String>) {
         for entry in &self.entries {
             match &entry.form {
-                DeclarationForm::Agent(tool) if tool.name == name => return Ok((tool.kind, None)),
+                DeclarationForm::Agent(tool) if tool.name == name => return (tool.kind, None),
                 DeclarationForm::Namespace { name: space, tools } => {
                     if let Some(tool) = tools.iter().find(|tool| tool.name == name) {
-                        return Ok((tool.kind, Some(space.clone())));
+                        return (tool.kind, Some(space.clone()));
                     }
                 }
                 DeclarationForm::Agent(_) | DeclarationForm::Hosted(_) => (),
             }
         }
-        Ok((ToolCallKind::Function, None))
+        (ToolCallKind::Function, None)
     }
 
     /// Returns whether a name is the one of a tool that runs upstream.
@@ -236,12 +235,12 @@ impl Declarations {
             }
         }
         for (place, list) in lists {
-            match place {
-                None => write_list(body, &list)?,
-                Some(index) => match input.items.get_mut(index) {
-                    Some(item) => write_item(item, &list)?,
-                    None => (),
-                },
+            let Some(index) = place else {
+                write_list(body, &list)?;
+                continue;
+            };
+            if let Some(item) = input.items.get_mut(index) {
+                write_item(item, &list)?;
             }
         }
         Ok(is_any_left)

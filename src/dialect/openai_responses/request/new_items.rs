@@ -109,7 +109,7 @@ impl<'a> NewItems<'a> {
         let name = call.string(NAME)?.unwrap_or_default();
         let arguments = call.get(&["args"])?.unwrap_or_else(|| json!({}));
         let id = self.id(call)?;
-        let (kind, namespace) = self.declarations.kind_of(&name)?;
+        let (kind, namespace) = self.declarations.kind_of(&name);
         self.kinds.insert(id.clone(), kind);
         let item_type = kind.call_type();
         Ok(match kind {

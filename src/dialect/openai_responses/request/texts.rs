@@ -78,13 +78,11 @@ fn read_element(element: &Bytes) -> Result<Value, DialectError> {
             if let Some(text) = block.string(TEXT)? {
                 return Ok(json!({ "text": text }));
             }
-            match read_medium(&block)? {
-                Some(medium) => Ok(medium),
-                None => {
-                    let image = block.child(&["image_url"])?.unwrap_or_else(Document::empty);
-                    Ok(json!({ "fileData": { "fileUri": image.string(&["url"])? } }))
-                }
+            if let Some(medium) = read_medium(&block)? {
+                return Ok(medium);
             }
+            let image = block.child(&["image_url"])?.unwrap_or_else(Document::empty);
+            Ok(json!({ "fileData": { "fileUri": image.string(&["url"])? } }))
         }
         Some(_) | None => Err(texts_expected()),
     }

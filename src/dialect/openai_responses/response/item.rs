@@ -56,6 +56,12 @@ pub enum ItemSlot {
     Whole,
 }
 
+/// Field of an item that lists blocks, and the slot of each block.
+type TextList = (&'static [&'static str], fn(u64) -> ItemSlot);
+
+/// Lists of an item that hold its texts.
+pub const TEXT_LISTS: [TextList; 2] = [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
+
 /// Returns the field of a block that holds its text; `None` if the block is no text.
 pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
     for field in ["text", "refusal", "transcript"] {
@@ -141,9 +147,7 @@ fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError>
 /// Returns the texts of an item with their slots.
 pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>, DialectError> {
     let mut texts = Vec::new();
-    let lists: [(&[&str], fn(u64) -> ItemSlot); 2] =
-        [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
-    for (field, slot) in lists {
+    for (field, slot) in TEXT_LISTS {
         for (index, block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
             if let Some(field) = text_field(&block)? {
                 let text = block.string(&[field])?;

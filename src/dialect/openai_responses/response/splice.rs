@@ -81,16 +81,17 @@ fn assign<'a>(
     let mut last: Option<usize> = None;
     for (position, part) in parts.iter().enumerate() {
         let later = parts.get(position..).unwrap_or_default();
-        let number = match part.source.filter(|number| *number < owners.len()) {
-            Some(number) => Some(number),
-            None => {
-                let start = last.map_or(0, |last| last + 1);
-                let end = later.iter().find_map(|part| part.source);
-                let free = start..end.unwrap_or(owners.len()).min(owners.len());
-                part.plain_text()
-                    .and_then(|_| removed_text(items, owners, free))
-            }
-        };
+        let source = part.source.filter(|number| *number < owners.len());
+        let number = source.or_else(|| {
+            part.plain_text()?;
+            let start = last.map_or(0, |last| last + 1);
+            let end = later.iter().find_map(|part| part.source);
+            removed_text(
+                items,
+                owners,
+                start..end.unwrap_or(owners.len()).min(owners.len()),
+            )
+        });
         let owner = number.or(last).and_then(|number| owners.get(number));
         let owner = owner.and_then(|owner| items.get_mut(*owner));
         match (number, owner) {

@@ -3,7 +3,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::dialect::google::{CallDecision, ResponseDocument};
 
-fn body(output: Value) -> Bytes {
+fn body(output: &Value) -> Bytes {
     let body = json!({
         "id": "resp_1",
         "status": "completed",
@@ -45,7 +45,7 @@ fn write(document: &mut ResponseDocument, response: &Value) {
 
 #[test]
 fn an_unedited_response_keeps_its_bytes() {
-    let body = body(json!([reasoning(), message("hi"), call("read")]));
+    let body = body(&json!([reasoning(), message("hi"), call("read")]));
     let document = open(&body);
     let view = ChunkView::read(document.document()).unwrap();
     assert_eq!(close_response(Some(&body), &view).unwrap(), body);
@@ -56,7 +56,11 @@ fn an_unedited_response_keeps_its_bytes() {
 
 #[test]
 fn an_edited_text_keeps_everything_but_its_marks() {
-    let mut document = open(&body(json!([reasoning(), message("secret"), call("read")])));
+    let mut document = open(&body(&json!([
+        reasoning(),
+        message("secret"),
+        call("read")
+    ])));
     write(&mut document, &json!({ "text": "[x]" }));
     let closed = close(&document);
     let mut expected = message("[x]");
@@ -69,7 +73,7 @@ fn an_edited_text_keeps_everything_but_its_marks() {
 
 #[test]
 fn a_withheld_call_goes_with_its_reasoning() {
-    let mut document = open(&body(json!([message("a"), reasoning(), call("rm")])));
+    let mut document = open(&body(&json!([message("a"), reasoning(), call("rm")])));
     let refuse = CallDecision::Refuse("no".to_owned());
     document.decide_calls(vec![refuse]).unwrap();
     assert_eq!(close(&document)["output"], json!([message("a")]));
@@ -83,7 +87,7 @@ fn a_withheld_call_goes_with_its_reasoning() {
 
 #[test]
 fn edited_arguments_are_a_string() {
-    let mut document = open(&body(json!([call("read")])));
+    let mut document = open(&body(&json!([call("read")])));
     let arguments = json!({ "n": 2 }).as_object().unwrap().clone();
     document
         .decide_calls(vec![CallDecision::Rewrite(arguments)])
@@ -96,16 +100,16 @@ fn malformed_arguments_are_refused() {
     for arguments in ["{", "[]", r#"{"a":1,"a":2}"#] {
         let mut call = call("read");
         call["arguments"] = arguments.into();
-        assert!(open_response(&body(json!([call]))).is_err(), "{arguments}");
+        assert!(open_response(&body(&json!([call]))).is_err(), "{arguments}");
     }
     let mut call = call("read");
     call["arguments"] = "".into();
-    assert!(open_response(&body(json!([call]))).is_ok());
+    assert!(open_response(&body(&json!([call]))).is_ok());
 }
 
 #[test]
 fn other_numbers_of_texts_replace_all_texts() {
-    let mut document = open(&body(json!([message("a"), call("read"), message("b")])));
+    let mut document = open(&body(&json!([message("a"), call("read"), message("b")])));
     let parts = json!([{ "text": "x" }]);
     write(
         &mut document,
@@ -121,7 +125,7 @@ fn other_numbers_of_texts_replace_all_texts() {
 #[test]
 fn the_end_of_a_response_is_read() {
     let reason = |status: &str, details: Value| {
-        let mut body: Value = serde_json::from_slice(&body(json!([message("a")]))).unwrap();
+        let mut body: Value = serde_json::from_slice(&body(&json!([message("a")]))).unwrap();
         body["status"] = status.into();
         body["incomplete_details"] = details;
         let form = open_response(&body.to_string().into()).unwrap();
@@ -136,7 +140,7 @@ fn the_end_of_a_response_is_read() {
     assert_eq!(reason("incomplete", details("content_filter")), "SAFETY");
     assert_eq!(reason("failed", Value::Null), "OTHER");
     let refusal = json!([{ "type": "message", "role": "assistant", "content": [{ "type": "refusal", "refusal": "no" }] }]);
-    let document = open(&body(refusal));
+    let document = open(&body(&refusal));
     assert_eq!(document.plain_texts().collect::<String>(), "no");
     assert!(!document.is_complete().unwrap());
 }

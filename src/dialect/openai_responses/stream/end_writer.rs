@@ -176,7 +176,7 @@ impl EventWriter {
         let after = ending.finish_reason.as_deref();
         if after != Some(before) && after == Some("STOP") {
             set_finish_reason(&mut response, after)?;
-            event.name = "response.completed".to_owned();
+            "response.completed".clone_into(&mut event.name);
             event.document.set(TYPE, &event.name.as_str().into())?;
         }
         if let (Some(after), Some(mut usage)) = (&ending.usage, response.child(USAGE)?) {

@@ -71,13 +71,11 @@ impl EventWriter {
             let last = item.texts.last();
             item.kind == OutputKind::Message && last.is_some_and(|text| !text.is_done)
         };
-        let position = match self.open.iter().rposition(is_usable) {
-            Some(position) => position,
-            None => {
-                self.open_message(out)?;
-                self.open.len().saturating_sub(1)
-            }
-        };
+        let usable = self.open.iter().rposition(is_usable);
+        if usable.is_none() {
+            self.open_message(out)?;
+        }
+        let position = usable.unwrap_or_else(|| self.open.len().saturating_sub(1));
         let mut item = self.open.remove(position);
         let slot = item
             .texts

@@ -6,9 +6,9 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     openai_responses::{
-        fields::{CONTENT, ID, ITEM, STATUS, SUMMARY, object},
+        fields::{CONTENT, ID, ITEM, STATUS, object},
         marks::clear_marks,
-        response::item::{ItemSlot, OutputKind, text_field},
+        response::item::{ItemSlot, OutputKind, TEXT_LISTS, text_field},
         stream::event::{DELTA, EventClass, PART, StreamEvent},
     },
 };
@@ -133,9 +133,7 @@ impl OpenItem {
 
     /// Writes the texts as sent into a copy of the item.
     pub fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
-        let lists: [(&[&str], fn(u64) -> ItemSlot); 2] =
-            [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
-        for (field, slot) in lists {
+        for (field, slot) in TEXT_LISTS {
             let mut blocks = item.children(field)?.unwrap_or_default();
             for (index, block) in (0..).zip(&mut blocks) {
                 write_text(block, self.sent(slot(index)))?;

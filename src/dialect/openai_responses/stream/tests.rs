@@ -75,111 +75,104 @@ fn response(id: &str, status: &str, output: &[Value]) -> Value {
 
 /// The item at its start, the events in between, and the item at its end.
 fn events_of(item: &Item, id: &str, index: usize) -> (Value, Vec<Value>, Value) {
-    let place = json!({ "item_id": id, "output_index": index });
-    let event = |name: &str, fields: Value| {
-        let mut event = named(name, place.clone());
-        for (key, value) in fields.as_object().unwrap() {
-            event[key] = value.clone();
-        }
-        event
-    };
-    match item {
-        Item::Text(pieces) => {
-            let block = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] });
-            let whole = pieces.concat();
-            let mut events = vec![event(
-                "response.content_part.added",
-                json!({ "content_index": 0, "part": block("") }),
-            )];
-            for piece in pieces {
-                let fields = json!({ "content_index": 0, "delta": piece, "logprobs": [], "obfuscation": "xx" });
-                events.push(event("response.output_text.delta", fields));
-            }
-            events.push(event(
-                "response.output_text.done",
-                json!({ "content_index": 0, "text": whole, "logprobs": [] }),
-            ));
-            events.push(event(
-                "response.content_part.done",
-                json!({ "content_index": 0, "part": block(&whole) }),
-            ));
-            let item = |content: Value, status: &str| json!({ "id": id, "type": "message", "status": status, "content": content, "role": "assistant" });
-            (
-                item(json!([]), "in_progress"),
-                events,
-                item(json!([block(&whole)]), "completed"),
-            )
-        }
-        Item::Reasoning(thought) => {
-            let part = |text: &str| json!({ "type": "summary_text", "text": text });
-            let at = |mut fields: Value| {
-                fields["summary_index"] = 0.into();
-                fields
-            };
-            let events = vec![
-                event(
-                    "response.reasoning_summary_part.added",
-                    at(json!({ "part": part("") })),
-                ),
-                event(
-                    "response.reasoning_summary_text.delta",
-                    at(json!({ "delta": thought })),
-                ),
-                event(
-                    "response.reasoning_summary_text.done",
-                    at(json!({ "text": thought })),
-                ),
-                event(
-                    "response.reasoning_summary_part.done",
-                    at(json!({ "part": part(thought) })),
-                ),
-            ];
-            let item = |summary: Value| json!({ "id": id, "type": "reasoning", "summary": summary, "encrypted_content": "gAAA" });
-            (item(json!([])), events, item(json!([part(thought)])))
-        }
+    let (start, mut events, done) = match item {
+        Item::Text(pieces) => message_events(id, pieces),
+        Item::Reasoning(thought) => reasoning_events(id, thought),
         Item::Call(name, arguments) => {
-            let item = |arguments: &str, status: &str| json!({ "id": id, "type": "function_call", "status": status, "arguments": arguments, "call_id": format!("call_{index}"), "name": name });
-            let middle = arguments.len() / 2;
-            let delta = |text: &str| {
-                event(
-                    "response.function_call_arguments.delta",
-                    json!({ "delta": text }),
-                )
-            };
-            let events = vec![
-                delta(&arguments[..middle]),
-                delta(&arguments[middle..]),
-                event(
-                    "response.function_call_arguments.done",
-                    json!({ "arguments": arguments }),
-                ),
-            ];
-            (
-                item("", "in_progress"),
-                events,
-                item(arguments, "completed"),
-            )
+            let start = json!({ "id": id, "type": "function_call", "call_id": format!("call_{index}"), "name": name });
+            call_events(&start, arguments)
         }
         Item::Custom(input) => {
-            let item = |input: &str| json!({ "id": id, "type": "custom_tool_call", "call_id": format!("call_{index}"), "name": "patch", "input": input });
-            let events = vec![
-                event(
-                    "response.custom_tool_call_input.delta",
-                    json!({ "delta": input }),
-                ),
-                event(
-                    "response.custom_tool_call_input.done",
-                    json!({ "input": input }),
-                ),
-            ];
-            (item(""), events, item(input))
+            let start = json!({ "id": id, "type": "custom_tool_call", "call_id": format!("call_{index}"), "name": "patch" });
+            custom_call_events(&start, input)
         }
         Item::Search(query) => {
             let item = |status: &str| json!({ "id": id, "type": "web_search_call", "status": status, "action": { "type": "search", "query": query } });
-            let events = vec![event("response.web_search_call.searching", json!({}))];
-            (item("in_progress"), events, item("completed"))
+            let searching = named("response.web_search_call.searching", json!({}));
+            (item("in_progress"), vec![searching], item("completed"))
         }
+    };
+    for event in &mut events {
+        event["item_id"] = id.into();
+        event["output_index"] = index.into();
     }
+    (start, events, done)
+}
+
+fn message_events(id: &str, pieces: &[String]) -> (Value, Vec<Value>, Value) {
+    let block = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] });
+    let event = |name: &str, mut fields: Value| {
+        fields["content_index"] = 0.into();
+        named(name, fields)
+    };
+    let whole = pieces.concat();
+    let mut events = vec![event(
+        "response.content_part.added",
+        json!({ "part": block("") }),
+    )];
+    for piece in pieces {
+        let fields = json!({ "delta": piece, "logprobs": [], "obfuscation": "xx" });
+        events.push(event("response.output_text.delta", fields));
+    }
+    let fields = json!({ "text": whole, "logprobs": [] });
+    events.push(event("response.output_text.done", fields));
+    let fields = json!({ "part": block(&whole) });
+    events.push(event("response.content_part.done", fields));
+    let item = |content: Value, status: &str| json!({ "id": id, "type": "message", "status": status, "content": content, "role": "assistant" });
+    let done = item(json!([block(&whole)]), "completed");
+    (item(json!([]), "in_progress"), events, done)
+}
+
+fn reasoning_events(id: &str, thought: &str) -> (Value, Vec<Value>, Value) {
+    let part = |text: &str| json!({ "type": "summary_text", "text": text });
+    let event = |name: &str, mut fields: Value| {
+        fields["summary_index"] = 0.into();
+        named(&format!("response.reasoning_summary_{name}"), fields)
+    };
+    let events = vec![
+        event("part.added", json!({ "part": part("") })),
+        event("text.delta", json!({ "delta": thought })),
+        event("text.done", json!({ "text": thought })),
+        event("part.done", json!({ "part": part(thought) })),
+    ];
+    let item = |summary: Value| json!({ "id": id, "type": "reasoning", "summary": summary, "encrypted_content": "gAAA" });
+    (item(json!([])), events, item(json!([part(thought)])))
+}
+
+fn call_events(start: &Value, arguments: &str) -> (Value, Vec<Value>, Value) {
+    let event = |name: &str, fields: Value| {
+        named(&format!("response.function_call_arguments.{name}"), fields)
+    };
+    let (first, rest) = arguments.split_at(arguments.len() / 2);
+    let events = vec![
+        event("delta", json!({ "delta": first })),
+        event("delta", json!({ "delta": rest })),
+        event("done", json!({ "arguments": arguments })),
+    ];
+    let item = |arguments: &str, status: &str| {
+        let mut item = start.clone();
+        item["arguments"] = arguments.into();
+        item["status"] = status.into();
+        item
+    };
+    let done = item(arguments, "completed");
+    (item("", "in_progress"), events, done)
+}
+
+fn custom_call_events(start: &Value, input: &str) -> (Value, Vec<Value>, Value) {
+    let event = |name: &str, fields: Value| {
+        named(&format!("response.custom_tool_call_input.{name}"), fields)
+    };
+    let events = vec![
+        event("delta", json!({ "delta": input })),
+        event("done", json!({ "input": input })),
+    ];
+    let item = |input: &str| {
+        let mut item = start.clone();
+        item["input"] = input.into();
+        item
+    };
+    (item(""), events, item(input))
 }
 
 /// The bytes of unedited events.
@@ -509,7 +502,7 @@ fn texts_without_pieces_are_seen() {
         let chunks = chunks_of(&data);
         let texts: String = chunks
             .iter()
-            .flat_map(|chunk| chunk.plain_texts())
+            .flat_map(ResponseDocument::plain_texts)
             .collect();
         assert_eq!(texts, "secret");
         assert_eq!(written(&chunks), sse(&data));
