@@ -107,10 +107,8 @@ fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value, D
     };
     let names = config.get(ALLOWED_NAMES)?.unwrap_or_default();
     let names = names.as_array().map(Vec::as_slice).unwrap_or_default();
-    let mut tools = Vec::with_capacity(names.len());
-    for name in names.iter().filter_map(Value::as_str) {
-        tools.push(choice_of(declarations, name)?);
-    }
+    let names = names.iter().filter_map(Value::as_str);
+    let mut tools: Vec<Value> = names.map(|name| choice_of(declarations, name)).collect();
     Ok(match (mode, tools.len()) {
         (mode, 0) => json!(mode),
         ("required", 1) => tools.pop().unwrap_or_default(),
@@ -119,15 +117,15 @@ fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value, D
 }
 
 /// Returns the choice of one tool.
-fn choice_of(declarations: &Declarations, name: &str) -> Result<Value, DialectError> {
+fn choice_of(declarations: &Declarations, name: &str) -> Value {
     if let Some(label) = name.strip_prefix("mcp:") {
-        return Ok(json!({ "type": "mcp", "server_label": label }));
+        return json!({ "type": "mcp", "server_label": label });
     }
     if declarations.is_hosted(name) {
-        return Ok(json!({ "type": name }));
+        return json!({ "type": name });
     }
     let (kind, _) = declarations.kind_of(name);
-    Ok(match kind {
+    match kind {
         ToolCallKind::Function => json!({ "type": "function", "name": name }),
         ToolCallKind::Custom => json!({ "type": "custom", "name": name }),
         ToolCallKind::LocalShell
@@ -135,5 +133,5 @@ fn choice_of(declarations: &Declarations, name: &str) -> Result<Value, DialectEr
         | ToolCallKind::ApplyPatch
         | ToolCallKind::Computer
         | ToolCallKind::ToolSearch => json!({ "type": name }),
-    })
+    }
 }
