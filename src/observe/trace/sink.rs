@@ -222,6 +222,15 @@ impl TraceSink {
         }
     }
 
+    /// Begins a round with the request that is sent upstream.
+    fn begin_round(&mut self, exchange: &Exchange, sent_bytes: Option<u64>) {
+        self.rounds += 1;
+        self.tokens.end_round();
+        if let Some(call) = &mut self.call {
+            call.send(exchange.micros_now(), sent_bytes);
+        }
+    }
+
     fn capture(&mut self, part: BodyPart, body: &bytes::Bytes) {
         if self.content.is_none() {
             self.content = Some(Box::new(ContentCapture::new(&self.store, self.settings)));
@@ -282,12 +291,7 @@ impl Sink for TraceSink {
             ExchangeEvent::Finished | ExchangeEvent::Closed => self.finish(exchange),
             ExchangeEvent::UsageReported(usage) => self.tokens.set(usage),
             ExchangeEvent::Sending(body) => {
-                self.rounds += 1;
-                self.tokens.end_round();
-                let bytes = body.map(|body| body.len() as u64);
-                if let Some(call) = &mut self.call {
-                    call.send(exchange.micros_now(), bytes);
-                }
+                self.begin_round(exchange, body.map(|body| body.len() as u64));
             }
             other if self.call.is_some() => {
                 self.record_request(exchange, other);
