@@ -40,7 +40,8 @@ impl MethodPolicy {
         let api = row.api.as_str();
         if upstreams::settings(&config.upstreams, row.api).is_none() {
             runs = HookCoverage::Refused;
-            why = Some(format!("`upstreams.{api}` is not configured"));
+            let upstream = row.api.upstream();
+            why = Some(format!("`upstreams.{upstream}` is not configured"));
         }
         Self {
             api,

@@ -188,7 +188,7 @@ impl Snapshot {
     /// Returns an error for the agent if the API is not configured.
     pub fn upstream(&self, api: Api) -> Result<&Arc<Upstream>, ApiError> {
         self.upstreams.get(api).ok_or_else(|| {
-            let message = format!("upstream `{}` is not configured", api.as_str());
+            let message = format!("upstream `{}` is not configured", api.upstream());
             ApiError::new(ErrorReason::UpstreamNotConfigured, message)
         })
     }

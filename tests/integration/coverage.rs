@@ -12,7 +12,13 @@ use serde_json::{Value, json};
 use crate::harness::{Answer, Asked, TestGateway, Upstream, assert_refused, exchange, run};
 
 /// Says nothing, and shows by that in the headers that it ran.
-const HOOKS: &str = "hooks:
+const HOOKS: &str = "upstreams:
+  gemini: { url: '{upstream}' }
+  vertex: { url: '{upstream}' }
+  code_assist: { url: '{upstream}' }
+  anthropic: { url: '{upstream}' }
+  openai: { url: '{upstream}' }
+hooks:
   BeforeModel: [{ hooks: [{ name: before, command: cat > /dev/null }] }]
   AfterModel: [{ hooks: [{ name: after, command: cat > /dev/null }] }]
 ";
@@ -33,8 +39,21 @@ fn path_of(row: &MethodSpec) -> String {
 
 /// A body that suits every method that is read.
 fn body(row: &MethodSpec) -> String {
-    if row.method == "GET" {
+    if ["GET", "HEAD"].contains(&row.method) {
         return String::new();
+    }
+    let turns = json!([{ "role": "user", "content": "hi" }]);
+    match row.api {
+        Api::Gemini | Api::Vertex | Api::CodeAssist => (),
+        Api::OpenAiChat if row.name == "chat.completions.create" => {
+            return json!({ "model": "x1", "messages": turns }).to_string();
+        }
+        Api::Anthropic => {
+            return json!({ "model": "x1", "max_tokens": 9, "messages": turns }).to_string();
+        }
+        Api::OpenAiResponses | Api::OpenAiChat => {
+            return json!({ "model": "x1", "input": "hi" }).to_string();
+        }
     }
     let content = json!({ "role": "user", "parts": [{ "text": "hi" }] });
     match (row.api, row.name.rsplit('.').next().unwrap()) {
@@ -60,7 +79,27 @@ fn body(row: &MethodSpec) -> String {
 async fn upstream() -> Upstream {
     Upstream::with(|asked: Asked| {
         let said = json!({ "content": { "role": "model", "parts": [{ "text": "a" }] }, "finishReason": "STOP" });
-        let mut answer = json!({ "candidates": [said] });
+        let mut answer = match asked.path.rsplit('/').next().unwrap() {
+            "messages" => json!({
+                "id": "msg_1", "type": "message", "role": "assistant", "model": "x1",
+                "content": [{ "type": "text", "text": "a" }], "stop_reason": "end_turn",
+                "usage": { "input_tokens": 1, "output_tokens": 1 },
+            }),
+            "responses" => json!({
+                "id": "resp_1", "object": "response", "status": "completed", "model": "x1",
+                "output": [{
+                    "id": "msg_1", "type": "message", "role": "assistant", "status": "completed",
+                    "content": [{ "type": "output_text", "text": "a", "annotations": [] }],
+                }],
+            }),
+            "completions" => json!({
+                "id": "c1", "object": "chat.completion", "model": "x1", "choices": [{
+                    "index": 0, "message": { "role": "assistant", "content": "a" },
+                    "finish_reason": "stop",
+                }],
+            }),
+            _ => json!({ "candidates": [said] }),
+        };
         if asked.path.starts_with("/v1internal:") {
             answer = json!({ "response": answer });
         } else if let Some((_, name)) = asked.path.split_once("/v1/")
@@ -96,13 +135,27 @@ async fn check(config: &str, allowed: bool) {
     let gate = TestGateway::start(&upstream, &format!("{HOOKS}{config}")).await;
     for row in dialect::methods() {
         let (path, before) = (path_of(row), upstream.seen().len());
-        let answer = gate.agent().ask(row.method, &path, &body(row)).await;
+        let agent = match row.api {
+            Api::Gemini | Api::Vertex | Api::CodeAssist => gate.agent(),
+            Api::Anthropic => gate.agent().sending("anthropic-version", "2023-06-01"),
+            Api::OpenAiResponses | Api::OpenAiChat => {
+                gate.agent().sending("authorization", "Bearer k")
+            }
+        };
+        let answer = agent.ask(row.method, &path, &body(row)).await;
 
         let expected = row.coverage(allowed);
         let what = format!("{} {path}: {}", row.method, answer.text());
         assert_eq!(seen(&answer, &upstream, before), expected, "{what}");
         if expected == HookCoverage::Refused {
-            assert_refused(&answer, 403, "METHOD_REFUSED");
+            if row.access == Access::Socket {
+                assert_eq!(answer.status, 426, "{what}");
+            } else if row.api.is_google() {
+                assert_refused(&answer, 403, "METHOD_REFUSED");
+            } else {
+                assert_eq!(answer.status, 403, "{what}");
+                assert!(answer.text().contains("METHOD_REFUSED"), "{what}");
+            }
             assert!(answer.text().contains(&format!("`{}`", row.name)), "{what}");
             continue;
         }
@@ -132,7 +185,9 @@ async fn a_path_that_is_nearly_one_of_the_table_is_refused() {
     let upstream = upstream().await;
     let gate = TestGateway::start(&upstream, "").await;
     let mut checked = 0;
-    for row in dialect::methods().filter(|it| it.access == Access::Open) {
+    // An answer to `HEAD` does not name its reason.
+    let open = |row: &&MethodSpec| row.access == Access::Open && row.method != "HEAD";
+    for row in dialect::methods().filter(open) {
         let path = path_of(row);
         let (head, last) = path.rsplit_once('/').unwrap();
         for other in [

@@ -317,6 +317,25 @@ async fn the_key_of_a_prompt_cache_names_the_session() {
 }
 
 #[tokio::test]
+async fn what_codex_sends_before_a_prompt_is_no_prompt() {
+    let upstream = Upstream::mock().await;
+    let hooks = hook::config(&[("BeforeAgent", hook::saying("see", &json!({})))]);
+    let gateway = gateway(&upstream, &hooks).await;
+    let mut input = vec![
+        json!({ "type": "message", "role": "developer", "content": [{ "type": "input_text", "text": "rules" }] }),
+        user("<environment_context>\n  <cwd>/home</cwd>\n</environment_context>"),
+        user("first"),
+    ];
+    for prompt in ["first", "second"] {
+        let body = json!({ "model": "gpt-5.1", "input": input });
+        let answer = ask(&gateway, &body).await.json();
+        assert_eq!(gateway.json("see.json")["prompt"], prompt);
+        input.extend(answer["output"].as_array().unwrap().clone());
+        input.push(user("second"));
+    }
+}
+
+#[tokio::test]
 async fn a_whole_stream_that_a_hook_edits_is_a_valid_stream() {
     let upstream = Upstream::mock().await;
     let edit = json!({ "candidates": [{ "content": { "parts": ["X"] } }] });

@@ -21,40 +21,84 @@ use crate::dialect::{
 #[derive(Debug)]
 pub struct TextEvent {
     data: Bytes,
-    /// Place of the text, with quotes.
-    text: Range<usize>,
+    /// Places of the values that may differ: the text with its quotes, and counters or
+    /// padding. In order.
+    places: Vec<Range<usize>>,
+    /// Index of the text in `places`.
+    text: usize,
 }
 
 impl TextEvent {
     /// Creates a template of an event's data; `None` if `text`, the JSON of the text, is not a
     /// part of it.
     pub fn new(data: &Bytes, text: &Bytes) -> Option<Self> {
-        let start = (text.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
-        let place = start..start + text.len();
-        (data.get(place.clone())? == text).then(|| Self {
+        Self::with_others(data, text, &[])
+    }
+
+    /// Creates a template of events that may also differ in `others`: strings and whole
+    /// numbers that hold nothing to inspect.
+    pub fn with_others(data: &Bytes, text: &Bytes, others: &[Bytes]) -> Option<Self> {
+        let text = place_in(data, text)?;
+        let others = others.iter().map(|other| place_in(data, other));
+        let mut places: Vec<Range<usize>> = others.collect::<Option<_>>()?;
+        places.push(text.clone());
+        places.sort_by_key(|place| place.start);
+        Some(Self {
             data: data.clone(),
-            text: place,
+            text: places.iter().position(|place| *place == text)?,
+            places,
         })
     }
 
-    /// Returns the JSON of the text of an event that differs in its text only.
-    ///
-    /// INVARIANT: what cannot be read never passes. One valid JSON string replaces another.
+    /// Returns the JSON of the text of an event that differs in its values only.
     pub fn text_of(&self, data: &Bytes) -> Option<Bytes> {
-        let rest = data.strip_prefix(self.data.get(..self.text.start)?)?;
-        let end = self.text.start + string_end(rest)?;
-        let is_equal = data.get(end..)? == self.data.get(self.text.end..)?;
-        is_equal.then(|| data.slice(self.text.start..end))
+        let places = self.places_in(data)?;
+        Some(data.slice(places.get(self.text)?.clone()))
     }
 
-    /// Returns an event that differs in its text only, with another text.
+    /// Returns an event that differs in its values only, with another text.
     pub fn with_text(&self, data: &Bytes, text: &str) -> Option<Bytes> {
-        let known = self.text_of(data)?;
-        let before = data.get(..self.text.start)?;
-        let behind = data.get(self.text.start + known.len()..)?;
+        let places = self.places_in(data)?;
+        let place = places.get(self.text)?;
+        let before = data.get(..place.start)?;
+        let behind = data.get(place.end..)?;
         let text = Value::from(text).to_string();
         Some([before, text.as_bytes(), behind].concat().into())
     }
+
+    /// Returns the places of the values of an event that differs in them only.
+    ///
+    /// INVARIANT: what cannot be read never passes. One valid JSON string or number replaces
+    /// another.
+    pub fn places_in(&self, data: &Bytes) -> Option<Vec<Range<usize>>> {
+        let mut found = Vec::with_capacity(self.places.len());
+        let (mut known, mut at) = (0, 0);
+        for place in &self.places {
+            let literal = self.data.get(known..place.start)?;
+            let rest = data.get(at..)?.strip_prefix(literal)?;
+            let start = at + literal.len();
+            let end = start + value_end(rest, *self.data.get(place.start)?)?;
+            found.push(start..end);
+            (known, at) = (place.end, end);
+        }
+        (data.get(at..)? == self.data.get(known..)?).then_some(found)
+    }
+}
+
+fn place_in(data: &Bytes, part: &Bytes) -> Option<Range<usize>> {
+    let start = (part.as_ptr() as usize).checked_sub(data.as_ptr() as usize)?;
+    let place = start..start + part.len();
+    (data.get(place.clone())? == part).then_some(place)
+}
+
+/// Returns the end of a string, or of a whole number if `known` is no quote.
+fn value_end(rest: &[u8], known: u8) -> Option<usize> {
+    if known == b'"' {
+        return string_end(rest);
+    }
+    let digits = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let is_number = digits == 1 || digits > 1 && rest.first() != Some(&b'0');
+    is_number.then_some(digits)
 }
 
 /// An event with a text, and the chunk that is made of it.
@@ -68,6 +112,12 @@ impl TextTemplate {
     /// Creates a template of an event like [`TextEvent::new`]. `source` is the place of its
     /// part in the list of the API.
     pub fn new(data: &Bytes, text: &Bytes, stream: TextStream, source: u64) -> Option<Self> {
+        Self::of_event(TextEvent::new(data, text)?, stream, source)
+    }
+
+    /// Creates a template of an event. `source` is the place of its part in the list of the
+    /// API.
+    pub fn of_event(event: TextEvent, stream: TextStream, source: u64) -> Option<Self> {
         let mut part = json!({ "text": "", SOURCE: source });
         if let (TextStream::Thought, Some(fields)) = (&stream, part.as_object_mut()) {
             fields.insert("thought".to_owned(), json!(true));
@@ -81,7 +131,7 @@ impl TextTemplate {
             .position(|part| part == marker)?;
         let start = start + marker.len();
         Some(Self {
-            event: TextEvent::new(data, text)?,
+            event,
             chunk: Arc::new(TextChunkTemplate {
                 text: start..start + 2,
                 usage: bytes.len()..bytes.len(),
@@ -114,6 +164,26 @@ impl TextTemplate {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn counters_and_padding_may_differ() {
+        let data = Bytes::from_static(br#"{"n":9,"text":"a","pad":"x"}"#);
+        let others = [data.slice(5..6), data.slice(24..27)];
+        let event = TextEvent::with_others(&data, &data.slice(14..17), &others).unwrap();
+        let text = |data: &'static str| event.text_of(&Bytes::from_static(data.as_bytes()));
+        assert_eq!(text(r#"{"n":10,"text":"b","pad":"yy"}"#).unwrap(), r#""b""#);
+        for other in [
+            r#"{"n":-1,"text":"b","pad":"yy"}"#,
+            r#"{"n":1.5,"text":"b","pad":"yy"}"#,
+            r#"{"n":01,"text":"b","pad":"yy"}"#,
+            r#"{"n":,"text":"b","pad":"yy"}"#,
+            r#"{"n":"1","text":"b","pad":"yy"}"#,
+            r#"{"n":10,"text":"b","pad":"yy","more":"c"}"#,
+            r#"{"n":10,"text":"b","pad":["yy"]}"#,
+        ] {
+            assert!(text(other).is_none(), "{other}");
+        }
+    }
 
     #[test]
     fn an_event_that_differs_in_its_text_only_is_a_chunk() {

@@ -34,12 +34,14 @@ pub struct FunctionCall {
 }
 
 /// Returns whether a text is an introduction that an agent puts before the first prompt:
-/// gemini-cli or Claude Code.
+/// gemini-cli, Claude Code or Codex.
 pub fn is_introduction(text: &str) -> bool {
     let is_within =
         |start: &str, end: &str| text.starts_with(start) && text.trim_end().ends_with(end);
     is_within("<session_context>", "</session_context>")
         || is_within("<system-reminder>", "</system-reminder>")
+        || is_within("<environment_context>", "</environment_context>")
+        || is_within("<user_instructions>", "</user_instructions>")
 }
 
 impl Part {

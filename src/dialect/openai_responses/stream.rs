@@ -8,6 +8,7 @@ mod item_events;
 mod item_writer;
 mod message_writer;
 mod open_items;
+mod piece;
 mod reader;
 mod sender;
 mod texts;

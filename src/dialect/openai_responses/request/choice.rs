@@ -107,8 +107,10 @@ fn new_choice(declarations: &Declarations, config: &Document) -> Result<Value, D
     };
     let names = config.get(ALLOWED_NAMES)?.unwrap_or_default();
     let names = names.as_array().map(Vec::as_slice).unwrap_or_default();
-    let names = names.iter().filter_map(Value::as_str);
-    let mut tools: Vec<Value> = names.map(|name| choice_of(declarations, name)).collect();
+    let mut tools = Vec::with_capacity(names.len());
+    for name in names.iter().filter_map(Value::as_str) {
+        tools.push(choice_of(declarations, name));
+    }
     Ok(match (mode, tools.len()) {
         (mode, 0) => json!(mode),
         ("required", 1) => tools.pop().unwrap_or_default(),

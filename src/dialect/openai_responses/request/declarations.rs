@@ -158,10 +158,10 @@ impl Declarations {
                     form: DeclarationForm::Hosted(server_name(&item.document)?),
                     tool: item.document.clone(),
                 });
-            } else {
-                let tools = item.document.children(TOOLS)?.unwrap_or_default();
-                declarations.add(DeclarationPlace::Item(index), tools)?;
+                continue;
             }
+            let tools = item.document.children(TOOLS)?.unwrap_or_default();
+            declarations.add(DeclarationPlace::Item(index), tools)?;
         }
         Ok(declarations)
     }

@@ -1,3 +1,5 @@
+mod laws;
+
 use serde_json::{Value, json};
 
 use super::*;

@@ -56,11 +56,12 @@ pub enum ItemSlot {
     Whole,
 }
 
-/// Field of an item that lists blocks, and the slot of each block.
-type TextList = (&'static [&'static str], fn(u64) -> ItemSlot);
+/// A list of an item, and the slots of its elements.
+type BlockList = (&'static [&'static str], fn(u64) -> ItemSlot);
 
-/// Lists of an item that hold its texts.
-pub const TEXT_LISTS: [TextList; 2] = [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
+/// The lists of an item that hold texts.
+pub const BLOCK_LISTS: [BlockList; 2] =
+    [(SUMMARY, ItemSlot::Summary), (CONTENT, ItemSlot::Content)];
 
 /// Returns the field of a block that holds its text; `None` if the block is no text.
 pub fn text_field(block: &Document) -> Result<Option<&'static str>, DialectError> {
@@ -147,7 +148,7 @@ fn call_part(kind: ToolCallKind, item: &Document) -> Result<Value, DialectError>
 /// Returns the texts of an item with their slots.
 pub fn item_texts(item: &Document) -> Result<Vec<(ItemSlot, String)>, DialectError> {
     let mut texts = Vec::new();
-    for (field, slot) in TEXT_LISTS {
+    for (field, slot) in BLOCK_LISTS {
         for (index, block) in (0..).zip(item.children(field)?.unwrap_or_default()) {
             if let Some(field) = text_field(&block)? {
                 let text = block.string(&[field])?;

@@ -81,16 +81,13 @@ fn assign<'a>(
     let mut last: Option<usize> = None;
     for (position, part) in parts.iter().enumerate() {
         let later = parts.get(position..).unwrap_or_default();
-        let source = part.source.filter(|number| *number < owners.len());
-        let number = source.or_else(|| {
-            part.plain_text()?;
+        let known = part.source.filter(|number| *number < owners.len());
+        let number = known.or_else(|| {
             let start = last.map_or(0, |last| last + 1);
             let end = later.iter().find_map(|part| part.source);
-            removed_text(
-                items,
-                owners,
-                start..end.unwrap_or(owners.len()).min(owners.len()),
-            )
+            let free = start..end.unwrap_or(owners.len()).min(owners.len());
+            part.plain_text()
+                .and_then(|_| removed_text(items, owners, free))
         });
         let owner = number.or(last).and_then(|number| owners.get(number));
         let owner = owner.and_then(|owner| items.get_mut(*owner));

@@ -6,7 +6,10 @@ use crate::dialect::{
     document::Document,
     openai_responses::{
         response::object::NewIds,
-        stream::{ending::Ending, event::StreamEvent, open_items::OpenItem, sender::EventSender},
+        stream::{
+            ending::Ending, event::StreamEvent, open_items::OpenItem, piece::WrittenPiece,
+            sender::EventSender,
+        },
     },
 };
 
@@ -30,6 +33,8 @@ pub struct EventWriter {
     /// End of a reasoning item that waits for the item that it belongs to.
     pub(super) held: Option<HeldEnd>,
     pub(super) ending: Option<Ending>,
+    /// The latest piece of a text that was written as it came.
+    pub(super) alike: Option<WrittenPiece>,
 }
 
 /// End of a reasoning item.

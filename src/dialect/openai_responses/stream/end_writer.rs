@@ -170,6 +170,8 @@ impl EventWriter {
         if self.sender.is_changed || !self.agrees(&output)? {
             let items = self.output_items(&output)?;
             response.set_bytes(OUTPUT, write_array(items))?;
+            // A copy of all texts that some servers add.
+            response.remove(&["output_text"])?;
         }
         self.keep_id(&mut response)?;
         let before = finish_reason(&response)?.unwrap_or("OTHER");

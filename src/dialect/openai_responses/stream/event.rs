@@ -155,8 +155,8 @@ fn classify(name: &str, document: &Document) -> Result<EventClass, DialectError>
 /// Classifies an event by its shape, so that texts of unknown events are seen, too.
 fn classify_other(name: &str, document: &Document) -> Result<EventClass, DialectError> {
     if first_byte(document, PART)? == Some(b'{') {
-        return Ok(match name.rsplit_once('.') {
-            Some((_, "added")) => EventClass::PartAdded,
+        return Ok(match name.rsplit('.').next() {
+            Some("added") => EventClass::PartAdded,
             Some(_) | None => EventClass::PartDone,
         });
     }

@@ -85,7 +85,7 @@ pub fn send_edited(
                     event.document.set(DELTA, &text.as_str().into())?;
                     event.document.remove(&["obfuscation"])?;
                 }
-                Some(text) if is_done(&event.name) => {
+                Some(text) if event.name.rsplit('.').next() == Some("done") => {
                     let field = if event.document.has(INPUT) {
                         INPUT
                     } else {
@@ -99,11 +99,6 @@ pub fn send_edited(
         sender.send(out, event, Some(index))?;
     }
     Ok(())
-}
-
-/// Whether an event completes what its pieces began.
-fn is_done(name: &str) -> bool {
-    matches!(name.rsplit_once('.'), Some((_, "done")))
 }
 
 /// Returns the arguments of a call that are a text.

@@ -1,6 +1,6 @@
 //! Writes items: their beginnings, texts, ends, and items that arrive as a whole.
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 
 use crate::dialect::{
     error::DialectError,
@@ -12,6 +12,7 @@ use crate::dialect::{
             event::{EventClass, StreamEvent},
             item_events::{edited_item, send_edited, send_events},
             open_items::{OpenItem, write_delta},
+            piece::WrittenPiece,
         },
     },
 };
@@ -45,6 +46,25 @@ impl EventWriter {
         Ok(())
     }
 
+    /// Writes an unedited piece that is like the latest one. Returns whether it is.
+    pub(super) fn write_alike(&mut self, out: &mut BytesMut, data: &Bytes) -> bool {
+        let Some(alike) = &self.alike else {
+            return false;
+        };
+        let Some((text, place)) = alike.read(data) else {
+            return false;
+        };
+        let is_it =
+            |item: &&mut OpenItem| item.upstream == Some(alike.item) && item.index == alike.item;
+        let item = self.open.iter_mut().find(is_it);
+        let Some(known) = item.and_then(|item| item.text_mut(alike.slot)) else {
+            return false;
+        };
+        known.sent.push_str(&text);
+        self.sender.send_numbered(out, &alike.name, data, place);
+        true
+    }
+
     pub(super) fn write_piece(
         &mut self,
         out: &mut BytesMut,
@@ -75,8 +95,11 @@ impl EventWriter {
                 if let Some(known) = item.text_mut(event.slot()?) {
                     known.sent.push_str(&text);
                 }
+                let (index, slot) = (item.index, event.slot()?);
+                if !view.is_edited && upstream == Some(index) {
+                    self.alike = WrittenPiece::new(event, index, slot);
+                }
                 if !(view.is_edited && text.is_empty()) {
-                    let index = item.index;
                     self.sender.send(out, event, Some(index))?;
                 }
             }

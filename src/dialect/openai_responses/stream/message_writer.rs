@@ -71,11 +71,12 @@ impl EventWriter {
             let last = item.texts.last();
             item.kind == OutputKind::Message && last.is_some_and(|text| !text.is_done)
         };
-        let usable = self.open.iter().rposition(is_usable);
-        if usable.is_none() {
+        let position = if let Some(position) = self.open.iter().rposition(is_usable) {
+            position
+        } else {
             self.open_message(out)?;
-        }
-        let position = usable.unwrap_or_else(|| self.open.len().saturating_sub(1));
+            self.open.len().saturating_sub(1)
+        };
         let mut item = self.open.remove(position);
         let slot = item
             .texts

@@ -8,7 +8,7 @@ use crate::dialect::{
     openai_responses::{
         fields::{CONTENT, ID, ITEM, STATUS, object},
         marks::clear_marks,
-        response::item::{ItemSlot, OutputKind, TEXT_LISTS, text_field},
+        response::item::{BLOCK_LISTS, ItemSlot, OutputKind, text_field},
         stream::event::{DELTA, EventClass, PART, StreamEvent},
     },
 };
@@ -133,7 +133,7 @@ impl OpenItem {
 
     /// Writes the texts as sent into a copy of the item.
     pub fn write_item(&self, item: &mut Document) -> Result<(), DialectError> {
-        for (field, slot) in TEXT_LISTS {
+        for (field, slot) in BLOCK_LISTS {
             let mut blocks = item.children(field)?.unwrap_or_default();
             for (index, block) in (0..).zip(&mut blocks) {
                 write_text(block, self.sent(slot(index)))?;

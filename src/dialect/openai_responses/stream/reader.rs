@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use serde_json::{Value, json};
+use strict_json::unquote;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
@@ -20,6 +21,7 @@ use crate::dialect::{
         },
         stream::{
             event::{DELTA, DONE, EventClass, RESPONSE, StreamEvent},
+            piece::ReadPiece,
             texts::StreamedTexts,
         },
     },
@@ -27,6 +29,9 @@ use crate::dialect::{
 
 /// Maximum number of bytes of the items whose events are collected.
 const MAX_COLLECTED_BYTES: usize = 64 << 20;
+
+/// Maximum number of items in one response.
+const MAX_ITEMS: usize = 4096;
 
 /// A chunk of the content form, and the events that it was read from.
 #[derive(Debug)]
@@ -49,6 +54,8 @@ pub struct EventReader {
     /// Output indexes of all items so far.
     seen: BTreeSet<u64>,
     has_refusal: bool,
+    /// The latest event with a piece of a text.
+    alike: Option<ReadPiece>,
     /// Reasoning items that belong to the next item.
     reasoning: Vec<Document>,
     /// The event that ends the stream, and what follows it.
@@ -153,6 +160,29 @@ impl EventReader {
         })
     }
 
+    /// Reads an event that differs in its piece only from the latest one.
+    fn read_alike(&mut self, data: &Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+        let alike = self.alike.as_ref();
+        let Some((alike, (chunk, text))) =
+            alike.and_then(|alike| Some((alike, alike.template.read(data)?)))
+        else {
+            return Ok(None);
+        };
+        let piece = unquote(&text).unwrap_or_default();
+        self.texts.append(alike.item, alike.slot, &piece)?;
+        Ok(Some(chunk))
+    }
+
+    fn note_item(&mut self, index: u64) -> Result<(), DialectError> {
+        self.seen.insert(index);
+        if self.seen.len() > MAX_ITEMS {
+            return Err(DialectError::Json(
+                "the response has too many items".to_owned(),
+            ));
+        }
+        Ok(())
+    }
+
     fn begin_item(
         &mut self,
         event: &StreamEvent,
@@ -161,7 +191,7 @@ impl EventReader {
         let Some(index) = event.output_index()? else {
             return Err(field_error("output_index", "the index of an item"));
         };
-        self.seen.insert(index);
+        self.note_item(index)?;
         if OutputKind::of(&event.item()?)?.is_streamed() {
             return self.read_copies(event, data).map(Some);
         }
@@ -173,7 +203,7 @@ impl EventReader {
     /// Returns the chunk of a collected item.
     fn end_item(&mut self, event: &StreamEvent) -> Result<EventChunk, DialectError> {
         let index = event.output_index()?.unwrap_or(0);
-        self.seen.insert(index);
+        self.note_item(index)?;
         let wire = self.collected.remove(&index).unwrap_or_default();
         let bytes: usize = wire.iter().map(Bytes::len).sum();
         self.collected_bytes = self.collected_bytes.saturating_sub(bytes);
@@ -192,9 +222,10 @@ impl EventReader {
     fn read_delta(&mut self, event: &StreamEvent, data: Bytes) -> Result<EventChunk, DialectError> {
         let piece = event.document.string(DELTA)?.unwrap_or_default();
         let index = event.output_index()?.unwrap_or(0);
-        self.seen.insert(index);
+        self.note_item(index)?;
         self.texts.append(index, event.slot()?, &piece)?;
         self.has_refusal |= event.name == "response.refusal.delta";
+        self.alike = ReadPiece::new(event, index, event.slot()?);
         let mut part = json!({ "text": piece, SOURCE: 0 });
         if event.is_thought() {
             insert(&mut part, "thought", true.into());
@@ -217,7 +248,7 @@ impl EventReader {
         let mut is_thought = event.is_thought();
         if event.class == EventClass::ItemDone {
             let item = event.item()?;
-            self.seen.insert(index);
+            self.note_item(index)?;
             self.has_refusal |= has_refusal(&item)?;
             is_thought = OutputKind::of(&item)? == OutputKind::Reasoning;
             if is_thought {
@@ -263,6 +294,9 @@ impl EventChunk {
 
 impl ReadChunks for EventReader {
     fn read(&mut self, data: Bytes) -> Result<Option<ResponseDocument>, DialectError> {
+        if let Some(chunk) = self.read_alike(&data)? {
+            return Ok(Some(chunk));
+        }
         let chunk = self.read_event(data)?;
         chunk.map(EventChunk::into_document).transpose()
     }

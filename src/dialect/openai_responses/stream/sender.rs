@@ -1,6 +1,8 @@
 //! Sends events with consecutive sequence numbers.
 
-use bytes::BytesMut;
+use std::ops::Range;
+
+use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
 use crate::dialect::{
@@ -43,6 +45,31 @@ impl EventSender {
         }
         write_named_event(out, &event.name, &event.document.to_bytes());
         Ok(())
+    }
+
+    /// Sends an event with a sequence number at a known place.
+    pub fn send_numbered(
+        &mut self,
+        out: &mut BytesMut,
+        name: &str,
+        data: &Bytes,
+        place: Range<usize>,
+    ) {
+        let digits = data.get(place.clone()).unwrap_or_default();
+        let number = std::str::from_utf8(digits).ok();
+        let number: u64 = number
+            .and_then(|digits| digits.parse().ok())
+            .unwrap_or_default();
+        let next = self.next.filter(|_| self.is_changed).unwrap_or(number);
+        self.next = Some(next + 1);
+        if next == number {
+            write_named_event(out, name, data);
+            return;
+        }
+        let before = data.get(..place.start).unwrap_or_default();
+        let behind = data.get(place.end..).unwrap_or_default();
+        let data = [before, next.to_string().as_bytes(), behind].concat();
+        write_named_event(out, name, &data);
     }
 
     /// Sends an event of our own.

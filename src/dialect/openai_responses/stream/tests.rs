@@ -74,105 +74,108 @@ fn response(id: &str, status: &str, output: &[Value]) -> Value {
 }
 
 /// The item at its start, the events in between, and the item at its end.
-fn events_of(item: &Item, id: &str, index: usize) -> (Value, Vec<Value>, Value) {
-    let (start, mut events, done) = match item {
-        Item::Text(pieces) => message_events(id, pieces),
-        Item::Reasoning(thought) => reasoning_events(id, thought),
-        Item::Call(name, arguments) => {
-            let start = json!({ "id": id, "type": "function_call", "call_id": format!("call_{index}"), "name": name });
-            call_events(&start, arguments)
+type ItemEvents = (Value, Vec<Value>, Value);
+
+/// Events of one item.
+struct Place<'a> {
+    id: &'a str,
+    index: usize,
+}
+
+impl Place<'_> {
+    fn event(&self, name: &str, fields: &Value) -> Value {
+        let mut event = json!({ "type": name, "item_id": self.id, "output_index": self.index });
+        for (key, value) in fields.as_object().unwrap() {
+            event[key] = value.clone();
         }
-        Item::Custom(input) => {
-            let start = json!({ "id": id, "type": "custom_tool_call", "call_id": format!("call_{index}"), "name": "patch" });
-            custom_call_events(&start, input)
-        }
-        Item::Search(query) => {
-            let item = |status: &str| json!({ "id": id, "type": "web_search_call", "status": status, "action": { "type": "search", "query": query } });
-            let searching = named("response.web_search_call.searching", json!({}));
-            (item("in_progress"), vec![searching], item("completed"))
-        }
-    };
-    for event in &mut events {
-        event["item_id"] = id.into();
-        event["output_index"] = index.into();
+        event
     }
-    (start, events, done)
-}
 
-fn message_events(id: &str, pieces: &[String]) -> (Value, Vec<Value>, Value) {
-    let block = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] });
-    let event = |name: &str, mut fields: Value| {
-        fields["content_index"] = 0.into();
-        named(name, fields)
-    };
-    let whole = pieces.concat();
-    let mut events = vec![event(
-        "response.content_part.added",
-        json!({ "part": block("") }),
-    )];
-    for piece in pieces {
-        let fields = json!({ "delta": piece, "logprobs": [], "obfuscation": "xx" });
-        events.push(event("response.output_text.delta", fields));
+    fn text(&self, pieces: &[String]) -> ItemEvents {
+        let block = |text: &str| json!({ "type": "output_text", "text": text, "annotations": [], "logprobs": [] });
+        let whole = pieces.concat();
+        let event = |name: &str, mut fields: Value| {
+            fields["content_index"] = 0.into();
+            self.event(name, &fields)
+        };
+        let mut events = vec![event(
+            "response.content_part.added",
+            json!({ "part": block("") }),
+        )];
+        events.extend(pieces.iter().map(|piece| {
+            let fields = json!({ "delta": piece, "logprobs": [], "obfuscation": "x".repeat(9 - piece.len().min(9)) });
+            event("response.output_text.delta", fields)
+        }));
+        let done = json!({ "text": whole, "logprobs": [] });
+        events.push(event("response.output_text.done", done));
+        let done = json!({ "part": block(&whole) });
+        events.push(event("response.content_part.done", done));
+        let item = |content: Value, status: &str| json!({ "id": self.id, "type": "message", "status": status, "content": content, "role": "assistant" });
+        let done = item(json!([block(&whole)]), "completed");
+        (item(json!([]), "in_progress"), events, done)
     }
-    let fields = json!({ "text": whole, "logprobs": [] });
-    events.push(event("response.output_text.done", fields));
-    let fields = json!({ "part": block(&whole) });
-    events.push(event("response.content_part.done", fields));
-    let item = |content: Value, status: &str| json!({ "id": id, "type": "message", "status": status, "content": content, "role": "assistant" });
-    let done = item(json!([block(&whole)]), "completed");
-    (item(json!([]), "in_progress"), events, done)
+
+    fn reasoning(&self, thought: &str) -> ItemEvents {
+        let part = |text: &str| json!({ "type": "summary_text", "text": text });
+        let events = [
+            ("part.added", json!({ "part": part("") })),
+            ("text.delta", json!({ "delta": thought })),
+            ("text.done", json!({ "text": thought })),
+            ("part.done", json!({ "part": part(thought) })),
+        ];
+        let events = events.map(|(name, mut fields)| {
+            fields["summary_index"] = 0.into();
+            self.event(&format!("response.reasoning_summary_{name}"), &fields)
+        });
+        let item = |summary: Value| json!({ "id": self.id, "type": "reasoning", "summary": summary, "encrypted_content": "gAAA" });
+        (item(json!([])), events.into(), item(json!([part(thought)])))
+    }
+
+    fn call(&self, name: &str, arguments: &str) -> ItemEvents {
+        let id = format!("call_{}", self.index);
+        let item = |arguments: &str, status: &str| json!({ "id": self.id, "type": "function_call", "status": status, "arguments": arguments, "call_id": id, "name": name });
+        let (first, second) = arguments.split_at(arguments.len() / 2);
+        let events = [
+            ("delta", json!({ "delta": first })),
+            ("delta", json!({ "delta": second })),
+            ("done", json!({ "arguments": arguments })),
+        ];
+        let events = events.map(|(name, fields)| {
+            self.event(&format!("response.function_call_arguments.{name}"), &fields)
+        });
+        let done = item(arguments, "completed");
+        (item("", "in_progress"), events.into(), done)
+    }
+
+    fn custom(&self, input: &str) -> ItemEvents {
+        let id = format!("call_{}", self.index);
+        let item = |input: &str| json!({ "id": self.id, "type": "custom_tool_call", "call_id": id, "name": "patch", "input": input });
+        let events = [
+            ("delta", json!({ "delta": input })),
+            ("done", json!({ "input": input })),
+        ];
+        let events = events.map(|(name, fields)| {
+            self.event(&format!("response.custom_tool_call_input.{name}"), &fields)
+        });
+        (item(""), events.into(), item(input))
+    }
+
+    fn search(&self, query: &str) -> ItemEvents {
+        let item = |status: &str| json!({ "id": self.id, "type": "web_search_call", "status": status, "action": { "type": "search", "query": query } });
+        let events = vec![self.event("response.web_search_call.searching", &json!({}))];
+        (item("in_progress"), events, item("completed"))
+    }
 }
 
-fn reasoning_events(id: &str, thought: &str) -> (Value, Vec<Value>, Value) {
-    let part = |text: &str| json!({ "type": "summary_text", "text": text });
-    let event = |name: &str, mut fields: Value| {
-        fields["summary_index"] = 0.into();
-        named(&format!("response.reasoning_summary_{name}"), fields)
-    };
-    let events = vec![
-        event("part.added", json!({ "part": part("") })),
-        event("text.delta", json!({ "delta": thought })),
-        event("text.done", json!({ "text": thought })),
-        event("part.done", json!({ "part": part(thought) })),
-    ];
-    let item = |summary: Value| json!({ "id": id, "type": "reasoning", "summary": summary, "encrypted_content": "gAAA" });
-    (item(json!([])), events, item(json!([part(thought)])))
-}
-
-fn call_events(start: &Value, arguments: &str) -> (Value, Vec<Value>, Value) {
-    let event = |name: &str, fields: Value| {
-        named(&format!("response.function_call_arguments.{name}"), fields)
-    };
-    let (first, rest) = arguments.split_at(arguments.len() / 2);
-    let events = vec![
-        event("delta", json!({ "delta": first })),
-        event("delta", json!({ "delta": rest })),
-        event("done", json!({ "arguments": arguments })),
-    ];
-    let item = |arguments: &str, status: &str| {
-        let mut item = start.clone();
-        item["arguments"] = arguments.into();
-        item["status"] = status.into();
-        item
-    };
-    let done = item(arguments, "completed");
-    (item("", "in_progress"), events, done)
-}
-
-fn custom_call_events(start: &Value, input: &str) -> (Value, Vec<Value>, Value) {
-    let event = |name: &str, fields: Value| {
-        named(&format!("response.custom_tool_call_input.{name}"), fields)
-    };
-    let events = vec![
-        event("delta", json!({ "delta": input })),
-        event("done", json!({ "input": input })),
-    ];
-    let item = |input: &str| {
-        let mut item = start.clone();
-        item["input"] = input.into();
-        item
-    };
-    (item(""), events, item(input))
+fn events_of(item: &Item, id: &str, index: usize) -> ItemEvents {
+    let place = Place { id, index };
+    match item {
+        Item::Text(pieces) => place.text(pieces),
+        Item::Reasoning(thought) => place.reasoning(thought),
+        Item::Call(name, arguments) => place.call(name, arguments),
+        Item::Custom(input) => place.custom(input),
+        Item::Search(query) => place.search(query),
+    }
 }
 
 /// The bytes of unedited events.

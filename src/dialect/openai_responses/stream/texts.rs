@@ -7,6 +7,9 @@ use crate::dialect::{error::DialectError, openai_responses::response::item::Item
 /// Maximum number of bytes of all texts of one response.
 const MAX_TEXT_BYTES: usize = 64 << 20;
 
+/// Bytes that an empty text counts as.
+const EMPTY_TEXT_BYTES: usize = 128;
+
 /// The texts of one response, by item and slot.
 #[derive(Debug, Default)]
 pub struct StreamedTexts {
@@ -21,11 +24,15 @@ impl StreamedTexts {
     ///
     /// Fails if the texts become too long.
     pub fn append(&mut self, item: u64, slot: ItemSlot, piece: &str) -> Result<(), DialectError> {
+        let text = self.texts.entry((item, slot)).or_insert_with(|| {
+            self.bytes += EMPTY_TEXT_BYTES;
+            String::new()
+        });
         self.bytes += piece.len();
         if self.bytes > MAX_TEXT_BYTES {
             return Err(DialectError::Json("the response is too long".to_owned()));
         }
-        self.texts.entry((item, slot)).or_default().push_str(piece);
+        text.push_str(piece);
         Ok(())
     }
 

@@ -106,9 +106,22 @@ impl EventWriter {
 
 impl WriteChunks for EventWriter {
     fn write(&mut self, out: &mut BytesMut, chunk: &ResponseDocument) -> Result<(), DialectError> {
-        let view = ChunkView::read(chunk.document())?;
         let wire = chunk.wire().map(|wire| wire.events.as_slice());
-        self.write_chunk(out, wire.unwrap_or_default(), &view)
+        let wire = wire.unwrap_or_default();
+        if !chunk.is_text() {
+            return self.write_chunk(out, wire, &ChunkView::read(chunk.document())?);
+        }
+        if let ([data], false) = (wire, chunk.is_edited())
+            && self.write_alike(out, data)
+        {
+            return Ok(());
+        }
+        let form = Document::from_checked(chunk.current_bytes())?;
+        let view = ChunkView {
+            is_edited: chunk.is_edited(),
+            ..ChunkView::read(&form)?
+        };
+        self.write_chunk(out, wire, &view)
     }
 
     fn write_end(&mut self, out: &mut BytesMut) -> Result<(), DialectError> {

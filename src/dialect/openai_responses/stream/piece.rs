@@ -1,0 +1,100 @@
+//! Events that send a piece of a text: most events of most streams. One that differs from an
+//! earlier one in its text, its sequence number and its padding only is not parsed.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use strict_json::unquote;
+
+use crate::dialect::{
+    content_form::{TextEvent, TextTemplate},
+    openai_responses::{
+        response::item::ItemSlot,
+        stream::event::{DELTA, SEQUENCE_NUMBER, StreamEvent},
+    },
+    text_edit::TextStream,
+};
+
+const OBFUSCATION: &[&str] = &["obfuscation"];
+
+/// Fields of events that hold nothing to inspect but the piece.
+const KNOWN: &[&str] = &[
+    "type",
+    "sequence_number",
+    "item_id",
+    "output_index",
+    "content_index",
+    "summary_index",
+    "delta",
+    "logprobs",
+    "obfuscation",
+];
+
+/// Returns the template of an unedited event; `None` if it holds anything else to inspect.
+fn text_event(event: &StreamEvent) -> Option<TextEvent> {
+    let document = &event.document;
+    if !document.fields().all(|(key, _)| KNOWN.contains(&&*key)) {
+        return None;
+    }
+    let field = |field: &[&str]| document.bytes_of(field).ok().flatten();
+    let others = [field(SEQUENCE_NUMBER), field(OBFUSCATION)];
+    let others: Vec<Bytes> = others.into_iter().flatten().collect();
+    TextEvent::with_others(&document.original_bytes(), &field(DELTA)?, &others)
+}
+
+/// A piece that was read, and the chunk that was made of it.
+#[derive(Debug)]
+pub struct ReadPiece {
+    pub template: TextTemplate,
+    pub item: u64,
+    pub slot: ItemSlot,
+}
+
+impl ReadPiece {
+    /// Keeps an event as the template of those that follow.
+    pub fn new(event: &StreamEvent, item: u64, slot: ItemSlot) -> Option<Self> {
+        let stream = if event.is_thought() {
+            TextStream::Thought
+        } else {
+            TextStream::Speech
+        };
+        Some(Self {
+            template: TextTemplate::of_event(text_event(event)?, stream, 0)?,
+            item,
+            slot,
+        })
+    }
+}
+
+/// A piece that was written as it came.
+#[derive(Debug)]
+pub struct WrittenPiece {
+    event: TextEvent,
+    /// Type of the event.
+    pub name: String,
+    pub item: u64,
+    pub slot: ItemSlot,
+}
+
+impl WrittenPiece {
+    /// Keeps an unedited event as the template of those that follow.
+    pub fn new(event: &StreamEvent, item: u64, slot: ItemSlot) -> Option<Self> {
+        // Without a number, the places are others.
+        event.document.bytes_of(SEQUENCE_NUMBER).ok()??;
+        Some(Self {
+            event: text_event(event)?,
+            name: event.name.clone(),
+            item,
+            slot,
+        })
+    }
+
+    /// Reads an event that is like it: its piece, and the place of its sequence number.
+    pub fn read(&self, data: &Bytes) -> Option<(String, Range<usize>)> {
+        let text = unquote(&self.event.text_of(data)?)?.into_owned();
+        let mut places = self.event.places_in(data)?.into_iter();
+        let is_number =
+            |place: &Range<usize>| data.get(place.start).is_some_and(u8::is_ascii_digit);
+        Some((text, places.find(is_number)?))
+    }
+}
