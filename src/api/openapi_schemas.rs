@@ -20,6 +20,8 @@ pub struct EventInput {
     transcript_path: Option<String>,
     /// Working directory of the agent.
     cwd: Option<String>,
+    /// The sub-agent that the event is of; absent for the agent itself.
+    agent_id: Option<String>,
     /// Time of the event: RFC 3339 in UTC.
     timestamp: Option<String>,
     /// Fields of the event itself; `docs/hooks.md` lists them.

@@ -162,11 +162,10 @@ impl AgentReport {
     /// Decides a tool call that has not run.
     fn permission(&self, answer: Answer<'_>, specific: &mut Map<String, Value>) {
         let decision = match (answer.verdict(), self.agent) {
-            ("deny", _) => Some(("deny", answer.reason())),
+            // Codex does not ask.
+            ("deny", _) | ("ask", ReportingAgent::Codex) => Some(("deny", answer.reason())),
             ("stop", _) => Some(("deny", answer.stop_reason())),
             ("ask", ReportingAgent::Claude) => Some(("ask", answer.reason())),
-            // Codex does not ask.
-            ("ask", ReportingAgent::Codex) => Some(("deny", answer.reason())),
             _ => None,
         };
         if let Some((decision, reason)) = decision {

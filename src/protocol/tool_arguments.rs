@@ -135,28 +135,28 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(original: Value, shown: Value, edit: Value, restored: Value) {
+    fn check(original: Value, shown: &Value, edit: Value, restored: &Value) {
         let object = |value: Value| value.as_object().cloned().unwrap();
         let arguments = ShownArguments::new(&object(original));
-        assert_eq!(Value::Object(arguments.input.clone()), shown);
+        assert_eq!(&Value::Object(arguments.input.clone()), shown);
         let mut edit = object(edit);
         arguments.restore(&mut edit);
-        assert_eq!(Value::Object(edit), restored);
+        assert_eq!(&Value::Object(edit), restored);
     }
 
     #[test]
     fn a_command_has_the_name_that_hooks_know() {
         check(
             json!({ "cmd": "ls", "workdir": "/" }),
-            json!({ "cmd": "ls", "workdir": "/", "command": "ls" }),
+            &json!({ "cmd": "ls", "workdir": "/", "command": "ls" }),
             json!({ "command": "ls -l", "workdir": "/" }),
-            json!({ "workdir": "/", "cmd": "ls -l" }),
+            &json!({ "workdir": "/", "cmd": "ls -l" }),
         );
         check(
             json!({ "absolute_path": "/a" }),
-            json!({ "absolute_path": "/a", "file_path": "/a" }),
+            &json!({ "absolute_path": "/a", "file_path": "/a" }),
             json!({ "absolute_path": "/b", "file_path": "/a" }),
-            json!({ "absolute_path": "/b" }),
+            &json!({ "absolute_path": "/b" }),
         );
     }
 
@@ -167,29 +167,24 @@ mod tests {
         let edited = json!({ "command": ["bash", "-lc", "pwd"] });
         check(
             original.clone(),
-            shown.clone(),
+            &shown,
             json!({ "command": "pwd" }),
-            edited,
+            &edited,
         );
-        check(original.clone(), shown.clone(), shown.clone(), original);
+        check(original.clone(), &shown, shown.clone(), &original);
         let plain = json!({ "command": ["ls", "-l"] });
         let edited = json!({ "command": ["bash", "-c", "pwd"] });
         check(
             plain,
-            json!({ "command": "ls -l" }),
+            &json!({ "command": "ls -l" }),
             json!({ "command": "pwd" }),
-            edited,
+            &edited,
         );
     }
 
     #[test]
     fn known_names_are_left_alone() {
         let same = json!({ "command": "ls", "input": "x", "n": 1 });
-        check(
-            same.clone(),
-            same.clone(),
-            json!({ "n": 2 }),
-            json!({ "n": 2 }),
-        );
+        check(same.clone(), &same, json!({ "n": 2 }), &json!({ "n": 2 }));
     }
 }

@@ -208,23 +208,23 @@ impl ToolNames {
 
     /// Returns the names that hooks of a family have for the tool `wire`.
     pub fn of(&self, family: ToolFamily, wire: &str) -> ToolAliases {
-        let named = match self.overrides.get(wire) {
+        let meant = match self.overrides.get(wire) {
             Some(ToolNameOverride::Unmapped) => return ToolAliases::default(),
             Some(ToolNameOverride::SameAs(name)) => name,
             None => wire,
         };
-        let kind = ToolKind::find(named);
-        let names: Vec<String> = match kind {
+        let known = ToolKind::find(meant);
+        let aliases: Vec<String> = match known {
             Some(kind) => {
-                let names = kind.names(family).iter();
-                names.map(|name| (*name).to_owned()).collect()
+                let aliases = kind.names(family).iter();
+                aliases.map(|alias| (*alias).to_owned()).collect()
             }
-            None if named != wire => vec![named.to_owned()],
-            None => mcp_name(family, named).into_iter().collect(),
+            None if meant != wire => vec![meant.to_owned()],
+            None => mcp_name(family, meant).into_iter().collect(),
         };
         ToolAliases {
-            names,
-            has_known_arguments: kind.is_some(),
+            names: aliases,
+            has_known_arguments: known.is_some(),
         }
     }
 }

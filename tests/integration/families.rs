@@ -1,5 +1,6 @@
 //! Every API family, whole and as a stream, from one table: what holds for one, holds for all.
 
+mod agent_hooks;
 mod anthropic;
 mod client;
 mod family;

@@ -217,13 +217,23 @@ impl Family {
 
     /// A gateway before it.
     pub async fn gateway(self, upstream: &Upstream, config: &str) -> TestGateway {
+        self.gateway_with_files(upstream, config, &[]).await
+    }
+
+    /// A gateway before it, with files in its folder.
+    pub async fn gateway_with_files(
+        self,
+        upstream: &Upstream,
+        config: &str,
+        files: &[(&str, &str)],
+    ) -> TestGateway {
         let name = match self {
             Self::Gemini => "gemini",
             Self::Anthropic => "anthropic",
             Self::Responses | Self::Chat => "openai",
         };
         let upstreams = format!("upstreams: {{ {name}: {{ url: \"{{upstream}}\" }} }}\n");
-        TestGateway::start(upstream, &format!("{upstreams}{config}")).await
+        TestGateway::with_files(upstream, &format!("{upstreams}{config}"), files).await
     }
 
     /// Asks the gateway.
