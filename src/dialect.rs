@@ -26,11 +26,14 @@ mod query;
 mod sse_event;
 mod text_edit;
 
+use http::Method;
+
 pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
     content_form::{
         Hidden, PRECEDING, SOURCE, SpliceElements, fallback_models, source_of, splice_list,
+        without_private_fields,
     },
     detection::named_api,
     document::{Document, elements, parse, parse_document},
@@ -46,7 +49,7 @@ pub use self::{
         withhold_tools, write_request, write_tool_selection,
     },
     json_strings::edit_json_strings,
-    method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation},
+    method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation, Vendor},
     method_table::{RecognizedCall, RequestLine},
     sse_event::{write_event, write_named_event},
     text_edit::{ResponseTextEditor, TextChannel, TextEditor, TextKind, TextRest, TextStream},
@@ -90,9 +93,20 @@ pub fn recognize_call(line: RequestLine<'_>) -> Option<Result<RecognizedCall, Re
 
 /// Returns the dialect in which a request is answered that may not be a call at all.
 pub fn dialect_of(line: RequestLine<'_>) -> &'static dyn Dialect {
-    match (method_table::find(ALL, line), line.api) {
-        (Some(Ok(recognized)), _) => of(recognized.method.api),
-        (_, Some(Api::Anthropic)) => of(Api::Anthropic),
-        (Some(Err(_)) | None, _) => &google::gemini::Gemini,
+    let path = detection::without_session(line.path);
+    // A path with another HTTP method belongs to the same API.
+    let methods = [line.method, &Method::POST, &Method::GET];
+    let mut recognized = methods.into_iter().filter_map(|method| {
+        let line = RequestLine {
+            method,
+            path,
+            ..line
+        };
+        method_table::find(ALL, line)?.ok()
+    });
+    match (recognized.next(), line.api) {
+        (Some(recognized), _) => of(recognized.method.api),
+        (None, Some(api)) if !detection::is_of_google(path) => of(api),
+        (None, _) => &google::gemini::Gemini,
     }
 }

@@ -21,7 +21,7 @@ use axum::{
     response::Response,
 };
 use futures_util::future::BoxFuture;
-use http::header;
+use http::{Method, header};
 use mock_model_api::{MockConfig, MockError, Script};
 use serde_json::{Value, json};
 use thiserror::Error;
@@ -42,6 +42,7 @@ use crate::{
     config::{
         Auth, Config, ConfigError, Grant, MissingSecrets, Overrides, StoreSettings, TraceSettings,
     },
+    dialect::{self, Dialect, RequestLine},
     hook::{self, HookExecution, Tracer},
     observe::trace::TraceFilter,
     state::{App, AppResources, BuildError, end_tasks},
@@ -135,14 +136,14 @@ pub async fn dry_run(
             response
         },
     );
-    let (status, answer) = response.map_err(|_elapsed| DryRunError::Timeout)?;
+    let answered = response.map_err(|_elapsed| DryRunError::Timeout)?;
     let upstream = recorded_requests(mock).await;
     let records = trace.list(&TraceFilter::default(), None, 1);
     Ok(DryRunReport::new(
         (tracer.take_events(), records.calls.into_iter().next()),
         upstream,
-        status,
-        answer,
+        answered,
+        dialect_of(action),
     ))
 }
 
@@ -212,6 +213,20 @@ fn mock_config(action: &AgentAction) -> Result<MockConfig, DryRunError> {
     Ok(MockConfig {
         script: Some(script.map_err(DryRunError::Answer)?),
         ..MockConfig::default()
+    })
+}
+
+/// Returns the dialect in which the agent of an action is answered.
+fn dialect_of(action: &AgentAction) -> &'static dyn Dialect {
+    let path = match action {
+        AgentAction::Call(call) => call.path.split('?').next().unwrap_or_default(),
+        AgentAction::Report(_) => "",
+    };
+    dialect::dialect_of(RequestLine {
+        method: &Method::POST,
+        path,
+        query: "",
+        api: None,
     })
 }
 

@@ -147,6 +147,33 @@ struct CaseFileKeys {
     cases: Vec<CaseEntry>,
 }
 
+/// The API of a model call in a case.
+#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum CaseApi {
+    /// The Gemini API, also of cases without an API.
+    #[default]
+    Gemini,
+    /// The Messages API of Anthropic.
+    Anthropic,
+    /// The Responses API of OpenAI.
+    OpenaiResponses,
+    /// The Chat Completions API of OpenAI.
+    OpenaiChat,
+}
+
+impl CaseApi {
+    /// Returns the path of calls that name none.
+    fn path(self) -> String {
+        match self {
+            Self::Gemini => model_path(DEFAULT_MODEL),
+            Self::Anthropic => "/v1/messages".to_owned(),
+            Self::OpenaiResponses => "/v1/responses".to_owned(),
+            Self::OpenaiChat => "/v1/chat/completions".to_owned(),
+        }
+    }
+}
+
 /// A case as written.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -157,6 +184,8 @@ struct CaseEntry {
     event: Option<Map<String, Value>>,
     /// The request of a model call.
     request: Option<Map<String, Value>>,
+    /// The API of a model call without a `path`. Default: `gemini`.
+    api: Option<CaseApi>,
     /// Path and query of the model call.
     #[schemars(extend("pattern" = "^/", "errorMessage" = "must be a path that begins with `/`"))]
     path: Option<String>,
@@ -286,7 +315,9 @@ impl CaseEntry {
         let action = match self.event {
             Some(event) => AgentAction::Report(event),
             None => AgentAction::Call(Box::new(SimulatedCall {
-                path: self.path.unwrap_or_else(|| model_path(DEFAULT_MODEL)),
+                path: self
+                    .path
+                    .unwrap_or_else(|| self.api.unwrap_or_default().path()),
                 headers,
                 body: self.request.unwrap_or_default(),
                 answer: self.answer,
@@ -323,12 +354,16 @@ impl CaseEntry {
                 return Err((field, "a response is a mapping, or a list of chunks"));
             }
         }
-        let streams = self.path.iter().any(|path| path.contains(":stream"));
+        let streams =
+            self.path.iter().any(|path| path.contains(":stream")) || self.asks_for_stream();
         for (field, response) in [("/answer", &self.answer), ("/then", &self.then)] {
             if response.iter().any(Value::is_array) && !streams {
-                let message = "a list of chunks needs a `path` of `:streamGenerateContent`";
+                let message = "a list of chunks needs a `path` of `:streamGenerateContent`, or `stream: true` in the request of another API";
                 return Err((field, message));
             }
+        }
+        if self.api.is_some() && self.path.is_some() {
+            return Err(("/api", "a case has an `api` or a `path`, not both"));
         }
         if self.then.is_some() && self.answer.is_none() {
             return Err(("/then", "`then` needs an `answer`"));
@@ -340,10 +375,17 @@ impl CaseEntry {
         Ok(())
     }
 
+    /// Returns whether the body of the request asks for a stream.
+    fn asks_for_stream(&self) -> bool {
+        let request = self.request.as_ref();
+        request.is_some_and(|request| request.get("stream") == Some(&Value::Bool(true)))
+    }
+
     /// Checks that the case is an event or a model call, with fields for that.
     fn check_kind(&self) -> Result<(), (&'static str, &'static str)> {
         let expect = &self.expect;
         let call_fields = [
+            ("/api", self.api.is_some()),
             ("/path", self.path.is_some()),
             ("/headers", !self.headers.is_empty()),
             ("/answer", self.answer.is_some()),

@@ -5,6 +5,7 @@
 
 mod circuit_breaker;
 pub mod content_headers;
+mod credentials;
 pub mod decompress;
 mod endpoint;
 mod error;
@@ -27,12 +28,14 @@ pub use self::{
 };
 use crate::{
     config::{CircuitSettings, UpstreamConfig, UpstreamCredential},
+    dialect::{Api, Vendor},
     observe::Metrics,
 };
 
 /// Client of one model API.
 #[derive(Debug)]
 pub struct Upstream {
+    vendor: Vendor,
     primary: Arc<Endpoint>,
     fallback: Option<FallbackEndpoint>,
     /// Configured credential, which replaces the agents' own.
@@ -67,19 +70,19 @@ impl Upstream {
             circuit: CircuitSettings::default(),
             fallback: None,
         };
-        Self::from_config(&config, "upstream", timeouts, &Arc::default(), None)
+        Self::from_config(&config, Api::Gemini, timeouts, &Arc::default(), None)
     }
 
-    /// Returns a client for this configuration. Endpoints of `old` that are
+    /// Returns a client for the API with this configuration. Endpoints of `old` that are
     /// configured as before are kept, with their connections and circuit state.
     pub fn from_config(
         config: &UpstreamConfig,
-        name: &str,
+        api: Api,
         timeouts: UpstreamTimeouts,
         metrics: &Arc<Metrics>,
         old: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
-        let connect = timeouts.connect;
+        let (connect, name) = (timeouts.connect, api.upstream());
         let endpoint = |url: &Url, name: String, old: Option<&Arc<Endpoint>>| {
             let reusable = old.filter(|old| old.is_equivalent(url, connect, config.circuit));
             if let Some(old) = reusable {
@@ -100,6 +103,7 @@ impl Upstream {
             })
         });
         Ok(Self {
+            vendor: api.vendor(),
             primary,
             fallback: fallback.transpose()?,
             credential: config.credential.clone(),
@@ -168,7 +172,7 @@ impl Upstream {
         let name = &self.primary.circuit_breaker.name;
         self.metrics.record_fallback(name);
         self.header_rules.remove_forwarded(&mut headers);
-        headers::replace_for_fallback(&mut headers, &fallback.credential);
+        headers::replace_for_fallback(&mut headers, self.vendor, &fallback.credential);
         let second = OutgoingRequest {
             headers,
             body,

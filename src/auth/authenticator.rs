@@ -18,7 +18,7 @@ use super::{
     quota::Quotas,
 };
 use crate::{
-    config::{Auth, CERTIFICATE_PREFIX, Grant, MtlsSpec, TOKEN_PREFIX, UpstreamCredential},
+    config::{Auth, CERTIFICATE_PREFIX, Grant, MtlsSpec, TOKEN_PREFIX},
     event::SessionScope,
     observe::Metrics,
 };
@@ -138,11 +138,6 @@ impl Authenticator {
         Ok(Identity {
             name: principal.name,
             query_key: self.query_key_for_model_api(&keys),
-            upstream: principal
-                .grant
-                .upstream_key
-                .clone()
-                .map(UpstreamCredential::ApiKey),
             user_agent,
             allowance: Some(Allowance {
                 quota,

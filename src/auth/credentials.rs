@@ -13,11 +13,16 @@ use super::{error::AuthError, mtls::PeerCertificate};
 /// Header for keys that are meant for hookgate alone.
 pub const KEY_HEADER: HeaderName = HeaderName::from_static("x-hookgate-key");
 
-const API_KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
+/// Header for keys of Google's APIs.
+const GOOGLE_KEY_HEADER: HeaderName = HeaderName::from_static("x-goog-api-key");
+
+/// Header for keys of Anthropic's API.
+const ANTHROPIC_KEY_HEADER: HeaderName = HeaderName::from_static("x-api-key");
 
 /// Headers with a key that may be meant for the model API.
-const KEY_READERS: [(HeaderName, KeyReader); 2] = [
-    (API_KEY_HEADER, PresentedKey::from_header),
+const KEY_READERS: [(HeaderName, KeyReader); 3] = [
+    (GOOGLE_KEY_HEADER, PresentedKey::from_header),
+    (ANTHROPIC_KEY_HEADER, PresentedKey::from_header),
     (header::AUTHORIZATION, PresentedKey::from_authorization),
 ];
 
@@ -46,7 +51,8 @@ pub(super) struct PresentedKey(Vec<u8>);
 /// Every key and token of a request, by where it was found.
 pub(super) struct PresentedKeys {
     own: Vec<PresentedKey>,
-    api_key: Vec<PresentedKey>,
+    google_key: Vec<PresentedKey>,
+    anthropic_key: Vec<PresentedKey>,
     bearer: Vec<PresentedKey>,
     query: Vec<PresentedKey>,
 }
@@ -94,7 +100,8 @@ impl PresentedKeys {
         let parameters = parameters.map(|value| percent_decode_str(value).collect::<Vec<u8>>());
         Self {
             own: read(KEY_HEADER, PresentedKey::from_header),
-            api_key: read(API_KEY_HEADER, PresentedKey::from_header),
+            google_key: read(GOOGLE_KEY_HEADER, PresentedKey::from_header),
+            anthropic_key: read(ANTHROPIC_KEY_HEADER, PresentedKey::from_header),
             bearer: read(header::AUTHORIZATION, PresentedKey::from_authorization),
             query: parameters
                 .filter_map(|value| PresentedKey::new(&value))
@@ -122,12 +129,18 @@ impl PresentedKeys {
     }
 
     fn all_shared(&self) -> impl Iterator<Item = &PresentedKey> {
-        self.api_key.iter().chain(&self.bearer).chain(&self.query)
+        let keys = self.google_key.iter().chain(&self.anthropic_key);
+        keys.chain(&self.bearer).chain(&self.query)
     }
 
     /// Joins the keys for the model API; empty without one.
     pub(super) fn for_model_api(&self) -> SecretSlice<u8> {
-        let keys = [self.api_key.first(), self.bearer.first(), self.query.last()];
+        let keys = [
+            self.google_key.first(),
+            self.anthropic_key.first(),
+            self.bearer.first(),
+            self.query.last(),
+        ];
         let keys: Vec<&[u8]> = keys
             .into_iter()
             .flatten()

@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum AuthError {
     /// The request carries no credential.
     #[error(
-        "missing credentials: send a key as `x-hookgate-key`, `x-goog-api-key` or `Authorization: Bearer`"
+        "missing credentials: send a key as `x-hookgate-key`, `x-goog-api-key`, `x-api-key` or `Authorization: Bearer`"
     )]
     Missing,
     /// The credential matches no configured key and no token issuer.

@@ -13,6 +13,7 @@ use super::{
 };
 use crate::{
     config::{Grant, UpstreamCredential},
+    dialect::Api,
     event::{Caller, SessionScope},
     observe::Metrics,
 };
@@ -24,8 +25,6 @@ pub struct Identity {
     pub name: Arc<str>,
     /// The caller's own credential for the model API, if it came in the query.
     pub query_key: Option<SecretString>,
-    /// Credential for the model API that replaces all others.
-    pub upstream: Option<UpstreamCredential>,
     pub(super) user_agent: String,
     pub(super) key: CallerKey,
     pub(super) session_scope: SessionScope,
@@ -73,7 +72,6 @@ impl Identity {
         Self {
             name: "".into(),
             query_key: keys.query().and_then(PresentedKey::to_secret),
-            upstream: None,
             user_agent,
             key: CallerKey::Presented(keys.for_model_api()),
             session_scope,
@@ -111,6 +109,13 @@ impl Identity {
         let metrics = &allowance.metrics;
         metrics.record_caller_request(&allowance.label, outcome);
         entered.map(Some)
+    }
+
+    /// Returns the caller's credential for an API, which replaces all others.
+    pub fn credential_for(&self, api: Api) -> Option<UpstreamCredential> {
+        let grant = &self.allowance.as_ref()?.grant;
+        let key = grant.key_for(api.upstream())?;
+        Some(UpstreamCredential::ApiKey(key.clone()))
     }
 
     /// Returns whether the caller is limited to certain models or tools, or to a number

@@ -2,8 +2,20 @@
 
 use memchr::memmem;
 
-/// Field with the total, in both spellings of the API.
-const TOTAL_FIELDS: [&[u8]; 2] = [b"\"totalTokenCount\"", b"\"total_token_count\""];
+/// Fields with a total: Gemini in both spellings, OpenAI.
+const TOTAL_FIELDS: [&[u8]; 3] = [
+    b"\"totalTokenCount\"",
+    b"\"total_token_count\"",
+    b"\"total_tokens\"",
+];
+
+/// Fields that add up to a total: Anthropic. A stream reports them in several events.
+const ADDED_FIELDS: [&[u8]; 4] = [
+    b"\"input_tokens\"",
+    b"\"cache_creation_input_tokens\"",
+    b"\"cache_read_input_tokens\"",
+    b"\"output_tokens\"",
+];
 
 /// Bytes kept between two chunks: enough for a field name, blanks and a number.
 const MAX_TAIL_BYTES: usize = 256;
@@ -11,21 +23,33 @@ const MAX_TAIL_BYTES: usize = 256;
 /// Estimate for responses that report no usage.
 const BYTES_PER_TOKEN: u64 = 4;
 
-/// Reader of the token usage of one response. Each chunk of a stream reports the total
-/// so far, so the largest number counts.
+/// Reader of the token usage of one response, of any API. Each chunk of a stream reports the
+/// numbers so far, so the largest one of each field counts.
 ///
 /// A field name inside a text is escaped and does not match. A model that writes one as
 /// an argument of a call can only increase the count.
 ///
-/// Some APIs report usage in the last chunk only. A response that is abandoned or breaks
-/// off before that is charged by an estimate, so that leaving early is not free.
+/// Some APIs report usage in the last chunk only, or only on request. A response that is
+/// abandoned, breaks off before that or reports nothing is charged by an estimate, so that
+/// leaving early and not asking are not free.
 pub struct UsageReader {
     on_usage: Box<dyn FnMut(u64) + Send>,
-    /// Bytes of request and response, while the estimate may still be needed.
-    transferred: Option<u64>,
+    /// Size of request and response, while the estimate may still be needed.
+    transferred: Option<Transferred>,
     /// End of the last chunk, in which a number may have been cut.
     tail: Vec<u8>,
+    /// Largest number of each of [`ADDED_FIELDS`].
+    added: [u64; ADDED_FIELDS.len()],
     counted: u64,
+}
+
+/// Size of a request and of its response so far.
+#[derive(Debug, Clone, Copy)]
+struct Transferred {
+    request_bytes: u64,
+    response_bytes: u64,
+    /// Number of server-sent events, which hold about one token each.
+    events: u64,
 }
 
 impl UsageReader {
@@ -35,6 +59,7 @@ impl UsageReader {
             on_usage: Box::new(on_usage),
             transferred: None,
             tail: Vec::new(),
+            added: [0; ADDED_FIELDS.len()],
             counted: 0,
         }
     }
@@ -42,22 +67,36 @@ impl UsageReader {
     /// Marks that a model was called with a request of this size. From then on, dropping
     /// the reader without a reported usage charges the estimate.
     pub fn start(&mut self, request_bytes: usize) {
-        self.transferred = Some(request_bytes as u64);
+        self.transferred = Some(Transferred {
+            request_bytes: request_bytes as u64,
+            response_bytes: 0,
+            events: 0,
+        });
     }
 
-    /// Marks the response as complete, which disables the estimate.
-    pub fn end(&mut self) {
+    /// Marks the call as failed, which costs nothing.
+    pub fn cancel(&mut self) {
         self.transferred = None;
     }
 
     /// Reads the next chunk.
     pub fn read(&mut self, chunk: &[u8]) {
-        let bytes = chunk.len() as u64;
-        self.transferred = self.transferred.map(|all| all.saturating_add(bytes));
+        if let Some(transferred) = &mut self.transferred {
+            transferred.response_bytes += chunk.len() as u64;
+            transferred.events += memmem::find_iter(chunk, b"data:").count() as u64;
+        }
         // The tail and the start of the chunk contain every number that was cut.
         let (start, _) = chunk.split_at(chunk.len().min(MAX_TAIL_BYTES));
         self.tail.extend_from_slice(start);
-        let total = largest_total(&self.tail).max(largest_total(chunk));
+        let mut total = 0;
+        for text in [&self.tail, chunk] {
+            total = largest(&TOTAL_FIELDS, text).max(total);
+            for (field, added) in ADDED_FIELDS.iter().zip(&mut self.added) {
+                *added = largest(&[field], text).max(*added);
+            }
+        }
+        let sum = self.added.iter().copied().fold(0, u64::saturating_add);
+        let total = total.max(sum);
         let new = total.saturating_sub(self.counted);
         if new > 0 {
             self.counted = total;
@@ -75,15 +114,26 @@ impl UsageReader {
 
 impl Drop for UsageReader {
     fn drop(&mut self) {
-        if let (Some(bytes), 0) = (self.transferred, self.counted) {
-            (self.on_usage)(bytes.div_ceil(BYTES_PER_TOKEN));
+        if let (Some(transferred), 0) = (self.transferred, self.counted) {
+            (self.on_usage)(transferred.estimate());
         }
     }
 }
 
-/// Returns the largest total in a text, which may end within a number.
-fn largest_total(text: &[u8]) -> u64 {
-    let totals = TOTAL_FIELDS.iter().flat_map(|field| {
+impl Transferred {
+    /// Returns the estimated number of tokens.
+    fn estimate(self) -> u64 {
+        let tokens = |bytes: u64| bytes.div_ceil(BYTES_PER_TOKEN);
+        match self.events {
+            0 => tokens(self.request_bytes.saturating_add(self.response_bytes)),
+            events => tokens(self.request_bytes).saturating_add(events),
+        }
+    }
+}
+
+/// Returns the largest number of these fields in a text, which may end within a number.
+fn largest(fields: &[&[u8]], text: &[u8]) -> u64 {
+    let totals = fields.iter().flat_map(|field| {
         let positions = memmem::find_iter(text, field);
         positions.filter_map(move |at| number_after_colon(text.get(at + field.len()..)?))
     });
@@ -139,6 +189,35 @@ mod tests {
             u64::MAX
         );
         assert_eq!(counted([&b"{}"[..]]), 0);
+    }
+
+    #[test]
+    fn each_api_reports_its_usage_in_its_own_fields() {
+        let chat = br#"data: {"choices":[],"usage":{"prompt_tokens":9,"completion_tokens":3,"total_tokens":12}}"#;
+        assert_eq!(counted([&chat[..]]), 12);
+        let responses = br#"{"usage":{"input_tokens":9,"output_tokens":3,"total_tokens":12}}"#;
+        assert_eq!(counted([&responses[..]]), 12);
+        let started = br#"data: {"type":"message_start","message":{"usage":{"input_tokens":9,"cache_creation_input_tokens":100,"cache_read_input_tokens":1000,"output_tokens":1}}}"#;
+        let ended = br#"data: {"type":"message_delta","usage":{"output_tokens":31}}"#;
+        assert_eq!(counted([&started[..], &ended[..]]), 9 + 100 + 1000 + 31);
+    }
+
+    #[test]
+    fn a_response_that_reports_nothing_is_estimated() {
+        let estimate = |request_bytes, response: &'static [u8]| {
+            let spent = Arc::<AtomicU64>::default();
+            let sink = Arc::clone(&spent);
+            let mut reader = UsageReader::new(move |tokens| {
+                sink.fetch_add(tokens, Ordering::Relaxed);
+            });
+            reader.start(request_bytes);
+            reader.read(response);
+            drop(reader);
+            spent.load(Ordering::Relaxed)
+        };
+        assert_eq!(estimate(40, b"{\"a\":12345}"), 13);
+        assert_eq!(estimate(40, b"data: {}\n\ndata: {}\n\n"), 12);
+        assert_eq!(estimate(40, br#"{"total_tokens":5}"#), 5);
     }
 
     #[test]

@@ -777,10 +777,15 @@ fn the_schema_file_is_up_to_date() {
 
 /// Who has these settings, which are all alike.
 const GRANTED: [&str; 3] = ["auth.keys[].", "auth.jwt.", "auth.mtls."];
-const GRANT: [&str; 6] = [
+const GRANT: [&str; 11] = [
     "models",
     "tools",
     "upstream_key",
+    "upstream_keys",
+    "upstream_keys.gemini",
+    "upstream_keys.vertex",
+    "upstream_keys.anthropic",
+    "upstream_keys.openai",
     "requests_per_minute",
     "tokens_per_day",
     "in_flight",

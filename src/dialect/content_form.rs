@@ -7,11 +7,13 @@
 //! and gives both lists to [`splice_list`].
 
 mod fallback_models;
+mod private_fields;
 mod splice;
 mod text_template;
 
 pub use self::{
     fallback_models::{FALLBACK_MODELS, fallback_models},
+    private_fields::without_private_fields,
     splice::{Hidden, SpliceElements, source_of, splice_list},
     text_template::{TextEvent, TextTemplate},
 };

@@ -4,6 +4,16 @@ use http::{HeaderMap, header::AUTHORIZATION};
 
 use crate::dialect::method::Api;
 
+/// Starts of paths that only Google's APIs have.
+const GOOGLE_PATHS: [&str; 6] = [
+    "/upload/",
+    "/v1/projects/",
+    "/v1/publishers/",
+    "/v1alpha/",
+    "/v1beta",
+    "/v1internal",
+];
+
 /// Returns the API that the headers of a request point to. Several APIs have paths such as
 /// `/v1/models`.
 pub fn named_api(headers: &HeaderMap) -> Option<Api> {
@@ -12,4 +22,16 @@ pub fn named_api(headers: &HeaderMap) -> Option<Api> {
     }
     let has_google_key = headers.contains_key("x-goog-api-key");
     (headers.contains_key(AUTHORIZATION) && !has_google_key).then_some(Api::OpenAiResponses)
+}
+
+/// Returns the path without the prefix `/s/{session}`.
+pub fn without_session(path: &str) -> &str {
+    let rest = path.strip_prefix("/s/");
+    let rest = rest.and_then(|rest| rest.split_at_checked(rest.find('/')?));
+    rest.map_or(path, |(_, rest)| rest)
+}
+
+/// Returns whether only Google's APIs have such a path.
+pub fn is_of_google(path: &str) -> bool {
+    GOOGLE_PATHS.iter().any(|start| path.starts_with(start))
 }

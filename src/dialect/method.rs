@@ -3,6 +3,18 @@
 
 use serde::Serialize;
 
+/// The vendor of an API, whose headers and credentials it has. Servers that are compatible
+/// with an API have those of its vendor.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Vendor {
+    /// Vendor of the Gemini API, Vertex AI and Code Assist.
+    Google,
+    /// Vendor of the Messages API.
+    Anthropic,
+    /// Vendor of the Responses and Chat Completions APIs.
+    OpenAi,
+}
+
 /// A model API with paths and credentials of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Api {
@@ -51,9 +63,18 @@ impl Api {
         }
     }
 
+    /// Returns the vendor of the API.
+    pub const fn vendor(self) -> Vendor {
+        match self {
+            Self::Gemini | Self::Vertex | Self::CodeAssist => Vendor::Google,
+            Self::Anthropic => Vendor::Anthropic,
+            Self::OpenAiResponses | Self::OpenAiChat => Vendor::OpenAi,
+        }
+    }
+
     /// Returns whether it is one of Google's APIs, whose calls are named by their paths.
     pub const fn is_google(self) -> bool {
-        matches!(self, Self::Gemini | Self::Vertex | Self::CodeAssist)
+        matches!(self.vendor(), Vendor::Google)
     }
 }
 

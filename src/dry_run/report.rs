@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Value;
 
-use crate::{event::Action, hook::EventTrace, observe::trace::CallRecord};
+use crate::{dialect::Dialect, event::Action, hook::EventTrace, observe::trace::CallRecord};
 
 /// The result of a dry run.
 #[derive(Debug, Serialize)]
@@ -44,8 +44,8 @@ impl DryRunReport {
     pub(super) fn new(
         (events, record): (Vec<EventTrace>, Option<Arc<CallRecord>>),
         upstream: Vec<RecordedRequest>,
-        status: u16,
-        answer: Value,
+        (status, answer): (u16, Value),
+        dialect: &dyn Dialect,
     ) -> Self {
         let (verdict, reason) = verdict(&events, &answer);
         Self {
@@ -55,7 +55,7 @@ impl DryRunReport {
             record,
             upstream,
             status,
-            text: text(&answer),
+            text: text(&content_form(&answer, dialect).unwrap_or_else(|| answer.clone())),
             answer,
         }
     }
@@ -74,6 +74,35 @@ fn verdict(events: &[EventTrace], answer: &Value) -> (&'static str, Option<Strin
     let first = events.iter().find(|event| event.verdict == strictest);
     let reason = first.and_then(|event| event.reason.clone());
     (strictest.as_str(), reason)
+}
+
+/// Returns a response in the content form that all APIs share; `None` if it is an error, or in
+/// that form already.
+fn content_form(answer: &Value, dialect: &dyn Dialect) -> Option<Value> {
+    if dialect.api().is_google() || answer.get("error").is_some() {
+        return None;
+    }
+    let bytes = |value: &Value| match value {
+        // An event that is no JSON, such as `[DONE]`.
+        Value::String(text) => text.clone().into_bytes(),
+        value => value.to_string().into_bytes(),
+    };
+    let chunks = match answer {
+        Value::Array(events) => {
+            let mut reader = dialect.chunk_reader();
+            let mut chunks = Vec::new();
+            for event in events {
+                chunks.extend(reader.read(bytes(event).into()).ok()?);
+            }
+            chunks.extend(reader.finish().ok()?);
+            chunks
+        }
+        whole => vec![dialect.open_response(bytes(whole).into()).ok()?],
+    };
+    let chunks = chunks
+        .iter()
+        .map(|chunk| serde_json::from_slice(&chunk.to_bytes()));
+    chunks.collect::<Result<_, _>>().ok().map(Value::Array)
 }
 
 /// Returns all text of a response that an agent displays, without thoughts; of an

@@ -9,7 +9,7 @@ use http::{HeaderMap, HeaderName, Request, Version, header};
 use crate::error::{ApiError, ErrorReason};
 
 /// Headers with a single value.
-const SINGLE_VALUE_HEADERS: [HeaderName; 12] = [
+const SINGLE_VALUE_HEADERS: [HeaderName; 18] = [
     header::AUTHORIZATION,
     header::CONTENT_ENCODING,
     header::CONTENT_LENGTH,
@@ -18,10 +18,16 @@ const SINGLE_VALUE_HEADERS: [HeaderName; 12] = [
     header::ORIGIN,
     header::TRANSFER_ENCODING,
     header::USER_AGENT,
+    HeaderName::from_static("session-id"),
+    HeaderName::from_static("thread-id"),
+    HeaderName::from_static("x-api-key"),
+    HeaderName::from_static("x-claude-code-agent-id"),
+    HeaderName::from_static("x-claude-code-session-id"),
     HeaderName::from_static("x-goog-api-key"),
     HeaderName::from_static("x-goog-user-project"),
     HeaderName::from_static("x-hookgate-key"),
     HeaderName::from_static("x-hookgate-session"),
+    HeaderName::from_static("x-session-id"),
 ];
 
 /// Headers that override the method or path for servers that support them.

@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// Headers in which cases name their caller.
-const CALLER_HEADERS: [&str; 2] = ["x-goog-api-key", "authorization"];
+const CALLER_HEADERS: [&str; 3] = ["x-goog-api-key", "x-api-key", "authorization"];
 
 /// Reads those cases of a file that expect the same. `span` is where the config names it.
 pub(super) fn read(

@@ -6,7 +6,9 @@ use serde_json::{Map, Value, json};
 
 use crate::{
     config::{ProofToolCall, ProofToolResult},
-    dialect::{self, Call, DialectError, Document, History, RequestLine, ResponseDocument},
+    dialect::{
+        self, Call, Dialect, DialectError, Document, History, RequestLine, ResponseDocument,
+    },
     event::{AfterTool, EventName, mcp_context, tool_response},
 };
 
@@ -147,15 +149,9 @@ impl ExampleCall {
             let dialect = dialect::of(call.method.api);
             let body = dialect.parse_request(Bytes::from(request.to_string()))?;
             let document = dialect.open_request(&mut call, body)?.document;
-            let chunks = match answer {
-                Some(Value::Array(chunks)) => chunks.as_slice(),
-                Some(one) => std::slice::from_ref(one),
-                None => &[],
-            };
-            let open = |chunk: &Value| dialect.open_response(chunk.to_string().into());
             Ok(Self {
                 prompt: dialect::new_prompt(&call, &document)?.join("\n"),
-                answer: chunks.iter().map(open).collect::<Result<_, _>>()?,
+                answer: read_answer(dialect, answer)?,
                 call: call.clone(),
                 document,
                 events,
@@ -188,6 +184,28 @@ impl ExampleCall {
             original_request_name: None,
         };
         Ok(results.map(event).collect())
+    }
+}
+
+/// Reads a response, or the chunks of a stream.
+fn read_answer(
+    dialect: &dyn Dialect,
+    answer: Option<&Value>,
+) -> Result<Vec<ResponseDocument>, DialectError> {
+    let whole = |response: &Value| dialect.open_response(response.to_string().into());
+    match answer {
+        None => Ok(Vec::new()),
+        Some(Value::Array(events)) if !dialect.api().is_google() => {
+            let mut reader = dialect.chunk_reader();
+            let mut chunks = Vec::new();
+            for event in events {
+                chunks.extend(reader.read(event.to_string().into())?);
+            }
+            chunks.extend(reader.finish()?);
+            Ok(chunks)
+        }
+        Some(Value::Array(chunks)) => chunks.iter().map(whole).collect(),
+        Some(response) => Ok(vec![whole(response)?]),
     }
 }
 

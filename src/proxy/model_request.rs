@@ -40,13 +40,19 @@ impl ModelRequest {
         }
     }
 
-    /// Whether gemini-cli makes this call for itself, to choose a model or to compress its
-    /// history. Calls of its agents stream and declare functions.
+    /// Whether a known agent makes this call for itself: to choose a model, to compress its
+    /// history, to find a title, to search the web. Calls of its agents declare functions, and
+    /// those of gemini-cli stream.
     pub(super) fn is_helper(&self, agent: &str) -> bool {
-        let from_cli = agent.starts_with("GeminiCLI") || agent.starts_with("CloudCodeVSCode");
-        from_cli
-            && self.call.operation == Operation::Generate
+        let is_google = self.call.method.api.is_google();
+        let agents: &[&str] = if is_google {
+            &["CloudCodeVSCode", "GeminiCLI"]
+        } else {
+            &["claude-cli", "codex", "opencode"]
+        };
+        agents.iter().any(|name| agent.starts_with(name))
             && !self.expectation.declares_functions
+            && (!is_google || self.call.operation == Operation::Generate)
     }
 
     /// The stable form that hooks receive.

@@ -20,7 +20,7 @@ use crate::{
     observe::recorder::ExchangeEvent,
     upstream::{
         content_headers::{self, ContentEncoding, MediaType},
-        decompress::{BoundedGunzip, DecompressError},
+        decompress::{BoundedGunzip, BoundedUnzstd, DecompressError},
     },
 };
 
@@ -48,7 +48,9 @@ pub(super) async fn read_request(
         .dialect
         .open_request(&mut call, context.dialect.parse_request(bytes)?)?;
     let named = context.session_name.clone();
-    let session_name = named.or_else(|| opened.session.and_then(SessionName::from_body));
+    let api = call.method.api;
+    let in_body = |id| SessionName::from_body(api, id);
+    let session_name = named.or_else(|| opened.session.and_then(in_body));
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
     context.record(&ExchangeEvent::CallRead {
         operation: call.label(),
@@ -94,8 +96,8 @@ pub(super) async fn read(
         // The rest of a body that is too large is discarded.
         is_too_large = is_too_large || received > limit || !decoder.push(&piece)?;
         let decoded_len = if is_too_large { limit } else { decoder.len() };
-        reserve_memory(head, decoded_len - reserved, limits.memory)?;
-        reserved = decoded_len;
+        reserve_memory(head, decoded_len.saturating_sub(reserved), limits.memory)?;
+        reserved = reserved.max(decoded_len);
     }
     if is_too_large {
         return Err(too_large(limit));
@@ -107,6 +109,7 @@ pub(super) async fn read(
 enum BodyDecoder {
     Plain(BytesMut),
     Gzip(Box<BoundedGunzip>),
+    Zstd(Box<BoundedUnzstd>),
 }
 
 impl BodyDecoder {
@@ -122,8 +125,9 @@ impl BodyDecoder {
                 Ok(Self::Plain(BytesMut::with_capacity(reserved)))
             }
             ContentEncoding::Gzip => Ok(Self::Gzip(Box::new(BoundedGunzip::new(limit)))),
+            ContentEncoding::Zstd => Ok(Self::Zstd(Box::new(BoundedUnzstd::new(limit)))),
             ContentEncoding::Other => {
-                let message = "unsupported `content-encoding`; supported: `gzip`";
+                let message = "unsupported `content-encoding`; supported: `gzip`, `zstd`";
                 Err(ApiError::new(ErrorReason::UnsupportedMediaType, message))
             }
         }
@@ -131,33 +135,40 @@ impl BodyDecoder {
 
     /// Adds a piece. Returns false if the decoded body is too large.
     fn push(&mut self, piece: &[u8]) -> Result<bool, ApiError> {
-        match self {
-            Self::Plain(buffer) => buffer.extend_from_slice(piece),
-            Self::Gzip(gunzip) => match gunzip.push(piece) {
-                Ok(()) => (),
-                Err(DecompressError::TooLarge(_)) => return Ok(false),
-                Err(DecompressError::Invalid) => return Err(invalid_gzip()),
-            },
+        let pushed = match self {
+            Self::Plain(buffer) => {
+                buffer.extend_from_slice(piece);
+                Ok(())
+            }
+            Self::Gzip(gunzip) => gunzip.push(piece),
+            Self::Zstd(unzstd) => unzstd.push(piece),
+        };
+        match pushed {
+            Ok(()) => Ok(true),
+            Err(DecompressError::TooLarge(_)) => Ok(false),
+            Err(DecompressError::Invalid) => Err(invalid_encoding()),
         }
-        Ok(true)
     }
 
-    /// Number of decoded bytes.
+    /// Number of decoded bytes in memory, at most.
     fn len(&self) -> usize {
         match self {
             Self::Plain(buffer) => buffer.len(),
             Self::Gzip(gunzip) => gunzip.len(),
+            Self::Zstd(unzstd) => unzstd.len(),
         }
     }
 
     fn finish(self) -> Result<Bytes, ApiError> {
-        match self {
+        let finished = match self {
             Self::Plain(buffer) => Ok(buffer.freeze()),
-            Self::Gzip(mut gunzip) => gunzip.finish().map_err(|error| match error {
-                DecompressError::TooLarge(limit) => too_large(limit),
-                DecompressError::Invalid => invalid_gzip(),
-            }),
-        }
+            Self::Gzip(mut gunzip) => gunzip.finish(),
+            Self::Zstd(mut unzstd) => unzstd.finish(),
+        };
+        finished.map_err(|error| match error {
+            DecompressError::TooLarge(limit) => too_large(limit),
+            DecompressError::Invalid => invalid_encoding(),
+        })
     }
 }
 
@@ -183,7 +194,7 @@ pub(super) fn too_large(limit: usize) -> ApiError {
     ApiError::new(ErrorReason::BodyTooLarge, message)
 }
 
-fn invalid_gzip() -> ApiError {
-    let message = "request body is not a single valid gzip stream";
+fn invalid_encoding() -> ApiError {
+    let message = "request body is not a single valid stream of its `content-encoding`";
     ApiError::new(ErrorReason::BodyBroken, message)
 }

@@ -38,7 +38,7 @@ pub(super) fn resolve(
         path,
         query: head.uri.query().unwrap_or_default(),
         // An API without an upstream is not meant.
-        api: dialect::named_api(&head.headers).filter(|api| snapshot.upstream(*api).is_ok()),
+        api: dialect::named_api(&head.headers).filter(|api| snapshot.has_upstream(*api)),
     };
     let recognized = recognize(&app.resources.traffic, &identity, line)?;
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method.label()));

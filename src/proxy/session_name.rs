@@ -1,17 +1,31 @@
 //! Session names given by agents. Pure.
 //!
 //! An agent names its session by the path prefix `/s/{session}` or the header
-//! `x-hookgate-session`; gemini-cli on Code Assist by `session_id` in the body. A request
-//! without a name is matched to a session by its history (see [`crate::session`]).
+//! `x-hookgate-session`. Claude Code, Codex and opencode have headers of their own; gemini-cli
+//! on Code Assist, Claude Code and `LLxprt` have fields in the body. A request without a name
+//! is matched to a session by its history (see [`crate::session`]).
+//!
+//! A sub-agent has a session of its own, whose name ends with the id of the sub-agent.
 
 use http::HeaderMap;
+use uuid::Uuid;
 
 use crate::{
+    dialect::Api,
     error::{ApiError, ErrorReason},
     session::SessionSource,
 };
 
 const SESSION_HEADER: &str = "x-hookgate-session";
+
+/// Headers with which agents name their session and a sub-agent. The latter equals the
+/// session's id for Codex' main agent.
+const AGENT_HEADERS: [(&str, Option<&str>); 3] = [
+    ("x-claude-code-session-id", Some("x-claude-code-agent-id")),
+    ("session-id", Some("thread-id")),
+    ("x-session-id", None),
+];
+
 const MAX_SESSION_NAME_CHARS: usize = 128;
 
 /// A session's name, and where the agent gives it.
@@ -22,10 +36,44 @@ pub(super) struct SessionName {
 }
 
 impl SessionName {
-    /// Returns the name in a Code Assist body, or `None` if it is malformed.
-    pub(super) fn from_body(id: String) -> Option<Self> {
-        let source = SessionSource::CodeAssist;
+    /// Returns the name in the body of a call, or `None` if it is malformed.
+    pub(super) fn from_body(api: Api, id: String) -> Option<Self> {
+        let source = match api {
+            Api::CodeAssist => SessionSource::CodeAssist,
+            _ => SessionSource::Body,
+        };
+        // Applications set one `prompt_cache_key` for all of their users; agents set a UUID.
+        let is_weak = matches!(api, Api::OpenAiResponses | Api::OpenAiChat);
+        let is_name = is_valid(&id) && (!is_weak || Uuid::parse_str(&id).is_ok());
+        is_name.then_some(Self { id, source })
+    }
+
+    /// Returns the name in headers of the agent, or `None` if there is none, or it is
+    /// malformed.
+    fn from_agent_headers(headers: &HeaderMap) -> Option<Self> {
+        let mut named = AGENT_HEADERS.iter().filter_map(|(session, sub_agent)| {
+            let id = text(headers, session)?;
+            // `session-id` alone may be anything.
+            let is_agents = *session != "session-id"
+                || sub_agent.is_some_and(|name| headers.contains_key(name));
+            is_agents.then(|| id.to_owned())
+        });
+        let id = named.next()?;
+        let source = SessionSource::AgentHeader;
         is_valid(&id).then_some(Self { id, source })
+    }
+
+    /// Returns the name of the sub-agent's session, if the headers name a sub-agent.
+    fn of_sub_agent(self, headers: &HeaderMap) -> Self {
+        let mut sub_agents = AGENT_HEADERS.iter().filter_map(|(session, sub_agent)| {
+            let sub_agent = text(headers, (*sub_agent)?)?;
+            (text(headers, session) != Some(sub_agent)).then_some(sub_agent)
+        });
+        let id = sub_agents.next().map(|id| format!("{}:{id}", self.id));
+        match id.filter(|id| is_valid(id)) {
+            Some(id) => Self { id, ..self },
+            None => self,
+        }
     }
 }
 
@@ -48,14 +96,24 @@ pub(super) fn split<'a>(
     let (id, source, path) = match (prefixed, header) {
         (Some((id, rest)), _) => (id, SessionSource::Path, rest),
         (None, Some(id)) => (id, SessionSource::Header, path),
-        (None, None) => return Ok((path, None)),
+        (None, None) => {
+            let named = SessionName::from_agent_headers(headers);
+            return Ok((path, named.map(|name| name.of_sub_agent(headers))));
+        }
     };
     if !is_valid(id) {
         let message = "invalid session name: expected 1 to 128 of the characters `A-Z a-z 0-9 . _ : -`, and not only dots";
         return Err(ApiError::new(ErrorReason::BadSession, message));
     }
     let id = id.to_owned();
-    Ok((path, Some(SessionName { id, source })))
+    let name = SessionName { id, source }.of_sub_agent(headers);
+    Ok((path, Some(name)))
+}
+
+/// Returns the value of a header, unless it is empty.
+fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    let value = headers.get(name)?.to_str().ok()?;
+    (!value.is_empty()).then_some(value)
 }
 
 fn is_valid(text: &str) -> bool {
@@ -101,5 +159,62 @@ mod tests {
         ] {
             assert!(split(path, &HeaderMap::new()).is_err(), "{path}");
         }
+    }
+
+    #[test]
+    fn agents_and_sub_agents_name_their_sessions() {
+        let named = |path: &str, pairs: &[(&'static str, &str)]| {
+            let mut headers = HeaderMap::new();
+            for (name, value) in pairs {
+                headers.insert(*name, value.parse().unwrap());
+            }
+            let (_, name) = split(path, &headers).unwrap();
+            name.map(|name| (name.id, name.source.as_str()))
+        };
+        let claude = ("x-claude-code-session-id", "c-1");
+        let sub_agent = ("x-claude-code-agent-id", "a");
+        let codex = [("session-id", "x-1"), ("thread-id", "x-1")];
+        let thread = [("session-id", "x-1"), ("thread-id", "x-2")];
+        for (path, pairs, expected) in [
+            ("/v1/messages", &[claude][..], Some(("c-1", "agent_header"))),
+            (
+                "/v1/messages",
+                &[claude, sub_agent],
+                Some(("c-1:a", "agent_header")),
+            ),
+            (
+                "/s/mine/v1/messages",
+                &[claude, sub_agent],
+                Some(("mine:a", "path")),
+            ),
+            (
+                "/v1/messages",
+                &[claude, ("x-hookgate-session", "h")],
+                Some(("h", "header")),
+            ),
+            ("/v1/responses", &codex, Some(("x-1", "agent_header"))),
+            ("/v1/responses", &thread, Some(("x-1:x-2", "agent_header"))),
+            ("/v1/responses", &[("session-id", "x-1")], None),
+            (
+                "/v1/responses",
+                &[("x-session-id", "ses_1")],
+                Some(("ses_1", "agent_header")),
+            ),
+            ("/v1/responses", &[("x-session-id", "")], None),
+            ("/v1/responses", &[("x-session-id", "a b")], None),
+        ] {
+            let expected = expected.map(|(id, source): (&str, &str)| (id.to_owned(), source));
+            assert_eq!(named(path, pairs), expected, "{path} {pairs:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_cache_key_that_is_unique_names_a_session() {
+        let uuid = "2e5bf39a-41ec-499f-9883-d64499ab6084";
+        let named = |api, id: &str| SessionName::from_body(api, id.to_owned()).is_some();
+        assert!(named(Api::OpenAiResponses, uuid));
+        assert!(!named(Api::OpenAiResponses, "my-app"));
+        assert!(named(Api::Anthropic, "s-1"));
+        assert!(!named(Api::Anthropic, "a b"));
     }
 }

@@ -19,6 +19,8 @@ pub(super) struct StepRecorder {
     /// The agent's request; `None` if no sink needs the steps.
     received: Option<Document>,
     wants_content: bool,
+    /// Whether documents have fields that only hookgate needs.
+    has_private_fields: bool,
 }
 
 impl StepRecorder {
@@ -29,6 +31,7 @@ impl StepRecorder {
         let steps = Self {
             received: wants_steps.then(|| request.document.clone()),
             wants_content: wants_steps && recorder.wants_content(),
+            has_private_fields: !context.dialect.api().is_google(),
             recorder,
         };
         steps.record_body(BodyPart::AgentRequest, || request.document.to_bytes());
@@ -44,7 +47,7 @@ impl StepRecorder {
         let is_edited = sent.is_edited();
         self.record_body(BodyPart::UpstreamRequest, || sent.to_bytes());
         if is_edited {
-            let (before, after) = (received.to_bytes(), sent.to_bytes());
+            let (before, after) = (self.shown(received.to_bytes()), self.shown(sent.to_bytes()));
             if before != after {
                 let (before, after) = (&before, &after);
                 self.recorder
@@ -72,14 +75,14 @@ impl StepRecorder {
 
     /// Returns the bytes of a chunk of the model, before it is filtered.
     pub(super) fn before_filter(&self, chunk: &ResponseDocument) -> Option<Bytes> {
-        let before = self.received.is_some().then(|| chunk.original_bytes())?;
+        let before = (self.received.is_some()).then(|| self.shown(chunk.original_bytes()))?;
         self.record_body(BodyPart::ModelAnswer, || before.clone());
         Some(before)
     }
 
     /// Returns the bytes of a held-back chunk, before its end is removed.
     pub(super) fn before_release(&self, chunk: &ResponseDocument) -> Option<Bytes> {
-        self.received.is_some().then(|| chunk.current_bytes())
+        (self.received.is_some()).then(|| self.shown(chunk.current_bytes()))
     }
 
     /// Records a filtered chunk. `before` is the chunk of the model, `held_bytes` what is held
@@ -97,7 +100,13 @@ impl StepRecorder {
     /// Records a difference between a chunk of the model and what the agent receives; either
     /// may be empty.
     pub(super) fn record_answer_edit(&self, before: &[u8], after: &[u8]) {
-        if self.received.is_some() && before != after {
+        if self.received.is_none() {
+            return;
+        }
+        let [before, after] =
+            [before, after].map(|bytes| self.shown(Bytes::copy_from_slice(bytes)));
+        if before != after {
+            let (before, after) = (&before, &after);
             self.recorder
                 .record(&ExchangeEvent::AnswerEdited { before, after });
         }
@@ -121,9 +130,18 @@ impl StepRecorder {
             .record(&ExchangeEvent::RoundEnded { asked_again });
     }
 
+    /// Returns a body without the fields that only hookgate needs.
+    fn shown(&self, body: Bytes) -> Bytes {
+        if self.has_private_fields {
+            dialect::without_private_fields(&body)
+        } else {
+            body
+        }
+    }
+
     fn record_body(&self, part: BodyPart, body: impl FnOnce() -> Bytes) {
         if self.wants_content {
-            let body = body();
+            let body = self.shown(body());
             self.recorder
                 .record(&ExchangeEvent::BodyInspected(part, &body));
         }

@@ -46,6 +46,10 @@ impl<'a> TurnState<'a> {
             hook_context.session_named = true;
             hook_context.session_id.clone_from(&name.id);
         }
+        if let Some(call) = &mut hook_context.call {
+            // Some APIs have the wish for a stream in the body.
+            call.operation = request.call.operation.as_str();
+        }
         Self {
             context,
             role: request.role(&hook_context.caller.agent),

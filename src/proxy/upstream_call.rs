@@ -11,7 +11,7 @@ use super::{
     request_context::RequestContext,
 };
 use crate::{
-    dialect::{Api, Call, Framing, Operation},
+    dialect::{Call, Framing, Operation},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     upstream::{
@@ -65,17 +65,16 @@ pub(super) fn outgoing(
     answer: ResponseUse,
 ) -> OutgoingRequest {
     let identity = &context.identity;
-    // Callers' own keys are for APIs that take API keys.
-    let takes_keys = context.dialect.api() != Api::CodeAssist;
-    let own = identity.upstream.as_ref().filter(|_| takes_keys);
-    let credential = own.or_else(|| context.upstream.credential.as_ref());
+    let api = context.dialect.api();
+    let own = identity.credential_for(api);
+    let credential = own.as_ref().or(context.upstream.credential.as_ref());
     let query_key = identity.query_key.as_ref().map(ExposeSecret::expose_secret);
     // Token usage can be read from plain responses only.
     let answer = identity.usage().map_or(answer, |_| ResponseUse::Parsed);
+    let (received, vendor) = (&context.head.headers, api.vendor());
     let mut headers: HeaderMap =
-        headers::request_headers(&context.head.headers, credential, query_key, answer);
-    let rules = &context.upstream.header_rules;
-    rules.apply(&mut headers, &context.head.headers);
+        headers::request_headers(received, vendor, credential, query_key, answer);
+    context.upstream.header_rules.apply(&mut headers, received);
     let trace = context.hook_context.trace;
     if trace.is_enabled() {
         headers::set_trace(&mut headers, trace);
@@ -112,14 +111,15 @@ pub(super) async fn send(
         usage.start(length.unwrap_or_default());
     }
     let sent = context.upstream.send(outgoing, &record_target).await;
-    let answer = sent.inspect_err(|_| usage.end())?;
+    let answer = sent.inspect_err(|_| usage.cancel())?;
     if !answer.status.is_success() {
-        usage.end();
+        usage.cancel();
     } else if content_headers::encoding(&answer.headers) != ContentEncoding::Identity {
         return Err(unreadable());
     }
-    Ok(answer.with_observer(move |piece| match piece {
-        Some(piece) => usage.read(piece),
-        None => usage.end(),
+    Ok(answer.with_observer(move |piece| {
+        if let Some(piece) = piece {
+            usage.read(piece);
+        }
     }))
 }

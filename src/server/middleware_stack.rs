@@ -54,8 +54,12 @@ impl MiddlewareStack {
         request.extensions_mut().insert(id.clone());
         let is_event = request.uri().path() == events::EVENTS_PATH;
         let (method, uri) = (request.method().clone(), request.uri().clone());
+        let snapshot = self.app.snapshot();
         let api = dialect::named_api(request.headers());
-        let audit = self.app.snapshot().audit.clone();
+        // An API without an upstream is not meant.
+        let api = api.filter(|api| snapshot.has_upstream(*api));
+        let audit = snapshot.audit.clone();
+        drop(snapshot);
         let rejected = audit.map(|audit| (audit, RejectedRequest::from_request(&request)));
         let handled = AssertUnwindSafe(self.dispatch(request)).catch_unwind();
         let (response, guard) = match handled.await {

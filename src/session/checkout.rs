@@ -17,7 +17,7 @@ use super::{
     state::{ItemNote, MAX_KNOWN_ITEMS, SessionSource, SessionState},
     store::SessionStore,
 };
-use crate::dialect::{CanonicalItem, DialectError, History, ItemKind, canonical_items};
+use crate::dialect::{DialectError, History, ItemKind, canonical_items};
 
 /// Most prefixes of the latest conversation that a session keeps.
 const MAX_PREFIXES: usize = 8192;
@@ -196,7 +196,8 @@ impl Session {
         self.prompts.last().filter(|prompt| prompt.last)
     }
 
-    /// Returns the text of a prompt, with a blank line between its parts.
+    /// Returns the text of a prompt, with a blank line between its parts, without what the
+    /// agent adds to it.
     pub fn prompt_text(&self, prompt: &Prompt, history: &History) -> Result<String, DialectError> {
         let contents = history.contents().get(prompt.contents.clone());
         let first = self.conversation.items.first();
@@ -206,11 +207,15 @@ impl Session {
                 && prompt.items.len() > 1
         });
         let mut skipped_part = introduction.map(|item| item.part);
+        let items = self.conversation.items.get(prompt.items.clone());
+        let mut items = items.into_iter().flatten();
+        let has_request = items.any(|item| !item.kind.is_added());
         let mut texts = Vec::new();
         for content in contents.unwrap_or_default() {
             for item in canonical_items(content)? {
-                let is_skipped = skipped_part.take_if(|part| *part == item.part).is_some();
-                if !is_skipped && is_text(&item) {
+                let is_introduction = skipped_part.take_if(|part| *part == item.part).is_some();
+                let is_skipped = is_introduction || (has_request && item.kind == ItemKind::Context);
+                if !is_skipped && item.kind.is_text() {
                     texts.push(item.text);
                 }
             }
@@ -299,8 +304,4 @@ impl Session {
         self.state.evaluated.retain(|entry| kept.contains(entry));
         self.state.notes.retain(|entry, _| kept.contains(entry));
     }
-}
-
-fn is_text(item: &CanonicalItem) -> bool {
-    matches!(item.kind, ItemKind::Text | ItemKind::Introduction)
 }

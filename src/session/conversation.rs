@@ -44,7 +44,7 @@ pub struct Conversation {
 pub struct Prompt {
     /// Range of contents in the history.
     pub contents: Range<usize>,
-    /// Range of items. The first may be the introduction that gemini-cli sends.
+    /// Range of items. Some may be texts that the agent adds.
     pub items: Range<usize>,
     /// Index of the last item, which identifies the prompt.
     pub item: usize,
@@ -121,9 +121,9 @@ impl Conversation {
         let mut open: Option<Fingerprint> = None;
         for items in self.user_runs(|item, next| item.content == next.content) {
             let all = self.items.get(items.clone()).unwrap_or_default();
-            let is_request = |item: &Item| item.kind != ItemKind::Introduction;
+            let is_request = |item: &Item| !item.kind.is_added();
             let has_results = all.iter().any(|item| item.kind == ItemKind::Result);
-            // An introduction counts as a prompt if nothing else in its step does.
+            // What an agent adds counts as a prompt if nothing else in its step does.
             let next = self.items.get(items.end);
             let is_last_of_step = next.is_none_or(|item| item.by_model);
             let is_prompt = !has_results && (is_last_of_step || all.iter().any(is_request));

@@ -50,7 +50,7 @@ impl FingerprintChain {
         let open_text = self.open_text.take().filter(|_| item.by_model);
         let kind = (item.kind, item.by_model);
         let (own, unique, continues);
-        if matches!(item.kind, ItemKind::Text | ItemKind::Introduction) {
+        if item.kind.is_text() {
             continues = open_text.is_some();
             let start = || (self.prefix, fingerprinter.stream_hasher());
             let (before, mut text) = open_text.unwrap_or_else(start);

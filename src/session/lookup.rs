@@ -187,8 +187,8 @@ impl Sessions {
 
     /// Finds the session with the longest prefix of the conversation.
     async fn find_by_prefix(&self, request: &SessionRequest<'_>, items: &[Item]) -> Option<Lookup> {
-        // The introduction of gemini-cli is the same in all sessions.
-        let is_distinct = |item: &Item| item.kind != ItemKind::Introduction;
+        // What agents add to the first prompt is the same in many sessions.
+        let is_distinct = |item: &Item| !item.kind.is_added();
         let first = items.iter().position(is_distinct)?;
         let items_from_first = items.get(first..).unwrap_or_default().iter();
         let prefixes: Vec<Fingerprint> = items_from_first.rev().map(|item| item.prefix).collect();

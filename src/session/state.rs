@@ -35,6 +35,10 @@ pub enum SessionSource {
     Header,
     /// The field `session_id` of Code Assist.
     CodeAssist,
+    /// Named by a header of the agent, such as `x-claude-code-session-id`.
+    AgentHeader,
+    /// Named by a field in the body of another API, such as `prompt_cache_key`.
+    Body,
     /// The id in events that the agent reports.
     Reported,
 }
@@ -47,6 +51,8 @@ impl SessionSource {
             Self::Path => "path",
             Self::Header => "header",
             Self::CodeAssist => "code_assist",
+            Self::AgentHeader => "agent_header",
+            Self::Body => "body",
             Self::Reported => "reported",
         }
     }

@@ -193,6 +193,11 @@ impl Snapshot {
         })
     }
 
+    /// Returns whether an API is configured.
+    pub fn has_upstream(&self, api: Api) -> bool {
+        self.upstreams.get(api).is_some()
+    }
+
     /// Checks that a method may be called under the `coverage` settings.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use crate::{
     upstream::{Upstream, UpstreamError, UpstreamTimeouts},
 };
 
-/// One client for each configured model API.
+/// One client for each configured model API; the two of OpenAI share one.
 #[derive(Debug)]
 pub struct Upstreams(Vec<(Api, Arc<Upstream>)>);
 
@@ -27,19 +27,31 @@ impl Upstreams {
         previous: Option<&Self>,
     ) -> Result<Self, UpstreamError> {
         let apis = dialect::ALL.iter().map(|dialect| dialect.api());
-        let configured = apis.filter_map(|api| Some((api, settings(config, api)?)));
-        let clients = configured.map(|(api, config)| {
-            let previous = previous.and_then(|previous| previous.get(api));
-            let previous = previous.map(|previous| &**previous);
-            let client = Upstream::from_config(config, api.as_str(), timeouts, metrics, previous)?;
-            Ok((api, Arc::new(client)))
-        });
-        clients.collect::<Result<_, _>>().map(Self)
+        let mut clients: Vec<(Api, Arc<Upstream>)> = Vec::new();
+        for (api, config) in apis.filter_map(|api| Some((api, settings(config, api)?))) {
+            let mut known = clients.iter();
+            let shared = known.find(|(known, _)| known.upstream() == api.upstream());
+            let client = if let Some((_, client)) = shared {
+                Arc::clone(client)
+            } else {
+                let previous = previous.and_then(|previous| previous.get(api));
+                let previous = previous.map(|previous| &**previous);
+                Upstream::from_config(config, api, timeouts, metrics, previous)?.into()
+            };
+            clients.push((api, client));
+        }
+        Ok(Self(clients))
     }
 
     /// Returns the names of upstreams whose circuit breaker is open.
     pub fn open_circuits(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().flat_map(|(_, client)| client.open_circuits())
+        let mut seen = Vec::new();
+        let clients = self.0.iter().filter(move |(api, _)| {
+            let is_new = !seen.contains(&api.upstream());
+            seen.push(api.upstream());
+            is_new
+        });
+        clients.flat_map(|(_, client)| client.open_circuits())
     }
 
     /// Returns the client for an API.

@@ -54,6 +54,8 @@ pub enum ContentEncoding {
     Identity,
     /// The body is compressed with `gzip`.
     Gzip,
+    /// The body is compressed with `zstd`.
+    Zstd,
     /// Another encoding, or more than one.
     Other,
 }
@@ -83,6 +85,7 @@ pub fn encoding(headers: &HeaderMap) -> ContentEncoding {
     match text.trim().to_ascii_lowercase().as_str() {
         "identity" => ContentEncoding::Identity,
         "gzip" | "x-gzip" => ContentEncoding::Gzip,
+        "zstd" => ContentEncoding::Zstd,
         _ => ContentEncoding::Other,
     }
 }
@@ -156,11 +159,13 @@ mod tests {
     }
 
     #[test]
-    fn only_gzip_can_be_decoded() {
+    fn only_one_known_encoding_can_be_decoded() {
         for (values, expected) in [
             (&[][..], ContentEncoding::Identity),
             (&["identity"], ContentEncoding::Identity),
             (&["GZIP"], ContentEncoding::Gzip),
+            (&["zstd"], ContentEncoding::Zstd),
+            (&["zstd, gzip"], ContentEncoding::Other),
             (&["br"], ContentEncoding::Other),
             (&["gzip, gzip"], ContentEncoding::Other),
             (&["gzip", "identity"], ContentEncoding::Other),

@@ -1,26 +1,19 @@
-//! Incremental gzip decompression with a bound on the output.
+//! Incremental decompression with a bound on the output.
+
+mod error;
+mod zstd;
 
 use std::io::{self, Write};
 
 use bytes::{Bytes, BytesMut};
 use flate2::write::GzDecoder;
-use thiserror::Error;
+
+pub use self::{error::DecompressError, zstd::BoundedUnzstd};
 
 /// Gzip decoder that buffers at most a given number of decoded bytes.
 #[derive(Debug)]
 pub struct BoundedGunzip {
     decoder: GzDecoder<BoundedBuffer>,
-}
-
-/// Reasons why a body cannot be decoded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Error)]
-pub enum DecompressError {
-    /// The decoded bytes exceed the limit.
-    #[error("more than {0} bytes after decompression")]
-    TooLarge(usize),
-    /// The bytes are not exactly one gzip member.
-    #[error("invalid gzip data")]
-    Invalid,
 }
 
 /// Decoded bytes that were not taken yet.

@@ -2,26 +2,22 @@
 
 use http::{
     HeaderMap, HeaderName, HeaderValue,
-    header::{self, ACCEPT_ENCODING, AUTHORIZATION},
+    header::{self, ACCEPT_ENCODING},
 };
 use secrecy::ExposeSecret;
 
+use super::credentials::{is_key_header, reduce_credentials, replace_credentials};
 use crate::{
     config::{HeaderText, UpstreamConfig, UpstreamCredential},
+    dialect::Vendor,
     event::Trace,
 };
-
-/// API key header of Google's APIs.
-const API_KEY: HeaderName = HeaderName::from_static("x-goog-api-key");
 
 /// W3C Trace Context header.
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// Client library of the agent.
 const API_CLIENT: HeaderName = HeaderName::from_static("x-goog-api-client");
-
-/// Project that is billed for a call.
-const USER_PROJECT: &str = "x-goog-user-project";
 
 /// Configured headers of an upstream.
 #[derive(Debug, Clone, Default)]
@@ -86,33 +82,27 @@ pub enum ResponseUse {
     PassedThrough,
 }
 
-/// Returns the headers of a request to upstream: the agent's headers on the allow
+/// Returns the headers of a request to an API of `vendor`: the agent's headers on the allow
 /// list, with one credential.
 ///
 /// `configured` replaces the agent's credentials and is marked sensitive. `query_key`
 /// is the agent's key from the query. An empty key counts as none.
 pub fn request_headers(
     agent: &HeaderMap,
+    vendor: Vendor,
     configured: Option<&UpstreamCredential>,
     query_key: Option<&str>,
     response_use: ResponseUse,
 ) -> HeaderMap {
     let mut headers = HeaderMap::with_capacity(agent.len() + 1);
     for (name, value) in agent {
-        if is_forwarded(name) && !(*name == API_KEY && value.is_empty()) {
+        if is_forwarded(name, vendor) && !(value.is_empty() && is_key_header(name)) {
             headers.append(name, value.clone());
         }
     }
-    if let Some(credential) = configured {
-        headers.remove(AUTHORIZATION);
-        headers.remove(API_KEY);
-        // The agent must not choose who is billed for a key that is not its own.
-        headers.remove(USER_PROJECT);
-        insert_credential(&mut headers, credential);
-    } else if let Some(key) = query_key.filter(|_| !headers.contains_key(API_KEY))
-        && let Ok(key) = HeaderValue::from_str(key)
-    {
-        headers.insert(API_KEY, key);
+    match configured {
+        Some(credential) => replace_credentials(&mut headers, vendor, credential),
+        None => reduce_credentials(&mut headers, vendor, query_key),
     }
     let encodings = agent.get_all(ACCEPT_ENCODING).iter();
     let mut encodings = encodings.filter_map(|value| value.to_str().ok());
@@ -145,13 +135,15 @@ pub fn upload_headers(agent: &HeaderMap) -> HeaderMap {
 
 /// Adapts headers to the fallback: all credentials and caller information are
 /// replaced by `credential`.
-pub(super) fn replace_for_fallback(headers: &mut HeaderMap, credential: &UpstreamCredential) {
+pub(super) fn replace_for_fallback(
+    headers: &mut HeaderMap,
+    vendor: Vendor,
+    credential: &UpstreamCredential,
+) {
     remove_where(headers, |name, value| {
-        value.is_sensitive()
-            || *name == AUTHORIZATION
-            || (*name != API_CLIENT && name.as_str().starts_with("x-goog-"))
+        value.is_sensitive() || (*name != API_CLIENT && name.as_str().starts_with("x-goog-"))
     });
-    insert_credential(headers, credential);
+    replace_credentials(headers, vendor, credential);
 }
 
 /// Returns upstream's headers for the agent, of a response whose body is unchanged.
@@ -168,26 +160,49 @@ pub fn rewritten_response_headers(upstream: HeaderMap) -> HeaderMap {
     headers
 }
 
-/// Whether a header of the agent is on the allow list. Other `x-goog-` headers may
-/// remove fields from a response, or name another resource than the path.
-fn is_forwarded(name: &HeaderName) -> bool {
+/// Whether a header of the agent is on the allow list of a vendor's APIs. Other `x-goog-`
+/// headers may remove fields from a response, or name another resource than the path.
+fn is_forwarded(name: &HeaderName, vendor: Vendor) -> bool {
     let name = name.as_str();
-    let is_listed = matches!(
+    let is_common = matches!(
         name,
-        "accept"
-            | "authorization"
-            | "content-type"
-            | "traceparent"
-            | "tracestate"
-            | "user-agent"
-            | "x-goog-api-client"
-            | "x-goog-api-key"
-            | USER_PROJECT
-            | "x-server-timeout"
-            | "x-vertex-ai-llm-request-type"
-            | "x-vertex-ai-llm-shared-request-type"
+        "accept" | "authorization" | "content-type" | "traceparent" | "tracestate" | "user-agent"
     );
-    is_listed || name.starts_with("x-gemini-")
+    let starts_with = |prefixes: &[&str]| prefixes.iter().any(|prefix| name.starts_with(prefix));
+    let is_of_vendor = match vendor {
+        Vendor::Google => {
+            let is_listed = matches!(
+                name,
+                "x-goog-api-client"
+                    | "x-goog-api-key"
+                    | "x-goog-user-project"
+                    | "x-server-timeout"
+                    | "x-vertex-ai-llm-request-type"
+                    | "x-vertex-ai-llm-shared-request-type"
+            );
+            is_listed || starts_with(&["x-gemini-"])
+        }
+        Vendor::Anthropic => {
+            let is_listed = matches!(name, "x-api-key" | "x-app" | "x-client-request-id");
+            is_listed || starts_with(&["anthropic-", "x-claude-code-", "x-stainless-"])
+        }
+        Vendor::OpenAi => {
+            let is_listed = matches!(
+                name,
+                "chatgpt-account-id"
+                    | "idempotency-key"
+                    | "originator"
+                    | "session-id"
+                    | "thread-id"
+                    | "version"
+                    | "x-client-request-id"
+            );
+            is_listed || starts_with(&["openai-", "x-codex-", "x-stainless-"])
+        }
+    };
+    let is_session =
+        !matches!(vendor, Vendor::Google) && matches!(name, "x-session-affinity" | "x-session-id");
+    is_common || is_of_vendor || is_session
 }
 
 /// Whether a header of upstream is withheld from agents: credentials, headers of the
@@ -213,6 +228,7 @@ fn is_withheld(name: &str) -> bool {
             | "trailer"
             | "transfer-encoding"
             | "upgrade"
+            | "x-api-key"
             | "x-goog-api-key"
     );
     is_listed || name.starts_with("x-hookgate-") || name.starts_with("access-control-")
@@ -229,20 +245,6 @@ pub(super) fn remove_where(
     let removed: Vec<HeaderName> = removed.map(|(name, _)| name.clone()).collect();
     for name in removed {
         headers.remove(name);
-    }
-}
-
-fn insert_credential(headers: &mut HeaderMap, credential: &UpstreamCredential) {
-    let (name, value) = match credential {
-        UpstreamCredential::ApiKey(key) => (API_KEY, HeaderValue::from_str(key.expose_secret())),
-        UpstreamCredential::Bearer(token) => {
-            let bearer = format!("Bearer {}", token.expose_secret());
-            (AUTHORIZATION, HeaderValue::from_str(&bearer))
-        }
-    };
-    if let Ok(mut value) = value {
-        value.set_sensitive(true);
-        headers.insert(name, value);
     }
 }
 
@@ -272,56 +274,151 @@ mod tests {
             ("x-goog-fieldmask", "candidates.finishReason"),
             ("x-goog-upload-protocol", "resumable"),
         ]);
-        let out = request_headers(&agent, None, None, ResponseUse::PassedThrough);
+        let out = request_headers(
+            &agent,
+            Vendor::Google,
+            None,
+            None,
+            ResponseUse::PassedThrough,
+        );
         let mut names: Vec<&str> = out.keys().map(HeaderName::as_str).collect();
         names.sort_unstable();
         assert_eq!(names, ["accept-encoding", "user-agent", "x-goog-api-key"]);
     }
 
     #[test]
-    fn a_configured_credential_replaces_all_credentials_of_the_agent() {
+    fn each_vendor_has_headers_of_its_own() {
         let agent = agent(&[
-            ("x-goog-api-key", "K"),
-            ("authorization", "Bearer B"),
-            ("x-goog-user-project", "p"),
+            ("anthropic-version", "2023-06-01"),
+            ("anthropic-beta", "a,b"),
+            ("x-stainless-lang", "js"),
+            ("x-claude-code-session-id", "s"),
+            ("openai-beta", "o"),
+            ("chatgpt-account-id", "a"),
+            ("session-id", "s"),
+            ("x-session-id", "s"),
+            ("x-goog-api-client", "genai-js"),
+            ("cookie", "c"),
         ]);
-        let own = UpstreamCredential::ApiKey("OWN".into());
-        let out = request_headers(&agent, Some(&own), Some("Q"), ResponseUse::Parsed);
-        assert!(!out.contains_key("x-goog-user-project"));
-        assert_eq!(out["x-goog-api-key"], "OWN");
-        assert!(!out.contains_key("authorization"));
-        let own = UpstreamCredential::Bearer("OWN".into());
-        let out = request_headers(&agent, Some(&own), Some("Q"), ResponseUse::Parsed);
-        assert_eq!(out["authorization"], "Bearer OWN");
-        assert!(!out.contains_key("x-goog-api-key"));
+        let names = |vendor| {
+            let out = request_headers(&agent, vendor, None, None, ResponseUse::Parsed);
+            let mut names: Vec<String> = out.keys().map(ToString::to_string).collect();
+            names.retain(|name| name != "accept-encoding");
+            names.sort_unstable();
+            names
+        };
+        assert_eq!(names(Vendor::Google), ["x-goog-api-client"]);
+        assert_eq!(
+            names(Vendor::Anthropic),
+            [
+                "anthropic-beta",
+                "anthropic-version",
+                "x-claude-code-session-id",
+                "x-session-id",
+                "x-stainless-lang",
+            ]
+        );
+        assert_eq!(
+            names(Vendor::OpenAi),
+            [
+                "chatgpt-account-id",
+                "openai-beta",
+                "session-id",
+                "x-session-id",
+                "x-stainless-lang",
+            ]
+        );
+    }
+
+    /// Returns the credentials that go upstream for those of an agent.
+    fn sent(
+        vendor: Vendor,
+        own: &[(&'static str, &'static str)],
+        configured: Option<&UpstreamCredential>,
+    ) -> Vec<String> {
+        let query_key = (vendor == Vendor::Google).then_some("Q");
+        let agent = agent(own);
+        let out = request_headers(&agent, vendor, configured, query_key, ResponseUse::Parsed);
+        let mut sent: Vec<String> = out
+            .iter()
+            .filter(|(name, _)| *name != "accept-encoding")
+            .map(|(name, value)| format!("{name}: {}", value.to_str().unwrap()))
+            .collect();
+        sent.sort_unstable();
+        sent
+    }
+
+    const ALL: &[(&str, &str)] = &[
+        ("x-goog-api-key", "K"),
+        ("x-api-key", "K"),
+        ("authorization", "Bearer B"),
+        ("x-goog-user-project", "p"),
+        ("openai-organization", "o"),
+        ("openai-project", "p"),
+        ("chatgpt-account-id", "a"),
+    ];
+
+    #[test]
+    fn a_configured_credential_replaces_all_credentials_of_the_agent() {
+        let key = UpstreamCredential::ApiKey("OWN".into());
+        let token = UpstreamCredential::Bearer("OWN".into());
+        for (vendor, expected) in [
+            (Vendor::Google, "x-goog-api-key: OWN"),
+            (Vendor::Anthropic, "x-api-key: OWN"),
+            (Vendor::OpenAi, "authorization: Bearer OWN"),
+        ] {
+            assert_eq!(sent(vendor, ALL, Some(&key)), [expected]);
+            let bearer = ["authorization: Bearer OWN"];
+            assert_eq!(sent(vendor, ALL, Some(&token)), bearer);
+        }
+    }
+
+    #[test]
+    fn an_api_of_one_credential_gets_one_credential_of_the_agent() {
+        let expected = ["x-api-key: K"];
+        assert_eq!(sent(Vendor::Anthropic, ALL, None), expected);
+        let subscription = [
+            ("x-api-key", "K"),
+            ("authorization", "Bearer sk-ant-oat01-x"),
+        ];
+        let expected = ["authorization: Bearer sk-ant-oat01-x"];
+        assert_eq!(sent(Vendor::Anthropic, &subscription, None), expected);
+        let expected = [
+            "authorization: Bearer B",
+            "chatgpt-account-id: a",
+            "openai-organization: o",
+            "openai-project: p",
+        ];
+        assert_eq!(sent(Vendor::OpenAi, ALL, None), expected);
     }
 
     #[test]
     fn the_fallback_gets_no_credential_of_the_first_address() {
-        let mut headers = agent(&[
-            ("x-goog-api-key", "K"),
-            ("authorization", "Bearer B"),
-            ("x-goog-user-project", "p"),
+        let mut headers = agent(ALL);
+        headers.extend(agent(&[
             ("x-goog-api-client", "genai-js"),
             ("user-agent", "GeminiCLI"),
-        ]);
+        ]));
+        let other = UpstreamCredential::Bearer("OTHER".into());
+        for vendor in [Vendor::Google, Vendor::Anthropic, Vendor::OpenAi] {
+            let mut headers = headers.clone();
+            replace_for_fallback(&mut headers, vendor, &other);
 
-        replace_for_fallback(&mut headers, &UpstreamCredential::Bearer("OTHER".into()));
-
-        let expected = agent(&[
-            ("authorization", "Bearer OTHER"),
-            ("x-goog-api-client", "genai-js"),
-            ("user-agent", "GeminiCLI"),
-        ]);
-        assert_eq!(headers, expected);
+            let expected = agent(&[
+                ("authorization", "Bearer OTHER"),
+                ("x-goog-api-client", "genai-js"),
+                ("user-agent", "GeminiCLI"),
+            ]);
+            assert_eq!(headers, expected);
+        }
     }
 
     #[test]
     fn an_empty_key_counts_as_none_and_a_query_key_moves_to_a_header() {
-        let agent = agent(&[("x-goog-api-key", "")]);
-        let out = request_headers(&agent, None, Some("Q"), ResponseUse::Parsed);
-        assert_eq!(out["x-goog-api-key"], "Q");
-        let out = request_headers(&agent, None, None, ResponseUse::Parsed);
-        assert!(!out.contains_key("x-goog-api-key"));
+        let empty = [("x-goog-api-key", "")];
+        assert_eq!(sent(Vendor::Google, &empty, None), ["x-goog-api-key: Q"]);
+        let empty = [("x-api-key", ""), ("authorization", "Bearer B")];
+        let bearer = ["authorization: Bearer B"];
+        assert_eq!(sent(Vendor::Anthropic, &empty, None), bearer);
     }
 }

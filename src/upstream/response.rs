@@ -74,7 +74,9 @@ impl UpstreamResponse {
                     encoding = ContentEncoding::Identity;
                     gunzip = Some(Box::new(BoundedGunzip::new(MAX_DECODED_PIECE_BYTES)));
                 }
-                ContentEncoding::Other => return Err(UpstreamError::UnsupportedEncoding),
+                ContentEncoding::Zstd | ContentEncoding::Other => {
+                    return Err(UpstreamError::UnsupportedEncoding);
+                }
             }
         }
         Ok(Self {
@@ -125,7 +127,7 @@ impl UpstreamResponse {
             ContentEncoding::Gzip => {
                 self.body.gunzip = Some(Box::new(BoundedGunzip::new(limit)));
             }
-            ContentEncoding::Other => {
+            ContentEncoding::Zstd | ContentEncoding::Other => {
                 return stream::iter([Err(UpstreamError::UnsupportedEncoding)]).boxed();
             }
         }

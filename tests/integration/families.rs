@@ -1,6 +1,7 @@
 //! Every API family, whole and as a stream, from one table: what holds for one, holds for all.
 
 mod agent_hooks;
+mod agents;
 mod anthropic;
 mod client;
 mod family;

@@ -163,13 +163,16 @@ impl Loader {
     /// Warns of callers whose requests reach the model API without any credential,
     /// because they present theirs to hookgate.
     pub(super) fn warn_of_missing_keys(&mut self, auth: &Auth, upstreams: &UpstreamsConfig) {
-        let mut upstreams = upstreams.iter();
-        let Some((api, _)) = upstreams.find(|(_, upstream)| upstream.credential.is_none()) else {
-            return;
-        };
-        // Certificates are no headers, so these callers can send a key of their own.
-        let mut callers = auth.grants().filter(|(pointer, _)| pointer != "/auth/mtls");
-        if let Some((pointer, _)) = callers.find(|(_, grant)| grant.upstream_key.is_none()) {
+        let keyless = upstreams
+            .iter()
+            .filter(|(_, upstream)| upstream.credential.is_none());
+        let found = keyless.map(|(api, _)| api).find_map(|api| {
+            // Certificates are no headers, so these callers can send a key of their own.
+            let mut callers = auth.grants().filter(|(pointer, _)| pointer != "/auth/mtls");
+            let caller = callers.find(|(_, grant)| grant.key_for(api).is_none());
+            Some((api, caller?.0))
+        });
+        if let Some((api, pointer)) = found {
             let message = format!(
                 "`upstreams.{api}` has no key, and the caller's credential is for hookgate: the caller must also send its own key for the model API, and hookgate's as `x-hookgate-key`"
             );

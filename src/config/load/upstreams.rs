@@ -131,9 +131,10 @@ impl Loader {
 
     /// Warns of configured credentials that are sent unencrypted.
     pub(super) fn warn_of_plain_text(&mut self, auth: &Auth, upstreams: &UpstreamsConfig) {
-        let caller_has_key = auth.grants().any(|(_, grant)| grant.upstream_key.is_some());
         for (api, upstream) in upstreams.iter() {
             let pointer = format!("/upstreams/{api}");
+            let mut grants = auth.grants();
+            let caller_has_key = grants.any(|(_, grant)| grant.key_for(api).is_some());
             let sends_key = caller_has_key || upstream.credential.is_some();
             let first = sends_key.then(|| (format!("{pointer}/url"), &upstream.url));
             let fallback = upstream.fallback.as_ref();

@@ -152,8 +152,11 @@ pub struct Grant {
     /// Globs of the allowed tools. Default: all.
     #[schemars(with = "Option<Vec<CallerGlobSchema>>")]
     pub tools: Option<Vec<String>>,
-    /// The API key for the model API, instead of the upstream's own.
+    /// The API key for `gemini` and `vertex`, instead of the upstream's own.
     pub upstream_key: Option<Secret>,
+    /// API keys by upstream, instead of the upstreams' own.
+    #[serde(default)]
+    pub upstream_keys: CallerKeys,
     /// Maximum number of requests per minute.
     #[schemars(with = "Option<RateSchema>")]
     pub requests_per_minute: Option<NonZeroU32>,
@@ -163,6 +166,20 @@ pub struct Grant {
     /// Maximum number of concurrent requests.
     #[schemars(with = "Option<CountSchema>")]
     pub in_flight: usize,
+}
+
+/// The API keys of a caller, each for one upstream. Code Assist takes no keys.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(default, deny_unknown_fields)]
+pub struct CallerKeys {
+    /// The key for the Gemini API.
+    pub gemini: Option<Secret>,
+    /// The key for Vertex AI.
+    pub vertex: Option<Secret>,
+    /// The key for Anthropic.
+    pub anthropic: Option<Secret>,
+    /// The key for OpenAI, or for a server that is compatible.
+    pub openai: Option<Secret>,
 }
 
 /// Defaults for callers without limits of their own.
@@ -223,6 +240,18 @@ impl Grant {
     /// Checks whether the caller is restricted to certain models or tools.
     pub const fn has_lists(&self) -> bool {
         self.models.is_some() || self.tools.is_some()
+    }
+
+    /// Returns the caller's key for an upstream, by its name in the config.
+    pub fn key_for(&self, upstream: &str) -> Option<&Secret> {
+        let keys = &self.upstream_keys;
+        match upstream {
+            "gemini" => keys.gemini.as_ref().or(self.upstream_key.as_ref()),
+            "vertex" => keys.vertex.as_ref().or(self.upstream_key.as_ref()),
+            "anthropic" => keys.anthropic.as_ref(),
+            "openai" => keys.openai.as_ref(),
+            _ => None,
+        }
     }
 }
 

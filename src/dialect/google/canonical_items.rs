@@ -15,7 +15,7 @@ use crate::{
         google::{
             content::Content,
             fields::{FUNCTION_CALL, FUNCTION_RESPONSE, PRECEDING, SOURCE},
-            part::{Part, is_introduction},
+            part::{Part, is_agent_context, is_introduction},
         },
     },
     model::Role,
@@ -47,12 +47,26 @@ pub enum ItemKind {
     Text,
     /// Text of the user in the form of gemini-cli's introduction.
     Introduction,
+    /// Text that an agent adds around prompts: reminders, the environment.
+    Context,
     /// A function call of the model.
     Call,
     /// The result of a function call.
     Result,
     /// Media, code and everything else.
     Other,
+}
+
+impl ItemKind {
+    /// Returns whether the item is a text.
+    pub const fn is_text(self) -> bool {
+        matches!(self, Self::Text | Self::Introduction | Self::Context)
+    }
+
+    /// Returns whether an agent adds the item without the user.
+    pub const fn is_added(self) -> bool {
+        matches!(self, Self::Introduction | Self::Context)
+    }
 }
 
 /// Returns the items of a content.
@@ -131,7 +145,10 @@ fn read_item(index: usize, part: &Part, role: Role) -> Result<Option<CanonicalIt
         return Ok(None);
     }
     if let Some(text) = part.text.clone().filter(|text| !text.is_empty()) {
-        let kind = if !by_model && is_introduction(&text) {
+        let is_added = !by_model && part.document.has(&[SOURCE]) && is_agent_context(&text);
+        let kind = if is_added {
+            ItemKind::Context
+        } else if !by_model && is_introduction(&text) {
             ItemKind::Introduction
         } else {
             ItemKind::Text

@@ -44,6 +44,31 @@ pub fn is_introduction(text: &str) -> bool {
         || is_within("<user_instructions>", "</user_instructions>")
 }
 
+/// Elements that agents add around prompts: Claude Code and Codex.
+const CONTEXT_ELEMENTS: [&str; 3] = [
+    "environment_context",
+    "system-reminder",
+    "user_instructions",
+];
+
+/// Returns whether a text consists of elements that an agent adds around prompts.
+pub fn is_agent_context(text: &str) -> bool {
+    let mut rest = text.trim();
+    let mut is_context = false;
+    while !rest.is_empty() {
+        let behind = CONTEXT_ELEMENTS.iter().find_map(|name| {
+            let inner = rest.strip_prefix(&format!("<{name}>"))?;
+            inner.split_once(&format!("</{name}>"))
+        });
+        let Some((_, behind)) = behind else {
+            return false;
+        };
+        is_context = true;
+        rest = behind.trim_start();
+    }
+    is_context
+}
+
 impl Part {
     pub fn read(document: Document) -> Result<Self, DialectError> {
         let thought = document.bytes_of(THOUGHT)?;
