@@ -155,7 +155,7 @@ impl BodyDecoder {
         match self {
             Self::Plain(buffer) => buffer.len(),
             Self::Gzip(gunzip) => gunzip.len(),
-            Self::Zstd(unzstd) => unzstd.len(),
+            Self::Zstd(unzstd) => unzstd.decoded_len(),
         }
     }
 

@@ -159,7 +159,7 @@ pub fn write_call(call: &Document) -> Result<Option<Value>, DialectError> {
             let input = custom_input(args.as_ref());
             json!({ "id": id, "type": "custom", "custom": { "name": name, "input": input } })
         } else {
-            json!({ "id": id, "type": "function", "function": write_function(name, args) })
+            json!({ "id": id, "type": "function", "function": write_function(&name, args) })
         },
     ))
 }
@@ -167,10 +167,10 @@ pub fn write_call(call: &Document) -> Result<Option<Value>, DialectError> {
 /// Returns the deprecated `function_call` of a `functionCall`.
 pub fn write_function_call(call: &Document) -> Result<Value, DialectError> {
     let name = call.string(NAME)?.unwrap_or_default();
-    Ok(write_function(name, call.get(&["args"])?))
+    Ok(write_function(&name, call.get(&["args"])?))
 }
 
-fn write_function(name: String, args: Option<Value>) -> Value {
+fn write_function(name: &str, args: Option<Value>) -> Value {
     json!({ "name": name, "arguments": write_arguments(args) })
 }
 

@@ -60,7 +60,7 @@ impl BoundedUnzstd {
     }
 
     /// Returns an upper bound of the decoded bytes in memory. It never decreases.
-    pub fn len(&self) -> usize {
+    pub fn decoded_len(&self) -> usize {
         let in_window = match self.state {
             FrameState::Header => 0,
             FrameState::Blocks { .. } => self.decoder.blocks_decoded(),
@@ -163,8 +163,11 @@ mod tests {
         let mut length = 0;
         for piece in bytes.chunks(cut) {
             decoder.push(piece)?;
-            assert!(decoder.len() >= length, "the length never decreases");
-            length = decoder.len();
+            assert!(
+                decoder.decoded_len() >= length,
+                "the length never decreases"
+            );
+            length = decoder.decoded_len();
         }
         decoder.finish()
     }

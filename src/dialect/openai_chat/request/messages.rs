@@ -106,7 +106,7 @@ impl ChatMessages {
         )?;
         written.retain(|message| !message.is_empty());
         let written = keep_results_together(written)?;
-        let written = insert_system(written, new_system)?;
+        let written = insert_system(written, &new_system)?;
         body.set_bytes(MESSAGES, write_array(written))
     }
 
@@ -222,7 +222,7 @@ fn keep_results_together(messages: Vec<Bytes>) -> Result<Vec<Bytes>, DialectErro
 }
 
 /// Inserts new instructions behind those with which the conversation begins.
-fn insert_system(messages: Vec<Bytes>, texts: Vec<String>) -> Result<Vec<Bytes>, DialectError> {
+fn insert_system(messages: Vec<Bytes>, texts: &[String]) -> Result<Vec<Bytes>, DialectError> {
     if texts.is_empty() {
         return Ok(messages);
     }

@@ -33,12 +33,9 @@ pub fn create_messages(content: &Document) -> Result<Vec<Bytes>, DialectError> {
     for part in content.children(&["parts"])?.unwrap_or_default() {
         texts.extend(part.string(TEXT)?.filter(|text| !text.is_empty()));
         if let Some(call) = part.child(FUNCTION_CALL)? {
-            let mut call = match write_call(&call)? {
-                Some(call) => call,
-                None => {
-                    function_call = Some(write_function_call(&call)?);
-                    continue;
-                }
+            let Some(mut call) = write_call(&call)? else {
+                function_call = Some(write_function_call(&call)?);
+                continue;
             };
             if let Some(preceding) = part.child(&[PRECEDING])? {
                 extend(&mut thoughts, preceding.get(&["message"])?);
@@ -83,12 +80,11 @@ fn result_message(result: &Document) -> Result<Bytes, DialectError> {
         Value::String(text) => text,
         other => other.to_string(),
     };
-    let message = match result.string(ID)? {
-        Some(id) => json!({ "role": "tool", "tool_call_id": id, "content": text }),
-        None => {
-            let name = result.string(NAME)?.unwrap_or_default();
-            json!({ "role": "function", "name": name, "content": text })
-        }
+    let message = if let Some(id) = result.string(ID)? {
+        json!({ "role": "tool", "tool_call_id": id, "content": text })
+    } else {
+        let name = result.string(NAME)?.unwrap_or_default();
+        json!({ "role": "function", "name": name, "content": text })
     };
     Ok(message.to_string().into())
 }

@@ -112,7 +112,7 @@ impl OwnChoice {
         let mut message = Map::new();
         message.insert("role".to_owned(), "assistant".into());
         let is_silent = self.content.is_empty() && self.has_calls();
-        let content = (!is_silent).then(|| self.content.as_str());
+        let content = (!is_silent).then_some(self.content.as_str());
         message.insert("content".to_owned(), content.into());
         message.insert("refusal".to_owned(), Value::Null);
         if !self.thought.is_empty() {

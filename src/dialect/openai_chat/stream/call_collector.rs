@@ -43,7 +43,7 @@ impl CallCollector {
     /// Fails for wrong types and for too many calls.
     pub fn push(&mut self, delta: &Document) -> Result<(), DialectError> {
         for piece in delta.children(TOOL_CALLS)?.unwrap_or_default() {
-            self.push_call(piece)?;
+            self.push_call(&piece)?;
         }
         if let Some(piece) = delta.child(FUNCTION_CALL)? {
             let call = self
@@ -54,7 +54,7 @@ impl CallCollector {
         Ok(())
     }
 
-    fn push_call(&mut self, piece: Document) -> Result<(), DialectError> {
+    fn push_call(&mut self, piece: &Document) -> Result<(), DialectError> {
         let index = piece.get(INDEX)?.and_then(|index| index.as_u64());
         let id = piece.string(ID)?.filter(|id| !id.is_empty());
         let is_custom = piece.has(CUSTOM);
@@ -78,7 +78,7 @@ impl CallCollector {
             }
         };
         match self.calls.get_mut(position) {
-            Some(call) => call.add(&piece, known.is_some()),
+            Some(call) => call.add(piece, known.is_some()),
             None => Ok(()),
         }
     }

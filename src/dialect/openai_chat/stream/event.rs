@@ -92,7 +92,7 @@ pub fn is_usage(event: &Document) -> Result<bool, DialectError> {
 pub fn event_with(
     template: &Document,
     index: u64,
-    delta: Map<String, Value>,
+    delta: &Map<String, Value>,
     finish_reason: Option<&str>,
 ) -> Result<Bytes, DialectError> {
     let mut event = template.clone();

@@ -122,7 +122,7 @@ impl ChatEventWriter {
         if delta.is_empty() {
             return Ok(());
         }
-        self.write_new_event(out, index, delta, None)
+        self.write_new_event(out, index, &delta, None)
     }
 
     /// Opens the message of a choice, if it is not open yet.
@@ -134,7 +134,7 @@ impl ChatEventWriter {
         let mut delta = Map::new();
         delta.insert("role".to_owned(), "assistant".into());
         delta.insert("content".to_owned(), "".into());
-        self.write_new_event(out, index, delta, None)
+        self.write_new_event(out, index, &delta, None)
     }
 
     /// Ends a choice, if it has not ended yet.
@@ -153,14 +153,14 @@ impl ChatEventWriter {
             choice if choice.has_function_call => "function_call",
             _ => reason,
         };
-        self.write_new_event(out, index, Map::new(), Some(reason))
+        self.write_new_event(out, index, &Map::new(), Some(reason))
     }
 
     fn write_new_event(
         &mut self,
         out: &mut BytesMut,
         index: u64,
-        delta: Map<String, Value>,
+        delta: &Map<String, Value>,
         finish_reason: Option<&str>,
     ) -> Result<(), DialectError> {
         let empty = Document::empty();

@@ -447,7 +447,7 @@ proptest! {
             expected.push_str("[x]");
         }
         let sent = rewritten(&events(&texts, &tail), &mut |form| {
-            for part in form.pointer_mut("/candidates/0/content/parts").into_iter() {
+            if let Some(part) = form.pointer_mut("/candidates/0/content/parts") {
                 let mut number = 0;
                 part.as_array_mut().unwrap().retain_mut(|part| {
                     if let Some(text) = part["text"].as_str() {
