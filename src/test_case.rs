@@ -1,5 +1,8 @@
 //! Files of test cases: a config, what agents do, and what is expected.
 
+mod case_api;
+mod expected_verdict;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -11,13 +14,15 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, de::Error};
 use serde_json::{Map, Value};
 
+use self::case_api::CaseApi;
+pub use self::{
+    case_api::{DEFAULT_MODEL, model_path},
+    expected_verdict::ExpectedVerdict,
+};
 use crate::config::{
     Config, ConfigError, FilePathSchema, Overrides, Problem, Registry, SourceSpan, SpannedYaml,
     UnknownKeys, escape, validate,
 };
-
-/// The model of requests that name none.
-pub const DEFAULT_MODEL: &str = "gemini-2.5-flash";
 
 /// A config and its test cases.
 #[derive(Debug)]
@@ -102,38 +107,6 @@ pub struct Expected {
     pub text: Option<String>,
 }
 
-/// Verdict of all hooks together.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum ExpectedVerdict {
-    /// The event or call continues, changed or not.
-    Proceed,
-    /// The user is asked.
-    Ask,
-    /// A hook gives a synthetic response.
-    Respond,
-    /// The event or call is denied.
-    Deny,
-    /// It is denied, and the agent's loop ends.
-    Stop,
-    /// An error outside of hooks.
-    Error,
-}
-
-impl ExpectedVerdict {
-    /// Returns the verdict as reports have it.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Proceed => "proceed",
-            Self::Ask => "ask",
-            Self::Respond => "respond",
-            Self::Deny => "deny",
-            Self::Stop => "stop",
-            Self::Error => "error",
-        }
-    }
-}
-
 /// The keys of a file that do not belong to a config.
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -145,33 +118,6 @@ struct CaseFileKeys {
     /// Test cases of the file.
     #[schemars(extend("minItems" = 1, "errorMessage" = "must be a list of at least one case"))]
     cases: Vec<CaseEntry>,
-}
-
-/// The API of a model call in a case.
-#[derive(Debug, Clone, Copy, Default, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum CaseApi {
-    /// The Gemini API, also of cases without an API.
-    #[default]
-    Gemini,
-    /// The Messages API of Anthropic.
-    Anthropic,
-    /// The Responses API of OpenAI.
-    OpenaiResponses,
-    /// The Chat Completions API of OpenAI.
-    OpenaiChat,
-}
-
-impl CaseApi {
-    /// Returns the path of calls that name none.
-    fn path(self) -> String {
-        match self {
-            Self::Gemini => model_path(DEFAULT_MODEL),
-            Self::Anthropic => "/v1/messages".to_owned(),
-            Self::OpenaiResponses => "/v1/responses".to_owned(),
-            Self::OpenaiChat => "/v1/chat/completions".to_owned(),
-        }
-    }
 }
 
 /// A case as written.
@@ -409,11 +355,6 @@ impl CaseEntry {
             (None, Some(_)) => Ok(()),
         }
     }
-}
-
-/// Returns the path of a request for one response of a model.
-pub fn model_path(model: &str) -> String {
-    format!("/v1beta/models/{model}:generateContent")
 }
 
 /// Parses the headers of a model call. The error is the name of an invalid one.

@@ -47,7 +47,7 @@ impl<'a> TurnState<'a> {
             hook_context.session_id.clone_from(&name.id);
         }
         if let Some(call) = &mut hook_context.call {
-            // Some APIs have the wish for a stream in the body.
+            // Only the body of some calls shows whether they stream.
             call.operation = request.call.operation.as_str();
         }
         Self {
