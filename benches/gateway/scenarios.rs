@@ -158,19 +158,7 @@ impl Scenarios {
             LONG_STREAMS,
             &[&["bare", "none", "policies", "redact", "after"]],
         );
-        for (size, wire) in [
-            ("anthropic", upstream::Wire::Anthropic),
-            ("responses", upstream::Wire::Responses),
-        ] {
-            let (one, many) = (
-                Workload::stream_of(wire, 1),
-                Workload::stream_of(wire, FAST_CHUNKS),
-            );
-            let streams = FAST_STREAMS;
-            let kind = Kind::Chunks { one, many, streams };
-            let targets: &[&[&'static str]] = &[&["none", "policies", "redact"]];
-            self.add(["chunks", size], Part::EveryRound, kind, targets);
-        }
+        self.streams_of_other_apis();
         let first = Kind::First(Workload::stream(&small, 10, 1));
         self.add(
             ["first", "paced"],
@@ -189,6 +177,22 @@ impl Scenarios {
             self.add(["rss", size], part, kind, &[STREAMS_HELD, traceless]);
         }
         Ok(())
+    }
+
+    fn streams_of_other_apis(&mut self) {
+        for (size, wire) in [
+            ("anthropic", upstream::Wire::Anthropic),
+            ("responses", upstream::Wire::Responses),
+        ] {
+            let (one, many) = (
+                Workload::stream_of(wire, 1),
+                Workload::stream_of(wire, FAST_CHUNKS),
+            );
+            let streams = FAST_STREAMS;
+            let kind = Kind::Chunks { one, many, streams };
+            let targets: &[&[&'static str]] = &[&["none", "policies", "redact"]];
+            self.add(["chunks", size], Part::EveryRound, kind, targets);
+        }
     }
 
     fn processes(&mut self) -> Result<()> {

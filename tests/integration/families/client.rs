@@ -65,11 +65,47 @@ pub fn anthropic(message: &Value) -> Heard {
     heard
 }
 
+/// A content block of a stream, as far as it has been read.
+struct StreamedBlock {
+    block: Value,
+    arguments: String,
+    is_closed: bool,
+}
+
+impl StreamedBlock {
+    #[track_caller]
+    fn add(&mut self, delta: &Value) {
+        assert!(!self.is_closed, "a delta of a closed block: {delta}");
+        let (field, new) = match text(&delta["type"]) {
+            "text_delta" => ("text", text(&delta["text"])),
+            "thinking_delta" => ("thinking", text(&delta["thinking"])),
+            "signature_delta" => ("signature", text(&delta["signature"])),
+            "input_json_delta" => {
+                self.arguments.push_str(text(&delta["partial_json"]));
+                return;
+            }
+            other => panic!("delta {other}"),
+        };
+        let block = &mut self.block;
+        assert!(block.get(field).is_some(), "{delta} in {block}");
+        block[field] = format!("{}{new}", text(&block[field])).into();
+    }
+
+    #[track_caller]
+    fn close(&mut self) {
+        assert!(!self.is_closed, "closed twice");
+        self.is_closed = true;
+        if self.block["type"] == "tool_use" && !self.arguments.is_empty() {
+            self.block["input"] = parsed(&self.arguments);
+        }
+    }
+}
+
 /// Builds the message as the SDKs do: events by name, blocks by index without gaps.
 #[track_caller]
 pub fn anthropic_stream(events: &[(String, String)]) -> Heard {
     let mut message = json!(null);
-    let mut blocks: Vec<(Value, String, bool)> = Vec::new();
+    let mut blocks: Vec<StreamedBlock> = Vec::new();
     let mut is_stopped = false;
     for (name, data) in events {
         let event = parsed(data);
@@ -85,40 +121,26 @@ pub fn anthropic_stream(events: &[(String, String)]) -> Heard {
             "content_block_start" => {
                 assert_eq!(event["index"], blocks.len(), "{data}");
                 assert!(
-                    blocks.last().is_none_or(|(_, _, closed)| *closed),
+                    blocks.last().is_none_or(|block| block.is_closed),
                     "two open blocks"
                 );
-                blocks.push((event["content_block"].clone(), String::new(), false));
+                blocks.push(StreamedBlock {
+                    block: event["content_block"].clone(),
+                    arguments: String::new(),
+                    is_closed: false,
+                });
             }
             "content_block_delta" => {
                 let index = usize::try_from(event["index"].as_u64().unwrap()).unwrap();
                 assert_eq!(index + 1, blocks.len(), "{data}");
-                let (block, arguments, closed) = &mut blocks[index];
-                assert!(!*closed, "a delta of a closed block: {data}");
-                let delta = &event["delta"];
-                let (field, new) = match text(&delta["type"]) {
-                    "text_delta" => ("text", text(&delta["text"])),
-                    "thinking_delta" => ("thinking", text(&delta["thinking"])),
-                    "signature_delta" => ("signature", text(&delta["signature"])),
-                    "input_json_delta" => {
-                        arguments.push_str(text(&delta["partial_json"]));
-                        continue;
-                    }
-                    other => panic!("delta {other}"),
-                };
-                assert!(block.get(field).is_some(), "{data} in {block}");
-                block[field] = format!("{}{new}", text(&block[field])).into();
+                blocks[index].add(&event["delta"]);
             }
             "content_block_stop" => {
                 assert_eq!(
                     event["index"].as_u64().map(|it| it + 1),
                     Some(blocks.len() as u64)
                 );
-                let (block, arguments, closed) = blocks.last_mut().unwrap();
-                assert!(!std::mem::replace(closed, true), "closed twice");
-                if block["type"] == "tool_use" && !arguments.is_empty() {
-                    block["input"] = parsed(arguments);
-                }
+                blocks.last_mut().unwrap().close();
             }
             "message_delta" => {
                 message["stop_reason"] = event["delta"]["stop_reason"].clone();
@@ -129,8 +151,8 @@ pub fn anthropic_stream(events: &[(String, String)]) -> Heard {
         }
     }
     assert!(is_stopped, "no message_stop");
-    assert!(blocks.iter().all(|(_, _, closed)| *closed), "an open block");
-    message["content"] = blocks.into_iter().map(|(block, _, _)| block).collect();
+    assert!(blocks.iter().all(|block| block.is_closed), "an open block");
+    message["content"] = blocks.into_iter().map(|block| block.block).collect();
     anthropic(&message)
 }
 
@@ -221,19 +243,17 @@ pub fn responses_stream(events: &[(String, String)]) -> Heard {
     }
     let response = response.expect("no response.completed");
     let done: Vec<Value> = items.into_iter().map(Option::unwrap).collect();
-    assert_eq!(
-        json!(done),
-        response["output"],
-        "items and the response differ"
-    );
+    assert_eq!(json!(done), response["output"], "items differ");
     let heard = responses(&response);
-    let of = |kind: &str| -> String {
-        let known = streamed.iter().filter(|((known, _), _)| known == kind);
-        known.map(|(_, text)| text.as_str()).collect()
-    };
-    assert_eq!(heard.text, of("response.output_text"));
-    assert_eq!(heard.thoughts, of("response.reasoning_summary_text"));
+    assert_eq!(heard.text, pieces_of(&streamed, "response.output_text"));
+    let thoughts = pieces_of(&streamed, "response.reasoning_summary_text");
+    assert_eq!(heard.thoughts, thoughts);
     heard
+}
+
+fn pieces_of(streamed: &BTreeMap<(String, u64), String>, kind: &str) -> String {
+    let known = streamed.iter().filter(|((known, _), _)| known == kind);
+    known.map(|(_, text)| text.as_str()).collect()
 }
 
 #[track_caller]

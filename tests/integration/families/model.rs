@@ -110,6 +110,36 @@ fn anthropic_block((index, said): (usize, &Said)) -> Value {
     }
 }
 
+/// The block at its start, and its deltas.
+fn anthropic_deltas(index: usize, said: &Said) -> (Value, Vec<Value>) {
+    match said {
+        Said::Text(pieces) => {
+            let texts = pieces.iter();
+            let deltas = texts.map(|piece| json!({ "type": "text_delta", "text": piece }));
+            (json!({ "type": "text", "text": "" }), deltas.collect())
+        }
+        Said::Thought(pieces) => {
+            let thinking = pieces.iter();
+            let thinking =
+                thinking.map(|piece| json!({ "type": "thinking_delta", "thinking": piece }));
+            let signature = json!({ "type": "signature_delta", "signature": "c2ln" });
+            (
+                json!({ "type": "thinking", "thinking": "", "signature": "" }),
+                thinking.chain([signature]).collect(),
+            )
+        }
+        Said::Call(name, args) => {
+            let pieces = args.iter();
+            let deltas =
+                pieces.map(|piece| json!({ "type": "input_json_delta", "partial_json": piece }));
+            (
+                json!({ "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": {} }),
+                deltas.collect(),
+            )
+        }
+    }
+}
+
 fn anthropic_events(said: &[Said]) -> String {
     let mut stream = String::new();
     let mut event = |name: &str, mut data: Value| {
@@ -126,31 +156,7 @@ fn anthropic_events(said: &[Said]) -> String {
     );
     event("ping", json!({}));
     for (index, one) in said.iter().enumerate() {
-        let (block, deltas): (Value, Vec<Value>) = match one {
-            Said::Text(pieces) => (
-                json!({ "type": "text", "text": "" }),
-                pieces
-                    .iter()
-                    .map(|it| json!({ "type": "text_delta", "text": it }))
-                    .collect(),
-            ),
-            Said::Thought(pieces) => {
-                let thinking = pieces
-                    .iter()
-                    .map(|it| json!({ "type": "thinking_delta", "thinking": it }));
-                let signature = json!({ "type": "signature_delta", "signature": "c2ln" });
-                (
-                    json!({ "type": "thinking", "thinking": "", "signature": "" }),
-                    thinking.chain([signature]).collect(),
-                )
-            }
-            Said::Call(name, args) => (
-                json!({ "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": {} }),
-                args.iter()
-                    .map(|it| json!({ "type": "input_json_delta", "partial_json": it }))
-                    .collect(),
-            ),
-        };
+        let (block, deltas) = anthropic_deltas(index, one);
         event(
             "content_block_start",
             json!({ "index": index, "content_block": block }),
@@ -201,6 +207,53 @@ fn responses_item((index, said): (usize, &Said)) -> Value {
     }
 }
 
+/// The item at its start, and the events in between.
+fn responses_details(said: &Said, item: &Value) -> (Value, Vec<(&'static str, Value)>) {
+    let mut open = item.clone();
+    let mut events = Vec::new();
+    match said {
+        Said::Text(pieces) => {
+            open["content"] = json!([]);
+            open["status"] = "in_progress".into();
+            let part = json!({ "type": "output_text", "text": "", "annotations": [] });
+            let fields = json!({ "content_index": 0, "part": part });
+            events.push(("content_part.added", fields));
+            for piece in pieces {
+                let fields = json!({ "content_index": 0, "delta": piece, "logprobs": [] });
+                events.push(("output_text.delta", fields));
+            }
+            let fields = json!({ "content_index": 0, "text": joined(pieces), "logprobs": [] });
+            events.push(("output_text.done", fields));
+            let fields = json!({ "content_index": 0, "part": item["content"][0] });
+            events.push(("content_part.done", fields));
+        }
+        Said::Thought(pieces) => {
+            open["summary"] = json!([]);
+            let part = json!({ "type": "summary_text", "text": "" });
+            let fields = json!({ "summary_index": 0, "part": part });
+            events.push(("reasoning_summary_part.added", fields));
+            for piece in pieces {
+                let fields = json!({ "summary_index": 0, "delta": piece });
+                events.push(("reasoning_summary_text.delta", fields));
+            }
+            let fields = json!({ "summary_index": 0, "text": joined(pieces) });
+            events.push(("reasoning_summary_text.done", fields));
+            let fields = json!({ "summary_index": 0, "part": item["summary"][0] });
+            events.push(("reasoning_summary_part.done", fields));
+        }
+        Said::Call(_, args) => {
+            open["arguments"] = "".into();
+            open["status"] = "in_progress".into();
+            for piece in args {
+                events.push(("function_call_arguments.delta", json!({ "delta": piece })));
+            }
+            let fields = json!({ "arguments": joined(args) });
+            events.push(("function_call_arguments.done", fields));
+        }
+    }
+    (open, events)
+}
+
 fn responses_events(said: &[Said]) -> String {
     let mut stream = String::new();
     let mut number = 0;
@@ -221,85 +274,19 @@ fn responses_events(said: &[Said]) -> String {
     let items: Vec<Value> = said.iter().enumerate().map(responses_item).collect();
     for (index, (one, item)) in said.iter().zip(&items).enumerate() {
         let id = item["id"].clone();
-        let mut open = item.clone();
-        let place = json!({ "item_id": id, "output_index": index });
+        let place = json!({ "item_id": item["id"], "output_index": index });
         let with = |more: Value| {
             let mut all = place.as_object().unwrap().clone();
             all.extend(more.as_object().unwrap().clone());
             Value::Object(all)
         };
-        match one {
-            Said::Text(pieces) => {
-                open["content"] = json!([]);
-                open["status"] = "in_progress".into();
-                event(
-                    "response.output_item.added",
-                    json!({ "output_index": index, "item": open }),
-                );
-                let part = json!({ "type": "output_text", "text": "", "annotations": [] });
-                event(
-                    "response.content_part.added",
-                    with(json!({ "content_index": 0, "part": part })),
-                );
-                for piece in pieces {
-                    event(
-                        "response.output_text.delta",
-                        with(json!({ "content_index": 0, "delta": piece, "logprobs": [] })),
-                    );
-                }
-                event(
-                    "response.output_text.done",
-                    with(json!({ "content_index": 0, "text": joined(pieces), "logprobs": [] })),
-                );
-                event(
-                    "response.content_part.done",
-                    with(json!({ "content_index": 0, "part": item["content"][0] })),
-                );
-            }
-            Said::Thought(pieces) => {
-                open["summary"] = json!([]);
-                event(
-                    "response.output_item.added",
-                    json!({ "output_index": index, "item": open }),
-                );
-                let part = json!({ "type": "summary_text", "text": "" });
-                event(
-                    "response.reasoning_summary_part.added",
-                    with(json!({ "summary_index": 0, "part": part })),
-                );
-                for piece in pieces {
-                    event(
-                        "response.reasoning_summary_text.delta",
-                        with(json!({ "summary_index": 0, "delta": piece })),
-                    );
-                }
-                event(
-                    "response.reasoning_summary_text.done",
-                    with(json!({ "summary_index": 0, "text": joined(pieces) })),
-                );
-                event(
-                    "response.reasoning_summary_part.done",
-                    with(json!({ "summary_index": 0, "part": item["summary"][0] })),
-                );
-            }
-            Said::Call(_, args) => {
-                open["arguments"] = "".into();
-                open["status"] = "in_progress".into();
-                event(
-                    "response.output_item.added",
-                    json!({ "output_index": index, "item": open }),
-                );
-                for piece in args {
-                    event(
-                        "response.function_call_arguments.delta",
-                        with(json!({ "delta": piece })),
-                    );
-                }
-                event(
-                    "response.function_call_arguments.done",
-                    with(json!({ "arguments": joined(args) })),
-                );
-            }
+        let (open, details) = responses_details(one, item);
+        event(
+            "response.output_item.added",
+            json!({ "output_index": index, "item": open }),
+        );
+        for (name, fields) in details {
+            event(&format!("response.{name}"), with(fields));
         }
         event(
             "response.output_item.done",

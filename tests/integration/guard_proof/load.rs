@@ -289,11 +289,10 @@ fn check_runs_proofs_when_asked() {
 #[test]
 fn many_guards_that_hang_have_one_time_together() {
     let case = "must_deny: [{ tool_call: { name: run_shell_command } }]";
-    let hooks: String = (0..40)
-        .map(|number| {
-            format!("        - {{ name: g{number}, command: sleep 600; true {number}, {case} }}\n")
-        })
-        .collect();
+    let hooks = (0..40).map(|number| {
+        format!("        - {{ name: g{number}, command: sleep 600; true {number}, {case} }}\n")
+    });
+    let hooks = hooks.collect::<Vec<_>>().concat();
     let config = format!(
         "proof: {{ timeout: 1s, total_timeout: 1500ms }}\nhooks:\n  BeforeTool:\n    - hooks:\n{hooks}"
     );

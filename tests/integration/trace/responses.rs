@@ -61,9 +61,8 @@ async fn runs_on_ordinary_chunks_have_durations() {
             0 => "a".to_owned(),
             _ => "some ordinary words, ".repeat(1000),
         });
-        let events: String = texts
-            .map(|text| format!("data: {}\r\n\r\n", answering(&text)))
-            .collect();
+        let events = texts.map(|text| format!("data: {}\r\n\r\n", answering(&text)));
+        let events = events.collect::<Vec<_>>().concat();
         respond(200, "text/event-stream", events)
     })
     .await;
