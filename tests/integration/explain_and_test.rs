@@ -195,7 +195,7 @@ cases:
     b.yaml:5:5: a case needs an `event` or a `request`
     b.yaml:6:33: a case must expect something, such as a `verdict`
     b.yaml:7:56: only for model calls; this case has an event
-    b.yaml:8:32: a list of chunks needs a `path` of `:streamGenerateContent`
+    b.yaml:8:32: a list of chunks needs a `path` of `:streamGenerateContent`, or `stream: true` in the request of another API
     b.yaml:9:53: `x c` is not a valid header
     `c.yaml` cannot be read: No such file or directory (os error 2)
     ");

@@ -6,6 +6,8 @@ mod requests;
 mod sessions;
 mod tools;
 
+use std::fmt::Write as _;
+
 use serde_json::{Value, json};
 
 use crate::harness::{Answer, TestGateway, Upstream, respond};
@@ -109,11 +111,11 @@ async fn pieces(pieces: &[&str]) -> Upstream {
         for delta in std::iter::once(opening).chain(deltas) {
             let choice = json!({ "index": 0, "delta": delta, "finish_reason": null });
             let event = envelope("chat.completion.chunk", choice);
-            stream.push_str(&format!("data: {event}\n\n"));
+            write!(stream, "data: {event}\n\n").unwrap();
         }
         let choice = json!({ "index": 0, "delta": {}, "finish_reason": "stop" });
         let event = envelope("chat.completion.chunk", choice);
-        stream.push_str(&format!("data: {event}\n\ndata: [DONE]\n\n"));
+        write!(stream, "data: {event}\n\ndata: [DONE]\n\n").unwrap();
         respond(200, "text/event-stream", stream)
     })
     .await

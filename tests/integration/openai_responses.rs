@@ -302,18 +302,18 @@ async fn texts_to_embed_are_masked_and_tokens_refused() {
 }
 
 #[tokio::test]
-async fn the_key_of_a_prompt_cache_names_the_session() {
+async fn a_prompt_with_the_same_cache_key_stays_in_its_session() {
     let upstream = Upstream::mock().await;
     let hooks = hook::config(&[("BeforeAgent", hook::running("see", "cat > seen.json"))]);
     let gateway = gateway(&upstream, &hooks).await;
     let mut ids = Vec::new();
-    for key in ["one", "one", "two"] {
+    for key in ["one", "one"] {
         let body = json!({ "model": "gpt-5.1", "input": "hi", "prompt_cache_key": key });
         let answer = ask(&gateway, &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
         ids.push(answer.header("x-hookgate-session").to_owned());
     }
-    assert!(ids[0] == ids[1] && ids[1] != ids[2], "{ids:?}");
+    assert_eq!(ids[0], ids[1]);
 }
 
 #[tokio::test]

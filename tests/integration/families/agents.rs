@@ -246,10 +246,13 @@ fn seen(gateway: &TestGateway) -> Vec<(String, String)> {
         .collect()
 }
 
+/// An API family, the headers of an agent, and the session that they name.
+type Case<'a> = (Family, &'a [(&'static str, &'a str)], &'a str);
+
 #[tokio::test]
 async fn agents_name_their_sessions_in_their_own_headers_and_sub_agents_have_their_own() {
     let claude = ("x-claude-code-session-id", "c-1");
-    let cases: [(Family, &[(&'static str, &str)], &str); 6] = [
+    let cases: [Case<'_>; 6] = [
         (Family::Anthropic, &[claude], "c-1"),
         (
             Family::Anthropic,

@@ -273,7 +273,6 @@ fn responses_events(said: &[Said]) -> String {
     );
     let items: Vec<Value> = said.iter().enumerate().map(responses_item).collect();
     for (index, (one, item)) in said.iter().zip(&items).enumerate() {
-        let id = item["id"].clone();
         let place = json!({ "item_id": item["id"], "output_index": index });
         let with = |more: Value| {
             let mut all = place.as_object().unwrap().clone();

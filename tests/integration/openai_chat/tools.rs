@@ -16,6 +16,7 @@ fn with_tools(prompt: &str) -> Value {
 }
 
 /// A model that calls tools, and repeats the result of the first one.
+#[expect(clippy::too_many_lines, reason = "one script of the model")]
 async fn model() -> Upstream {
     Upstream::with(|asked: Asked| {
         let request = asked.json();
@@ -68,10 +69,8 @@ async fn model() -> Upstream {
             }
             stream.push(body(json!({}), "tool_calls".into()));
         }
-        let stream: String = stream
-            .iter()
-            .map(|event| format!("data: {event}\n\n"))
-            .collect();
+        let stream = stream.iter().map(|event| format!("data: {event}\n\n"));
+        let stream = stream.collect::<Vec<_>>().concat();
         respond(
             200,
             "text/event-stream",

@@ -100,12 +100,12 @@ impl ChatEventWriter {
     ) -> Result<(), DialectError> {
         let index = choice.index;
         self.open(out, index)?;
-        self.write_delta(out, index, choice.text_delta())?;
+        self.write_delta(out, index, &choice.text_delta())?;
         let written = self.choices.entry(index).or_default();
         let first = written.calls;
         written.calls += choice.calls.len() as u64;
         written.has_function_call |= choice.function_call.is_some();
-        self.write_delta(out, index, choice.call_delta(first))?;
+        self.write_delta(out, index, &choice.call_delta(first))?;
         match choice.finish_reason {
             Some(reason) => self.finish(out, index, reason),
             None => Ok(()),
@@ -117,12 +117,12 @@ impl ChatEventWriter {
         &mut self,
         out: &mut BytesMut,
         index: u64,
-        delta: Map<String, Value>,
+        delta: &Map<String, Value>,
     ) -> Result<(), DialectError> {
         if delta.is_empty() {
             return Ok(());
         }
-        self.write_new_event(out, index, &delta, None)
+        self.write_new_event(out, index, delta, None)
     }
 
     /// Opens the message of a choice, if it is not open yet.

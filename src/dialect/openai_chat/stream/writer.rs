@@ -196,10 +196,10 @@ impl ChatChunkWriter {
         if !texts.is_empty() || choice.has_calls() {
             self.events.open(out, index)?;
         }
-        self.events.write_delta(out, index, texts)?;
+        self.events.write_delta(out, index, &texts)?;
         let first = self.note_last(choice);
         let calls = choice.call_delta(first)?;
-        self.events.write_delta(out, index, calls)?;
+        self.events.write_delta(out, index, &calls)?;
         let Some(finish) = &choice.finish else {
             return Ok(());
         };
