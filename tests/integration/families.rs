@@ -165,6 +165,26 @@ async fn secrets_are_masked_at_every_cut_of_a_stream() {
 }
 
 #[tokio::test]
+async fn a_masked_stream_stays_masked_when_a_hook_repeats_it() {
+    let said = vec![Said::text(&[
+        "the ", "key ", "is AKI", "AIOSFO", "DNN7EX", "AMPLQ, ", "ok ", "then",
+    ])];
+    let repeat = "import json, sys; seen = json.load(sys.stdin)['llm_response']['candidates']; print(json.dumps({'hookSpecificOutput': {'hookEventName': 'AfterModel', 'llm_response': {'candidates': seen}}}))";
+    let command = format!("python3 -c \"{repeat}\"");
+    let hooks = hook::config(&[("AfterModel", hook::running("repeat", &command))]);
+    for (family, is_stream) in each() {
+        let upstream = family.upstream(vec![said.clone()]).await;
+        let gateway = family.gateway(&upstream, &format!("{hooks}{REDACT}")).await;
+        let answer = family.ask(&gateway, is_stream, &[Turn::User("hi")]).await;
+        assert_eq!(
+            family.heard(is_stream, &answer),
+            heard("the key is [REDACTED:aws_key], ok then"),
+            "{family:?} {is_stream}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_masked_whole_answer_is_valid() {
     let said = vec![
         Said::text(&["key AKIAIOSFODNN7EXAMPLQ end"]),

@@ -132,7 +132,10 @@ impl ResponseDocument {
     /// Parses the chunk, if it is not parsed yet.
     pub(crate) fn make_parsed(&mut self) -> Result<&mut Self, DialectError> {
         if let Some(text) = &self.text {
-            let parsed = Self::open(text.to_bytes(), text.envelope())?;
+            let mut parsed = Self::open(text.original_bytes(), text.envelope())?;
+            if let Some(new) = text.edited_text() {
+                parsed.replace_text(new)?;
+            }
             *self = Self {
                 wire: self.wire.take(),
                 ends_text: self.ends_text,

@@ -85,6 +85,21 @@ impl ResponseDocument {
         })
     }
 
+    /// Replaces the one text of a chunk. It is an edit, so that it is spliced into what the chunk
+    /// was read from.
+    pub(super) fn replace_text(&mut self, text: &str) -> Result<(), DialectError> {
+        for candidate in &mut self.candidates {
+            let parts = candidate.parts().iter();
+            let parts = parts.map(|part| match part.text {
+                Some(_) => part.with_text(text),
+                None => Ok(part.clone()),
+            });
+            let parts = parts.collect::<Result<_, _>>()?;
+            candidate.set_parts(parts)?;
+        }
+        self.update_candidates()
+    }
+
     /// Appends held-back text of candidates that are not in this chunk.
     fn append_held_back(
         &mut self,

@@ -92,6 +92,11 @@ impl TextChunk {
         (self.template.stream == TextStream::Speech).then_some(&self.text)
     }
 
+    /// Returns the text, if it was edited.
+    pub fn edited_text(&self) -> Option<&str> {
+        self.is_edited.then_some(&*self.text)
+    }
+
     /// Edits the text. More of it may follow in the next chunk.
     pub fn edit_text(&mut self, editor: &mut dyn ResponseTextEditor) {
         let channel = TextChannel {
