@@ -67,7 +67,9 @@ impl SessionName {
     fn of_sub_agent(self, headers: &HeaderMap) -> Self {
         let mut sub_agents = AGENT_HEADERS.iter().filter_map(|(session, sub_agent)| {
             let sub_agent = text(headers, (*sub_agent)?)?;
-            (text(headers, session) != Some(sub_agent)).then_some(sub_agent)
+            text(headers, session)
+                .is_some_and(|id| id != sub_agent)
+                .then_some(sub_agent)
         });
         let id = sub_agents.next().map(|id| format!("{}:{id}", self.id));
         match id.filter(|id| is_valid(id)) {
