@@ -23,23 +23,37 @@ pub fn read_block(block: &Document) -> Result<Value, DialectError> {
     if let Some(text) = block_text(block)? {
         return Ok(json!({ "text": text }));
     }
-    let text = block.string(TEXT)?;
-    let media = match block.string(TYPE)?.as_deref() {
-        Some("text") => return Err(invalid("text", "a string")),
-        Some("image_url") if text.is_none() => read_image(block)?,
-        Some("input_audio") if text.is_none() => read_audio(block)?,
-        Some("file") if text.is_none() => read_file(block)?,
-        Some(_) | None => None,
-    };
-    if let Some(media) = media {
-        return Ok(media);
+    if let Some(medium) = read_medium(block)? {
+        return Ok(medium);
     }
-    let original: Value = parse(&block.to_bytes())?;
-    Ok(match text {
+    let original = parse_block(block)?;
+    Ok(match block.string(TEXT)? {
         // A server may read the text of a block whose type it does not know.
         Some(text) => json!({ "text": text, "block": original }),
         None => json!({ "block": original }),
     })
+}
+
+/// Returns the part of a block that is a medium and nothing else.
+///
+/// # Errors
+///
+/// Fails for a text without text.
+pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
+    let kind = block.string(TYPE)?;
+    let has_text = block.string(TEXT)?.is_some();
+    match kind.as_deref() {
+        Some("text") if !has_text => Err(invalid("text", "a string")),
+        Some("image_url") if !has_text => read_image(block),
+        Some("input_audio") if !has_text => read_audio(block),
+        Some("file") if !has_text => read_file(block),
+        Some(_) | None => Ok(None),
+    }
+}
+
+/// Returns the JSON of a block as a value.
+pub fn parse_block(block: &Document) -> Result<Value, DialectError> {
+    serde_json::from_slice(&block.to_bytes()).map_err(|error| DialectError::Json(error.to_string()))
 }
 
 /// Returns the text of a block that is a text.
@@ -122,8 +136,4 @@ fn media(url: &str, default_type: &str) -> Value {
         }
         None => json!({ "fileData": { "fileUri": url } }),
     }
-}
-
-fn parse(json: &[u8]) -> Result<Value, DialectError> {
-    serde_json::from_slice(json).map_err(|error| DialectError::Json(error.to_string()))
 }

@@ -125,4 +125,6 @@ fn read_chat(body: &Document) -> Result<Document, DialectError> {
 }
 
 #[cfg(test)]
+mod laws;
+#[cfg(test)]
 mod tests;

@@ -2,15 +2,14 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::SOURCE,
     document::Document,
     error::DialectError,
     openai_chat::{
-        block::{block_text, read_block},
+        block::{block_text, parse_block, read_block, read_medium},
         fields::{
             CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS, invalid,
             refuse_pair,
@@ -173,32 +172,47 @@ fn read_result(message: &Document, names: &CallNames) -> Result<Value, DialectEr
         Some(name) => Some(name),
         None => message.string(NAME)?,
     };
-    let output = match MessageContent::read(message)? {
-        MessageContent::None => Value::Null,
-        MessageContent::Text(text) => text.into(),
+    let (output, media) = match MessageContent::read(message)? {
+        MessageContent::None => (Value::Null, Vec::new()),
+        MessageContent::Text(text) => (text.into(), Vec::new()),
         MessageContent::Blocks(blocks) => read_result_blocks(&blocks)?,
     };
-    let mut result = json!({ "name": name.unwrap_or_default(), "response": {} });
-    if !output.is_null() {
-        result = json!({ "name": result.get("name"), "response": { "output": output } });
+    let mut result = Map::new();
+    result.insert("name".to_owned(), name.unwrap_or_default().into());
+    let response = if output.is_null() {
+        json!({})
+    } else {
+        json!({ "output": output })
+    };
+    result.insert("response".to_owned(), response);
+    if let Some(id) = id {
+        result.insert("id".to_owned(), id.into());
     }
-    if let (Some(id), Some(fields)) = (id, result.as_object_mut()) {
-        fields.insert("id".to_owned(), id.into());
+    if !media.is_empty() {
+        result.insert("parts".to_owned(), media.into());
     }
     Ok(json!({ "functionResponse": result }))
 }
 
-/// Returns the text of blocks that are texts only, else the list of them.
-fn read_result_blocks(blocks: &[Document]) -> Result<Value, DialectError> {
-    let texts: Vec<Option<String>> = blocks.iter().map(block_text).collect::<Result<_, _>>()?;
-    if let Some(texts) = texts.into_iter().collect::<Option<Vec<String>>>() {
-        return Ok(texts.concat().into());
+/// Returns the text of blocks that are texts, else the list of them; and the media, as parts.
+fn read_result_blocks(blocks: &[Document]) -> Result<(Value, Vec<Value>), DialectError> {
+    let (mut texts, mut list, mut media) = (String::new(), Vec::new(), Vec::new());
+    let mut has_others = false;
+    for block in blocks {
+        if let Some(medium) = read_medium(block)? {
+            media.push(medium);
+            continue;
+        }
+        match block_text(block)? {
+            Some(text) => texts.push_str(&text),
+            None => has_others = true,
+        }
+        list.push(parse_block(block)?);
     }
-    let list: Vec<Bytes> = blocks.iter().map(Document::to_bytes).collect();
-    let list: Result<Vec<Value>, _> = list
-        .iter()
-        .map(|block| serde_json::from_slice(block))
-        .collect();
-    list.map(Value::Array)
-        .map_err(|error| DialectError::Json(error.to_string()))
+    let output = if has_others {
+        Value::Array(list)
+    } else {
+        texts.into()
+    };
+    Ok((output, media))
 }

@@ -5,10 +5,10 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     content_form::PRECEDING,
-    document::Document,
+    document::{Document, write_array},
     error::DialectError,
     openai_chat::{
-        block::{block_text, text_block},
+        block::{block_text, read_medium, text_block},
         fields::{CONTENT, ID, NAME, ROLE, TEXT},
         request::message::MessageContent,
         tool_call::{write_call, write_function_call},
@@ -89,8 +89,8 @@ fn result_message(result: &Document) -> Result<Bytes, DialectError> {
     Ok(message.to_string().into())
 }
 
-/// Writes the edited result of a tool into its message. A string stays a string; of a list,
-/// the first text takes the new one.
+/// Writes the edited result of a tool into its message. A string stays a string; of a list of
+/// texts, the first one takes the new text.
 pub fn write_result(
     message: &mut Document,
     before: &Document,
@@ -102,32 +102,51 @@ pub fn write_result(
             None => Ok(Value::Null),
         }
     };
+    let is_hidden = match after.child(FUNCTION_RESPONSE)? {
+        Some(result) => result
+            .child(RESPONSE)?
+            .is_some_and(|response| response.has(&["error"])),
+        None => false,
+    };
     let (before, after) = (result(before)?, result(after)?);
-    if before == after {
+    if before == after && !is_hidden {
         return Ok(());
     }
     let MessageContent::Blocks(blocks) = MessageContent::read(message)? else {
         return message.set(CONTENT, &as_text(after));
     };
-    match after {
-        // The list of blocks that was read, with edited strings.
-        Value::Array(_) => message.set(CONTENT, &after),
-        after => {
-            let text = as_text(after);
-            let mut texts = Vec::new();
-            for block in &blocks {
-                texts.extend(block_text(block)?.map(|_| block.clone()));
-            }
-            let block = match texts.into_iter().next() {
-                Some(mut first) => {
-                    first.set(TEXT, &text)?;
-                    first.to_bytes()
-                }
-                None => text_block(text.as_str().unwrap_or_default()),
-            };
-            message.set_bytes(CONTENT, [b"[", &*block, b"]"].concat().into())
+    write_result_blocks(message, &blocks, after, is_hidden)
+}
+
+/// Writes an edited result whose content is a list. Media keep their places, unless the result
+/// is hidden.
+fn write_result_blocks(
+    message: &mut Document,
+    blocks: &[Document],
+    result: Value,
+    is_hidden: bool,
+) -> Result<(), DialectError> {
+    let mut written: Vec<Bytes> = Vec::with_capacity(blocks.len());
+    let (mut edited, mut text) = match result {
+        // The blocks that were read, with edited strings.
+        Value::Array(list) => (list.into_iter(), None),
+        result => (Vec::new().into_iter(), Some(as_text(result))),
+    };
+    for block in blocks {
+        if read_medium(block)?.is_some() {
+            written.extend((!is_hidden).then(|| block.to_bytes()));
+        } else if let Some(block) = edited.next() {
+            written.push(block.to_string().into());
+        } else if let (Some(new), true) = (&text, block_text(block)?.is_some()) {
+            let mut block = block.clone();
+            block.set(TEXT, new)?;
+            written.push(block.to_bytes());
+            text = None;
         }
     }
+    written.extend(edited.map(|block| block.to_string().into()));
+    written.extend(text.map(|text| text_block(text.as_str().unwrap_or_default())));
+    message.set_bytes(CONTENT, write_array(written))
 }
 
 /// Returns the error or the output of a result, with what hooks appended to it.

@@ -6,7 +6,7 @@ use crate::dialect::{
     recognize_call, withhold_tools,
 };
 
-fn open(body: &str) -> Result<(Call, Unwrapped), DialectError> {
+pub fn open(body: &str) -> Result<(Call, Unwrapped), DialectError> {
     let line = RequestLine {
         method: &http::Method::POST,
         path: "/v1/chat/completions",
@@ -17,6 +17,11 @@ fn open(body: &str) -> Result<(Call, Unwrapped), DialectError> {
     let body = parse(body.to_owned().into())?;
     let opened = open_request(&mut call, body)?;
     Ok((call, opened))
+}
+
+/// Returns the body for upstream.
+pub fn close(call: &Call, opened: &Unwrapped, document: &Document) -> Bytes {
+    close_request(call, opened.envelope.as_ref(), document).unwrap()
 }
 
 /// Edits a request by `edit` and compares what is sent upstream.
@@ -260,6 +265,35 @@ fn an_edited_result_keeps_its_form() {
         &body(r#"[{"type":"text","text":"x","cache_control":{}},{"type":"text","text":"y"}]"#),
         hide,
         &body(r#"[{"type":"text","text":"hidden","cache_control":{}}]"#),
+    );
+}
+
+#[test]
+fn media_of_a_result_are_opaque_and_go_with_a_hidden_one() {
+    let body = |content: &str| {
+        format!(
+            r#"{{"model":"m","messages":[{{"role":"tool","tool_call_id":"1","name":"f","content":{content}}}]}}"#
+        )
+    };
+    let image = r#"{"type":"image_url","image_url":{"url":"data:image/png;base64,ss"}}"#;
+    let content = body(&format!(
+        r#"[{image},{{"type":"text","text":"ss"}},{{"type":"new","x":"ss"}}]"#
+    ));
+    check_call(
+        &content,
+        |call, document| edit_request_texts(call, document, &mut Stars).unwrap(),
+        &body(&format!(
+            r#"[{image},{{"type":"text","text":"*"}},{{"type":"new","x":"*"}}]"#
+        )),
+    );
+    check(
+        &body(&format!(r#"[{image},{{"type":"text","text":"xy"}}]"#)),
+        |document| {
+            let text = document.to_text();
+            let hidden = text.replace(r#"{"output":"xy"}"#, r#"{"error":"hidden"}"#);
+            *document = Document::from_checked(hidden.into()).unwrap();
+        },
+        &body(r#"[{"type":"text","text":"hidden"}]"#),
     );
 }
 
