@@ -1,4 +1,7 @@
-//! Shared by the two APIs of OpenAI: error bodies.
+//! Shared by the two APIs of OpenAI: error bodies, labels and names of other models.
+
+pub mod labels;
+pub mod other_models;
 
 use serde_json::{Value, json};
 

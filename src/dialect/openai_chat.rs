@@ -5,7 +5,6 @@
 
 mod block;
 mod fields;
-mod labels;
 mod request;
 mod response;
 mod stream;

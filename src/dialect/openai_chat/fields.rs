@@ -1,7 +1,6 @@
 //! Field names of the Chat Completions API, and which of them are refused.
 
 use bytes::Bytes;
-use serde_json::Value;
 use strict_json::{FreeField, FreeFields, Names};
 
 use crate::dialect::{document::Document, error::DialectError};
@@ -100,9 +99,6 @@ const OTHER_PROMPTS: &[&str] = &[
     "prompt",
 ];
 
-/// Fields with which compatible servers take other models than the one that `model` names.
-const OTHER_MODELS: &[&str] = &["fallbacks", "models"];
-
 /// Refuses fields that hooks cannot see through, and other spellings of known ones.
 pub fn check_fields(body: &Document) -> Result<(), DialectError> {
     for field in OTHER_PROMPTS {
@@ -114,23 +110,6 @@ pub fn check_fields(body: &Document) -> Result<(), DialectError> {
     CHAT_FIELDS
         .iter()
         .try_for_each(|field| body.bytes_of(&[field]).map(drop))
-}
-
-/// Returns the names of the other models that may answer.
-///
-/// # Errors
-///
-/// Fails for anything but names.
-pub fn read_other_models(body: &Document) -> Result<Vec<Value>, DialectError> {
-    let mut models = Vec::new();
-    for field in OTHER_MODELS {
-        match body.get(&[field])? {
-            None | Some(Value::Null) => (),
-            Some(Value::Array(names)) if names.iter().all(Value::is_string) => models.extend(names),
-            Some(_) => return Err(invalid(field, "a list of names")),
-        }
-    }
-    Ok(models)
 }
 
 /// Refuses two fields of which a server reads one.

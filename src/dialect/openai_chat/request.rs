@@ -25,10 +25,11 @@ use crate::{
         document::Document,
         error::DialectError,
         method::{Framing, Operation},
-        openai_chat::{
-            fields::{CHAT_FIELDS, MODEL, STREAM, check_fields, invalid, read_other_models},
+        openai::{
             labels::{read_labels, write_labels},
+            other_models::read_other_models,
         },
+        openai_chat::fields::{CHAT_FIELDS, MODEL, STREAM, check_fields, invalid},
     },
     model::ModelName,
 };

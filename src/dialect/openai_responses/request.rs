@@ -23,6 +23,10 @@ use crate::{
         document::Document,
         error::DialectError,
         method::Operation,
+        openai::{
+            labels::{read_labels, write_labels},
+            other_models::read_other_models,
+        },
         openai_responses::{
             fields::{MODEL, object},
             request::{
@@ -39,6 +43,35 @@ use crate::{
     },
     model::ModelName,
 };
+
+/// Fields of a request that hookgate interprets, or that hold no text. Others, such as
+/// `metadata` and `user`, are labels.
+const INTERPRETED: &[&str] = &[
+    "background",
+    "context_management",
+    "conversation",
+    "fallbacks",
+    "include",
+    "input",
+    "instructions",
+    "model",
+    "models",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "prompt",
+    "prompt_cache_key",
+    "prompt_cache_options",
+    "prompt_cache_retention",
+    "reasoning",
+    "service_tier",
+    "store",
+    "stream",
+    "stream_options",
+    "text",
+    "tool_choice",
+    "tools",
+    "truncation",
+];
 
 /// Returns the content form of a request.
 ///
@@ -57,6 +90,16 @@ pub fn read_request(body: &Document) -> Result<Document, DialectError> {
     add("tools", Declarations::read(body, &input)?.form());
     add("toolConfig", read_choice(body)?);
     add("generationConfig", read_parameters(body)?);
+    let models = read_other_models(body)?;
+    add(
+        "fallbackModels",
+        (!models.is_empty()).then_some(Value::Array(models)),
+    );
+    let labels = read_labels(body, INTERPRETED)?;
+    add(
+        "labels",
+        (!labels.is_empty()).then_some(Value::Object(labels)),
+    );
     object(&Value::Object(form))
 }
 
@@ -95,6 +138,7 @@ fn write_form(
     let mut input = Input::read(body)?;
     let declarations = Declarations::read(body, &input)?;
     write_parameters(edited, &before, after)?;
+    write_labels(edited, &before, after)?;
     let has_tools = declarations.write(edited, &mut input, &before, after)?;
     write_choice(edited, &declarations, has_tools, &before, after)?;
     write_system(edited, &mut input, &before, after)?;

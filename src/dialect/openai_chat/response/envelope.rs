@@ -6,9 +6,9 @@ use crate::dialect::{
     content_form::SOURCE,
     document::Document,
     error::DialectError,
+    openai::labels::read_labels,
     openai_chat::{
         fields::{ID, MODEL, USAGE},
-        labels::read_labels,
         response::answer::PlacedAnswer,
     },
 };

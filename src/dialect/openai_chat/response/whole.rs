@@ -8,9 +8,9 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::Document,
     error::DialectError,
+    openai::labels::{read_labels, write_labels},
     openai_chat::{
         fields::{CHOICES, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
-        labels::{read_labels, write_labels},
         response::{
             answer::{ANSWER_FIELDS, AnswerPlace, EditedAnswer, PlacedAnswer, read_message},
             envelope::{numbered_parts, read_envelope, write_usage},

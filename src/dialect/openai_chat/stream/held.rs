@@ -9,9 +9,9 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::Document,
     error::DialectError,
+    openai::labels::read_labels,
     openai_chat::{
         fields::parse,
-        labels::read_labels,
         response::{
             answer::{ANSWER_FIELDS, AnswerPlace, PlacedAnswer},
             envelope::{numbered_parts, read_envelope},

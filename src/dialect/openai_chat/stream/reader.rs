@@ -11,9 +11,9 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
+    openai::labels::read_labels,
     openai_chat::{
         fields::{CHOICES, MESSAGE, invalid, parse},
-        labels::read_labels,
         response::{
             answer::{ANSWER_FIELDS, AnswerPlace},
             envelope::{numbered_parts, read_envelope},

@@ -9,9 +9,9 @@ use crate::dialect::{
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
+    openai::labels::write_labels,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, LOGPROBS, parse},
-        labels::write_labels,
         response::{
             answer::EditedAnswer,
             envelope::write_usage,

@@ -257,9 +257,11 @@ fn every_text_that_a_model_reads_is_edited() {
         json!({ "type": "custom_tool_call", "call_id": "c2", "name": "patch", "input": "diff" }),
     );
     items.push(json!({ "role": "user", "content": [{ "type": "new_kind", "text": "odd" }, { "type": "other", "note": "deep" }] }));
+    value["metadata"] = json!({ "query": "label" });
     let mut opened = Opened::new(&value);
     crate::dialect::edit_request_texts(&opened.call, &mut opened.form, &mut Upper).unwrap();
     let closed = opened.close();
+    assert_eq!(closed["metadata"]["query"], "LABEL");
     assert_eq!(closed["instructions"], "BE BRIEF");
     let input = &closed["input"];
     assert_eq!(input[0]["content"][0]["text"], "RULES");
@@ -482,6 +484,13 @@ fn what_hooks_cannot_see_is_refused() {
         });
         assert!(read.is_err(), "{request}");
     }
+}
+
+#[test]
+fn other_models_of_compatible_servers_are_seen() {
+    let value = json!({ "model": "gpt-x", "input": "hi", "models": ["a/b"], "fallbacks": ["c"] });
+    let names = crate::dialect::fallback_models(&Opened::new(&value).form);
+    assert_eq!(names.unwrap(), ["c", "a/b"]);
 }
 
 #[test]

@@ -1,0 +1,30 @@
+//! Other models that may answer a request to a compatible server.
+
+use serde_json::Value;
+
+use crate::dialect::{document::Document, error::DialectError};
+
+/// Fields with which compatible servers take other models than the one that `model` names.
+const OTHER_MODELS: &[&str] = &["fallbacks", "models"];
+
+/// Returns the names of the other models that may answer.
+///
+/// # Errors
+///
+/// Fails for anything but names.
+pub fn read_other_models(body: &Document) -> Result<Vec<Value>, DialectError> {
+    let mut models = Vec::new();
+    for field in OTHER_MODELS {
+        match body.get(&[field])? {
+            None | Some(Value::Null) => (),
+            Some(Value::Array(names)) if names.iter().all(Value::is_string) => models.extend(names),
+            Some(_) => {
+                return Err(DialectError::Field {
+                    field: (*field).to_owned(),
+                    expected: "a list of names",
+                });
+            }
+        }
+    }
+    Ok(models)
+}
