@@ -78,7 +78,7 @@ fn expected(value: &mut Value) {
             match serde_json::from_str::<Value>(text) {
                 Ok(mut inner @ Value::Object(_)) => {
                     let before = inner.clone();
-                    expected(&mut inner);
+                    mark_all(&mut inner);
                     if inner != before {
                         *text = inner.to_string();
                     }
@@ -95,6 +95,16 @@ fn expected(value: &mut Value) {
                 }
             }
         }
+        Value::Null | Value::Bool(_) | Value::Number(_) => (),
+    }
+}
+
+/// Replaces every text of a call's arguments.
+fn mark_all(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = marked(text),
+        Value::Array(list) => list.iter_mut().for_each(mark_all),
+        Value::Object(fields) => fields.values_mut().for_each(mark_all),
         Value::Null | Value::Bool(_) | Value::Number(_) => (),
     }
 }
@@ -127,7 +137,7 @@ proptest! {
     }
 }
 
-/// Joins the texts of a tool's result, which are shown and written as one.
+/// Joins the texts of a tool's result, which are shown and written as one, and counts its media.
 fn join_result(message: &mut Value) {
     if message["role"] != "tool" {
         return;
@@ -135,8 +145,10 @@ fn join_result(message: &mut Value) {
     let Some(blocks) = message["content"].as_array() else {
         return;
     };
-    if blocks.iter().all(|block| block["type"] == "text") {
+    if blocks.iter().all(|block| block["type"] != "odd") {
         let texts = blocks.iter().filter_map(|block| block["text"].as_str());
-        message["content"] = texts.collect::<String>().into();
+        let text: String = texts.collect();
+        let media = blocks.iter().filter(|block| block["type"] == "image_url");
+        message["content"] = json!([text, media.count()]);
     }
 }
