@@ -10,6 +10,7 @@ use crate::{
         self, Call, Dialect, DialectError, Document, History, RequestLine, ResponseDocument,
     },
     event::{AfterTool, EventName, mcp_context, tool_response},
+    model::ModelName,
 };
 
 /// Model of calls that name none.
@@ -62,7 +63,7 @@ impl ExampleCall {
         request: &Map<String, Value>,
         answer: Option<&Value>,
     ) -> Result<Self, String> {
-        let path = path.map_or_else(|| model_path(None), str::to_owned);
+        let path = path.map_or_else(|| model_path(DEFAULT_MODEL), str::to_owned);
         let events = match answer {
             Some(_) => REQUEST_AND_ANSWER,
             None => REQUEST,
@@ -74,7 +75,7 @@ impl ExampleCall {
     pub(super) fn from_prompt(model: Option<&str>, prompt: &str) -> Result<Self, String> {
         let contents = json!([user_text(prompt)]);
         let events = &[EventName::BeforeAgent, EventName::BeforeModel];
-        Self::parse(&model_path(model), &request(&contents), None, events)
+        Self::of_any_api(model, &contents, None, events)
     }
 
     /// A call whose answer calls this tool.
@@ -85,12 +86,7 @@ impl ExampleCall {
         let contents = json!([user_text(DEFAULT_PROMPT)]);
         let answer = response(&json!([function_call(&tool.name, &tool.args)]));
         let events = &[EventName::AfterModel, EventName::BeforeTool];
-        Self::parse(
-            &model_path(model),
-            &request(&contents),
-            Some(&answer),
-            events,
-        )
+        Self::of_any_api(model, &contents, Some(&answer), events)
     }
 
     /// A call that brings the result of this tool.
@@ -110,7 +106,7 @@ impl ExampleCall {
             ] },
         ]);
         let events = &[EventName::AfterTool, EventName::BeforeModel];
-        Self::parse(&model_path(model), &request(&contents), None, events)
+        Self::of_any_api(model, &contents, None, events)
     }
 
     /// A call with this answer: a text, a response, or the list of its chunks.
@@ -120,12 +116,25 @@ impl ExampleCall {
             Value::String(text) => response(&json!([{ "text": text }])),
             other => other.clone(),
         };
-        Self::parse(
-            &model_path(model),
-            &request(&contents),
-            Some(&answer),
-            ANSWER,
-        )
+        Self::of_any_api(model, &contents, Some(&answer), ANSWER)
+    }
+
+    /// A call in the form that all APIs share, of a model of any API.
+    fn of_any_api(
+        model: Option<&str>,
+        contents: &Value,
+        answer: Option<&Value>,
+        events: &'static [EventName],
+    ) -> Result<Self, String> {
+        let path = model_path(DEFAULT_MODEL);
+        let request = json!({ "contents": contents });
+        let mut example = Self::parse(&path, &request, answer, events)?;
+        if let Some(name) = model {
+            let parsed = ModelName::parse(name);
+            let parsed = parsed.ok_or_else(|| format!("`{name}` is not a model name"))?;
+            example.call.model = Some(parsed);
+        }
+        Ok(example)
     }
 
     fn parse(
@@ -187,33 +196,46 @@ impl ExampleCall {
     }
 }
 
-/// Reads a response, or the chunks of a stream.
+/// Reads a response, or the chunks of a stream, in the form of the API or in the form that all
+/// APIs share.
 fn read_answer(
     dialect: &dyn Dialect,
     answer: Option<&Value>,
 ) -> Result<Vec<ResponseDocument>, DialectError> {
-    let whole = |response: &Value| dialect.open_response(response.to_string().into());
-    match answer {
-        None => Ok(Vec::new()),
-        Some(Value::Array(events)) if !dialect.api().is_google() => {
-            let mut reader = dialect.chunk_reader();
-            let mut chunks = Vec::new();
-            for event in events {
-                chunks.extend(reader.read(event.to_string().into())?);
-            }
-            chunks.extend(reader.finish()?);
-            Ok(chunks)
-        }
-        Some(Value::Array(chunks)) => chunks.iter().map(whole).collect(),
-        Some(response) => Ok(vec![whole(response)?]),
+    let Some(answer) = answer else {
+        return Ok(Vec::new());
+    };
+    let (chunks, is_stream) = match answer {
+        Value::Array(chunks) => (chunks.as_slice(), true),
+        whole => (std::slice::from_ref(whole), false),
+    };
+    let is_shared_form = chunks.iter().any(|chunk| chunk.get("candidates").is_some());
+    let dialect = if is_shared_form {
+        dialect::of(Api::Gemini)
+    } else {
+        dialect
+    };
+    let bytes = |chunk: &Value| Bytes::from(chunk.to_string());
+    if !is_stream || dialect.api().is_google() {
+        let read = chunks
+            .iter()
+            .map(|chunk| dialect.open_response(bytes(chunk)));
+        return read.collect();
     }
+    let mut reader = dialect.chunk_reader();
+    let mut read = Vec::new();
+    for event in chunks {
+        read.extend(reader.read(bytes(event))?);
+    }
+    read.extend(reader.finish()?);
+    Ok(read)
 }
 
 /// A call for this model, of which only the model matters.
 pub(super) fn default_call(model: Option<&str>) -> Result<ExampleCall, String> {
     let contents = json!([user_text(DEFAULT_PROMPT)]);
     let events = &[EventName::BeforeModel];
-    ExampleCall::parse(&model_path(model), &request(&contents), None, events)
+    ExampleCall::of_any_api(model, &contents, None, events)
 }
 
 /// Reads the name of a reported event.
@@ -223,13 +245,8 @@ pub(super) fn event_name(event: &Map<String, Value>) -> Result<EventName, String
     EventName::parse(name).ok_or_else(|| format!("unknown event `{name}`"))
 }
 
-fn model_path(model: Option<&str>) -> String {
-    let model = model.unwrap_or(DEFAULT_MODEL);
+fn model_path(model: &str) -> String {
     format!("/v1beta/models/{model}:generateContent")
-}
-
-fn request(contents: &Value) -> Value {
-    json!({ "contents": contents })
 }
 
 fn response(parts: &Value) -> Value {

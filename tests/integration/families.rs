@@ -7,6 +7,7 @@ mod client;
 mod family;
 mod laws;
 mod model;
+mod views;
 
 use serde_json::{Value, json};
 

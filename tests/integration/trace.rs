@@ -23,7 +23,7 @@ async fn record(gate: &TestGateway, id: &str) -> Value {
 }
 
 /// The answer of a path, once it is as expected: a call ends a little after its last byte.
-async fn until(operator: &Agent, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
+pub async fn until(operator: &Agent, path: &str, holds: impl Fn(&Value) -> bool) -> Value {
     let deadline = Instant::now() + Duration::from_secs(10);
     loop {
         let answer = operator.get(path).await;
@@ -37,7 +37,7 @@ async fn until(operator: &Agent, path: &str, holds: impl Fn(&Value) -> bool) -> 
 }
 
 /// A list of at least so many calls.
-async fn calls(gate: &TestGateway, query: &str, count: usize) -> Value {
+pub async fn calls(gate: &TestGateway, query: &str, count: usize) -> Value {
     let path = format!("/calls?{query}");
     let has_all = |answer: &Value| {
         let calls = answer["calls"].as_array();

@@ -328,7 +328,7 @@ fn wrong_cases_are_reported_with_their_position() {
             "{ answer: 5 }",
             "must be a text, a response or a list of chunks",
         ),
-        ("{ prompt: x, model: 'a b' }", "unknown path"),
+        ("{ prompt: x, model: 'a b' }", "`a b` is not a model name"),
     ] {
         let (code, problems) = prove(&policy(case), &[]);
         assert_eq!(code, 78, "{case}");
