@@ -88,6 +88,11 @@ async fn start(folder: &Path, mock: SocketAddr) -> Result<(Server, LogGuard), Fa
     };
     let mut config = Config::load(&folder.join("demo.yaml"), &overrides, &hook::registry())?;
     config.admin.listen = loopback();
+    if let Some(mock) = overrides.upstream {
+        for upstream in config.upstreams.iter_mut() {
+            upstream.url = mock.clone();
+        }
+    }
     let transcripts = folder.join("transcripts");
     fs::create_dir(&transcripts)?;
     config.sessions.transcripts = Some(transcripts);
@@ -114,6 +119,8 @@ Stop it with Ctrl-C. Paste any of these into another shell:
 curl -s {base}/v1beta/models/gemini-2.5-pro:generateContent -H 'content-type: application/json' -d '{{"contents":[{{"role":"user","parts":[{{"text":"Write to ann@example.com"}}]}}]}}'
 
 GEMINI_CLI_HOME={home} GOOGLE_GEMINI_BASE_URL={base} GEMINI_API_KEY=demo npx -y @google/gemini-cli@0.61 -m gemini-2.5-pro --skip-trust -p 'Tell me about project aurora'
+
+ANTHROPIC_BASE_URL={base} ANTHROPIC_API_KEY=demo npx -y @anthropic-ai/claude-code@2.1 -p 'Tell me about project aurora'
 
 curl -s {base}/hookgate/v1/events -H 'content-type: application/json' -d '{{"hook_event_name":"BeforeTool","tool_name":"run_shell_command","tool_input":{{"command":"rm -rf /"}}}}'
 "#

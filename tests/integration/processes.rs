@@ -353,6 +353,29 @@ async fn pasted(line: &str, directory: &Path) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{line}: {error}: {text}"))
 }
 
+/// Asks in the other APIs, at the address of a line for the Gemini API.
+async fn each_api_is_masked(line: &str, directory: &Path) {
+    let base = line.split("/v1beta").next().unwrap();
+    for (path, body) in [
+        (
+            "messages",
+            r#"{"model":"m","max_tokens":9,"messages":[{"role":"user","content":"Write to ann@example.com"}]}"#,
+        ),
+        (
+            "responses",
+            r#"{"model":"m","input":"Write to ann@example.com"}"#,
+        ),
+        (
+            "chat/completions",
+            r#"{"model":"m","messages":[{"role":"user","content":"Write to ann@example.com"}]}"#,
+        ),
+    ] {
+        let line = format!("{base}/v1/{path} -H 'content-type: application/json' -d '{body}'");
+        let answer = pasted(&line, directory).await.to_string();
+        assert!(answer.contains("You said: Write to [EMAIL]"), "{answer}");
+    }
+}
+
 #[tokio::test]
 async fn the_demo_prints_lines_that_work() {
     // Whoever has the port, the demo finds another.
@@ -363,21 +386,23 @@ async fn the_demo_prints_lines_that_work() {
         .env("TMPDIR", folder.path())
         .env("HOOKGATE_LOG", "warn");
     let mut served = Served::start(command);
-    let greeting: Vec<String> = (0..9).map(|_| served.line()).collect();
+    let greeting: Vec<String> = (0..11).map(|_| served.line()).collect();
     let lines: Vec<&String> = greeting
         .iter()
         .filter(|line| line.contains("http"))
         .filter(|line| !line.starts_with("hookgate is") && !line.starts_with("The console"))
         .collect();
-    let [generate, cli, event] = lines[..] else {
-        panic!("three lines to paste: {greeting:#?}");
+    let [generate, cli, claude, event] = lines[..] else {
+        panic!("four lines to paste: {greeting:#?}");
     };
     assert!(!generate.contains(":8787/"), "{generate}");
     assert!(cli.contains("gemini-cli"), "{cli}");
+    assert!(claude.contains("claude-code"), "{claude}");
 
     let answer = pasted(generate, folder.path()).await;
     let text = &answer["candidates"][0]["content"]["parts"][0]["text"];
     assert_eq!(text, "You said: Write to [EMAIL]");
+    each_api_is_masked(generate, folder.path()).await;
     let output = pasted(event, folder.path()).await;
     assert_eq!(output["decision"], "deny");
     let console = greeting.iter().find(|line| line.starts_with("The console"));
