@@ -21,7 +21,7 @@ fuzz_target!(|bytes: &[u8]| {
     let Ok(answer) = ResponseDocument::parse(bytes.clone()) else {
         return;
     };
-    assert_eq!(answer.to_bytes(), bytes, "what nobody changes keeps its bytes");
+    assert_eq!(answer.to_bytes(), bytes, "an unedited body keeps its bytes");
     let _ = answer.read();
     let _ = answer.total_tokens();
 

@@ -62,7 +62,7 @@ fuzz_target!(|bytes: &[u8]| {
         };
         let envelope = opened.envelope.as_ref();
         if let Ok(closed) = dialect.close_request(&call, envelope, &opened.document) {
-            assert_eq!(closed, bytes, "what nobody changes keeps its bytes");
+            assert_eq!(closed, bytes, "an unedited body keeps its bytes");
         }
         for edited in visit(&call, &opened.document) {
             if let Ok(closed) = dialect.close_request(&call, envelope, &edited) {

@@ -211,7 +211,7 @@ fn read_answer(
     };
     let is_shared_form = chunks.iter().any(|chunk| chunk.get("candidates").is_some());
     let dialect = if is_shared_form {
-        dialect::of(Api::Gemini)
+        dialect::of(dialect::Api::Gemini)
     } else {
         dialect
     };

@@ -100,7 +100,7 @@ async fn answered(agent: &Agent, body: &Value) -> Value {
     answer.json()["candidates"][0]["content"]["parts"].clone()
 }
 
-/// What the model was told of the tool: the response of the last result.
+/// The response of the last result, as the model receives it.
 fn told(upstream: &Upstream) -> Value {
     let asked = upstream.seen().pop().unwrap().json();
     let last = asked["contents"]

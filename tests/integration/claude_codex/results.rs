@@ -7,7 +7,7 @@ use super::{
 };
 use crate::harness::Upstream;
 
-/// What the model is told of a result, and what it is told of it two turns later.
+/// The result that the model receives, at once and two turns later.
 async fn results(protocol: &str, output: &Value, config: &str) -> (Value, Value) {
     let upstream = Upstream::mock().await;
     let hooks = json!({ "PostToolUse": on("Bash", "seen", &printing(output)) });

@@ -63,7 +63,7 @@ async fn an_updated_input_is_what_the_agent_runs() {
 }
 
 #[tokio::test]
-async fn an_updated_output_is_what_the_model_is_told() {
+async fn an_updated_output_reaches_the_model() {
     let output = json!({ "hookSpecificOutput": {
         "hookEventName": "PostToolUse",
         "updatedToolOutput": "KEY=***",
