@@ -2,11 +2,13 @@
 """Counts of the Rust sources: python3 tests/lines.py [FOLDER...] (`just lines`).
 
 Prints for each folder the code lines (neither blank nor comment) without unit
-tests, the comment words, and the lengths of functions.
+tests, the comment words, and the lengths of functions. Then the direct
+dependencies of hookgate, and those of the whole workspace.
 """
 
 import re
 import sys
+import tomllib
 from pathlib import Path
 
 WORDS = ["nobody", "whoever", "told", "said", "stands"]
@@ -56,6 +58,19 @@ def count(folder):
     print(f"  per 1,000 comment words: {', '.join(rates)}")
 
 
+def dependencies(manifest):
+    """Names in [dependencies], without the crates of the workspace."""
+    entries = tomllib.loads(manifest.read_text())["dependencies"].items()
+    return {name for name, entry in entries if "path" not in entry}
+
+
+def count_dependencies():
+    manifests = [Path("Cargo.toml"), *Path("crates").glob("*/Cargo.toml")]
+    own, *crates = map(dependencies, manifests)
+    print(f"direct dependencies: {len(own)} of hookgate, {len(own.union(*crates))} of the workspace")
+
+
 if __name__ == "__main__":
     for name in sys.argv[1:] or ["src", "crates"]:
         count(name)
+    count_dependencies()

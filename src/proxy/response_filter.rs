@@ -2,7 +2,7 @@
 //!
 //! [`run`] filters one response and decides at its end. The filter itself, for one response or
 //! one chunk, is [`filter`]; a denied function call is decided in
-//! [`filter::ResponseFilter::fire_before_tool`], and [`answer_decision`] asks the model again.
+//! [`filter::ResponseFilter::decide_tool`], and [`answer_decision`] asks the model again.
 
 mod answer_decision;
 pub mod channel;

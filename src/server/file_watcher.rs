@@ -6,25 +6,26 @@
 use std::{
     collections::BTreeSet,
     io,
+    os::fd::OwnedFd,
     path::{Path, PathBuf},
 };
 
-use futures_util::StreamExt;
-use inotify::{EventStream, Inotify, WatchMask};
+use rustix::fs::inotify::{self, CreateFlags, WatchFlags};
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// Events of a directory: a name in it refers to another file than before.
-const DIRECTORY_EVENTS: WatchMask = WatchMask::CREATE
-    .union(WatchMask::DELETE)
-    .union(WatchMask::MOVED_FROM)
-    .union(WatchMask::MOVED_TO)
-    .union(WatchMask::ONLYDIR);
+const DIRECTORY_EVENTS: WatchFlags = WatchFlags::CREATE
+    .union(WatchFlags::DELETE)
+    .union(WatchFlags::MOVED_FROM)
+    .union(WatchFlags::MOVED_TO)
+    .union(WatchFlags::ONLYDIR);
 
 /// Events of a file: it is written or replaced.
-const FILE_EVENTS: WatchMask = WatchMask::MODIFY
-    .union(WatchMask::CLOSE_WRITE)
-    .union(WatchMask::ATTRIB)
-    .union(WatchMask::DELETE_SELF)
-    .union(WatchMask::MOVE_SELF);
+const FILE_EVENTS: WatchFlags = WatchFlags::MODIFY
+    .union(WatchFlags::CLOSE_WRITE)
+    .union(WatchFlags::ATTRIB)
+    .union(WatchFlags::DELETE_SELF)
+    .union(WatchFlags::MOVE_SELF);
 
 /// Space for one event with the longest file name.
 const EVENT_BUFFER_BYTES: usize = 1024;
@@ -32,7 +33,7 @@ const EVENT_BUFFER_BYTES: usize = 1024;
 /// Watches files and their parent directories: editors and Kubernetes replace files, so
 /// that their names refer to other files than those that are watched.
 #[derive(Debug)]
-pub(super) struct FileWatcher(EventStream<[u8; EVENT_BUFFER_BYTES]>);
+pub(super) struct FileWatcher(AsyncFd<OwnedFd>);
 
 impl FileWatcher {
     /// Starts to watch. Symbolic links are followed to their current targets.
@@ -40,19 +41,24 @@ impl FileWatcher {
     /// # Errors
     ///
     /// Returns an error if the system has no resources for a watcher.
+    #[expect(
+        deprecated,
+        reason = "an `OwnedFd` keeps its descriptor open; the replacement is `unsafe`, for types \
+                  that may not"
+    )]
     pub(super) fn new(files: &[PathBuf]) -> io::Result<Self> {
-        let inotify = Inotify::init()?;
+        let watcher = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC)?;
         let directories: BTreeSet<&Path> = files.iter().map(|file| parent(file)).collect();
         for directory in directories {
-            if let Err(error) = inotify.watches().add(directory, DIRECTORY_EVENTS) {
+            if let Err(error) = inotify::add_watch(&watcher, directory, DIRECTORY_EVENTS) {
                 tracing::warn!(%error, "failed to watch a config directory");
             }
         }
         for file in files {
             // Missing files are covered by the watch on their parent directory.
-            inotify.watches().add(file, FILE_EVENTS).ok();
+            inotify::add_watch(&watcher, file, FILE_EVENTS).ok();
         }
-        inotify.into_event_stream([0; EVENT_BUFFER_BYTES]).map(Self)
+        AsyncFd::with_interest(watcher, Interest::READABLE).map(Self)
     }
 
     /// Waits until something may have changed.
@@ -61,8 +67,9 @@ impl FileWatcher {
     ///
     /// Returns an error if there will be no further events.
     pub(super) async fn changed(&mut self) -> io::Result<()> {
-        let ended = || Err(io::ErrorKind::UnexpectedEof.into());
-        self.0.next().await.unwrap_or_else(ended).map(drop)
+        let mut events = [0; EVENT_BUFFER_BYTES];
+        let read = |watcher: &OwnedFd| Ok(rustix::io::read(watcher, &mut events)?);
+        self.0.async_io(Interest::READABLE, read).await.map(drop)
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod imports;
 mod language;
+mod manifests;
 mod source;
 
 use std::{
