@@ -11,8 +11,8 @@ use super::{
     claude_form, hook_protocol::Protocol, process_output::ProcessOutput, tool_names::ToolFamily,
 };
 use crate::event::{
-    AddedContext, AgentScope, ArgumentsMode, Context, Decision, Event, EventAlias, EventName,
-    HookResult, HookStatus, InputExtras, SettingsFormat,
+    AddedContext, ArgumentsMode, Context, Decision, Event, EventName, HookResult, HookStatus,
+    InputExtras, SettingsFormat,
 };
 
 #[derive(Debug)]
@@ -20,21 +20,7 @@ pub(super) struct ClaudeProtocol;
 
 const FORMAT: SettingsFormat = SettingsFormat {
     folder: ".claude",
-    events: &[
-        EventAlias::new("PreToolUse", EventName::BeforeTool, AgentScope::All),
-        EventAlias::new("PostToolUse", EventName::AfterTool, AgentScope::All),
-        EventAlias::new("UserPromptSubmit", EventName::BeforeAgent, AgentScope::All),
-        EventAlias::new("SessionStart", EventName::SessionStart, AgentScope::All),
-        EventAlias::new("SessionEnd", EventName::SessionEnd, AgentScope::All),
-        EventAlias::new("Stop", EventName::AfterAgent, AgentScope::Main),
-        EventAlias::new(
-            claude_form::SUBAGENT_STOP,
-            EventName::AfterAgent,
-            AgentScope::SubAgents,
-        ),
-        EventAlias::new("PreCompact", EventName::PreCompress, AgentScope::All),
-        EventAlias::new("Notification", EventName::Notification, AgentScope::All),
-    ],
+    events: claude_form::EVENTS,
     unsupported: &[
         "ConfigChange",
         "CwdChanged",
@@ -77,7 +63,7 @@ impl Protocol for ClaudeProtocol {
     }
 
     fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
-        let mut fields = claude_form::fields(context, event, FORMAT.events);
+        let mut fields = claude_form::fields(context, event, claude_form::EVENTS);
         match event {
             Event::AfterTool(event) if event.tool_name == "Bash" => {
                 if let Some(Value::String(text)) = fields.get("tool_response") {

@@ -12,11 +12,22 @@ use super::{
     tool_result,
 };
 use crate::event::{
-    Context, DiagnosticCode, Event, EventAlias, EventName, HookOutput, HookResult, InputExtras,
+    AgentScope, Context, DiagnosticCode, Event, EventAlias, EventName, HookOutput, HookResult,
+    InputExtras,
 };
 
-/// Name of the event of a final answer of a sub-agent.
-pub(super) const SUBAGENT_STOP: &str = "SubagentStop";
+/// Events of Claude Code that a gateway sees.
+pub(super) const EVENTS: &[EventAlias] = &[
+    EventAlias::new("PreToolUse", EventName::BeforeTool, AgentScope::All),
+    EventAlias::new("PostToolUse", EventName::AfterTool, AgentScope::All),
+    EventAlias::new("UserPromptSubmit", EventName::BeforeAgent, AgentScope::All),
+    EventAlias::new("SessionStart", EventName::SessionStart, AgentScope::All),
+    EventAlias::new("SessionEnd", EventName::SessionEnd, AgentScope::All),
+    EventAlias::new("Stop", EventName::AfterAgent, AgentScope::Main),
+    EventAlias::new("SubagentStop", EventName::AfterAgent, AgentScope::SubAgents),
+    EventAlias::new("PreCompact", EventName::PreCompress, AgentScope::All),
+    EventAlias::new("Notification", EventName::Notification, AgentScope::All),
+];
 
 /// Encodes the fields of a hook input.
 pub(super) fn encode(fields: Map<String, Value>, extras: InputExtras<'_>) -> Bytes {

@@ -11,29 +11,21 @@ use super::{
     claude_form, hook_protocol::Protocol, process_output::ProcessOutput, tool_names::ToolFamily,
 };
 use crate::event::{
-    AgentScope, ArgumentsMode, Context, Event, EventAlias, EventName, HookResult, InputExtras,
-    SettingsFormat,
+    ArgumentsMode, Context, Event, EventAlias, EventName, HookResult, InputExtras, SettingsFormat,
 };
 
 #[derive(Debug)]
 pub(super) struct CodexProtocol;
 
+/// Codex has the events of Claude Code but its last one, `Notification`.
+const EVENTS: &[EventAlias] = match claude_form::EVENTS.split_last() {
+    Some((_notification, events)) => events,
+    None => &[],
+};
+
 const FORMAT: SettingsFormat = SettingsFormat {
     folder: ".codex",
-    events: &[
-        EventAlias::new("PreToolUse", EventName::BeforeTool, AgentScope::All),
-        EventAlias::new("PostToolUse", EventName::AfterTool, AgentScope::All),
-        EventAlias::new("UserPromptSubmit", EventName::BeforeAgent, AgentScope::All),
-        EventAlias::new("SessionStart", EventName::SessionStart, AgentScope::All),
-        EventAlias::new("SessionEnd", EventName::SessionEnd, AgentScope::All),
-        EventAlias::new("Stop", EventName::AfterAgent, AgentScope::Main),
-        EventAlias::new(
-            claude_form::SUBAGENT_STOP,
-            EventName::AfterAgent,
-            AgentScope::SubAgents,
-        ),
-        EventAlias::new("PreCompact", EventName::PreCompress, AgentScope::All),
-    ],
+    events: EVENTS,
     unsupported: &[
         "Interrupt",
         "PermissionRequest",
@@ -57,7 +49,7 @@ impl Protocol for CodexProtocol {
     }
 
     fn write(&self, context: &Context, event: Event<'_>, extras: InputExtras<'_>) -> Bytes {
-        let mut fields = claude_form::fields(context, event, FORMAT.events);
+        let mut fields = claude_form::fields(context, event, EVENTS);
         if context.transcript_path.is_empty() {
             fields.insert("transcript_path".to_owned(), Value::Null);
         }
