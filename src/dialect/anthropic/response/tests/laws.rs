@@ -4,8 +4,8 @@ use proptest::prelude::*;
 use serde_json::Value;
 
 use super::{
-    call_block, masked, message, read, sse, stop_reason, text_block, texts, thinking_block,
-    written, written_text,
+    call_block, masked_texts::masked, message, read, sse, stop_reason, text_block, texts,
+    thinking_block, written, written_text,
 };
 use crate::dialect::CallDecision;
 

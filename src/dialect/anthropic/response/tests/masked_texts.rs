@@ -1,0 +1,129 @@
+//! Texts that a policy masks, across the pieces of a stream.
+
+use super::*;
+
+/// Holds the last two characters of each text back, and masks `secret`.
+#[derive(Debug, Default)]
+pub(super) struct Masker(Vec<(TextChannel, String)>);
+
+impl ResponseTextEditor for Masker {
+    fn edit_piece(&mut self, channel: &TextChannel, text: &str, rest: TextRest) -> Option<String> {
+        let held = self.0.iter().position(|(known, _)| known == channel);
+        let held = held.map(|position| self.0.remove(position).1);
+        let mut whole = held.unwrap_or_default() + text;
+        whole = whole.replace("secret", "#");
+        if rest == TextRest::MayFollow {
+            let keep = whole.len().saturating_sub(5);
+            let tail = whole.split_off(keep);
+            if !tail.is_empty() {
+                self.0.push((channel.clone(), tail));
+            }
+        }
+        Some(whole)
+    }
+
+    fn edit(&mut self, _kind: TextKind, text: &str) -> Option<String> {
+        text.contains("secret").then(|| text.replace("secret", "#"))
+    }
+
+    fn held_back(&self, candidate: Option<u64>) -> Vec<TextChannel> {
+        let held = self.0.iter().map(|(channel, _)| channel.clone());
+        held.filter(|channel| candidate.is_none_or(|index| channel.candidate == index))
+            .collect()
+    }
+}
+
+pub(super) fn masked(listed: &[Value]) -> Vec<Value> {
+    let mut masker = Masker::default();
+    let mut chunks = read(listed);
+    let count = chunks.len();
+    for (index, chunk) in chunks.iter_mut().enumerate() {
+        let rest = if index + 1 == count {
+            TextRest::None
+        } else {
+            TextRest::MayFollow
+        };
+        chunk.edit_texts(&mut masker, rest).unwrap();
+    }
+    written(&chunks)
+}
+
+#[test]
+fn a_text_is_masked_at_every_cut() {
+    let text = "a secret b";
+    for cut in 0..=text.len() {
+        for second in cut..=text.len() {
+            let (rest, last) = text.split_at(second);
+            let (one, other) = rest.split_at(cut);
+            let pieces = [one, other, last];
+            let listed = message(
+                &[
+                    thinking_block(0),
+                    text_block(1, &pieces),
+                    text_block(2, &["more"]),
+                    call_block(3, "f", &["{\"a\":\"se", "cret\"}"]),
+                ],
+                "tool_use",
+            );
+            let sent = masked(&listed);
+            assert_eq!(
+                texts(&sent),
+                ["hm", "a # b", "more", "{\"a\":\"#\"}"],
+                "{pieces:?}"
+            );
+            assert_eq!(stop_reason(&sent), "tool_use");
+        }
+    }
+}
+
+#[test]
+fn a_text_that_is_blanked_leaves_no_block() {
+    let mut chunks = read(&message(
+        &[text_block(0, &["a"]), text_block(1, &["b"])],
+        "end_turn",
+    ));
+    for chunk in &mut chunks {
+        if chunk.plain_texts().any(|text| text == "a") {
+            let mutation = crate::model::ResponseMutation {
+                candidates: vec![crate::model::CandidateMutation {
+                    parts: Some(vec![String::new()]),
+                    ..Default::default()
+                }],
+                usage_metadata: None,
+            };
+            chunk.write(&mutation).unwrap();
+        }
+    }
+    assert_eq!(texts(&written(&chunks)), ["b"]);
+}
+
+#[test]
+fn blocks_that_the_api_ran_are_shown_and_masked() {
+    let search = json!({ "type": "server_tool_use", "id": "s", "name": "web_search", "input": {} });
+    let result = json!({ "type": "web_search_tool_result", "tool_use_id": "s", "content": [{ "type": "web_search_result", "title": "a secret" }] });
+    let delta = |delta: Value| json!({ "type": "content_block_delta", "index": 2, "delta": delta });
+    let listed = message(
+        &[vec![
+            json!({ "type": "content_block_start", "index": 0, "content_block": search }),
+            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "input_json_delta", "partial_json": "{\"query\":\"secret\"}" } }),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "content_block_start", "index": 1, "content_block": result }),
+            json!({ "type": "content_block_stop", "index": 1 }),
+            json!({ "type": "content_block_start", "index": 2, "content_block": { "type": "text", "text": "" } }),
+            delta(json!({ "type": "text_delta", "text": "found" })),
+            delta(
+                json!({ "type": "citations_delta", "citation": { "type": "x", "cited_text": "the secret" } }),
+            ),
+            json!({ "type": "content_block_stop", "index": 2 }),
+        ]],
+        "end_turn",
+    );
+    let sent = sse(&listed);
+    assert_eq!(written_text(&read(&listed)), sent);
+    let all = json!(masked(&listed)).to_string();
+    assert!(!all.contains("secret"), "{all}");
+    assert!(
+        all.contains("the #") && all.contains("a #") && all.contains("found"),
+        "{all}"
+    );
+}

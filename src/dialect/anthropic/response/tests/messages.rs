@@ -1,0 +1,133 @@
+//! Whole messages, and answers of our own.
+
+use super::{masked_texts::Masker, *};
+
+fn denial(text: &str) -> ResponseDocument {
+    let form = json!({
+        "candidates": [{ "content": { "role": "model", "parts": [{ "text": text }] }, "finishReason": "STOP", "index": 0 }],
+        "usageMetadata": { "promptTokenCount": 0, "candidatesTokenCount": 0, "totalTokenCount": 0 },
+        "modelVersion": "m", "responseId": "hookgate-1",
+    });
+    ResponseDocument::parse(form.to_string().into()).unwrap()
+}
+
+#[test]
+fn a_denial_is_a_message_of_its_own_or_ends_the_one_that_is_open() {
+    let sent = written(&[denial("no")]);
+    let kinds: Vec<&str> = sent
+        .iter()
+        .map(|event| event["type"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        kinds,
+        [
+            "message_start",
+            "content_block_start",
+            "content_block_delta",
+            "content_block_stop",
+            "message_delta",
+            "message_stop",
+        ]
+    );
+    assert_eq!(sent[0]["message"]["id"], "hookgate-1");
+    assert_eq!(stop_reason(&sent), "end_turn");
+    for (count, expected) in [(3, &["a", "no"][..]), (4, &["ano"]), (6, &["ab", "no"])] {
+        // Begun: the thinking of no block is open, so a text block of our own follows.
+        let listed = match count {
+            3 => message(&[thinking_block(0)], "end_turn"),
+            _ => message(&[text_block(0, &["a", "b"])], "end_turn"),
+        };
+        let mut chunks = read(&listed);
+        chunks.truncate(if count == 4 { 3 } else { count.min(5) });
+        chunks.push(denial("no"));
+        let sent = written(&chunks);
+        if count == 3 {
+            assert_eq!(texts(&sent), ["h", "no"]);
+        } else if count == 6 {
+            assert_eq!(texts(&sent), expected);
+        } else {
+            assert_eq!(texts(&sent), ["ano"]);
+        }
+        assert_eq!(stop_reason(&sent), "end_turn");
+    }
+}
+
+fn whole() -> Value {
+    json!({
+        "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
+        "content": [
+            { "type": "thinking", "thinking": "hm", "signature": "s" },
+            { "type": "redacted_thinking", "data": "d" },
+            { "type": "text", "text": "a secret", "citations": [] },
+            { "type": "tool_use", "id": "t", "name": "f", "input": { "a": 1.0 } },
+        ],
+        "stop_reason": "tool_use", "stop_sequence": null,
+        "usage": { "input_tokens": 5, "cache_creation_input_tokens": 1, "output_tokens": 3 },
+    })
+}
+
+fn open(message: &Value) -> ResponseDocument {
+    open_message(message.to_string().into()).unwrap()
+}
+
+fn close(response: &ResponseDocument) -> Value {
+    serde_json::from_slice(&close_message(response).unwrap()).unwrap()
+}
+
+#[test]
+fn a_whole_message_is_read_and_edited() -> Result<(), DialectError> {
+    let text = serde_json::to_string_pretty(&whole()).unwrap();
+    let response = open_message(text.clone().into())?;
+    assert_eq!(close_message(&response)?, text);
+    let read = response.read()?;
+    assert_eq!(read.text, "a secret");
+    assert_eq!(read.candidates[0].finish_reason.as_deref(), Some("STOP"));
+    assert_eq!(response.total_tokens()?, Some(9));
+    let mut masked = open(&whole());
+    masked.edit_texts(&mut Masker::default(), TextRest::None)?;
+    let mut expected = whole();
+    expected["content"][2] = json!({ "type": "text", "text": "a #" });
+    assert_eq!(close(&masked), expected);
+    let mut refused = open(&whole());
+    refused.decide_calls(vec![CallDecision::Drop])?;
+    let mut expected = whole();
+    expected["content"].as_array_mut().unwrap().remove(3);
+    expected["stop_reason"] = "end_turn".into();
+    assert_eq!(close(&refused), expected);
+    Ok(())
+}
+
+#[test]
+fn a_denial_is_a_whole_message() {
+    let sent = close(&denial("no"));
+    assert_eq!(sent["content"], json!([{ "type": "text", "text": "no" }]));
+    assert_eq!(sent["stop_reason"], "end_turn");
+    assert_eq!(sent["type"], "message");
+    assert_eq!(
+        sent["usage"],
+        json!({ "input_tokens": 0, "output_tokens": 0 })
+    );
+}
+
+#[test]
+fn merged_responses_keep_the_thinking_of_their_calls_unless_it_was_masked() {
+    let merged = |thinking: &str| {
+        let form = open(&whole()).to_bytes();
+        let form = String::from_utf8(form.to_vec())
+            .unwrap()
+            .replace("\"text\":\"hm\"", thinking);
+        close(&ResponseDocument::parse(form.into()).unwrap())["content"].clone()
+    };
+    let content = merged("\"text\":\"hm\"");
+    let mut expected = whole()["content"].clone();
+    let text = json!({ "type": "text", "text": "a secret" });
+    expected = json!([text, expected[0], expected[1], expected[3]]);
+    // Thinking may be anywhere in front of its call.
+    let kinds = |list: &Value| -> Vec<Value> {
+        let mut kinds: Vec<Value> = list.as_array().unwrap().clone();
+        kinds.sort_by_key(Value::to_string);
+        kinds
+    };
+    assert_eq!(kinds(&content), kinds(&expected));
+    assert_eq!(merged("\"text\":\"#\"").as_array().unwrap().len(), 2);
+}

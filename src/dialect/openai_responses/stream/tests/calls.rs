@@ -1,0 +1,84 @@
+//! Tool calls in streams: edited, withheld, contradicted.
+
+use super::*;
+
+#[test]
+fn a_withheld_call_leaves_no_gap() {
+    let items = [text(&["a"]), call("rm"), call("ls"), text(&["b"])];
+    let mut chunks = chunks_of(&stream_of("r1", &items));
+    withhold(&mut chunks, "rm");
+    let stream = written(&chunks);
+    let (text, output) = checked(&stream);
+    assert_eq!(text, "ab");
+    assert_eq!(output.len(), 3);
+    assert!(!stream.contains("rm.txt"));
+}
+
+#[test]
+fn an_edited_call_is_edited_in_every_event() {
+    let items = [call("read"), Item::Custom("old".to_owned())];
+    let mut chunks = chunks_of(&stream_of("r1", &items));
+    for chunk in &mut chunks {
+        let calls = chunk.calls().unwrap().into_iter();
+        let new = |key: &str| json!({ key: "new.txt" }).as_object().unwrap().clone();
+        let decisions = calls.map(|(_, call)| match call.name.as_str() {
+            "read" => CallDecision::Rewrite(new("path")),
+            _ => CallDecision::Rewrite(new("input")),
+        });
+        chunk.decide_calls(decisions.collect()).unwrap();
+    }
+    let stream = written(&chunks);
+    let (_, output) = checked(&stream);
+    assert_eq!(output[0]["arguments"], r#"{"path":"new.txt"}"#);
+    assert_eq!(output[1]["input"], "new.txt");
+    assert!(!stream.contains("read.txt") && !stream.contains("old"));
+    let events = parsed(&stream);
+    let deltas = events.iter().filter_map(|event| event["delta"].as_str());
+    assert_eq!(
+        deltas.collect::<Vec<_>>(),
+        [r#"{"path":"new.txt"}"#, "new.txt"]
+    );
+}
+
+#[test]
+fn reasoning_is_withheld_with_its_call() {
+    let items = [Item::Reasoning("plan".to_owned()), call("rm")];
+    let mut chunks = chunks_of(&stream_of("r1", &items));
+    withhold(&mut chunks, "rm");
+    let stream = written(&chunks);
+    let events = parsed(&stream);
+    assert!(
+        !events
+            .iter()
+            .any(|event| event["type"] == "response.output_item.done")
+    );
+    assert_eq!(events.last().unwrap()["response"]["output"], json!([]));
+}
+
+#[test]
+fn an_explanation_takes_the_place_of_a_withheld_call() {
+    let mut chunks = chunks_of(&stream_of("r1", &[text(&["a"]), call("rm")]));
+    withhold(&mut chunks, "rm");
+    for chunk in &mut chunks {
+        chunk.explain_withheld_calls().unwrap();
+    }
+    let (text, output) = checked(&written(&chunks));
+    assert_eq!(text, "aTool execution blocked: no");
+    assert_eq!(output.len(), 2);
+}
+
+#[test]
+fn pieces_that_contradict_a_call_are_refused() {
+    let data = stream_of("r1", &[call("read")]);
+    let mut reader = EventReader::default();
+    let results = data.iter().map(|data| {
+        let text = String::from_utf8(data.to_vec()).unwrap();
+        let text = if text.contains("function_call_arguments.done") {
+            text.replace("read.txt", "other.txt")
+        } else {
+            text
+        };
+        reader.read(text.into())
+    });
+    assert!(results.collect::<Result<Vec<_>, _>>().is_err());
+}
