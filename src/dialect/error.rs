@@ -19,3 +19,11 @@ pub enum RequestLineError {
     #[error("`{0}` is given twice")]
     Twice(String),
 }
+
+/// Returns the error about a field that must be something else, or absent.
+pub fn field_error(field: &str, expected: &'static str) -> DialectError {
+    DialectError::Field {
+        field: field.to_owned(),
+        expected,
+    }
+}

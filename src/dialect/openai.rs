@@ -1,11 +1,15 @@
-//! Shared by the two APIs of OpenAI: error bodies, labels and names of other models.
+//! Shared by the two APIs of OpenAI: error bodies, fields of requests, and lookups.
 
 pub mod labels;
 pub mod other_models;
+pub mod request_fields;
 
 use serde_json::{Value, json};
 
-use crate::model::ErrorInfo;
+use crate::{
+    dialect::{document::Document, error::DialectError},
+    model::ErrorInfo,
+};
 
 /// Returns an error in the format of OpenAI's APIs.
 pub fn openai_error(error: &ErrorInfo) -> Value {
@@ -28,4 +32,10 @@ pub fn openai_error(error: &ErrorInfo) -> Value {
         "param": null,
         "code": code,
     }})
+}
+
+/// Returns whether a field is present and not `null`.
+pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError> {
+    let value = document.bytes_of(field)?;
+    Ok(value.is_some_and(|value| *value != *b"null"))
 }

@@ -32,10 +32,12 @@ use crate::{
         error::DialectError,
         google::response::document::ResponseDocument,
         method::{Api, Framing, MethodSpec, Operation},
-        openai::openai_error,
-        openai_responses::fields::{MODEL, field_error},
+        openai::{
+            openai_error,
+            request_fields::{no_model, read_model, read_stream, unwrapped},
+        },
     },
-    model::{ErrorInfo, ModelName},
+    model::ErrorInfo,
 };
 
 /// The Responses API, and the methods of OpenAI's API that are no conversation.
@@ -65,7 +67,10 @@ impl Dialect for OpenAiResponses {
     }
 
     fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
-        call.model = read_model(call, &body)?;
+        call.model = read_model(&body)?;
+        if call.model.is_none() && call.operation != Operation::CountTokens {
+            return Err(no_model());
+        }
         let document = match call.operation {
             Operation::Embed | Operation::BatchEmbed => {
                 let (operation, form) = request::open_texts(&body)?;
@@ -74,14 +79,8 @@ impl Dialect for OpenAiResponses {
             }
             _ => request::read_request(&body)?,
         };
-        if call.operation == Operation::Generate && wants_stream(&body)? {
-            call.operation = Operation::Stream(Framing::Sse);
-        }
-        Ok(Unwrapped {
-            document,
-            session: body.string(&["prompt_cache_key"])?,
-            envelope: Some(body),
-        })
+        read_stream(call, &body)?;
+        unwrapped(document, body)
     }
 
     fn close_request(
@@ -125,22 +124,5 @@ impl Dialect for OpenAiResponses {
 
     fn error_body(&self, error: &ErrorInfo) -> Value {
         openai_error(error)
-    }
-}
-
-fn read_model(call: &Call, body: &Document) -> Result<Option<ModelName>, DialectError> {
-    let expected = || field_error("model", "the name of a model");
-    match body.string(MODEL)? {
-        Some(name) => ModelName::parse(&name).map(Some).ok_or_else(expected),
-        None if call.operation == Operation::CountTokens => Ok(None),
-        None => Err(expected()),
-    }
-}
-
-fn wants_stream(body: &Document) -> Result<bool, DialectError> {
-    match body.get(&["stream"])? {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(false),
-        Some(Value::Bool(true)) => Ok(true),
-        Some(_) => Err(field_error("stream", "true or false")),
     }
 }

@@ -7,7 +7,7 @@ use serde_json::json;
 use crate::dialect::{
     anthropic::fields::{TEXT, TYPE},
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
 };
 
 /// Content that is one text or a list of blocks.
@@ -33,10 +33,7 @@ impl BlockContent {
             Some(b'"') => Ok(Some(Self::Text(bytes))),
             Some(b'[') => Ok(document.children(&[field])?.map(Self::Blocks)),
             _ if *bytes == *b"null" => Ok(None),
-            _ => Err(DialectError::Field {
-                field: field.to_owned(),
-                expected: "a string or a list of blocks",
-            }),
+            _ => Err(field_error(field, "a string or a list of blocks")),
         }
     }
 

@@ -4,7 +4,11 @@ use bytes::Bytes;
 use serde_json::json;
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::{content_form::SOURCE, document::Document, error::DialectError};
+use crate::dialect::{
+    content_form::SOURCE,
+    document::Document,
+    error::{DialectError, field_error},
+};
 
 pub const ARGUMENTS: &[&str] = &["args"];
 /// Original block of a part that has no other form.
@@ -59,10 +63,9 @@ pub fn parse_strict(bytes: Bytes) -> Result<Document, DialectError> {
 ///
 /// Fails if it is absent.
 pub fn type_of(document: &Document) -> Result<String, DialectError> {
-    document.string(TYPE)?.ok_or_else(|| DialectError::Field {
-        field: "type".to_owned(),
-        expected: "a string",
-    })
+    document
+        .string(TYPE)?
+        .ok_or_else(|| field_error("type", "a string"))
 }
 
 /// Returns the JSON of a field that must be a string.
@@ -74,10 +77,7 @@ pub fn string_bytes(document: &Document, field: &'static str) -> Result<Bytes, D
     let bytes = document.bytes_of(&[field])?;
     bytes
         .filter(|bytes| bytes.first() == Some(&b'"'))
-        .ok_or_else(|| DialectError::Field {
-            field: field.to_owned(),
-            expected: "a string",
-        })
+        .ok_or_else(|| field_error(field, "a string"))
 }
 
 /// Returns a part with one field.

@@ -8,7 +8,7 @@ use crate::dialect::{
         fields::{BLOCK, FILE_DATA, INLINE_DATA, type_of},
     },
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
 };
 
 const SOURCE_FIELD: &[&str] = &["source"];
@@ -104,10 +104,10 @@ pub fn create_media(part: &Document) -> Result<Option<Value>, DialectError> {
 
 /// Error for content that is stored upstream.
 pub fn stored_file() -> DialectError {
-    DialectError::Field {
-        field: "file_id".to_owned(),
-        expected: "absent: hooks do not see files that are stored upstream",
-    }
+    field_error(
+        "file_id",
+        "absent: hooks do not see files that are stored upstream",
+    )
 }
 
 /// Returns the fields of a block that a model reads beside its media.

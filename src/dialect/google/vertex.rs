@@ -6,7 +6,7 @@ use crate::dialect::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
     call::Call,
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     google::{
         bodies::google_bodies,
         gemini::{LIST_OF_CACHES, LIVE, STREAM},
@@ -42,10 +42,7 @@ impl Dialect for Vertex {
 
     fn open_request(&self, call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
         if body.has(INSTANCES) {
-            return Err(DialectError::Field {
-                field: "instances".to_owned(),
-                expected: "replaced by `contents`",
-            });
+            return Err(field_error("instances", "replaced by `contents`"));
         }
         request::open_bare(call, body)
     }

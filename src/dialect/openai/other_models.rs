@@ -2,7 +2,10 @@
 
 use serde_json::Value;
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::Document,
+    error::{DialectError, field_error},
+};
 
 /// Fields with which compatible servers take other models than the one that `model` names.
 const OTHER_MODELS: &[&str] = &["fallbacks", "models"];
@@ -19,10 +22,7 @@ pub fn read_other_models(body: &Document) -> Result<Vec<Value>, DialectError> {
             None | Some(Value::Null) => (),
             Some(Value::Array(names)) if names.iter().all(Value::is_string) => models.extend(names),
             Some(_) => {
-                return Err(DialectError::Field {
-                    field: (*field).to_owned(),
-                    expected: "a list of names",
-                });
+                return Err(field_error(field, "a list of names"));
             }
         }
     }

@@ -5,8 +5,8 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
-    openai_chat::fields::{TEXT, TYPE, invalid},
+    error::{DialectError, field_error},
+    openai_chat::fields::{TEXT, TYPE},
 };
 
 const IMAGE_URL: &[&str] = &["image_url"];
@@ -43,7 +43,7 @@ pub fn read_medium(block: &Document) -> Result<Option<Value>, DialectError> {
     let kind = block.string(TYPE)?;
     let has_text = block.string(TEXT)?.is_some();
     match kind.as_deref() {
-        Some("text") if !has_text => Err(invalid("text", "a string")),
+        Some("text") if !has_text => Err(field_error("text", "a string")),
         Some("image_url") if !has_text => read_image(block),
         Some("input_audio") if !has_text => read_audio(block),
         Some("file") if !has_text => read_file(block),

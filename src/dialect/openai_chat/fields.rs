@@ -3,7 +3,11 @@
 use bytes::Bytes;
 use strict_json::{FreeField, FreeFields, Names};
 
-use crate::dialect::{document::Document, error::DialectError};
+use crate::dialect::{
+    document::Document,
+    error::{DialectError, field_error},
+    openai::is_set,
+};
 
 /// Fields with free-form keys: schemas, labels, biases by token.
 const FREE_FORM: &FreeFields = &FreeFields::new(&[
@@ -37,7 +41,6 @@ pub const NAME: &[&str] = &["name"];
 pub const PARALLEL_TOOL_CALLS: &[&str] = &["parallel_tool_calls"];
 pub const REFUSAL: &[&str] = &["refusal"];
 pub const ROLE: &[&str] = &["role"];
-pub const STREAM: &[&str] = &["stream"];
 pub const TEXT: &[&str] = &["text"];
 pub const TOOL_CALL_ID: &[&str] = &["tool_call_id"];
 pub const TOOL_CALLS: &[&str] = &["tool_calls"];
@@ -103,7 +106,10 @@ const OTHER_PROMPTS: &[&str] = &[
 pub fn check_fields(body: &Document) -> Result<(), DialectError> {
     for field in OTHER_PROMPTS {
         if is_set(body, &[field])? {
-            return Err(invalid(field, "absent: hooks do not see it in this call"));
+            return Err(field_error(
+                field,
+                "absent: hooks do not see it in this call",
+            ));
         }
     }
     // A lookup fails for a name that a lenient parser could take for the known one.
@@ -119,20 +125,6 @@ pub fn refuse_pair(document: &Document, one: &[&str], other: &[&str]) -> Result<
         return Err(DialectError::Ambiguous(field.to_owned()));
     }
     Ok(())
-}
-
-/// Returns whether a field has a value other than `null`.
-pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError> {
-    let value = document.bytes_of(field)?;
-    Ok(value.is_some_and(|value| *value != *b"null"))
-}
-
-/// Returns the error for a field that is not what it must be.
-pub fn invalid(field: &str, expected: &'static str) -> DialectError {
-    DialectError::Field {
-        field: field.to_owned(),
-        expected,
-    }
 }
 
 /// Parses a body of the API, or the data of an event.

@@ -17,21 +17,18 @@ use self::{
     tool_choice::{read_tool_choice, write_tool_choice},
     tools::{read_tools, write_tools},
 };
-use crate::{
-    dialect::{
-        api_dialect::Unwrapped,
-        call::Call,
-        content_form::FALLBACK_MODELS,
-        document::Document,
-        error::DialectError,
-        method::{Framing, Operation},
-        openai::{
-            labels::{read_labels, write_labels},
-            other_models::read_other_models,
-        },
-        openai_chat::fields::{CHAT_FIELDS, MODEL, STREAM, check_fields, invalid},
+use crate::dialect::{
+    api_dialect::Unwrapped,
+    call::Call,
+    content_form::FALLBACK_MODELS,
+    document::Document,
+    error::DialectError,
+    openai::{
+        labels::{read_labels, write_labels},
+        other_models::read_other_models,
+        request_fields::{no_model, read_model, read_stream, unwrapped},
     },
-    model::ModelName,
+    openai_chat::fields::{CHAT_FIELDS, MODEL, check_fields},
 };
 
 /// Reads a request into the content form. Sets the model, and the kind of call.
@@ -41,16 +38,9 @@ use crate::{
 /// Fails for fields that hooks cannot see through, and for what two servers could read
 /// differently.
 pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
-    call.model = Some(read_model(&body)?);
-    if read_stream(&body)? {
-        call.operation = Operation::Stream(Framing::Sse);
-    }
-    let document = read_chat(&body)?;
-    Ok(Unwrapped {
-        document,
-        session: body.string(&["prompt_cache_key"])?,
-        envelope: Some(body),
-    })
+    call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
+    read_stream(call, &body)?;
+    unwrapped(read_chat(&body)?, body)
 }
 
 /// Splices the edits of the content form into the original body. Without edits, it keeps its
@@ -63,7 +53,7 @@ pub fn close_request(
     let mut body = envelope.cloned().unwrap_or_else(Document::empty);
     let original = body.clone();
     if let Some(model) = &call.model
-        && read_model(&original)? != *model
+        && read_model(&original)?.as_ref() != Some(model)
     {
         body.set(MODEL, &model.as_str().into())?;
     }
@@ -76,20 +66,6 @@ pub fn close_request(
     write_sampling(&mut body, &before, document)?;
     write_labels(&mut body, &before, document)?;
     Ok(body.to_bytes())
-}
-
-fn read_model(body: &Document) -> Result<ModelName, DialectError> {
-    let name = body.string(MODEL)?.unwrap_or_default();
-    ModelName::parse(&name).ok_or_else(|| invalid("model", "the name of a model"))
-}
-
-fn read_stream(body: &Document) -> Result<bool, DialectError> {
-    match body.get(STREAM)? {
-        None | Some(Value::Null | Value::Bool(false)) => Ok(false),
-        Some(Value::Bool(true)) => Ok(true),
-        // Some servers take `1` and `"true"` for true, others do not.
-        Some(_) => Err(invalid("stream", "true or false")),
-    }
 }
 
 /// Returns a conversation in the content form.

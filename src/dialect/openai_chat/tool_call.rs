@@ -5,10 +5,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{self, Document},
-    error::DialectError,
-    openai_chat::fields::{
-        ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE, invalid, refuse_pair,
-    },
+    error::{DialectError, field_error},
+    openai_chat::fields::{ARGUMENTS, CUSTOM, FUNCTION, ID, INPUT, NAME, TYPE, refuse_pair},
 };
 
 /// Marks the call of a custom tool in the content form, so that it can be written again.
@@ -28,12 +26,12 @@ pub fn read_call(call: &Document) -> Result<Value, DialectError> {
     match call.string(TYPE)?.as_deref() {
         None | Some("" | "function") => {
             let function = call.child(FUNCTION)?;
-            let function = function.ok_or_else(|| invalid("function", "an object"))?;
+            let function = function.ok_or_else(|| field_error("function", "an object"))?;
             read_function(&function, &mut fields)?;
         }
         Some(CUSTOM_TYPE) => {
             let custom = call.child(CUSTOM)?;
-            let custom = custom.ok_or_else(|| invalid("custom", "an object"))?;
+            let custom = custom.ok_or_else(|| field_error("custom", "an object"))?;
             let name = custom.string(NAME)?.unwrap_or_default();
             let input = custom.string(INPUT)?.unwrap_or_default();
             fields.insert("name".to_owned(), name.into());
@@ -41,7 +39,7 @@ pub fn read_call(call: &Document) -> Result<Value, DialectError> {
             fields.insert("type".to_owned(), CUSTOM_TYPE.into());
         }
         Some(_) if call.has(FUNCTION) => {
-            return Err(invalid("type", "`function` for the call of a function"));
+            return Err(field_error("type", "`function` for the call of a function"));
         }
         Some(other) => {
             let args = call.get(&[other])?.unwrap_or_default();

@@ -4,8 +4,8 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::{Document, parse},
-    error::DialectError,
-    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, NAME, TYPE, field_error, to_value},
+    error::{DialectError, field_error},
+    openai_responses::fields::{ARGUMENTS, CALL_ID, ID, NAME, TYPE, to_value},
 };
 
 /// Fields of a computer call that hold its arguments.

@@ -54,20 +54,6 @@ pub fn parse(bytes: Bytes) -> Result<Document, DialectError> {
     Document::parse(bytes, NAMES)
 }
 
-/// Returns the error about a field that must be something else, or absent.
-pub fn field_error(field: &str, expected: &'static str) -> DialectError {
-    DialectError::Field {
-        field: field.to_owned(),
-        expected,
-    }
-}
-
-/// Returns whether a field is present and not `null`.
-pub fn is_set(document: &Document, field: &[&str]) -> Result<bool, DialectError> {
-    let value = document.bytes_of(field)?;
-    Ok(value.is_some_and(|value| *value != *b"null"))
-}
-
 /// Returns the first byte of a field's value; `None` for an absent field and for `null`.
 pub fn first_byte(document: &Document, field: &[&str]) -> Result<Option<u8>, DialectError> {
     let value = document.bytes_of(field)?;

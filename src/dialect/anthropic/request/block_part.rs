@@ -14,7 +14,7 @@ use crate::dialect::{
         tool_use::call_part,
     },
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
 };
 
 /// Returns the part of a block; `None` for hidden blocks.
@@ -45,10 +45,7 @@ pub fn read_block(
 
 /// Error for declarations that are not in a system message.
 fn misplaced_declaration() -> DialectError {
-    DialectError::Field {
-        field: "role".to_owned(),
-        expected: "`system` in a message that adds or removes tools",
-    }
+    field_error("role", "`system` in a message that adds or removes tools")
 }
 
 fn result_part(block: &Document, names: &CalledTools) -> Result<Document, DialectError> {

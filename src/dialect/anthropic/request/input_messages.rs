@@ -10,7 +10,7 @@ use crate::dialect::{
         fields::{CONTENT, ID, NAME, TYPE},
     },
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
 };
 
 pub const MESSAGES: &[&str] = &["messages"];
@@ -53,17 +53,12 @@ impl InputMessage {
             Some("assistant") => InputRole::Assistant,
             Some("system") => InputRole::System,
             Some(_) | None => {
-                return Err(DialectError::Field {
-                    field: "role".to_owned(),
-                    expected: "`user`, `assistant` or `system`",
-                });
+                return Err(field_error("role", "`user`, `assistant` or `system`"));
             }
         };
         let content = BlockContent::read(&document, "content")?;
-        let content = content.ok_or_else(|| DialectError::Field {
-            field: "content".to_owned(),
-            expected: "a string or a list of blocks",
-        })?;
+        let content =
+            content.ok_or_else(|| field_error("content", "a string or a list of blocks"))?;
         Ok(Self {
             role,
             is_text: content.is_text(),

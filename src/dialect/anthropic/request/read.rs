@@ -22,7 +22,7 @@ use crate::{
         call::Call,
         content_form::{FALLBACK_MODELS, SOURCE},
         document::{Document, write_array},
-        error::DialectError,
+        error::{DialectError, field_error},
         method::{Framing, Operation},
     },
     model::ModelName,
@@ -52,18 +52,12 @@ pub struct ReadBody {
 /// of a wrong type.
 pub fn open_body(call: &mut Call, body: &Document) -> Result<Document, DialectError> {
     let model = body.string(MODEL)?.as_deref().and_then(ModelName::parse);
-    call.model = Some(model.ok_or_else(|| DialectError::Field {
-        field: "model".to_owned(),
-        expected: "the name of a model",
-    })?);
+    call.model = Some(model.ok_or_else(|| field_error("model", "the name of a model"))?);
     let streams = match body.get(&["stream"])? {
         None | Some(Value::Null | Value::Bool(false)) => false,
         Some(Value::Bool(true)) => true,
         Some(_) => {
-            return Err(DialectError::Field {
-                field: "stream".to_owned(),
-                expected: "`true` or `false`",
-            });
+            return Err(field_error("stream", "`true` or `false`"));
         }
     };
     if streams && call.operation == Operation::Generate {
@@ -93,10 +87,10 @@ pub fn agent_session(body: &Document) -> Result<Option<String>, DialectError> {
 impl ReadBody {
     pub fn read(body: &Document) -> Result<Self, DialectError> {
         if let Some(field) = STORED_FIELDS.iter().find(|field| body.has(&[field])) {
-            return Err(DialectError::Field {
-                field: (*field).to_owned(),
-                expected: "absent: hooks do not see content that is stored upstream",
-            });
+            return Err(field_error(
+                field,
+                "absent: hooks do not see content that is stored upstream",
+            ));
         }
         let messages = read_messages(body)?;
         let calls = CalledTools::read(&messages)?;
@@ -166,10 +160,7 @@ fn read_fallbacks(body: &Document) -> Result<Vec<String>, DialectError> {
         fallback
             .string(MODEL)?
             .filter(|name| ModelName::parse(name).is_some())
-            .ok_or_else(|| DialectError::Field {
-                field: "fallbacks".to_owned(),
-                expected: "a list of models",
-            })
+            .ok_or_else(|| field_error("fallbacks", "a list of models"))
     });
     names.collect()
 }

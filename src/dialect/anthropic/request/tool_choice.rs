@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     anthropic::fields::{NAME, TOOL_CONFIG, TYPE},
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
 };
 
 pub const TOOL_CHOICE: &[&str] = &["tool_choice"];
@@ -39,16 +39,13 @@ impl ToolChoice {
             Some("any") => Ok(Self::Any(Vec::new())),
             Some("tool") => {
                 let name = choice.string(NAME)?;
-                let name = name.ok_or_else(|| DialectError::Field {
-                    field: "name".to_owned(),
-                    expected: "the name of a tool",
-                })?;
+                let name = name.ok_or_else(|| field_error("name", "the name of a tool"))?;
                 Ok(Self::Any(vec![name]))
             }
-            Some(_) | None => Err(DialectError::Field {
-                field: "tool_choice".to_owned(),
-                expected: "of type `auto`, `any`, `tool` or `none`",
-            }),
+            Some(_) | None => Err(field_error(
+                "tool_choice",
+                "of type `auto`, `any`, `tool` or `none`",
+            )),
         }
     }
 

@@ -11,7 +11,7 @@ use crate::dialect::{
         tool_use::INPUT,
     },
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
     google::response::document::ResponseDocument,
 };
 
@@ -34,10 +34,7 @@ pub fn complete_call(mut block: Document, json: &str) -> Result<Document, Dialec
 pub fn text_part(delta: &Document, field: &'static str) -> Result<Document, DialectError> {
     let text = delta.bytes_of(&[field])?;
     let text = text.filter(|text| text.first() == Some(&b'"'));
-    let text = text.ok_or_else(|| DialectError::Field {
-        field: field.to_owned(),
-        expected: "a string",
-    })?;
+    let text = text.ok_or_else(|| field_error(field, "a string"))?;
     field_part(TEXT, text)
 }
 

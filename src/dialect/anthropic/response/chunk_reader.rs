@@ -24,7 +24,7 @@ use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::TextTemplate,
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     text_edit::TextStream,
 };
@@ -72,6 +72,25 @@ enum OpenBlock {
         events: Vec<Bytes>,
     },
     Other,
+}
+
+impl OpenBlock {
+    fn thinking(block: Document, text: String) -> Result<Self, DialectError> {
+        let signature = block.string(&["signature"])?.unwrap_or_default();
+        Ok(Self::Thinking {
+            block,
+            text,
+            signature,
+        })
+    }
+
+    fn call(block: Document, event: Bytes) -> Self {
+        Self::Call {
+            block,
+            json: String::new(),
+            events: vec![event],
+        }
+    }
 }
 
 impl ReadChunks for MessageReader {
@@ -173,10 +192,10 @@ impl MessageReader {
         let message = event.child(MESSAGE)?;
         let content = message.list(&["content"])?.unwrap_or_default();
         if !content.is_empty() || self.has_started {
-            return Err(DialectError::Field {
-                field: "message_start".to_owned(),
-                expected: "the first event, without content",
-            });
+            return Err(field_error(
+                "message_start",
+                "the first event, without content",
+            ));
         }
         self.has_started = true;
         self.model = message.string(MODEL)?;
@@ -205,33 +224,17 @@ impl MessageReader {
         }
         let part = read_block(&block)?;
         let (open, is_shown) = match kind.as_str() {
-            "text" => (
-                OpenBlock::Text,
-                block.string(TEXT)?.is_some_and(|text| !text.is_empty()),
-            ),
+            "text" => {
+                let text = block.string(TEXT)?;
+                (OpenBlock::Text, text.is_some_and(|text| !text.is_empty()))
+            }
             "thinking" => {
                 let text = block.string(&["thinking"])?.unwrap_or_default();
                 let is_shown = !text.is_empty();
-                let signature = block.string(&["signature"])?.unwrap_or_default();
-                (
-                    OpenBlock::Thinking {
-                        block,
-                        text,
-                        signature,
-                    },
-                    is_shown,
-                )
+                (OpenBlock::thinking(block, text)?, is_shown)
             }
             kind if kind.ends_with("tool_use") => {
-                let (json, events) = (String::new(), vec![data]);
-                self.open.insert(
-                    event.index,
-                    OpenBlock::Call {
-                        block,
-                        json,
-                        events,
-                    },
-                );
+                self.open.insert(event.index, OpenBlock::call(block, data));
                 return Ok(None);
             }
             "redacted_thinking" => {
@@ -284,10 +287,9 @@ impl MessageReader {
                 }
                 chunk(part, event.index, vec![data]).map(Some)
             }
-            (_, Some(OpenBlock::Call { .. })) => Err(DialectError::Field {
-                field: "delta".to_owned(),
-                expected: "a piece of JSON in a call",
-            }),
+            (_, Some(OpenBlock::Call { .. })) => {
+                Err(field_error("delta", "a piece of JSON in a call"))
+            }
             _ => {
                 let part = field_part(BLOCK, delta.to_bytes())?;
                 chunk(part, event.index, vec![data]).map(Some)

@@ -18,7 +18,7 @@ use crate::dialect::{
         },
     },
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
     google::response::document::ResponseDocument,
 };
 
@@ -52,10 +52,7 @@ pub fn close_message(response: &ResponseDocument) -> Result<Bytes, DialectError>
 
 fn read_form(message: &Document) -> Result<Document, DialectError> {
     if type_of(message)? != "message" {
-        return Err(DialectError::Field {
-            field: "type".to_owned(),
-            expected: "`message`",
-        });
+        return Err(field_error("type", "`message`"));
     }
     let mut preceding = PrecedingThinking::default();
     let mut parts = Vec::new();
@@ -97,10 +94,7 @@ fn read_form(message: &Document) -> Result<Document, DialectError> {
 
 fn content(message: &Document) -> Result<Vec<Document>, DialectError> {
     let content = message.children(CONTENT)?;
-    content.ok_or_else(|| DialectError::Field {
-        field: "content".to_owned(),
-        expected: "a list of blocks",
-    })
+    content.ok_or_else(|| field_error("content", "a list of blocks"))
 }
 
 /// Returns the first candidate and its parts.

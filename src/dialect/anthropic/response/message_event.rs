@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     anthropic::fields::{parse_strict, type_of},
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     sse_event::write_named_event,
 };
 
@@ -70,10 +70,7 @@ impl MessageEvent {
                 | MessageEventKind::BlockStop
         );
         if needs_index && index.is_none() {
-            return Err(DialectError::Field {
-                field: "index".to_owned(),
-                expected: "the number of a block",
-            });
+            return Err(field_error("index", "the number of a block"));
         }
         Ok(Self {
             kind,

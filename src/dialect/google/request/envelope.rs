@@ -7,7 +7,7 @@ use crate::{
         api_dialect::Unwrapped,
         call::Call,
         document::Document,
-        error::DialectError,
+        error::{DialectError, field_error},
         google::{
             fields::{
                 CACHED_CONTENT, CONTENTS, GENERATION_CONFIG, MODEL, SYSTEM_INSTRUCTION,
@@ -50,10 +50,9 @@ pub fn open_bare(call: &mut Call, body: Document) -> Result<Unwrapped, DialectEr
 /// Opens a request in the field `request`. The model is named beside it, in it, or equally in
 /// both.
 pub fn open_wrapped(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
-    let document = body.child(REQUEST)?.ok_or_else(|| DialectError::Field {
-        field: "request".to_owned(),
-        expected: "an object",
-    })?;
+    let document = body
+        .child(REQUEST)?
+        .ok_or_else(|| field_error("request", "an object"))?;
     let mut inner_fields = INNER_FIELDS.iter().copied().flatten();
     if let Some(field) = inner_fields.find(|field| body.has(&[**field])) {
         return Err(DialectError::Ambiguous((*field).to_owned()));
@@ -107,8 +106,5 @@ fn read_model(call: &Call, document: &Document) -> Result<Option<ModelName>, Dia
 }
 
 fn invalid_model() -> DialectError {
-    DialectError::Field {
-        field: "model".to_owned(),
-        expected: "the name of a model",
-    }
+    field_error("model", "the name of a model")
 }

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use crate::dialect::{
     call::Call,
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     google::{fields::GENERATION_CONFIG, request::body::counted_request},
 };
 
@@ -86,10 +86,9 @@ pub fn read_integer(fields: &Map<String, Value>, name: &str) -> Result<Option<i6
     };
     let number = text.parse().ok();
     let number = number.or_else(|| format!("{:.0}", integral()?).parse().ok());
-    number.map(Some).ok_or_else(|| DialectError::Field {
-        field: name.to_owned(),
-        expected: "a whole number",
-    })
+    number
+        .map(Some)
+        .ok_or_else(|| field_error(name, "a whole number"))
 }
 
 fn is_string_list(value: &Value) -> bool {

@@ -7,12 +7,11 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::SOURCE,
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_chat::{
         block::{block_text, parse_block, read_block, read_medium},
         fields::{
-            CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS, invalid,
-            refuse_pair,
+            CONTENT, FUNCTION_CALL, NAME, REFUSAL, ROLE, TOOL_CALL_ID, TOOL_CALLS, refuse_pair,
         },
         tool_call::{read_call, read_function_call},
     },
@@ -148,7 +147,7 @@ fn read_role(message: &Document) -> Result<ChatRole, DialectError> {
         Some("user") => Ok(ChatRole::User),
         Some("assistant") => Ok(ChatRole::Assistant),
         Some("tool" | "function") => Ok(ChatRole::Tool),
-        Some(_) | None => Err(invalid("role", "a role of the API")),
+        Some(_) | None => Err(field_error("role", "a role of the API")),
     }
 }
 

@@ -148,12 +148,7 @@ fn write_blocks(
             None => written.extend(part.part.string(TEXT)?.map(|text| text_block(&text))),
         }
     }
-    if written.iter().eq(blocks
-        .iter()
-        .map(Document::to_bytes)
-        .collect::<Vec<_>>()
-        .iter())
-    {
+    if are_same(&written, blocks) {
         return Ok(());
     }
     if written.is_empty() {
@@ -162,22 +157,31 @@ fn write_blocks(
     message.set_bytes(CONTENT, write_array(written))
 }
 
+fn are_same(written: &[Bytes], known: &[Document]) -> bool {
+    written
+        .iter()
+        .eq(&known.iter().map(Document::to_bytes).collect::<Vec<_>>())
+}
+
+/// Writes the deprecated form of a call, of which a message has one at most.
+fn write_function_call(message: &mut Document, parts: &[PlacedEdit]) -> Result<(), DialectError> {
+    let Some(mut call) = message.child(FUNCTION_CALL)? else {
+        return Ok(());
+    };
+    let mut parts = parts.iter();
+    let Some(part) = parts.find(|part| part.is_at(PartPlace::FunctionCall)) else {
+        return message.remove(FUNCTION_CALL);
+    };
+    rewrite_function_call(&mut call, &part.part)?;
+    if call.is_edited() {
+        message.set_child(FUNCTION_CALL, &call)?;
+    }
+    Ok(())
+}
+
 /// Writes the tool calls of a message. The list is removed if none is left.
 fn write_calls(message: &mut Document, parts: &[PlacedEdit]) -> Result<(), DialectError> {
-    if let Some(mut call) = message.child(FUNCTION_CALL)? {
-        match parts
-            .iter()
-            .find(|part| part.is_at(PartPlace::FunctionCall))
-        {
-            None => message.remove(FUNCTION_CALL)?,
-            Some(part) => {
-                rewrite_function_call(&mut call, &part.part)?;
-                if call.is_edited() {
-                    message.set_child(FUNCTION_CALL, &call)?;
-                }
-            }
-        }
-    }
+    write_function_call(message, parts)?;
     let calls = read_calls(message)?;
     let mut written = Vec::with_capacity(calls.len());
     for part in parts {
@@ -187,13 +191,7 @@ fn write_calls(message: &mut Document, parts: &[PlacedEdit]) -> Result<(), Diale
             written.push(rewrite_call(call, before, &part.part)?);
         }
     }
-    if calls.is_empty()
-        || written.iter().eq(calls
-            .iter()
-            .map(Document::to_bytes)
-            .collect::<Vec<_>>()
-            .iter())
-    {
+    if calls.is_empty() || are_same(&written, &calls) {
         return Ok(());
     }
     if written.is_empty() {

@@ -4,8 +4,9 @@ use serde_json::{Map, Value, json};
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
-    openai_chat::fields::{TYPE, invalid, is_set, refuse_pair},
+    error::{DialectError, field_error},
+    openai::is_set,
+    openai_chat::fields::{TYPE, refuse_pair},
 };
 
 const GENERATION_CONFIG: &[&str] = &["generationConfig"];
@@ -118,7 +119,7 @@ fn write(body: &mut Document, field: &[&str], value: Option<Value>) -> Result<()
     }
 }
 
-/// Refuses an answer in sound, which hooks cannot inspect.
+/// Refuses audio answers, which hooks cannot inspect.
 pub fn check_modalities(body: &Document) -> Result<(), DialectError> {
     let is_heard = match body.get(&["modalities"])? {
         None | Some(Value::Null) => false,
@@ -127,7 +128,7 @@ pub fn check_modalities(body: &Document) -> Result<(), DialectError> {
     };
     if is_heard {
         let expected = "a list without `audio`: hooks cannot inspect sound";
-        return Err(invalid("modalities", expected));
+        return Err(field_error("modalities", expected));
     }
     Ok(())
 }

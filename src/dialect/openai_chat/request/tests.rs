@@ -1,9 +1,14 @@
 use serde_json::json;
 
 use super::*;
-use crate::dialect::{
-    RequestLine, TextEditor, TextKind, edit_request_texts, openai_chat::fields::parse,
-    recognize_call, withhold_tools,
+use crate::{
+    dialect::{
+        RequestLine, TextEditor, TextKind, edit_request_texts,
+        method::{Framing, Operation},
+        openai_chat::fields::parse,
+        recognize_call, withhold_tools,
+    },
+    model::ModelName,
 };
 
 pub fn open(body: &str) -> Result<(Call, Unwrapped), DialectError> {

@@ -4,10 +4,9 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_chat::fields::{
-        CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, TOOL_CHOICE, TOOLS, TYPE, invalid,
-        refuse_pair,
+        CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, TOOL_CHOICE, TOOLS, TYPE, refuse_pair,
     },
 };
 
@@ -48,7 +47,7 @@ fn mode_of(mode: &str) -> Result<&'static str, DialectError> {
 }
 
 fn unknown_choice() -> DialectError {
-    invalid("tool_choice", "a choice that the API has")
+    field_error("tool_choice", "a choice that the API has")
 }
 
 fn read_object(choice: &Document) -> Result<Value, DialectError> {

@@ -6,10 +6,11 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::{SOURCE, source_of},
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
+    openai::is_set,
     openai_chat::fields::{
         CUSTOM, FUNCTION, FUNCTION_CALL, FUNCTIONS, NAME, PARALLEL_TOOL_CALLS, TOOL_CHOICE, TOOLS,
-        TYPE, WEB_SEARCH, invalid, is_set, refuse_pair,
+        TYPE, WEB_SEARCH, refuse_pair,
     },
 };
 
@@ -44,14 +45,17 @@ fn read_tool(entry: &Document, source: usize) -> Result<Value, DialectError> {
     let declared = match kind.as_deref() {
         Some("function") | None => {
             let function = entry.child(FUNCTION)?;
-            read_function(&function.ok_or_else(|| invalid("function", "an object"))?)?
+            read_function(&function.ok_or_else(|| field_error("function", "an object"))?)?
         }
         Some("custom") => {
             let custom = entry.child(CUSTOM)?;
-            read_function(&custom.ok_or_else(|| invalid("custom", "an object"))?)?
+            read_function(&custom.ok_or_else(|| field_error("custom", "an object"))?)?
         }
         Some(_) if is_set(entry, FUNCTION)? || is_set(entry, CUSTOM)? => {
-            return Err(invalid("type", "the one kind of tool that the entry holds"));
+            return Err(field_error(
+                "type",
+                "the one kind of tool that the entry holds",
+            ));
         }
         Some(hosted) => return hosted_tool(entry, hosted, source),
     };
@@ -61,7 +65,7 @@ fn read_tool(entry: &Document, source: usize) -> Result<Value, DialectError> {
 fn read_function(function: &Document) -> Result<Map<String, Value>, DialectError> {
     let mut declared = Map::new();
     let name = function.string(NAME)?;
-    let name = name.ok_or_else(|| invalid("name", "the name of a function"))?;
+    let name = name.ok_or_else(|| field_error("name", "the name of a function"))?;
     declared.insert("name".to_owned(), name.into());
     if let Some(description) = function.string(&["description"])? {
         declared.insert("description".to_owned(), description.into());
@@ -88,7 +92,7 @@ fn hosted_tool(entry: &Document, kind: &str, source: usize) -> Result<Value, Dia
         .concat()
         .contains(&name.as_str())
     {
-        return Err(invalid("type", "a kind of tool"));
+        return Err(field_error("type", "a kind of tool"));
     }
     Ok(json!({ name: {}, SOURCE: source }))
 }

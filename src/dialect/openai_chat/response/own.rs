@@ -15,7 +15,7 @@ use crate::dialect::{
     },
 };
 
-/// A candidate of the content form, in the words of the API.
+/// A candidate of the content form, in the form of the API.
 #[derive(Debug, Default)]
 pub struct OwnChoice {
     pub index: u64,

@@ -6,10 +6,9 @@ use serde_json::{Map, Value};
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_chat::fields::{
         ARGUMENTS, CUSTOM, FUNCTION, FUNCTION_CALL, ID, INDEX, INPUT, NAME, TOOL_CALLS, TYPE,
-        invalid,
     },
 };
 
@@ -68,7 +67,7 @@ impl CallCollector {
         let position = match known {
             Some(position) => position,
             None if self.calls.len() >= MAX_CALLS => {
-                return Err(invalid("tool_calls", "fewer"));
+                return Err(field_error("tool_calls", "fewer"));
             }
             None => {
                 self.calls.push(CallPieces::new(piece.clone(), is_custom));

@@ -6,8 +6,9 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     document::Document,
     error::DialectError,
+    openai::is_set,
     openai_chat::{
-        fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE, is_set},
+        fields::{CHOICES, DELTA, FINISH_REASON, INDEX, LOGPROBS, USAGE},
         response::answer::{AnswerPlace, PlacedAnswer, read_texts},
         stream::call_collector::has_calls,
     },

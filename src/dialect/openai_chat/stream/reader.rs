@@ -9,11 +9,11 @@ use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::TextTemplate,
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai::labels::read_labels,
     openai_chat::{
-        fields::{CHOICES, MESSAGE, invalid, parse},
+        fields::{CHOICES, MESSAGE, parse},
         response::{
             answer::{ANSWER_FIELDS, AnswerPlace},
             envelope::{numbered_parts, read_envelope},
@@ -120,7 +120,7 @@ impl ChatChunkReader {
 
     fn note(&mut self, choice: &EventChoice) -> Result<(), DialectError> {
         if choice.index >= MAX_CHOICES {
-            return Err(invalid("index", "the number of a choice"));
+            return Err(field_error("index", "the number of a choice"));
         }
         self.is_ended |= choice.finish_reason.is_some();
         if choice.index == 0 {
@@ -144,7 +144,7 @@ impl ChatChunkReader {
     fn reserve(&mut self, bytes: usize) -> Result<(), DialectError> {
         self.held_bytes += bytes;
         if self.held_bytes > MAX_HELD_BYTES {
-            return Err(invalid("tool_calls", "shorter"));
+            return Err(field_error("tool_calls", "shorter"));
         }
         Ok(())
     }

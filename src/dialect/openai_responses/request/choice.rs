@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{NAME, TOOL_CHOICE, TOOLS, TYPE, field_error, first_byte},
+        fields::{NAME, TOOL_CHOICE, TOOLS, TYPE, first_byte},
         form_fields::TOOL_CONFIG,
         request::declarations::Declarations,
     },

@@ -9,10 +9,10 @@ use serde_json::{Map, Value, json};
 use crate::dialect::{
     content_form::{SOURCE, source_of},
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{NAME, TOOLS, TYPE, field_error},
+        fields::{NAME, TOOLS, TYPE},
         form_fields::DECLARED_TOOLS,
         request::input::{Input, InputItem, InputKind},
     },

@@ -5,10 +5,10 @@ use serde_json::json;
 
 use crate::dialect::{
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{CONTENT, INPUT, ROLE, TYPE, field_error, first_byte, object},
+        fields::{CONTENT, INPUT, ROLE, TYPE, first_byte, object},
     },
 };
 

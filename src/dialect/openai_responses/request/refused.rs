@@ -5,8 +5,8 @@ use serde_json::Value;
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
-    openai_responses::fields::{field_error, is_set},
+    error::{DialectError, field_error},
+    openai::is_set,
 };
 
 /// Fields that refer to content which hooks cannot see, or that compatible servers read

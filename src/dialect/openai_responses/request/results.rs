@@ -6,10 +6,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_responses::{
         calls::ToolCallKind,
-        fields::{OUTPUT, STATUS, TEXT, field_error, first_byte},
+        fields::{OUTPUT, STATUS, TEXT, first_byte},
         request::media::read_medium,
     },
 };

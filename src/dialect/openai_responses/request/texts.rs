@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use crate::dialect::{
     content_form::SOURCE,
     document::{Document, write_array},
-    error::DialectError,
+    error::{DialectError, field_error},
     method::Operation,
     openai_responses::{
-        fields::{INPUT, TEXT, field_error, first_byte, object},
+        fields::{INPUT, TEXT, first_byte, object},
         form_fields::PARTS,
         request::media::read_medium,
     },

@@ -4,9 +4,9 @@ use bytes::{Bytes, BytesMut};
 
 use crate::dialect::{
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     openai_responses::{
-        fields::{ITEM, TYPE, field_error, first_byte, integer, parse},
+        fields::{ITEM, TYPE, first_byte, integer, parse},
         response::item::{ItemSlot, item_texts, text_field},
     },
 };

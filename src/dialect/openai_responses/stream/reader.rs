@@ -10,10 +10,10 @@ use crate::dialect::{
     api_dialect::ReadChunks,
     content_form::SOURCE,
     document::Document,
-    error::DialectError,
+    error::{DialectError, field_error},
     google::response::document::ResponseDocument,
     openai_responses::{
-        fields::{ID, MODEL, OUTPUT, field_error},
+        fields::{ID, MODEL, OUTPUT},
         response::{
             item::{ItemSlot, OutputKind, has_refusal, item_parts, item_parts_with},
             object::finish_reason,
@@ -85,30 +85,19 @@ impl EventReader {
         if event.class == EventClass::ItemAdded {
             return self.begin_item(&event, data);
         }
-        if let Some(events) = index.and_then(|index| self.collected.get_mut(&index)) {
-            self.collected_bytes += data.len();
-            events.push(data);
-            if self.collected_bytes > MAX_COLLECTED_BYTES {
-                return Err(DialectError::Json("the response is too long".to_owned()));
-            }
+        // Arguments of a call are collected even if its beginning was not sent.
+        let is_of_call = event.class == EventClass::Delta && event.name.contains("_call");
+        if let Some(index) = index.filter(|index| is_of_call || self.collected.contains_key(index))
+        {
+            self.collect(index, data)?;
             return match event.class {
                 EventClass::ItemDone => self.end_item(&event).map(Some),
                 _ => Ok(None),
             };
         }
-        if let Some(index) = index.filter(|_| event.class == EventClass::Delta)
-            && event.name.contains("_call")
-        {
-            // Arguments of a call whose beginning was not sent.
-            self.collected_bytes += data.len();
-            self.collected.insert(index, vec![data]);
-            return Ok(None);
-        }
         match event.class {
             EventClass::Created => {
-                self.texts.clear();
-                self.seen.clear();
-                self.reasoning.clear();
+                self.restart();
                 created_chunk(&event, data).map(Some)
             }
             EventClass::Delta => self.read_delta(&event, data).map(Some),
@@ -118,6 +107,23 @@ impl EventReader {
             }
             _ => self.read_copies(&event, data).map(Some),
         }
+    }
+
+    /// Forgets the items of a response that is followed by another one.
+    fn restart(&mut self) {
+        self.texts.clear();
+        self.seen.clear();
+        self.reasoning.clear();
+    }
+
+    /// Keeps an event until its item is complete.
+    fn collect(&mut self, index: u64, data: Bytes) -> Result<(), DialectError> {
+        self.collected_bytes += data.len();
+        self.collected.entry(index).or_default().push(data);
+        if self.collected_bytes > MAX_COLLECTED_BYTES {
+            return Err(DialectError::Json("the response is too long".to_owned()));
+        }
+        Ok(())
     }
 
     /// Ends the stream. Returns the last chunk, with finish reason and token counts.

@@ -1,0 +1,62 @@
+//! Fields that requests of both APIs have.
+
+use serde_json::Value;
+
+use crate::{
+    dialect::{
+        api_dialect::Unwrapped,
+        call::Call,
+        document::Document,
+        error::{DialectError, field_error},
+        method::{Framing, Operation},
+    },
+    model::ModelName,
+};
+
+/// Returns the model of a body, if it names one.
+///
+/// # Errors
+///
+/// Fails for anything but the name of a model.
+pub fn read_model(body: &Document) -> Result<Option<ModelName>, DialectError> {
+    let name = body.string(&["model"])?;
+    name.map(|name| ModelName::parse(&name).ok_or_else(no_model))
+        .transpose()
+}
+
+/// Returns the error about a body that names no model.
+pub fn no_model() -> DialectError {
+    field_error("model", "the name of a model")
+}
+
+/// Makes a call that generates one with a stream, if the body wants that.
+///
+/// # Errors
+///
+/// Fails for anything but true and false: some servers take `1` and `"true"` for true, others
+/// do not.
+pub fn read_stream(call: &mut Call, body: &Document) -> Result<(), DialectError> {
+    match body.get(&["stream"])? {
+        None | Some(Value::Null | Value::Bool(false)) => Ok(()),
+        Some(Value::Bool(true)) => {
+            if call.operation == Operation::Generate {
+                call.operation = Operation::Stream(Framing::Sse);
+            }
+            Ok(())
+        }
+        Some(_) => Err(field_error("stream", "true or false")),
+    }
+}
+
+/// Returns a request in the content form, with the body that it was read from.
+///
+/// # Errors
+///
+/// Fails if the session that the body names is no text.
+pub fn unwrapped(document: Document, body: Document) -> Result<Unwrapped, DialectError> {
+    Ok(Unwrapped {
+        document,
+        session: body.string(&["prompt_cache_key"])?,
+        envelope: Some(body),
+    })
+}
