@@ -5,7 +5,7 @@ mod reason;
 use std::{error::Error, iter, sync::Arc, time::Duration};
 
 use axum::response::{IntoResponse, Response};
-use http::{HeaderName, HeaderValue, StatusCode, header};
+use http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use thiserror::Error;
 
 pub use self::reason::ErrorReason;
@@ -141,11 +141,7 @@ impl ApiError {
 
     /// Renders the response in the form of a model API.
     pub fn render(&self, request_id: &str, dialect: &dyn Dialect) -> Response {
-        // Rounded up: a client that returns too early is refused again.
-        let seconds = self.retry_after.map(|delay| {
-            let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
-            seconds.max(1)
-        });
+        let seconds = self.retry_seconds();
         let is_denied = self.reason == ErrorReason::PolicyDenied;
         let status = if is_denied {
             dialect.denial_status()
@@ -164,8 +160,22 @@ impl ApiError {
         let body = dialect.error_body(&info).to_string();
         let content_type = [(header::CONTENT_TYPE, "application/json; charset=UTF-8")];
         let mut response = (status, content_type, body).into_response();
-        let headers = response.headers_mut();
-        if let Some(seconds) = seconds {
+        self.insert_headers(response.headers_mut(), dialect);
+        response
+    }
+
+    /// Returns the seconds after which a client may retry, rounded up: a client that
+    /// returns too early is refused again.
+    fn retry_seconds(&self) -> Option<u64> {
+        self.retry_after.map(|delay| {
+            let seconds = delay.as_secs() + u64::from(delay.subsec_nanos() > 0);
+            seconds.max(1)
+        })
+    }
+
+    /// Inserts the headers about retries, authentication and the connection.
+    fn insert_headers(&self, headers: &mut HeaderMap, dialect: &dyn Dialect) {
+        if let Some(seconds) = self.retry_seconds() {
             headers.insert(header::RETRY_AFTER, seconds.into());
         }
         if !dialect.api().is_google() && !self.reason.is_temporary() {
@@ -189,7 +199,6 @@ impl ApiError {
             }
             _ => (),
         }
-        response
     }
 }
 

@@ -179,17 +179,7 @@ fn listeners(
     runtimes: &Arc<RuntimePool>,
 ) -> (Listener, Listener) {
     let config = &app.snapshot().config;
-    let descriptors = fd_limit::raise();
-    let budget = ConnectionBudget::new(config.limits.connections, descriptors);
-    let connections = budget.agents;
-    tracing::info!(descriptors, connections, "file descriptor limit");
-    let configured = config.limits.connections;
-    if configured.is_some_and(|configured| connections < configured) {
-        tracing::warn!(
-            connections,
-            "`limits.connections` lowered to half of the file descriptor limit"
-        );
-    }
+    let budget = connection_budget(config.limits.connections);
     let listener = |socket, connections, runtimes, tls: Box<TlsProvider>| Listener {
         socket,
         limits: ListenerLimits::from_config(config, connections),
@@ -214,6 +204,21 @@ fn listeners(
             Box::new(operators_tls),
         ),
     )
+}
+
+/// Raises the file descriptor limit, and divides it among the listeners.
+fn connection_budget(configured: Option<usize>) -> ConnectionBudget {
+    let descriptors = fd_limit::raise();
+    let budget = ConnectionBudget::new(configured, descriptors);
+    let connections = budget.agents;
+    tracing::info!(descriptors, connections, "file descriptor limit");
+    if configured.is_some_and(|configured| connections < configured) {
+        tracing::warn!(
+            connections,
+            "`limits.connections` lowered to half of the file descriptor limit"
+        );
+    }
+    budget
 }
 
 /// Fails readiness, and closes the listeners after `lame_duck`.

@@ -183,32 +183,37 @@ impl DecisionLogSink {
             return;
         }
         self.write_before_reply(exchange);
-        self.audit
-            .append(&AuditRecord::Outcome(Box::new(OutcomeRecord {
-                request: exchange.request_id.to_string(),
-                session: short_name(&exchange.session_id),
-                caller: CallerRecord::from(&exchange.caller),
-                call: CallSpan {
-                    trace: exchange.trace,
-                    dialect: exchange.dialect,
-                    method: exchange.operation,
-                    requested_model: short_name(&exchange.requested_model),
-                    response_model: std::mem::take(&mut self.response_model),
-                    elapsed: exchange.elapsed,
-                },
-                action: exchange.action.as_str(),
-                error: exchange.error,
-                status: exchange.status,
-                ended: exchange.end.as_str(),
-                upstream: exchange.upstream,
-                rounds: self.rounds,
-                model: short_name(&exchange.model),
-                received: self.received.take(),
-                response: self.sent.take(),
-                chunks: exchange.chunks,
-                usage: add_usage(self.earlier_usage, self.usage),
-                duration_ms: milliseconds(exchange.elapsed),
-            })));
+        let outcome = Box::new(self.outcome(exchange));
+        self.audit.append(&AuditRecord::Outcome(outcome));
+    }
+
+    /// Returns the record of a call that has ended, with the digests of its bodies.
+    fn outcome(&mut self, exchange: &Exchange) -> OutcomeRecord {
+        OutcomeRecord {
+            request: exchange.request_id.to_string(),
+            session: short_name(&exchange.session_id),
+            caller: CallerRecord::from(&exchange.caller),
+            call: CallSpan {
+                trace: exchange.trace,
+                dialect: exchange.dialect,
+                method: exchange.operation,
+                requested_model: short_name(&exchange.requested_model),
+                response_model: std::mem::take(&mut self.response_model),
+                elapsed: exchange.elapsed,
+            },
+            action: exchange.action.as_str(),
+            error: exchange.error,
+            status: exchange.status,
+            ended: exchange.end.as_str(),
+            upstream: exchange.upstream,
+            rounds: self.rounds,
+            model: short_name(&exchange.model),
+            received: self.received.take(),
+            response: self.sent.take(),
+            chunks: exchange.chunks,
+            usage: add_usage(self.earlier_usage, self.usage),
+            duration_ms: milliseconds(exchange.elapsed),
+        }
     }
 }
 

@@ -12,25 +12,7 @@ use crate::test_case::{Expected, ExpectedVerdict};
 /// Returns the differences of a report from the expected outcome.
 pub fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
     let mut mismatches = Mismatches::default();
-    let verdict = expected.verdict.map(ExpectedVerdict::as_str);
-    match verdict {
-        Some(verdict) if verdict == found.verdict => (),
-        // An error fails every case that does not expect it.
-        None if found.verdict != "error" || expected.status.is_some() => (),
-        verdict => {
-            let wanted = verdict.unwrap_or("no error");
-            let why = found.reason.as_deref().unwrap_or_default();
-            let why = if why.is_empty() {
-                ""
-            } else {
-                &format!(": {why}")
-            };
-            mismatches.add(format!(
-                "verdict: expected {wanted}, found {}{why}",
-                found.verdict
-            ));
-        }
-    }
+    mismatches.verdict(expected, found);
     if let Some(reason) = &expected.reason {
         mismatches.reason(reason, found.reason.as_deref());
     }
@@ -44,19 +26,8 @@ pub fn compare(expected: &Expected, found: &DryRunReport) -> Vec<String> {
         mismatches.part("output", &json!(output), Some(&found.answer));
     }
     let request = found.upstream.last();
-    match &expected.upstream {
-        Some(Value::Null) => {
-            if let Some(request) = request {
-                mismatches.add(format!(
-                    "upstream: expected no call, found {}",
-                    request.path
-                ));
-            }
-        }
-        Some(document) => {
-            mismatches.part("upstream", document, request.map(|request| &request.body));
-        }
-        None => (),
+    if let Some(body) = &expected.upstream {
+        mismatches.upstream(body, request);
     }
     if let Some(model) = &expected.model {
         let found = request.and_then(model_of).map(Value::from);
@@ -78,6 +49,33 @@ struct Mismatches(Vec<String>);
 impl Mismatches {
     fn add(&mut self, what: String) {
         self.0.push(what);
+    }
+
+    /// Compares the verdict. An error fails every case that does not expect it.
+    fn verdict(&mut self, expected: &Expected, found: &DryRunReport) {
+        let wanted = match expected.verdict.map(ExpectedVerdict::as_str) {
+            Some(verdict) if verdict == found.verdict => return,
+            None if found.verdict != "error" || expected.status.is_some() => return,
+            verdict => verdict.unwrap_or("no error"),
+        };
+        let why = match found.reason.as_deref() {
+            None | Some("") => String::new(),
+            Some(why) => format!(": {why}"),
+        };
+        let found = found.verdict;
+        self.add(format!("verdict: expected {wanted}, found {found}{why}"));
+    }
+
+    /// Compares the body of the last request to upstream; `null` means no request.
+    fn upstream(&mut self, expected: &Value, request: Option<&RecordedRequest>) {
+        match (expected, request) {
+            (Value::Null, None) => (),
+            (Value::Null, Some(request)) => {
+                let path = &request.path;
+                self.add(format!("upstream: expected no call, found {path}"));
+            }
+            (body, request) => self.part("upstream", body, request.map(|request| &request.body)),
+        }
     }
 
     /// Compares a part of the outcome; keys that are not expected are ignored.

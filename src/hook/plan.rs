@@ -89,6 +89,60 @@ impl Plan {
         self.policies.retain(|policy| holds(policy));
     }
 
+    fn select_policies<'a>(
+        &mut self,
+        policies: impl Iterator<Item = &'a Arc<ConfiguredPolicy>>,
+        conditions: &mut ConditionContext<'_>,
+    ) {
+        for policy in policies {
+            if !policy.matcher.matches(conditions.matcher_subject()) {
+                self.skipped.push((policy.rule, SkipReason::Matcher));
+            } else if conditions.holds(&policy.name, policy.when.as_ref()) {
+                self.policies.push(Arc::clone(policy));
+            } else {
+                self.skipped.push((policy.rule, SkipReason::Condition));
+            }
+        }
+    }
+
+    fn select_group(
+        &mut self,
+        group: &MatcherGroup,
+        only: Option<&Guard>,
+        conditions: &mut ConditionContext<'_>,
+    ) {
+        let hooks = group.hooks.iter();
+        if group.matcher.matches(conditions.matcher_subject()) {
+            self.sequential |= group.sequential;
+            let hooks = hooks.filter(|hook| only.is_none_or(|guard| guard.is_hook(hook)));
+            self.select_hooks(hooks, conditions);
+        } else {
+            let skipped = hooks.map(|hook| (hook.rule, SkipReason::Matcher));
+            self.skipped.extend(skipped);
+        }
+    }
+
+    fn select_hooks<'a>(
+        &mut self,
+        hooks: impl Iterator<Item = &'a Arc<Hook>>,
+        conditions: &mut ConditionContext<'_>,
+    ) {
+        for hook in hooks {
+            let mut planned = self.hooks.iter();
+            let skipped = if !hook.spec.agents.includes(conditions.is_sub_agent()) {
+                SkipReason::Matcher
+            } else if planned.any(|planned| planned.spec.identity() == hook.spec.identity()) {
+                SkipReason::Duplicate
+            } else if !conditions.holds(&hook.name, hook.when.as_ref()) {
+                SkipReason::Condition
+            } else {
+                self.hooks.push(Arc::clone(hook));
+                continue;
+            };
+            self.skipped.push((hook.rule, skipped));
+        }
+    }
+
     /// Adds a diagnostic to a run whose condition failed.
     pub(super) fn annotate(&self, run: &mut HookRun) {
         let mut failed = self.failed_conditions.iter();
@@ -108,8 +162,6 @@ pub(super) fn plan(
     only: Option<&Guard>,
     mut conditions: ConditionContext<'_>,
 ) -> Plan {
-    let subject = conditions.matcher_subject();
-    let is_sub_agent = conditions.is_sub_agent();
     let mut plan = Plan {
         started: Some(Instant::now()),
         unproven: match only {
@@ -119,40 +171,10 @@ pub(super) fn plan(
         ..Plan::default()
     };
     let policies = policies.iter();
-    for policy in policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy))) {
-        if !policy.matcher.matches(subject) {
-            plan.skipped.push((policy.rule, SkipReason::Matcher));
-        } else if conditions.holds(&policy.name, policy.when.as_ref()) {
-            plan.policies.push(Arc::clone(policy));
-        } else {
-            plan.skipped.push((policy.rule, SkipReason::Condition));
-        }
-    }
+    let policies = policies.filter(|policy| only.is_none_or(|guard| guard.is_policy(policy)));
+    plan.select_policies(policies, &mut conditions);
     for group in groups {
-        if !group.matcher.matches(subject) {
-            let hooks = group.hooks.iter();
-            plan.skipped
-                .extend(hooks.map(|hook| (hook.rule, SkipReason::Matcher)));
-            continue;
-        }
-        plan.sequential |= group.sequential;
-        let hooks = group.hooks.iter();
-        for hook in hooks.filter(|hook| only.is_none_or(|guard| guard.is_hook(hook))) {
-            if !hook.spec.agents.includes(is_sub_agent) {
-                plan.skipped.push((hook.rule, SkipReason::Matcher));
-                continue;
-            }
-            let mut planned = plan.hooks.iter();
-            let is_duplicate =
-                planned.any(|planned| planned.spec.identity() == hook.spec.identity());
-            if is_duplicate {
-                plan.skipped.push((hook.rule, SkipReason::Duplicate));
-            } else if conditions.holds(&hook.name, hook.when.as_ref()) {
-                plan.hooks.push(Arc::clone(hook));
-            } else {
-                plan.skipped.push((hook.rule, SkipReason::Condition));
-            }
-        }
+        plan.select_group(group, only, &mut conditions);
     }
     let disabled = disabled.iter();
     plan.skipped

@@ -171,11 +171,7 @@ async fn call<E: EventKind>(
     let mut answer = if is_refused(hook, unproven) {
         HookResult::failed(DiagnosticCode::Unproven, "its last proof failed")
     } else {
-        match timeout(hook.spec.timeout, hook.transport.call(call)).await {
-            Ok(Ok(answer)) => answer,
-            Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
-            Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
-        }
+        call_transport(hook, call).await
     };
     if hook.spec.on_failure == FailureMode::Closed {
         answer.fail_closed(&hook.name);
@@ -194,6 +190,14 @@ async fn call<E: EventKind>(
         .recorder
         .record(&ExchangeEvent::HookFinished { event, run: &run });
     run
+}
+
+async fn call_transport(hook: &Hook, call: HookCall<'_>) -> HookResult {
+    match timeout(hook.spec.timeout, hook.transport.call(call)).await {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => HookResult::failed(DiagnosticCode::Failed, error.to_string()),
+        Err(_elapsed) => HookResult::failed(DiagnosticCode::Timeout, "timed out"),
+    }
 }
 
 /// Returns whether a hook must not be called because it is not proven.

@@ -58,27 +58,7 @@ impl CaseRunner<'_> {
         sender: &Sender,
         input: &CaseInput,
     ) -> Result<Vec<Stage>, String> {
-        let call = match input {
-            CaseInput::Event(..) => None,
-            CaseInput::Call(example) => Some(CallContext {
-                dialect: example.call.method.api.as_str(),
-                operation: example.call.operation.as_str(),
-            }),
-        };
-        let session = sender.session.clone();
-        let context = Context {
-            session_named: session.is_some(),
-            session_id: session.unwrap_or_else(|| format!("{SESSION_PREFIX}{}", Uuid::new_v4())),
-            cwd: self.config.hook_directory.display().to_string(),
-            timestamp: self.timestamp.to_owned(),
-            caller: Caller {
-                name: sender.caller.clone(),
-                agent: sender.agent.clone(),
-                ..Caller::default()
-            },
-            call,
-            ..Context::default()
-        };
+        let context = self.context(sender, input);
         let mut run = CaseRun {
             runner: self,
             recorder: Recorder::for_event(Exchange::from_context(&context), Vec::new()),
@@ -93,6 +73,30 @@ impl CaseRunner<'_> {
             }
         }
         Ok(run.stages)
+    }
+
+    fn context(&self, sender: &Sender, input: &CaseInput) -> Context {
+        let call = match input {
+            CaseInput::Event(..) => None,
+            CaseInput::Call(example) => Some(CallContext {
+                dialect: example.call.method.api.as_str(),
+                operation: example.call.operation.as_str(),
+            }),
+        };
+        let session = sender.session.clone();
+        Context {
+            session_named: session.is_some(),
+            session_id: session.unwrap_or_else(|| format!("{SESSION_PREFIX}{}", Uuid::new_v4())),
+            cwd: self.config.hook_directory.display().to_string(),
+            timestamp: self.timestamp.to_owned(),
+            caller: Caller {
+                name: sender.caller.clone(),
+                agent: sender.agent.clone(),
+                ..Caller::default()
+            },
+            call,
+            ..Context::default()
+        }
     }
 }
 

@@ -41,7 +41,16 @@ pub(super) struct ProofScope<'a> {
     pub(super) end: Option<Instant>,
 }
 
-impl ProofScope<'_> {
+impl<'a> ProofScope<'a> {
+    fn runner(&self, guard: &'a Guard) -> CaseRunner<'a> {
+        CaseRunner {
+            engine: self.engine.for_proof(guard.clone()),
+            guard,
+            config: self.config,
+            timestamp: self.timestamp,
+        }
+    }
+
     /// Returns the end of a proof that begins now, and the setting that sets it.
     fn deadline(&self) -> (Instant, String) {
         let settings = &self.config.proof;
@@ -113,42 +122,21 @@ impl GuardProof {
         scope: ProofScope<'_>,
         selection: CaseSelection,
     ) -> Vec<Problem> {
-        let ProofScope {
-            engine,
-            config,
-            timestamp,
-            ..
-        } = scope;
         let (deadline, timeout) = scope.deadline();
-        let runner = CaseRunner {
-            engine: engine.for_proof(self.guard.clone()),
-            guard: &self.guard,
-            config,
-            timestamp,
-        };
+        let runner = scope.runner(&self.guard);
         let mut problems = Vec::new();
         let mut has_run = false;
         let cases = self.select(selection);
         let runs_all = cases.len() == self.cases.len();
         for case in cases {
-            // Boxed, because one case has the futures of all events.
-            let run = timeout_at(deadline, Box::pin(runner.run(&case.sender, &case.input)));
-            // A process is not started only to be ended.
-            let run = match deadline.checked_duration_since(Instant::now()) {
-                Some(_) => run.await.ok(),
-                None => None,
-            };
-            let Some(run) = run else {
+            let Some(run) = run_case(&runner, case, deadline).await else {
                 problems.push(self.problem(case, &format!("has no result after {timeout}")));
                 return problems;
             };
-            let found = match run {
-                Ok(stages) => {
-                    has_run |= stages.iter().any(|stage| stage.has_run);
-                    self.verify(engine, case, &stages)
-                }
-                Err(error) => Err(error),
-            };
+            let found = run.and_then(|stages| {
+                has_run |= stages.iter().any(|stage| stage.has_run);
+                self.verify(scope.engine, case, &stages)
+            });
             problems.extend(found.err().map(|found| self.problem(case, &found)));
         }
         if let Some(case) = self.cases.first().filter(|_| runs_all && !has_run)
@@ -294,4 +282,17 @@ fn names(events: impl Iterator<Item = EventName>) -> String {
         }
     }
     names.join(" and ")
+}
+
+/// Runs a case. Returns `None` if it has no result at the deadline.
+async fn run_case(
+    runner: &CaseRunner<'_>,
+    case: &GuardCase,
+    deadline: Instant,
+) -> Option<Result<Vec<Stage>, String>> {
+    // A process is not started only to be ended.
+    deadline.checked_duration_since(Instant::now())?;
+    // Boxed, because one case has the futures of all events.
+    let run = Box::pin(runner.run(&case.sender, &case.input));
+    timeout_at(deadline, run).await.ok()
 }

@@ -83,7 +83,16 @@ impl AgentReport {
                 event.insert(key.to_owned(), json!(value));
             }
         }
-        let own = match self.event {
+        if let Value::Object(own) = self.own_fields() {
+            event.extend(own);
+        }
+        Value::Object(event)
+    }
+
+    /// Returns the fields that only events of this name have.
+    fn own_fields(&self) -> Value {
+        let text = |key: &str| self.input.get(key).and_then(Value::as_str);
+        match self.event {
             EventName::BeforeTool => json!({
                 "tool_name": text("tool_name"),
                 "tool_input": self.tool_input(),
@@ -114,11 +123,7 @@ impl AgentReport {
             EventName::BeforeModel | EventName::BeforeToolSelection | EventName::AfterModel => {
                 json!({})
             }
-        };
-        if let Value::Object(own) = own {
-            event.extend(own);
         }
-        Value::Object(event)
     }
 
     /// Returns the hook output for the agent. `answer` is that of the events endpoint with

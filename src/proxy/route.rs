@@ -52,32 +52,15 @@ pub(super) fn resolve(
         session_id: session_id.unwrap_or_default(),
     });
     let upstream = Arc::clone(snapshot.upstream(call.method.api)?);
-    let (dialect, operation) = (call.method.api.as_str(), call.operation.as_str());
-    let mut hook_context = Context {
-        call: Some(CallContext { dialect, operation }),
+    let hook_context = Context {
+        call: Some(CallContext {
+            dialect: call.method.api.as_str(),
+            operation: call.operation.as_str(),
+        }),
         trace: trace_context(snapshot.audit.as_deref(), &head.headers),
         ..Context::default()
     };
-    // Only hooks and the decision log need the rest.
-    if snapshot.audit.is_some() || is_hooked(&snapshot, call.operation) {
-        recorder
-            .request_id()
-            .clone_into(&mut hook_context.request_id);
-        if let Some(name) = &session_name {
-            hook_context.session_named = true;
-            hook_context.session_id.clone_from(&name.id);
-        }
-        hook_context.sub_agent = sub_agent(&head.headers);
-        hook_context.caller = identity.caller();
-        hook_context.cwd = snapshot.config.hook_directory.display().to_string();
-        hook_context.timestamp = utc_timestamp();
-        recorder.record(&ExchangeEvent::CallAccepted {
-            dialect,
-            caller: &hook_context.caller,
-            trace: hook_context.trace,
-        });
-    }
-    let context = Box::new(RequestContext {
+    let mut context = Box::new(RequestContext {
         dialect: dialect::of(call.method.api),
         cached_content: Arc::clone(&app.resources.cached_content),
         recorder: recorder.clone(),
@@ -88,7 +71,34 @@ pub(super) fn resolve(
         session_name,
         hook_context,
     });
+    // Only hooks and the decision log need the rest.
+    if context.snapshot.audit.is_some() || is_hooked(&context.snapshot, call.operation) {
+        accept(&mut context, call.method.api.as_str());
+    }
     Ok((context, call))
+}
+
+/// Completes the context of hooks, and records that the call is accepted.
+fn accept(context: &mut RequestContext, dialect: &'static str) {
+    let (recorder, identity) = (&context.recorder, &context.identity);
+    let hook_context = &mut context.hook_context;
+    recorder
+        .request_id()
+        .clone_into(&mut hook_context.request_id);
+    if let Some(name) = &context.session_name {
+        hook_context.session_named = true;
+        hook_context.session_id.clone_from(&name.id);
+    }
+    hook_context.sub_agent = sub_agent(&context.head.headers);
+    hook_context.caller = identity.caller();
+    let directory = &context.snapshot.config.hook_directory;
+    hook_context.cwd = directory.display().to_string();
+    hook_context.timestamp = utc_timestamp();
+    recorder.record(&ExchangeEvent::CallAccepted {
+        dialect,
+        caller: &hook_context.caller,
+        trace: hook_context.trace,
+    });
 }
 
 /// Returns the id of the sub-agent that sends a call. Claude Code names it in a header,

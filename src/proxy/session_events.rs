@@ -196,6 +196,39 @@ fn record_prompt(session: &mut Session, item: &Item, verdict: FlowVerdict<Option
     }
 }
 
+/// Records the verdict on a tool result. Returns the reason if it stops the session.
+fn record_result(
+    session: &mut Session,
+    item: &Item,
+    verdict: FlowVerdict<ResultEdit>,
+) -> Option<Reason> {
+    session.mark_evaluated(item);
+    match verdict {
+        FlowVerdict::Proceed(edit) if edit == ResultEdit::default() => (),
+        FlowVerdict::Proceed(edit) => {
+            let note = session.note_mut(item);
+            (note.output, note.context) = (edit.replacement, edit.context);
+        }
+        FlowVerdict::Deny(reason) => {
+            session.note_mut(item).replaced = Some(reason.as_str().to_owned());
+        }
+        FlowVerdict::Stop(reason) => return Some(reason),
+    }
+    None
+}
+
+/// Returns the tool results that hooks have not decided about, and whether each is in the
+/// last step.
+fn new_results(session: &Session) -> Vec<(bool, Item)> {
+    let last_step = session.conversation.last_step();
+    let items = session.conversation.items.iter().enumerate();
+    items
+        .filter(|(_, item)| item.kind == ItemKind::Result)
+        .map(|(index, item)| (last_step.contains(&index), item.clone()))
+        .filter(|(in_last_step, item)| !session.is_evaluated(item, *in_last_step))
+        .collect()
+}
+
 /// Fires `AfterTool` for each tool result that hooks have not decided about.
 async fn fire_after_tool(
     turn: &TurnState<'_>,
@@ -205,31 +238,17 @@ async fn fire_after_tool(
     if !turn.derives_in(session, EventName::AfterTool) {
         return Ok(Continue(()));
     }
-    let last_step = session.conversation.last_step();
-    let items = session.conversation.items.iter().enumerate();
-    let new: Vec<(bool, Item)> = items
-        .filter(|(_, item)| item.kind == ItemKind::Result)
-        .map(|(index, item)| (last_step.contains(&index), item.clone()))
-        .filter(|(in_last_step, item)| !session.is_evaluated(item, *in_last_step))
-        .collect();
+    let new = new_results(session);
     let events = tool_result::events(history, new.iter().map(|(_, item)| item)).await?;
     let fired = stream::iter(events).map(|event| turn.fire(event));
     let outcomes: Vec<_> = fired.buffered(MAX_CONCURRENT_TOOL_EVENTS).collect().await;
     let mut stopped = None;
     for ((in_last_step, item), outcome) in new.iter().zip(outcomes) {
-        session.mark_evaluated(item);
-        match outcome.verdict {
-            FlowVerdict::Proceed(edit) if edit == ResultEdit::default() => (),
-            FlowVerdict::Proceed(edit) => {
-                let note = session.note_mut(item);
-                (note.output, note.context) = (edit.replacement, edit.context);
-            }
-            FlowVerdict::Deny(reason) => {
-                session.note_mut(item).replaced = Some(reason.as_str().to_owned());
-            }
-            // An earlier step cannot be stopped any more.
-            FlowVerdict::Stop(reason) if *in_last_step => stopped = Some(reason),
-            FlowVerdict::Stop(_) => (),
+        // An earlier step cannot be stopped any more.
+        if let Some(reason) = record_result(session, item, outcome.verdict)
+            && *in_last_step
+        {
+            stopped = Some(reason);
         }
     }
     let Some(reason) = stopped else {

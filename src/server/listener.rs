@@ -2,7 +2,11 @@
 //!
 //! `axum::serve` is not used because it has no timeout for request heads.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    net::{SocketAddr, TcpStream},
+    sync::Arc,
+    time::Duration,
+};
 
 use axum::{Router, response::Response};
 use http::{HeaderValue, header};
@@ -83,22 +87,8 @@ impl Listener {
         let reject: Arc<dyn Handler> = Arc::new(Router::new().fallback(too_many_connections));
         let connections = Arc::new(Semaphore::new(self.limits.connections));
         let rejections = Arc::new(Semaphore::new(MAX_REJECTIONS));
-        let mut is_failing = false;
         loop {
-            let accepted = self.socket.accept().await;
-            // The thread that serves the socket registers it with its own runtime.
-            let accepted = accepted.and_then(|(stream, addr)| Ok((stream.into_std()?, addr)));
-            let (stream, addr) = match accepted {
-                Ok(accepted) => accepted,
-                Err(error) => {
-                    if !std::mem::replace(&mut is_failing, true) {
-                        tracing::warn!(%error, "failed to accept connections");
-                    }
-                    tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
-                    continue;
-                }
-            };
-            is_failing = false;
+            let (stream, addr) = self.accept_one().await;
             let permit = Arc::clone(&connections).try_acquire_owned();
             let (permit, handler, limits) = if let Ok(permit) = permit {
                 (permit, handler, self.limits)
@@ -109,19 +99,44 @@ impl Listener {
                 };
                 (permit, &reject, self.limits.for_rejection())
             };
-            let connection = Connection {
-                stream,
-                peer: PeerInfo {
-                    addr,
-                    certificate: None,
-                },
-                tls: (self.tls)(),
-                limits,
-                resources: Arc::clone(&self.resources),
-                close: shutdown.close.clone(),
-            };
+            let connection = self.connection((stream, addr), limits, shutdown);
             let served = connection.serve(Arc::clone(handler), graceful.watcher());
             self.spawn(served, permit, shutdown.abort.child_token());
+        }
+    }
+
+    /// Accepts one connection. Failures are retried; the first of several is logged.
+    async fn accept_one(&self) -> (TcpStream, SocketAddr) {
+        let mut is_failing = false;
+        loop {
+            let accepted = self.socket.accept().await;
+            // The thread that serves the socket registers it with its own runtime.
+            match accepted.and_then(|(stream, addr)| Ok((stream.into_std()?, addr))) {
+                Ok(accepted) => return accepted,
+                Err(error) if is_failing => drop(error),
+                Err(error) => tracing::warn!(%error, "failed to accept connections"),
+            }
+            is_failing = true;
+            tokio::time::sleep(ACCEPT_RETRY_DELAY).await;
+        }
+    }
+
+    fn connection(
+        &self,
+        (stream, addr): (TcpStream, SocketAddr),
+        limits: ListenerLimits,
+        shutdown: &Shutdown,
+    ) -> Connection {
+        Connection {
+            stream,
+            peer: PeerInfo {
+                addr,
+                certificate: None,
+            },
+            tls: (self.tls)(),
+            limits,
+            resources: Arc::clone(&self.resources),
+            close: shutdown.close.clone(),
         }
     }
 

@@ -93,35 +93,21 @@ impl Snapshot {
         let table = HookTable::build(&config, &transport_deps, old_table)
             .map_err(|problems| ConfigError { problems })?;
         let proofs = GuardProofs::build(&table).map_err(|problems| ConfigError { problems })?;
-        let timeouts = UpstreamTimeouts {
-            connect: config.timeouts.upstream_connect,
-            first_byte: config.timeouts.first_byte,
-            idle: config.timeouts.stream_idle,
-        };
         let upstreams = Upstreams::new(
             &config.upstreams,
-            timeouts,
+            UpstreamTimeouts {
+                connect: config.timeouts.upstream_connect,
+                first_byte: config.timeouts.first_byte,
+                idle: config.timeouts.stream_idle,
+            },
             &resources.metrics,
             previous.map(|previous| &previous.upstreams),
         )?;
-        let old_authenticator = previous.map(|previous| &previous.authenticator);
-        let authenticator =
-            Authenticator::new(&config.auth, old_authenticator).map_err(|error| {
-                ConfigError::from(Problem {
-                    span: config.auth.jwt.as_ref().map(|jwt| jwt.span.clone()),
-                    message: format!("`auth.jwt.jwks`: {error}"),
-                })
-            })?;
+        let authenticator = build_authenticator(&config, previous)?;
         let kept = previous.filter(|previous| previous.config.sessions == config.sessions);
-        let (sessions, transcripts) = if let Some(kept) = kept {
-            (Arc::clone(&kept.sessions), kept.transcripts.clone())
-        } else {
-            let settings = &config.sessions;
-            let transcripts = settings
-                .transcripts
-                .clone()
-                .map(|folder| Arc::new(Transcripts::new(folder, settings.max, settings.idle)));
-            (build_sessions(&config, resources)?, transcripts)
+        let (sessions, transcripts) = match kept {
+            Some(kept) => (Arc::clone(&kept.sessions), kept.transcripts.clone()),
+            None => build_sessions(&config, resources)?,
         };
         let tracer = resources.tracer.clone();
         let execution = tracer.as_ref().map(|tracer| tracer.execution());
@@ -249,9 +235,27 @@ impl Snapshot {
     }
 }
 
-fn build_sessions(config: &Config, resources: &AppResources) -> Result<Arc<Sessions>, ConfigError> {
+fn build_authenticator(
+    config: &Config,
+    previous: Option<&Snapshot>,
+) -> Result<Authenticator, ConfigError> {
+    let previous = previous.map(|previous| &previous.authenticator);
+    Authenticator::new(&config.auth, previous).map_err(|error| {
+        ConfigError::from(Problem {
+            span: config.auth.jwt.as_ref().map(|jwt| jwt.span.clone()),
+            message: format!("`auth.jwt.jwks`: {error}"),
+        })
+    })
+}
+
+fn build_sessions(
+    config: &Config,
+    resources: &AppResources,
+) -> Result<(Arc<Sessions>, Option<Arc<Transcripts>>), ConfigError> {
     let settings = &config.sessions;
     let (max, idle) = (settings.max, settings.idle);
+    let transcripts = settings.transcripts.clone();
+    let transcripts = transcripts.map(|folder| Arc::new(Transcripts::new(folder, max, idle)));
     let store = match &settings.store {
         StoreSettings::Memory => SessionStore::Memory(Box::new(MemoryStore::new(max, idle))),
         StoreSettings::Redis { url } => {
@@ -265,5 +269,5 @@ fn build_sessions(config: &Config, resources: &AppResources) -> Result<Arc<Sessi
             })?))
         }
     };
-    Ok(Arc::new(Sessions::new(store)))
+    Ok((Arc::new(Sessions::new(store)), transcripts))
 }

@@ -37,6 +37,28 @@ pub(super) fn csv_header() -> String {
     names.join(",")
 }
 
+/// Keys whose values begin a line of text, without their names.
+const LEADING_KEYS: [&str; 6] = ["kind", "event", "subject", "verdict", "action", "outcome"];
+
+/// Names and pointers of the values that follow.
+const LABELLED_VALUES: [(&str, &str); 15] = [
+    ("error", "/error"),
+    ("status", "/status"),
+    ("method", "/method"),
+    ("operation", "/operation"),
+    ("path", "/path/text"),
+    ("requests", "/requests"),
+    ("model", "/model"),
+    ("upstream", "/upstream"),
+    ("tokens", "/usage/total"),
+    ("lines", "/lines"),
+    ("bytes", "/bytes"),
+    ("caller", "/caller/name"),
+    ("key", "/caller/key"),
+    ("session", "/session"),
+    ("request", "/request"),
+];
+
 /// Returns a record as a row of CSV.
 pub(super) fn csv_row(line: &Value) -> String {
     let cells = COLUMNS
@@ -48,42 +70,20 @@ pub(super) fn csv_row(line: &Value) -> String {
 /// Returns a record as a line of text.
 pub(super) fn text_line(line: &Value) -> String {
     let mut line_text = format!("{} #{}", text(line, "/time"), text(line, "/seq"));
-    let first = ["kind", "event", "subject", "verdict", "action", "outcome"];
-    for key in first {
+    for key in LEADING_KEYS {
         let value = text(line, &format!("/{key}"));
         if !value.is_empty() {
             line_text = format!("{line_text} {}", escape(&value));
         }
     }
-    for hook in line
-        .get("hooks")
-        .and_then(Value::as_array)
-        .into_iter()
-        .flatten()
-    {
+    let hooks = line.get("hooks").and_then(Value::as_array);
+    for hook in hooks.into_iter().flatten() {
         let part = |key: &str| text(hook, &format!("/{key}"));
         let mut words = vec![part("status"), part("would"), format!("{} ms", part("ms"))];
         words.retain(|word| !word.is_empty());
         line_text = format!("{line_text} {}({})", escape(&part("name")), words.join(" "));
     }
-    let more = [
-        ("error", "/error"),
-        ("status", "/status"),
-        ("method", "/method"),
-        ("operation", "/operation"),
-        ("path", "/path/text"),
-        ("requests", "/requests"),
-        ("model", "/model"),
-        ("upstream", "/upstream"),
-        ("tokens", "/usage/total"),
-        ("lines", "/lines"),
-        ("bytes", "/bytes"),
-        ("caller", "/caller/name"),
-        ("key", "/caller/key"),
-        ("session", "/session"),
-        ("request", "/request"),
-    ];
-    for (name, pointer) in more {
+    for (name, pointer) in LABELLED_VALUES {
         let value = text(line, pointer);
         if !value.is_empty() {
             line_text = format!("{line_text} {name}={}", escape(&value));

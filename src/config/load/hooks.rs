@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use serde_json::{Map, Value, json};
@@ -61,6 +61,21 @@ impl Loader {
         let written = self.value.get("hook_defaults").and_then(Value::as_object);
         defaults.extend(written.cloned().unwrap_or_default());
 
+        let mut blocks = Vec::new();
+        for (file, span) in self.hook_files(more) {
+            match self.settings_file(&file, span, &defaults, registry) {
+                Ok(block) => blocks.push(block),
+                Err(problems) => self.problems.extend(problems),
+            }
+        }
+        let (document, value) = (self.document.clone(), self.value.clone());
+        // Without the schema's problems, which are reported, this cannot fail.
+        blocks.extend(HookBlock::new(document, value, &defaults));
+        blocks
+    }
+
+    /// Returns the settings files to read, and the positions that name them in the config.
+    fn hook_files(&mut self, more: &[PathBuf]) -> Vec<(HookFile, Option<SourceSpan>)> {
         let mut files = Vec::new();
         for pointer in matching(&self.value, "/hook_files/*") {
             if let Some(mut file) = self.section::<HookFile>(&pointer) {
@@ -77,17 +92,7 @@ impl Loader {
             };
             (file, None)
         }));
-        let mut blocks = Vec::new();
-        for (file, span) in files {
-            match self.settings_file(&file, span, &defaults, registry) {
-                Ok(block) => blocks.push(block),
-                Err(problems) => self.problems.extend(problems),
-            }
-        }
-        let (document, value) = (self.document.clone(), self.value.clone());
-        // Without the schema's problems, which are reported, this cannot fail.
-        blocks.extend(HookBlock::new(document, value, &defaults));
-        blocks
+        files
     }
 
     fn settings_file(
@@ -97,18 +102,8 @@ impl Loader {
         defaults: &Map<String, Value>,
         registry: &Registry,
     ) -> Result<HookBlock, Vec<Problem>> {
-        let path = &file.path;
-        if self.files.contains(path) {
-            let message = format!("`{}` is named twice", path.display());
-            return Err(vec![Problem { span, message }]);
-        }
-        self.files.push(path.clone());
-        let text = std::fs::read_to_string(path).map_err(|error| {
-            let message = format!("`{}` cannot be read: {error}", path.display());
-            vec![Problem { span, message }]
-        })?;
-        let document =
-            SpannedYaml::parse(&blank_comments(&text), path).map_err(|problem| vec![problem])?;
+        let document = self.read_settings(&file.path, span);
+        let document = document.map_err(|problem| vec![problem])?;
         let mut defaults = defaults.clone();
         let (document, value, scopes) =
             self.translate_settings(file, document, registry, &mut defaults);
@@ -120,17 +115,28 @@ impl Loader {
         let mut value = validated.value;
         self.resolve_secrets(&mut value, &document);
         self.annotate_proofs(&document, &mut value);
-        for (group, scope) in scopes {
-            for pointer in matching(&value, &format!("{group}/hooks/*")) {
-                if let Some(hook) = value.pointer_mut(&pointer).and_then(Value::as_object_mut) {
-                    hook.insert("agents".to_owned(), json!(scope));
-                }
-            }
-        }
+        set_agents(&mut value, scopes);
         defaults.insert("system_messages".to_owned(), json!(file.system_messages));
         let start = document.span("");
         HookBlock::new(document, value, &defaults)
             .map_err(|error| vec![Problem::at(&start, error.to_string())])
+    }
+
+    fn read_settings(
+        &mut self,
+        path: &Path,
+        span: Option<SourceSpan>,
+    ) -> Result<SpannedYaml, Problem> {
+        if self.files.iter().any(|file| file == path) {
+            let message = format!("`{}` is named twice", path.display());
+            return Err(Problem { span, message });
+        }
+        self.files.push(path.to_owned());
+        let text = std::fs::read_to_string(path).map_err(|error| {
+            let message = format!("`{}` cannot be read: {error}", path.display());
+            Problem { span, message }
+        })?;
+        SpannedYaml::parse(&blank_comments(&text), path)
     }
 
     /// Translates a settings file of another family. Sets the default protocol of its
@@ -185,6 +191,11 @@ impl HookBlock {
         })
     }
 
+    fn hooks(&self) -> impl Iterator<Item = &HookSpec> {
+        let groups = self.settings.hooks.events.values().flatten();
+        groups.flat_map(|group| &group.hooks)
+    }
+
     /// Returns the position of the first switch that disables the block.
     fn disabled_at(&self) -> Option<SourceSpan> {
         let switches = [
@@ -214,6 +225,17 @@ impl HookBlock {
     }
 }
 
+/// Sets the agents on whose calls the hooks of each group run.
+fn set_agents(value: &mut Value, scopes: Vec<(String, AgentScope)>) {
+    for (group, scope) in scopes {
+        for pointer in matching(value, &format!("{group}/hooks/*")) {
+            if let Some(hook) = value.pointer_mut(&pointer).and_then(Value::as_object_mut) {
+                hook.insert("agents".to_owned(), json!(scope));
+            }
+        }
+    }
+}
+
 /// Adds to a hook or policy what its type has and an operator does not write.
 fn annotate<'a>(
     document: &SpannedYaml,
@@ -240,27 +262,10 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
     let mut merged = MergedHooks::default();
     let mut names = BTreeSet::new();
     for block in blocks {
-        let disabled_at = block.disabled_at();
-        let events = block.settings.hooks.events;
-        if let Some(span) = &disabled_at
-            && !events.is_empty()
-        {
-            let message = "the hooks of this file are disabled here";
-            merged.warnings.push(Problem::at(span, message));
+        for hook in block.hooks() {
+            names.insert(hook.switch().to_owned());
         }
-        merged.warnings.extend(block.warnings);
-        for (event, groups) in events {
-            let block_hooks = groups.iter().flat_map(|group| &group.hooks);
-            names.extend(block_hooks.map(|hook| hook.switch().to_owned()));
-            if let Some(span) = disabled_at.as_ref().or(all_disabled_at.as_ref()) {
-                let problems = disabled_guards(event, &groups, |_| Some(span));
-                merged.problems.extend(problems);
-                let specs = groups.into_iter().flat_map(|group| group.hooks);
-                merged.disabled.extend(specs.map(|spec| (event, spec)));
-            } else {
-                merged.hooks.entry(event).or_default().extend(groups);
-            }
-        }
+        merged.add(block, all_disabled_at.as_ref());
     }
     for (name, span) in &disabled {
         if !names.contains(name) {
@@ -268,24 +273,54 @@ pub(super) fn merge(blocks: Vec<HookBlock>) -> MergedHooks {
             merged.warnings.push(Problem::at(span, message));
         }
     }
-    let switch = |hook: &HookSpec| {
-        let switch = disabled.iter().find(|(name, _)| name == hook.switch());
-        switch.map(|(_, span)| span)
-    };
-    merged.hooks.retain(|event, groups| {
-        let problems = disabled_guards(*event, groups, switch);
-        merged.problems.extend(problems);
-        for group in groups.iter_mut() {
-            let removed = group.hooks.extract_if(.., |hook| switch(hook).is_some());
-            merged.disabled.extend(removed.map(|spec| (*event, spec)));
-        }
-        groups.retain(|group| !group.hooks.is_empty());
-        !groups.is_empty()
-    });
+    merged.disable(&disabled);
     for (event, groups) in &merged.hooks {
         merged.warnings.extend(duplicate_hooks(*event, groups));
     }
     merged
+}
+
+impl MergedHooks {
+    /// Adds a block, which it or the config may disable as a whole.
+    fn add(&mut self, block: HookBlock, all_disabled_at: Option<&SourceSpan>) {
+        let disabled_at = block.disabled_at();
+        let events = block.settings.hooks.events;
+        if let Some(span) = &disabled_at
+            && !events.is_empty()
+        {
+            let message = "the hooks of this file are disabled here";
+            self.warnings.push(Problem::at(span, message));
+        }
+        self.warnings.extend(block.warnings);
+        for (event, groups) in events {
+            if let Some(span) = disabled_at.as_ref().or(all_disabled_at) {
+                let problems = disabled_guards(event, &groups, |_| Some(span));
+                self.problems.extend(problems);
+                let specs = groups.into_iter().flat_map(|group| group.hooks);
+                self.disabled.extend(specs.map(|spec| (event, spec)));
+            } else {
+                self.hooks.entry(event).or_default().extend(groups);
+            }
+        }
+    }
+
+    /// Removes the hooks that are disabled by name.
+    fn disable(&mut self, names: &[(String, SourceSpan)]) {
+        let switch = |hook: &HookSpec| {
+            let switch = names.iter().find(|(name, _)| name == hook.switch());
+            switch.map(|(_, span)| span)
+        };
+        self.hooks.retain(|event, groups| {
+            let problems = disabled_guards(*event, groups, switch);
+            self.problems.extend(problems);
+            for group in groups.iter_mut() {
+                let removed = group.hooks.extract_if(.., |hook| switch(hook).is_some());
+                self.disabled.extend(removed.map(|spec| (*event, spec)));
+            }
+            groups.retain(|group| !group.hooks.is_empty());
+            !groups.is_empty()
+        });
+    }
 }
 
 /// The problems of disabled hooks that have cases to prove them. `switch` returns the

@@ -5,7 +5,7 @@ use std::{
     sync::Arc,
 };
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::{
     config::AskMode,
@@ -272,25 +272,36 @@ impl<'a> ResponseFilter<'a> {
             return Continue(self.partial_calls.decide(candidate, &call, &mut refuse));
         }
         let tool_input = match call.arguments {
-            Value::Null => serde_json::Map::new(),
+            Value::Null => Map::new(),
             Value::Object(arguments) => arguments,
             _ => {
-                return Continue(CallDecision::Refuse(
-                    "its arguments are not an object".to_owned(),
-                ));
+                let reason = "its arguments are not an object".to_owned();
+                return Continue(CallDecision::Refuse(reason));
             }
         };
+        self.decide_tool(call.name, tool_input).await
+    }
+
+    /// Decides a complete call with the verdict of `BeforeTool`: keep, rewrite or refuse.
+    async fn decide_tool(
+        &self,
+        name: String,
+        tool_input: Map<String, Value>,
+    ) -> ControlFlow<Reason, CallDecision> {
         let event = BeforeTool {
-            mcp_context: mcp_context(&call.name),
-            tool_name: call.name,
+            mcp_context: mcp_context(&name),
+            tool_name: name,
             tool_input: tool_input.clone(),
             original_request_name: None,
         };
-        let engine = &self.context.snapshot.engine;
-        let outcome = engine.fire(self.scope(), event, EventOrigin::Derived).await;
+        let snapshot = &self.context.snapshot;
+        let fired = snapshot
+            .engine
+            .fire(self.scope(), event, EventOrigin::Derived);
+        let outcome = fired.await;
         let edit = match outcome.verdict {
             BeforeToolVerdict::Proceed(edit) => edit,
-            BeforeToolVerdict::Ask(_) if self.context.snapshot.config.ask == AskMode::Allow => {
+            BeforeToolVerdict::Ask(_) if snapshot.config.ask == AskMode::Allow => {
                 ArgumentsEdit::from_output(&outcome.output)
             }
             BeforeToolVerdict::Ask(reason) | BeforeToolVerdict::Deny(reason) => {

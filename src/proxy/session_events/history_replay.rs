@@ -2,7 +2,7 @@
 
 use crate::{
     dialect::{DialectError, History, ItemKind},
-    session::{CallRole, Session},
+    session::{CallRole, Item, ItemNote, Session},
 };
 
 /// Treatment of requests that were denied.
@@ -29,31 +29,14 @@ pub fn run(
         let Some(note) = session.note(item) else {
             continue;
         };
-        let is_result = item.kind == ItemKind::Result;
-        if let Some(reason) = note.replaced.as_deref().filter(|_| is_result) {
-            history
-                .edit(item.content)?
-                .replace_result(item.part, reason)?;
-        } else if let Some(text) = note.output.as_deref().filter(|_| is_result) {
-            history
-                .edit(item.content)?
-                .set_result_text(item.part, text)?;
-        }
-        match note.context.as_deref() {
-            Some(context) if is_result => {
-                history
-                    .edit(item.content)?
-                    .append_to_result(item.part, context)?;
-            }
-            Some(context) if prompt == Some(index) => {
-                history.edit(item.content)?.append_text(context)?;
-            }
-            Some(_) | None => (),
+        if item.kind == ItemKind::Result {
+            replay_result(history, item, note)?;
+        } else if let Some(context) = note.context.as_deref().filter(|_| prompt == Some(index)) {
+            history.edit(item.content)?.append_text(context)?;
         }
         if item.content < last_content {
-            history
-                .edit(item.content)?
-                .insert_after(&note.hidden_contents)?;
+            let edit = history.edit(item.content)?;
+            edit.insert_after(&note.hidden_contents)?;
         }
         // Hooks decide again about the request itself, which is the last item.
         let is_earlier = index + 1 < conversation.items.len();
@@ -61,9 +44,7 @@ pub fn run(
             && is_earlier
             && let Some(text) = &note.denied
         {
-            let next = history.message(item.content + 1)?;
-            let is_answered = next.is_some_and(|turn| turn.by_model && turn.text == *text);
-            let to = item.content + 1 + usize::from(is_answered);
+            let to = end_of_denied(history, item, text)?;
             // An agent may keep a denied prompt and append the next one to it.
             let from = conversation.step_of(index).max(removed_to);
             history.remove_contents(from, to)?;
@@ -74,4 +55,25 @@ pub fn run(
         history.prepend_text(context)?;
     }
     Ok(())
+}
+
+/// Applies a note to the tool result that it is about.
+fn replay_result(history: &mut History, item: &Item, note: &ItemNote) -> Result<(), DialectError> {
+    let (content, part) = (item.content, item.part);
+    if let Some(reason) = &note.replaced {
+        history.edit(content)?.replace_result(part, reason)?;
+    } else if let Some(text) = &note.output {
+        history.edit(content)?.set_result_text(part, text)?;
+    }
+    if let Some(context) = &note.context {
+        history.edit(content)?.append_to_result(part, context)?;
+    }
+    Ok(())
+}
+
+/// Returns the end of a denied request, with the refusal that answers it.
+fn end_of_denied(history: &History, item: &Item, refusal: &str) -> Result<usize, DialectError> {
+    let next = history.message(item.content + 1)?;
+    let is_answered = next.is_some_and(|turn| turn.by_model && turn.text == refusal);
+    Ok(item.content + 1 + usize::from(is_answered))
 }

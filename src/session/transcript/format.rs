@@ -159,21 +159,11 @@ pub(super) fn record_with_results(
 ) -> Value {
     let mut left: Vec<&Value> = results.iter().collect();
     let calls = calls.iter().enumerate().map(|(number, call)| {
-        let name = call.get("name").and_then(Value::as_str).unwrap_or_default();
-        let id = call.get("id").and_then(Value::as_str);
+        let name = text_at(call, "/name").unwrap_or_default();
+        let id = text_at(call, "/id");
         let id = id.map_or_else(|| format!("{name}__{number}"), str::to_owned);
-        let own = |value: &&Value| {
-            let result = value.get("functionResponse");
-            let field = |key| {
-                result
-                    .and_then(|value| value.get(key))
-                    .and_then(Value::as_str)
-            };
-            let has_same_id =
-                field("id").is_none_or(|value| call.get("id").is_none() || value == id);
-            field("name") == Some(name) && has_same_id
-        };
-        let result = left.iter().position(own).map(|at| left.remove(at));
+        let own = left.iter().position(|result| answers(result, call));
+        let result = own.map(|at| left.remove(at));
         let response = result.and_then(|value| value.pointer("/functionResponse/response"));
         let (status, display) = outcome(response);
         json!({
@@ -197,20 +187,30 @@ pub(super) fn record_with_results(
     record
 }
 
+/// Returns whether a result is that of a call: it has the same name, and the same id if
+/// both have one.
+fn answers(result: &Value, call: &Value) -> bool {
+    let is_same_id = match (text_at(result, "/functionResponse/id"), call.get("id")) {
+        (Some(id), Some(of_call)) => of_call == id,
+        (_, None) | (None, _) => true,
+    };
+    let name = text_at(result, "/functionResponse/name");
+    is_same_id && name == Some(text_at(call, "/name").unwrap_or_default())
+}
+
 /// Status of a tool call, and its displayed result.
 fn outcome(response: Option<&Value>) -> (&'static str, &str) {
-    let text = |key| {
-        response
-            .and_then(|value| value.get(key))
-            .and_then(Value::as_str)
-    };
     match response {
         None => ("cancelled", ""),
         Some(response) if response.get("error").is_some() => {
-            ("error", text("error").unwrap_or_default())
+            ("error", text_at(response, "/error").unwrap_or_default())
         }
-        Some(_) => ("success", text("output").unwrap_or_default()),
+        Some(response) => ("success", text_at(response, "/output").unwrap_or_default()),
     }
+}
+
+fn text_at<'a>(value: &'a Value, pointer: &str) -> Option<&'a str> {
+    value.pointer(pointer).and_then(Value::as_str)
 }
 
 /// Token counts under gemini-cli's names; `null` if absent.
