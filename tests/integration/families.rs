@@ -4,7 +4,7 @@ mod agent_hooks;
 mod agents;
 mod anthropic;
 mod client;
-mod family;
+pub mod family;
 mod laws;
 mod model;
 mod views;

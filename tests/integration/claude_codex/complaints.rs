@@ -1,23 +1,89 @@
 //! Public complaints about hooks of Claude Code, Codex and opencode, each as it was
-//! filed, and not so behind hookgate. `docs/agents/complaints.md` lists them.
+//! filed, and not so behind hookgate, on every API. `docs/agents/complaints.md` lists them.
 
 use serde_json::{Value, json};
 
-use super::{
-    answered, asking, calling, gate, on, permission, printing, result, told, user, with_result,
-};
+use super::{on, permission, printing, result};
+use crate::families::family::{Family, Heard, Said, Turn, each};
 use crate::harness::{TestGateway, Upstream};
 
-/// Whether a call of a tool reaches an agent behind a gateway with these hooks.
-async fn passes(protocol: &str, hooks: &Value, tool: &str, args: &Value) -> bool {
-    let upstream = calling(tool, args).await;
-    let gate = gate(&upstream, protocol, hooks).await;
-    reaches(&gate, tool).await
+/// APIs in which the result of a tool has no mark of a failure.
+const WITHOUT_FAILED_RESULTS: [(Family, &str); 2] = [
+    (Family::Responses, "`output` is all that a result has"),
+    (Family::Chat, "`content` is all that a result has"),
+];
+
+/// A gateway of an API with one settings file of an agent.
+async fn gate(family: Family, upstream: &Upstream, protocol: &str, hooks: &Value) -> TestGateway {
+    let settings = json!({ "hooks": hooks }).to_string();
+    let file = json!({ "path": "settings.json", "protocol": protocol });
+    let config = format!("hook_files: [{file}]\n");
+    let files = [("settings.json", &*settings)];
+    family.gateway_with_files(upstream, &config, &files).await
 }
 
-async fn reaches(gate: &TestGateway, tool: &str) -> bool {
-    let parts = answered(&gate.agent(), &asking(tool, &json!([user("go")]))).await;
-    parts[0].get("functionCall").is_some()
+/// A model that calls a tool first, and answers with a text then.
+async fn calling(family: Family, call: &Said) -> Upstream {
+    let answers = vec![vec![call.clone()], vec![Said::text(&["done"])]];
+    family.upstream(answers).await
+}
+
+fn name(call: &Said) -> &str {
+    match call {
+        Said::Call(name, _) | Said::FreeText(name, _) => name,
+        Said::Text(_) | Said::Thought(_) => panic!("not a call: {call:?}"),
+    }
+}
+
+/// What an agent with this tool understands of the answer to a prompt.
+async fn answered(family: Family, is_stream: bool, gate: &TestGateway, tool: &str) -> Heard {
+    let body = family.request_with_tools(is_stream, &[tool], &[Turn::User("go on")]);
+    let answer = family.post(gate, is_stream, body.to_string()).await;
+    family.heard(is_stream, &answer)
+}
+
+/// Asserts that the model's call is denied: the agent gets the answer after it.
+#[track_caller]
+fn assert_denied(heard: &Heard, place: &str) {
+    assert_eq!(heard.calls, [], "{place}");
+    assert!(!heard.wants_tools, "{place}");
+    assert!(heard.text.ends_with("done"), "{place}: {heard:?}");
+}
+
+/// Asserts that hooks deny a call of the model on every API, whole and as a stream.
+async fn deny_everywhere(protocol: &str, hooks: &Value, call: &Said) {
+    for (family, is_stream) in each() {
+        let upstream = calling(family, call).await;
+        let gate = gate(family, &upstream, protocol, hooks).await;
+
+        let heard = answered(family, is_stream, &gate, name(call)).await;
+
+        assert_denied(&heard, &format!("{family:?} {hooks} {call:?}"));
+        assert_eq!(upstream.seen().len(), 2, "{family:?}");
+    }
+}
+
+fn patch() -> Said {
+    let text = "*** Begin Patch\n*** Add File: test.txt\n+TEST\n*** End Patch";
+    Said::FreeText("apply_patch".to_owned(), text.to_owned())
+}
+
+/// The other tests see denials because of the hooks, not because of the calls.
+#[tokio::test]
+async fn the_calls_of_these_tests_reach_the_agent_when_a_hook_allows_them() {
+    let hooks = json!({ "PreToolUse": on("", "seen", "exit 0") });
+    for call in [Said::call("Bash", "ls -la"), patch()] {
+        for (family, is_stream) in each() {
+            let upstream = calling(family, &call).await;
+            let gate = gate(family, &upstream, "claude", &hooks).await;
+
+            let heard = answered(family, is_stream, &gate, name(&call)).await;
+
+            assert_eq!(heard.calls.len(), 1, "{family:?}");
+            assert_eq!(heard.calls[0].0, name(&call), "{family:?}");
+            assert!(!gate.file("seen.json").is_empty(), "{family:?}");
+        }
+    }
 }
 
 /// Complaint: <https://github.com/anthropics/claude-code/issues/4669>.
@@ -25,7 +91,8 @@ async fn reaches(gate: &TestGateway, tool: &str) -> bool {
 async fn a_deny_at_the_top_level_is_no_allow() {
     let output = json!({ "permissionDecision": "deny", "permissionDecisionReason": "no" });
     let hooks = json!({ "PreToolUse": on("Bash", "seen", &printing(&output)) });
-    assert!(!passes("claude", &hooks, "Bash", &json!({ "command": "ls -la" })).await);
+    let call = Said::call_with("Bash", &json!({ "command": "ls -la" }));
+    deny_everywhere("claude", &hooks, &call).await;
 }
 
 /// Complaint: <https://github.com/anthropics/claude-code/issues/37210>.
@@ -37,14 +104,15 @@ async fn a_deny_of_an_edit_holds() {
     let hooks = json!({ "PreToolUse": on("", "seen", &command) });
     let args =
         json!({ "file_path": "/p/.claude/settings.json", "old_string": "a", "new_string": "b" });
-    assert!(!passes("claude", &hooks, "Edit", &args).await);
+    deny_everywhere("claude", &hooks, &Said::call_with("Edit", &args)).await;
 }
 
 /// Complaint: <https://github.com/anthropics/claude-code/issues/46537>.
 #[tokio::test]
 async fn a_permission_of_block_is_a_deny() {
     let hooks = json!({ "PreToolUse": on("Agent", "seen", &printing(&permission("block", "no"))) });
-    assert!(!passes("claude", &hooks, "Agent", &json!({ "prompt": "explore" })).await);
+    let call = Said::call_with("Agent", &json!({ "prompt": "explore" }));
+    deny_everywhere("claude", &hooks, &call).await;
 }
 
 /// Complaint: <https://github.com/anthropics/claude-code/issues/43407>.
@@ -55,17 +123,20 @@ async fn exit_2_beside_json_denies() {
         printing(&permission("deny", "no"))
     );
     let hooks = json!({ "PreToolUse": on("Bash", "seen", &command) });
-    let args = json!({ "command": "git checkout main" });
-    assert!(!passes("claude", &hooks, "Bash", &args).await);
+    let call = Said::call_with("Bash", &json!({ "command": "git checkout main" }));
+    deny_everywhere("claude", &hooks, &call).await;
 }
 
-/// Complaint: <https://github.com/anthropics/claude-code/issues/33106>, whose hook prints a
-/// line of text before its JSON. With `on_failure: closed` that denies.
+/// Complaint: <https://github.com/anthropics/claude-code/issues/33106>. A line of text before
+/// the JSON makes the output plain text, so such a hook must deny by exit 2.
 #[tokio::test]
 async fn a_deny_of_an_mcp_tool_holds() {
     let deny = printing(&permission("deny", "no"));
-    let hooks = json!({ "PreToolUse": on("mcp__my_server__my_tool", "seen", &deny) });
-    assert!(!passes("claude", &hooks, "mcp__my_server__my_tool", &json!({})).await);
+    let call = Said::call_with("mcp__my_server__my_tool", &json!({}));
+    for command in [deny.clone(), format!("echo 'checking it'; {deny}; exit 2")] {
+        let hooks = json!({ "PreToolUse": on("mcp__my_server__my_tool", "seen", &command) });
+        deny_everywhere("claude", &hooks, &call).await;
+    }
 }
 
 /// Complaint: <https://github.com/anthropics/claude-code/issues/39344>.
@@ -77,11 +148,18 @@ async fn an_ask_never_loosens_a_deny() {
         .as_array_mut()
         .unwrap()
         .extend(deny.as_array().unwrap().clone());
-    let upstream = calling("Bash", &json!({ "command": "printf REPRO42" })).await;
     let settings = json!({ "hooks": { "PreToolUse": groups } }).to_string();
     let config = "ask: allow\nhook_files: [{ path: settings.json, protocol: claude }]\n";
-    let gate = TestGateway::with_files(&upstream, config, &[("settings.json", &settings)]).await;
-    assert!(!reaches(&gate, "Bash").await);
+    let files = [("settings.json", &*settings)];
+    for (family, is_stream) in each() {
+        let call = Said::call_with("Bash", &json!({ "command": "printf REPRO42" }));
+        let upstream = calling(family, &call).await;
+        let gate = family.gateway_with_files(&upstream, config, &files).await;
+
+        let heard = answered(family, is_stream, &gate, "Bash").await;
+
+        assert_denied(&heard, &format!("{family:?}"));
+    }
 }
 
 /// Complaints about headless runs: <https://github.com/anthropics/claude-code/issues/40506>,
@@ -90,20 +168,27 @@ async fn an_ask_never_loosens_a_deny() {
 /// another one, so hooks run in both, before the tool does.
 #[tokio::test]
 async fn hooks_run_however_the_agent_was_started() {
+    let command = format!("{}; exit 2", printing(&permission("block", "no")));
+    let hooks = json!({ "PreToolUse": on("Bash", "seen", &command) });
     for user_agent in [
         "claude-cli/2.1.330 (external, sdk-cli)",
         "codex_exec/0.169.0",
     ] {
-        let upstream = calling("Bash", &json!({ "command": "echo hello" })).await;
-        let command = format!("{}; exit 2", printing(&permission("block", "no")));
-        let hooks = json!({ "PreToolUse": on("Bash", "seen", &command) });
-        let gate = gate(&upstream, "claude", &hooks).await;
-        let agent = gate.agent().sending("user-agent", user_agent);
+        for (family, is_stream) in each() {
+            let call = Said::call_with("Bash", &json!({ "command": "echo hello" }));
+            let upstream = calling(family, &call).await;
+            let gate = gate(family, &upstream, "claude", &hooks).await;
+            let body = family.request_with_tools(is_stream, &["Bash"], &[Turn::User("go on")]);
+            let header = [("user-agent", user_agent)];
 
-        let parts = answered(&agent, &asking("Bash", &json!([user("go")]))).await;
+            let answer = family
+                .post_with(&gate, is_stream, body.to_string(), &header)
+                .await;
 
-        assert_eq!(parts, json!([{ "text": "done" }]), "{user_agent}");
-        assert!(!gate.file("seen.json").is_empty(), "{user_agent}");
+            let place = format!("{family:?} {user_agent}");
+            assert_denied(&family.heard(is_stream, &answer), &place);
+            assert!(!gate.file("seen.json").is_empty(), "{place}");
+        }
     }
 }
 
@@ -113,15 +198,21 @@ async fn hooks_run_however_the_agent_was_started() {
 /// <https://github.com/anomalyco/opencode/issues/5894>.
 #[tokio::test]
 async fn hooks_run_in_sub_agents() {
-    let upstream = calling("Read", &json!({ "file_path": "/p/file.ts" })).await;
     let hooks = json!({ "PreToolUse": on("Grep|Glob|Read", "seen", "echo blocked >&2; exit 2") });
-    let gate = gate(&upstream, "claude", &hooks).await;
-    let agent = gate.agent().sending("x-claude-code-agent-id", "agent-1");
+    for (family, is_stream) in each() {
+        let call = Said::call_with("Read", &json!({ "file_path": "/p/file.ts" }));
+        let upstream = calling(family, &call).await;
+        let gate = gate(family, &upstream, "claude", &hooks).await;
+        let body = family.request_with_tools(is_stream, &["Read"], &[Turn::User("read it")]);
+        let header = [("x-claude-code-agent-id", "agent-1")];
 
-    let parts = answered(&agent, &asking("Read", &json!([user("read it")]))).await;
+        let answer = family
+            .post_with(&gate, is_stream, body.to_string(), &header)
+            .await;
 
-    assert_eq!(parts, json!([{ "text": "done" }]));
-    assert_eq!(gate.json("seen.json")["agent_id"], "agent-1");
+        assert_denied(&family.heard(is_stream, &answer), &format!("{family:?}"));
+        assert_eq!(gate.json("seen.json")["agent_id"], "agent-1", "{family:?}");
+    }
 }
 
 /// Complaint: <https://github.com/anthropics/claude-code/issues/56151>.
@@ -129,8 +220,8 @@ async fn hooks_run_in_sub_agents() {
 async fn starting_a_sub_agent_is_a_tool_call() {
     let hooks = json!({ "PreToolUse": on("Agent", "seen", "exit 2") });
     for tool in ["Agent", "Task", "spawn_agent", "task"] {
-        let args = json!({ "prompt": "explore" });
-        assert!(!passes("claude", &hooks, tool, &args).await, "{tool}");
+        let call = Said::call_with(tool, &json!({ "prompt": "explore" }));
+        deny_everywhere("claude", &hooks, &call).await;
     }
 }
 
@@ -139,33 +230,57 @@ async fn starting_a_sub_agent_is_a_tool_call() {
 /// <https://github.com/anthropics/claude-code/issues/68951>.
 #[tokio::test]
 async fn an_updated_output_replaces_results_of_built_in_tools() {
+    let command = printing(&result(&json!("[redacted]")));
+    let hooks = json!({ "PostToolUse": on("Bash|Read|Grep|WebFetch|Glob", "seen", &command) });
     for tool in ["Bash", "WebFetch", "Read", "run_shell_command"] {
-        let upstream = Upstream::mock().await;
-        let command = printing(&result(&json!("[redacted]")));
-        let hooks = json!({ "PostToolUse": on("Bash|Read|Grep|WebFetch|Glob", "seen", &command) });
-        let gate = gate(&upstream, "claude", &hooks).await;
-        let contents = with_result(tool, &json!({ "command": "echo PROBE_MARKER" }), "secret");
+        for (family, is_stream) in each() {
+            let upstream = family.upstream(vec![vec![Said::text(&["done"])]]).await;
+            let gate = gate(family, &upstream, "claude", &hooks).await;
+            let ended_by = |output| {
+                let call = Turn::Call(tool, "echo PROBE_MARKER");
+                let turns = [Turn::User("go on"), call, Turn::Result(tool, output)];
+                family.request_with_tools(is_stream, &[tool], &turns)
+            };
 
-        answered(&gate.agent(), &asking(tool, &contents)).await;
+            let answer = family
+                .post(&gate, is_stream, ended_by("secret").to_string())
+                .await;
 
-        assert_eq!(told(&upstream), json!({ "output": "[redacted]" }), "{tool}");
-        assert!(!upstream.only().body.contains("secret"), "{tool}");
+            assert_eq!(family.heard(is_stream, &answer).text, "done", "{family:?}");
+            let expected = ended_by("[redacted]");
+            assert_eq!(upstream.only().json(), expected, "{family:?} {tool}");
+        }
     }
 }
 
 /// Complaint: <https://github.com/anthropics/claude-code/issues/77180>.
 #[tokio::test]
 async fn an_updated_output_replaces_the_result_of_a_tool_that_failed() {
-    let upstream = Upstream::mock().await;
     let command = printing(&result(&json!("[redacted]")));
     let hooks = json!({ "PostToolUse": on("Bash", "seen", &command) });
-    let gate = gate(&upstream, "claude", &hooks).await;
-    let mut contents = with_result("Bash", &json!({ "command": "x" }), "");
-    contents[2]["parts"][0]["functionResponse"]["response"] = json!({ "error": "secret" });
+    let without = WITHOUT_FAILED_RESULTS.map(|(family, _)| family);
+    for (family, is_stream) in each().filter(|(family, _)| !without.contains(family)) {
+        let upstream = family.upstream(vec![vec![Said::text(&["done"])]]).await;
+        let gate = gate(family, &upstream, "claude", &hooks).await;
+        let turns = [
+            Turn::User("go on"),
+            Turn::Call("Bash", "x"),
+            Turn::Result("Bash", "secret"),
+        ];
+        let mut body = family.request_with_tools(is_stream, &["Bash"], &turns);
+        if family == Family::Gemini {
+            let response = json!({ "error": "secret" });
+            body["contents"][2]["parts"][0]["functionResponse"]["response"] = response;
+        } else {
+            body["messages"][2]["content"][0]["is_error"] = true.into();
+        }
 
-    answered(&gate.agent(), &asking("Bash", &contents)).await;
+        family.post(&gate, is_stream, body.to_string()).await;
 
-    assert!(!upstream.only().body.contains("secret"));
+        let asked = upstream.only().body;
+        assert!(!asked.contains("secret"), "{family:?}: {asked}");
+        assert!(asked.contains("[redacted]"), "{family:?}: {asked}");
+    }
 }
 
 /// Complaints about the patch tool of Codex: <https://github.com/openai/codex/issues/16732>,
@@ -174,7 +289,6 @@ async fn an_updated_output_replaces_the_result_of_a_tool_that_failed() {
 /// <https://github.com/openai/codex/issues/27833>.
 #[tokio::test]
 async fn a_patch_is_hooked_and_a_deny_of_it_holds() {
-    let args = json!({ "input": "*** Begin Patch\n*** Add File: test.txt\n+TEST\n*** End Patch" });
     for matcher in [
         "Write",
         "Edit",
@@ -187,10 +301,7 @@ async fn a_patch_is_hooked_and_a_deny_of_it_holds() {
             printing(&permission("deny", "no")),
         ] {
             let hooks = json!({ "PreToolUse": on(matcher, "seen", &command) });
-            assert!(
-                !passes("codex", &hooks, "apply_patch", &args).await,
-                "{matcher}"
-            );
+            deny_everywhere("codex", &hooks, &patch()).await;
         }
     }
 }
@@ -201,13 +312,13 @@ async fn a_patch_is_hooked_and_a_deny_of_it_holds() {
 async fn input_for_a_running_command_is_hooked() {
     let hooks = json!({ "PreToolUse": on("Bash|write_stdin", "seen", "exit 2") });
     let args = json!({ "session_id": 1, "chars": "rm -rf /\n" });
-    assert!(!passes("codex", &hooks, "write_stdin", &args).await);
+    deny_everywhere("codex", &hooks, &Said::call_with("write_stdin", &args)).await;
 }
 
 /// Complaint: <https://github.com/openai/codex/issues/18607>.
 #[tokio::test]
 async fn all_events_of_a_turn_have_their_hooks() {
-    let upstream = calling("exec_command", &json!({ "cmd": "ls" })).await;
+    let tool = "exec_command";
     let hooks = json!({
         "SessionStart": on("", "start", "exit 0"),
         "UserPromptSubmit": on("", "prompt", "exit 0"),
@@ -215,14 +326,24 @@ async fn all_events_of_a_turn_have_their_hooks() {
         "PostToolUse": on("Bash", "after", "exit 0"),
         "Stop": on("", "stop", "exit 0"),
     });
-    let gate = gate(&upstream, "codex", &hooks).await;
-    let agent = gate.agent();
+    for (family, is_stream) in each() {
+        let upstream = calling(family, &Said::call(tool, "ls")).await;
+        let gate = gate(family, &upstream, "codex", &hooks).await;
+        let turns = [
+            Turn::User("go on"),
+            Turn::Call(tool, "ls"),
+            Turn::Result(tool, "a b"),
+        ];
 
-    answered(&agent, &asking("exec_command", &json!([user("go on")]))).await;
-    let contents = with_result("exec_command", &json!({ "cmd": "ls" }), "a b");
-    answered(&agent, &asking("exec_command", &contents)).await;
+        for turns in [&turns[..1], &turns[..]] {
+            let body = family.request_with_tools(is_stream, &[tool], turns);
+            let answer = family.post(&gate, is_stream, body.to_string()).await;
+            family.heard(is_stream, &answer);
+        }
 
-    for name in ["start", "prompt", "before", "after", "stop"] {
-        assert!(!gate.file(&format!("{name}.json")).is_empty(), "{name}");
+        for name in ["start", "prompt", "before", "after", "stop"] {
+            let seen = gate.file(&format!("{name}.json"));
+            assert!(!seen.is_empty(), "{family:?} {name}");
+        }
     }
 }

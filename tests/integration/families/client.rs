@@ -180,6 +180,10 @@ pub fn responses(response: &Value) -> Heard {
                     .calls
                     .push((text(&item["name"]).to_owned(), arguments));
             }
+            "custom_tool_call" => {
+                let input = json!({ "input": item["input"] }).to_string();
+                heard.calls.push((text(&item["name"]).to_owned(), input));
+            }
             other => panic!("item {other}"),
         }
     }
@@ -200,8 +204,7 @@ pub fn responses_stream(events: &[(String, String)]) -> Heard {
         assert!(response.is_none(), "after the end: {data}");
         let place = event["output_index"].as_u64();
         let is_open = |items: &[Option<Value>]| {
-            let open = place.map(|it| usize::try_from(it).unwrap());
-            assert_eq!(open.map(|it| it + 1), Some(items.len()), "{data}");
+            assert_eq!(place.map(|it| it + 1), Some(items.len() as u64), "{data}");
             assert!(items.last().unwrap().is_none(), "item is done: {data}");
         };
         match &**name {
@@ -218,6 +221,7 @@ pub fn responses_stream(events: &[(String, String)]) -> Heard {
             }
             "response.output_text.delta"
             | "response.reasoning_summary_text.delta"
+            | "response.custom_tool_call_input.delta"
             | "response.function_call_arguments.delta" => {
                 is_open(&items);
                 let kind = name.trim_end_matches(".delta").to_owned();
@@ -226,10 +230,11 @@ pub fn responses_stream(events: &[(String, String)]) -> Heard {
             }
             "response.output_text.done"
             | "response.reasoning_summary_text.done"
+            | "response.custom_tool_call_input.done"
             | "response.function_call_arguments.done" => {
                 is_open(&items);
                 let kind = name.trim_end_matches(".done").to_owned();
-                let whole = event.get("text").unwrap_or(&event["arguments"]);
+                let whole = whole_of(&event);
                 let known = streamed.get(&(kind, place.unwrap())).map_or("", |it| it);
                 assert_eq!(text(whole), known, "{data}");
             }
@@ -251,6 +256,12 @@ pub fn responses_stream(events: &[(String, String)]) -> Heard {
     heard
 }
 
+/// What a `done` event says of all pieces before it.
+fn whole_of(event: &Value) -> &Value {
+    let mut fields = ["text", "arguments", "input"].iter();
+    fields.find_map(|field| event.get(field)).unwrap()
+}
+
 fn pieces_of(streamed: &BTreeMap<(String, u64), String>, kind: &str) -> String {
     let known = streamed.iter().filter(|((known, _), _)| known == kind);
     known.map(|(_, text)| text.as_str()).collect()
@@ -261,6 +272,10 @@ pub fn chat(completion: &Value) -> Heard {
     let choice = &completion["choices"][0];
     let message = &choice["message"];
     let calls = list(&message["tool_calls"]).iter().map(|call| {
+        if call["type"] == "custom" {
+            let input = json!({ "input": call["custom"]["input"] }).to_string();
+            return (text(&call["custom"]["name"]).to_owned(), input);
+        }
         let arguments = parsed(text(&call["function"]["arguments"])).to_string();
         (text(&call["function"]["name"]).to_owned(), arguments)
     });

@@ -51,6 +51,8 @@ pub enum Said {
     Thought(Vec<String>),
     /// Name, and arguments as JSON in pieces.
     Call(String, Vec<String>),
+    /// Name and text of a call whose input is no JSON, where the API has such calls.
+    FreeText(String, String),
 }
 
 impl Said {
@@ -59,7 +61,15 @@ impl Said {
     }
 
     pub fn call(name: &str, x: &str) -> Self {
-        Self::Call(name.to_owned(), vec![json!({ "x": x }).to_string()])
+        Self::call_with(name, &json!({ "x": x }))
+    }
+
+    pub fn call_with(name: &str, args: &Value) -> Self {
+        Self::Call(name.to_owned(), vec![args.to_string()])
+    }
+
+    pub fn is_call(&self) -> bool {
+        matches!(self, Self::Call(..) | Self::FreeText(..))
     }
 }
 
@@ -89,8 +99,13 @@ impl Family {
 
     /// A request with these turns and the tools `look` and `rm`.
     pub fn request(self, is_stream: bool, turns: &[Turn<'_>]) -> Value {
+        self.request_with_tools(is_stream, &["look", "rm"], turns)
+    }
+
+    /// A request with these turns and tools.
+    pub fn request_with_tools(self, is_stream: bool, tools: &[&str], turns: &[Turn<'_>]) -> Value {
         let schema = json!({ "type": "object", "properties": { "x": { "type": "string" } } });
-        let tools = ["look", "rm"].map(|name| match self {
+        let tools = tools.iter().map(|name| match self {
             Self::Gemini => json!({ "name": name, "parametersJsonSchema": schema }),
             Self::Anthropic => json!({ "name": name, "input_schema": schema }),
             Self::Responses => json!({ "type": "function", "name": name, "parameters": schema }),
@@ -98,6 +113,7 @@ impl Family {
                 json!({ "type": "function", "function": { "name": name, "parameters": schema } })
             }
         });
+        let tools: Vec<Value> = tools.collect();
         let turns: Vec<Value> = turns.iter().map(|turn| self.turn(*turn)).collect();
         match self {
             Self::Gemini => json!({
@@ -244,7 +260,21 @@ impl Family {
 
     /// Sends this exact body.
     pub async fn post(self, gateway: &TestGateway, is_stream: bool, body: String) -> Answer {
+        self.post_with(gateway, is_stream, body, &[]).await
+    }
+
+    /// Sends this exact body with these headers.
+    pub async fn post_with(
+        self,
+        gateway: &TestGateway,
+        is_stream: bool,
+        body: String,
+        headers: &[(&'static str, &str)],
+    ) -> Answer {
         let mut agent = gateway.agent();
+        for (name, value) in headers {
+            agent = agent.sending(name, value);
+        }
         if self == Self::Anthropic {
             agent = agent.sending(ANTHROPIC_VERSION.0, ANTHROPIC_VERSION.1);
         }

@@ -9,7 +9,7 @@ use super::family::{Family, Said};
 impl Family {
     /// The whole answer.
     pub fn whole(self, said: &[Said]) -> Value {
-        let calls = said.iter().any(|it| matches!(it, Said::Call(..)));
+        let calls = said.iter().any(Said::is_call);
         match self {
             Self::Gemini => {
                 let parts: Vec<Value> = said.iter().map(gemini_part).collect();
@@ -56,6 +56,11 @@ fn joined(pieces: &[String]) -> String {
     pieces.concat()
 }
 
+/// The arguments of a call whose input is a text, in an API that has no such calls.
+fn input(text: &str) -> Value {
+    json!({ "input": text })
+}
+
 fn arguments(pieces: &[String]) -> Value {
     serde_json::from_str(&joined(pieces)).unwrap()
 }
@@ -66,6 +71,9 @@ fn gemini_part(said: &Said) -> Value {
         Said::Thought(pieces) => json!({ "text": joined(pieces), "thought": true }),
         Said::Call(name, args) => {
             json!({ "functionCall": { "id": "c1", "name": name, "args": arguments(args) } })
+        }
+        Said::FreeText(name, text) => {
+            json!({ "functionCall": { "id": "c1", "name": name, "args": input(text) } })
         }
     }
 }
@@ -82,7 +90,7 @@ fn gemini_events(said: &[Said]) -> String {
                         .map(|it| json!({ "text": it, "thought": true })),
                 );
             }
-            Said::Call(..) => parts.push(gemini_part(one)),
+            Said::Call(..) | Said::FreeText(..) => parts.push(gemini_part(one)),
         }
     }
     let last = parts.len().saturating_sub(1);
@@ -106,6 +114,9 @@ fn anthropic_block((index, said): (usize, &Said)) -> Value {
         }
         Said::Call(name, args) => json!({
             "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": arguments(args),
+        }),
+        Said::FreeText(name, text) => json!({
+            "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": input(text),
         }),
     }
 }
@@ -136,6 +147,10 @@ fn anthropic_deltas(index: usize, said: &Said) -> (Value, Vec<Value>) {
                 json!({ "type": "tool_use", "id": format!("toolu_{index}"), "name": name, "input": {} }),
                 deltas.collect(),
             )
+        }
+        Said::FreeText(name, text) => {
+            let call = Said::call_with(name, &input(text));
+            anthropic_deltas(index, &call)
         }
     }
 }
@@ -169,7 +184,7 @@ fn anthropic_events(said: &[Said]) -> String {
         }
         event("content_block_stop", json!({ "index": index }));
     }
-    let calls = said.iter().any(|it| matches!(it, Said::Call(..)));
+    let calls = said.iter().any(Said::is_call);
     let reason = if calls { "tool_use" } else { "end_turn" };
     event(
         "message_delta",
@@ -203,6 +218,10 @@ fn responses_item((index, said): (usize, &Said)) -> Value {
         Said::Call(name, args) => json!({
             "type": "function_call", "id": format!("fc_{index}"), "call_id": format!("call_{index}"),
             "name": name, "arguments": joined(args), "status": "completed",
+        }),
+        Said::FreeText(name, text) => json!({
+            "type": "custom_tool_call", "id": format!("ctc_{index}"), "call_id": format!("call_{index}"),
+            "name": name, "input": text, "status": "completed",
         }),
     }
 }
@@ -249,6 +268,12 @@ fn responses_details(said: &Said, item: &Value) -> (Value, Vec<(&'static str, Va
             }
             let fields = json!({ "arguments": joined(args) });
             events.push(("function_call_arguments.done", fields));
+        }
+        Said::FreeText(_, text) => {
+            open["input"] = "".into();
+            open["status"] = "in_progress".into();
+            events.push(("custom_tool_call_input.delta", json!({ "delta": text })));
+            events.push(("custom_tool_call_input.done", input(text)));
         }
     }
     (open, events)
@@ -310,6 +335,10 @@ fn chat_message(said: &[Said]) -> Value {
                 "id": format!("call_{index}"), "type": "function",
                 "function": { "name": name, "arguments": joined(args) },
             })),
+            Said::FreeText(name, text) => calls.push(json!({
+                "id": format!("call_{index}"), "type": "custom",
+                "custom": { "name": name, "input": text },
+            })),
         }
     }
     if !calls.is_empty() {
@@ -336,6 +365,14 @@ fn chat_events(said: &[Said]) -> String {
                 deltas.extend(args.iter().map(|it| {
                     json!({ "tool_calls": [{ "index": at, "function": { "arguments": it } }] })
                 }));
+                at += 1;
+            }
+            Said::FreeText(name, text) => {
+                let start = json!({
+                    "index": at, "id": format!("call_{index}"), "type": "custom",
+                    "custom": { "name": name, "input": text },
+                });
+                deltas.push(json!({ "tool_calls": [start] }));
                 at += 1;
             }
         }
