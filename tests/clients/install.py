@@ -1,5 +1,6 @@
 """Installs the clients, once, into .scratch/clients: nothing outside of it is touched."""
 
+import concurrent.futures
 import json
 import pathlib
 import shutil
@@ -21,6 +22,8 @@ PROGRAMS = {
     "codex": "@openai/codex-*/vendor/*/bin/codex",
     "opencode": "opencode-*/bin/opencode",
 }
+# Installs the packages of Python in a third of the time and a tenth of the work that pip needs.
+UV = "uv==0.13.9"
 PYTHON_PACKAGES = {
     "sdk": ["google-genai==3.4.0"],
     # These pin an older google-genai, so they have a place of their own.
@@ -48,12 +51,22 @@ def all_clients():
         sys.exit("tmux is not installed; gemini-cli's windows need it")
     SCRATCH.mkdir(parents=True, exist_ok=True)
     shutil.copy(HERE / "agents" / "genai.mjs", SCRATCH)  # an import is looked up beside the program
-    node_clients()
-    coding_agents()
+    with concurrent.futures.ThreadPoolExecutor() as pool:
+        for done in [pool.submit(it) for it in [node_clients, coding_agents, python_clients]]:
+            done.result()
+
+
+def python_clients():
+    """Installs the environments of Python."""
+    once("tools", [UV], lambda: [
+        [sys.executable, "-m", "venv", "--clear", "tools"],
+        [python("tools"), "-m", "pip", "install", "--quiet", UV],
+    ])
+    uv = [python("tools").with_name("uv"), "--quiet", "--cache-dir", "cache"]
     for environment, packages in PYTHON_PACKAGES.items():
         once(environment, packages, lambda: [
-            [sys.executable, "-m", "venv", "--clear", environment],
-            [python(environment), "-m", "pip", "install", "--quiet", *packages],
+            [*uv, "venv", "--clear", "--python", sys.executable, environment],
+            [*uv, "pip", "install", "--python", python(environment), *packages],
         ])
 
 

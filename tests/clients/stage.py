@@ -5,6 +5,7 @@ import http.client
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import tempfile
 import time
@@ -14,7 +15,7 @@ from install import BIN, HERE, REPO, SCRATCH, python
 
 POINTED = REPO / "config" / "agents" / "pointed"
 
-DEADLINE = 60  # seconds for one run of a client
+DEADLINE = 120  # seconds for one run of a client
 
 
 class Stage:
@@ -34,6 +35,7 @@ class Stage:
         with contextlib.ExitStack() as stack:
             home = stack.enter_context(tempfile.TemporaryDirectory(prefix="hookgate-clients-", ignore_cleanup_errors=True))
             self.home = pathlib.Path(home)
+            stack.callback(self.end_daemons)
             self.project = self.home / "project"
             self.project.mkdir()
             self.temporary = self.home / "tmp"
@@ -50,6 +52,14 @@ class Stage:
 
     def __exit__(self, *error):
         return self.stack.__exit__(*error)
+
+    def end_daemons(self):
+        """Ends what agents leave running in this home, as the window of Codex does."""
+        home = f"HOME={self.home}".encode()
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):  # it has ended, or is another user's
+                if home in (process / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(process.name), signal.SIGKILL)
 
     def told_to_mock(self):
         if self.script is None:
@@ -114,8 +124,9 @@ class Stage:
 
     def environment(self):
         path = f"{BIN}:/usr/local/bin:/usr/bin:/bin"
-        # Programs of Bun leave libraries behind where temporary files are.
-        return {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.temporary), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
+        # Programs of Bun leave libraries behind where temporary files are. What Node compiles is kept.
+        compiled = {"NODE_COMPILE_CACHE": str(SCRATCH / "compiled")}
+        return compiled | {"PATH": path, "HOME": str(self.home), "TMPDIR": str(self.temporary), "LANG": "C.UTF-8", "TERM": "xterm-256color"}
 
     def gemini_settings(self):
         pointed = json.loads((POINTED / f"gemini-cli.{self.way}.settings.json").read_text())
@@ -124,7 +135,9 @@ class Stage:
     def agent_environment(self):
         # A token stands in for the login, which would need a browser.
         login = {"GOOGLE_CLOUD_ACCESS_TOKEN": "a-token", "GOOGLE_CLOUD_PROJECT": "a-project"} if self.way == "code-assist" else {}
-        return self.environment() | self.pointed(f"gemini-cli.{self.way}.env") | login
+        # Otherwise it starts itself once more, with another limit of memory.
+        alone = {"GEMINI_CLI_NO_RELAUNCH": "true"}
+        return self.environment() | self.pointed(f"gemini-cli.{self.way}.env") | alone | login
 
     def pointed(self, file):
         """The variables of a file that points agents here."""
@@ -251,6 +264,12 @@ def short(value):
 
 def get(url):
     with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(url) as answer:
+        return json.load(answer)
+
+
+def post(url, body):
+    request = urllib.request.Request(url, json.dumps(body).encode(), {"content-type": "application/json"})
+    with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request, timeout=DEADLINE) as answer:
         return json.load(answer)
 
 

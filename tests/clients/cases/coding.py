@@ -2,31 +2,37 @@
 
 import json
 
-from coding_agents import opencode
+from coding_agents import llxprt, opencode
 from coding_agents.claude_code import ClaudeCode
 from coding_agents.codex import Codex
+from matrix import Case
 from stage import Stage, at_least, check, contains, fail, lacks
 
 # These need little of the machine but time, so they run beside each other.
 CASES = []
 
-AGENTS = [ClaudeCode(), Codex(), *opencode.ALL]
+AGENTS = [ClaudeCode(), Codex(), *opencode.ALL, *([] if llxprt.NOT_RUN else llxprt.ALL)]
 EVENTS = ["SessionStart", "BeforeAgent", "BeforeModel", "BeforeTool", "AfterTool", "AfterAgent"]
 EMAIL = {"policy": "redact", "detect": ["email"]}
 SECRET = "the-secret-word"
 
 
-def each_agent(able=lambda agent: True):
-    """One case for each agent that is able to do it."""
+def each_agent(*features, able=lambda agent: True):
+    """One case for each agent that is able to do it; it shows these features."""
 
     def register(function):
-        for agent in AGENTS:
-            if able(agent):
-                name = f"{agent.name} {function.__name__.replace('_', ' ')}"
-                CASES.append((name, lambda agent=agent: function(agent)))
+        for agent in filter(able, AGENTS):
+            name = f"{agent.name} {function.__name__.replace('_', ' ')}"
+            lacks = {"thinking": not agent.thinks, "resume": not agent.resumes}
+            shown = tuple(it for it in features if not lacks.get(it))
+            CASES.append(Case(name, lambda agent=agent: function(agent), agent.name, shown))
         return function
 
     return register
+
+
+def resumes(agent):
+    return agent.resumes
 
 
 def answers(*texts, prompt_tokens=10):
@@ -40,16 +46,7 @@ def answers(*texts, prompt_tokens=10):
 # --- what passes, and comes out as it went in ---
 
 
-@each_agent()
-def gets_a_plain_answer(agent):
-    with Stage() as stage:
-        run = agent.asks(stage, "Say hello")
-        check(agent.shown(run), "You said: Say hello", run)
-        check(run.returncode, 0, run)
-        check(len(agent.requests(stage)), 1, run)
-
-
-@each_agent()
+@each_agent("tool loop", "parallel tools", "thinking")
 def runs_tools_in_parallel_with_hooks_on_every_event(agent):
     with Stage(recorded=EVENTS) as stage:
         run = agent.asks(stage, agent.reads(stage, "alpha.txt", "beta.txt"))
@@ -68,13 +65,18 @@ def runs_tools_in_parallel_with_hooks_on_every_event(agent):
             at_least(len(agent.wire.thoughts(requests[1]["body"])), 1, run)
 
 
-@each_agent()
-def goes_on_as_one_session_when_it_is_resumed(agent):
+@each_agent("plain answer", "resume")
+def gets_a_plain_answer_and_goes_on_as_one_session_when_it_is_resumed(agent):
     with Stage(recorded=EVENTS) as stage:
+        run = agent.asks(stage, "prompt 1")
+        check(agent.shown(run), "You said: prompt 1", run)
+        check([run.returncode, len(agent.requests(stage))], [0, 1], run)
+        if not agent.resumes:
+            return
         said = ["prompt 1", agent.reads(stage, "alpha.txt"), "prompt 3"]
-        for index, prompt in enumerate(said):
-            run = agent.asks(stage, prompt, resumed=index > 0)
-            contains(agent.shown(run), "contents of alpha" if "alpha" in prompt else f"You said: {prompt}", run)
+        for prompt, shown in zip(said[1:], ["contents of alpha", "You said: prompt 3"]):
+            run = agent.asks(stage, prompt, resumed=True)
+            contains(agent.shown(run), shown, run)
         requests = agent.requests(stage)
         check(len(requests), 4, run)
         check(agent.prompts(requests[-1]), said, run)
@@ -88,31 +90,24 @@ def goes_on_as_one_session_when_it_is_resumed(agent):
 # --- what hooks and policies change on the way to the model ---
 
 
-@each_agent()
-def is_given_another_model_and_the_tools_of_a_whitelist(agent):
-    with Stage(BeforeModel="small_model.sh", BeforeToolSelection="only_readers.sh") as stage:
-        run = agent.asks(stage, "Say hello")
-        check(agent.shown(run), "You said: Say hello", run)
+@each_agent("model swap", "whitelist", "redaction over a stream")
+def gets_another_model_tools_of_a_whitelist_and_a_stream_without_digits(agent):
+    hooks = {"BeforeModel": "small_model.sh", "BeforeToolSelection": "only_readers.sh", "AfterModel": "redact.py"}
+    with Stage(settings={"policies": [EMAIL]}, mock=["--chunks", "9"], **hooks) as stage:
+        run = agent.asks(stage, "My card is 4111 1111, I am jo@example.com and so on")
+        check(agent.shown(run), "You said: My card is #### ####, I am [REDACTED:email] and so on", run)
+        lacks(json.dumps(stage.seen()), "jo@example.com", run)
+        contains(json.dumps(stage.seen()), "4111 1111", run)
         (request,) = agent.requests(stage)
         check(request["body"]["model"], "a-small-model", run)
         # Tools that the API runs itself are for policies.
         check(agent.wire.declared(request["body"]) - {"web_search"}, {agent.reader}, run)
 
 
-@each_agent()
-def sends_what_a_policy_masks_and_shows_a_stream_without_digits(agent):
-    with Stage(settings={"policies": [EMAIL]}, AfterModel="redact.py", mock=["--chunks", "9"]) as stage:
-        run = agent.asks(stage, "My card is 4111 1111, I am jo@example.com and so on")
-        check(agent.shown(run), "You said: My card is #### ####, I am [REDACTED:email] and so on", run)
-        lacks(json.dumps(stage.seen()), "jo@example.com", run)
-        contains(json.dumps(stage.seen()), "4111 1111", run)
-        check(len(agent.requests(stage)), 1, run)
-
-
 # --- what hooks answer and deny ---
 
 
-@each_agent()
+@each_agent("synthetic answer")
 def shows_a_synthetic_answer_once(agent):
     with Stage(BeforeModel="answer.sh") as stage:
         run = agent.asks(stage, "Say hello")
@@ -121,13 +116,15 @@ def shows_a_synthetic_answer_once(agent):
         check(agent.requests(stage), [], run)
 
 
-@each_agent()
+@each_agent("deny at the prompt")
 def shows_a_denied_prompt_once_and_goes_on(agent):
     with Stage(BeforeAgent="no_aurora.sh") as stage:
         run = agent.asks(stage, "Tell me of project aurora")
         check(agent.shown(run), "Project Aurora is not for models.", run)
         check(run.returncode, 0, run)
         check(agent.requests(stage), [], run)
+        if not agent.resumes:
+            return
         run = agent.asks(stage, "And now", resumed=True)
         check(agent.shown(run), "You said: And now", run)
         (request,) = agent.requests(stage)
@@ -135,7 +132,7 @@ def shows_a_denied_prompt_once_and_goes_on(agent):
         lacks(json.dumps(request["body"]), "Project Aurora", run)
 
 
-@each_agent()
+@each_agent("denials: error")
 def asks_once_when_a_denial_is_an_error(agent):
     with Stage(settings={"denials": "error"}, BeforeModel="deny.sh") as stage:
         run = agent.asks(stage, "Say hello")
@@ -147,7 +144,7 @@ def asks_once_when_a_denial_is_an_error(agent):
             fail(f"asked {stage.hook_runs()} times", run)
 
 
-@each_agent()
+@each_agent("deny of a tool call")
 def shows_the_answer_of_a_model_whose_tool_call_was_denied(agent):
     with Stage(BeforeTool="refuse_alpha.sh") as stage:
         run = agent.asks(stage, agent.reads(stage, "alpha.txt"))
@@ -159,26 +156,24 @@ def shows_the_answer_of_a_model_whose_tool_call_was_denied(agent):
         contains(agent.results(requests[1])[-1], "alpha is nobody's business", run)
 
 
-@each_agent(lambda agent: agent.name in ["claude code", "codex"])  # ten runs of opencode take long
+@each_agent("hidden result over ten turns", able=resumes)
 def hides_a_result_over_ten_turns(agent):
-    with Stage(AfterTool="hide_secret.sh") as stage:
+    with Stage(AfterTool="hide_secret.sh") as stage, agent.conversation(stage) as talk:
         (stage.project / "secret.txt").write_text(f"{SECRET}\n")
-        run = agent.asks(stage, agent.reads(stage, "secret.txt"))
-        contains(agent.shown(run), "this result is not for models", run)
+        contains(talk.says(agent.reads(stage, "secret.txt")), "this result is not for models")
         for turn in range(2, 11):
-            run = agent.asks(stage, f"prompt {turn}", resumed=True)
-            check(agent.shown(run), f"You said: prompt {turn}", run)
+            check(talk.says(f"prompt {turn}"), f"You said: prompt {turn}")
         requests = agent.requests(stage)
-        check(len(requests), 11, run)
+        check(len(requests), 11)
         for request in requests[1:]:
-            lacks(json.dumps(request["body"]), SECRET, run)
-            contains(agent.results(request)[0], "this result is not for models", run)
+            lacks(json.dumps(request["body"]), SECRET)
+            contains(agent.results(request)[0], "this result is not for models")
 
 
 # --- sub-agents and compaction ---
 
 
-@each_agent(lambda agent: hasattr(agent, "delegates") and agent.name != "opencode (responses)")
+@each_agent("sub-agent", able=lambda agent: hasattr(agent, "delegates"))
 def has_sub_agents_that_are_sessions_of_their_own(agent):
     with Stage(recorded=EVENTS, BeforeTool="refuse_alpha.sh") as stage:
         run = agent.asks(stage, agent.delegates(stage, agent.reads(stage, "beta.txt")))
@@ -188,26 +183,25 @@ def has_sub_agents_that_are_sessions_of_their_own(agent):
         check([len(set(inner)), len(set(outer)), len(set(inner) & set(outer))], [1, 1, 0], run)
 
 
-@each_agent(lambda agent: hasattr(agent, "compacts"))
+@each_agent("compaction", able=resumes)
 def goes_on_after_its_conversation_was_compacted(agent):
     script = answers("the first answer", "<summary>what was said before</summary>", "the last answer", prompt_tokens=190000)
-    with Stage(recorded=["BeforeAgent", "BeforeModel"], script=script, settings={"policies": [EMAIL]}) as stage:
-        agent.asks(stage, "I am jo@example.com")
-        if agent.compacts(stage):
-            agent.asks(stage, agent.compacts(stage), resumed=True)
-        run = agent.asks(stage, "And now", resumed=True)
-        check(agent.shown(run), "the last answer", run)
+    with (Stage(recorded=["BeforeAgent", "BeforeModel"], script=script, settings={"policies": [EMAIL]}) as stage,
+          agent.conversation(stage) as talk):
+        check(talk.says("I am jo@example.com"), "the first answer")
+        talk.compacts()
+        check(talk.says("And now"), "the last answer")
         requests = stage.seen()
-        check(len([it for it in requests if it["path"].endswith(agent.wire.path)]), 3, run)
-        contains(json.dumps(requests[-1]["body"]), "what was said before", run)
-        lacks(json.dumps(requests), "jo@example.com", run)
-        check("And now" in stage.events("BeforeAgent")[-1]["prompt"], True, run)
+        check(len([it for it in requests if it["path"].endswith(agent.wire.path)]), 3)
+        contains(json.dumps(requests[-1]["body"]), "what was said before")
+        lacks(json.dumps(requests), "jo@example.com")
+        check("And now" in stage.events("BeforeAgent")[-1]["prompt"], True)
 
 
 # --- in a window ---
 
 
-@each_agent(lambda agent: agent.window_marks)
+@each_agent("window", able=lambda agent: agent.window_marks)
 def obeys_in_its_window(agent):
     with Stage(BeforeAgent="no_aurora.sh", BeforeTool="refuse_alpha.sh", settings={"policies": [EMAIL]}) as stage:
         with agent.window(stage) as window:

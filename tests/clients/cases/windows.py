@@ -6,6 +6,8 @@ from stage import Stage, check, contains, lacks
 from terminal import Terminal
 
 CASES = []
+# What has to be done while an answer is under way, so with the machine to itself.
+ALONE = []
 
 # Slow enough that an answer can be cancelled before its end.
 SLOWLY = ["--chunks", "6", "--interval", "100"]
@@ -18,7 +20,12 @@ def case(function):
     return function
 
 
-@case
+def alone(function):
+    ALONE.append((function.__name__.replace("_", " "), function))
+    return function
+
+
+@alone
 def a_window_of_gemini_cli_is_one_session_through_cancelling_and_compression():
     recorded = ["SessionStart", "BeforeAgent", "BeforeModel", "AfterTool", "AfterAgent"]
     with Stage(recorded=recorded, mock=SLOWLY) as stage, Terminal(stage) as window:

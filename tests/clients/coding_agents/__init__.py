@@ -1,7 +1,9 @@
 """Coding agents that run unmodified against the gateway: one file each, and one line in `cases/coding.py`."""
 
+import contextlib
 import re
 
+from stage import check
 from terminal import Window
 
 
@@ -11,7 +13,8 @@ class CodingAgent:
 
     name = ""
     wire = None
-    thinks = False  # it sends back what stands for the model's thoughts
+    thinks = True  # it sends back what stands for the model's thoughts
+    resumes = True  # a run can go on with the conversation of the last one
     reader = ""  # the tool by which it reads files
     reader_in_hooks = "read_file"  # its name for hooks of gemini-cli
     shows_error = ""  # what it shows in front of the reason of a call that is denied by an error
@@ -34,6 +37,14 @@ class CodingAgent:
         """Runs the agent once without a window."""
         self.settle(stage)
         return stage.run_sealed(self.environment(stage), *self.command(resumed), said=prompt)
+
+    def conversation(self, stage):
+        """A context with a conversation of several prompts."""
+        return contextlib.nullcontext(Conversation(self, stage))
+
+    def compacts(self, stage):
+        """The prompt that has a conversation summed up; none if a long one is summed up before the next prompt."""
+        return None
 
     def window(self, stage):
         self.settle(stage)
@@ -64,3 +75,21 @@ class CodingAgent:
 
     def reads(self, stage, *names):
         raise NotImplementedError
+
+
+class Conversation:
+    """A conversation in which each prompt is a run that resumes the one before."""
+
+    def __init__(self, agent, stage):
+        self.agent, self.stage, self.has_begun = agent, stage, False
+
+    def says(self, prompt):
+        """What the user sees as the answer to a prompt."""
+        run = self.agent.asks(self.stage, prompt, resumed=self.has_begun)
+        check(run.returncode, 0, run)
+        self.has_begun = True
+        return self.agent.shown(run)
+
+    def compacts(self):
+        if prompt := self.agent.compacts(self.stage):
+            self.says(prompt)

@@ -12,7 +12,6 @@ from wires import Messages
 class ClaudeCode(CodingAgent):
     name = "claude code"
     wire = Messages
-    thinks = True
     reader = "Read"
     shows_error = "API Error: 403 "
     window_marks = {"ready": "bypass permissions on", "line": "❯", "working": "esc to interrupt"}
@@ -52,5 +51,4 @@ class ClaudeCode(CodingAgent):
         return f"Agent {json.dumps(asked)}"
 
     def compacts(self, stage):
-        """The prompt that has the conversation summed up."""
         return "/compact"

@@ -11,7 +11,6 @@ from wires import Responses
 class Codex(CodingAgent):
     name = "codex"
     wire = Responses
-    thinks = True
     reader = "exec_command"
     reader_in_hooks = "run_shell_command"
     window_marks = {"ready": "? for shortcuts", "line": "›", "working": "esc to interrupt"}
@@ -40,11 +39,8 @@ class Codex(CodingAgent):
         """Waits beside the sub-agent, which ends with its parent."""
         return f'spawn_agent {json.dumps({"message": prompt})} and exec_command {json.dumps({"cmd": "sleep 2"})}'
 
-    def compacts(self, stage):
-        """It sums the conversation up by itself once it is long, before the next prompt."""
-        return None
 
-
+# A long conversation is summed up before the next prompt.
 SETTINGS = """
 check_for_update_on_startup = false
 model_reasoning_summary = "auto"
