@@ -190,7 +190,7 @@ fn events_and_sessions_are_read() {
 }
 
 #[test]
-fn all_events_that_can_be_derived_are_unless_the_config_says_otherwise() {
+fn all_derivable_events_are_derived_unless_the_config_limits_them() {
     let config = parse(MINIMAL).unwrap();
     let none = parse_more("events: { derive: [] }\n").unwrap();
 

@@ -314,7 +314,7 @@ async fn the_smaller_methods_answer() {
 }
 
 #[tokio::test]
-async fn mistakes_are_told_in_the_shape_of_google() {
+async fn errors_have_the_form_of_google() {
     let cases = [
         ("POST", UNARY, "{", 400, "INVALID_ARGUMENT"),
         ("POST", UNARY, r#"{"contents":[]}"#, 400, "INVALID_ARGUMENT"),

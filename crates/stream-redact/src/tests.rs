@@ -126,7 +126,7 @@ fn shown(mask: &Mask, text: &str) -> String {
 }
 
 #[test]
-fn every_secret_is_found_by_its_detector_alone_wherever_it_stands() {
+fn each_secret_is_found_by_its_detector_only_at_any_position() {
     let around = [
         ("", ""),
         (" ", " "),

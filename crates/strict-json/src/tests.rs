@@ -53,7 +53,7 @@ fn what_everybody_reads_alike_is_taken() {
 }
 
 #[test]
-fn one_field_said_twice_is_refused_at_every_depth() {
+fn a_duplicate_field_is_refused_at_every_depth() {
     check_refused(r#"{"a":1,"a":2}"#, "`a` is duplicated");
     check_refused(r#"{"x":[{"b":1,"\u0062":2}]}"#, "`b` is duplicated");
     check_refused(

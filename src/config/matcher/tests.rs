@@ -64,7 +64,7 @@ fn what_is_no_expression_is_a_glob_or_a_literal() {
 }
 
 #[test]
-fn what_cannot_be_compiled_matches_everything_and_says_so() {
+fn an_expression_that_cannot_be_compiled_matches_everything_with_a_warning() {
     let deep = format!("{}a{}", "(".repeat(60), ")".repeat(60));
     let matchers = [
         r"(a)+\1",

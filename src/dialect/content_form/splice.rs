@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_appended_stands_last() {
+    fn appended_elements_are_last() {
         let after = [shown(0, "a"), new("y")];
         check(&after, Hidden::First, "a,b,d,new y");
         check(&after, Hidden::OfNext, "a,new y");

@@ -51,7 +51,7 @@ fn check_failure(exit: ProcessExit, stderr: &str, message: Option<&str>, cause: 
 }
 
 #[test]
-fn empty_stdout_is_no_decision_whatever_stderr_says() {
+fn empty_stdout_is_no_decision_with_any_stderr() {
     check_ok("", &HookOutput::default(), &[]);
     check_ok(" \r\n\u{feff}", &HookOutput::default(), &[]);
 }

@@ -13,7 +13,7 @@ use crate::{
 };
 
 /// The sessions, and what agents do with them.
-struct House {
+struct TestAgents {
     sessions: Sessions,
 }
 
@@ -29,7 +29,7 @@ const HELPER: SessionRequest<'static> = SessionRequest {
     ..MAIN
 };
 
-impl House {
+impl TestAgents {
     fn new() -> Self {
         let store = MemoryStore::new(100, Duration::from_mins(30));
         Self {
@@ -98,9 +98,9 @@ fn introduction() -> Value {
 
 #[tokio::test]
 async fn an_agent_that_goes_on_has_one_session() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let mut talk = vec![user(&[introduction(), text("go")])];
-    let first = house
+    let first = agents
         .ask(&talk, &[text("I "), text("look"), call("c-1234567")])
         .await;
     assert_eq!(first.match_kind, MatchKind::New);
@@ -109,9 +109,9 @@ async fn an_agent_that_goes_on_has_one_session() {
         model(&[text("I look"), call("c-1234567")]),
         user(&[result("c-1234567", "A")]),
     ]);
-    let second = house.ask(&talk, &[text("done")]).await;
+    let second = agents.ask(&talk, &[text("done")]).await;
     talk.extend([model(&[text("done")]), user(&[text("again")])]);
-    let third = house.ask(&talk, &[text("no")]).await;
+    let third = agents.ask(&talk, &[text("no")]).await;
 
     for session in [&second, &third] {
         assert_eq!(session.match_kind, MatchKind::Continued);
@@ -122,13 +122,13 @@ async fn an_agent_that_goes_on_has_one_session() {
 
 #[tokio::test]
 async fn a_prompt_that_is_rolled_back_leaves_the_session() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    let first = house.ask(&start[..1], &[text("A")]).await;
-    house.ask(&ask("b"), &[text("B")]).await;
+    let first = agents.ask(&start[..1], &[text("A")]).await;
+    agents.ask(&ask("b"), &[text("B")]).await;
 
-    let other = house.ask(&ask("c"), &[text("C")]).await;
+    let other = agents.ask(&ask("c"), &[text("C")]).await;
 
     assert_eq!(other.match_kind, MatchKind::RolledBack);
     assert_eq!(other.key, first.key);
@@ -147,16 +147,16 @@ async fn ended(session: &mut Session, said: &str, reason: &str) {
 }
 
 #[tokio::test]
-async fn nobody_takes_back_what_was_answered_well() {
+async fn a_complete_answer_is_not_rolled_back() {
     for (reason, match_kind) in [(WELL, MatchKind::Forked), ("SAFETY", MatchKind::RolledBack)] {
-        let house = House::new();
+        let agents = TestAgents::new();
         let start = [user(&[text("a")]), model(&[text("A")])];
         let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-        ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
-        ended(&mut *house.visit(MAIN, &ask("b")).await, "B", reason).await;
+        ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", WELL).await;
+        ended(&mut *agents.visit(MAIN, &ask("b")).await, "B", reason).await;
 
-        let other = house.visit(MAIN, &ask("c")).await;
-        let again = house.visit(MAIN, &ask("b")).await;
+        let other = agents.visit(MAIN, &ask("c")).await;
+        let again = agents.visit(MAIN, &ask("b")).await;
 
         assert_eq!(other.match_kind, match_kind, "{reason}");
         assert_eq!(again.match_kind == MatchKind::RolledBack, reason == WELL);
@@ -165,52 +165,52 @@ async fn nobody_takes_back_what_was_answered_well() {
 
 #[tokio::test]
 async fn a_turn_that_is_cancelled_in_its_tools_is_taken_back() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
-    let mut calling = house.visit(MAIN, &ask("b")).await;
+    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    let mut calling = agents.visit(MAIN, &ask("b")).await;
     let mut emission = calling.response_fingerprinter();
     let chunk = json!({"candidates": [{"content": {"role": "model", "parts": [call("c-1")]}, "finishReason": WELL}]});
     let chunk = ResponseDocument::parse(chunk.to_string().into()).unwrap();
     emission.push_chunk(&chunk).unwrap();
     calling.record_response(emission, true).await;
 
-    let next = house.visit(MAIN, &ask("c")).await;
+    let next = agents.visit(MAIN, &ask("c")).await;
 
     assert_eq!(next.match_kind, MatchKind::RolledBack);
 }
 
 #[tokio::test]
-async fn nobody_asks_two_things_at_once() {
-    let house = House::new();
+async fn a_concurrent_prompt_forks_and_a_cancelled_one_is_rolled_back() {
+    let agents = TestAgents::new();
     let start = [user(&[text("a")]), model(&[text("A")])];
     let ask = |prompt: &str| [start.as_slice(), &[user(&[text(prompt)])]].concat();
-    ended(&mut *house.visit(MAIN, &start[..1]).await, "A", WELL).await;
+    ended(&mut *agents.visit(MAIN, &start[..1]).await, "A", WELL).await;
 
-    let waiting = house.visit(MAIN, &ask("b")).await;
-    let other = house.visit(MAIN, &ask("c")).await;
+    let waiting = agents.visit(MAIN, &ask("b")).await;
+    let other = agents.visit(MAIN, &ask("c")).await;
     drop((waiting, other));
-    let cancelled = house.visit(MAIN, &ask("d")).await;
+    let cancelled = agents.visit(MAIN, &ask("d")).await;
     drop(cancelled);
-    let next = house.visit(MAIN, &ask("e")).await;
+    let next = agents.visit(MAIN, &ask("e")).await;
 
     assert_eq!(next.match_kind, MatchKind::RolledBack);
-    assert_eq!(house.sessions.store().count(), 2);
+    assert_eq!(agents.sessions.store().count(), 2);
 }
 
 #[tokio::test]
-async fn who_begins_as_another_ended_is_another_agent() {
-    let house = House::new();
+async fn a_first_prompt_that_is_repeated_later_starts_another_session() {
+    let agents = TestAgents::new();
     let start = [user(&[text("a")])];
     let talk = [&start[..], &[model(&[text("A")]), user(&[text("b")])]].concat();
-    let mut first = house.visit(MAIN, &start).await;
+    let mut first = agents.visit(MAIN, &start).await;
     ended(&mut first, "A", WELL).await;
-    ended(&mut *house.visit(MAIN, &talk).await, "B", WELL).await;
+    ended(&mut *agents.visit(MAIN, &talk).await, "B", WELL).await;
 
-    let mut other = house.visit(MAIN, &start).await;
+    let mut other = agents.visit(MAIN, &start).await;
     ended(&mut other, "A", WELL).await;
-    let goes_on = house.visit(MAIN, &talk).await;
+    let goes_on = agents.visit(MAIN, &talk).await;
 
     assert_eq!(
         (other.match_kind, goes_on.match_kind),
@@ -222,21 +222,21 @@ async fn who_begins_as_another_ended_is_another_agent() {
 
 #[tokio::test]
 async fn the_same_first_prompt_much_later_begins_another_session() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let start = [user(&[text("nightly")])];
-    let mut first = house.visit(MAIN, &start).await;
+    let mut first = agents.visit(MAIN, &start).await;
     ended(&mut first, "done", WELL).await;
-    let soon = house.visit(MAIN, &start).await;
-    ended(&mut *house.visit(MAIN, &start).await, "done", WELL).await;
+    let soon = agents.visit(MAIN, &start).await;
+    ended(&mut *agents.visit(MAIN, &start).await, "done", WELL).await;
     assert_eq!(soon.key, first.key);
     drop(soon);
 
     let mut old = first.state.clone();
-    house.sessions.remove(&first.key).await.unwrap();
+    agents.sessions.remove(&first.key).await.unwrap();
     old.last_seen = 1;
     let prints = [first.conversation.items[0].prefix];
-    house.sessions.store().save(&first.key, old, &prints).await;
-    let later = house.visit(MAIN, &start).await;
+    agents.sessions.store().save(&first.key, old, &prints).await;
+    let later = agents.visit(MAIN, &start).await;
 
     assert_eq!(later.match_kind, MatchKind::New);
     assert_ne!(later.key, first.key);
@@ -245,19 +245,19 @@ async fn the_same_first_prompt_much_later_begins_another_session() {
 
 #[tokio::test]
 async fn two_agents_are_two_as_soon_as_anything_differs() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let start = user(&[introduction(), text("go")]);
     let said =
         |answer: &str, then: &str| [start.clone(), model(&[text(answer)]), user(&[text(then)])];
-    let mut one = house.visit(MAIN, std::slice::from_ref(&start)).await;
-    let mut other = house.visit(MAIN, std::slice::from_ref(&start)).await;
+    let mut one = agents.visit(MAIN, std::slice::from_ref(&start)).await;
+    let mut other = agents.visit(MAIN, std::slice::from_ref(&start)).await;
     let prompt = one.conversation.items[1].clone();
     one.note_mut(&prompt).context = Some("remembered".to_owned());
     answered(&mut one, &[text("A")]).await;
     answered(&mut other, &[text("B")]).await;
 
-    let one = house.ask(&said("A", "a"), &[text("x")]).await;
-    let other = house.ask(&said("B", "b"), &[text("x")]).await;
+    let one = agents.ask(&said("A", "a"), &[text("x")]).await;
+    let other = agents.ask(&said("B", "b"), &[text("x")]).await;
 
     assert_ne!(one.key, other.key);
     let forked = [&one, &other]
@@ -269,7 +269,7 @@ async fn two_agents_are_two_as_soon_as_anything_differs() {
     for (session, answer, then) in [(&one, "A", "a"), (&other, "B", "b")] {
         let mut talk = said(answer, then).to_vec();
         talk.extend([model(&[text("x")]), user(&[text("more")])]);
-        let later = house.ask(&talk, &[]).await;
+        let later = agents.ask(&talk, &[]).await;
         assert_eq!(
             (&later.key, later.match_kind),
             (&session.key, MatchKind::Continued)
@@ -279,17 +279,17 @@ async fn two_agents_are_two_as_soon_as_anything_differs() {
 
 #[tokio::test]
 async fn callers_and_sub_agents_have_sessions_of_their_own() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let start = [user(&[text("go")])];
-    let main = house.ask(&start, &[]).await;
+    let main = agents.ask(&start, &[]).await;
     let stranger = SessionRequest {
         caller: "other",
         ..MAIN
     };
 
-    let theirs = house.visit(stranger, &start).await;
-    let sub = house.ask(&[user(&[text("look for bugs")])], &[]).await;
-    let again = house.ask(&start, &[]).await;
+    let theirs = agents.visit(stranger, &start).await;
+    let sub = agents.ask(&[user(&[text("look for bugs")])], &[]).await;
+    let again = agents.ask(&start, &[]).await;
 
     assert_ne!(theirs.key, main.key);
     assert_ne!(sub.key.id, main.key.id);
@@ -301,14 +301,14 @@ async fn callers_and_sub_agents_have_sessions_of_their_own() {
 }
 
 #[tokio::test]
-async fn a_resumed_session_says_results_twice_and_is_the_same() {
-    let house = House::new();
+async fn a_resumed_session_that_repeats_results_continues() {
+    let agents = TestAgents::new();
     let start = [
         user(&[text("go")]),
         model(&[call("1")]),
         user(&[result("1", "A")]),
     ];
-    let first = house.ask(&start, &[text("done")]).await;
+    let first = agents.ask(&start, &[text("done")]).await;
 
     let resumed = [
         user(&[text("go")]),
@@ -319,7 +319,7 @@ async fn a_resumed_session_says_results_twice_and_is_the_same() {
         model(&[text("done")]),
         user(&[text("next")]),
     ];
-    let later = house.ask(&resumed, &[]).await;
+    let later = agents.ask(&resumed, &[]).await;
 
     assert_eq!(
         (later.key, later.match_kind),
@@ -329,16 +329,16 @@ async fn a_resumed_session_says_results_twice_and_is_the_same() {
 
 #[tokio::test]
 async fn contents_of_one_chunk_each_are_one_answer() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let thought = json!({"text": "hm", "thought": true});
     let signature = json!({"text": "", "thoughtSignature": "s"});
     let chunks = [thought, text("Hel"), text("lo"), signature];
-    let first = house.ask(&[user(&[text("go")])], &chunks).await;
+    let first = agents.ask(&[user(&[text("go")])], &chunks).await;
 
     let mut talk = vec![user(&[text("go")])];
     talk.extend(chunks.iter().map(|it| model(std::slice::from_ref(it))));
     talk.push(user(&[text("more")]));
-    let later = house.ask(&talk, &[]).await;
+    let later = agents.ask(&talk, &[]).await;
 
     assert_eq!(
         (&later.key, later.match_kind),
@@ -351,7 +351,7 @@ async fn contents_of_one_chunk_each_are_one_answer() {
         model(&[text("Hello")]),
         user(&[text("more")]),
     ];
-    let whole = house.ask(&whole, &[]).await;
+    let whole = agents.ask(&whole, &[]).await;
     assert_eq!(
         whole.conversation.items[2].prefix,
         later.conversation.items[2].prefix
@@ -360,9 +360,9 @@ async fn contents_of_one_chunk_each_are_one_answer() {
 
 #[tokio::test]
 async fn a_compressed_session_goes_on() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let mut talk = vec![user(&[introduction(), text("go")])];
-    let first = house.ask(&talk, &[text("A")]).await;
+    let first = agents.ask(&talk, &[text("A")]).await;
     talk.extend([
         model(&[text("A")]),
         user(&[text("Generate a new <state_snapshot>")]),
@@ -371,7 +371,7 @@ async fn a_compressed_session_goes_on() {
         "<state_snapshot>{}</state_snapshot>",
         "all of it ".repeat(9)
     );
-    let mut helper = house.visit(HELPER, &talk).await;
+    let mut helper = agents.visit(HELPER, &talk).await;
     assert_eq!(
         (&helper.key, helper.match_kind),
         (&first.key, MatchKind::Continued)
@@ -384,7 +384,7 @@ async fn a_compressed_session_goes_on() {
         model(&[text("Got it. Thanks for the additional context!")]),
         user(&[text("next")]),
     ];
-    let later = house.ask(&compressed, &[text("B")]).await;
+    let later = agents.ask(&compressed, &[text("B")]).await;
     assert_eq!(
         (&later.key, later.match_kind),
         (&first.key, MatchKind::Rewritten)
@@ -394,7 +394,7 @@ async fn a_compressed_session_goes_on() {
         &[model(&[text("B")]), user(&[text("more")])],
     ]
     .concat();
-    let later = house.ask(&more, &[]).await;
+    let later = agents.ask(&more, &[]).await;
     assert_eq!(
         (&later.key, later.match_kind),
         (&first.key, MatchKind::Continued)
@@ -403,12 +403,14 @@ async fn a_compressed_session_goes_on() {
 
 #[tokio::test]
 async fn a_session_begins_with_the_choice_of_a_model() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let asked = [user(&[introduction()]), user(&[text("go")])];
-    let helper = house.visit(HELPER, &asked).await;
+    let helper = agents.visit(HELPER, &asked).await;
     assert_eq!(helper.state.turns, 0);
 
-    let main = house.ask(&[user(&[introduction(), text("go")])], &[]).await;
+    let main = agents
+        .ask(&[user(&[introduction(), text("go")])], &[])
+        .await;
 
     assert_eq!(
         (main.key, main.match_kind),
@@ -418,33 +420,33 @@ async fn a_session_begins_with_the_choice_of_a_model() {
 }
 
 #[tokio::test]
-async fn a_helper_call_of_nobody_is_not_remembered() {
-    let house = House::new();
+async fn a_helper_call_without_a_session_is_not_stored() {
+    let agents = TestAgents::new();
     let asked = [user(&[text("Summarize the user's primary intent")])];
-    let one = house.visit(HELPER, &asked).await;
-    let other = house.visit(HELPER, &asked).await;
+    let one = agents.visit(HELPER, &asked).await;
+    let other = agents.visit(HELPER, &asked).await;
     assert_eq!(
         (&one.key, one.match_kind),
         (&other.key, MatchKind::Transient)
     );
-    assert_eq!(house.sessions.store().count(), 0);
+    assert_eq!(agents.sessions.store().count(), 0);
 }
 
 #[tokio::test]
 async fn a_part_of_a_conversation_finds_what_was_hidden_in_it() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let talk = [
         user(&[text("go")]),
         model(&[call("1")]),
         user(&[result("1", "secret")]),
     ];
-    let mut main = house.visit(MAIN, &talk).await;
+    let mut main = agents.visit(MAIN, &talk).await;
     let secret = main.conversation.items[2].clone();
     main.note_mut(&secret).replaced = Some("hidden".to_owned());
     main.save().await;
 
     let part = [&talk[1..], &[model(&[text("done")]), user(&[text("next")])]].concat();
-    let helper = house.visit(HELPER, &part).await;
+    let helper = agents.visit(HELPER, &part).await;
 
     assert_eq!(helper.key, main.key);
     let note = helper.note(&helper.conversation.items[1]).unwrap();
@@ -453,9 +455,9 @@ async fn a_part_of_a_conversation_finds_what_was_hidden_in_it() {
 
 #[tokio::test]
 async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let mut talk = vec![user(&[text("yes")])];
-    let mut first = house.visit(MAIN, &talk).await;
+    let mut first = agents.visit(MAIN, &talk).await;
     let prompt = first.conversation.items[0].clone();
     assert!(first.is_evaluated(&prompt, true));
     first.note_mut(&prompt).denied = Some("no".to_owned());
@@ -463,7 +465,7 @@ async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
 
     talk.extend([model(&[text("A")]), user(&[text("yes")])]);
     let history = history(&talk);
-    let later = house.sessions.open(MAIN, Some(&history)).await.unwrap();
+    let later = agents.sessions.open(MAIN, Some(&history)).await.unwrap();
 
     let again = &later.conversation.items[2];
     assert!(!later.is_evaluated(again, true));
@@ -474,34 +476,34 @@ async fn the_same_words_elsewhere_are_new_in_the_last_step_alone() {
 
 #[tokio::test]
 async fn a_named_session_is_what_it_is_called() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let named = SessionRequest {
         named: Some(("mine", SessionSource::Path)),
         ..MAIN
     };
-    let one = house.visit(named, &[user(&[text("a")])]).await;
-    let other = house.visit(named, &[user(&[text("b")])]).await;
-    house
+    let one = agents.visit(named, &[user(&[text("a")])]).await;
+    let other = agents.visit(named, &[user(&[text("b")])]).await;
+    agents
         .sessions
         .record_reported_event("caller", "mine", EventName::BeforeTool)
         .await;
-    let third = house.visit(named, &[user(&[text("c")])]).await;
+    let third = agents.visit(named, &[user(&[text("c")])]).await;
 
     assert_eq!((one.key.id.as_str(), &one.key), ("mine", &other.key));
     assert_eq!(third.state.turns, 3);
     assert!(third.state.reported.contains(&EventName::BeforeTool));
-    let unnamed = house.visit(MAIN, &[user(&[text("a")])]).await;
+    let unnamed = agents.visit(MAIN, &[user(&[text("a")])]).await;
     assert_ne!(unnamed.key, one.key);
 }
 
 #[tokio::test]
 async fn prompts_end_where_requests_ended() {
-    let house = House::new();
+    let agents = TestAgents::new();
     let (denied, next) = (user(&[text("a")]), user(&[text("b"), text("c")]));
-    house.visit(MAIN, std::slice::from_ref(&denied)).await;
+    agents.visit(MAIN, std::slice::from_ref(&denied)).await;
     let both = [denied, next];
 
-    let later = house.visit(MAIN, &both).await;
+    let later = agents.visit(MAIN, &both).await;
     let prompts = later.prompts();
     let texts = prompts
         .iter()
@@ -509,7 +511,7 @@ async fn prompts_end_where_requests_ended() {
     assert_eq!(texts.collect::<Vec<_>>(), ["a", "b\n\nc"]);
     assert_eq!(prompts[0].contents, 0..1);
 
-    let fresh = House::new().visit(MAIN, &both).await;
+    let fresh = TestAgents::new().visit(MAIN, &both).await;
     let prompts = fresh.prompts();
     assert_eq!(prompts.len(), 1);
     assert_eq!(

@@ -30,7 +30,7 @@ fn edited(contents: &str, edit: impl FnOnce(&mut History)) -> Vec<String> {
 }
 
 #[test]
-fn what_nobody_edits_keeps_its_bytes() {
+fn unedited_contents_keep_their_bytes() {
     let mut document = document(LOOP);
     let history = History::read(&document).unwrap().unwrap();
     history.write(&mut document).unwrap();
@@ -66,7 +66,7 @@ fn results_find_their_calls_by_id_and_by_order() {
 }
 
 #[test]
-fn a_replaced_result_says_nothing_of_what_it_was() {
+fn a_replaced_result_keeps_nothing_of_the_original() {
     let secret = r#"[{"role":"user","parts":[
         {"functionResponse":{"id":"1","name":"f","response":{"output":"secret"},"parts":[{"inlineData":{"data":"secret"}}]}},
         {"functionResponse":{"id":"2","name":"g","response":{"output":"fine"}}},
@@ -113,7 +113,7 @@ fn a_context_is_appended_where_the_result_speaks() {
 }
 
 #[test]
-fn what_leads_stands_behind_the_introduction() {
+fn prepended_text_follows_the_introduction() {
     let written = edited(LOOP, |it| it.prepend_text("L").unwrap());
     assert!(written[0].ends_with(r#"</session_context>"},{"text":"L"},{"text":"go"}]}"#));
     let bare = r#"[{"role":"model","parts":[{"text":"a"}]}]"#;

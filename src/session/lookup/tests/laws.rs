@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use proptest::{prelude::*, test_runner::TestRunner};
 use serde_json::{Value, json};
 
-use super::{HELPER, House, MAIN, answered, history, recorded::recordings};
+use super::{HELPER, MAIN, TestAgents, answered, history, recorded::recordings};
 use crate::{
     dialect::ItemKind,
     session::{Session, SessionRequest},
@@ -68,7 +68,7 @@ fn conversations() -> Vec<Vec<Value>> {
 }
 
 async fn live(conversation: &[Value], moves: &[(Move, usize, u64)]) {
-    let house = House::new();
+    let fixture = TestAgents::new();
     let mut agents = ["one", "other"].map(|caller| Agent {
         visit: SessionRequest { caller, ..MAIN },
         step: None,
@@ -81,7 +81,7 @@ async fn live(conversation: &[Value], moves: &[(Move, usize, u64)]) {
         let step = match (next, agent.step) {
             (Move::Aside, step) => {
                 let end = step.map_or(0, |it| steps[it]);
-                agent.ask_aside(&house, &conversation[..end]).await;
+                agent.ask_aside(&fixture, &conversation[..end]).await;
                 continue;
             }
             (Move::On, Some(step)) => (step + 1).min(steps.len() - 1),
@@ -91,7 +91,7 @@ async fn live(conversation: &[Value], moves: &[(Move, usize, u64)]) {
         };
         agent.step = Some(step);
         agent
-            .ask(&house, conversation, (step, steps[step]), *seed)
+            .ask(&fixture, conversation, (step, steps[step]), *seed)
             .await;
     }
 }
@@ -114,14 +114,18 @@ struct Agent {
 impl Agent {
     async fn ask(
         &mut self,
-        house: &House,
+        fixture: &TestAgents,
         conversation: &[Value],
         (step, end): (usize, usize),
         mut seed: u64,
     ) {
         let request = respelled(&conversation[..end], &mut seed);
         let read = history(&request);
-        let mut session = house.sessions.open(self.visit, Some(&read)).await.unwrap();
+        let mut session = fixture
+            .sessions
+            .open(self.visit, Some(&read))
+            .await
+            .unwrap();
         let id = self.session.get_or_insert_with(|| session.key.id.clone());
         assert_eq!(*id, session.key.id, "another session");
         for (place, at) in session.conversation.last_step().enumerate() {
@@ -146,12 +150,12 @@ impl Agent {
     }
 
     /// As gemini-cli chooses a model: with the last contents, and a prompt.
-    async fn ask_aside(&self, house: &House, said: &[Value]) {
+    async fn ask_aside(&self, fixture: &TestAgents, said: &[Value]) {
         let mut part = said[said.len().saturating_sub(8)..].to_vec();
         part.push(json!({"role": "user", "parts": [{"text": "and now?"}]}));
         let role = HELPER.role;
         let visit = SessionRequest { role, ..self.visit };
-        let session = house
+        let session = fixture
             .sessions
             .open(visit, Some(&history(&part)))
             .await

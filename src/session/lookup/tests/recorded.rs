@@ -6,7 +6,7 @@ use std::{fmt::Write, fs, io::Read, path::Path};
 use flate2::read::GzDecoder;
 use serde_json::Value;
 
-use super::{HELPER, House, MAIN, history};
+use super::{HELPER, MAIN, TestAgents, history};
 use crate::{
     dialect::ItemKind,
     session::{CallRole, MatchKind, Session, SessionRequest, SessionSource},
@@ -26,10 +26,10 @@ async fn recorded_requests_find_their_sessions() {
     let mut told = String::new();
     for (file, requests) in recordings() {
         writeln!(told, "{file}").unwrap();
-        let house = House::new();
+        let agents = TestAgents::new();
         let mut ids = Vec::new();
         for (number, recorded) in requests.iter().enumerate() {
-            let line = visited(&house, recorded, &mut ids).await;
+            let line = visited(&agents, recorded, &mut ids).await;
             writeln!(told, "{:>4}  {line}", number + 1).unwrap();
         }
         told.push('\n');
@@ -39,7 +39,7 @@ async fn recorded_requests_find_their_sessions() {
 }
 
 /// A visit in a line that a person can read.
-async fn visited(house: &House, recorded: &Recorded, ids: &mut Vec<String>) -> String {
+async fn visited(agents: &TestAgents, recorded: &Recorded, ids: &mut Vec<String>) -> String {
     let role = match recorded.role {
         CallRole::Main => MAIN,
         CallRole::Helper => HELPER,
@@ -50,7 +50,7 @@ async fn visited(house: &House, recorded: &Recorded, ids: &mut Vec<String>) -> S
         ..role
     };
     let read = history(&recorded.contents);
-    let mut session = house.sessions.open(visit, Some(&read)).await.unwrap();
+    let mut session = agents.sessions.open(visit, Some(&read)).await.unwrap();
     if !ids.contains(&session.key.id) {
         ids.push(session.key.id.clone());
     }
