@@ -12,7 +12,7 @@ mod worker;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Answer, PATIENCE, Served, TestGateway, Upstream, hookgate};
+use crate::harness::{Agent, Answer, PATIENCE, Served, Upstream, hookgate};
 
 /// A config with one hook, which refuses if it fails; denials are errors.
 fn config(event: &str, hook: &Value) -> String {
@@ -27,14 +27,6 @@ fn config(event: &str, hook: &Value) -> String {
 fn assert_denied(answer: &Answer, reason: &str) {
     assert_eq!(answer.status, 403, "{}", answer.text());
     assert_eq!(answer.json()["error"]["message"], reason);
-}
-
-/// A value of `/metrics`.
-async fn metric(gate: &TestGateway, name: &str) -> String {
-    let answer = gate.operator().get("/metrics").await;
-    let mut lines = answer.text().lines();
-    let value = lines.find_map(|it| it.strip_prefix(name)?.strip_prefix(' '));
-    value.unwrap_or_default().to_owned()
 }
 
 /// A config with all that a gateway needs.

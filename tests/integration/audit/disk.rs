@@ -77,16 +77,6 @@ impl Gateway {
         Path::new(&root).join(self.path(name).strip_prefix("/").unwrap())
     }
 
-    async fn metric(&self, name: &str) -> u64 {
-        let text = self.operator.get("/metrics").await.text().to_owned();
-        let line = text
-            .lines()
-            .find_map(|it| it.strip_prefix(name)?.strip_prefix(' '));
-        line.unwrap_or_else(|| panic!("no {name} in {text}"))
-            .parse()
-            .unwrap()
-    }
-
     /// Waits for its orderly end.
     fn stop(self) -> TempDir {
         self.served.terminate();
@@ -128,7 +118,7 @@ async fn a_full_disk_refuses_calls_until_there_is_room() {
     let seen = upstream.seen().len();
     assert_eq!(seen, 41 - refused, "what is refused goes nowhere");
     assert_eq!(gateway.operator.get("/readyz").await.status, 503);
-    assert_eq!(gateway.metric("hookgate_audit_failing").await, 1);
+    assert_eq!(gateway.operator.metric("hookgate_audit_failing").await, 1);
     let text = fs::read_to_string(&log_path).unwrap();
     assert!(text.ends_with("}\n"), "no line is torn");
 

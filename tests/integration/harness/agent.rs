@@ -101,6 +101,15 @@ impl Agent {
         Answer::of(request.send().await.unwrap()).await
     }
 
+    /// The value of one series of `/metrics`, such as `hookgate_requests_total{…}`.
+    pub async fn metric(&self, series: &str) -> u64 {
+        let metrics = self.get("/metrics").await;
+        let mut lines = metrics.text().lines();
+        let value = lines.find_map(|line| line.strip_prefix(series)?.strip_prefix(' '));
+        let value = value.unwrap_or_else(|| panic!("no {series} in {}", metrics.text()));
+        value.parse().unwrap()
+    }
+
     /// POSTs this exact text, and leaves it to the caller to read the answer
     /// piece by piece (`chunk()`), or to drop it.
     pub async fn open(&self, path: &str, body: impl Into<reqwest::Body>) -> reqwest::Response {

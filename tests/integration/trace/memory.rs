@@ -13,7 +13,7 @@ use crate::harness::{
     Agent, PATIENCE, Served, Upstream, chunked_head, closed, prompt, serving, write_chunk,
 };
 
-const MEMORY: usize = 4 << 20;
+const MEMORY: u64 = 4 << 20;
 
 /// Number of streams. The process of the tests has two sockets for each, and other tests need
 /// files as well.
@@ -46,13 +46,6 @@ async fn open_stream(gateway: std::net::SocketAddr, body: &str) -> TcpStream {
     socket
 }
 
-async fn metric(operator: &Agent, name: &str) -> usize {
-    let metrics = operator.get("/metrics").await;
-    let mut lines = metrics.text().lines();
-    let value = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    value.unwrap().parse().unwrap()
-}
-
 #[tokio::test]
 async fn many_streams_in_flight_never_exceed_the_memory_of_the_trace() {
     let chunk = "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"a\"}]}}]}\r\n\r\n";
@@ -80,11 +73,15 @@ async fn many_streams_in_flight_never_exceed_the_memory_of_the_trace() {
         for _ in 0..50 {
             open.push(open_stream(agents, &body).await);
         }
-        highest = highest.max(metric(&operator, "hookgate_trace_bytes").await);
+        highest = highest.max(operator.metric("hookgate_trace_bytes").await);
         assert!(highest <= MEMORY, "{highest} bytes, {} streams", open.len());
     }
-    let dropped = metric(&operator, "hookgate_trace_dropped_details_total").await
-        + metric(&operator, "hookgate_trace_dropped_records_total").await;
+    let dropped = operator
+        .metric("hookgate_trace_dropped_details_total")
+        .await
+        + operator
+            .metric("hookgate_trace_dropped_records_total")
+            .await;
     drop(open);
     until(&operator, "/calls?limit=1", |found| {
         found["calls"]
@@ -96,7 +93,7 @@ async fn many_streams_in_flight_never_exceed_the_memory_of_the_trace() {
     // Those in flight got the half that they may have, and no more was kept of them.
     assert!(highest > MEMORY / 4, "{highest} bytes");
     assert!(count < 4000 || dropped > 0, "nothing was dropped");
-    let after = metric(&operator, "hookgate_trace_bytes").await;
+    let after = operator.metric("hookgate_trace_bytes").await;
     assert!(after <= MEMORY, "{after} bytes");
     gateway.terminate();
 }
