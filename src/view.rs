@@ -7,6 +7,7 @@ pub mod content;
 pub mod coverage;
 pub mod live_tail;
 pub mod overview;
+pub mod recorded_call;
 pub mod rules;
 pub mod sessions;
 pub mod test_case;

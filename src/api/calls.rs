@@ -53,6 +53,7 @@ pub(super) fn routes() -> Router<App> {
         ("q" = Option<String>, Query, description = "Conditions such as `verdict:deny rule:\"no shell\"`; each can also be a parameter of its own."),
         ("caller" = Option<String>, Query, description = "Name of the caller, or at least 8 digits of its key."),
         ("session" = Option<String>, Query, description = "Id of the session."),
+        ("dialect" = Option<String>, Query, description = "Model API, such as `anthropic`."),
         ("request" = Option<String>, Query, description = "Request id."),
         ("model" = Option<String>, Query, description = "Model that was requested or called."),
         ("verdict" = Option<String>, Query, description = "Action on the call, or verdict of one of its events."),

@@ -19,7 +19,7 @@ use super::{
 #[openapi(
     info(
         title = "hookgate",
-        description = "A gateway that runs hooks between AI agents and a Gemini-style model API."
+        description = "A gateway that runs hooks between AI agents and their model APIs."
     ),
     paths(
         events::report_event,

@@ -31,46 +31,107 @@ pub(super) async fn send_traffic(base: &str) {
     }
 }
 
+/// Returns paths and bodies, in order.
 fn requests() -> Vec<(String, Value)> {
-    let model = |session: &str, model: &str, method: &str| {
+    let mut requests = calls_of_gemini();
+    requests.extend(calls_of_anthropic());
+    requests.extend(calls_of_openai());
+    requests.extend(events());
+    requests.push(("/v1beta/unknown".to_owned(), json!({})));
+    requests
+}
+
+fn calls_of_gemini() -> Vec<(String, Value)> {
+    let path = |session: &str, model: &str, method: &str| {
         format!("/s/{session}/v1beta/models/{model}:{method}")
     };
     let prompt =
         |text: &str| json!({ "contents": [{ "role": "user", "parts": [{ "text": text }] }] });
     let stream = "streamGenerateContent?alt=sse";
-    let pro = "gemini-2.5-pro";
-    let events = "/hookgate/v1/events?wait=1".to_owned();
+    let (pro, flash) = ("gemini-2.5-pro", "gemini-2.5-flash");
+    vec![
+        (
+            path("demo-writer", pro, "generateContent"),
+            prompt("Write to ann@example.com"),
+        ),
+        (
+            path("demo-writer", pro, stream),
+            prompt("Write to ann@example.com, please"),
+        ),
+        (
+            path("demo-coder", flash, stream),
+            prompt("List the files here"),
+        ),
+        (
+            path("demo-reader", pro, "generateContent"),
+            prompt("Tell me about project aurora"),
+        ),
+        (
+            path("demo-reader", pro, stream),
+            prompt("Summarise project aurora"),
+        ),
+    ]
+}
+
+/// Returns calls as Claude Code makes them: streams with a system prompt, tools and thinking.
+fn calls_of_anthropic() -> Vec<(String, Value)> {
+    let schema = json!({ "type": "object", "properties": { "command": { "type": "string" } } });
+    let call = |text: &str| {
+        let body = json!({
+            "model": "claude-sonnet-4-5",
+            "max_tokens": 4096,
+            "stream": true,
+            "thinking": { "type": "enabled", "budget_tokens": 1024 },
+            "system": "You are a coding agent.",
+            "messages": [{ "role": "user", "content": text }],
+            "tools": [{ "name": "Bash", "input_schema": schema }],
+        });
+        ("/s/demo-claude/v1/messages".to_owned(), body)
+    };
+    vec![
+        call("Explain the build"),
+        call(r#"Use Bash {"command": "rm -rf build"}"#),
+    ]
+}
+
+fn calls_of_openai() -> Vec<(String, Value)> {
+    let responses = |text: &str| {
+        let body = json!({
+            "model": "gpt-5",
+            "instructions": "You are a coding agent.",
+            "input": [{ "role": "user", "content": [{ "type": "input_text", "text": text }] }],
+            "store": false,
+            "stream": true,
+        });
+        ("/s/demo-codex/v1/responses".to_owned(), body)
+    };
+    let chat = |text: &str| {
+        let body = json!({
+            "model": "gpt-5-mini",
+            "messages": [{ "role": "user", "content": text }],
+            "stream": true,
+            "stream_options": { "include_usage": true },
+        });
+        ("/s/demo-chat/v1/chat/completions".to_owned(), body)
+    };
+    vec![
+        responses("Write to bob@example.com"),
+        responses("Which files belong to project aurora?"),
+        chat("Translate: good morning"),
+        chat("Write to carol@example.com"),
+    ]
+}
+
+/// Returns events that an agent reports.
+fn events() -> Vec<(String, Value)> {
     let tool = |command: &str| {
-        json!({
+        let event = json!({
             "hook_event_name": "BeforeTool",
             "session_id": "demo-coder",
             "tool_name": "run_shell_command",
             "tool_input": { "command": command },
-        })
+        });
+        ("/hookgate/v1/events?wait=1".to_owned(), event)
     };
-    vec![
-        (
-            model("demo-writer", pro, "generateContent"),
-            prompt("Write to ann@example.com"),
-        ),
-        (
-            model("demo-writer", pro, stream),
-            prompt("Write to ann@example.com, please"),
-        ),
-        (
-            model("demo-coder", "gemini-2.5-flash", stream),
-            prompt("List the files here"),
-        ),
-        (
-            model("demo-reader", pro, "generateContent"),
-            prompt("Tell me about project aurora"),
-        ),
-        (
-            model("demo-reader", pro, stream),
-            prompt("Summarise project aurora"),
-        ),
-        (events.clone(), tool("ls")),
-        (events, tool("rm -rf /")),
-        ("/v1beta/unknown".to_owned(), json!({})),
-    ]
+    vec![tool("ls"), tool("rm -rf /")]
 }

@@ -1,12 +1,25 @@
 //! Kept content of a call, rendered as a conversation. All of it is hostile.
+//!
+//! Requests are in the form of their API, and each has a reader of its turns. Answers are in
+//! the form of the Gemini API.
+
+mod anthropic;
+mod google;
+mod openai_chat;
+mod openai_responses;
+mod turn;
 
 use maud::{Markup, html};
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 use std::time::Duration;
 
+use self::turn::{ShownPart, ShownTurn};
 use super::format::bytes;
-use crate::observe::trace::{MaskedBody, StoredContent};
+use crate::{
+    dialect::Api,
+    observe::trace::{MaskedBody, StoredContent},
+};
 
 /// Characters of one text that are shown.
 const MAX_TEXT_CHARS: usize = 200 * 1024;
@@ -14,23 +27,31 @@ const MAX_TEXT_CHARS: usize = 200 * 1024;
 /// Time after which a difference may be coarser than the smallest one.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(8);
 
+/// Bytes of a system prompt beyond which it is folded.
+const MAX_OPEN_SYSTEM_BYTES: usize = 600;
+
+/// Reader of the turns of a body.
+type ReadTurns = fn(Option<Api>, &Value) -> Vec<ShownTurn<'_>>;
+
 /// Returns the content of a call: what the agent and the model API sent, side by side.
-pub(super) fn conversation(content: &StoredContent) -> Markup {
+pub(super) fn conversation(api: Option<Api>, content: &StoredContent) -> Markup {
+    let request = |title, body: &Option<MaskedBody>| side(title, api, request_turns, body.as_ref());
+    let answer = |title, body: &Option<MaskedBody>| side(title, api, answer_turns, body.as_ref());
     html! {
         p { "Kept because: " (because(content)) ", until " (content.until) ". Secrets and personal "
             "data were masked before it was kept." }
         div.columns {
             section {
                 h3 { "Agent" }
-                (side("Request of the agent", content.request.as_ref()))
-                (side("Answer that the agent received",
-                    content.agent_answer.as_ref().or(content.answer.as_ref())))
+                (request("Request of the agent", &content.request))
+                (answer("Answer that the agent received",
+                    if content.agent_answer.is_some() { &content.agent_answer } else { &content.answer }))
             }
             section {
                 h3 { "Model API" }
-                (side("Request that was sent",
-                    content.upstream_request.as_ref().or(content.request.as_ref())))
-                (side("Answers of the model", content.answer.as_ref()))
+                (request("Request that was sent",
+                    if content.upstream_request.is_some() { &content.upstream_request } else { &content.request }))
+                (answer("Answers of the model", &content.answer))
             }
         }
         (edits("What was changed in the request", content.request.as_ref(), content.upstream_request.as_ref()))
@@ -44,7 +65,7 @@ fn because(content: &StoredContent) -> String {
     name.as_str().unwrap_or_default().replace('_', " ")
 }
 
-fn side(title: &str, body: Option<&MaskedBody>) -> Markup {
+fn side(title: &str, api: Option<Api>, read: ReadTurns, body: Option<&MaskedBody>) -> Markup {
     let Some(body) = body else {
         return html! {};
     };
@@ -57,7 +78,7 @@ fn side(title: &str, body: Option<&MaskedBody>) -> Markup {
         @match &value {
             None => p { "Not kept: it is too large or no JSON." },
             Some(value) => {
-                @for turn in turns(value) { (turn) }
+                @for shown in read(api, value) { (turn(shown)) }
                 details { summary { "Raw JSON" } pre tabindex="0" { (shown(&format!("{value:#}"))) } }
             }
         }
@@ -68,106 +89,108 @@ fn body_value(body: &MaskedBody) -> Option<Value> {
     serde_json::from_str(body.body.as_ref()?.get()).ok()
 }
 
-/// Returns the turns of a request, an answer or a list of chunks.
-fn turns(value: &Value) -> Vec<Markup> {
-    let system = ["systemInstruction", "system_instruction"];
-    let system = system.iter().find_map(|key| value.get(key));
-    let contents = value.get("contents").and_then(Value::as_array);
-    let mut turns: Vec<Markup> = system
-        .map(|system| turn("system", &parts(system)))
-        .into_iter()
-        .collect();
-    turns.extend(contents.into_iter().flatten().map(|content| {
-        let role = content.get("role").and_then(Value::as_str);
-        turn(role.unwrap_or("user"), &parts(content))
-    }));
-    let chunks = match value {
-        Value::Array(chunks) => chunks.as_slice(),
-        one => std::slice::from_ref(one),
-    };
-    let answers = chunks.iter().filter_map(|chunk| {
-        let chunk = chunk.get("response").unwrap_or(chunk);
-        chunk.pointer("/candidates/0/content")
-    });
-    let answer: Vec<&Value> = answers.flat_map(parts).collect();
-    if !answer.is_empty() {
-        turns.push(turn("model", &answer));
+/// Returns the turns of a request.
+fn request_turns(api: Option<Api>, body: &Value) -> Vec<ShownTurn<'_>> {
+    match api {
+        Some(Api::Anthropic) => anthropic::request(body),
+        Some(Api::OpenAiResponses) => openai_responses::request(body),
+        Some(Api::OpenAiChat) => openai_chat::request(body),
+        Some(Api::Gemini | Api::Vertex | Api::CodeAssist) | None => google::request(body),
     }
-    turns
 }
 
-fn parts(content: &Value) -> Vec<&Value> {
-    let parts = content.get("parts").and_then(Value::as_array);
-    parts.into_iter().flatten().collect()
+/// Returns the turn of an answer.
+fn answer_turns(api: Option<Api>, body: &Value) -> Vec<ShownTurn<'_>> {
+    let is_google = api.is_none_or(Api::is_google);
+    google::answer(body, if is_google { "model" } else { "assistant" })
 }
 
-fn turn(role: &str, parts: &[&Value]) -> Markup {
-    let has = |camel: &str, snake: &str| {
-        let mut parts = parts.iter();
-        parts.any(|part| part.get(camel).or_else(|| part.get(snake)).is_some())
-    };
-    let class = match role {
-        _ if has("functionResponse", "function_response") => "turn tool-turn",
-        "model" => "turn model-turn",
+fn turn(turn: ShownTurn<'_>) -> Markup {
+    let is_result = |part: &ShownPart<'_>| matches!(part, ShownPart::Result { .. });
+    let class = match turn.role {
+        _ if turn.parts.iter().any(is_result) => "turn tool-turn",
+        "model" | "assistant" => "turn model-turn",
+        "system" | "developer" => "turn system-turn",
         _ => "turn user-turn",
     };
+    let parts = joined(turn.parts);
+    let length: usize = parts.iter().map(text_length).sum();
     html! {
         div class=(class) {
-            strong { (role) }
-            // Pieces of one text that came in many chunks are joined.
-            @for piece in pieces(parts) { (piece) }
+            @if class == "turn system-turn" && length > MAX_OPEN_SYSTEM_BYTES {
+                details {
+                    summary { strong { (turn.role) } " " span.muted { (bytes(length as u64)) } }
+                    @for part in &parts { (part_markup(part)) }
+                }
+            } @else {
+                strong { (turn.role) }
+                @for part in &parts { (part_markup(part)) }
+            }
         }
     }
 }
 
-fn pieces(parts: &[&Value]) -> Vec<Markup> {
-    let mut pieces = Vec::new();
-    let mut text = String::new();
+fn text_length(part: &ShownPart<'_>) -> usize {
+    match part {
+        ShownPart::Text(text) => text.len(),
+        _ => 0,
+    }
+}
+
+/// Joins pieces of one text or thought that came in many chunks.
+fn joined<'a>(parts: Vec<ShownPart<'a>>) -> Vec<ShownPart<'a>> {
+    let mut joined: Vec<ShownPart<'a>> = Vec::new();
     for part in parts {
-        let is_thought = part.get("thought") == Some(&Value::Bool(true));
-        match part.get("text").and_then(Value::as_str) {
-            Some(more) if !is_thought => text.push_str(more),
-            Some(thought) => {
-                flush(&mut text, &mut pieces);
-                pieces.push(html! { details { summary { "thought" } p { (shown(thought)) } } });
+        match (joined.last_mut(), part) {
+            (Some(ShownPart::Text(text)), ShownPart::Text(more))
+            | (Some(ShownPart::Thought(text)), ShownPart::Thought(more)) => {
+                text.to_mut().push_str(&more);
             }
-            None => {
-                flush(&mut text, &mut pieces);
-                pieces.push(part_without_text(part));
-            }
+            (_, part) => joined.push(part),
         }
     }
-    flush(&mut text, &mut pieces);
-    pieces
+    joined
 }
 
-fn flush(text: &mut String, pieces: &mut Vec<Markup>) {
-    if !text.is_empty() {
-        pieces.push(html! { p { (shown(text)) } });
-        text.clear();
-    }
-}
-
-fn part_without_text(part: &Value) -> Markup {
-    let of = |camel: &str, snake: &str| part.get(camel).or_else(|| part.get(snake)).cloned();
-    if let Some(call) = of("functionCall", "function_call") {
-        return tool(&call, "calls", "args");
-    }
-    if let Some(result) = of("functionResponse", "function_response") {
-        return tool(&result, "result of", "response");
-    }
-    html! { details { summary { "other part" } pre tabindex="0" { (shown(&format!("{part:#}"))) } } }
-}
-
-fn tool(value: &Value, verb: &str, field: &str) -> Markup {
-    let name = value
-        .get("name")
-        .and_then(Value::as_str)
-        .unwrap_or_default();
-    let content = value.get(field).unwrap_or(&Value::Null);
+fn part_markup(part: &ShownPart<'_>) -> Markup {
     html! {
-        p { (verb) " " code { (name) } }
-        pre tabindex="0" { (shown(&format!("{content:#}"))) }
+        @match part {
+            ShownPart::Text(text) => p { (shown(text)) },
+            ShownPart::Thought(text) if text.is_empty() => p.muted { "thought that only the model API can read" },
+            ShownPart::Thought(text) => details { summary { "thought" } p { (shown(text)) } },
+            ShownPart::Call { name, arguments } => {
+                p { "calls " code { (name) } }
+                pre tabindex="0" { (shown(&readable(arguments))) }
+            }
+            ShownPart::Result { name, content } => {
+                p { "result of " code { (name) } }
+                @for part in content { (result_markup(part)) }
+            }
+            ShownPart::Media(description) => p.muted { (description) },
+            ShownPart::Json(value) => details {
+                summary { "other part" }
+                pre tabindex="0" { (shown(&format!("{value:#}"))) }
+            },
+        }
+    }
+}
+
+/// Returns a part of a tool's result, of which texts keep their lines.
+fn result_markup(part: &ShownPart<'_>) -> Markup {
+    html! {
+        @match part {
+            ShownPart::Text(text) => pre tabindex="0" { (shown(text)) },
+            ShownPart::Json(value) => pre tabindex="0" { (shown(&format!("{value:#}"))) },
+            other => (part_markup(other)),
+        }
+    }
+}
+
+/// Returns arguments as JSON, or as they are if they are one text.
+fn readable(arguments: &Value) -> String {
+    match arguments {
+        Value::String(text) => text.clone(),
+        arguments => format!("{arguments:#}"),
     }
 }
 

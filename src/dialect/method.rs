@@ -55,6 +55,11 @@ impl Api {
         }
     }
 
+    /// Returns the API with a name as returned by [`Api::as_str`].
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|api| api.as_str() == name)
+    }
+
     /// Returns the name of its upstream in the config. The two APIs of OpenAI share one.
     pub const fn upstream(self) -> &'static str {
         match self {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 
 use super::{model_request::ModelRequest, request_context::RequestContext};
 use crate::{
-    dialect::{self, Document, PromptPrefix, RawUsage, ResponseDocument},
+    dialect::{self, Dialect, Document, PromptPrefix, RawUsage, ResponseDocument},
     observe::{
         recorder::{BodyPart, ChunkFacts, ExchangeEvent, Recorder},
         trace::PromptParts,
@@ -19,8 +19,7 @@ pub(super) struct StepRecorder {
     /// The agent's request; `None` if no sink needs the steps.
     received: Option<Document>,
     wants_content: bool,
-    /// Whether documents have fields that only hookgate needs.
-    has_private_fields: bool,
+    dialect: &'static dyn Dialect,
 }
 
 impl StepRecorder {
@@ -31,10 +30,10 @@ impl StepRecorder {
         let steps = Self {
             received: wants_steps.then(|| request.document.clone()),
             wants_content: wants_steps && recorder.wants_content(),
-            has_private_fields: !context.dialect.api().is_google(),
+            dialect: context.dialect,
             recorder,
         };
-        steps.record_body(BodyPart::AgentRequest, || request.document.to_bytes());
+        steps.record_request_body(BodyPart::AgentRequest, request);
         steps
     }
 
@@ -45,7 +44,7 @@ impl StepRecorder {
         };
         let sent = &request.document;
         let is_edited = sent.is_edited();
-        self.record_body(BodyPart::UpstreamRequest, || sent.to_bytes());
+        self.record_request_body(BodyPart::UpstreamRequest, request);
         if is_edited {
             let (before, after) = (self.shown(received.to_bytes()), self.shown(sent.to_bytes()));
             if before != after {
@@ -132,10 +131,30 @@ impl StepRecorder {
 
     /// Returns a body without the fields that only hookgate needs.
     fn shown(&self, body: Bytes) -> Bytes {
-        if self.has_private_fields {
-            dialect::without_private_fields(&body)
-        } else {
+        if self.dialect.api().is_google() {
             body
+        } else {
+            dialect::without_private_fields(&body)
+        }
+    }
+
+    /// Records the body of a request in the form of its API, without the envelope of Code
+    /// Assist.
+    fn record_request_body(&self, part: BodyPart, request: &ModelRequest) {
+        if !self.wants_content {
+            return;
+        }
+        let body = if self.dialect.api().is_google() {
+            Ok(request.document.to_bytes())
+        } else {
+            let (call, envelope) = (&request.call, request.envelope.as_ref());
+            self.dialect
+                .close_request(call, envelope, &request.document)
+        };
+        // An edit that cannot be written fails the call when it is sent.
+        if let Ok(body) = body {
+            self.recorder
+                .record(&ExchangeEvent::BodyInspected(part, &body));
         }
     }
 

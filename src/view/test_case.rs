@@ -2,10 +2,11 @@
 
 use serde_json::{Map, Value, json};
 
+use super::recorded_call::RecordedCall;
 use crate::{
     config::to_yaml,
     event::{Action, EventName},
-    observe::trace::{CallRecord, DenialGroup, MaskedBody, StoredContent},
+    observe::trace::{CallRecord, DenialGroup, StoredContent},
     proof::policy_denies,
     state::App,
 };
@@ -13,30 +14,11 @@ use crate::{
 /// Returns a file of one case: the request and the answers of a call, and its verdict. `None`
 /// if the content holds no request.
 pub fn from_content(app: &App, call: &CallRecord, content: &StoredContent) -> Option<String> {
-    let request = body(content.request.as_ref())?;
-    let answers = content.answer.as_ref();
-    let answers = answers.and_then(|answers| body(Some(answers)));
-    let is_stream = call.method.starts_with("stream");
-    let mut rounds = rounds(answers.as_ref(), is_stream).into_iter();
     let verdict = call.events().iter().map(|event| event.verdict).max();
     let verdict = verdict.unwrap_or(Action::Proceed).as_str();
-    let method = if is_stream {
-        "streamGenerateContent?alt=sse"
-    } else {
-        "generateContent"
-    };
-    let path = format!("/v1beta/models/{}:{method}", call.requested_model);
-    let mut case = Map::from_iter([
-        (
-            "name".to_owned(),
-            json!(format!("call {} ends with {verdict}", call.id)),
-        ),
-        ("path".to_owned(), json!(path)),
-        ("request".to_owned(), request),
-    ]);
-    for field in ["answer", "then"] {
-        case.extend(rounds.next().map(|answer| (field.to_owned(), answer)));
-    }
+    let name = format!("call {} ends with {verdict}", call.id);
+    let mut case = Map::from_iter([("name".to_owned(), json!(name))]);
+    case.extend(RecordedCall::new(call, content)?.into_fields("request"));
     case.insert("expect".to_owned(), json!({ "verdict": verdict }));
     Some(file(app, case))
 }
@@ -87,35 +69,4 @@ fn file(app: &App, case: Map<String, Value>) -> String {
     let cases = Value::Array(vec![Value::Object(case)]);
     file.insert("cases".to_owned(), cases);
     to_yaml(&Value::Object(file))
-}
-
-fn body(body: Option<&MaskedBody>) -> Option<Value> {
-    serde_json::from_str(body?.body.as_ref()?.get()).ok()
-}
-
-/// Splits the chunks of all rounds into the answers of each. A round ends with a chunk that
-/// has a finish reason.
-fn rounds(answers: Option<&Value>, is_stream: bool) -> Vec<Value> {
-    let chunks = answers.and_then(Value::as_array);
-    let mut rounds: Vec<Vec<Value>> = Vec::new();
-    let mut has_ended = true;
-    for chunk in chunks.into_iter().flatten() {
-        if std::mem::replace(&mut has_ended, is_last(chunk)) {
-            rounds.push(Vec::new());
-        }
-        if let Some(round) = rounds.last_mut() {
-            round.push(chunk.clone());
-        }
-    }
-    let answer = |chunks: Vec<Value>| match (is_stream, chunks.first()) {
-        (false, Some(whole)) => whole.clone(),
-        _ => Value::Array(chunks),
-    };
-    rounds.into_iter().map(answer).collect()
-}
-
-fn is_last(chunk: &Value) -> bool {
-    let reason = chunk.pointer("/candidates/0/finishReason");
-    let reason = reason.or_else(|| chunk.pointer("/candidates/0/finish_reason"));
-    reason.is_some()
 }

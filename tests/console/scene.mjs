@@ -18,6 +18,7 @@ export async function openScene() {
     return calls.length > 0 && calls;
   });
   scene.denied = page[0].id;
+  scene.claude = (await gateway.get("/calls?dialect=anthropic")).calls[0].id;
   scene.edited = (await gateway.get("/calls?edited=answer&session=sprint-42")).calls[0].id;
   return scene;
 }
@@ -37,9 +38,72 @@ async function sendCalls(gateway) {
   const event = { hook_event_name: "BeforeTool", session_id: "report", tool_name: "write_file" };
   await gateway.report("nightly", { ...event, tool_input: { file_path: "notes.md", content: "ok" } });
   await gateway.report("nightly", { ...event, tool_input: { file_path: "package-lock.json", content: "{}" } });
+  await sendCallsOfOtherApis(gateway);
   await gateway.post("ci", "/v1beta/unknown", {});
   await gateway.post("ci", "/v1beta/models/gemini-2.5-flash:countTokens", { contents: [{ parts: [{ text: "one two" }] }] });
 }
+
+/** Calls as Claude Code, Codex and an agent of Chat Completions make them. */
+async function sendCallsOfOtherApis(gateway) {
+  await gateway.post("team-b", "/v1/messages", claudeCall('Use Bash {"command":"rm -rf build"}'), CLAUDE_HEADERS);
+  const instructions = "You are a coding agent.";
+  const responses = { model: "gpt-5", instructions, store: false, stream: true, prompt_cache_key: "codex-17" };
+  const codex = { "user-agent": "codex_exec/0.169.0 (Debian)" };
+  await gateway.post("team-b", "/v1/responses", { ...responses, input: "Write to dan@example.com" }, codex);
+  const messages = [{ role: "user", content: "Compare project aurora with others" }];
+  await gateway.post("team-b", "/s/notebook/v1/chat/completions", { model: "gpt-5-mini", messages });
+}
+
+const CLAUDE_HEADERS = {
+  "anthropic-version": "2023-06-01",
+  "anthropic-beta": "interleaved-thinking-2025-05-14",
+  "user-agent": "claude-cli/2.1.330 (external, cli)",
+  "x-app": "cli",
+};
+
+/** The second step of a Claude Code-like session: it has looked at a picture and asks for more. */
+function claudeCall(prompt) {
+  const text = (content) => ({ type: "text", text: content });
+  const image = { type: "image", source: { type: "base64", media_type: "image/png", data: PIXEL } };
+  const tool = (name, field) => ({
+    name,
+    description: `The tool ${name}.`,
+    input_schema: { type: "object", properties: { [field]: { type: "string" } }, required: [field] },
+  });
+  return {
+    model: "claude-sonnet-4-5",
+    max_tokens: 32000,
+    stream: true,
+    thinking: { type: "enabled", budget_tokens: 2048 },
+    metadata: { user_id: JSON.stringify({ device_id: "d1", account_uuid: "", session_id: CLAUDE_SESSION }) },
+    system: [{ ...text("You are a coding agent. Answer briefly."), cache_control: { type: "ephemeral" } }],
+    tools: [tool("Bash", "command"), tool("Read", "file_path")],
+    messages: [
+      { role: "user", content: "What is on the plan?" },
+      {
+        role: "assistant",
+        content: [
+          { type: "thinking", thinking: "The plan is a picture.", signature: "c2lnbmF0dXJl" },
+          text("I will look at it."),
+          { type: "tool_use", id: "toolu_plan", name: "Read", input: { file_path: "plan.png" } },
+        ],
+      },
+      {
+        role: "user",
+        content: [
+          { type: "tool_result", tool_use_id: "toolu_plan", content: [text("1 image, 1 x 1"), image] },
+          text(prompt),
+        ],
+      },
+    ],
+  };
+}
+
+export const CLAUDE_SESSION = "0b7c5c0e-6f0a-4d53-9d4b-6a3f2f0c1d11";
+
+// A PNG of one pixel.
+const PIXEL =
+  "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
 
 /** Every page: its name in the documentation, and its address. */
 export const pages = (scene) => [
@@ -47,6 +111,7 @@ export const pages = (scene) => [
   ["calls", "/console/calls"],
   ["call", `/console/calls/${scene.denied}`],
   ["content", `/console/calls/${scene.edited}?content=1#content-of-call`],
+  ["conversation", `/console/calls/${scene.claude}?content=1#content-of-call`],
   ["sessions", "/console/sessions"],
   ["session", "/console/sessions/sprint-42"],
   ["denials", "/console/denials"],

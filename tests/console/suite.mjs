@@ -6,6 +6,7 @@ import { startBrowser } from "./harness/browser.mjs";
 import { stopAll } from "./harness/gateway.mjs";
 import { openScene } from "./scene.mjs";
 import { accessTests } from "./cases/access.mjs";
+import { agentTests } from "./cases/agents.mjs";
 import { accessibilityTests } from "./cases/accessibility.mjs";
 import { hostileTests } from "./cases/hostile.mjs";
 import { pictureTests } from "./cases/pictures.mjs";
@@ -23,6 +24,7 @@ describe("the console", () => {
 
   pictureTests(stage); // first, before other tests add calls
   callTests(stage);
+  agentTests(stage);
   taskTests(stage);
   accessibilityTests(stage);
   accessTests(stage);

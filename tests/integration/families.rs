@@ -4,6 +4,7 @@ mod agent_hooks;
 mod agents;
 mod anthropic;
 mod client;
+mod console;
 pub mod family;
 mod laws;
 mod model;

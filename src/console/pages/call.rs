@@ -18,6 +18,7 @@ use crate::{
         svg,
         timeline::timeline,
     },
+    dialect::Api,
     error::{ApiError, ErrorReason},
     observe::trace::{CallRecord, CallView, TraceFilter},
     state::App,
@@ -61,7 +62,7 @@ pub(in crate::console) async fn show(
         (charts(&found.call))
         h2 #content-of-call { "Content" }
         @match &content {
-            Some(content) => (conversation(content)),
+            Some(content) => (conversation(Api::named(found.call.dialect), content)),
             None => (content_link(&found, &principal, &query)),
         }
         (raw(&found.call))

@@ -23,6 +23,11 @@ use crate::{
 
 const ADDRESS: &str = "/console/config";
 
+/// Parameter with the result of a reload.
+const RELOADED: &str = "reloaded";
+const CHANGED: &str = "changed";
+const UNCHANGED: &str = "unchanged";
+
 /// Shows the config, and the difference of two revisions if the query names them.
 ///
 /// # Errors
@@ -42,6 +47,7 @@ pub(in crate::console) async fn show(
     let body = html! {
         p { "Version " code { (view.version) } ". The console does not change the config." }
         @if let Some(refused) = &view.refused { (refused_reload(refused)) }
+        @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
         (reload_form(&principal))
         (warnings(&view.warnings))
         (revisions(&view.revisions, diff.as_ref()))
@@ -67,11 +73,28 @@ pub(in crate::console) async fn reload(
     fields.check_csrf(&principal)?;
     require_role(&principal, AdminRole::Operator)?;
     let cause = ReloadCause::User(principal.name);
-    // The page shows a refused config, and the log has its problems.
-    let reloaded = tokio::task::spawn_blocking(move || drop(app.reload(cause)));
-    match reloaded.await {
-        Ok(()) => Ok(Redirect::to(ADDRESS).into_response()),
-        Err(_panicked) => Err(ApiError::new(ErrorReason::Internal, "reload aborted")),
+    let reloaded = tokio::task::spawn_blocking(move || {
+        let before = app.snapshot().config.version.clone();
+        // The page shows a refused config, and the log has its problems.
+        drop(app.reload(cause));
+        app.snapshot().config.version != before
+    });
+    let Ok(has_changed) = reloaded.await else {
+        return Err(ApiError::new(ErrorReason::Internal, "reload aborted"));
+    };
+    let result = if has_changed { CHANGED } else { UNCHANGED };
+    let address = format!("{ADDRESS}?{RELOADED}={result}");
+    Ok(Redirect::to(&address).into_response())
+}
+
+/// Returns the result of the reload that led to the page.
+fn reload_result(result: &str) -> Markup {
+    html! {
+        @match result {
+            CHANGED => p role="status" { "The config files were read again. The new config is in use." },
+            UNCHANGED => p role="status" { "The config files were read again. Nothing has changed." },
+            _ => {}
+        }
     }
 }
 

@@ -25,6 +25,7 @@ use crate::{
     view::{
         config::{self, RevisionView},
         content::view_content,
+        recorded_call::RecordedCall,
         trial::{Trial, TrialMode, Trials},
     },
 };
@@ -54,8 +55,11 @@ pub(in crate::console) async fn show(
     let fields = FormFields::from_query(query.as_deref());
     let (input, note) = match fields.get("call") {
         "" => (EXAMPLE.to_owned(), None),
-        id => match request_of_call(&app, &principal, id)? {
-            Some(input) => (input, Some("The masked request of the call.")),
+        id => match input_of_call(&app, &principal, id)? {
+            Some(input) => (
+                input,
+                Some("The call with its masked request and the answers of the model API."),
+            ),
             None => (
                 EXAMPLE.to_owned(),
                 Some("The content of this call is not kept."),
@@ -110,16 +114,18 @@ fn page(body: Markup) -> Page {
     Page::new("Try it", body).under(ADDRESS)
 }
 
-/// Returns the request of a call as input of a trial, which is logged as a view of content.
-fn request_of_call(
+/// Returns a call, with the answers of the model API, as input of a trial. That is logged as a
+/// view of content.
+fn input_of_call(
     app: &App,
     principal: &AdminPrincipal,
     id: &str,
 ) -> Result<Option<String>, ApiError> {
     let content = view_content(app, principal, id, REASON)?;
-    let request = content.and_then(|content| content.request.as_ref()?.body.clone());
-    let request: Option<Value> = request.and_then(|body| serde_json::from_str(body.get()).ok());
-    Ok(request.map(|request| format!("{request:#}")))
+    let call = app.resources.trace.find(id);
+    let recorded = call.zip(content);
+    let recorded = recorded.and_then(|(call, content)| RecordedCall::new(&call, &content));
+    Ok(recorded.map(|recorded| format!("{:#}", Value::Object(recorded.into_fields("body")))))
 }
 
 fn form(app: &App, principal: &AdminPrincipal, trial: Trial<'_>) -> Markup {

@@ -16,8 +16,13 @@ use crate::{
 /// One thing that happened to a request.
 #[derive(Debug)]
 pub enum ExchangeEvent<'a> {
-    /// The method was found, such as `models.generateContent`.
-    MethodResolved(&'static str),
+    /// The method was found.
+    MethodResolved {
+        /// Name of the API that has it.
+        api: &'static str,
+        /// Name of the method in logs and metrics, such as `generateContent`.
+        operation: &'static str,
+    },
     /// The call was read from path and query, and again from the body.
     CallRead {
         /// Name of the method in logs and metrics.
@@ -208,13 +213,13 @@ pub struct ChunkFacts {
 /// Part of a call's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BodyPart {
-    /// Request of the agent, without envelope.
+    /// Request of the agent in the form of its API, without envelope.
     AgentRequest,
-    /// Request that goes upstream.
+    /// Request that goes upstream, in the same form.
     UpstreamRequest,
-    /// Response or chunk of the model.
+    /// Response or chunk of the model, in the content form.
     ModelAnswer,
-    /// Response or chunk for the agent.
+    /// Response or chunk for the agent, in the content form.
     AgentAnswer,
 }
 

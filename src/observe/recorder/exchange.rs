@@ -21,6 +21,8 @@ pub struct Exchange {
     pub trace: Trace,
     /// Name of the method, such as `generateContent`; `unknown` for other paths.
     pub operation: &'static str,
+    /// Name of the API that has the method; empty for unknown paths and for events.
+    pub api: &'static str,
     /// Name of the API's dialect; empty until the call is accepted.
     pub dialect: &'static str,
     /// The model that the agent requested.
@@ -53,6 +55,7 @@ impl Exchange {
             session_id: String::new(),
             trace: Trace::default(),
             operation: "unknown",
+            api: "",
             dialect: "",
             requested_model: String::new(),
             model: String::new(),
@@ -89,7 +92,9 @@ impl Exchange {
 
     pub(super) fn apply(&mut self, event: &ExchangeEvent<'_>) {
         match event {
-            ExchangeEvent::MethodResolved(operation) => self.operation = operation,
+            ExchangeEvent::MethodResolved { api, operation } => {
+                (self.api, self.operation) = (api, operation);
+            }
             ExchangeEvent::CallRead {
                 operation,
                 model,

@@ -11,6 +11,7 @@ use thiserror::Error;
 use url::form_urlencoded;
 
 use crate::{
+    dialect::Api,
     event::Action,
     observe::trace::{
         clock,
@@ -28,6 +29,7 @@ pub const FILTER_KEYS: &[(&str, &str)] = &[
         "name of the caller, or at least 8 digits of its key",
     ),
     ("session", "id of the session"),
+    ("dialect", "model API, such as `anthropic`"),
     ("request", "request id"),
     ("model", "model that was requested or called"),
     (
@@ -73,6 +75,7 @@ pub struct TraceFilter {
 enum FilterKey {
     Caller,
     Session,
+    Dialect,
     Request,
     Model,
     Verdict,
@@ -207,6 +210,9 @@ impl TraceFilter {
             FilterKey::Verdict | FilterKey::Would if !VERDICTS.contains(&value.as_str()) => {
                 return Err(bad(VERDICTS.join(", ")));
             }
+            FilterKey::Dialect if Api::named(&value).is_none() => {
+                return Err(bad(Api::ALL.map(Api::as_str).join(", ")));
+            }
             FilterKey::Edited if !["request", "answer", "any"].contains(&value.as_str()) => {
                 return Err(bad("request, answer, any".to_owned()));
             }
@@ -227,6 +233,7 @@ impl TraceFilter {
         match key {
             FilterKey::Caller => Self::names_caller(value, &record.caller, &record.caller_key),
             FilterKey::Session => *record.session == *value,
+            FilterKey::Dialect => record.dialect == value,
             FilterKey::Request => *record.id == *value,
             FilterKey::Model => *record.model == *value || *record.requested_model == *value,
             FilterKey::Verdict => {
@@ -258,9 +265,10 @@ impl TraceFilter {
 }
 
 impl FilterKey {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Caller,
         Self::Session,
+        Self::Dialect,
         Self::Request,
         Self::Model,
         Self::Verdict,
@@ -280,6 +288,7 @@ impl FilterKey {
         match self {
             Self::Caller => "caller",
             Self::Session => "session",
+            Self::Dialect => "dialect",
             Self::Request => "request",
             Self::Model => "model",
             Self::Verdict => "verdict",
@@ -383,6 +392,10 @@ mod tests {
             ),
             ("deny", "`deny` is not a filter such as `verdict:deny`"),
             ("verdict:maybe", "`verdict` must be pass, edit, proceed"),
+            (
+                "dialect:grok",
+                "`dialect` must be gemini, vertex, code_assist, anthropic, openai_responses",
+            ),
             ("edited:yes", "`edited` must be request, answer, any"),
             ("since:yesterday", "`since` must be a time such as"),
         ];

@@ -37,6 +37,8 @@ pub struct InFlightCall {
     pub agent: String,
     /// Session of the request; empty if unknown so far.
     pub session: String,
+    /// Name of the model API; empty until it is known.
+    pub dialect: &'static str,
     /// Name of the method, such as `generateContent`.
     pub method: &'static str,
     /// Model that the agent requested.
@@ -80,6 +82,7 @@ impl InFlightCall {
             caller: exchange.caller.name.clone(),
             agent: exchange.caller.agent.clone(),
             session: exchange.session_id.clone(),
+            dialect: exchange.api,
             method: exchange.operation,
             requested_model: exchange.requested_model.clone(),
             model: exchange.model.clone(),
@@ -96,6 +99,7 @@ fn matches(filter: &TraceFilter, exchange: &Exchange, started_ms: u64) -> bool {
             let caller = &exchange.caller;
             TraceFilter::names_caller(value, &caller.name, &caller.key)
         }
+        "dialect" => exchange.api == value,
         "session" => exchange.session_id == value,
         "request" => *exchange.request_id == *value,
         "model" => exchange.model == value || exchange.requested_model == value,

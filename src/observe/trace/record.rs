@@ -62,7 +62,7 @@ pub struct CallRecord {
     /// Session of the request; empty if unknown.
     #[schema(value_type = String)]
     pub session: Box<str>,
-    /// Name of the model API; empty for events.
+    /// Name of the model API; empty for events and unknown paths.
     pub dialect: &'static str,
     /// Name of the method, such as `generateContent`.
     pub method: &'static str,

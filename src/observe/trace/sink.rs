@@ -171,7 +171,7 @@ impl TraceSink {
             caller_key: short(&exchange.caller.key, KEY_CHARS),
             agent: short(&exchange.caller.agent, MAX_NAME_BYTES),
             session: short(&exchange.session_id, MAX_NAME_BYTES),
-            dialect: exchange.dialect,
+            dialect: exchange.api,
             method: exchange.operation,
             requested_model: short(&exchange.requested_model, MAX_NAME_BYTES),
             model: short(&exchange.model, MAX_NAME_BYTES),

@@ -39,15 +39,20 @@ export function taskTests(stage) {
     assert.deepEqual(names.toSorted(), ["known-models", "licence-scan", "night-shift", "own-files", "tickets"]);
   });
 
-  task("which hook is slow", async (page, click) => {
+  task("which hook is slow", async (page, click, { gateway }) => {
     await click(page.getByRole("link", { name: "Policies and hooks" }));
     const columns = await page.locator("thead th").allInnerTexts();
     const column = columns.indexOf("p50");
     const rows = await page.locator("tbody tr").evaluateAll((all) => all.map((row) => [...row.cells].map((cell) => cell.innerText)));
     const asked = rows.filter((cells) => cells[column] !== "");
     const slowest = asked.toSorted((one, other) => milliseconds(other[column]) - milliseconds(one[column]))[0];
-    assert.match(slowest[0], /^licence-scan/);
-    assert.ok(milliseconds(slowest[column]) >= 100, slowest[column]);
+    // On a busy machine that may be another one than the hook that sleeps for 100 ms.
+    const rules = (await gateway.get("/rules")).filter((rule) => rule.p50_us !== undefined);
+    const expected = rules.toSorted((one, other) => other.p50_us - one.p50_us)[0];
+    assert.ok(slowest[0].startsWith(expected.name), `${slowest[0]} is not ${expected.name}`);
+    const sleeping = asked.find((cells) => cells[0].startsWith("licence-scan"));
+    assert.ok(milliseconds(sleeping[column]) >= 100, sleeping[column]);
+    assert.ok(milliseconds(slowest[column]) >= milliseconds(sleeping[column]), slowest[column]);
   });
 
   task("which caller is refused most", async (page, click) => {

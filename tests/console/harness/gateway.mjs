@@ -55,8 +55,8 @@ export class Gateway {
     await cp(SCENE, gateway.folder, { recursive: true });
     await cp(EXAMPLE_HOOKS, path.join(gateway.folder, "hooks"), { recursive: true });
     gateway.configFile = path.join(gateway.folder, "hookgate.yaml");
-    await gateway.edit(change);
-    const command = ["serve", "--config", "hookgate.yaml", "--upstream", upstream];
+    await gateway.edit((config) => change(config).replaceAll("http://127.0.0.1:9090", upstream));
+    const command = ["serve", "--config", "hookgate.yaml"];
     [gateway.agents, gateway.admin] = await startProcess(gateway.folder, command, 2);
     return gateway;
   }
@@ -141,7 +141,8 @@ async function startProcess(folder, command, urls) {
   return found;
 }
 
-function binary() {
+/** The program under test. */
+export function binary() {
   const target = process.env.CARGO_TARGET_DIR ?? path.join(REPO, "target");
   const file = path.resolve(process.env.HOOKGATE ?? path.join(target, "debug/hookgate"));
   if (!existsSync(file)) throw new Error(`there is no hookgate at ${file}; build it, or name it in HOOKGATE`);

@@ -61,9 +61,12 @@ export const startHostileModel = () =>
     return { candidates: [candidate], modelVersion: texts[0] };
   });
 
-/** A hook that denies every tool, with the tool's name as reason. */
+/** A hook that denies every tool, with its hostile argument as reason. Names may be in the form of another family. */
 export const startHostileHook = () =>
-  serveJson((input) => ({ decision: "deny", reason: input.tool_name, systemMessage: input.tool_name }));
+  serveJson(({ tool_input }) => {
+    const [text] = Object.keys(tool_input);
+    return { decision: "deny", reason: text, systemMessage: text };
+  });
 
 async function serveJson(answer) {
   const server = createServer(async (request, response) => {

@@ -38,6 +38,8 @@ pub struct CallSummary<'a> {
     pub agent: &'a str,
     /// Session of the request; empty if unknown.
     pub session: &'a str,
+    /// Name of the model API; empty for events and unknown paths.
+    pub dialect: &'static str,
     /// Name of the method, such as `generateContent`, or of the event.
     pub method: &'static str,
     /// Model that the agent requested.
@@ -114,6 +116,7 @@ impl CallRecord {
             caller: &self.caller,
             agent: &self.agent,
             session: &self.session,
+            dialect: self.dialect,
             method,
             requested_model: &self.requested_model,
             model: &self.model,

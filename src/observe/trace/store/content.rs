@@ -48,16 +48,16 @@ pub struct StoredContent {
     pub because: ContentReason,
     /// Time at which it is removed: RFC 3339 in UTC.
     pub until: String,
-    /// Request of the agent, without envelope.
+    /// Request of the agent in the form of its API, without envelope.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub request: Option<MaskedBody>,
     /// Request that went upstream last; absent if it is the agent's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub upstream_request: Option<MaskedBody>,
-    /// Answers of the model: all chunks of all rounds as a list.
+    /// Answers of the model: all chunks of all rounds as a list, in the form of the Gemini API.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub answer: Option<MaskedBody>,
-    /// Answer that the agent received; absent if it is the model's.
+    /// Answer that the agent received, in the same form; absent if it is the model's.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub agent_answer: Option<MaskedBody>,
     #[serde(skip)]

@@ -1,0 +1,116 @@
+//! A call whose content is kept, as the action of an agent that can be performed again.
+
+use serde_json::{Map, Value, json};
+
+use crate::{
+    dialect::Api,
+    observe::trace::{CallRecord, MaskedBody, StoredContent},
+};
+
+/// Version that requests of the Messages API must name.
+const ANTHROPIC_VERSION: &str = "2023-06-01";
+
+/// The request of a call and the answers that it got.
+#[derive(Debug)]
+pub struct RecordedCall {
+    /// Path and query.
+    pub path: String,
+    /// Headers that the API requires.
+    pub headers: Map<String, Value>,
+    /// Masked request, in the form of its API.
+    pub request: Value,
+    /// Masked answer of the model API to each request within the call, in order: an object, or
+    /// the list of its chunks.
+    pub answers: Vec<Value>,
+}
+
+impl RecordedCall {
+    /// Returns the call of a record; `None` if the content holds no request.
+    pub fn new(call: &CallRecord, content: &StoredContent) -> Option<Self> {
+        let api = Api::named(call.dialect)?;
+        let request = body(content.request.as_ref())?;
+        let answers = body(content.answer.as_ref());
+        let is_stream = if api.is_google() {
+            call.method.starts_with("stream")
+        } else {
+            request.get("stream") == Some(&Value::Bool(true))
+        };
+        let headers = (api == Api::Anthropic)
+            .then(|| ("anthropic-version".to_owned(), json!(ANTHROPIC_VERSION)));
+        Some(Self {
+            path: path(api, call),
+            headers: headers.into_iter().collect(),
+            request: match api {
+                Api::CodeAssist => json!({ "model": *call.requested_model, "request": request }),
+                _ => request,
+            },
+            answers: rounds(answers.as_ref(), is_stream),
+        })
+    }
+
+    /// Returns the action as JSON. `request` is the name of the field with the request.
+    pub fn into_fields(self, request: &str) -> Map<String, Value> {
+        let mut fields = Map::from_iter([("path".to_owned(), json!(self.path))]);
+        if !self.headers.is_empty() {
+            fields.insert("headers".to_owned(), Value::Object(self.headers));
+        }
+        fields.insert(request.to_owned(), self.request);
+        let names = ["answer", "then"].map(str::to_owned);
+        fields.extend(names.into_iter().zip(self.answers));
+        fields
+    }
+}
+
+fn path(api: Api, call: &CallRecord) -> String {
+    let method = match call.method {
+        "streamGenerateContent" => "streamGenerateContent?alt=sse",
+        "countTokens" | "embedContent" | "batchEmbedContents" => call.method,
+        _ => "generateContent",
+    };
+    let model = &call.requested_model;
+    match (api, call.method) {
+        (Api::Gemini, _) => format!("/v1beta/models/{model}:{method}"),
+        (Api::Vertex, _) => format!("/v1/publishers/google/models/{model}:{method}"),
+        (Api::CodeAssist, _) => format!("/v1internal:{method}"),
+        (Api::Anthropic, "messages.count_tokens") => "/v1/messages/count_tokens".to_owned(),
+        (Api::Anthropic, _) => "/v1/messages".to_owned(),
+        (Api::OpenAiResponses, "responses.input_tokens") => "/v1/responses/input_tokens".to_owned(),
+        (Api::OpenAiResponses, "responses.compact") => "/v1/responses/compact".to_owned(),
+        (Api::OpenAiResponses, "embeddings.create") => "/v1/embeddings".to_owned(),
+        (Api::OpenAiResponses, _) => "/v1/responses".to_owned(),
+        (Api::OpenAiChat, _) => "/v1/chat/completions".to_owned(),
+    }
+}
+
+fn body(body: Option<&MaskedBody>) -> Option<Value> {
+    serde_json::from_str(body?.body.as_ref()?.get()).ok()
+}
+
+/// Splits the chunks of all rounds into the answers of each. A round ends with a chunk that
+/// has a finish reason.
+fn rounds(answers: Option<&Value>, is_stream: bool) -> Vec<Value> {
+    let chunks = answers.and_then(Value::as_array);
+    let mut rounds: Vec<Vec<Value>> = Vec::new();
+    let mut has_ended = true;
+    for chunk in chunks.into_iter().flatten() {
+        // Chunks of text have the envelope of Code Assist.
+        let chunk = chunk.get("response").unwrap_or(chunk);
+        if std::mem::replace(&mut has_ended, is_last(chunk)) {
+            rounds.push(Vec::new());
+        }
+        if let Some(round) = rounds.last_mut() {
+            round.push(chunk.clone());
+        }
+    }
+    let answer = |chunks: Vec<Value>| match (is_stream, chunks.first()) {
+        (false, Some(whole)) => whole.clone(),
+        _ => Value::Array(chunks),
+    };
+    rounds.into_iter().map(answer).collect()
+}
+
+fn is_last(chunk: &Value) -> bool {
+    let reason = chunk.pointer("/candidates/0/finishReason");
+    let reason = reason.or_else(|| chunk.pointer("/candidates/0/finish_reason"));
+    reason.is_some()
+}

@@ -1,0 +1,92 @@
+// A call of Claude Code's kind: filter, live tail, timeline, conversation, test and trial.
+
+import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
+import { writeFile } from "node:fs/promises";
+import path from "node:path";
+import { it } from "node:test";
+import { promisify } from "node:util";
+
+import { withWindow } from "../harness/browser.mjs";
+import { binary, sealed } from "../harness/gateway.mjs";
+import { CLAUDE_SESSION } from "../scene.mjs";
+
+export function agentTests(stage) {
+  it("a denied tool call of Claude Code's kind is found by its API, explained, and shown as a conversation", async () => {
+    const { browser, scene: { gateway, claude } } = stage;
+    await withWindow(browser, gateway, { user: "ivan" }, async (page) => {
+      await page.goto("/console/calls");
+      await page.getByLabel("Filter").fill("dialect:anthropic verdict:deny");
+      await page.getByRole("button", { name: "Filter" }).click();
+      await page.waitForURL(/q=dialect/);
+      const rows = page.locator("a[data-row]");
+      assert.equal(await rows.count(), 1);
+      const row = await page.locator("table[data-rows] tbody tr").innerText();
+      assert.match(row, /safe-shell\s+run_shell_command|safe-shell\s+Bash/);
+      assert.match(row, /claude-cli\/2\.1/);
+      await rows.click();
+      await page.waitForURL(new RegExp(`/console/calls/${claude}`));
+
+      const line = await gateway.lineOf("name: safe-shell");
+      assert.ok((await page.locator("p.problem").first().innerText()).startsWith(`safe-shell at ${line} decided deny`));
+      const facts = await page.locator("main > dl").first().innerText();
+      assert.match(facts, new RegExp(CLAUDE_SESSION));
+      assert.match(facts, /anthropic messages\.create/);
+      assert.match(facts, /\d+ in .*\d+ out/);
+      const event = page.locator("ol.timeline > li").filter({ hasText: /BeforeTool of (Bash|run_shell_command)/ });
+      assert.match(await event.locator("tbody tr").filter({ hasText: "safe-shell" }).innerText(), /deny/);
+      assert.match(await event.locator("tbody tr").filter({ hasText: "night-shift" }).innerText(), /not asked/);
+
+      await page.getByRole("link", { name: "Show the content" }).click();
+      const agent = page.locator(".columns > section").first();
+      const turns = await agent.locator(".turn").evaluateAll((all) => all.map((turn) => turn.innerText));
+      assert.match(turns[0], /^system\s+You are a coding agent/);
+      assert.match(turns[1], /^user\s+What is on the plan\?/);
+      assert.match(turns[2], /^assistant\s+thought[^]*I will look at it\.[^]*calls Read[^]*"file_path": "plan\.png"/);
+      assert.match(turns[3], /^user\s+result of Read[^]*1 image, 1 x 1[^]*image image\/png, \d+ B[^]*Use Bash/);
+      assert.match(turns[4], /^assistant/);
+      await agent.locator("summary", { hasText: "thought" }).first().click();
+      await agent.getByText("The plan is a picture.").waitFor();
+      const model = page.locator(".columns > section").last();
+      assert.match(await model.innerText(), /calls Bash[^]*"command": "rm -rf build"/);
+      assert.doesNotMatch(await agent.innerText(), /calls Bash/, "the agent did not receive the call");
+    });
+  });
+
+  it("a test made of that call passes unchanged, and a trial of it is denied", async () => {
+    const { browser, scene: { gateway, claude } } = stage;
+    await withWindow(browser, gateway, { user: "olga" }, async (page) => {
+      await page.goto(`/console/calls/${claude}`);
+      await page.getByRole("link", { name: "Make a test of this" }).click();
+      const yaml = await page.locator("main pre").innerText();
+      const file = path.join(gateway.folder, "denial.yaml");
+      await writeFile(file, yaml);
+      const options = { cwd: gateway.folder, env: sealed(gateway.folder) };
+      const { stdout } = await promisify(execFile)(binary(), ["test", file], options);
+      assert.match(stdout, /^ok 1 - call/m);
+
+      await page.goBack();
+      await page.getByRole("link", { name: "Try it again" }).click();
+      assert.match(await page.locator("textarea").inputValue(), /"path": "\/v1\/messages"/);
+      await page.getByLabel("Run them").check();
+      await page.getByRole("button", { name: "Try it" }).click();
+      assert.match(await page.locator("main").innerText(), /Verdict: deny[^]*safe-shell[^]*Nothing is removed by force/);
+    });
+  });
+
+  it("the live tail of one API leaves out the calls of others", async () => {
+    const { browser, scene: { gateway } } = stage;
+    await withWindow(browser, gateway, { user: "vera" }, async (page) => {
+      await page.goto("/console/calls?dialect=openai_chat");
+      await page.getByRole("button", { name: "Live" }).click();
+      await page.getByRole("status").filter({ hasText: "live" }).waitFor();
+      const messages = [{ role: "user", content: "hello" }];
+      await gateway.post("team-b", "/v1/messages", { model: "claude-sonnet-4-5", max_tokens: 99, messages });
+      await gateway.call("team-b", "hello");
+      const { id } = await gateway.post("team-b", "/v1/chat/completions", { model: "gpt-5-mini", messages });
+      await page.locator("tr.new").first().waitFor();
+      const added = await page.locator("tr.new a").evaluateAll((all) => all.map((link) => link.pathname));
+      assert.deepEqual(added, [`/console/calls/${id}`]);
+    });
+  });
+}
