@@ -56,7 +56,7 @@ fn calls_of_gemini() -> Vec<(String, Value)> {
         ),
         (
             path("demo-writer", pro, stream),
-            prompt("Write to ann@example.com, please"),
+            prompt("Write a poem about rivers"),
         ),
         (
             path("demo-coder", flash, stream),
@@ -95,30 +95,34 @@ fn calls_of_anthropic() -> Vec<(String, Value)> {
 }
 
 fn calls_of_openai() -> Vec<(String, Value)> {
-    let responses = |text: &str| {
+    // A mail address in pieces of a stream is nothing that the example hook finds.
+    let responses = |text: &str, is_stream: bool| {
         let body = json!({
             "model": "gpt-5",
             "instructions": "You are a coding agent.",
             "input": [{ "role": "user", "content": [{ "type": "input_text", "text": text }] }],
             "store": false,
-            "stream": true,
+            "stream": is_stream,
         });
         ("/s/demo-codex/v1/responses".to_owned(), body)
     };
-    let chat = |text: &str| {
-        let body = json!({
+    let chat = |text: &str, is_stream: bool| {
+        let mut body = json!({
             "model": "gpt-5-mini",
             "messages": [{ "role": "user", "content": text }],
-            "stream": true,
-            "stream_options": { "include_usage": true },
+            "stream": is_stream,
         });
+        if let (true, Some(fields)) = (is_stream, body.as_object_mut()) {
+            let options = json!({ "include_usage": true });
+            fields.insert("stream_options".to_owned(), options);
+        }
         ("/s/demo-chat/v1/chat/completions".to_owned(), body)
     };
     vec![
-        responses("Write to bob@example.com"),
-        responses("Which files belong to project aurora?"),
-        chat("Translate: good morning"),
-        chat("Write to carol@example.com"),
+        responses("Write to bob@example.com", false),
+        responses("Which files belong to project aurora?", true),
+        chat("Translate: good morning", true),
+        chat("Write to carol@example.com", false),
     ]
 }
 

@@ -72,6 +72,15 @@ pub(super) fn config_line(at: &RulePosition) -> Markup {
     html! { a href={ "/console/config#" (line) } { code { (line) } } }
 }
 
+/// Returns a text whose words in backticks are code.
+pub(super) fn with_code(text: &str) -> Markup {
+    html! {
+        @for (index, piece) in text.split('`').enumerate() {
+            @if index % 2 == 1 { code { (piece) } } @else { (piece) }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -90,6 +99,12 @@ mod tests {
             sizes,
             ["0 B", "1023 B", "1.0 KiB", "12.2 KiB", "1.0 MiB", "4.5 MiB"]
         );
+    }
+
+    #[test]
+    fn words_in_backticks_are_code() {
+        let shown = with_code("allow `a<b` with `c`").into_string();
+        assert_eq!(shown, "allow <code>a&lt;b</code> with <code>c</code>");
     }
 
     #[test]

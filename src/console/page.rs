@@ -27,6 +27,23 @@ const NAVIGATION: [(&str, &str); 8] = [
     ("/console/try", "Try it"),
 ];
 
+/// Columns of numbers.
+const NUMBER_COLUMNS: [&str; 13] = [
+    "Acted",
+    "After",
+    "Asked",
+    "Before",
+    "Calls",
+    "Calls in 24 h",
+    "Failed",
+    "For",
+    "Prompts",
+    "Would have",
+    "p50",
+    "p99",
+    "Requests",
+];
+
 /// Keys of the script, and what they do.
 const KEYS: [(&str, &str); 6] = [
     ("j", "next row"),
@@ -233,13 +250,20 @@ impl BadgeKind {
     }
 }
 
+/// Returns the header of a column, aligned like its cells.
+pub(super) fn header_cell(column: &str) -> Markup {
+    html! {
+        th scope="col" class=[NUMBER_COLUMNS.contains(&column).then_some("number")] { (column) }
+    }
+}
+
 /// Returns a table that can be scrolled by keys when it is wider than the page.
 pub(super) fn table(caption: &str, columns: &[&str], rows: &Markup) -> Markup {
     html! {
         div.scroll tabindex="0" role="region" aria-label=(caption) {
             table data-rows {
                 caption { (caption) }
-                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                thead { tr { @for column in columns { (header_cell(column)) } } }
                 tbody { (PreEscaped(&rows.0)) }
             }
         }

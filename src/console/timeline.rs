@@ -5,7 +5,7 @@ use maud::{Markup, html};
 use super::{
     call_row::verdict_badge,
     format::{bytes, calls_with, config_line, duration},
-    page::{BadgeKind, badge},
+    page::{BadgeKind, badge, header_cell},
 };
 use crate::{
     event::HookStatus,
@@ -146,7 +146,9 @@ fn rule_table(number: usize, event: &TracedEvent) -> Markup {
         div.scroll tabindex="0" role="region" aria-label={ "Rules of event " (number) ", " (event.event.as_str()) } {
             table {
                 caption { "Every policy and hook of the event, in order" }
-                thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                thead { tr { @for column in columns {
+                    th scope="col" class=[(column == "Time").then_some("number")] { (column) }
+                } } }
                 tbody { @for rule in &event.rules { (rule_row(rule)) } }
             }
         }
@@ -226,8 +228,7 @@ fn changes(caption: &str, diff: &DocumentDiff) -> Markup {
             table {
                 caption { (caption) " (" (bytes(diff.before_bytes)) " → " (bytes(diff.after_bytes)) ")" }
                 thead { tr {
-                    th scope="col" { "Where" } th scope="col" { "Change" }
-                    th scope="col" { "Before" } th scope="col" { "After" }
+                    @for column in ["Where", "Change", "Before", "After"] { (header_cell(column)) }
                 } }
                 tbody { @for change in &diff.changes { tr {
                     th scope="row" { code { (change.pointer) } }

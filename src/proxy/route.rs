@@ -41,10 +41,7 @@ pub(super) fn resolve(
         api: dialect::named_api(&head.headers).filter(|api| snapshot.has_upstream(*api)),
     };
     let recognized = recognize(&app.resources.traffic, &identity, line)?;
-    recorder.record(&ExchangeEvent::MethodResolved {
-        api: recognized.method.api.as_str(),
-        operation: recognized.method.label(),
-    });
+    recorder.record(&ExchangeEvent::MethodResolved(recognized.method));
     snapshot.check_coverage(recognized.method)?;
     check_inspectable(recognized.method, &identity)?;
     let call = recognized.call?;

@@ -49,7 +49,8 @@ async function sendCallsOfOtherApis(gateway) {
   const instructions = "You are a coding agent.";
   const responses = { model: "gpt-5", instructions, store: false, stream: true, prompt_cache_key: "codex-17" };
   const codex = { "user-agent": "codex_exec/0.169.0 (Debian)" };
-  await gateway.post("team-b", "/v1/responses", { ...responses, input: "Write to dan@example.com" }, codex);
+  const shell = { type: "function", name: "exec_command", parameters: { type: "object", properties: { cmd: { type: "string" } } } };
+  await gateway.post("team-b", "/v1/responses", { ...responses, tools: [shell], input: "Plan the next step" }, codex);
   const messages = [{ role: "user", content: "Compare project aurora with others" }];
   await gateway.post("team-b", "/s/notebook/v1/chat/completions", { model: "gpt-5-mini", messages });
 }
@@ -90,11 +91,10 @@ function claudeCall(prompt) {
       },
       {
         role: "user",
-        content: [
-          { type: "tool_result", tool_use_id: "toolu_plan", content: [text("1 image, 1 x 1"), image] },
-          text(prompt),
-        ],
+        content: [{ type: "tool_result", tool_use_id: "toolu_plan", content: [text("1 image, 1 x 1"), image] }],
       },
+      { role: "assistant", content: [text("There is one point on it.")] },
+      { role: "user", content: [text(prompt)] },
     ],
   };
 }

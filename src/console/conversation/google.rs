@@ -65,7 +65,7 @@ fn part(part: &Value) -> ShownPart<'_> {
         };
     }
     if let Some(data) = either(part, ["inlineData", "inline_data"]) {
-        return ShownPart::media_of_data("media", media_type(data), field(data, "data"));
+        return ShownPart::media_of_data("", media_type(data), field(data, "data"));
     }
     if let Some(file) = either(part, ["fileData", "file_data"]) {
         let address = either(file, ["fileUri", "file_uri"]).and_then(Value::as_str);

@@ -57,7 +57,13 @@ impl<'a> ShownPart<'a> {
     /// Returns media with its data in base64.
     pub(super) fn media_of_data(kind: &str, media_type: &str, data: &str) -> Self {
         let size = u64::try_from(data.len() / 4 * 3).unwrap_or(u64::MAX);
-        Self::Media(format!("{kind} {media_type}, {}", bytes(size)))
+        let size = bytes(size);
+        // A media type such as `image/png` names the kind itself.
+        Self::Media(if media_type.starts_with(kind) {
+            format!("{media_type}, {size}")
+        } else {
+            format!("{kind} {media_type}, {size}")
+        })
     }
 
     /// Returns media at an address, which may hold the data itself.

@@ -19,7 +19,7 @@ use crate::{
         call_row::{COLUMNS, CallRow, LIST, models, short_time},
         form::FormFields,
         format::duration,
-        page::Page,
+        page::{Page, header_cell},
     },
     error::{ApiError, ErrorReason},
     observe::trace::{
@@ -165,7 +165,7 @@ fn in_flight(found: &InFlightCalls) -> Markup {
                 div.scroll tabindex="0" role="region" aria-label="Calls in flight" {
                     table {
                         caption { "When this page was made, the oldest first" }
-                        thead { tr { @for column in columns { th scope="col" { (column) } } } }
+                        thead { tr { @for column in columns { (header_cell(column)) } } }
                         tbody { @for call in &found.calls { (in_flight_row(call)) } }
                     }
                 }

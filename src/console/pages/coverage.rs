@@ -5,7 +5,10 @@ use maud::{Markup, html};
 
 use crate::{
     auth::AdminPrincipal,
-    console::page::{BadgeKind, Page, badge, table},
+    console::{
+        format::with_code,
+        page::{BadgeKind, Page, badge, table},
+    },
     dialect::HookCoverage,
     state::{App, UnknownPath},
     view::coverage::{self, MethodCoverage},
@@ -17,7 +20,29 @@ pub(in crate::console) async fn show(
     principal: AdminPrincipal,
 ) -> Response {
     let methods = coverage::methods(&app);
-    let rows = html! { @for method in &methods { (row(method)) } };
+    let is_called = |method: &&MethodCoverage| method.calls_last_day > 0;
+    let (called, others): (Vec<&MethodCoverage>, Vec<_>) = methods.iter().partition(is_called);
+    let body = html! {
+        p { "A call that goes around the hooks is in a row with the word "
+            em { "not inspected" } " and a count above 0. Any method that is not listed is refused. "
+            a href="/coverage" { "JSON" } }
+        h2 { "Called methods" }
+        @if called.is_empty() {
+            p { "None in the last 24 hours." }
+        } @else {
+            (method_table("Methods with calls in the last 24 hours", &called))
+        }
+        h2 { "Refused unknown paths" }
+        (unknown_paths(&coverage::unknown_paths(&app)))
+        h2 { "Other methods" }
+        (method_table("Methods without calls in the last 24 hours", &others))
+    };
+    let page = Page::new("Coverage", body).under("/console/coverage");
+    page.respond(Some(&principal))
+}
+
+fn method_table(caption: &str, methods: &[&MethodCoverage]) -> Markup {
+    let rows = html! { @for method in methods { (row(method)) } };
     let columns = [
         "Name",
         "API",
@@ -25,15 +50,7 @@ pub(in crate::console) async fn show(
         "Calls in 24 h",
         "Path and reason",
     ];
-    let body = html! {
-        p { "A call that goes around the hooks is in a row with the word "
-            em { "not inspected" } " and a count above 0. Any method that is not listed is refused." }
-        (table("Methods of the model APIs", &columns, &rows))
-        h2 { "Refused unknown paths" }
-        (unknown_paths(&coverage::unknown_paths(&app)))
-    };
-    let page = Page::new("Coverage", body).under("/console/coverage");
-    page.respond(Some(&principal))
+    table(caption, &columns, &rows)
 }
 
 fn row(method: &MethodCoverage) -> Markup {
@@ -47,7 +64,7 @@ fn row(method: &MethodCoverage) -> Markup {
             td.number { (method.calls_last_day) }
             td.path {
                 code { (policy.method) " " (policy.path) }
-                @if let Some(why) = &policy.why { div { (why) } }
+                @if let Some(why) = &policy.why { div { (with_code(why)) } }
             }
         }
     }

@@ -54,7 +54,7 @@ fn traffic(overview: &Overview, trace: TraceStatus) -> Markup {
         div.figure { (format!("{:.1}", overview.calls_per_second)) " calls/s" }
         p {
             (overview.in_flight) " in flight, " (overview.connections) " connections, "
-            a href="/console/sessions" { (overview.sessions) " sessions" }
+            a.nowrap href="/console/sessions" { (overview.sessions) " sessions" }
         }
         p.muted {
             a href="/console/calls" { (trace.records) " calls" } " in " (bytes(trace.bytes as u64))

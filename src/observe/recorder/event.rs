@@ -6,6 +6,7 @@ use bytes::Bytes;
 use serde_json::Value;
 
 use crate::{
+    dialect::MethodSpec,
     event::{
         Action, Caller, Diagnostic, EventName, EventOrigin, HookOutput, HookRun, RuleId,
         SkipReason, Trace,
@@ -17,12 +18,7 @@ use crate::{
 #[derive(Debug)]
 pub enum ExchangeEvent<'a> {
     /// The method was found.
-    MethodResolved {
-        /// Name of the API that has it.
-        api: &'static str,
-        /// Name of the method in logs and metrics, such as `generateContent`.
-        operation: &'static str,
-    },
+    MethodResolved(&'static MethodSpec),
     /// The call was read from path and query, and again from the body.
     CallRead {
         /// Name of the method in logs and metrics.

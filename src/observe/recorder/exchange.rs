@@ -92,8 +92,8 @@ impl Exchange {
 
     pub(super) fn apply(&mut self, event: &ExchangeEvent<'_>) {
         match event {
-            ExchangeEvent::MethodResolved { api, operation } => {
-                (self.api, self.operation) = (api, operation);
+            ExchangeEvent::MethodResolved(method) => {
+                (self.api, self.operation) = (method.api.as_str(), method.label());
             }
             ExchangeEvent::CallRead {
                 operation,
