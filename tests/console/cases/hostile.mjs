@@ -5,12 +5,14 @@ import { it } from "node:test";
 
 import { Window, until, withWindow } from "../harness/browser.mjs";
 import { Gateway } from "../harness/gateway.mjs";
-import { HOSTILE, shown, startHostileHook, startHostileModel } from "../harness/hostile.mjs";
+import { HOSTILE, callsOfOtherApis, shown, startHostileHook, startHostileModel } from "../harness/hostile.mjs";
 
 /** Pages that are open at the same time. */
 const TABS = 4;
 
 const TEXTS_PER_CALL = 5;
+
+const TEXTS_PER_CONVERSATION = 25;
 
 export function hostileTests(stage) {
   it("a window reports a script that runs, a violated policy and a foreign request", async () => {
@@ -28,6 +30,31 @@ export function hostileTests(stage) {
       await until(address, () => window.problems.some((problem) => expected.test(problem)));
     }
     await window.context.close();
+  });
+
+  it("no text of a conversation of any API runs a script", async () => {
+    const { browser } = stage;
+    const gateway = await startHostileGateway();
+    const calls = [];
+    for (let start = 0; start < HOSTILE.length; start += TEXTS_PER_CONVERSATION) {
+      const texts = HOSTILE.slice(start, start + TEXTS_PER_CONVERSATION);
+      for (const [address, body] of callsOfOtherApis(texts)) {
+        const { id } = await gateway.post("team-a", address, body);
+        calls.push({ id, texts, address });
+      }
+    }
+    await withWindow(browser, gateway, { user: "olga" }, async (_page, window) => {
+      await inTabs(window, calls, async (tab, { id, texts, address }) => {
+        await until(`content of ${id}`, async () => (await gateway.get(`/calls/${id}`)).has_content);
+        await tab.goto(`/console/calls/${id}?content=1`);
+        const seen = await settle(tab);
+        for (const text of texts.map(shown)) {
+          for (const part of [`asks ${text}`, `calls ${text}`, `result of ${text}`, `found ${text}`]) {
+            assert.ok(seen.includes(part), `${address}: no ${part} in ${seen.slice(0, 5000)}`);
+          }
+        }
+      });
+    });
   });
 
   it("no text of an agent, a model or a hook runs a script", async () => {

@@ -54,12 +54,50 @@ export const HOSTILE = PLACES.flatMap((place) => VECTORS.map(place));
 /** A model that calls tools named as the texts of the prompt and, once denied, repeats the texts. */
 export const startHostileModel = () =>
   serveJson((request) => {
+    // Answers of other APIs are of no interest, only what is kept of their requests.
+    if (!request.contents) return {};
     const texts = request.contents[0].parts.map((part) => part.text);
     const calls = texts.map((text) => ({ functionCall: { name: text, args: { [text]: text } } }));
     const parts = request.contents.length === 1 ? calls : texts.map((text) => ({ text }));
     const candidate = { content: { role: "model", parts }, finishReason: "STOP", index: 0 };
     return { candidates: [candidate], modelVersion: texts[0] };
   });
+
+/** Addresses and bodies of calls with the texts as prompts, names of tools, arguments and results. */
+export function callsOfOtherApis(texts) {
+  const all = texts.map((text, index) => ({ text, id: `call_${index}`, json: JSON.stringify({ [text]: text }) }));
+  const anthropic = {
+    model: "m",
+    max_tokens: 99,
+    system: texts[0],
+    messages: [
+      { role: "user", content: all.map(({ text }) => ({ type: "text", text: `asks ${text}\n` })) },
+      { role: "assistant", content: all.map(({ text, id }) => ({ type: "tool_use", id, name: text, input: { [text]: text } })) },
+      { role: "user", content: all.map(({ text, id }) => ({ type: "tool_result", tool_use_id: id, content: `found ${text}` })) },
+    ],
+  };
+  const responses = {
+    model: "m",
+    store: false,
+    instructions: texts[0],
+    input: [
+      { role: "user", content: all.map(({ text }) => ({ type: "input_text", text: `asks ${text}\n` })) },
+      ...all.map(({ text, id, json }) => ({ type: "function_call", call_id: id, name: text, arguments: json })),
+      ...all.map(({ text, id }) => ({ type: "function_call_output", call_id: id, output: `found ${text}` })),
+    ],
+  };
+  const calls = all.map(({ text, id, json }) => ({ id, type: "function", function: { name: text, arguments: json } }));
+  const chat = {
+    model: "m",
+    messages: [
+      { role: "system", content: texts[0] },
+      { role: "user", content: all.map(({ text }) => ({ type: "text", text: `asks ${text}\n` })) },
+      { role: "assistant", content: null, tool_calls: calls },
+      ...all.map(({ text, id }) => ({ role: "tool", tool_call_id: id, content: `found ${text}` })),
+    ],
+  };
+  return [["/v1/messages", anthropic], ["/v1/responses", responses], ["/v1/chat/completions", chat]];
+}
 
 /** A hook that denies every tool, with its hostile argument as reason. Names may be in the form of another family. */
 export const startHostileHook = () =>
