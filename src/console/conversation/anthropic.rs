@@ -4,12 +4,12 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::turn::{CallNames, ShownPart, ShownTurn, elements, field, text_or_parts};
+use super::turn::{NamesOfCalls, ShownPart, ShownTurn, elements, field, text_or_parts};
 
 /// Returns the turns of a request.
 pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
     let messages = elements(body, "messages");
-    let mut names = CallNames::default();
+    let mut names = NamesOfCalls::default();
     for block in messages
         .iter()
         .flat_map(|message| elements(message, "content"))
@@ -27,11 +27,11 @@ pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
     system.into_iter().chain(messages).collect()
 }
 
-fn content<'a>(value: Option<&'a Value>, names: &CallNames<'a>) -> Vec<ShownPart<'a>> {
+fn content<'a>(value: Option<&'a Value>, names: &NamesOfCalls<'a>) -> Vec<ShownPart<'a>> {
     text_or_parts(value, |block| part(block, names))
 }
 
-fn part<'a>(block: &'a Value, names: &CallNames<'a>) -> ShownPart<'a> {
+fn part<'a>(block: &'a Value, names: &NamesOfCalls<'a>) -> ShownPart<'a> {
     match field(block, "type") {
         "text" => ShownPart::text(field(block, "text")),
         "thinking" => ShownPart::thought(field(block, "thinking")),

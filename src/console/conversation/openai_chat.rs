@@ -4,12 +4,12 @@ use std::slice;
 
 use serde_json::Value;
 
-use super::turn::{CallNames, ShownPart, ShownTurn, elements, field, text_or_parts};
+use super::turn::{NamesOfCalls, ShownPart, ShownTurn, elements, field, text_or_parts};
 
 /// Returns the turns of a request.
 pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
     let messages = elements(body, "messages");
-    let mut names = CallNames::default();
+    let mut names = NamesOfCalls::default();
     for call in messages
         .iter()
         .flat_map(|message| elements(message, "tool_calls"))
@@ -24,7 +24,7 @@ pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
     turns.collect()
 }
 
-fn parts<'a>(message: &'a Value, names: &CallNames<'a>) -> Vec<ShownPart<'a>> {
+fn parts<'a>(message: &'a Value, names: &NamesOfCalls<'a>) -> Vec<ShownPart<'a>> {
     let content = text_or_parts(message.get("content"), part);
     match field(message, "role") {
         "tool" => {

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::turn::{CallNames, ShownPart, ShownTurn, elements, field, text_or_parts};
+use super::turn::{NamesOfCalls, ShownPart, ShownTurn, elements, field, text_or_parts};
 
 /// Role of items that only the model makes.
 const ASSISTANT: &str = "assistant";
@@ -19,7 +19,7 @@ pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
         turns.push(turn("user", vec![ShownPart::text(text)]));
     }
     let items = elements(body, "input");
-    let mut names = CallNames::default();
+    let mut names = NamesOfCalls::default();
     for item in items {
         names.add(field(item, "call_id"), field(item, "name"));
     }
@@ -30,7 +30,7 @@ pub(super) fn request(body: &Value) -> Vec<ShownTurn<'_>> {
 }
 
 /// Adds an item. A thought and the calls after it are one turn.
-fn add_item<'a>(turns: &mut Vec<ShownTurn<'a>>, item: &'a Value, names: &CallNames<'a>) {
+fn add_item<'a>(turns: &mut Vec<ShownTurn<'a>>, item: &'a Value, names: &NamesOfCalls<'a>) {
     let new = read_item(item, names);
     match turns.last_mut() {
         Some(last) if last.role == ASSISTANT && new.role == ASSISTANT => {
@@ -40,7 +40,7 @@ fn add_item<'a>(turns: &mut Vec<ShownTurn<'a>>, item: &'a Value, names: &CallNam
     }
 }
 
-fn read_item<'a>(item: &'a Value, names: &CallNames<'a>) -> ShownTurn<'a> {
+fn read_item<'a>(item: &'a Value, names: &NamesOfCalls<'a>) -> ShownTurn<'a> {
     if let Value::String(text) = item {
         return turn("user", vec![ShownPart::text(text)]);
     }

@@ -11,7 +11,7 @@ use crate::console::format::bytes;
 pub(super) struct ShownTurn<'a> {
     /// Role in the words of the API.
     pub(super) role: &'a str,
-    /// Parts in order.
+    /// Texts, calls and others, in order.
     pub(super) parts: Vec<ShownPart<'a>>,
 }
 
@@ -31,7 +31,7 @@ pub(super) enum ShownPart<'a> {
     },
     /// Description of an image, a document or a sound.
     Media(String),
-    /// Anything else.
+    /// A part of another kind.
     Json(&'a Value),
 }
 
@@ -78,9 +78,9 @@ impl<'a> ShownPart<'a> {
 
 /// Names of called tools by the ids of their calls.
 #[derive(Debug, Default)]
-pub(super) struct CallNames<'a>(HashMap<&'a str, &'a str>);
+pub(super) struct NamesOfCalls<'a>(HashMap<&'a str, &'a str>);
 
-impl<'a> CallNames<'a> {
+impl<'a> NamesOfCalls<'a> {
     /// Adds the name of a call. Results have the id of their call, and no name.
     pub(super) fn add(&mut self, id: &'a str, name: &'a str) {
         if !name.is_empty() {
