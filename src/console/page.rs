@@ -27,7 +27,7 @@ const NAVIGATION: [(&str, &str); 8] = [
     ("/console/try", "Try it"),
 ];
 
-/// Columns of numbers.
+/// Columns that are aligned to the right, because they hold numbers.
 const NUMBER_COLUMNS: [&str; 13] = [
     "Acted",
     "After",

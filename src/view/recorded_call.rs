@@ -13,7 +13,7 @@ const ANTHROPIC_VERSION: &str = "2023-06-01";
 /// The request of a call and the answers that it got.
 #[derive(Debug)]
 pub struct RecordedCall {
-    /// Path and query.
+    /// Path and query of the request.
     pub path: String,
     /// Headers that the API requires.
     pub headers: Map<String, Value>,
