@@ -41,7 +41,7 @@ pub use self::{
             JwksOrigin, JwtSpec, KeySpec, MtlsSpec, TOKEN_PREFIX, is_caller_name,
         },
         config_file::Config,
-        coverage::CoverageSettings,
+        coverage::{CompactionMode, CoverageSettings, StoreMode},
         decisions::{AfterModelMode, AskMode, Denials},
         hook_view::{HookView, SystemMessages},
         hooks::{AnswerBy, BUILTIN, FailureMode, HookGroup, HookSpec},

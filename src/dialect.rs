@@ -12,6 +12,7 @@ mod anthropic;
 mod api_dialect;
 mod call;
 mod content_form;
+mod content_reference;
 mod detection;
 mod document;
 mod error;
@@ -23,6 +24,7 @@ mod openai;
 mod openai_chat;
 mod openai_responses;
 mod query;
+mod request_field;
 mod sse_event;
 mod text_edit;
 
@@ -30,11 +32,12 @@ use http::Method;
 
 pub use self::{
     api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
-    call::Call,
+    call::{Call, ResponseStorage},
     content_form::{
-        Hidden, PRECEDING, SOURCE, SpliceElements, fallback_models, source_of, splice_list,
-        without_private_fields,
+        Hidden, PRECEDING, SOURCE, SpliceElements, fallback_models, has_hosted_server,
+        shown_to_hooks, source_of, splice_list, without_private_fields,
     },
+    content_reference::ContentReference,
     detection::named_api,
     document::{Document, elements, parse, parse_document},
     error::{DialectError, RequestLineError},
@@ -51,6 +54,7 @@ pub use self::{
     json_strings::edit_json_strings,
     method::{Access, Api, Framing, HookCoverage, MethodSpec, Operation, Vendor},
     method_table::{RecognizedCall, RequestLine},
+    request_field::{AllowedFields, FIELDS, FieldSpec, RequestField},
     sse_event::{write_event, write_named_event},
     text_edit::{ResponseTextEditor, TextChannel, TextEditor, TextKind, TextRest, TextStream},
 };

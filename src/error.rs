@@ -100,6 +100,17 @@ impl ApiError {
         Self::new(ErrorReason::Overloaded, TooManyInFlight.to_string())
     }
 
+    /// Sets the status that a denial has in the errors of a model API.
+    #[must_use]
+    pub fn in_dialect(self, dialect: &dyn Dialect) -> Self {
+        let is_denied = self.reason == ErrorReason::PolicyDenied;
+        let status = is_denied.then(|| dialect.denial_status());
+        Self {
+            status: status.or(self.status),
+            ..self
+        }
+    }
+
     /// Adds the cause and its sources, which only the log contains.
     #[must_use]
     pub fn with_source(self, source: &dyn Error) -> Self {
@@ -142,12 +153,7 @@ impl ApiError {
     /// Renders the response in the form of a model API.
     pub fn render(&self, request_id: &str, dialect: &dyn Dialect) -> Response {
         let seconds = self.retry_seconds();
-        let is_denied = self.reason == ErrorReason::PolicyDenied;
-        let status = if is_denied {
-            dialect.denial_status()
-        } else {
-            self.status()
-        };
+        let status = self.clone().in_dialect(dialect).status();
         let info = ErrorInfo {
             code: status.as_u16(),
             status: self.reason.canonical_code(),

@@ -37,7 +37,7 @@ pub use self::{
 };
 use crate::{
     config::{BUILTIN, KnownMethod, ProtocolShape, Registry},
-    dialect::{self, MethodSpec},
+    dialect::{self, FieldSpec, MethodSpec},
     policy,
     protocol::{self, Protocol},
     transport,
@@ -50,7 +50,10 @@ pub fn registry() -> Registry {
         protocols: protocol::ALL.iter().map(protocol_shape).collect(),
         policies: policy::shapes(),
         formats: [policy::FORMATS, &[condition_eval::FORMAT]].concat(),
-        methods: dialect::methods().map(known_method).collect(),
+        methods: dialect::methods()
+            .map(known_method)
+            .chain(dialect::FIELDS.iter().map(known_field))
+            .collect(),
     }
 }
 
@@ -65,5 +68,12 @@ const fn known_method(row: &MethodSpec) -> KnownMethod {
     KnownMethod {
         name: row.name,
         never: row.access.refusal(),
+    }
+}
+
+const fn known_field(field: &FieldSpec) -> KnownMethod {
+    KnownMethod {
+        name: field.name,
+        never: field.access.refusal(),
     }
 }

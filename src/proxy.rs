@@ -19,6 +19,7 @@
 mod before_model;
 mod cache_owner;
 mod cached_content;
+mod earlier_responses;
 mod early_response;
 mod model_request;
 mod passthrough;
@@ -75,9 +76,11 @@ pub async fn handle(app: &App, authenticated: Authenticated, request: Box<Reques
     let handled = match routed {
         Ok((context, call)) => match call.operation {
             Operation::UseCache => Box::pin(cached_content::forward(context, call, body)).await,
-            operation if route::is_hooked(&context.snapshot, operation) => {
+            _ if route::is_hooked(&context.snapshot, &call) => {
                 // Boxed, so that a call without hooks does not carry its size.
-                Box::pin(handle_hooked(context, call, body)).await
+                let dialect = context.dialect;
+                let handled = Box::pin(handle_hooked(context, call, body)).await;
+                handled.map_err(|error| error.in_dialect(dialect))
             }
             _ => passthrough::forward(context, call, body).await,
         },

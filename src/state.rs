@@ -2,8 +2,8 @@
 //! that survive config reloads.
 
 mod app;
-mod cached_content_owners;
 mod clock;
+mod content_owners;
 mod live_trace;
 mod method_policy;
 mod proof_schedule;
@@ -17,8 +17,8 @@ mod upstreams;
 
 pub use self::{
     app::{App, ReadConfig},
-    cached_content_owners::CachedContentOwners,
     clock::utc_timestamp,
+    content_owners::{ContentOwners, MAX_TTL},
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
     proof_schedule::prove_guards,

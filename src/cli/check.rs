@@ -12,6 +12,7 @@ use super::{
 };
 use crate::{
     config::{Config, HookSpec, Overrides, PolicySpec},
+    dialect::{self, RequestField},
     event::EventName,
     hook, policy,
     proof::GuardStatus,
@@ -38,6 +39,7 @@ impl CheckArgs {
         let config = Config::load(&self.file, &Overrides::default(), &hook::registry())?;
         print_warnings(&config);
         print_policy_notes(&config);
+        print_hosted_tools(&config);
         print_unproven_guards(&config);
         if self.tool_names || maps_tool_names(&config) {
             print_tool_names(&hook::tool_names(&config))?;
@@ -119,6 +121,23 @@ fn print_policy_notes(config: &Config) {
         if !unseen.is_empty() {
             let (span, label) = (&spec.span, spec.label());
             print_error(&format!("note: {span}: policy `{label}`: {unseen}"));
+        }
+    }
+}
+
+/// Prints that hooks on tools do not run for tools that a model API runs, if there are such hooks.
+fn print_hosted_tools(config: &Config) {
+    let mut tool_events = [EventName::BeforeTool, EventName::AfterTool].iter();
+    if !tool_events.any(|event| config.hooks.contains_key(event)) {
+        return;
+    }
+    for field in dialect::FIELDS {
+        let is_configured = config
+            .upstreams
+            .iter()
+            .any(|(upstream, _)| upstream == field.api.upstream());
+        if field.kind == RequestField::HostedTool && is_configured {
+            print_error(&format!("note: `{}` {}", field.name, field.why));
         }
     }
 }

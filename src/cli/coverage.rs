@@ -43,10 +43,12 @@ impl CoverageArgs {
 fn line(policy: &MethodPolicy, width: usize) -> String {
     let (runs, api, name) = (policy.runs.as_str(), policy.api, policy.name);
     let (method, path) = (policy.method, policy.path);
+    let field = policy.field.map(|field| format!(" {field}"));
+    let field = field.unwrap_or_default();
     let reason = match (policy.runs, &policy.why) {
         (_, None) => String::new(),
         (HookCoverage::Refused, Some(reason)) if reason.contains("coverage.allow") => String::new(),
         (_, Some(reason)) => format!("  ({reason})"),
     };
-    format!("{runs:<12} {api:<11} {name:<width$} {method:<6} {path}{reason}")
+    format!("{runs:<12} {api:<11} {name:<width$} {method:<6} {path}{field}{reason}")
 }

@@ -15,7 +15,7 @@ pub struct Registry {
     pub policies: Vec<PolicyShape>,
     /// Checks for the custom values of `format` in schemas.
     pub formats: Vec<Format>,
-    /// The methods of the model APIs.
+    /// The methods of the model APIs, and fields of requests.
     pub methods: Vec<KnownMethod>,
 }
 
@@ -47,7 +47,7 @@ pub struct Format {
     pub check: fn(&str) -> Result<(), String>,
 }
 
-/// A method of a model API, such as `files.create`.
+/// A method of a model API such as `files.create`, or a field such as `responses.state`.
 #[derive(Debug, Clone, Copy)]
 pub struct KnownMethod {
     /// The name of the method.

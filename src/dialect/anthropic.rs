@@ -21,6 +21,7 @@ use crate::{
     dialect::{
         api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
         call::Call,
+        content_reference::ContentReference,
         document::Document,
         error::DialectError,
         google::response::document::ResponseDocument,
@@ -76,6 +77,14 @@ impl Dialect for Anthropic {
 
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError> {
         response::close_message(response)
+    }
+
+    fn request_references(&self, body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+        request::request_references(body)
+    }
+
+    fn response_references(&self, data: &Bytes) -> Vec<ContentReference> {
+        request::response_references(data).unwrap_or_default()
     }
 
     fn chunk_reader(&self) -> Box<dyn ReadChunks> {

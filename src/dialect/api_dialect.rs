@@ -13,6 +13,7 @@ use serde_json::Value;
 use crate::{
     dialect::{
         call::Call,
+        content_reference::ContentReference,
         document::{Document, parse_document},
         error::DialectError,
         google::{error_body::google_error, response::document::ResponseDocument},
@@ -82,6 +83,21 @@ pub trait Dialect: Debug + Send + Sync {
     ///
     /// Fails if an edit cannot be written.
     fn close_response(&self, response: &ResponseDocument) -> Result<Bytes, DialectError>;
+
+    /// Returns what a request body refers to of earlier responses.
+    ///
+    /// # Errors
+    ///
+    /// Fails if a reference is ambiguous.
+    fn request_references(&self, _body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+        Ok(Vec::new())
+    }
+
+    /// Returns what a whole response, or one event of it, leaves for later requests to refer
+    /// to. What cannot be parsed leaves nothing.
+    fn response_references(&self, _data: &Bytes) -> Vec<ContentReference> {
+        Vec::new()
+    }
 
     /// Returns a reader of one stream.
     fn chunk_reader(&self) -> Box<dyn ReadChunks>;

@@ -5,6 +5,7 @@ use crate::{
         error::RequestLineError,
         method::{Access, Api, Framing, MethodSpec, Operation},
         query::{self, Query},
+        request_field::AllowedFields,
     },
     model::ModelName,
 };
@@ -25,6 +26,20 @@ pub struct Call {
     pub operation: Operation,
     /// Query parameters to forward, as sent. Holds no credential.
     pub query: Vec<String>,
+    /// Fields that the request may have although hooks do not see what they refer to.
+    pub allowed_fields: AllowedFields,
+    /// Whether the model API may keep the response.
+    pub storage: ResponseStorage,
+}
+
+/// Whether the model API may keep the response to a call.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum ResponseStorage {
+    /// As the request asks.
+    #[default]
+    AsSent,
+    /// Never, whatever the request asks.
+    Never,
 }
 
 /// Row of a call that an agent only reports.
@@ -62,6 +77,8 @@ impl Call {
                 operation => operation,
             },
             query: forwarded,
+            allowed_fields: AllowedFields::default(),
+            storage: ResponseStorage::AsSent,
         })
     }
 
@@ -73,6 +90,8 @@ impl Call {
             model,
             operation: Operation::Generate,
             query: Vec::new(),
+            allowed_fields: AllowedFields::default(),
+            storage: ResponseStorage::AsSent,
         }
     }
 

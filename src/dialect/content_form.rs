@@ -7,13 +7,19 @@
 //! and gives both lists to [`splice_list`].
 
 mod fallback_models;
+mod hosted_servers;
+mod labels;
+mod object_search;
 mod private_fields;
 mod splice;
 mod text_template;
 
 pub use self::{
     fallback_models::{FALLBACK_MODELS, fallback_models},
-    private_fields::without_private_fields,
+    hosted_servers::has_hosted_server,
+    labels::{LABELS, read_labels, write_labels},
+    object_search::any_object_with,
+    private_fields::{shown_to_hooks, without_private_fields},
     splice::{Hidden, SpliceElements, source_of, splice_list},
     text_template::{TextEvent, TextTemplate},
 };

@@ -144,9 +144,10 @@ pub enum Framing {
 pub struct MethodSpec {
     /// API that has the method.
     pub api: Api,
-    /// HTTP method in upper case.
+    /// HTTP method in upper case; `ANY` for a family of paths that are refused as a whole.
     pub method: &'static str,
-    /// Path template; `{…}` matches one segment, or the part of a segment before `:`.
+    /// Path template; `{…}` matches one segment, or the part of a segment before `:`. A
+    /// `{path*}` at the end matches one or more segments.
     pub path: &'static str,
     /// Name in the API's documentation. Two paths may share one.
     pub name: &'static str,

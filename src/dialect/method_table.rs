@@ -22,6 +22,12 @@ use crate::{
 /// Maximum length of a path parameter, in bytes.
 const MAX_PARAMETER_BYTES: usize = 256;
 
+/// HTTP method of a row that matches every method.
+const ANY: &str = "ANY";
+
+/// End of a path that matches one or more segments.
+const REST: &str = "{path*}";
+
 /// Method, path and query of a request.
 #[derive(Debug, Clone, Copy)]
 pub struct RequestLine<'a> {
@@ -64,7 +70,7 @@ pub fn find(
             if match_path(*dialect, method.path, line.path, &mut parameters).is_none() {
                 continue;
             }
-            if line.method.as_str() == method.method {
+            if [line.method.as_str(), ANY].contains(&method.method) {
                 let call = Call::new(method, &parameters, line.query);
                 return Some(Ok(RecognizedCall { method, call }));
             }
@@ -104,6 +110,15 @@ fn match_path<'a>(
     loop {
         match (patterns.next(), segments.next()) {
             (None, None) => return Some(()),
+            (Some(REST), Some(segment)) => {
+                let others = segments.clone();
+                let length = others.map(|other| other.len() + 1).sum::<usize>() + segment.len();
+                let rest = path.get(path.len() - length..)?;
+                let mut each = rest.split('/');
+                let is_valid = each.all(|segment| is_allowed(REST, segment, versions));
+                parameters.push(("path*", rest));
+                return is_valid.then_some(());
+            }
             (Some(pattern), Some(segment)) => match parameter(pattern, segment) {
                 Some((name, value)) if is_allowed(name, value, versions) => {
                     parameters.push((name, value));

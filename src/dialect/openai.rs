@@ -1,8 +1,8 @@
 //! Shared by the two APIs of OpenAI: error bodies, fields of requests, and lookups.
 
-pub mod labels;
 pub mod other_models;
 pub mod request_fields;
+pub mod storage;
 
 use serde_json::{Value, json};
 

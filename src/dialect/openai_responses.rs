@@ -11,6 +11,7 @@ mod form_fields;
 mod marks;
 mod methods;
 mod preceding;
+mod references;
 mod request;
 mod response;
 mod stream;
@@ -28,6 +29,7 @@ use crate::{
     dialect::{
         api_dialect::{Dialect, ReadChunks, Unwrapped, WriteChunks},
         call::Call,
+        content_reference::ContentReference,
         document::Document,
         error::DialectError,
         google::response::document::ResponseDocument,
@@ -77,7 +79,10 @@ impl Dialect for OpenAiResponses {
                 call.operation = operation;
                 form
             }
-            _ => request::read_request(&body)?,
+            _ => {
+                request::refuse_references(&body, call.allowed_fields)?;
+                request::read_request(&body)?
+            }
         };
         read_stream(call, &body)?;
         unwrapped(document, body)
@@ -103,6 +108,14 @@ impl Dialect for OpenAiResponses {
         let view = ChunkView::read(response.document())?;
         let original = response.wire().and_then(|wire| wire.events.first());
         response::close_response(original, &view)
+    }
+
+    fn request_references(&self, body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+        references::of_request(body)
+    }
+
+    fn response_references(&self, data: &Bytes) -> Vec<ContentReference> {
+        references::of_response(data).unwrap_or_default()
     }
 
     fn chunk_reader(&self) -> Box<dyn ReadChunks> {

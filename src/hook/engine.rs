@@ -12,7 +12,7 @@ use super::{
     trace::HookExecution,
 };
 use crate::{
-    config::BUILTIN,
+    config::{BUILTIN, HookMode},
     dialect::DialectError,
     event::{EventName, HookRun},
     observe::recorder::{ExchangeEvent, PlannedRule},
@@ -74,6 +74,19 @@ impl Engine {
     pub fn handles_derived(&self, event: EventName) -> bool {
         let mut policies = self.table.policies(event).iter();
         !self.table.groups(event).is_empty() || policies.any(|policy| !policy.inspects_calls)
+    }
+
+    /// Returns whether any hook that may deny runs on calls or results of tools. Policies that
+    /// inspect model calls see tools there.
+    pub fn guards_tools(&self) -> bool {
+        let events = [EventName::BeforeTool, EventName::AfterTool];
+        events.iter().any(|event| {
+            let groups = self.table.groups(*event).iter();
+            let mut hooks = groups.flat_map(|group| &group.hooks);
+            let mut policies = self.table.policies(*event).iter();
+            hooks.any(|hook| hook.spec.mode == HookMode::Enforce)
+                || policies.any(|policy| !policy.inspects_calls && policy.mode == HookMode::Enforce)
+        })
     }
 
     /// Selects the policies and hooks that run on an event. For events without a

@@ -179,7 +179,8 @@ impl CaseRun<'_> {
             let document = plan
                 .shows_document()
                 .then(|| request.document.to_raw())
-                .flatten();
+                .flatten()
+                .and_then(dialect::shown_to_hooks);
             let mut event = BeforeModel { llm_request };
             let called = run_hooks(&plan, scope, &mut event, document.as_deref());
             runs.extend(called.await);
@@ -226,6 +227,7 @@ impl CaseRun<'_> {
                     llm_response: chunk.read()?,
                 };
                 let raw = plan.shows_document().then(|| chunk.to_raw()).flatten();
+                let raw = raw.and_then(dialect::shown_to_hooks);
                 runs.extend(run_hooks(&plan, scope, &mut event, raw.as_deref()).await);
             }
             finish_chunk(&mut stage, &mut chunk, &runs)?;

@@ -9,7 +9,7 @@ use http_body_util::BodyExt;
 use tokio::time::timeout;
 
 use super::{
-    cache_owner, model_request::ModelRequest, request_context::RequestContext,
+    cache_owner, earlier_responses, model_request::ModelRequest, request_context::RequestContext,
     session_name::SessionName,
 };
 use crate::{
@@ -60,6 +60,8 @@ pub(super) async fn read_request(
     if let Some(cache) = dialect::cached_content(&opened.document)? {
         cache_owner::check(context, &cache)?;
     }
+    let body = opened.envelope.as_ref().unwrap_or(&opened.document);
+    earlier_responses::check(context, body, &opened.document)?;
     Ok(ModelRequest {
         expectation: dialect::expected_response(&opened.document)?,
         document: opened.document,

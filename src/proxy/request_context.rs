@@ -10,7 +10,7 @@ use crate::{
     dialect::Dialect,
     event::Context,
     observe::recorder::{ExchangeAction, ExchangeEvent, Recorder},
-    state::{CachedContentOwners, Snapshot},
+    state::{ContentOwners, Snapshot},
     upstream::Upstream,
 };
 
@@ -20,7 +20,10 @@ pub(super) struct RequestContext {
     /// Config and everything built from it, fixed for this call.
     pub(super) snapshot: Arc<Snapshot>,
     pub(super) identity: Arc<Identity>,
-    pub(super) cached_content: Arc<CachedContentOwners>,
+    pub(super) cached_content: Arc<ContentOwners>,
+    pub(super) earlier_responses: Arc<ContentOwners>,
+    /// Whether responses are recorded, because later requests may refer to them.
+    pub(super) records_responses: bool,
     pub(super) recorder: Recorder,
     /// The head of the agent's request.
     pub(super) head: Parts,

@@ -20,6 +20,7 @@ use self::{
 };
 pub(super) use self::{filter::ResponseFilter, output::Output};
 use super::{
+    earlier_responses,
     reply::{Reply, unreadable_response},
     turn_state::TurnState,
 };
@@ -83,6 +84,7 @@ async fn filter_whole(
 ) -> Result<ControlFlow<Refusal>, ApiError> {
     let context = turn.context;
     let body = read_json(answer, &context.head, &context.snapshot.config.limits).await?;
+    earlier_responses::record(context, &body);
     let response = context.dialect.open_response(body);
     let response = response.map_err(|error| unreadable_response(&error))?;
     buffer.push_whole(response).await

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use http::{HeaderMap, request::Parts};
 use serde_json::Value;
 
-use super::{request_context::RequestContext, session_name};
+use super::{earlier_responses, request_context::RequestContext, session_name};
 use crate::{
     auth::Identity,
-    dialect::{self, Call, MethodSpec, Operation, RecognizedCall, RequestLine},
+    dialect::{self, Call, MethodSpec, Operation, RecognizedCall, RequestLine, ResponseStorage},
     error::{ApiError, ErrorReason},
     event::{CallContext, Context, EventName},
     middleware::{Authenticated, trace_context},
@@ -44,7 +44,7 @@ pub(super) fn resolve(
     recorder.record(&ExchangeEvent::MethodResolved(recognized.method));
     snapshot.check_coverage(recognized.method)?;
     check_inspectable(recognized.method, &identity)?;
-    let call = recognized.call?;
+    let call = snapshot.apply_coverage(recognized.call?, identity.is_restricted());
     let session_id = session_name.as_ref().map(|name| name.id.as_str());
     recorder.record(&ExchangeEvent::CallRead {
         operation: call.label(),
@@ -63,6 +63,8 @@ pub(super) fn resolve(
     let mut context = Box::new(RequestContext {
         dialect: dialect::of(call.method.api),
         cached_content: Arc::clone(&app.resources.cached_content),
+        earlier_responses: Arc::clone(&app.resources.earlier_responses),
+        records_responses: earlier_responses::are_recorded(&call, &snapshot),
         recorder: recorder.clone(),
         snapshot,
         identity,
@@ -72,7 +74,7 @@ pub(super) fn resolve(
         hook_context,
     });
     // Only hooks and the decision log need the rest.
-    if context.snapshot.audit.is_some() || is_hooked(&context.snapshot, call.operation) {
+    if context.snapshot.audit.is_some() || is_hooked(&context.snapshot, &call) {
         accept(&mut context, call.method.api.as_str());
     }
     Ok((context, call))
@@ -86,8 +88,7 @@ fn accept(context: &mut RequestContext, dialect: &'static str) {
         .request_id()
         .clone_into(&mut hook_context.request_id);
     if let Some(name) = &context.session_name {
-        hook_context.session_named = true;
-        hook_context.session_id.clone_from(&name.id);
+        name.write_to(hook_context);
     }
     hook_context.sub_agent = sub_agent(&context.head.headers);
     hook_context.caller = identity.caller();
@@ -134,14 +135,16 @@ fn recognize(
 }
 
 /// Returns whether hooks or policies take part in a call, so that its body must be read.
-pub(super) fn is_hooked(snapshot: &Snapshot, operation: Operation) -> bool {
+pub(super) fn is_hooked(snapshot: &Snapshot, call: &Call) -> bool {
+    let operation = call.operation;
     let listens = |event| snapshot.engine.handles(event);
     let before = operation.sends_content() && listens(EventName::BeforeModel);
     let around = operation.generates()
         && (listens(EventName::BeforeToolSelection) || listens(EventName::AfterModel));
     let derived = operation.sends_content() && snapshot.derives_any;
     // Cache creation is always inspected, because ownership must be recorded.
-    before || around || derived || operation == Operation::CreateCache
+    let is_edited = operation.generates() && call.storage == ResponseStorage::Never;
+    before || around || derived || is_edited || operation == Operation::CreateCache
 }
 
 /// Refuses a method whose content is not inspected to callers with limits on models, tools or

@@ -13,6 +13,7 @@ use uuid::Uuid;
 use crate::{
     dialect::Api,
     error::{ApiError, ErrorReason},
+    event::Context,
     session::SessionSource,
 };
 
@@ -36,6 +37,12 @@ pub(super) struct SessionName {
 }
 
 impl SessionName {
+    /// Writes the name into the context of a call's hook events.
+    pub(super) fn write_to(&self, context: &mut Context) {
+        context.session_named = true;
+        context.session_id.clone_from(&self.id);
+    }
+
     /// Returns the name in the body of a call, or `None` if it is malformed.
     pub(super) fn from_body(api: Api, id: String) -> Option<Self> {
         let source = match api {

@@ -4,7 +4,7 @@ use super::{
     model_request::ModelRequest, request_context::RequestContext, step_recorder::StepRecorder,
 };
 use crate::{
-    dialect::{AppliedSelection, DialectError, Document, ResponseDocument},
+    dialect::{self, AppliedSelection, DialectError, Document, ResponseDocument},
     event::{Context, EventKind, EventName, EventOrigin, HookRun},
     hook::{EventOutcome, EventScope, Plan, run_hooks},
     model::LlmRequest,
@@ -43,8 +43,7 @@ impl<'a> TurnState<'a> {
     pub(super) fn new(context: &'a RequestContext, request: &ModelRequest) -> Self {
         let mut hook_context = context.hook_context.clone();
         if let Some(name) = &request.session_name {
-            hook_context.session_named = true;
-            hook_context.session_id.clone_from(&name.id);
+            name.write_to(&mut hook_context);
         }
         if let Some(call) = &mut hook_context.call {
             // Only the body of some calls shows whether they stream.
@@ -93,7 +92,7 @@ impl<'a> TurnState<'a> {
         }
         let mut event = event(request.stable_form(plan.detail())?);
         let document = plan.shows_document().then(|| request.document.to_raw());
-        let document = document.flatten();
+        let document = document.flatten().and_then(dialect::shown_to_hooks);
         Ok(run_hooks(plan, self.scope(), &mut event, document.as_deref()).await)
     }
 

@@ -4,14 +4,14 @@ use http::HeaderMap;
 use secrecy::ExposeSecret;
 
 use super::{
-    cache_owner,
+    cache_owner, earlier_responses,
     model_request::ModelRequest,
-    reply::{self, Reply, unreadable},
+    reply::{Reply, unreadable},
     request_body::{content_length, too_large},
     request_context::RequestContext,
 };
 use crate::{
-    dialect::{Call, Framing, Operation},
+    dialect::{self, Call, DialectError, Framing, Operation, RequestField},
     error::ApiError,
     observe::recorder::ExchangeEvent,
     upstream::{
@@ -31,6 +31,7 @@ pub(super) async fn send_hooked(
         // Events arrive one by one; an array would have to be read whole.
         *framing = Framing::Sse;
     }
+    check_hosted_servers(context, request)?;
     let (call, envelope) = (&request.call, request.envelope.as_ref());
     let body = context
         .dialect
@@ -44,6 +45,23 @@ pub(super) async fn send_hooked(
     send(context, call, outgoing, Some(&body)).await
 }
 
+/// Refuses MCP servers that the model API calls where hooks on tools run, unless the config allows
+/// them. Policies have withheld what they do not allow.
+fn check_hosted_servers(
+    context: &RequestContext,
+    request: &ModelRequest,
+) -> Result<(), DialectError> {
+    let call = &request.call;
+    if call.operation.generates()
+        && context.snapshot.engine.guards_tools()
+        && dialect::has_hosted_server(&request.document)?
+    {
+        let api = call.method.api;
+        call.allowed_fields.check(api, RequestField::HostedServer)?;
+    }
+    Ok(())
+}
+
 /// Returns a response that no policy and no hook inspects, and every error of upstream.
 pub(super) async fn reply_unfiltered(
     context: &RequestContext,
@@ -54,7 +72,8 @@ pub(super) async fn reply_unfiltered(
         let response = cache_owner::record(context, answer).await?;
         return Ok(Reply::Upstream(response));
     }
-    Ok(Reply::Upstream(reply::passed(answer, context)))
+    let response = earlier_responses::record_passed(context, answer).await?;
+    Ok(Reply::Upstream(response))
 }
 
 /// Builds a request for the model API.

@@ -6,10 +6,10 @@ use utoipa::ToSchema;
 use super::upstreams;
 use crate::{
     config::Config,
-    dialect::{self, Access, HookCoverage, MethodSpec},
+    dialect::{self, Access, Api, FieldSpec, HookCoverage, MethodSpec},
 };
 
-/// One method of a model API, and which hooks inspect it.
+/// One method of a model API, or one field of its requests, and which hooks inspect it.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct MethodPolicy {
     /// `gemini`, `vertex` or `code_assist`.
@@ -18,8 +18,12 @@ pub struct MethodPolicy {
     pub method: &'static str,
     /// Path; `{…}` matches one segment, or the part of one before the `:`.
     pub path: &'static str,
-    /// Name of the method.
+    /// Name of the method or field.
     pub name: &'static str,
+    /// The field of the method's requests, if the row is about one: what it refers to is not
+    /// inspected like the rest of the request.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub field: Option<&'static str>,
     /// `hooked`, `request_only`, `passed` or `refused`.
     #[schema(value_type = String)]
     pub runs: HookCoverage,
@@ -29,29 +33,70 @@ pub struct MethodPolicy {
 }
 
 impl MethodPolicy {
-    /// Returns every method under a config.
+    /// Returns every method under a config, then every field.
     pub fn all(config: &Config) -> Vec<Self> {
-        let rows = dialect::methods();
-        rows.map(|row| Self::new(row, config)).collect()
+        let methods = dialect::methods().map(|row| Self::of_method(row, config));
+        let fields = dialect::FIELDS
+            .iter()
+            .map(|row| Self::of_field(row, config));
+        methods.chain(fields).collect()
     }
 
-    fn new(row: &'static MethodSpec, config: &Config) -> Self {
-        let (mut runs, mut why) = hook_coverage(row, config);
-        let api = row.api.as_str();
-        if upstreams::settings(&config.upstreams, row.api).is_none() {
-            runs = HookCoverage::Refused;
-            let upstream = row.api.upstream();
-            why = Some(format!("`upstreams.{upstream}` is not configured"));
-        }
-        Self {
-            api,
+    fn of_method(row: &'static MethodSpec, config: &Config) -> Self {
+        let (runs, why) = hook_coverage(row, config);
+        let policy = Self {
+            api: row.api.as_str(),
             method: row.method,
             path: row.path,
             name: row.name,
+            field: None,
             runs,
             why,
+        };
+        policy.behind(row.api, config)
+    }
+
+    fn of_field(row: &'static FieldSpec, config: &Config) -> Self {
+        let (runs, why) = field_coverage(row, config);
+        let policy = Self {
+            api: row.api.as_str(),
+            method: "POST",
+            path: row.path,
+            name: row.name,
+            field: Some(row.field),
+            runs,
+            why: Some(why),
+        };
+        policy.behind(row.api, config)
+    }
+
+    /// Returns the row, which is refused if its API is not configured.
+    fn behind(self, api: Api, config: &Config) -> Self {
+        if upstreams::settings(&config.upstreams, api).is_some() {
+            return self;
+        }
+        let upstream = api.upstream();
+        Self {
+            runs: HookCoverage::Refused,
+            why: Some(format!("`upstreams.{upstream}` is not configured")),
+            ..self
         }
     }
+}
+
+/// Returns the coverage of what a field refers to, and the reason.
+fn field_coverage(row: &FieldSpec, config: &Config) -> (HookCoverage, String) {
+    let runs = row.coverage(config.coverage.allows(row.name));
+    let rest = match (row.access, runs) {
+        (Access::ByName, HookCoverage::Refused) => {
+            "; refused where hooks or policies run, unless `coverage.allow` lists it"
+        }
+        (Access::ByName, _) => "; `coverage.allow` lists it",
+        (_, HookCoverage::Refused) => "; refused where hooks or policies run",
+        _ => "",
+    };
+    let why = row.access.refusal().unwrap_or(row.why);
+    (runs, format!("`{}` {why}{rest}", row.name))
 }
 
 /// Returns the hooks that inspect a method, and the reason, whatever upstreams exist.

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use super::{cached_content_owners::CachedContentOwners, traffic::Traffic};
+use super::{content_owners::ContentOwners, traffic::Traffic};
 use crate::{
     audit_log::OpenLogs,
     auth::{AdminAccess, AuthState},
@@ -46,7 +46,9 @@ pub struct AppResources {
     /// Slots for hook processes.
     pub process_slots: Arc<ProcessSlots>,
     /// Owners of content cached by model APIs.
-    pub cached_content: Arc<CachedContentOwners>,
+    pub cached_content: Arc<ContentOwners>,
+    /// Owners of earlier responses to which later requests refer.
+    pub earlier_responses: Arc<ContentOwners>,
     /// Live trace of exchanges.
     pub trace: Arc<TraceStore>,
     /// Tracer of the engine, for `explain` and `test`.
@@ -71,6 +73,7 @@ impl Default for AppResources {
             audit_logs: Arc::default(),
             process_slots: Arc::default(),
             cached_content: Arc::default(),
+            earlier_responses: Arc::default(),
             tracer: None,
         }
     }

@@ -11,8 +11,10 @@ use super::{
 use crate::{
     audit_log::{AuditError, AuditLog},
     auth::Authenticator,
-    config::{Config, ConfigError, Problem, StoreSettings},
-    dialect::{Access, Api, HookCoverage, MethodSpec},
+    config::{Config, ConfigError, Problem, StoreMode, StoreSettings},
+    dialect::{
+        Access, AllowedFields, Api, Call, HookCoverage, MethodSpec, ResponseStorage, Vendor,
+    },
     error::{ApiError, ErrorReason},
     event::EventName,
     hook::{Engine, HookTable, Tracer},
@@ -200,6 +202,22 @@ impl Snapshot {
             }
             _ => Ok(()),
         }
+    }
+
+    /// Applies the `coverage` settings to a call. Callers with limits may only use fields that
+    /// hooks see nonetheless.
+    pub fn apply_coverage(&self, mut call: Call, is_restricted: bool) -> Call {
+        let (api, coverage) = (call.method.api, &self.config.coverage);
+        if !coverage.allow.is_empty() {
+            call.allowed_fields = AllowedFields::of(api, |field| {
+                let is_visible = field.if_allowed == HookCoverage::Hooked;
+                (is_visible || !is_restricted) && coverage.allows(field.name)
+            });
+        }
+        if (api.vendor(), coverage.store) == (Vendor::OpenAi, StoreMode::Never) {
+            call.storage = ResponseStorage::Never;
+        }
+        call
     }
 
     /// Returns whether an event is derived from model calls: it is enabled and has hooks.

@@ -1,5 +1,7 @@
 //! Methods of the model APIs with their calls, and refused unknown paths.
 
+use std::iter;
+
 use serde::Serialize;
 use utoipa::ToSchema;
 
@@ -18,14 +20,16 @@ pub struct MethodCoverage {
     pub calls_last_day: u64,
 }
 
-/// Returns every method under the current config.
+/// Returns every method and field under the current config.
 pub fn methods(app: &App) -> Vec<MethodCoverage> {
     let traffic = &app.resources.traffic;
     let policies = MethodPolicy::all(&app.snapshot().config);
-    let methods = policies.into_iter().zip(dialect::methods());
+    // Calls are counted by method, not by the fields of their requests.
+    let rows = dialect::methods().map(Some).chain(iter::repeat(None));
+    let methods = policies.into_iter().zip(rows);
     let methods = methods.map(|(policy, method)| MethodCoverage {
         policy,
-        calls_last_day: traffic.of_method(method).last_day,
+        calls_last_day: method.map_or(0, |method| traffic.of_method(method).last_day),
     });
     methods.collect()
 }

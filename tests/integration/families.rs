@@ -6,6 +6,7 @@ mod anthropic;
 mod client;
 mod console;
 pub mod family;
+mod fields;
 mod laws;
 mod model;
 mod views;
@@ -14,6 +15,9 @@ use serde_json::{Value, json};
 
 use self::family::{ALL, Family, Heard, Said, Turn, each};
 use crate::harness::{Upstream, hook};
+
+/// A hook that says nothing.
+const QUIET_TOOL_HOOK: &str = "cat > /dev/null";
 
 /// A key in the form of AWS's, which `redact` masks.
 const SECRET: &str = "AKIAIOSFODNN7EXAMPLQ";

@@ -56,8 +56,8 @@ pub struct Config {
     pub admin: AdminSettings,
     /// The model APIs, at least one.
     pub upstreams: UpstreamsConfig,
-    /// Methods of the model APIs that pass although hookgate does not inspect their
-    /// content.
+    /// Methods and fields of the model APIs that pass although hookgate does not inspect what
+    /// they refer to, and what the APIs keep.
     #[serde(default)]
     pub coverage: CoverageSettings,
     /// Authentication of callers. Default: none.

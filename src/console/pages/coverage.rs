@@ -64,6 +64,7 @@ fn row(method: &MethodCoverage) -> Markup {
             td.number { (method.calls_last_day) }
             td.path {
                 code { (policy.method) " " (policy.path) }
+                @if let Some(field) = policy.field { " " code { (field) } }
                 @if let Some(why) = &policy.why { div { (with_code(why)) } }
             }
         }

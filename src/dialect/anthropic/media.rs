@@ -3,12 +3,9 @@
 use serde_json::{Value, json};
 
 use crate::dialect::{
-    anthropic::{
-        block_content::BlockContent,
-        fields::{BLOCK, FILE_DATA, INLINE_DATA, type_of},
-    },
+    anthropic::fields::{BLOCK, FILE_DATA, INLINE_DATA, type_of},
     document::Document,
-    error::{DialectError, field_error},
+    error::DialectError,
 };
 
 const SOURCE_FIELD: &[&str] = &["source"];
@@ -23,10 +20,6 @@ pub fn is_media_type(kind: &str) -> bool {
 
 /// Returns the part of an image or a document; `None` if its source is text or blocks, which are
 /// shown with the block.
-///
-/// # Errors
-///
-/// Fails for the id of a file that is stored upstream.
 pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
     let Some(source) = block.child(SOURCE_FIELD)? else {
         return Ok(None);
@@ -36,11 +29,7 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
     let (field, data_field, from) = match type_of(&source)?.as_str() {
         "base64" => (INLINE_DATA, "data", "data"),
         "url" => (FILE_DATA, "fileUri", "url"),
-        "file" => return Err(stored_file()),
-        "content" => {
-            check_nested(&source)?;
-            return Ok(None);
-        }
+        "file" => (FILE_DATA, "fileUri", "file_id"),
         _ => return Ok(None),
     };
     let mut data = Document::empty();
@@ -55,19 +44,6 @@ pub fn read_media(block: &Document) -> Result<Option<Document>, DialectError> {
         part.set_child(BLOCK, &texts)?;
     }
     Ok(Some(part))
-}
-
-/// Refuses the ids of files in blocks within a document.
-fn check_nested(source: &Document) -> Result<(), DialectError> {
-    let Some(BlockContent::Blocks(blocks)) = BlockContent::read(source, "content")? else {
-        return Ok(());
-    };
-    for block in &blocks {
-        if is_media_type(&type_of(block)?) {
-            read_media(block)?;
-        }
-    }
-    Ok(())
 }
 
 /// Writes edited texts beside the media back.
@@ -100,14 +76,6 @@ pub fn create_media(part: &Document) -> Result<Option<Value>, DialectError> {
     Ok(Some(
         json!({ "type": kind_of(&media_type), "source": source }),
     ))
-}
-
-/// Error for content that is stored upstream.
-pub fn stored_file() -> DialectError {
-    field_error(
-        "file_id",
-        "absent: hooks do not see files that are stored upstream",
-    )
 }
 
 /// Returns the fields of a block that a model reads beside its media.

@@ -65,6 +65,14 @@ method_table! { Anthropic:
     POST "/{version}/vaults" "anthropic.vaults.create" Other, MANAGED_AGENTS;
     GET "/{version}/vaults" "anthropic.vaults.list" Other, MANAGED_AGENTS;
     GET "/{version}/organizations/me" "anthropic.organizations.me" Other, ADMINISTRATION;
+    // Families that are refused as a whole, but for the methods above.
+    ANY "/{version}/agents/{path*}" "anthropic.agents.others" Other, MANAGED_AGENTS;
+    ANY "/{version}/sessions/{path*}" "anthropic.sessions.others" Other, MANAGED_AGENTS;
+    ANY "/{version}/environments/{path*}" "anthropic.environments.others" Other, MANAGED_AGENTS;
+    ANY "/{version}/deployments/{path*}" "anthropic.deployments.others" Other, MANAGED_AGENTS;
+    ANY "/{version}/deployment_runs/{path*}" "anthropic.deployment_runs.others" Other, MANAGED_AGENTS;
+    ANY "/{version}/vaults/{path*}" "anthropic.vaults.others" Other, MANAGED_AGENTS;
+    ANY "/{version}/organizations/{path*}" "anthropic.organizations.others" Other, ADMINISTRATION;
     // Claude Code sends these to Anthropic's own host, whatever the base URL.
     GET "/api/oauth/profile" "claude_code.oauth.profile" Other, ByName;
     GET "/api/oauth/usage" "claude_code.oauth.usage" Other, ByName;

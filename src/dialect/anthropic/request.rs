@@ -6,6 +6,7 @@ mod declared_tools;
 mod input_messages;
 mod parameters;
 mod read;
+mod stored_content;
 mod system_prompt;
 mod tool_choice;
 mod tools_edit;
@@ -13,6 +14,7 @@ mod write;
 
 pub use self::{
     read::{agent_session, open_body},
+    stored_content::{request_references, response_references},
     write::close_body,
 };
 

@@ -7,7 +7,7 @@ use crate::dialect::{
     anthropic::{
         block_content::BlockContent,
         fields::{BLOCK, string_bytes, type_of},
-        media::{is_media_type, read_media, stored_file},
+        media::{is_media_type, read_media},
     },
     document::{Document, write_array},
     error::DialectError,
@@ -40,7 +40,6 @@ impl ResultContent {
         };
         let read = |inner: Document| -> Result<_, DialectError> {
             let media = match type_of(&inner)?.as_str() {
-                "container_upload" => return Err(stored_file()),
                 kind if is_media_type(kind) => read_media(&inner)?,
                 "text" => {
                     string_bytes(&inner, "text")?;

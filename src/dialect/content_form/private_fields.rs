@@ -1,7 +1,8 @@
-//! Removes the fields that only hookgate needs, for people.
+//! Removes the fields that only hookgate needs, for people and hooks.
 
 use bytes::Bytes;
 use memchr::memmem;
+use serde_json::value::RawValue;
 
 use crate::dialect::google::fields::{PRECEDING, SOURCE};
 
@@ -16,6 +17,13 @@ pub fn without_private_fields(json: &Bytes) -> Bytes {
         }
     }
     json
+}
+
+/// Returns a document in the content form as hooks see it.
+pub fn shown_to_hooks(document: Box<RawValue>) -> Option<Box<RawValue>> {
+    let json = Bytes::from(Box::<str>::from(document).into_string());
+    let shown = without_private_fields(&json);
+    RawValue::from_string(String::from_utf8(shown.into()).ok()?).ok()
 }
 
 fn without_field(json: &[u8], field: &[u8]) -> Bytes {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::dialect::{
     document::Document,
     error::{DialectError, field_error},
-    openai_chat::fields::{TEXT, TYPE},
+    openai_chat::fields::{TEXT, TYPE, refuse_pair},
 };
 
 const IMAGE_URL: &[&str] = &["image_url"];
@@ -113,6 +113,7 @@ fn read_file(block: &Document) -> Result<Option<Value>, DialectError> {
     let Some(file) = block.child(FILE)? else {
         return Ok(None);
     };
+    refuse_pair(&file, &["file_data"], &["file_id"])?;
     if let Some(data) = file.string(&["file_data"])? {
         return Ok(Some(media(&data, "application/octet-stream")));
     }

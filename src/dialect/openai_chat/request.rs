@@ -20,15 +20,17 @@ use self::{
 use crate::dialect::{
     api_dialect::Unwrapped,
     call::Call,
-    content_form::FALLBACK_MODELS,
+    content_form::{FALLBACK_MODELS, any_object_with, read_labels, write_labels},
     document::Document,
     error::DialectError,
+    method::Api,
     openai::{
-        labels::{read_labels, write_labels},
         other_models::read_other_models,
         request_fields::{no_model, read_model, read_stream, unwrapped},
+        storage::write_storage,
     },
-    openai_chat::fields::{CHAT_FIELDS, MODEL, check_fields},
+    openai_chat::fields::{CHAT_FIELDS, MESSAGES, MODEL, check_fields},
+    request_field::RequestField,
 };
 
 /// Reads a request into the content form. Sets the model, and the kind of call.
@@ -40,7 +42,17 @@ use crate::dialect::{
 pub fn open_request(call: &mut Call, body: Document) -> Result<Unwrapped, DialectError> {
     call.model = Some(read_model(&body)?.ok_or_else(no_model)?);
     read_stream(call, &body)?;
+    if names_stored_file(&body)? {
+        let allowed = call.allowed_fields;
+        allowed.check(Api::OpenAiChat, RequestField::StoredFile)?;
+    }
     unwrapped(read_chat(&body)?, body)
+}
+
+/// Returns whether a message names a file that is stored upstream.
+fn names_stored_file(body: &Document) -> Result<bool, DialectError> {
+    let is_set = |fields: &Map<String, Value>| fields.get("file_id") != Some(&Value::Null);
+    any_object_with((body, MESSAGES), "file_id", "arguments", &is_set)
 }
 
 /// Splices the edits of the content form into the original body. Without edits, it keeps its
@@ -65,6 +77,7 @@ pub fn close_request(
     write_tools(&mut body, &before, document)?;
     write_sampling(&mut body, &before, document)?;
     write_labels(&mut body, &before, document)?;
+    write_storage(&mut body, call)?;
     Ok(body.to_bytes())
 }
 

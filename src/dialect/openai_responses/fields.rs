@@ -22,6 +22,7 @@ const FREE_FORM: &FreeFields = &FreeFields::new(&[
     free("parameters"),
     free("properties"),
     free("schema"),
+    free("variables"),
 ]);
 
 /// Comparison of the keys of requests, responses and events.

@@ -13,6 +13,15 @@ const SECRET: Access = Access::Never("creates a key for calls that bypass hookga
 /// Access of agents that run at the provider.
 const AGENTS: Access = Access::Never("runs a model where hookgate does not see its calls");
 
+/// Access of the administration API.
+const ADMINISTRATION: Access = Access::Never("administers the organization with a key of its own");
+
+/// Access of sessions over other protocols.
+const REALTIME: Access = Access::Never("belongs to a session that hookgate does not carry");
+
+/// Access of unlisted methods of an API that is deprecated.
+const ASSISTANTS: Access = Access::Never("is no listed method of the deprecated Assistants API");
+
 method_table! { OpenAiResponses:
     POST "/{version}/responses" "responses.create" Generate, Open;
     GET "/{version}/responses" "responses.connect" Other, Socket;
@@ -115,4 +124,14 @@ method_table! { OpenAiResponses:
     POST "/{version}/vaults" "vaults.create" Other, AGENTS;
     GET "/{version}/vaults" "vaults.list" Other, AGENTS;
     POST "/{version}/webhook_endpoints" "webhook_endpoints.create" Other, AGENTS;
+    // Families that are refused as a whole, but for the methods above.
+    ANY "/{version}/organization/{path*}" "organization.others" Other, ADMINISTRATION;
+    ANY "/{version}/realtime/{path*}" "realtime.others" Other, REALTIME;
+    ANY "/{version}/live/{path*}" "openai_api.live.others" Other, REALTIME;
+    ANY "/{version}/assistants/{path*}" "assistants.others" Other, ASSISTANTS;
+    ANY "/{version}/threads/{path*}" "threads.others" Other, ASSISTANTS;
+    ANY "/{version}/chatkit/{path*}" "chatkit.others" Other, AGENTS;
+    ANY "/{version}/agents/{path*}" "agents.others" Other, AGENTS;
+    ANY "/{version}/vaults/{path*}" "vaults.others" Other, AGENTS;
+    ANY "/{version}/webhook_endpoints/{path*}" "webhook_endpoints.others" Other, AGENTS;
 }

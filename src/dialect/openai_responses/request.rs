@@ -16,17 +16,15 @@ mod texts;
 use bytes::Bytes;
 use serde_json::{Map, Value};
 
-pub use self::texts::open_texts;
+pub use self::{refused::refuse_references, texts::open_texts};
 use crate::{
     dialect::{
         call::Call,
+        content_form::{read_labels, write_labels},
         document::Document,
         error::DialectError,
         method::Operation,
-        openai::{
-            labels::{read_labels, write_labels},
-            other_models::read_other_models,
-        },
+        openai::{other_models::read_other_models, storage::write_storage},
         openai_responses::{
             fields::{MODEL, object},
             request::{
@@ -58,7 +56,6 @@ const INTERPRETED: &[&str] = &[
     "models",
     "parallel_tool_calls",
     "previous_response_id",
-    "prompt",
     "prompt_cache_key",
     "prompt_cache_options",
     "prompt_cache_retention",
@@ -126,6 +123,7 @@ pub fn close_request(call: &Call, body: &Document, form: &Document) -> Result<By
             _ => write_form(&mut edited, body, form)?,
         }
     }
+    write_storage(&mut edited, call)?;
     Ok(edited.to_bytes())
 }
 

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use crate::{
     config::AskMode,
     dialect::{
-        AllowedFunctions, AppliedSelection, CallDecision, DialectError, FunctionCall, PartialCalls,
-        ResponseDocument,
+        self, AllowedFunctions, AppliedSelection, CallDecision, DialectError, FunctionCall,
+        PartialCalls, ResponseDocument,
     },
     error::ApiError,
     event::{
@@ -82,7 +82,7 @@ impl<'a> ResponseFilter<'a> {
         let is_summary = turn.role == CallRole::Helper && context.snapshot.derives_any;
         // The agent has received a filtered part, so the rest must be filtered, too.
         let is_retry = turn.denied_rounds > 0 || turn.answer_retries > 0;
-        if !is_hooked && !is_summary && !is_retry {
+        if !is_hooked && !is_summary && !is_retry && !context.records_responses {
             return Ok(None);
         }
         let (engine, model) = (&context.snapshot.engine, request.call.model_name());
@@ -186,6 +186,7 @@ impl<'a> ResponseFilter<'a> {
 
     async fn call_hooks(&self, chunk: &ResponseDocument) -> Result<Vec<HookRun>, DialectError> {
         let document = self.plan.shows_document().then(|| chunk.to_raw()).flatten();
+        let document = document.and_then(dialect::shown_to_hooks);
         let mut event = AfterModel {
             llm_request: Arc::clone(&self.llm_request),
             llm_response: chunk.read()?,

@@ -14,6 +14,7 @@ use crate::{
     middleware::reserve_memory,
     policy::ChunkPosition,
     proxy::{
+        earlier_responses,
         reply::{unreadable, unreadable_response},
         turn_state::TurnState,
     },
@@ -45,6 +46,7 @@ async fn filter_chunks(
     let mut reader = turn.context.dialect.chunk_reader();
     while source.fill().await? {
         while let Some(data) = source.waiting.pop_front() {
+            earlier_responses::record(turn.context, &data);
             let chunk = reader.read(data).transpose();
             let Some(chunk) = chunk else { continue };
             let is_immediate = matches!(&chunk, Ok(chunk) if buffer.filter.is_immediate(chunk));
@@ -109,7 +111,10 @@ async fn filter_whole(
         chunks.extend(source.waiting.drain(..));
     }
     let mut reader = turn.context.dialect.chunk_reader();
-    let read = chunks.into_iter().map(|chunk| reader.read(chunk));
+    let read = chunks.into_iter().map(|chunk| {
+        earlier_responses::record(turn.context, &chunk);
+        reader.read(chunk)
+    });
     let read: Result<Vec<_>, DialectError> = read.collect();
     let read = read.and_then(|chunks| Ok((chunks, reader.finish()?)));
     let (chunks, last) = read.map_err(|error| unreadable_response(&error))?;

@@ -229,6 +229,46 @@ async fn a_denial_as_an_error_has_the_status_that_agents_do_not_repeat() {
     }
 }
 
+#[tokio::test]
+async fn log_trace_and_metrics_have_the_status_that_the_agent_received() {
+    let answer = json!({ "candidates": [{ "content": { "parts": ["from a hook"] } }] });
+    let answering = hook::saying("answer", &hook::response(&answer));
+    for (family, path, hook) in [
+        (
+            Family::Responses,
+            "/v1/responses",
+            hook::refusing("guard", "no"),
+        ),
+        // Text cannot answer this call, so it is denied.
+        (Family::Responses, "/v1/responses/input_tokens", answering),
+        (
+            Family::Chat,
+            "/v1/chat/completions",
+            hook::refusing("guard", "no"),
+        ),
+    ] {
+        let upstream = model(family).await;
+        let hooks = hook::config(&[("BeforeModel", hook)]);
+        let config = format!("denials: error\naudit: {{ path: audit.jsonl }}\n{hooks}");
+        let gateway = family.gateway(&upstream, &config).await;
+        let answer = gateway.agent().post(path, body(family)).await;
+        assert_eq!(answer.status, 400, "{path}: {}", answer.text());
+
+        let operator = gateway.operator();
+        let metrics = operator.get("/metrics").await;
+        let mut lines = metrics.text().lines();
+        let counted = lines.find(|line| line.starts_with("hookgate_requests_total{"));
+        assert!(counted.unwrap().contains("status=\"400\""), "{counted:?}");
+        let calls = operator.get("/calls").await;
+        assert!(calls.text().contains("\"status\":400"), "{}", calls.text());
+        // The last line of a call may be written after its response.
+        let folder = gateway.stop_keeping().await;
+        let log = std::fs::read_to_string(folder.path().join("audit.jsonl")).unwrap();
+        assert!(log.contains("\"status\":400"), "{path}: {log}");
+        assert!(!log.contains("\"status\":403"), "{path}: {log}");
+    }
+}
+
 /// A hook that appends the session and the prompt to a file.
 fn prompts() -> String {
     let script = "cat >> prompts; echo >> prompts";

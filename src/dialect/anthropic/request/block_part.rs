@@ -8,7 +8,7 @@ use crate::dialect::{
             BLOCK, FUNCTION_RESPONSE, ID, NAME, PARTS, RESPONSE, TEXT, field_part, string_bytes,
             type_of,
         },
-        media::{is_media_type, read_media, stored_file},
+        media::{is_media_type, read_media},
         request::input_messages::{CalledTools, InputRole},
         tool_result::{ResultContent, TOOL_USE_ID, outcome_field},
         tool_use::call_part,
@@ -21,7 +21,7 @@ use crate::dialect::{
 ///
 /// # Errors
 ///
-/// Fails for content that is stored upstream, and for fields of the wrong type.
+/// Fails for declarations of tools outside of system messages, and for fields of the wrong type.
 pub fn read_block(
     block: &Document,
     role: InputRole,
@@ -32,7 +32,6 @@ pub fn read_block(
         "thinking" | "redacted_thinking" if role == InputRole::Assistant => return Ok(None),
         "tool_use" => call_part(block)?,
         "tool_result" => result_part(block, names)?,
-        "container_upload" => return Err(stored_file()),
         kind if is_media_type(kind) => match read_media(block)? {
             Some(part) => part,
             None => field_part(BLOCK, block.to_bytes())?,

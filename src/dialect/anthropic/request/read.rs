@@ -15,12 +15,13 @@ use crate::{
                 declared_tools::{DeclaredTool, TOOLS, read_tools},
                 input_messages::{CalledTools, InputMessage, read_messages},
                 parameters::read_parameters,
+                stored_content::refuse_stored,
                 system_prompt::SystemPrompts,
                 tool_choice::ToolChoice,
             },
         },
         call::Call,
-        content_form::{FALLBACK_MODELS, SOURCE},
+        content_form::{FALLBACK_MODELS, LABELS, SOURCE, read_labels},
         document::{Document, write_array},
         error::{DialectError, field_error},
         method::{Framing, Operation},
@@ -30,8 +31,33 @@ use crate::{
 
 pub const FALLBACKS: &[&str] = &["fallbacks"];
 
-/// Fields that refer to content which is stored upstream.
-const STORED_FIELDS: [&str; 2] = ["container", "thread"];
+/// Fields that hookgate interprets, or that hold no text. Others, such as `metadata`, are labels.
+const INTERPRETED: &[&str] = &[
+    "cache_control",
+    "container",
+    "context_management",
+    "fallback_credit_token",
+    "fallbacks",
+    "inference_geo",
+    "max_tokens",
+    "mcp_servers",
+    "messages",
+    "model",
+    "output_config",
+    "output_format",
+    "service_tier",
+    "speed",
+    "stop_sequences",
+    "stream",
+    "system",
+    "temperature",
+    "thinking",
+    "thread",
+    "tool_choice",
+    "tools",
+    "top_k",
+    "top_p",
+];
 
 /// A body with everything that is read from it.
 #[derive(Debug)]
@@ -63,6 +89,7 @@ pub fn open_body(call: &mut Call, body: &Document) -> Result<Document, DialectEr
     if streams && call.operation == Operation::Generate {
         call.operation = Operation::Stream(Framing::Sse);
     }
+    refuse_stored(body, call.allowed_fields)?;
     Ok(ReadBody::read(body)?.form)
 }
 
@@ -86,12 +113,6 @@ pub fn agent_session(body: &Document) -> Result<Option<String>, DialectError> {
 
 impl ReadBody {
     pub fn read(body: &Document) -> Result<Self, DialectError> {
-        if let Some(field) = STORED_FIELDS.iter().find(|field| body.has(&[field])) {
-            return Err(field_error(
-                field,
-                "absent: hooks do not see content that is stored upstream",
-            ));
-        }
         let messages = read_messages(body)?;
         let calls = CalledTools::read(&messages)?;
         let system = SystemPrompts::read(body, &messages)?;
@@ -116,6 +137,10 @@ impl ReadBody {
         let fallbacks = read_fallbacks(body)?;
         if !fallbacks.is_empty() {
             form.set(FALLBACK_MODELS, &json!(fallbacks))?;
+        }
+        let labels = read_labels(body, INTERPRETED)?;
+        if !labels.is_empty() {
+            form.set(LABELS, &Value::Object(labels))?;
         }
         Ok(Self {
             // Parsed again, because a document that was built counts as edited.

@@ -512,7 +512,7 @@ fn what_hooks_cannot_see_is_refused() {
     };
     assert!(with("container", json!("c")).contains("container"));
     assert!(with("thread", json!({ "type": "create" })).contains("thread"));
-    assert!(with("Container", json!("c")).contains("container"));
+    assert!(with("Container", json!("c")).contains("Container"));
     assert!(with("topP", json!(1)).contains("topP"));
     assert!(with("Tools", json!([])).contains("Tools"));
     assert!(with("stream", json!("true")).contains("stream"));
@@ -532,7 +532,7 @@ fn what_hooks_cannot_see_is_refused() {
         ),
         (
             json!({ "type": "container_upload", "file_id": "f" }),
-            "file_id",
+            "container",
         ),
         (
             json!({ "type": "document", "source": { "type": "content", "content": [
@@ -544,7 +544,7 @@ fn what_hooks_cannot_see_is_refused() {
             json!({ "type": "tool_result", "tool_use_id": "t", "content": [
                 { "type": "container_upload", "file_id": "f" },
             ] }),
-            "file_id",
+            "container",
         ),
         (json!({ "text": "x" }), "type"),
         (json!({ "type": "text", "text": ["x"] }), "text"),

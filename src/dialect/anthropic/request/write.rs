@@ -17,7 +17,7 @@ use crate::{
             },
         },
         call::Call,
-        content_form::{FALLBACK_MODELS, Hidden, SpliceElements, splice_list},
+        content_form::{FALLBACK_MODELS, Hidden, SpliceElements, splice_list, write_labels},
         document::{Document, write_array},
         error::DialectError,
     },
@@ -52,6 +52,7 @@ fn write_form(
 ) -> Result<(), DialectError> {
     write_parameters(body, &read.form, form)?;
     write_fallbacks(body, &read.form, form)?;
+    write_labels(body, &read.form, form)?;
     let originals = read.messages.iter();
     let mut originals: Vec<Bytes> = originals
         .map(|message| message.document.to_bytes())

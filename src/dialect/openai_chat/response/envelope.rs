@@ -3,10 +3,9 @@
 use serde_json::{Map, Value};
 
 use crate::dialect::{
-    content_form::SOURCE,
+    content_form::{SOURCE, read_labels},
     document::Document,
     error::DialectError,
-    openai::labels::read_labels,
     openai_chat::{
         fields::{ID, MODEL, USAGE},
         response::answer::PlacedAnswer,

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
+    content_form::{read_labels, write_labels},
     document::Document,
     error::DialectError,
-    openai::labels::{read_labels, write_labels},
     openai_chat::{
         fields::{CHOICES, FINISH_REASON, INDEX, LOGPROBS, MESSAGE, TOOL_CALLS},
         response::{

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
 use crate::dialect::{
+    content_form::read_labels,
     document::Document,
     error::DialectError,
-    openai::labels::read_labels,
     openai_chat::{
         fields::parse,
         response::{

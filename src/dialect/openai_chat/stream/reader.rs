@@ -7,11 +7,10 @@ use strict_json::unquote;
 
 use crate::dialect::{
     api_dialect::ReadChunks,
-    content_form::TextTemplate,
+    content_form::{TextTemplate, read_labels},
     document::Document,
     error::{DialectError, field_error},
     google::response::document::ResponseDocument,
-    openai::labels::read_labels,
     openai_chat::{
         fields::{CHOICES, MESSAGE, parse},
         response::{

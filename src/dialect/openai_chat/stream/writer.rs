@@ -5,11 +5,10 @@ use serde_json::{Value, json};
 
 use crate::dialect::{
     api_dialect::WriteChunks,
-    content_form::TextEvent,
+    content_form::{TextEvent, write_labels},
     document::Document,
     error::DialectError,
     google::response::document::ResponseDocument,
-    openai::labels::write_labels,
     openai_chat::{
         fields::{CHOICES, DELTA, FINISH_REASON, LOGPROBS, parse},
         response::{

@@ -1,29 +1,27 @@
-//! Fields that are refused: hooks cannot see what they refer to, or another parser could
-//! read them differently.
+//! Fields that are refused: another parser could read them differently, or hooks cannot see what
+//! they refer to and the config does not allow them.
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::dialect::{
+    content_form::any_object_with,
     document::Document,
     error::{DialectError, field_error},
+    method::Api,
     openai::is_set,
+    openai_responses::fields::INPUT,
+    request_field::{AllowedFields, RequestField},
 };
 
-/// Fields that refer to content which hooks cannot see, or that compatible servers read
-/// beside the known ones, with what they must be.
+/// Fields that refer to content which hooks cannot see.
+const REFERENCES: [(&str, RequestField); 3] = [
+    ("previous_response_id", RequestField::PreviousResponse),
+    ("conversation", RequestField::Conversation),
+    ("prompt", RequestField::StoredPrompt),
+];
+
+/// Fields that compatible servers read beside the known ones, with what they must be.
 const REFUSED: &[(&str, &str)] = &[
-    (
-        "previous_response_id",
-        "absent, because hooks cannot see the conversation that it continues",
-    ),
-    (
-        "conversation",
-        "absent, because hooks cannot see the conversation that it continues",
-    ),
-    (
-        "prompt",
-        "absent, because hooks cannot see the stored prompt that it names",
-    ),
     ("messages", "absent, because the conversation is in `input`"),
     ("functions", "absent, because tools are declared in `tools`"),
     (
@@ -63,21 +61,40 @@ const KNOWN: &[&str] = &[
     "truncation",
 ];
 
-/// Refuses a request that hooks could not see as a whole.
+/// Refuses fields that refer to content which hooks cannot see, unless they are allowed.
+pub fn refuse_references(body: &Document, allowed: AllowedFields) -> Result<(), DialectError> {
+    let check = |field| allowed.check(Api::OpenAiResponses, field);
+    for (field, kind) in REFERENCES {
+        if is_set(body, &[field])? {
+            check(kind)?;
+        }
+    }
+    match body.get(&["background"])? {
+        None | Some(Value::Null | Value::Bool(false)) => (),
+        Some(Value::Bool(true)) => check(RequestField::Background)?,
+        Some(_) => return Err(field_error("background", "true or false")),
+    }
+    if any_object_with((body, INPUT), "file_id", "arguments", &is_stored_file)? {
+        check(RequestField::StoredFile)?;
+    }
+    Ok(())
+}
+
+/// Returns whether an object with the id of a file is a file of the prompt: results of hosted
+/// tools and quotes name files, too.
+fn is_stored_file(fields: &Map<String, Value>) -> bool {
+    let named = fields.get("type").and_then(Value::as_str);
+    let is_medium =
+        named.is_some_and(|named| named.starts_with("input_") || named == "computer_screenshot");
+    is_medium && fields.get("file_id") != Some(&Value::Null)
+}
+
+/// Refuses a request that parsers could read differently.
 pub fn refuse_unseen(body: &Document) -> Result<(), DialectError> {
     for (field, expected) in REFUSED {
         if is_set(body, &[field])? {
             return Err(field_error(field, expected));
         }
-    }
-    if !matches!(
-        body.get(&["background"])?,
-        None | Some(Value::Null | Value::Bool(false))
-    ) {
-        return Err(field_error(
-            "background",
-            "false, because hooks cannot see a response that is fetched later",
-        ));
     }
     for (field, other) in SYNONYMS {
         if is_set(body, &[field])? && is_set(body, &[other])? {

@@ -1,5 +1,5 @@
-//! Owners of content cached by model APIs. Hooks inspect it when it is created, and only
-//! its creator may use it. Kept in memory.
+//! Owners of content that model APIs keep, or of earlier responses. Hooks inspect it
+//! when it is created, and only its creator may use it. Kept in memory.
 
 use std::{
     collections::HashMap,
@@ -13,23 +13,24 @@ const MAX_ENTRIES: usize = 10_000;
 /// Lifetime of content that states none, as in Google's APIs.
 const DEFAULT_TTL: Duration = Duration::from_hours(1);
 
-const MAX_TTL: Duration = Duration::from_hours(24 * 30);
+/// Longest lifetime, and that of responses which an API stores.
+pub const MAX_TTL: Duration = Duration::from_hours(24 * 30);
 
-/// Owners of cached content by its name.
+/// Owners of content by its name.
 #[derive(Debug, Default)]
-pub struct CachedContentOwners(Mutex<HashMap<String, CachedContentOwner>>);
+pub struct ContentOwners(Mutex<HashMap<String, ContentOwner>>);
 
 #[derive(Debug)]
-struct CachedContentOwner {
+struct ContentOwner {
     caller: String,
     expires_at: Instant,
 }
 
-impl CachedContentOwners {
+impl ContentOwners {
     /// Records the caller that owns some content for `ttl`.
     pub fn insert(&self, name: &str, caller: &str, ttl: Option<Duration>) {
         let now = Instant::now();
-        let owner = CachedContentOwner {
+        let owner = ContentOwner {
             caller: caller.to_owned(),
             expires_at: now + ttl.unwrap_or(DEFAULT_TTL).min(MAX_TTL),
         };
@@ -58,7 +59,7 @@ impl CachedContentOwners {
         self.lock().remove(name);
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, CachedContentOwner>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<String, ContentOwner>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -69,7 +70,7 @@ mod tests {
 
     #[test]
     fn content_belongs_to_its_caller_until_it_expires() {
-        let owners = CachedContentOwners::default();
+        let owners = ContentOwners::default();
         owners.insert("cachedContents/a", "ann", None);
         owners.insert("cachedContents/b", "ann", Some(Duration::ZERO));
 
@@ -82,7 +83,7 @@ mod tests {
 
     #[test]
     fn beyond_the_limit_the_entry_that_expires_first_is_dropped() {
-        let owners = CachedContentOwners::default();
+        let owners = ContentOwners::default();
         owners.insert("soon", "ann", Some(Duration::from_mins(1)));
         for number in 0..MAX_ENTRIES {
             owners.insert(&number.to_string(), "ann", None);

@@ -1,0 +1,40 @@
+//! Search for an object anywhere in JSON.
+
+use memchr::memmem;
+use serde_json::{Map, Value};
+
+use crate::dialect::{document::Document, error::DialectError};
+
+/// Returns whether any object below a field of a body has the key `key` and `holds`. The values
+/// of the field `skipped`, whose keys are free, are not searched.
+///
+/// # Errors
+///
+/// Fails if the field is ambiguous.
+pub fn any_object_with(
+    (body, field): (&Document, &[&str]),
+    key: &str,
+    skipped: &str,
+    holds: &dyn Fn(&Map<String, Value>) -> bool,
+) -> Result<bool, DialectError> {
+    // Most bodies have no such key, and need no parsing. Keys may be escaped.
+    let bytes = body.to_bytes();
+    let may_hold = |text: &str| memmem::find(&bytes, text.as_bytes()).is_some();
+    if !may_hold(key) && !may_hold("\\u") {
+        return Ok(false);
+    }
+    let value = body.get(field)?.unwrap_or_default();
+    let holds = |fields: &Map<String, Value>| fields.contains_key(key) && holds(fields);
+    Ok(any_object(&value, skipped, &holds))
+}
+
+fn any_object(value: &Value, skipped: &str, holds: &dyn Fn(&Map<String, Value>) -> bool) -> bool {
+    match value {
+        Value::Array(values) => values.iter().any(|value| any_object(value, skipped, holds)),
+        Value::Object(fields) => {
+            let mut inner = fields.iter().filter(|(key, _)| *key != skipped);
+            holds(fields) || inner.any(|(_, value)| any_object(value, skipped, holds))
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}

@@ -1,0 +1,81 @@
+//! References to earlier responses: ids of stored ones, and encrypted summaries.
+
+use bytes::Bytes;
+use serde_json::Value;
+
+use crate::dialect::{
+    content_reference::ContentReference,
+    document::Document,
+    error::DialectError,
+    openai_responses::fields::{ID, INPUT, ITEM, OUTPUT, TYPE, first_byte, parse},
+};
+
+/// Returns what a request refers to.
+pub fn of_request(body: &Document) -> Result<Vec<ContentReference>, DialectError> {
+    let mut references = Vec::new();
+    let previous = body.string(&["previous_response_id"])?;
+    references.extend(previous.map(ContentReference::Response));
+    if first_byte(body, INPUT)? == Some(b'[') {
+        for item in body.children(INPUT)?.unwrap_or_default() {
+            references.extend(compaction(&item)?);
+        }
+    }
+    Ok(references)
+}
+
+/// Returns what a whole response or an event leaves for later requests.
+pub fn of_response(data: &Bytes) -> Result<Vec<ContentReference>, DialectError> {
+    let data = parse(data.clone())?;
+    let response = match data.string(TYPE)?.as_deref() {
+        Some("response.output_item.done") => {
+            let item = data.child(ITEM)?.unwrap_or_else(Document::empty);
+            return Ok(compaction(&item)?.into_iter().collect());
+        }
+        Some("response.completed") => data.child(&["response"])?.unwrap_or_else(Document::empty),
+        Some(_) => return Ok(Vec::new()),
+        None => data,
+    };
+    let mut references = Vec::new();
+    let is_response = response.string(&["object"])?.as_deref() == Some("response");
+    let is_stored = response.get(&["store"])? != Some(Value::Bool(false));
+    if is_response && is_stored && response.string(&["status"])?.as_deref() == Some("completed") {
+        references.extend(response.string(ID)?.map(ContentReference::Response));
+    }
+    for item in response.children(OUTPUT)?.unwrap_or_default() {
+        references.extend(compaction(&item)?);
+    }
+    Ok(references)
+}
+
+/// Returns the reference to an encrypted summary; `None` for other items.
+fn compaction(item: &Document) -> Result<Option<ContentReference>, DialectError> {
+    if item.string(TYPE)?.as_deref() != Some("compaction") {
+        return Ok(None);
+    }
+    let content = item.string(&["encrypted_content"])?;
+    Ok(Some(ContentReference::Compaction(
+        content.unwrap_or_default(),
+    )))
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn only_complete_and_stored_responses_leave_their_id() {
+        let response = |status: &str, store: Value| {
+            let response = json!({
+                "object": "response", "id": "resp_1", "status": status, "store": store,
+                "output": [{ "type": "compaction", "encrypted_content": "abc" }],
+            });
+            of_response(&response.to_string().into()).unwrap().len()
+        };
+        assert_eq!(response("completed", Value::Null), 2);
+        assert_eq!(response("completed", json!(true)), 2);
+        assert_eq!(response("completed", json!(false)), 1);
+        assert_eq!(response("in_progress", json!(true)), 1);
+    }
+}

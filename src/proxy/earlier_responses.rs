@@ -1,0 +1,123 @@
+//! References to earlier responses: only the caller that received a response may refer to it.
+
+use axum::{body::Body, response::Response};
+use bytes::Bytes;
+
+use super::{reply, request_context::RequestContext, response_filter::chunk_source::read_json};
+use crate::{
+    config::CompactionMode,
+    dialect::{Call, ContentReference, DialectError, Document, RequestField},
+    error::{ApiError, ErrorReason},
+    event::EventName,
+    state::{MAX_TTL, Snapshot},
+    upstream::{
+        UpstreamResponse,
+        content_headers::{self, MediaType},
+        headers,
+    },
+};
+
+const CONTENTS: &[&str] = &["contents"];
+const PARTS: &[&str] = &["parts"];
+
+/// Returns whether responses to a call are recorded, so that later requests may refer to them.
+pub(super) fn are_recorded(call: &Call, snapshot: &Snapshot) -> bool {
+    let continues = call.allowed_fields.contains(RequestField::PreviousResponse);
+    continues || snapshot.config.coverage.compaction == CompactionMode::Known
+}
+
+/// Refuses references to responses that the caller is not known to have received.
+pub(super) fn check(
+    context: &RequestContext,
+    body: &Document,
+    document: &Document,
+) -> Result<(), ApiError> {
+    if !context.records_responses {
+        return Ok(());
+    }
+    let caller = context.identity.caller();
+    let compaction = context.snapshot.config.coverage.compaction;
+    for reference in context.dialect.request_references(body)? {
+        let is_known = || {
+            let earlier = &context.earlier_responses;
+            earlier.is_owner(&reference.key(), &caller.key)
+        };
+        let field = match &reference {
+            ContentReference::Compaction(_) if compaction == CompactionMode::Any => continue,
+            ContentReference::Compaction(_) => "compaction",
+            ContentReference::Response(_) => {
+                check_results(context, document)?;
+                "previous_response_id"
+            }
+        };
+        if !is_known() {
+            let message = format!(
+                "`{field}` refers to a response that this caller has not received through this \
+                 gateway, or that has expired"
+            );
+            return Err(ApiError::new(ErrorReason::BadDocument, message));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses results of tools whose call, and so whose name, is not in the request, where
+/// `AfterTool` hooks run.
+fn check_results(context: &RequestContext, document: &Document) -> Result<(), ApiError> {
+    if !context
+        .snapshot
+        .engine
+        .handles_derived(EventName::AfterTool)
+    {
+        return Ok(());
+    }
+    let is_nameless = |part: &Document| {
+        let result = part.child(&["functionResponse"])?;
+        let name = result.map(|result| result.string(&["name"])).transpose()?;
+        Ok::<_, DialectError>(name.is_some_and(|name| name.is_none_or(|name| name.is_empty())))
+    };
+    for content in document.children(CONTENTS)?.unwrap_or_default() {
+        for part in content.children(PARTS)?.unwrap_or_default() {
+            if is_nameless(&part)? {
+                let message = "hooks on AfterTool cannot inspect the result of a tool whose call \
+                               is not in the request";
+                return Err(ApiError::new(ErrorReason::BadDocument, message));
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Records the caller as the one that receives a response, or an event of it.
+pub(super) fn record(context: &RequestContext, data: &Bytes) {
+    if !context.records_responses {
+        return;
+    }
+    let references = context.dialect.response_references(data);
+    if references.is_empty() {
+        return;
+    }
+    let caller = context.identity.caller().key;
+    for reference in references {
+        let earlier = &context.earlier_responses;
+        earlier.insert(&reference.key(), &caller, Some(MAX_TTL));
+    }
+}
+
+/// Returns a response that no policy and no hook inspects, once it is recorded.
+pub(super) async fn record_passed(
+    context: &RequestContext,
+    answer: UpstreamResponse,
+) -> Result<Response, ApiError> {
+    let is_json = content_headers::media_type(&answer.headers) == MediaType::Json;
+    if !context.records_responses || !answer.status.is_success() || !is_json {
+        return Ok(reply::passed(answer, context));
+    }
+    let mut response = Response::new(Body::empty());
+    *response.status_mut() = answer.status;
+    *response.headers_mut() = headers::rewritten_response_headers(answer.headers.clone());
+    let body = read_json(answer, &context.head, &context.snapshot.config.limits).await?;
+    record(context, &body);
+    *response.body_mut() = Body::from(body);
+    Ok(response)
+}
