@@ -137,6 +137,19 @@ proptest! {
     }
 }
 
+#[test]
+fn messages_that_the_agent_put_between_results_stay_there() {
+    let result = |text: &str| json!({ "role": "tool", "tool_call_id": "c0", "content": text });
+    let question = json!({ "role": "user", "content": "b" });
+    let request = json!({ "model": "m", "messages": [result("a"), question, result("c")] });
+    let (call, opened) = open(&request.to_string()).unwrap();
+    let mut document = opened.document.clone();
+    edit_request_texts(&call, &mut document, &mut Marks).unwrap();
+    let closed: Value = serde_json::from_slice(&close(&call, &opened, &document)).unwrap();
+    let expected = [result("[x]"), question, result("c")];
+    assert_eq!(closed["messages"], json!(expected));
+}
+
 /// Joins the texts of a tool's result, which are shown and written as one, and counts its media.
 fn join_result(message: &mut Value) {
     if message["role"] != "tool" {

@@ -105,9 +105,27 @@ impl ChatMessages {
             &mut editor,
         )?;
         written.retain(|message| !message.is_empty());
-        let written = keep_results_together(written)?;
+        if !self.has_text_between_results() {
+            written = keep_results_together(written)?;
+        }
         let written = insert_system(written, &new_system)?;
         body.set_bytes(MESSAGES, write_array(written))
+    }
+
+    /// Returns whether the agent itself put messages of the user between results.
+    fn has_text_between_results(&self) -> bool {
+        let messages = self.messages.iter();
+        let mut roles = messages.map(|message| message.role).peekable();
+        while let Some(role) = roles.next() {
+            let mut is_behind_result = false;
+            while role == ChatRole::Tool && roles.next_if_eq(&ChatRole::User).is_some() {
+                is_behind_result = true;
+            }
+            if is_behind_result && roles.peek() == Some(&ChatRole::Tool) {
+                return true;
+            }
+        }
+        false
     }
 
     /// Writes edited instructions into `originals`; removed messages become empty. Returns the
