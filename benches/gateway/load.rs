@@ -331,10 +331,17 @@ impl Connection {
         }
     }
 
+    /// The answer without the copies of the text at the end of a response.
+    fn pieces(&self) -> &[u8] {
+        let end = memmem::find(&self.body, b"event: response.output_text.done");
+        let end = end.unwrap_or(self.body.len());
+        self.body.get(..end).unwrap_or_default()
+    }
+
     fn check(&self, chunks: Option<usize>) -> Result<()> {
         let is_right = match chunks {
             None => memmem::find(&self.body, upstream::ANSWER.as_bytes()).is_some(),
-            Some(chunks) => memmem::find_iter(&self.body, STAMP).count() == chunks,
+            Some(chunks) => memmem::find_iter(self.pieces(), STAMP).count() == chunks,
         };
         if !is_right {
             let body = String::from_utf8_lossy(&self.body);

@@ -181,18 +181,18 @@ data: {"type":"response.content_part.added","sequence_number":2,"item_id":"msg_1
 
 "#;
 
-/// The copies of the text are short: the reader counts the chunks.
+/// `ALL` is the whole text.
 const RESPONSES_TAIL: &str = r#"event: response.output_text.done
-data: {"type":"response.output_text.done","sequence_number":100000,"item_id":"msg_1","output_index":0,"content_index":0,"text":"all"}
+data: {"type":"response.output_text.done","sequence_number":100000,"item_id":"msg_1","output_index":0,"content_index":0,"text":"ALL"}
 
 event: response.content_part.done
-data: {"type":"response.content_part.done","sequence_number":100001,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"all","annotations":[]}}
+data: {"type":"response.content_part.done","sequence_number":100001,"item_id":"msg_1","output_index":0,"content_index":0,"part":{"type":"output_text","text":"ALL","annotations":[]}}
 
 event: response.output_item.done
-data: {"type":"response.output_item.done","sequence_number":100002,"output_index":0,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"all","annotations":[]}]}}
+data: {"type":"response.output_item.done","sequence_number":100002,"output_index":0,"item":{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"ALL","annotations":[]}]}}
 
 event: response.completed
-data: {"type":"response.completed","sequence_number":100003,"response":{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"bench","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"all","annotations":[]}]}],"usage":{"input_tokens":24381,"output_tokens":71,"total_tokens":24452}}}
+data: {"type":"response.completed","sequence_number":100003,"response":{"id":"resp_1","object":"response","created_at":1,"status":"completed","model":"bench","output":[{"type":"message","id":"msg_1","status":"completed","role":"assistant","content":[{"type":"output_text","text":"ALL","annotations":[]}]}],"usage":{"input_tokens":24381,"output_tokens":71,"total_tokens":24452}}}
 
 "#;
 
@@ -208,6 +208,8 @@ fn model_in(body: &[u8]) -> Option<String> {
 struct Chunks {
     wire: Wire,
     left: usize,
+    /// The text so far, which the end of a response repeats.
+    sent: String,
     /// The first one comes at once.
     is_first: bool,
     pace: Option<Interval>,
@@ -221,12 +223,13 @@ impl Chunks {
         Ok(Self {
             wire,
             left: chunks.parse()?,
+            sent: String::new(),
             is_first: true,
             pace: (!pace.is_zero()).then(|| interval_at(Instant::now() + pace, pace)),
         })
     }
 
-    fn next(&self, is_first: bool) -> String {
+    fn next(&mut self, is_first: bool) -> String {
         let stamp = stamp(now());
         let text = format!("{STAMP}{stamp} {FILLER} ");
         let event = match self.wire {
@@ -239,9 +242,10 @@ impl Chunks {
                 100_000 - self.left
             ),
         };
+        self.sent.push_str(&text);
         let head = if is_first { self.wire.head() } else { "" };
         let tail = if self.left == 0 { self.wire.tail() } else { "" };
-        [head, &event, tail].concat()
+        [head, &event, &tail.replace("ALL", &self.sent)].concat()
     }
 
     fn next_of_gemini(&self, text: &str) -> String {
