@@ -4,7 +4,8 @@
 #![no_main]
 
 use bytes::{Bytes, BytesMut};
-use hookgate::upstream::sse::{SseError, SseReader, write_event};
+use hookgate::dialect::write_event;
+use hookgate::upstream::sse::{SseError, SseReader};
 use libfuzzer_sys::fuzz_target;
 
 const LIMIT: usize = 256;
