@@ -12,7 +12,7 @@ mod worker;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
-use crate::harness::{Agent, Answer, PATIENCE, Served, Upstream, hookgate};
+use crate::harness::{Agent, Answer, PATIENCE, Served, TestGateway, Upstream, hookgate};
 
 /// A config with one hook, which refuses if it fails; denials are errors.
 fn config(event: &str, hook: &Value) -> String {
@@ -27,6 +27,11 @@ fn config(event: &str, hook: &Value) -> String {
 fn assert_denied(answer: &Answer, reason: &str) {
     assert_eq!(answer.status, 403, "{}", answer.text());
     assert_eq!(answer.json()["error"]["message"], reason);
+}
+
+/// The number of hook processes that are running.
+async fn hook_processes(gate: &TestGateway) -> u64 {
+    gate.operator().metric("hookgate_hook_processes").await
 }
 
 /// A config with all that a gateway needs.

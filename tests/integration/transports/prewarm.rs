@@ -12,7 +12,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Process, assert_denied, config, whole};
+use super::{Process, assert_denied, config, hook_processes, whole};
 use crate::harness::{
     Answer, PATIENCE, TestGateway, Upstream, eventually, hook, processes, prompt,
 };
@@ -127,14 +127,7 @@ async fn more_events_than_spares_are_answered_too() {
 async fn spares_are_counted() {
     let bench = Bench::start(PLAIN, 3).await;
     bench.ready(3).await;
-    assert_eq!(
-        bench
-            .gate
-            .operator()
-            .metric("hookgate_hook_processes")
-            .await,
-        3
-    );
+    assert_eq!(hook_processes(&bench.gate).await, 3);
 
     for _ in 0..5 {
         bench.refuser().await;
@@ -142,13 +135,7 @@ async fn spares_are_counted() {
 
     bench.ready(3).await;
     let deadline = Instant::now() + PATIENCE;
-    while bench
-        .gate
-        .operator()
-        .metric("hookgate_hook_processes")
-        .await
-        != 3
-    {
+    while hook_processes(&bench.gate).await != 3 {
         assert!(Instant::now() < deadline, "used ones are not counted");
     }
 }

@@ -7,7 +7,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
-use super::{Process, assert_denied, config};
+use super::{Process, assert_denied, config, hook_processes};
 use crate::harness::{Answer, PATIENCE, TestGateway, Upstream, eventually, processes, prompt};
 
 /// A worker that notes in `starts` that it has started, reads calls, and runs
@@ -91,14 +91,7 @@ async fn one_process_answers_many_calls() {
     assert_eq!(messages[0]["content"], "hello");
     let paths = bench.upstream.seen().into_iter().map(|it| it.path);
     assert!(paths.into_iter().all(|it| it.contains("/other:")));
-    assert_eq!(
-        bench
-            .gate
-            .operator()
-            .metric("hookgate_hook_processes")
-            .await,
-        1
-    );
+    assert_eq!(hook_processes(&bench.gate).await, 1);
 }
 
 #[tokio::test]
@@ -305,14 +298,7 @@ async fn a_hundred_calls_share_two_processes() {
         assert_denied(answer, &format!("call-{number}"));
     }
     bench.assert_starts(2);
-    assert_eq!(
-        bench
-            .gate
-            .operator()
-            .metric("hookgate_hook_processes")
-            .await,
-        2
-    );
+    assert_eq!(hook_processes(&bench.gate).await, 2);
 }
 
 #[tokio::test]
