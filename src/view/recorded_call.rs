@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use crate::{
-    dialect::Api,
+    dialect::{self, Api},
     observe::trace::{CallRecord, MaskedBody, StoredContent},
 };
 
@@ -38,7 +38,7 @@ impl RecordedCall {
         let headers = (api == Api::Anthropic)
             .then(|| ("anthropic-version".to_owned(), json!(ANTHROPIC_VERSION)));
         Some(Self {
-            path: path(api, call),
+            path: path(api, call.method, &call.requested_model)?,
             headers: headers.into_iter().collect(),
             request: match api {
                 Api::CodeAssist => json!({ "model": *call.requested_model, "request": request }),
@@ -61,24 +61,22 @@ impl RecordedCall {
     }
 }
 
-fn path(api: Api, call: &CallRecord) -> String {
-    let method = match call.method {
+/// Returns the path of a method by its label; `None` if no method has it.
+fn path(api: Api, method: &str, model: &str) -> Option<String> {
+    let google = match method {
         "streamGenerateContent" => "streamGenerateContent?alt=sse",
-        "countTokens" | "embedContent" | "batchEmbedContents" => call.method,
+        "countTokens" | "embedContent" | "batchEmbedContents" => method,
         _ => "generateContent",
     };
-    let model = &call.requested_model;
-    match (api, call.method) {
-        (Api::Gemini, _) => format!("/v1beta/models/{model}:{method}"),
-        (Api::Vertex, _) => format!("/v1/publishers/google/models/{model}:{method}"),
-        (Api::CodeAssist, _) => format!("/v1internal:{method}"),
-        (Api::Anthropic, "messages.count_tokens") => "/v1/messages/count_tokens".to_owned(),
-        (Api::Anthropic, _) => "/v1/messages".to_owned(),
-        (Api::OpenAiResponses, "responses.input_tokens") => "/v1/responses/input_tokens".to_owned(),
-        (Api::OpenAiResponses, "responses.compact") => "/v1/responses/compact".to_owned(),
-        (Api::OpenAiResponses, "embeddings.create") => "/v1/embeddings".to_owned(),
-        (Api::OpenAiResponses, _) => "/v1/responses".to_owned(),
-        (Api::OpenAiChat, _) => "/v1/chat/completions".to_owned(),
+    match api {
+        Api::Gemini => Some(format!("/v1beta/models/{model}:{google}")),
+        Api::Vertex => Some(format!("/v1/publishers/google/models/{model}:{google}")),
+        Api::CodeAssist => Some(format!("/v1internal:{google}")),
+        Api::Anthropic | Api::OpenAiResponses | Api::OpenAiChat => {
+            let mut methods = dialect::methods();
+            let found = methods.find(|known| known.api == api && known.label() == method);
+            found.map(|known| known.path.replace("{version}", "v1"))
+        }
     }
 }
 
@@ -113,4 +111,32 @@ fn is_last(chunk: &Value) -> bool {
     let reason = chunk.pointer("/candidates/0/finishReason");
     let reason = reason.or_else(|| chunk.pointer("/candidates/0/finish_reason"));
     reason.is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_has_the_path_of_its_method() {
+        let check = |api, method, expected| assert_eq!(path(api, method, "m").unwrap(), expected);
+        let stream = "streamGenerateContent";
+        check(
+            Api::Gemini,
+            stream,
+            "/v1beta/models/m:streamGenerateContent?alt=sse",
+        );
+        check(Api::CodeAssist, "countTokens", "/v1internal:countTokens");
+        check(Api::Anthropic, "messages.create", "/v1/messages");
+        check(
+            Api::OpenAiResponses,
+            "moderations.create",
+            "/v1/moderations",
+        );
+        check(
+            Api::OpenAiChat,
+            "chat.completions.create",
+            "/v1/chat/completions",
+        );
+    }
 }
