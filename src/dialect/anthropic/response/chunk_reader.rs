@@ -102,6 +102,15 @@ impl ReadChunks for MessageReader {
             return Ok(Some(chunk));
         }
         let event = MessageEvent::read(&data)?;
+        let is_of_message = matches!(
+            event.kind,
+            MessageEventKind::BlockStart
+                | MessageEventKind::MessageDelta
+                | MessageEventKind::MessageStop
+        );
+        if is_of_message && !self.has_started {
+            return Err(no_message());
+        }
         match event.kind {
             MessageEventKind::MessageStart => self.read_message(&event, data).map(Some),
             MessageEventKind::BlockStart => self.read_start(&event, data),
@@ -192,10 +201,7 @@ impl MessageReader {
         let message = event.child(MESSAGE)?;
         let content = message.list(&["content"])?.unwrap_or_default();
         if !content.is_empty() || self.has_started {
-            return Err(field_error(
-                "message_start",
-                "the first event, without content",
-            ));
+            return Err(no_message());
         }
         self.has_started = true;
         self.model = message.string(MODEL)?;
@@ -257,9 +263,9 @@ impl MessageReader {
     ) -> Result<Option<ResponseDocument>, DialectError> {
         let delta = event.child(DELTA)?;
         let kind = type_of(&delta)?;
-        let open = self.open.get_mut(&event.index);
+        let open = self.open.get_mut(&event.index).ok_or_else(not_open)?;
         match (kind.as_str(), open) {
-            ("input_json_delta", Some(OpenBlock::Call { json, events, .. })) => {
+            ("input_json_delta", OpenBlock::Call { json, events, .. }) => {
                 json.push_str(&delta.string(&["partial_json"])?.unwrap_or_default());
                 self.call_bytes += data.len();
                 events.push(data);
@@ -269,7 +275,7 @@ impl MessageReader {
                 }
                 Ok(None)
             }
-            ("signature_delta", Some(OpenBlock::Thinking { signature, .. })) => {
+            ("signature_delta", OpenBlock::Thinking { signature, .. }) => {
                 signature.push_str(&delta.string(&["signature"])?.unwrap_or_default());
                 structural(data).map(Some)
             }
@@ -281,15 +287,13 @@ impl MessageReader {
             ("thinking_delta", open) => {
                 let mut part = text_part(&delta, "thinking")?;
                 part.set(&["thought"], &json!(true))?;
-                if let Some(OpenBlock::Thinking { text, .. }) = open {
+                if let OpenBlock::Thinking { text, .. } = open {
                     append_thinking(text, &part.string(TEXT)?.unwrap_or_default());
                     self.keep_template(event, &data, "thinking", TextStream::Thought);
                 }
                 chunk(part, event.index, vec![data]).map(Some)
             }
-            (_, Some(OpenBlock::Call { .. })) => {
-                Err(field_error("delta", "a piece of JSON in a call"))
-            }
+            (_, OpenBlock::Call { .. }) => Err(field_error("delta", "a piece of JSON in a call")),
             _ => {
                 let part = field_part(BLOCK, delta.to_bytes())?;
                 chunk(part, event.index, vec![data]).map(Some)
@@ -302,12 +306,15 @@ impl MessageReader {
         event: &MessageEvent,
         data: Bytes,
     ) -> Result<ResponseDocument, DialectError> {
-        match self.open.remove(&event.index) {
-            Some(OpenBlock::Call {
+        if self.template_index == event.index {
+            self.template = None;
+        }
+        match self.open.remove(&event.index).ok_or_else(not_open)? {
+            OpenBlock::Call {
                 block,
                 json,
                 mut events,
-            }) => {
+            } => {
                 let bytes: usize = events.iter().skip(1).map(Bytes::len).sum();
                 self.call_bytes = self.call_bytes.saturating_sub(bytes);
                 events.push(data);
@@ -317,18 +324,18 @@ impl MessageReader {
                 }
                 chunk(part, event.index, events)
             }
-            Some(OpenBlock::Thinking {
+            OpenBlock::Thinking {
                 mut block,
                 text,
                 signature,
-            }) => {
+            } => {
                 block.set(&["thinking"], &json!(text))?;
                 block.set(&["signature"], &json!(signature))?;
                 self.thinking.push(block.to_bytes());
                 text_end(data)
             }
-            Some(OpenBlock::Text) => text_end(data),
-            Some(OpenBlock::Other) | None => structural(data),
+            OpenBlock::Text => text_end(data),
+            OpenBlock::Other => structural(data),
         }
     }
 
@@ -344,4 +351,14 @@ impl MessageReader {
         self.end.push(data);
         Ok(())
     }
+}
+
+/// Returns the error about an event of a block that is not open. Readers put its text into
+/// different blocks, or drop it.
+fn not_open() -> DialectError {
+    DialectError::Ambiguous("index".to_owned())
+}
+
+fn no_message() -> DialectError {
+    field_error("message_start", "the first event, without content")
 }

@@ -245,6 +245,29 @@ fn an_error_of_the_api_ends_the_stream() {
 }
 
 #[test]
+fn events_of_a_block_that_is_not_open_are_refused() {
+    let events = |index: u64| {
+        [
+            json!({ "type": "content_block_start", "index": 0, "content_block": { "type": "text", "text": "" } }),
+            json!({ "type": "content_block_delta", "index": index, "delta": { "type": "text_delta", "text": "a" } }),
+            json!({ "type": "content_block_stop", "index": 0 }),
+            json!({ "type": "content_block_delta", "index": 0, "delta": { "type": "text_delta", "text": "b" } }),
+        ]
+    };
+    let accepted = |index: u64| {
+        let mut reader = MessageReader::default();
+        let events = [vec![start("m")], events(index).to_vec()].concat();
+        let read = events
+            .iter()
+            .map(|event| reader.read(event.to_string().into()));
+        read.take_while(Result::is_ok).count()
+    };
+    // Not the last one, although it is alike the one before.
+    assert_eq!(accepted(0), 4);
+    assert_eq!(accepted(1), 2);
+}
+
+#[test]
 fn events_that_parsers_read_differently_are_refused() {
     let refused = |data: &'static str| {
         MessageReader::default()

@@ -19,6 +19,7 @@ fn calls_are_bounded() {
     let mut reader = MessageReader::default();
     let block = call_block(0, "f", &[&"x".repeat(1024 * 1024)]);
     let [open, piece, _] = events(&block).try_into().unwrap();
+    reader.read(start("m").to_string().into()).unwrap();
     reader.read(open).unwrap();
     let refused = (0..20).find(|_| reader.read(piece.clone()).is_err());
     assert_eq!(refused, Some(15));
