@@ -1,11 +1,11 @@
-//! The streams of every API: an unedited stream keeps the data of its events, and an edited
-//! one is written without a panic. The first byte selects the API, lines are events.
+//! The streams of every API: an unedited stream keeps the data of its events, or can be read
+//! again, and an edited one is written without a panic. The first byte selects the API, lines are events.
 
 #![no_main]
 
 use bytes::{Bytes, BytesMut};
 use hookgate::dialect::{
-    self, Api, CallDecision, Framing, ResponseDocument, ResponseTextEditor, TextChannel, TextKind,
+    self, Api, CallDecision, Dialect, Framing, ResponseDocument, ResponseTextEditor, TextChannel, TextKind,
     TextRest,
 };
 use libfuzzer_sys::fuzz_target;
@@ -32,33 +32,26 @@ fuzz_target!(|bytes: &[u8]| {
         return;
     };
     let dialect = dialect::of(Api::ALL[usize::from(*first) % Api::ALL.len()]);
-    let mut reader = dialect.chunk_reader();
-    let mut chunks = Vec::new();
-    let mut read = Vec::new();
-    for line in rest.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {
-        let data = Bytes::copy_from_slice(line);
-        match reader.read(data) {
-            Ok(chunk) => chunks.extend(chunk),
-            Err(_) => return,
-        }
-        read.push(line);
-    }
-    let is_complete = match reader.finish() {
-        Ok(last) => {
-            chunks.extend(last);
-            true
-        }
-        Err(_) => false,
+    let lines = rest.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
+    let Some((mut chunks, is_complete)) = read(dialect, lines.clone()) else {
+        return;
     };
 
     let written = write(dialect.chunk_writer(Framing::Sse), &chunks);
     if let (true, Some(written)) = (is_complete, written) {
         let text = String::from_utf8_lossy(&written);
         let data: Vec<&str> = text.lines().filter_map(|line| line.strip_prefix("data: ")).collect();
-        for line in read {
-            // A line end within JSON is written as a space.
-            let line = String::from_utf8_lossy(line).replace('\r', " ");
-            assert!(data.contains(&&*line), "lost: {line:?} of {text:?}");
+        if matches!(dialect.api(), Api::OpenAiResponses | Api::OpenAiChat) {
+            // Copies of a text that differ from its pieces are corrected, and a second beginning
+            // is dropped.
+            let again = read(dialect, data.iter().map(|line| line.as_bytes()));
+            assert!(again.is_some(), "unreadable: {text:?}");
+        } else {
+            for line in lines.filter(|line| line.trim_ascii() != b"[DONE]") {
+                // A line end within JSON is written as a space.
+                let line = String::from_utf8_lossy(line).replace('\r', " ");
+                assert!(data.contains(&&*line), "lost: {line:?} of {text:?}");
+            }
         }
     }
 
@@ -79,6 +72,22 @@ fuzz_target!(|bytes: &[u8]| {
     }
     write(dialect.chunk_writer(Framing::Sse), &chunks);
 });
+
+/// Returns the chunks of a stream, and whether it is complete; `None` if it cannot be read.
+fn read<'a>(
+    dialect: &dyn Dialect,
+    lines: impl Iterator<Item = &'a [u8]>,
+) -> Option<(Vec<ResponseDocument>, bool)> {
+    let mut reader = dialect.chunk_reader();
+    let mut chunks = Vec::new();
+    for line in lines {
+        chunks.extend(reader.read(Bytes::copy_from_slice(line)).ok()?);
+    }
+    let last = reader.finish();
+    let is_complete = last.is_ok();
+    chunks.extend(last.ok().flatten());
+    Some((chunks, is_complete))
+}
 
 fn write(
     mut writer: Box<dyn dialect::WriteChunks>,
