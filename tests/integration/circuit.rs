@@ -18,19 +18,13 @@ use tokio::{
 };
 
 use crate::harness::{
-    Agent, Answer, PATIENCE, Served, TestGateway, Upstream, assert_refused, closed, eventually,
-    prompt, respond,
+    Agent, Answer, PATIENCE, Served, TestGateway, Upstream, assert_refused, closed, closed_port,
+    eventually, prompt, respond,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
 const HOOKED: &str = "hooks: { BeforeModel: [{ hooks: [{ command: cat > /dev/null }] }] }";
 const CIRCUIT: &str = "circuit: { failures: 3, within: 30s, open: 1s }";
-
-/// An address where nobody listens.
-async fn nobody() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    listener.local_addr().unwrap()
-}
 
 /// A gate whose model API is there, with these settings beside its URL.
 async fn gate(upstream: &Upstream, first: SocketAddr, settings: &str, more: &str) -> TestGateway {
@@ -172,7 +166,8 @@ async fn an_agent_cannot_make_an_upstream_fail() {
 #[tokio::test]
 async fn what_the_first_has_not_seen_goes_to_the_fallback() {
     let second = Upstream::mock().await;
-    let first = nobody().await;
+    let unused = closed_port();
+    let first = unused.local_addr().unwrap();
     let settings = format!(
         "{CIRCUIT}, fallback: {{ url: \"http://{}\", bearer: {{ file: token }} }}",
         second.addr

@@ -3,10 +3,11 @@
 use http::header;
 use serde_json::json;
 use tempfile::TempDir;
-use tokio::{io::AsyncWriteExt, net::TcpListener, task::spawn_blocking};
+use tokio::{io::AsyncWriteExt, task::spawn_blocking};
 
 use crate::harness::{
-    Agent, Asked, PATIENCE, Served, TestGateway, Upstream, assert_refused, closed, prompt, respond,
+    Agent, Asked, PATIENCE, Served, TestGateway, Upstream, assert_refused, closed, closed_port,
+    prompt, respond,
 };
 
 const GENERATE: &str = "/v1beta/models/m:generateContent";
@@ -34,10 +35,9 @@ async fn refused(upstream: &Upstream, config: &str, status: u16, reason: &str) {
 #[tokio::test]
 async fn an_upstream_that_is_down_is_unreachable() {
     let upstream = Upstream::mock().await;
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let nobody = listener.local_addr().unwrap();
-    drop(listener);
-    let config = format!("upstreams: {{ gemini: {{ url: \"http://{nobody}\" }} }}");
+    let unused = closed_port();
+    let address = unused.local_addr().unwrap();
+    let config = format!("upstreams: {{ gemini: {{ url: \"http://{address}\" }} }}");
 
     refused(&upstream, &config, 503, "UPSTREAM_UNREACHABLE").await;
 }

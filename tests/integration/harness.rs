@@ -23,8 +23,8 @@ pub use self::{
     test_gateway::TestGateway,
     upstream::{Asked, Upstream, respond},
     wire::{
-        End, PATIENCE, chunked_head, closed, eventually, exchange, exchange_bytes, piece,
-        processes, rest, signalled, write_chunk, write_last_chunk,
+        End, PATIENCE, chunked_head, closed, closed_port, eventually, exchange, exchange_bytes,
+        piece, processes, rest, signalled, write_chunk, write_last_chunk,
     },
 };
 

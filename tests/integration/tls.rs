@@ -121,9 +121,13 @@ async fn plain_text_is_no_tls() {
 
     assert!(!answer.contains("HTTP/"), "{answer}");
     assert!(upstream.seen().is_empty());
-    let metrics = gate.operator().get("/metrics").await;
+    // It is counted a little after the connection is closed.
     let line = r#"hookgate_connections_rejected_total{reason="tls_handshake"} 1"#;
-    assert!(metrics.text().contains(line), "{}", metrics.text());
+    let deadline = Instant::now() + PATIENCE;
+    while !gate.operator().get("/metrics").await.text().contains(line) {
+        assert!(Instant::now() < deadline, "not counted");
+        sleep(Duration::from_millis(10)).await;
+    }
 }
 
 #[tokio::test]

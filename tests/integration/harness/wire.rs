@@ -4,7 +4,7 @@ use std::{fs, io, net::SocketAddr, time::Duration};
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
+    net::{TcpSocket, TcpStream},
     sync::mpsc,
     time::{Instant, sleep, timeout},
 };
@@ -87,6 +87,13 @@ pub async fn signalled(signs: &mut mpsc::UnboundedReceiver<()>, what: &str) {
     sign.ok()
         .flatten()
         .unwrap_or_else(|| panic!("not seen: {what}"));
+}
+
+/// A socket that does not listen. While it exists, no other server gets its port.
+pub fn closed_port() -> TcpSocket {
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind(SocketAddr::from(([127, 0, 0, 1], 0))).unwrap();
+    socket
 }
 
 /// Waits until something holds that nothing tells of.
