@@ -12,6 +12,7 @@ mod decision_log;
 mod hook_run_record;
 mod open_log;
 mod otlp;
+mod promotion_record;
 mod rate_limit;
 mod record;
 mod recorder_sink;
@@ -23,6 +24,7 @@ pub use self::{
     decision_log::{AuditError, AuditLog, Checkpoint},
     hook_run_record::HookRunRecord,
     open_log::OpenLogs,
+    promotion_record::{PromotionKind, PromotionRecord},
     record::{
         AuditRecord, CallSpan, CallerRecord, EventRecord, OutcomeRecord, RejectionRecord,
         RequestRecord, TextDigest, TokenCounts, ViewRecord, short_name,

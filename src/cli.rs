@@ -2,9 +2,11 @@
 //!
 //! Exit codes: 0, 1 (failed), 2 (usage), 78 (invalid config).
 
+mod admin_client;
 mod audit;
 mod check;
 mod completions;
+mod config;
 mod coverage;
 mod demo;
 mod demo_traffic;
@@ -66,6 +68,9 @@ enum Command {
     /// Verify an audit log, or print its records
     #[command(after_help = audit::EXAMPLES)]
     Audit(audit::AuditArgs),
+    /// List, compare, promote and roll back revisions of the config of a running gateway
+    #[command(after_help = config::EXAMPLES)]
+    Config(config::ConfigArgs),
     /// Print the JSON Schema of the config
     #[command(after_help = "Example: hookgate schema > config/schema.json")]
     Schema,
@@ -93,6 +98,7 @@ pub fn main() -> ExitCode {
         Command::Test(test) => test.run(),
         Command::Key(key) => key.run(),
         Command::Audit(audit) => audit.run(),
+        Command::Config(config) => config.run(),
         Command::Schema => print_schema(),
         Command::Openapi => print_openapi(),
         Command::Completions(completions) => completions.run(Arguments::command()),

@@ -15,6 +15,7 @@
 //! `settings/hooks.rs`.
 
 mod config_document;
+mod config_files;
 mod load;
 mod matcher;
 mod overrides;
@@ -29,6 +30,7 @@ mod units;
 
 pub use self::{
     config_document::{ConfigDocument, ConfigSection, to_yaml},
+    config_files::ConfigFiles,
     matcher::Matcher,
     overrides::{MissingSecrets, Overrides},
     registry::{Format, KnownMethod, PolicyShape, ProtocolShape, Registry},
@@ -51,6 +53,7 @@ pub use self::{
         proofs::{
             ProofCase, ProofCases, ProofEntry, ProofSettings, ProofToolCall, ProofToolResult,
         },
+        revisions::RevisionSettings,
         sessions::{EventSettings, SessionSettings, StoreSettings},
         telemetry::{LogLevel, LogLineFormat, LogSettings, OtlpSettings, Telemetry},
         tool_names::ToolMeaning,

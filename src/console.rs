@@ -59,6 +59,8 @@ pub fn routes(app: &App) -> Router<App> {
         .route("/console/coverage", get(coverage::show))
         .route("/console/config", get(config::show))
         .route("/console/config/reload", post(config::reload))
+        .route("/console/config/promote", post(config::promote))
+        .route("/console/config/rollback", post(config::roll_back))
         .route("/console/try", get(try_it::show).post(try_it::submit))
         .route("/console/logout", post(log_out))
         .route("/console/{*path}", any(unknown_page))

@@ -35,7 +35,10 @@ use self::{
 use crate::{
     config::Config,
     middleware::OnBodyEnd,
-    state::{App, AppResources, BuildError, ReadConfig, end_tasks, expire_sessions, prove_guards},
+    state::{
+        App, AppResources, BuildError, ConfigSource, RevisionError, end_tasks, expire_sessions,
+        prove_guards,
+    },
 };
 
 /// Time for admin requests to complete after the last agent is served.
@@ -73,6 +76,12 @@ pub enum ServerError {
     /// The threads for agents cannot be started.
     #[error("cannot start threads: {0}")]
     Threads(#[source] io::Error),
+    /// The handler of SIGHUP cannot be installed.
+    #[error("cannot handle signals: {0}")]
+    Signal(#[source] io::Error),
+    /// The revision of the config cannot be stored.
+    #[error(transparent)]
+    Revision(#[from] RevisionError),
 }
 
 impl Server {
@@ -94,14 +103,17 @@ impl Server {
     }
 
     /// Enables config reloads: on SIGHUP, on changes of the config files, and through the
-    /// admin API. Signals and changes are noticed from this call on.
+    /// admin API. Signals and changes are noticed from this call on. Stores the revision of the
+    /// config, which `source` has read.
     ///
     /// # Errors
     ///
-    /// Returns an error if the signal handler cannot be installed.
-    pub fn reloading(mut self, read_config: Arc<ReadConfig>) -> io::Result<Self> {
-        self.app = self.app.with_reloads(read_config);
-        self.reload_trigger = Some(ReloadTrigger::new(&self.app)?);
+    /// Returns an error if the revision cannot be stored, or the signal handler cannot be
+    /// installed.
+    pub fn reloading(mut self, source: ConfigSource) -> Result<Self, ServerError> {
+        self.app = self.app.with_reloads(source)?;
+        let trigger = ReloadTrigger::new(&self.app).map_err(ServerError::Signal)?;
+        self.reload_trigger = Some(trigger);
         Ok(self)
     }
 

@@ -3,12 +3,14 @@
 
 mod app;
 mod clock;
+mod config_source;
 mod content_owners;
 mod live_trace;
 mod method_policy;
 mod proof_schedule;
 mod recorders;
 mod resources;
+mod revision_store;
 mod revisions;
 mod session_expiry;
 mod snapshot;
@@ -16,13 +18,15 @@ mod traffic;
 mod upstreams;
 
 pub use self::{
-    app::{App, ReadConfig},
+    app::App,
     clock::utc_timestamp,
+    config_source::{ConfigSource, ReadConfig, SourceError},
     content_owners::{ContentOwners, MAX_TTL},
     live_trace::LiveTrace,
     method_policy::MethodPolicy,
     proof_schedule::prove_guards,
     resources::{AppResources, end_tasks},
+    revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError},
     session_expiry::expire_sessions,
     snapshot::{BuildError, Snapshot},

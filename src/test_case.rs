@@ -191,9 +191,20 @@ impl CaseFile {
     }
 }
 
-/// Reads the cases of a file without its config, or returns all of their problems.
-pub fn read_file(path: &Path, registry: &Registry) -> Result<Vec<TestCase>, ConfigError> {
-    let document = parse_file(path)?;
+/// Reads the cases of a file, whose text may be known, without its config.
+///
+/// # Errors
+///
+/// All problems of the cases.
+pub fn read_file(
+    path: &Path,
+    text: Option<&str>,
+    registry: &Registry,
+) -> Result<Vec<TestCase>, ConfigError> {
+    let document = match text {
+        Some(text) => SpannedYaml::parse(text, path)?,
+        None => parse_file(path)?,
+    };
     let mut own: Map<_, _> = serde_json::from_value(document.value()).unwrap_or_default();
     own.retain(|key, _| key == "cases");
     read_cases(&document, own, registry).map_err(|problems| ConfigError { problems })

@@ -2,21 +2,50 @@
 
 use axum::{
     Json,
+    body::Bytes,
     extract::{RawQuery, State},
 };
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
 
 use super::{
     openapi_errors::{AdminErrors, GoogleError},
     sessions::query_parameter,
 };
 use crate::{
+    audit_log::PromotionRecord,
+    auth::AdminPrincipal,
+    config::AdminRole,
     error::{ApiError, ErrorReason},
-    state::App,
+    middleware::require_role,
+    state::{App, ReloadError},
     view::{
-        config::{self, ConfigDiff, ConfigView},
+        config::{self, ConfigDiff, ConfigView, StoredRevisionView},
         overview::{self, Overview},
     },
 };
+
+/// Digits of a SHA-256.
+const SHA256_DIGITS: usize = 64;
+
+/// A stored revision to take into use.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PromotionRequest {
+    /// Version of the revision.
+    revision: String,
+    /// SHA-256 of the report on which the promotion is based, for the decision log.
+    report: Option<String>,
+}
+
+/// A change of the config in use.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct Promotion {
+    /// Version that was in use.
+    from: String,
+    /// Version that is in use.
+    to: String,
+}
 
 /// State of the gateway at one look.
 #[utoipa::path(get, path = "/overview", tag = "admin",
@@ -35,22 +64,99 @@ pub(super) async fn get_config(State(app): State<App>) -> Json<ConfigView> {
 /// Difference of two revisions of the config.
 #[utoipa::path(get, path = "/config/diff", tag = "admin",
     params(
-        ("from" = u32, Query, description = "Number of the older revision in `revisions` of `/config`."),
-        ("to" = u32, Query, description = "Number of the newer revision.")),
+        ("from" = String, Query, description = "The older revision: its version, or its number in `revisions` of `/config`."),
+        ("to" = String, Query, description = "The newer revision.")),
     responses(
         (status = 200, description = "The difference.", body = ConfigDiff),
-        (status = 400, description = "No revision has this number.", body = GoogleError), AdminErrors))]
+        (status = 400, description = "A revision does not exist, or cannot be loaded.", body = GoogleError), AdminErrors))]
 pub(super) async fn get_config_diff(
     State(app): State<App>,
     RawQuery(query): RawQuery,
 ) -> Result<Json<ConfigDiff>, ApiError> {
-    let number = |name| query_parameter(query.as_deref(), name)?.parse().ok();
-    let found = match (number("from"), number("to")) {
-        (Some(from), Some(to)) => config::diff(&app, from, to),
-        _ => None,
+    let parameter = |name| query_parameter(query.as_deref(), name);
+    let (Some(from), Some(to)) = (parameter("from"), parameter("to")) else {
+        let message = "`from` and `to` must be versions or numbers of revisions";
+        return Err(ApiError::new(ErrorReason::BadQuery, message));
     };
-    found.map(Json).ok_or_else(|| {
-        let message = "`from` and `to` must be numbers of revisions";
-        ApiError::new(ErrorReason::BadQuery, message)
-    })
+    let found = blocking(move || config::diff(&app, &from, &to)).await?;
+    let found = found.map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))?;
+    Ok(Json(found))
+}
+
+/// Configs that are or were in use and are kept as files, that which was last taken into use
+/// first.
+#[utoipa::path(get, path = "/config/history", tag = "admin",
+    responses(
+        (status = 200, description = "The revisions.", body = Vec<StoredRevisionView>),
+        (status = 400, description = "The config has no `revisions`, or they cannot be read.", body = GoogleError), AdminErrors))]
+pub(super) async fn get_config_history(
+    State(app): State<App>,
+) -> Result<Json<Vec<StoredRevisionView>>, ApiError> {
+    let history = blocking(move || config::history(&app)).await?;
+    Ok(Json(history.map_err(|error| not_applied(&error))?))
+}
+
+/// Takes a stored revision into use, until the config file changes.
+#[utoipa::path(post, path = "/config/promote", tag = "admin",
+    request_body = PromotionRequest,
+    responses(
+        (status = 200, description = "The revision is in use.", body = Promotion),
+        (status = 400, description = "The revision does not exist, is in use, or has problems; the config in use stays.", body = GoogleError), AdminErrors))]
+pub(super) async fn promote(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    body: Bytes,
+) -> Result<Json<Promotion>, ApiError> {
+    require_role(&principal, AdminRole::Operator)?;
+    let request: PromotionRequest = serde_json::from_slice(&body)
+        .map_err(|error| ApiError::new(ErrorReason::BadJson, error.to_string()))?;
+    if !request.report.as_deref().is_none_or(is_sha256) {
+        let message = "`report` must be a SHA-256 in hexadecimal digits";
+        return Err(ApiError::new(ErrorReason::BadDocument, message));
+    }
+    let PromotionRequest { revision, report } = request;
+    let promoted = blocking(move || app.promote(&revision, &principal.name, report)).await?;
+    Ok(Json(promoted.map_err(|error| not_applied(&error))?.into()))
+}
+
+/// Takes the revision into use that was in use before, until the config file changes.
+#[utoipa::path(post, path = "/config/rollback", tag = "admin",
+    responses(
+        (status = 200, description = "The revision is in use.", body = Promotion),
+        (status = 400, description = "No revision was in use before, or it has problems; the config in use stays.", body = GoogleError), AdminErrors))]
+pub(super) async fn roll_back(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+) -> Result<Json<Promotion>, ApiError> {
+    require_role(&principal, AdminRole::Operator)?;
+    let rolled_back = blocking(move || app.roll_back(&principal.name)).await?;
+    Ok(Json(
+        rolled_back.map_err(|error| not_applied(&error))?.into(),
+    ))
+}
+
+impl From<PromotionRecord> for Promotion {
+    fn from(record: PromotionRecord) -> Self {
+        Self {
+            from: record.from,
+            to: record.to,
+        }
+    }
+}
+
+/// Runs a function that reads files on a thread for blocking tasks.
+async fn blocking<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let read = tokio::task::spawn_blocking(read).await;
+    read.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "reading revisions failed"))
+}
+
+fn not_applied(error: &ReloadError) -> ApiError {
+    ApiError::new(ErrorReason::BadConfig, error.to_string())
+}
+
+fn is_sha256(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == SHA256_DIGITS && text.bytes().all(is_digit)
 }

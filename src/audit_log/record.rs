@@ -9,7 +9,10 @@ use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
 use serde::Serialize;
 
-use super::{body_digest::BodyDigest, hook_run_record::HookRunRecord, time_range::TimeRange};
+use super::{
+    body_digest::BodyDigest, hook_run_record::HookRunRecord, promotion_record::PromotionRecord,
+    time_range::TimeRange,
+};
 use crate::{
     config::AuditMode,
     event::{Action, Caller, EventName, Trace},
@@ -66,6 +69,8 @@ pub enum AuditRecord {
     Rejected(Box<RejectionRecord>),
     /// Content of the live trace was viewed, or is kept on purpose from now on.
     Viewed(ViewRecord),
+    /// A stored revision of the config is in use.
+    Promoted(PromotionRecord),
     /// Rejected requests that have no records of their own.
     Suppressed {
         /// Number of suppressed requests.
@@ -327,6 +332,7 @@ impl AuditRecord {
             | Self::Dropped { .. }
             | Self::Rejected(_)
             | Self::Viewed(_)
+            | Self::Promoted(_)
             | Self::Suppressed { .. } => Trace::default(),
         }
     }

@@ -3,7 +3,12 @@
 use std::{io, process::ExitCode};
 
 use super::output::print_error;
-use crate::{config::ConfigError, dry_run::DryRunError, server::ServerError, state::BuildError};
+use crate::{
+    config::ConfigError,
+    dry_run::DryRunError,
+    server::ServerError,
+    state::{BuildError, SourceError},
+};
 
 /// The exit code for an invalid config: `EX_CONFIG` of sysexits.h.
 const EXIT_CONFIG: u8 = 78;
@@ -55,6 +60,15 @@ impl From<BuildError> for Failure {
     fn from(error: BuildError) -> Self {
         match error {
             BuildError::Config(error) => Self::BadConfig(error),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<SourceError> for Failure {
+    fn from(error: SourceError) -> Self {
+        match error {
+            SourceError::File(error) => Self::BadConfig(error),
             error => Self::Failed(error.to_string()),
         }
     }

@@ -16,7 +16,7 @@ use crate::{
     hook,
     observe::{self, LogGuard},
     server::Server,
-    state::{AppResources, end_tasks},
+    state::{AppResources, ConfigSource, end_tasks},
 };
 
 pub(super) const EXAMPLES: &str = "Examples:
@@ -53,11 +53,18 @@ impl ServeArgs {
             ..Overrides::default()
         };
         let file = self.config;
-        let read = move || match &file {
-            Some(file) => Config::load(file, &overrides, &hook::registry()),
-            None => Config::without_file(&overrides, &hook::registry()),
+        let read = move |stored| {
+            let overrides = Overrides {
+                stored,
+                ..overrides.clone()
+            };
+            match &file {
+                Some(file) => Config::load(file, &overrides, &hook::registry()),
+                None => Config::without_file(&overrides, &hook::registry()),
+            }
         };
-        let config = read()?;
+        let source = ConfigSource::new(Arc::new(read));
+        let config = source.read()?;
         print_warnings(&config);
         let _logging = start_logging(&config);
         block_on(async {
@@ -68,7 +75,7 @@ impl ServeArgs {
             let resources = AppResources::default();
             let tasks = resources.tasks.clone();
             let server = tokio::select! {
-                server = Server::bind(config, resources) => server?.reloading(Arc::new(read))?,
+                server = Server::bind(config, resources) => server?.reloading(source)?,
                 () = &mut stop => {
                     end_tasks(&tasks).await;
                     return Ok(());

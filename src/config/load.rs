@@ -18,7 +18,7 @@ mod telemetry;
 mod tls;
 mod upstreams;
 
-use std::{path::Path, sync::Arc};
+use std::{fs, mem, path::Path, sync::Arc};
 
 use aws_lc_rs::digest::{SHA256, digest};
 use data_encoding::HEXLOWER;
@@ -49,7 +49,11 @@ impl Config {
         overrides: &Overrides,
         registry: &Registry,
     ) -> Result<Self, ConfigError> {
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = match &overrides.stored {
+            Some(stored) => Ok(stored.config.clone()),
+            None => fs::read_to_string(path),
+        };
+        let text = text.map_err(|error| {
             let message = format!("`{}` cannot be read: {error}", path.display());
             Problem::without_span(message)
         })?;
@@ -92,7 +96,9 @@ impl Config {
     ) -> Result<Self, ConfigError> {
         let document = SpannedYaml::parse(text, file)?;
         let value = document.value();
-        Self::from_document(&document, value, overrides, registry)
+        let mut config = Self::from_document(&document, value, overrides, registry)?;
+        text.clone_into(&mut Arc::make_mut(&mut config.texts).config);
+        Ok(config)
     }
 
     /// Loads a config from `value`, which is all or part of `document`.
@@ -123,6 +129,7 @@ impl Config {
         loader.check_telemetry();
         loader.check_trace();
         let (transcripts, audit_path) = (loader.transcripts(), loader.audit_path());
+        let revisions = loader.revision_folder();
         let blocks = loader.hook_blocks(&overrides.hooks, registry);
         loader.annotate_policies();
         loader.fail_if_problems()?;
@@ -155,6 +162,9 @@ impl Config {
         if let (Some(audit), Some(path)) = (&mut config.audit, audit_path) {
             audit.path = path;
         }
+        if let (Some(settings), Some(path)) = (&mut config.revisions, revisions) {
+            settings.path = path;
+        }
         let merged = merge(blocks);
         loader.problems.extend(merged.problems);
         loader.fail_if_problems()?;
@@ -162,6 +172,7 @@ impl Config {
         config.warnings = [loader.warnings, merged.warnings].concat();
         (config.version, config.files) = (version, loader.files);
         config.document = Arc::new(shown);
+        config.texts = Arc::new(mem::take(&mut loader.texts));
         Ok(config)
     }
 }

@@ -1,8 +1,10 @@
 //! Settings from the command line.
 
-use std::{net::SocketAddr, path::PathBuf};
+use std::{net::SocketAddr, path::PathBuf, sync::Arc};
 
 use url::Url;
+
+use super::config_files::ConfigFiles;
 
 /// Settings from the command line. They take precedence over the file.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +22,8 @@ pub struct Overrides {
     pub missing_upstreams: Option<Url>,
     /// Handling of secrets that cannot be read.
     pub missing_secrets: MissingSecrets,
+    /// Files of a stored revision, which are read instead of those on the disk.
+    pub stored: Option<Arc<ConfigFiles>>,
 }
 
 /// Handling of secrets that cannot be read.

@@ -16,6 +16,7 @@ pub(super) mod limits;
 pub(super) mod listeners;
 pub(super) mod policies;
 pub(super) mod proofs;
+pub(super) mod revisions;
 pub(super) mod sessions;
 pub(super) mod telemetry;
 pub(super) mod tool_names;

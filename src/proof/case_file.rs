@@ -14,13 +14,14 @@ use crate::{
 /// Headers in which cases name their caller.
 const CALLER_HEADERS: [&str; 3] = ["x-goog-api-key", "x-api-key", "authorization"];
 
-/// Reads those cases of a file that expect the same. `span` is where the config names it.
+/// Reads those cases of a file, with its text, that expect the same. `span` is where the config
+/// names it.
 pub(super) fn read(
-    path: &Path,
+    (path, text): (&Path, Option<&str>),
     span: &SourceSpan,
     expectation: Expectation,
 ) -> Vec<Result<GuardCase, Problem>> {
-    let cases = match test_case::read_file(path, &hook::registry()) {
+    let cases = match test_case::read_file(path, text, &hook::registry()) {
         Ok(cases) => cases,
         Err(error) => {
             let problems = error.problems.into_iter();

@@ -176,8 +176,9 @@ fn read_cases(cases: &ProofCases) -> Vec<Result<GuardCase, Problem>> {
         for entry in entries {
             match entry {
                 ProofEntry::Case(case) => read.push(GuardCase::new(case, expectation)),
-                ProofEntry::File { path, span } => {
-                    read.extend(case_file::read(path, span, expectation));
+                ProofEntry::File { path, text, span } => {
+                    let file = (path.as_path(), text.as_deref());
+                    read.extend(case_file::read(file, span, expectation));
                 }
             }
         }

@@ -9,18 +9,17 @@ use jiff::Timestamp;
 use tokio::runtime::Handle;
 
 use super::{
+    config_source::ConfigSource,
     resources::{AppResources, end_tasks},
+    revision_store::{ActiveRevision, RevisionError, StoredRevision},
     revisions::{ConfigRevision, RefusedReload, ReloadCause, ReloadError, Revisions},
     snapshot::{BuildError, Snapshot},
 };
 use crate::{
-    audit_log::AuditRecord,
-    config::{Config, ConfigError},
+    audit_log::{AuditRecord, PromotionKind, PromotionRecord},
+    config::Config,
     observe::ReloadOutcome,
 };
-
-/// Reads the config from its source.
-pub type ReadConfig = dyn Fn() -> Result<Config, ConfigError> + Send + Sync;
 
 /// The running application. Clones share their state.
 #[derive(Clone)]
@@ -33,7 +32,7 @@ pub struct App {
 
 #[derive(Default)]
 struct ReloadState {
-    read_config: Option<Arc<ReadConfig>>,
+    source: Option<ConfigSource>,
     revisions: Revisions,
     /// Locked during a reload: two at once would both take over transports of the same
     /// snapshot, and end them with the first of the two.
@@ -68,21 +67,32 @@ impl App {
         })
     }
 
-    /// Returns the same application, whose config can be reloaded with `read_config`.
-    #[must_use]
-    pub fn with_reloads(self, read_config: Arc<ReadConfig>) -> Self {
+    /// Returns the same application, whose config can be reloaded from `source`, which has read
+    /// it. Stores its revision. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the revision cannot be stored.
+    pub fn with_reloads(self, source: ConfigSource) -> Result<Self, RevisionError> {
+        let first = revision(&self.snapshot(), ReloadCause::Start);
+        source.store(&first.config, &first.cause.to_string(), None)?;
         let reloads = Arc::new(ReloadState {
-            read_config: Some(read_config),
+            source: Some(source),
             ..ReloadState::default()
         });
-        let first = revision(&self.snapshot(), ReloadCause::Start);
         reloads.revisions.add(first);
-        Self { reloads, ..self }
+        Ok(Self { reloads, ..self })
     }
 
     /// Starts background tasks and prewarmed hook processes. Needs a runtime.
     pub fn start(&self) {
-        self.snapshot().start(&self.resources);
+        let snapshot = self.snapshot();
+        snapshot.start(&self.resources);
+        let source = self.reloads.source.as_ref();
+        let resumed = source.and_then(ConfigSource::resumed_promotion);
+        if let (Some(audit), Some(resumed)) = (&snapshot.audit, resumed) {
+            audit.append(&AuditRecord::Promoted(resumed));
+        }
         let (trace, shutdown) = (Arc::clone(&self.resources.trace), &self.resources.shutdown);
         let shutdown = shutdown.clone();
         let maintained = async move { trace.maintain_contents().await };
@@ -104,13 +114,131 @@ impl App {
     /// Returns every problem of a config that was rejected. The snapshot stays.
     pub fn reload(&self, cause: ReloadCause) -> Result<(), ReloadError> {
         let _running = lock(&self.reloads.running);
-        let reloaded = self.build_new_snapshot().map(|snapshot| {
-            snapshot.start(&self.resources);
-            let applied = revision(&snapshot, cause.clone());
-            self.replace(snapshot).proofs.stop();
-            self.reloads.revisions.add(applied);
-        });
-        let outcome = match &reloaded {
+        let config = self.source().and_then(|source| Ok(source.read()?));
+        let reloaded = config.and_then(|config| self.apply(config, &cause, None));
+        self.record_reload(cause, &reloaded);
+        reloaded
+    }
+
+    /// Takes a stored revision into use, through the checks and proofs of a reload. It stays in
+    /// use until the config file changes. Blocks like [`Self::reload`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the revision is not in use. The snapshot stays.
+    pub fn promote(
+        &self,
+        version: &str,
+        by: &Arc<str>,
+        report: Option<String>,
+    ) -> Result<PromotionRecord, ReloadError> {
+        let _running = lock(&self.reloads.running);
+        let stored = self.source()?.stored(version)?;
+        let cause = ReloadCause::Promotion(Arc::clone(by));
+        self.put_in_force(stored, cause, PromotionKind::Promote, report)
+    }
+
+    /// Takes the revision into use that was in use before, like [`Self::promote`].
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason why the revision is not in use. The snapshot stays.
+    pub fn roll_back(&self, by: &Arc<str>) -> Result<PromotionRecord, ReloadError> {
+        let _running = lock(&self.reloads.running);
+        let source = self.source()?;
+        let active = source.active().ok_or(RevisionError::NotKept)?;
+        let previous = active.previous.ok_or_else(|| {
+            ReloadError("no other revision was in use before that in use".to_owned())
+        })?;
+        let stored = source.stored(&previous)?;
+        let cause = ReloadCause::Rollback(Arc::clone(by));
+        self.put_in_force(stored, cause, PromotionKind::Rollback, None)
+    }
+
+    /// Returns the stored revisions, that which was last taken into use first. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if none are kept, or if they cannot be read.
+    pub fn stored_revisions(&self) -> Result<Vec<StoredRevision>, ReloadError> {
+        Ok(self.source()?.history()?)
+    }
+
+    /// Returns the revision in use, if revisions are stored.
+    pub fn active_revision(&self) -> Option<ActiveRevision> {
+        self.reloads.source.as_ref()?.active()
+    }
+
+    /// Returns the config of a version that is or was in use. Blocks.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if it cannot be loaded.
+    pub fn config_of(&self, version: &str) -> Result<Arc<Config>, ReloadError> {
+        let mut recent = self.revisions().into_iter();
+        if let Some(revision) = recent.find(|revision| revision.config.version == version) {
+            return Ok(revision.config);
+        }
+        let source = self.source()?;
+        let config = source.read_stored(source.stored(version)?)?;
+        Ok(Arc::new(config))
+    }
+
+    fn source(&self) -> Result<&ConfigSource, ReloadError> {
+        let source = self.reloads.source.as_ref();
+        source.ok_or_else(|| ReloadError("no config file to reload".to_owned()))
+    }
+
+    fn put_in_force(
+        &self,
+        stored: StoredRevision,
+        cause: ReloadCause,
+        action: PromotionKind,
+        report: Option<String>,
+    ) -> Result<PromotionRecord, ReloadError> {
+        let from = self.snapshot().config.version.clone();
+        if from == stored.version {
+            return Err(ReloadError(format!("revision `{from}` is in use")));
+        }
+        let record = PromotionRecord {
+            action,
+            from,
+            to: stored.version.clone(),
+            by: cause.user().to_owned(),
+            report,
+        };
+        let config = self.source()?.read_stored(stored);
+        let applied = config.map_err(ReloadError::from);
+        let applied = applied.and_then(|config| self.apply(config, &cause, Some(&record)));
+        self.record_reload(cause, &applied);
+        applied.map(|()| record)
+    }
+
+    /// Builds and proves the snapshot of a config, stores its revision, and replaces the
+    /// snapshot in use.
+    fn apply(
+        &self,
+        config: Config,
+        cause: &ReloadCause,
+        promotion: Option<&PromotionRecord>,
+    ) -> Result<(), ReloadError> {
+        let snapshot = self.build_new_snapshot(config)?;
+        // INVARIANT: the revision is stored before any call runs under it, so that a process that
+        // is killed starts with the old one or with this one.
+        self.source()?
+            .store(&snapshot.config, &cause.to_string(), promotion)?;
+        snapshot.start(&self.resources);
+        if let (Some(audit), Some(promotion)) = (&snapshot.audit, promotion) {
+            audit.append(&AuditRecord::Promoted(promotion.clone()));
+        }
+        let applied = revision(&snapshot, cause.clone());
+        self.replace(snapshot).proofs.stop();
+        self.reloads.revisions.add(applied);
+        Ok(())
+    }
+
+    fn record_reload(&self, cause: ReloadCause, reloaded: &Result<(), ReloadError>) {
+        let outcome = match reloaded {
             Ok(()) => {
                 tracing::info!("config reloaded");
                 ReloadOutcome::Applied
@@ -129,7 +257,6 @@ impl App {
         if let Some(audit) = &self.snapshot().audit {
             audit.append(&AuditRecord::Reload { outcome });
         }
-        reloaded
     }
 
     /// Returns the last reload, if it failed.
@@ -149,11 +276,7 @@ impl App {
         mem::replace(&mut current, Arc::new(snapshot))
     }
 
-    fn build_new_snapshot(&self) -> Result<Snapshot, ReloadError> {
-        let Some(read_config) = &self.reloads.read_config else {
-            return Err(ReloadError("no config file to reload".to_owned()));
-        };
-        let config = read_config().map_err(|error| ReloadError(error.to_string()))?;
+    fn build_new_snapshot(&self, config: Config) -> Result<Snapshot, ReloadError> {
         let previous = self.snapshot();
         let old = &previous.config;
         if (config.listen, config.admin.listen) != (old.listen, old.admin.listen) {

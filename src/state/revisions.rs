@@ -9,6 +9,7 @@ use std::{
 use jiff::Timestamp;
 use thiserror::Error;
 
+use super::{config_source::SourceError, revision_store::RevisionError};
 use crate::config::Config;
 
 /// Revisions that are kept, the current one included.
@@ -30,6 +31,10 @@ pub enum ReloadCause {
     FileChange,
     /// A user of the admin listener asked for it.
     User(Arc<str>),
+    /// A user promoted a stored revision.
+    Promotion(Arc<str>),
+    /// A user went back to the revision before.
+    Rollback(Arc<str>),
 }
 
 /// A config that is or was in use.
@@ -64,6 +69,16 @@ struct RevisionState {
     refused: Option<RefusedReload>,
 }
 
+impl ReloadCause {
+    /// Returns the name of the user who asked for it; empty for other causes.
+    pub fn user(&self) -> &str {
+        match self {
+            Self::Start | Self::Signal | Self::FileChange => "",
+            Self::User(name) | Self::Promotion(name) | Self::Rollback(name) => name,
+        }
+    }
+}
+
 impl fmt::Display for ReloadCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -71,7 +86,21 @@ impl fmt::Display for ReloadCause {
             Self::Signal => f.write_str("signal"),
             Self::FileChange => f.write_str("file change"),
             Self::User(name) => write!(f, "user {name}"),
+            Self::Promotion(name) => write!(f, "promotion by {name}"),
+            Self::Rollback(name) => write!(f, "rollback by {name}"),
         }
+    }
+}
+
+impl From<SourceError> for ReloadError {
+    fn from(error: SourceError) -> Self {
+        Self(error.to_string())
+    }
+}
+
+impl From<RevisionError> for ReloadError {
+    fn from(error: RevisionError) -> Self {
+        Self(error.to_string())
     }
 }
 

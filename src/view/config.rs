@@ -1,6 +1,6 @@
 //! The config in use, the revisions before it, and their differences.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use jiff::Timestamp;
 use serde::Serialize;
@@ -8,7 +8,10 @@ use similar::TextDiff;
 use utoipa::ToSchema;
 
 use super::timestamp::rfc3339;
-use crate::state::{App, ConfigRevision};
+use crate::{
+    config::Config,
+    state::{App, ConfigRevision, ReloadError},
+};
 
 /// Time after which a difference may be coarser than the smallest one.
 const DIFF_TIMEOUT: Duration = Duration::from_millis(500);
@@ -21,6 +24,9 @@ const CONTEXT_LINES: usize = 3;
 pub struct ConfigView {
     /// Version of the config, as in the decision log.
     pub version: String,
+    /// Version of the config file, if a promoted revision is in use instead of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_version: Option<String>,
     /// Sections with defaults filled in, those of settings files last.
     pub sections: Vec<SectionView>,
     /// Settings that are valid but probably not intended.
@@ -57,6 +63,21 @@ pub struct RevisionView {
     pub applied: String,
     /// Reason why it was loaded: `start`, `signal`, `file change` or `user NAME`.
     pub cause: String,
+}
+
+/// A config that is or was in use, kept as files.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct StoredRevisionView {
+    /// Version of the config, as in the decision log.
+    pub version: String,
+    /// Time at which it was last taken into use: RFC 3339 in UTC.
+    pub applied: String,
+    /// Reason why it was taken into use.
+    pub cause: String,
+    /// `in use`, `previous` for that of a rollback, or empty.
+    pub state: &'static str,
+    /// Whether it is that of the config file.
+    pub is_file: bool,
 }
 
 /// A config that was refused.
@@ -106,6 +127,7 @@ pub fn current(app: &App) -> ConfigView {
     });
     ConfigView {
         version: snapshot.config.version.clone(),
+        file_version: promoted_over(app),
         sections: sections.collect(),
         warnings: snapshot
             .config
@@ -128,15 +150,52 @@ pub fn applied(app: &App) -> Option<Timestamp> {
     app.revisions().first().map(|revision| revision.applied)
 }
 
-/// Returns the difference of two revisions by their numbers; `None` if one does not exist.
-pub fn diff(app: &App, from: usize, to: usize) -> Option<ConfigDiff> {
-    let revisions = app.revisions();
-    let (from, to) = (revisions.get(from)?, revisions.get(to)?);
-    let masked = |revision: &ConfigRevision| {
-        let yaml = revision.config.document.to_yaml();
+/// Returns the stored configs, that which was last taken into use first. Blocks.
+///
+/// # Errors
+///
+/// Fails if none are kept, or if they cannot be read.
+pub fn history(app: &App) -> Result<Vec<StoredRevisionView>, ReloadError> {
+    let stored = app.stored_revisions()?;
+    let active = app.active_revision();
+    let revisions = stored.into_iter().map(|revision| {
+        let is = |version: &String| *version == revision.version;
+        let state = match &active {
+            Some(active) if is(&active.revision) => "in use",
+            Some(active) if active.previous.as_ref().is_some_and(is) => "previous",
+            _ => "",
+        };
+        StoredRevisionView {
+            is_file: active.as_ref().is_some_and(|active| is(&active.file)),
+            state,
+            version: revision.version,
+            applied: revision.applied,
+            cause: revision.cause,
+        }
+    });
+    Ok(revisions.collect())
+}
+
+/// Returns the difference of two revisions, each by its number or its version. Blocks.
+///
+/// # Errors
+///
+/// Fails if one does not exist, or cannot be loaded.
+pub fn diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ReloadError> {
+    let find = |revision: &str| -> Result<Arc<Config>, ReloadError> {
+        let revisions = app.revisions();
+        let number = revision.parse().ok();
+        match number.and_then(|number: usize| revisions.get(number)) {
+            Some(revision) => Ok(Arc::clone(&revision.config)),
+            None => app.config_of(revision),
+        }
+    };
+    let (from, to) = (find(from)?, find(to)?);
+    let masked = |config: &Config| {
+        let yaml = config.document.to_yaml();
         app.resources.trace.masked_text(&yaml)
     };
-    let (old, new) = (masked(from), masked(to));
+    let (old, new) = (masked(&from), masked(&to));
     let changes = TextDiff::configure()
         .timeout(DIFF_TIMEOUT)
         .diff_lines(&old, &new);
@@ -144,11 +203,17 @@ pub fn diff(app: &App, from: usize, to: usize) -> Option<ConfigDiff> {
         .unified_diff()
         .context_radius(CONTEXT_LINES)
         .to_string();
-    Some(ConfigDiff {
-        from: from.config.version.clone(),
-        to: to.config.version.clone(),
+    Ok(ConfigDiff {
+        from: from.version.clone(),
+        to: to.version.clone(),
         diff,
     })
+}
+
+/// Returns the version of the config file, if a promoted revision is in use instead of it.
+fn promoted_over(app: &App) -> Option<String> {
+    let active = app.active_revision()?;
+    (active.file != active.revision).then_some(active.file)
 }
 
 fn revision((number, revision): (usize, &ConfigRevision)) -> RevisionView {

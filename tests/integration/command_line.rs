@@ -9,7 +9,7 @@ use tempfile::TempDir;
 
 use crate::harness::run;
 
-const COMMANDS: [&str; 14] = [
+const COMMANDS: [&str; 15] = [
     "serve",
     "demo",
     "mock",
@@ -20,6 +20,7 @@ const COMMANDS: [&str; 14] = [
     "test",
     "key",
     "audit",
+    "config",
     "schema",
     "openapi",
     "completions",

@@ -51,6 +51,7 @@ mod protocols;
 mod recorded;
 mod reload;
 mod request_smuggling;
+mod revisions;
 mod robustness;
 mod secret_leaks;
 mod session_stores;

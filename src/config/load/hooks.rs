@@ -132,7 +132,7 @@ impl Loader {
             return Err(Problem { span, message });
         }
         self.files.push(path.to_owned());
-        let text = std::fs::read_to_string(path).map_err(|error| {
+        let text = self.read_text(path).map_err(|error| {
             let message = format!("`{}` cannot be read: {error}", path.display());
             Problem { span, message }
         })?;

@@ -1,12 +1,17 @@
 //! The state of loading a config.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
 use super::overridden_upstreams::add_upstreams;
 use crate::config::{
+    config_files::ConfigFiles,
     overrides::{MissingSecrets, Overrides},
     registry::Registry,
     schema::{UnknownKeys, validate},
@@ -28,6 +33,10 @@ pub(super) struct Loader {
     pub(super) problems: Vec<Problem>,
     pub(super) warnings: Vec<Problem>,
     pub(super) missing_secrets: MissingSecrets,
+    /// Files of a stored revision, which are read instead of those on the disk.
+    stored: Option<Arc<ConfigFiles>>,
+    /// Texts of the files that were read, but for the config file itself.
+    pub(super) texts: ConfigFiles,
 }
 
 impl Loader {
@@ -50,6 +59,8 @@ impl Loader {
             problems: validated.problems,
             warnings: validated.warnings,
             missing_secrets: overrides.missing_secrets,
+            stored: overrides.stored.clone(),
+            texts: ConfigFiles::default(),
         })
     }
 
@@ -80,6 +91,20 @@ impl Loader {
         let file = self.directory.join(path);
         self.files.push(file.clone());
         file
+    }
+
+    /// Reads a file of the config, which is not secret: that of the stored revision, if one is
+    /// loaded.
+    pub(super) fn read_text(&mut self, path: &Path) -> io::Result<String> {
+        let text = match &self.stored {
+            Some(stored) => {
+                let text = stored.get(path, &self.directory);
+                text.ok_or(io::ErrorKind::NotFound)?.to_owned()
+            }
+            None => fs::read_to_string(path)?,
+        };
+        self.texts.insert(path, &self.directory, &text);
+        Ok(text)
     }
 
     /// Returns all problems, if there are any, in the order of files and lines.

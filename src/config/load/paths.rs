@@ -1,6 +1,10 @@
 //! Checks of the directories and files that a config names.
 
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+};
 
 use rustix::fs::Access;
 
@@ -9,6 +13,9 @@ use crate::config::units::Size;
 
 /// The smallest useful size of an audit log file, in bytes.
 const MIN_AUDIT_FILE_BYTES: usize = 64 * 1024;
+
+/// Permission bits with which the group or others may write.
+const WRITABLE_BY_OTHERS: u32 = 0o022;
 
 impl Loader {
     pub(super) fn hook_directory(&mut self) -> PathBuf {
@@ -53,6 +60,31 @@ impl Loader {
             self.problem(pointer, format!("{problem}: `{}`", path.display()));
         }
         Some(file)
+    }
+
+    pub(super) fn revision_folder(&mut self) -> Option<PathBuf> {
+        let pointer = "/revisions/path";
+        let path: PathBuf = self.section(pointer)?;
+        let folder = self.absolute(&path);
+        if let Ok(existing) = fs::metadata(&folder)
+            && existing.permissions().mode() & WRITABLE_BY_OTHERS != 0
+        {
+            let message = format!(
+                "`revisions.path` is writable by others, who can choose the config in use: `{}`",
+                path.display()
+            );
+            self.warning(pointer, message);
+        }
+        let (folder_or_parent, what) = if folder.exists() {
+            (folder.as_path(), "`revisions.path`")
+        } else {
+            let parent = folder.parent().unwrap_or(Path::new("/"));
+            (parent, "the parent of `revisions.path`")
+        };
+        if let Err(reason) = check_writable(folder_or_parent) {
+            self.problem(pointer, format!("{what} {reason}: `{}`", path.display()));
+        }
+        Some(folder)
     }
 
     fn absolute(&self, path: &Path) -> PathBuf {

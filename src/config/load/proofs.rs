@@ -32,7 +32,9 @@ impl Loader {
         match entry {
             Value::String(path) => {
                 let path = self.case_file(document, Path::new(&*path));
-                *entry = json!({ "file": { "path": path, "span": span } });
+                // The proof reports a file that cannot be read.
+                let text = self.read_text(&path).ok();
+                *entry = json!({ "file": { "path": path, "text": text, "span": span } });
             }
             Value::Object(case) => {
                 case.insert("span".to_owned(), span);

@@ -17,6 +17,7 @@ use super::{
     listeners::{AdminSettings, Tls, TlsSection, set_by_loader},
     policies::{HookMode, PolicySpec},
     proofs::{ProofCases, ProofSettings},
+    revisions::RevisionSettings,
     sessions::{EventSettings, SessionSettings},
     telemetry::{LogSettings, Telemetry},
     tool_names::{ToolMeaning, ToolMeaningSchema},
@@ -26,6 +27,7 @@ use super::{
 use crate::{
     config::{
         config_document::ConfigDocument,
+        config_files::ConfigFiles,
         schema::scalars::{AddressSchema, FilePathSchema},
         source_span::Problem,
     },
@@ -132,6 +134,8 @@ pub struct Config {
     /// The live trace of exchanges, in memory.
     #[serde(default)]
     pub trace: TraceSettings,
+    /// The folder in which configs that were in use are kept. Default: none are kept.
+    pub revisions: Option<RevisionSettings>,
     /// Policies made of the models and tools that each caller may use. They run after
     /// all others and see their edits.
     #[serde(skip)]
@@ -149,6 +153,9 @@ pub struct Config {
     /// All files of the config: the config itself, hook files, secret files.
     #[serde(skip)]
     pub files: Vec<PathBuf>,
+    /// Texts of the files that the config was loaded from, secrets not included.
+    #[serde(skip)]
+    pub texts: Arc<ConfigFiles>,
     /// Settings that are valid but probably not intended.
     #[serde(skip)]
     pub warnings: Vec<Problem>,

@@ -48,6 +48,8 @@ pub enum ProofEntry {
     File {
         /// The path, resolved by the loader.
         path: PathBuf,
+        /// Its text, unless it cannot be read. Set by the loader.
+        text: Option<String>,
         /// The position in the config. Set by the loader.
         span: SourceSpan,
     },

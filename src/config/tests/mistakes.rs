@@ -77,6 +77,20 @@ session: {}
 }
 
 #[test]
+fn revisions_need_a_folder_with_a_parent_and_space_for_two() {
+    let text = "\
+upstreams: { gemini: { url: http://a } }
+revisions: { path: missing/revisions, keep: 1 }
+";
+    let found = refusal(text);
+    assert!(
+        found.contains("the parent of `revisions.path` is not a directory: `missing/revisions`"),
+        "{found}"
+    );
+    assert!(found.contains("`revisions.keep`"), "{found}");
+}
+
+#[test]
 fn a_hook_has_the_fields_of_its_type() {
     let hooks = "\
 hooks:

@@ -31,6 +31,7 @@ fn the_annotated_config_holds_the_defaults() {
         hook_directory: PathBuf::new(),
         version: String::new(),
         document: std::sync::Arc::default(),
+        texts: std::sync::Arc::default(),
         files: Vec::new(),
         ..it
     };

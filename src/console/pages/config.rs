@@ -1,4 +1,4 @@
-//! Config: what is in use, the revisions before it, their differences, and reload.
+//! Config: what is in use, the revisions before it, their differences, reload, and promotion.
 
 use std::collections::BTreeSet;
 
@@ -17,8 +17,8 @@ use crate::{
     },
     error::{ApiError, ErrorReason},
     middleware::require_role,
-    state::{App, ReloadCause},
-    view::config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView},
+    state::{App, ReloadCause, ReloadError},
+    view::config::{self, ConfigDiff, ConfigView, RefusedView, RevisionView, StoredRevisionView},
 };
 
 const ADDRESS: &str = "/console/config";
@@ -27,6 +27,7 @@ const ADDRESS: &str = "/console/config";
 const RELOADED: &str = "reloaded";
 const CHANGED: &str = "changed";
 const UNCHANGED: &str = "unchanged";
+const PROMOTED: &str = "promoted";
 
 /// Shows the config, and the difference of two revisions if the query names them.
 ///
@@ -39,18 +40,28 @@ pub(in crate::console) async fn show(
     principal: AdminPrincipal,
 ) -> Result<Response, ApiError> {
     let fields = FormFields::from_query(query.as_deref());
-    let diff = match (fields.get("from"), fields.get("to")) {
-        ("", "") => None,
-        (from, to) => Some(requested_diff(&app, from, to)?),
-    };
-    let view = config::current(&app);
+    let compared = [fields.get("from"), fields.get("to")].map(str::to_owned);
+    let read = blocking(move || {
+        let diff = match &compared {
+            [from, to] if from.is_empty() && to.is_empty() => None,
+            [from, to] => Some(requested_diff(&app, from, to)?),
+        };
+        let kept = app.active_revision().map(|_| config::history(&app));
+        Ok::<_, ApiError>((config::current(&app), diff, kept))
+    });
+    let (view, diff, kept) = read.await??;
     let body = html! {
-        p { "Version " code { (view.version) } ". The console does not change the config." }
+        p { "Version " code { (view.version) } ". The console does not change the config file." }
+        @if let Some(file) = &view.file_version {
+            p role="status" { "This revision was promoted. It stays in use until the config file changes, which has the version "
+                code { (file) } "." }
+        }
         @if let Some(refused) = &view.refused { (refused_reload(refused)) }
         @if view.refused.is_none() { (reload_result(fields.get(RELOADED))) }
         (reload_form(&principal))
         (warnings(&view.warnings))
         (revisions(&view.revisions, diff.as_ref()))
+        @if let Some(kept) = &kept { (kept_revisions(kept, &principal)) }
         h2 { "Effective config" }
         p.hint { "Defaults are filled in, and each line has its origin. Secrets are references, and other texts that may be "
             "secret are masked." }
@@ -73,18 +84,71 @@ pub(in crate::console) async fn reload(
     fields.check_csrf(&principal)?;
     require_role(&principal, AdminRole::Operator)?;
     let cause = ReloadCause::User(principal.name);
-    let reloaded = tokio::task::spawn_blocking(move || {
+    let has_changed = blocking(move || {
         let before = app.snapshot().config.version.clone();
         // The page shows a refused config, and the log has its problems.
         drop(app.reload(cause));
         app.snapshot().config.version != before
     });
-    let Ok(has_changed) = reloaded.await else {
-        return Err(ApiError::new(ErrorReason::Internal, "reload aborted"));
+    let result = if has_changed.await? {
+        CHANGED
+    } else {
+        UNCHANGED
     };
-    let result = if has_changed { CHANGED } else { UNCHANGED };
-    let address = format!("{ADDRESS}?{RELOADED}={result}");
-    Ok(Redirect::to(&address).into_response())
+    Ok(back_with(result))
+}
+
+/// Takes a kept revision into use for an operator.
+///
+/// # Errors
+///
+/// Returns an error if the user is no operator, the form is not that of the session, or the
+/// revision cannot be used.
+pub(in crate::console) async fn promote(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_csrf(&principal)?;
+    require_role(&principal, AdminRole::Operator)?;
+    let revision = fields.get("revision").to_owned();
+    let promoted = blocking(move || app.promote(&revision, &principal.name, None));
+    promoted.await?.map_err(|error| not_applied(&error))?;
+    Ok(back_with(PROMOTED))
+}
+
+/// Takes the revision into use that was in use before, for an operator.
+///
+/// # Errors
+///
+/// Returns an error if the user is no operator, the form is not that of the session, or the
+/// revision cannot be used.
+pub(in crate::console) async fn roll_back(
+    State(app): State<App>,
+    principal: AdminPrincipal,
+    fields: FormFields,
+) -> Result<Response, ApiError> {
+    fields.check_csrf(&principal)?;
+    require_role(&principal, AdminRole::Operator)?;
+    let rolled_back = blocking(move || app.roll_back(&principal.name));
+    rolled_back.await?.map_err(|error| not_applied(&error))?;
+    Ok(back_with(PROMOTED))
+}
+
+fn back_with(result: &str) -> Response {
+    Redirect::to(&format!("{ADDRESS}?{RELOADED}={result}")).into_response()
+}
+
+/// Runs a function that reads files on a thread for blocking tasks.
+async fn blocking<T: Send + 'static>(
+    run: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, ApiError> {
+    let run = tokio::task::spawn_blocking(run).await;
+    run.map_err(|_panicked| ApiError::new(ErrorReason::Internal, "config task aborted"))
+}
+
+fn not_applied(error: &ReloadError) -> ApiError {
+    ApiError::new(ErrorReason::BadConfig, error.to_string())
 }
 
 /// Returns the result of the reload that led to the page.
@@ -92,6 +156,7 @@ fn reload_result(result: &str) -> Markup {
     html! {
         @match result {
             CHANGED => p role="status" { "The config files were read again. The new config is in use." },
+            PROMOTED => p role="status" { "The revision is in use." },
             UNCHANGED => p role="status" { "The config files were read again. Nothing has changed." },
             _ => {}
         }
@@ -99,13 +164,8 @@ fn reload_result(result: &str) -> Markup {
 }
 
 fn requested_diff(app: &App, from: &str, to: &str) -> Result<ConfigDiff, ApiError> {
-    let numbers = (from.parse(), to.parse());
-    let found = match numbers {
-        (Ok(from), Ok(to)) => config::diff(app, from, to),
-        _ => None,
-    };
-    let message = "`from` and `to` must be numbers of revisions";
-    found.ok_or_else(|| ApiError::new(ErrorReason::BadQuery, message))
+    let found = config::diff(app, from, to);
+    found.map_err(|error| ApiError::new(ErrorReason::BadQuery, error.to_string()))
 }
 
 fn refused_reload(refused: &RefusedView) -> Markup {
@@ -162,6 +222,51 @@ fn revisions(revisions: &[RevisionView], diff: Option<&ConfigDiff>) -> Markup {
             }
         }
         @if let Some(diff) = diff { (difference(diff)) }
+    }
+}
+
+fn kept_revisions(
+    kept: &Result<Vec<StoredRevisionView>, ReloadError>,
+    principal: &AdminPrincipal,
+) -> Markup {
+    let kept = match kept {
+        Ok(kept) => kept,
+        Err(error) => return html! { div.problem role="status" { (error) } },
+    };
+    let is_operator = principal.has(AdminRole::Operator);
+    let button = |revision: &StoredRevisionView| {
+        html! {
+            form.line method="post" action="/console/config/promote" {
+                (csrf_field(principal))
+                input type="hidden" name="revision" value=(revision.version);
+                button aria-label=(format!("Promote {}", revision.version)) { "Promote" }
+            }
+        }
+    };
+    let rows = html! {
+        @for revision in kept {
+            tr {
+                th scope="row" { code { (revision.version) } }
+                td.nowrap { (revision.applied) }
+                td { (revision.cause) }
+                td { (revision.state) @if revision.is_file { " (config file)" } }
+                td { @if is_operator && revision.state != "in use" { (button(revision)) } }
+            }
+        }
+    };
+    let headings = ["Version", "Last taken into use", "By", "State", "Action"];
+    html! {
+        h2 { "Kept revisions" }
+        (table("Last taken into use first", &headings, &rows))
+        @if is_operator && kept.iter().any(|revision| revision.state == "previous") {
+            form.line method="post" action="/console/config/rollback" {
+                (csrf_field(principal))
+                button { "Roll back to the previous revision" }
+            }
+        }
+        @if !is_operator {
+            p.hint { "Promoting and rolling back need the role " code { "operator" } "." }
+        }
     }
 }
 

@@ -96,6 +96,31 @@ export function accessTests(stage) {
     assert.equal((await revisions()).length, 3, "the same config is no new revision");
   });
 
+  it("an operator promotes a kept revision and rolls back, and a viewer cannot", async () => {
+    const { browser, scene: { mock } } = stage;
+    const gateway = await Gateway.start(mock, (config) => `${config}revisions: { path: revisions }\n`);
+    const version = async () => (await gateway.get("/config")).version;
+    const first = await version();
+    await gateway.edit((config) => config.replace("(?i)project aurora", "(?i)project borealis"));
+    await until("the changed file is loaded", async () => (await version()) !== first);
+    const second = await version();
+    const rollBack = (page) => page.getByRole("button", { name: "Roll back to the previous revision" });
+    await withWindow(browser, gateway, { user: "vera" }, async (page) => {
+      await page.goto("/console/config");
+      await page.getByText("Promoting and rolling back need the role").waitFor();
+      assert.equal(await rollBack(page).count(), 0);
+    });
+    await withWindow(browser, gateway, { user: "olga" }, async (page) => {
+      await page.goto("/console/config");
+      await page.getByRole("button", { name: `Promote ${first}` }).click();
+      await page.getByRole("status").filter({ hasText: "This revision was promoted" }).waitFor();
+      assert.equal(await version(), first);
+      await rollBack(page).click();
+      await page.getByRole("status").filter({ hasText: "The revision is in use" }).waitFor();
+      assert.equal(await version(), second);
+    });
+  });
+
   it("a page of another origin can neither change, read nor frame anything", async () => {
     const { browser, scene: { gateway } } = stage;
     const before = (await gateway.get("/config")).revisions.length;

@@ -1,5 +1,7 @@
 //! A browser at the console: it keeps one cookie, follows no redirect, and sends forms.
 
+use std::net::SocketAddr;
+
 use http::HeaderMap;
 use url::form_urlencoded;
 
@@ -23,12 +25,16 @@ pub struct Visited {
 
 impl Browser {
     pub fn at(gateway: &TestGateway) -> Self {
+        Self::at_address(gateway.operators)
+    }
+
+    pub fn at_address(operators: SocketAddr) -> Self {
         let client = reqwest::Client::builder()
             .no_proxy()
             .tls_certs_only([])
             .redirect(reqwest::redirect::Policy::none());
         Self {
-            base: format!("http://{}", gateway.operators),
+            base: format!("http://{operators}"),
             client: client.build().unwrap(),
             cookie: String::new(),
         }

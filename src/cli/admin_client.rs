@@ -1,0 +1,101 @@
+//! Client of the admin API of a running gateway.
+
+use std::{fs, path::PathBuf, time::Duration};
+
+use clap::Args;
+use reqwest::{Method, RequestBuilder, redirect};
+use serde_json::Value;
+use url::Url;
+
+use super::{failure::Failure, runtime::block_on};
+
+/// Time for a request. The admin API ends its own within a minute.
+const REQUEST_TIMEOUT: Duration = Duration::from_secs(90);
+
+/// Maximum size of a response.
+const MAX_RESPONSE_BYTES: usize = 64 * 1024 * 1024;
+
+/// Arguments of commands that use the admin API.
+#[derive(Debug, Args)]
+pub(super) struct AdminArgs {
+    /// URL of the admin API
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8788")]
+    url: Url,
+    /// Path of a file with an admin token, if the gateway requires one
+    #[arg(long, value_name = "PATH")]
+    token_file: Option<PathBuf>,
+}
+
+impl AdminArgs {
+    /// Returns the JSON of a path.
+    pub(super) fn get(&self, path: &str) -> Result<Value, Failure> {
+        self.send(Method::GET, path, None)
+    }
+
+    /// Posts JSON to a path, and returns that of the response.
+    pub(super) fn post(&self, path: &str, body: &Value) -> Result<Value, Failure> {
+        self.send(Method::POST, path, Some(body))
+    }
+
+    fn send(&self, method: Method, path: &str, body: Option<&Value>) -> Result<Value, Failure> {
+        let base = self.url.as_str().trim_end_matches('/');
+        // Neither a redirect nor a proxy of the environment receives the token.
+        let client = reqwest::Client::builder()
+            .redirect(redirect::Policy::none())
+            .no_proxy()
+            .timeout(REQUEST_TIMEOUT)
+            .build()
+            .map_err(unreachable)?;
+        let mut request = client.request(method, format!("{base}{path}"));
+        if let Some(file) = &self.token_file {
+            let token = fs::read_to_string(file).map_err(|error| {
+                Failure::Failed(format!("the admin token cannot be read: {error}"))
+            })?;
+            request = request.bearer_auth(token.trim());
+        }
+        if let Some(body) = body {
+            request = request
+                .header("content-type", "application/json")
+                .body(body.to_string());
+        }
+        let mut answer = Value::Null;
+        block_on(async {
+            answer = receive(request).await?;
+            Ok(())
+        })?;
+        Ok(answer)
+    }
+}
+
+async fn receive(request: RequestBuilder) -> Result<Value, Failure> {
+    let mut response = request.send().await.map_err(unreachable)?;
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await.map_err(unreachable)? {
+        body.extend_from_slice(&chunk);
+        if body.len() > MAX_RESPONSE_BYTES {
+            let message = "the gateway sent a response that is too large";
+            return Err(Failure::Failed(message.to_owned()));
+        }
+    }
+    let status = response.status();
+    let answer: Option<Value> = serde_json::from_slice(&body).ok();
+    match answer {
+        Some(answer) if status.is_success() => Ok(answer),
+        answer => {
+            let message = answer.as_ref().and_then(|answer| {
+                let message = answer.pointer("/error/message")?;
+                message.as_str()
+            });
+            let message = message.unwrap_or("unreadable response");
+            Err(Failure::Failed(format!(
+                "the gateway responded with {status}: {message}"
+            )))
+        }
+    }
+}
+
+/// Words an error without its URL.
+fn unreachable(error: reqwest::Error) -> Failure {
+    let error = error.without_url();
+    Failure::Failed(format!("the gateway cannot be reached: {error}"))
+}

@@ -1,0 +1,226 @@
+//! Source of the config in use: the config file, or a stored revision that was promoted.
+//!
+//! The config file decides. A promoted revision stays in use as long as the version of the
+//! config file is that at the time of the promotion; a change of the file ends it.
+
+use std::{
+    fmt,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use thiserror::Error;
+
+use super::revision_store::{ActiveRevision, RevisionError, RevisionStore, StoredRevision};
+use crate::{
+    audit_log::{PromotionKind, PromotionRecord},
+    config::{Config, ConfigError, ConfigFiles},
+};
+
+/// Reads the config from its file, or from the files of a stored revision.
+pub type ReadConfig = dyn Fn(Option<Arc<ConfigFiles>>) -> Result<Config, ConfigError> + Send + Sync;
+
+/// Reason why there is no config.
+#[derive(Debug, Error)]
+pub enum SourceError {
+    /// The config file has problems.
+    #[error(transparent)]
+    File(#[from] ConfigError),
+    /// The revision cannot be stored or read.
+    #[error(transparent)]
+    Revision(#[from] RevisionError),
+    /// The stored revision has problems.
+    #[error("revision `{version}`: {source}")]
+    Stored {
+        /// Version of the revision.
+        version: String,
+        /// Its problems, with positions in its stored files.
+        source: ConfigError,
+    },
+}
+
+/// Source of the config in use. Clones share their state.
+#[derive(Clone)]
+pub struct ConfigSource {
+    read: Arc<ReadConfig>,
+    state: Arc<Mutex<SourceState>>,
+}
+
+/// The config file when it was last valid, and the revision in use.
+#[derive(Debug, Clone, Default)]
+struct SourceState {
+    file_version: String,
+    files: Vec<PathBuf>,
+    store: Option<RevisionStore>,
+    active: Option<ActiveRevision>,
+}
+
+impl ConfigSource {
+    /// A source that reads with `read`.
+    pub fn new(read: Arc<ReadConfig>) -> Self {
+        Self {
+            read,
+            state: Arc::default(),
+        }
+    }
+
+    /// Reads the config in use: that of the file, or the promoted revision if the version of
+    /// the file is that at the time of the promotion.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the config, or of the stored revision.
+    pub fn read(&self) -> Result<Config, SourceError> {
+        let file = (self.read)(None)?;
+        let kept = file.revisions.as_ref().filter(|_| !file.texts.is_empty());
+        let store = kept.cloned().map(RevisionStore::new);
+        let active = store.as_ref().map(RevisionStore::active);
+        let active = active.transpose()?.flatten();
+        let state = SourceState {
+            file_version: file.version.clone(),
+            files: file.files.clone(),
+            store,
+            active,
+        };
+        let promoted = state.promoted().map(|active| active.revision.clone());
+        self.replace(state);
+        match promoted {
+            Some(version) => self.read_stored(self.stored(&version)?),
+            None => Ok(file),
+        }
+    }
+
+    /// Returns the stored revision of a version.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if it cannot be read.
+    pub(super) fn stored(&self, version: &str) -> Result<StoredRevision, RevisionError> {
+        self.state_and_store()?.1.load(version)
+    }
+
+    /// Reads the config of a stored revision.
+    ///
+    /// # Errors
+    ///
+    /// Returns every problem of the config.
+    pub(super) fn read_stored(&self, revision: StoredRevision) -> Result<Config, SourceError> {
+        let (state, store) = self.state_and_store()?;
+        let StoredRevision { version, files, .. } = revision;
+        let mut config = match (self.read)(Some(files)) {
+            Ok(config) => config,
+            Err(source) => return Err(SourceError::Stored { version, source }),
+        };
+        if config.version != version {
+            return Err(store.differs(&version, &config.version).into());
+        }
+        // A change of the config file ends the promotion.
+        let more = state.files.into_iter();
+        let more: Vec<_> = more.filter(|file| !config.files.contains(file)).collect();
+        config.files.extend(more);
+        Ok(config)
+    }
+
+    /// Stores a config that is about to be in use. With `promotion`, it stays in use until the
+    /// config file changes.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it cannot be stored; the previous one stays.
+    pub(super) fn store(
+        &self,
+        config: &Config,
+        cause: &str,
+        promotion: Option<&PromotionRecord>,
+    ) -> Result<(), RevisionError> {
+        let Ok((mut state, store)) = self.state_and_store() else {
+            return Ok(());
+        };
+        let before = state.active.take();
+        let is_same = |active: &&ActiveRevision| {
+            (&active.revision, &active.file) == (&config.version, &state.file_version)
+        };
+        if let Some(active) = before.as_ref().filter(is_same) {
+            state.active = Some(active.clone());
+            self.replace(state);
+            return Ok(());
+        }
+        let previous = match before {
+            Some(before) if before.revision != config.version => Some(before.revision),
+            Some(before) => before.previous,
+            None => None,
+        };
+        let active = ActiveRevision {
+            revision: config.version.clone(),
+            file: state.file_version.clone(),
+            previous,
+            by: promotion.map_or_else(String::new, |promotion| promotion.by.clone()),
+            report: promotion.and_then(|promotion| promotion.report.clone()),
+        };
+        let needed = [Some(&active.file), active.previous.as_ref()];
+        let needed: Vec<&str> = needed.into_iter().flatten().map(String::as_str).collect();
+        store.save(config, cause, &needed)?;
+        store.set_active(&active)?;
+        state.active = Some(active);
+        self.replace(state);
+        Ok(())
+    }
+
+    /// Returns the stored revisions, that which was last taken into use first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if none are kept, or if they cannot be read.
+    pub(super) fn history(&self) -> Result<Vec<StoredRevision>, RevisionError> {
+        self.state_and_store()?.1.list()
+    }
+
+    /// Returns the revision in use, if revisions are kept.
+    pub(super) fn active(&self) -> Option<ActiveRevision> {
+        self.state().active
+    }
+
+    /// Returns the decision log record of a promoted revision that is in use after a start.
+    pub(super) fn resumed_promotion(&self) -> Option<PromotionRecord> {
+        let state = self.state();
+        state.promoted().map(|active| PromotionRecord {
+            action: PromotionKind::Resume,
+            from: active.file.clone(),
+            to: active.revision.clone(),
+            by: active.by.clone(),
+            report: active.report.clone(),
+        })
+    }
+
+    fn state_and_store(&self) -> Result<(SourceState, RevisionStore), RevisionError> {
+        let state = self.state();
+        let store = state.store.clone().ok_or(RevisionError::NotKept)?;
+        Ok((state, store))
+    }
+
+    fn state(&self) -> SourceState {
+        let state = self.state.lock();
+        state.unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn replace(&self, new: SourceState) {
+        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = new;
+    }
+}
+
+impl SourceState {
+    /// Returns the revision in use if it is another than that of the config file.
+    fn promoted(&self) -> Option<&ActiveRevision> {
+        let active = self.active.as_ref()?;
+        let is_unchanged = active.file == self.file_version;
+        (is_unchanged && active.revision != self.file_version).then_some(active)
+    }
+}
+
+impl fmt::Debug for ConfigSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigSource")
+            .field("state", &self.state())
+            .finish_non_exhaustive()
+    }
+}

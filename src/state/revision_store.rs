@@ -1,0 +1,245 @@
+//! A folder with the configs that were in use, and a file that names the one in use.
+//!
+//! A revision is one file, `VERSION.json`, with the texts of all files of a config. `active.json`
+//! names the revision in use. Each is replaced as a whole, by renaming a synced file, so that a
+//! process that is killed leaves the old or the new one.
+
+use std::{
+    fs::{self, DirBuilder, File, OpenOptions},
+    io::{self, ErrorKind, Read, Write},
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use jiff::Timestamp;
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use thiserror::Error;
+
+use crate::config::{Config, ConfigFiles, RevisionSettings};
+
+/// Digits of a version.
+const VERSION_DIGITS: usize = 16;
+
+/// Maximum size of a file of the folder.
+const MAX_FILE_BYTES: u64 = 64 * 1024 * 1024;
+
+/// Name of the file that names the revision in use.
+const ACTIVE: &str = "active.json";
+
+/// A folder with the configs that were in use.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct RevisionStore(RevisionSettings);
+
+/// A config that is or was in use, with all of its files.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StoredRevision {
+    /// Version of the config.
+    pub version: String,
+    /// Time at which it was last taken into use: RFC 3339 in UTC.
+    pub applied: String,
+    /// Reason why it was taken into use.
+    pub cause: String,
+    /// Texts of its files.
+    pub(super) files: Arc<ConfigFiles>,
+}
+
+/// The revision in use, and what it depends on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActiveRevision {
+    /// Version of the config in use.
+    pub revision: String,
+    /// Version of the config file then. As long as that does not change, the revision stays.
+    pub file: String,
+    /// Version that was in use before.
+    pub previous: Option<String>,
+    /// User who promoted the revision; empty if it is that of the config file.
+    pub by: String,
+    /// SHA-256 of the report on which the promotion is based.
+    pub report: Option<String>,
+}
+
+/// Reason why a revision cannot be stored or read.
+#[derive(Debug, Error)]
+pub enum RevisionError {
+    /// The config has no `revisions`.
+    #[error("the config has no `revisions`")]
+    NotKept,
+    /// No revision has this version.
+    #[error("no revision of the config has the version `{0}`")]
+    Unknown(String),
+    /// A file of the folder cannot be read or written.
+    #[error("revision file `{path}`: {source}")]
+    Io {
+        /// Path of the file.
+        path: PathBuf,
+        /// Error of the system.
+        source: io::Error,
+    },
+    /// A file of the folder is not what was written.
+    #[error("revision file `{path}`: {message}")]
+    Damaged {
+        /// Path of the file.
+        path: PathBuf,
+        /// Difference from what was written.
+        message: String,
+    },
+}
+
+impl RevisionStore {
+    pub(super) const fn new(settings: RevisionSettings) -> Self {
+        Self(settings)
+    }
+
+    /// Returns the revision in use, if there was one.
+    ///
+    /// # Errors
+    ///
+    /// Fails if its file cannot be read.
+    pub(super) fn active(&self) -> Result<Option<ActiveRevision>, RevisionError> {
+        self.read(ACTIVE)
+    }
+
+    /// Replaces the revision in use.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written; the old one stays.
+    pub(super) fn set_active(&self, active: &ActiveRevision) -> Result<(), RevisionError> {
+        self.write(ACTIVE, active)
+    }
+
+    /// Stores a config that is about to be in use, and removes the oldest revisions but for
+    /// those in `needed`.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the file cannot be written.
+    pub(super) fn save(
+        &self,
+        config: &Config,
+        cause: &str,
+        needed: &[&str],
+    ) -> Result<(), RevisionError> {
+        let revision = StoredRevision {
+            version: config.version.clone(),
+            applied: format!("{:.3}", Timestamp::now()),
+            cause: cause.to_owned(),
+            files: Arc::clone(&config.texts),
+        };
+        self.write(&file_name(&revision.version), &revision)?;
+        let revisions = self.list()?;
+        let old = revisions.iter().skip(self.0.keep);
+        let is_needed = |version: &str| version == config.version || needed.contains(&version);
+        for revision in old.filter(|revision| !is_needed(&revision.version)) {
+            let path = self.0.path.join(file_name(&revision.version));
+            fs::remove_file(&path).map_err(|source| RevisionError::Io { path, source })?;
+        }
+        Ok(())
+    }
+
+    /// Returns the revision of a version.
+    ///
+    /// # Errors
+    ///
+    /// Fails if there is none, or if it cannot be read.
+    pub(super) fn load(&self, version: &str) -> Result<StoredRevision, RevisionError> {
+        let unknown = || RevisionError::Unknown(version.to_owned());
+        if !is_version(version) {
+            return Err(unknown());
+        }
+        self.read(&file_name(version))?.ok_or_else(unknown)
+    }
+
+    /// Returns all revisions, that which was last taken into use first.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the folder or a revision cannot be read.
+    pub(super) fn list(&self) -> Result<Vec<StoredRevision>, RevisionError> {
+        let path = &self.0.path;
+        let error = |source| RevisionError::Io {
+            path: path.clone(),
+            source,
+        };
+        let entries = match fs::read_dir(path) {
+            Err(missing) if missing.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(error)?,
+        };
+        let mut revisions: Vec<StoredRevision> = Vec::new();
+        for entry in entries {
+            let name = entry.map_err(error)?.file_name();
+            let version = name.to_str().and_then(|name| name.strip_suffix(".json"));
+            if let Some(version) = version.filter(|version| is_version(version)) {
+                revisions.push(self.load(version)?);
+            }
+        }
+        revisions.sort_by(|one, other| other.applied.cmp(&one.applied));
+        Ok(revisions)
+    }
+
+    /// Returns the error for a revision whose files have another version.
+    pub(super) fn differs(&self, version: &str, found: &str) -> RevisionError {
+        RevisionError::Damaged {
+            path: self.0.path.join(file_name(version)),
+            message: format!(
+                "its files have the version `{found}`: they or the command line have changed"
+            ),
+        }
+    }
+
+    fn read<T: DeserializeOwned>(&self, name: &str) -> Result<Option<T>, RevisionError> {
+        let path = self.0.path.join(name);
+        let mut text = String::new();
+        let read = File::open(&path).and_then(|file| {
+            let mut file = file.take(MAX_FILE_BYTES);
+            file.read_to_string(&mut text)
+        });
+        match read {
+            Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
+            Err(source) => return Err(RevisionError::Io { path, source }),
+            Ok(_) => (),
+        }
+        let parsed = serde_json::from_str(&text);
+        parsed.map(Some).map_err(|error| RevisionError::Damaged {
+            path,
+            message: error.to_string(),
+        })
+    }
+
+    fn write(&self, name: &str, content: &impl Serialize) -> Result<(), RevisionError> {
+        let (folder, path) = (&self.0.path, self.0.path.join(name));
+        let written = serde_json::to_vec(content)
+            .map_err(io::Error::from)
+            .and_then(|text| replace_file(folder, &path, &text));
+        written.map_err(|source| RevisionError::Io { path, source })
+    }
+}
+
+/// Writes a file beside `path`, syncs it and renames it.
+fn replace_file(folder: &Path, path: &Path, text: &[u8]) -> io::Result<()> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != ErrorKind::AlreadyExists => return Err(error),
+        _ => (),
+    }
+    let temporary = path.with_extension("new");
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(&temporary)?;
+    file.write_all(text)?;
+    file.sync_all()?;
+    fs::rename(&temporary, path)?;
+    File::open(folder)?.sync_all()
+}
+
+fn file_name(version: &str) -> String {
+    format!("{version}.json")
+}
+
+fn is_version(text: &str) -> bool {
+    let is_digit = |byte: u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
+    text.len() == VERSION_DIGITS && text.bytes().all(is_digit)
+}

@@ -1,0 +1,324 @@
+//! Promotion and rollback, by the command line, the admin API and the console.
+
+use std::{
+    fs,
+    net::SocketAddr,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use data_encoding::HEXLOWER;
+use serde_json::Value;
+use sha2::{Digest, Sha256};
+use tempfile::TempDir;
+
+use super::Kept;
+use crate::harness::{Agent, Browser, Served, TestGateway, Upstream};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_earlier_revision_is_promoted_and_rolled_back_with_its_hook_files() {
+    let gate = Kept::start("apple").await;
+    let apple = gate.version().await;
+    let banana = gate.edit("banana").await;
+    assert!(gate.denies("banana").await && !gate.denies("apple").await);
+    fs::write(gate.path("report.json"), "{}").unwrap();
+
+    let started = Instant::now();
+    let promote = ["promote", &apple[..6], "--report", "report.json"];
+    let (code, out, err) = gate.config(&promote);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert_eq!(out, format!("in use: {apple} (before: {banana})\n"));
+    assert!(gate.denies("apple").await && !gate.denies("banana").await);
+    assert!(started.elapsed() < Duration::from_secs(1), "{started:?}");
+
+    let started = Instant::now();
+    let (code, out, _) = gate.config(&["rollback"]);
+    assert_eq!(
+        (code, out),
+        (0, format!("in use: {banana} (before: {apple})\n"))
+    );
+    assert!(gate.denies("banana").await && !gate.denies("apple").await);
+    assert!(started.elapsed() < Duration::from_secs(1), "{started:?}");
+
+    let lines = end_and_read_log(gate);
+    let promoted: Vec<&Value> = lines
+        .iter()
+        .filter(|line| line["kind"] == "promoted")
+        .collect();
+    let fields =
+        |line: &Value| ["action", "from", "to", "by", "report"].map(|field| line[field].clone());
+    let report = HEXLOWER.encode(&Sha256::digest("{}"));
+    let expected = [
+        ["promote", &banana, &apple, "local", &report].map(Value::from),
+        [
+            "rollback".into(),
+            apple.as_str().into(),
+            banana.as_str().into(),
+            "local".into(),
+            Value::Null,
+        ],
+    ];
+    assert_eq!(promoted.len(), 2, "{lines:#?}");
+    assert_eq!(
+        promoted.iter().map(|line| fields(line)).collect::<Vec<_>>(),
+        expected
+    );
+    assert_eq!(promoted[0]["config"], apple.as_str());
+}
+
+/// Ends the gateway and returns the lines of its decision log, whose chain must hold.
+fn end_and_read_log(gate: Kept) -> Vec<Value> {
+    gate.served.terminate();
+    gate.served.ended(Duration::from_secs(10));
+    let log = gate.folder.path().join("audit.jsonl");
+    chained_log::verify(&log).unwrap();
+    let lines = chained_log::lines(&log).unwrap();
+    lines
+        .map(|line| serde_json::from_slice(&line.unwrap().bytes).unwrap())
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_promotion_outlives_a_restart_and_ends_with_a_change_of_the_config_file() {
+    let mut gate = Kept::start("apple").await;
+    let apple = gate.version().await;
+    let banana = gate.edit("banana").await;
+    gate.config(&["promote", &apple]);
+
+    gate.restart();
+    assert_eq!(gate.version().await, apple);
+    let view = gate.operator.get("/config").await.json();
+    assert_eq!(view["file_version"], banana.as_str());
+    assert!(gate.denies("apple").await);
+
+    // A reload of the same config file changes nothing.
+    let reloaded = gate.operator.post("/reload", "").await;
+    assert_eq!(
+        (reloaded.status, gate.version().await),
+        (200, apple.clone())
+    );
+
+    let cherry = gate.edit("cherry").await;
+    assert!(gate.denies("cherry").await && !gate.denies("apple").await);
+    assert_eq!(
+        gate.operator.get("/config").await.json()["file_version"],
+        Value::Null
+    );
+    let (_, history, _) = gate.config(&["history"]);
+    let lines: Vec<&str> = history.lines().collect();
+    assert!(
+        lines[0].starts_with(&cherry) && lines[0].ends_with("in use, config file"),
+        "{history}"
+    );
+    assert!(
+        lines[1].starts_with(&apple) && lines[1].ends_with("previous"),
+        "{history}"
+    );
+    assert_eq!(lines.len(), 3, "{history}");
+    gate.restart();
+    assert_eq!(gate.version().await, cherry);
+
+    let lines = end_and_read_log(gate);
+    let resumed = lines
+        .iter()
+        .find(|line| line["action"] == "resume")
+        .unwrap();
+    assert_eq!(
+        (&resumed["from"], &resumed["to"]),
+        (&banana.into(), &apple.into())
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn revisions_are_compared_by_their_versions() {
+    let gate = Kept::start("apple").await;
+    let apple = gate.version().await;
+    let banana = gate.edit("banana").await;
+
+    let (code, diff, err) = gate.config(&["diff", &apple[..4], &banana[..4]]);
+
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(
+        diff.contains("\n-") && diff.contains("echo not apple"),
+        "{diff}"
+    );
+    assert!(
+        diff.contains("\n+") && diff.contains("echo not banana"),
+        "{diff}"
+    );
+    let (code, _, err) = gate.config(&["diff", "f00", &banana]);
+    assert!(
+        code == 1 && err.contains("no revision of the config has the version `f00`"),
+        "{err}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_revision_that_cannot_be_used_changes_nothing() {
+    let gate = Kept::start("apple").await;
+    let apple = gate.version().await;
+    let banana = gate.edit("banana").await;
+    let promote = |revision: &str| gate.config(&["promote", revision]);
+
+    let (code, _, err) = promote(&banana);
+    assert!(code == 1 && err.contains("is in use"), "{err}");
+
+    let file = gate.path(&format!("revisions/{apple}.json"));
+    let text = fs::read_to_string(&file).unwrap();
+    fs::write(&file, text.replace("not apple", "not avocado")).unwrap();
+    let (code, _, err) = promote(&apple);
+    assert!(
+        code == 1 && err.contains("its files have the version"),
+        "{err}"
+    );
+
+    fs::write(&file, text.replace("BeforeModel", "BeforeMoodle")).unwrap();
+    let (code, _, err) = promote(&apple);
+    assert!(
+        code == 1 && err.contains(&format!("revision `{apple}`: ")),
+        "{err}"
+    );
+    assert_eq!(gate.active()["revision"], banana.as_str());
+    assert!(gate.denies("banana").await && !gate.denies("apple").await);
+
+    fs::write(&file, text).unwrap();
+    assert_eq!(promote(&apple).0, 0);
+    assert!(gate.denies("apple").await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_files_are_private_and_their_number_is_bounded() {
+    let gate = Kept::start("apple").await;
+    let mode = |name: &str| fs::metadata(gate.path(name)).unwrap().permissions().mode() & 0o777;
+    assert_eq!(
+        (mode("revisions"), mode("revisions/active.json")),
+        (0o700, 0o600)
+    );
+    let apple = gate.version().await;
+    assert_eq!(mode(&format!("revisions/{apple}.json")), 0o600);
+
+    let config = fs::read_to_string(gate.path("hookgate.yaml")).unwrap();
+    let config = config.replace("path: revisions", "path: revisions, keep: 3");
+    for connections in 100..106 {
+        let limits = format!("{config}limits: {{ in_flight: {connections} }}\n");
+        fs::write(gate.path("hookgate.yaml"), limits).unwrap();
+        assert_eq!(gate.operator.post("/reload", "").await.status, 200);
+    }
+
+    let history = gate.operator.get("/config/history").await.json();
+    assert_eq!(history.as_array().unwrap().len(), 3, "{history:#}");
+    let files = fs::read_dir(gate.path("revisions")).unwrap();
+    assert_eq!(files.count(), 4);
+}
+
+#[tokio::test]
+async fn without_revisions_nothing_is_kept() {
+    let upstream = Upstream::mock().await;
+    let gateway = TestGateway::start(&upstream, "").await;
+
+    let history = gateway.operator().get("/config/history").await;
+    let rollback = gateway.operator().post("/config/rollback", "").await;
+
+    assert_eq!((history.status, rollback.status), (400, 400));
+}
+
+/// A config with a viewer, an operator, and this limit.
+fn with_users(upstream: &Upstream, limit: &str) -> String {
+    let users = "[{ name: vera, token: { file: vera }, roles: [viewer] }, \
+                  { name: olga, token: { file: olga }, roles: [operator] }]";
+    format!(
+        "admin: {{ users: {users} }}\nupstreams: {{ gemini: {{ url: \"http://{}\" }} }}\n\
+         revisions: {{ path: kept }}\nlimits: {{ body: {limit} }}\n",
+        upstream.addr
+    )
+}
+
+/// Starts a gateway whose config has had two revisions; gives their versions.
+async fn two_revisions(folder: &Path, upstream: &Upstream) -> (Served, SocketAddr, [String; 2]) {
+    for user in ["vera", "olga"] {
+        fs::write(folder.join(user), format!("{user}-token")).unwrap();
+    }
+    let config = folder.join("hookgate.yaml");
+    fs::write(&config, with_users(upstream, "1MiB")).unwrap();
+    let mut served = Served::folder(folder);
+    served.addr();
+    let operators = served.operators();
+    let olga = user(operators, "olga");
+    let first = version(&olga).await;
+    fs::write(&config, with_users(upstream, "2MiB")).unwrap();
+    assert_eq!(olga.post("/reload", "").await.status, 200);
+    let second = version(&olga).await;
+    (served, operators, [first, second])
+}
+
+fn user(operators: SocketAddr, name: &str) -> Agent {
+    Agent::at(operators).sending("authorization", format!("Bearer {name}-token"))
+}
+
+async fn version(operator: &Agent) -> String {
+    let config = operator.get("/config").await.json();
+    config["version"].as_str().unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_operators_promote_revisions_that_exist() {
+    let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
+    let (_served, operators, [first, second]) = two_revisions(folder.path(), &upstream).await;
+    let (vera, olga) = (user(operators, "vera"), user(operators, "olga"));
+    let promote = |by: &Agent, fields: &str| {
+        let by = by.clone();
+        let request = format!("{{{fields}}}");
+        async move { by.post("/config/promote", request).await.status }
+    };
+
+    let known = format!("\"revision\":\"{first}\"");
+    assert_eq!(promote(&vera, &known).await, 403);
+    assert_eq!(vera.post("/config/rollback", "").await.status, 403);
+    assert_eq!(promote(&Agent::at(operators), &known).await, 401);
+    let bad_report = format!("{known},\"report\":\"no hash\"");
+    assert_eq!(promote(&olga, &bad_report).await, 400);
+    assert_eq!(
+        promote(&olga, "\"revision\":\"../../../etc/passwd\"").await,
+        400
+    );
+    assert_eq!(version(&olga).await, second);
+    assert_eq!(promote(&olga, &known).await, 200);
+    assert_eq!(version(&olga).await, first);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_console_promotes_and_rolls_back_for_operators_with_the_token_of_the_form() {
+    let (upstream, folder) = (Upstream::mock().await, TempDir::new().unwrap());
+    let (_served, operators, [first, second]) = two_revisions(folder.path(), &upstream).await;
+    let olga = user(operators, "olga");
+    let mut viewer = Browser::at_address(operators);
+    viewer.log_in("vera-token", "").await;
+    let mut browser = Browser::at_address(operators);
+    browser.log_in("olga-token", "").await;
+    let address = "/console/config/promote";
+
+    let csrf = browser.csrf("/console/config").await;
+    let fields = [("csrf", csrf.as_str()), ("revision", &first)];
+    assert_eq!(browser.post(address, &fields[1..]).await.status, 403);
+    let csrf_of_viewer = viewer.csrf("/console/config").await;
+    let of_viewer = [("csrf", csrf_of_viewer.as_str()), ("revision", &first)];
+    assert_eq!(viewer.post(address, &of_viewer).await.status, 403);
+    let page = viewer.get("/console/config").await.html;
+    assert!(
+        page.contains(&first) && !page.contains("Promote</button>"),
+        "{page}"
+    );
+    assert_eq!(version(&olga).await, second);
+
+    let promoted = browser.post(address, &fields).await;
+    assert_eq!(
+        (promoted.status, version(&olga).await),
+        (303, first.clone())
+    );
+    let page = browser.get(promoted.header("location")).await.html;
+    assert!(page.contains("The revision is in use."), "{page}");
+    assert!(page.contains("This revision was promoted"), "{page}");
+    let back = browser.post("/console/config/rollback", &fields[..1]).await;
+    assert_eq!((back.status, version(&olga).await), (303, second));
+}
